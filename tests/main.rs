@@ -1,6 +1,11 @@
 //! The product's tests: real components in a real sandbox, through the interfaces that users have.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test that cannot go on has failed")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
 
 mod acceptance;
 mod cli;

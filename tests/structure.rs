@@ -12,20 +12,56 @@ use crate::support::{own_schemas, root};
 
 /// A crate, and the crates that are in no build of it.
 const FREE_OF: [(&str, &[&str]); 9] = [
-    ("toolcell-core", &["wasmtime", "hyper", "clap", "rmcp", "indicatif"]),
-    ("toolcell-dialect", &["wasmtime", "hyper", "axum", "clap", "indicatif", "toolcell"]),
-    ("toolcell-install", &["wasmtime", "clap", "rmcp", "indicatif"]),
+    (
+        "toolcell-core",
+        &["wasmtime", "hyper", "clap", "rmcp", "indicatif"],
+    ),
+    (
+        "toolcell-dialect",
+        &["wasmtime", "hyper", "axum", "clap", "indicatif", "toolcell"],
+    ),
+    (
+        "toolcell-install",
+        &["wasmtime", "clap", "rmcp", "indicatif"],
+    ),
     ("toolcell", &["clap", "rmcp", "indicatif", "rpassword"]),
-    ("toolcell-config", &["clap", "rmcp", "axum", "indicatif", "toolcell_toolchain"]),
-    ("toolcell-toolchain", &["clap", "rmcp", "axum", "indicatif", "rpassword", "toolcell_config"]),
+    (
+        "toolcell-config",
+        &["clap", "rmcp", "axum", "indicatif", "toolcell_toolchain"],
+    ),
+    (
+        "toolcell-toolchain",
+        &[
+            "clap",
+            "rmcp",
+            "axum",
+            "indicatif",
+            "rpassword",
+            "toolcell_config",
+        ],
+    ),
     ("toolcell-command", &["clap_complete", "clap_mangen"]),
     ("toolcell-inspect", &["clap_complete", "clap_mangen"]),
-    ("toolcell-server", &["clap", "indicatif", "toolcell_toolchain"]),
+    (
+        "toolcell-server",
+        &["clap", "indicatif", "toolcell_toolchain"],
+    ),
 ];
 
 /// The folders of the crates, below `host`.
-const CRATES: [&str; 11] =
-    ["cli", "command", "config", "core", "dialect", "inspect", "install", "sandbox", "server", "toolcell", "toolchain"];
+const CRATES: [&str; 11] = [
+    "cli",
+    "command",
+    "config",
+    "core",
+    "dialect",
+    "inspect",
+    "install",
+    "sandbox",
+    "server",
+    "toolcell",
+    "toolchain",
+];
 
 #[test]
 fn the_core_executes_nothing_and_the_library_has_no_command_line() {
@@ -42,11 +78,18 @@ fn the_core_executes_nothing_and_the_library_has_no_command_line() {
             package,
         ]);
         let tree = cargo.current_dir(root()).output().unwrap();
-        assert!(tree.status.success(), "{}", String::from_utf8_lossy(&tree.stderr));
+        assert!(
+            tree.status.success(),
+            "{}",
+            String::from_utf8_lossy(&tree.stderr)
+        );
         let tree = String::from_utf8(tree.stdout).unwrap();
         let crates: Vec<&str> = tree.lines().collect();
         assert!(crates.contains(&"serde_json"), "{tree}");
-        let found: Vec<&&str> = forbidden.iter().filter(|name| crates.contains(name)).collect();
+        let found: Vec<&&str> = forbidden
+            .iter()
+            .filter(|name| crates.contains(name))
+            .collect();
         assert!(found.is_empty(), "{package} is built with {found:?}");
     }
 }
@@ -56,10 +99,16 @@ fn the_core_executes_nothing_and_the_library_has_no_command_line() {
 fn the_old_name_is_nowhere() {
     let old = ["hot", "cell"].concat();
     let files = tracked();
-    let has = |text: &[u8]| String::from_utf8_lossy(text).to_ascii_lowercase().contains(&old);
+    let has = |text: &[u8]| {
+        String::from_utf8_lossy(text)
+            .to_ascii_lowercase()
+            .contains(&old)
+    };
     let left: Vec<&String> = files
         .iter()
-        .filter(|file| has(file.as_bytes()) || std::fs::read(root().join(file)).is_ok_and(|text| has(&text)))
+        .filter(|file| {
+            has(file.as_bytes()) || std::fs::read(root().join(file)).is_ok_and(|text| has(&text))
+        })
         .collect();
     assert!(left.is_empty(), "{left:#?}");
 }
@@ -71,8 +120,14 @@ const FAMILIES: &str = "OBJ DECL IF SURF NS IN INP OUT EXEC PERM DEC INV ST PIPE
 #[test]
 fn the_table_of_the_specification_names_what_exists_and_all_that_the_code_mentions() {
     let page = std::fs::read_to_string(root().join("docs/agent-tool.md")).unwrap();
-    let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| AT-")).collect();
-    let known: BTreeSet<&str> = rows.iter().flat_map(|row| families(row.split('|').nth(1).unwrap())).collect();
+    let rows: Vec<&str> = page
+        .lines()
+        .filter(|line| line.starts_with("| AT-"))
+        .collect();
+    let known: BTreeSet<&str> = rows
+        .iter()
+        .flat_map(|row| families(row.split('|').nth(1).unwrap()))
+        .collect();
     let compiled = compiled();
     let mut wrong = Vec::new();
     for row in &rows {
@@ -84,19 +139,37 @@ fn the_table_of_the_specification_names_what_exists_and_all_that_the_code_mentio
             Some((file, test)) => has_test(&compiled, file, test),
             None => !(word.ends_with(".rs") || word.ends_with(".json")) || place(word).is_file(),
         };
-        wrong.extend(words.into_iter().filter(|word| !exists(word)).map(|word| format!("there is no {word}")));
+        wrong.extend(
+            words
+                .into_iter()
+                .filter(|word| !exists(word))
+                .map(|word| format!("there is no {word}")),
+        );
     }
-    wrong.extend(FAMILIES.split_whitespace().filter(|family| !known.contains(family)).map(|id| format!("no AT-{id}")));
+    wrong.extend(
+        FAMILIES
+            .split_whitespace()
+            .filter(|family| !known.contains(family))
+            .map(|id| format!("no AT-{id}")),
+    );
     let scenarios = (1..=17).map(|number| format!("| AT-ACC-{number:02} "));
     wrong.extend(scenarios.filter(|scenario| !rows.iter().any(|row| row.starts_with(scenario))));
     let acceptance = std::fs::read_to_string(root().join("tests/acceptance/mod.rs")).unwrap();
     let named = |test: &str| page.contains(&format!("`tests/acceptance/mod.rs::{test}`"));
-    let unnamed = tests_in(&acceptance).into_iter().filter(|test| !named(test));
+    let unnamed = tests_in(&acceptance)
+        .into_iter()
+        .filter(|test| !named(test));
     wrong.extend(unnamed.map(|test| format!("{test} is not named")));
-    let is_meant = |file: &str| (file.starts_with("host/") || file.starts_with("tests/")) && file.ends_with(".rs");
+    let is_meant = |file: &str| {
+        (file.starts_with("host/") || file.starts_with("tests/")) && file.ends_with(".rs")
+    };
     for file in tracked().iter().filter(|file| is_meant(file)) {
         let text = std::fs::read_to_string(root().join(file)).unwrap_or_default();
-        wrong.extend(families(&text).difference(&known).map(|id| format!("{file} mentions AT-{id}")));
+        wrong.extend(
+            families(&text)
+                .difference(&known)
+                .map(|id| format!("{file} mentions AT-{id}")),
+        );
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
@@ -158,10 +231,18 @@ fn the_clients_have_the_version_of_the_program() {
 /// The texts in the constant list `name` of a source file.
 fn listed(file: &str, name: &str) -> Vec<String> {
     let source = std::fs::read_to_string(root().join(file)).unwrap();
-    let list = source.split_once(&format!("const {name}: ")).and_then(|(_, rest)| rest.split_once(" ="));
-    let list =
-        list.and_then(|(_, rest)| rest.split_once("];")).unwrap_or_else(|| panic!("{file} has no list {name}")).0;
-    list.split('"').skip(1).step_by(2).map(str::to_owned).collect()
+    let list = source
+        .split_once(&format!("const {name}: "))
+        .and_then(|(_, rest)| rest.split_once(" ="));
+    let list = list
+        .and_then(|(_, rest)| rest.split_once("];"))
+        .unwrap_or_else(|| panic!("{file} has no list {name}"))
+        .0;
+    list.split('"')
+        .skip(1)
+        .step_by(2)
+        .map(str::to_owned)
+        .collect()
 }
 
 /// The ids of families in `text`: `IN` of `AT-IN-06`.
@@ -169,7 +250,9 @@ fn families(text: &str) -> BTreeSet<&str> {
     let found = text.match_indices("AT-").filter_map(|(at, found)| {
         let before = &text[..at];
         let after = &text[at + found.len()..];
-        let end = after.find(|c: char| !c.is_ascii_uppercase()).unwrap_or(after.len());
+        let end = after
+            .find(|c: char| !c.is_ascii_uppercase())
+            .unwrap_or(after.len());
         (end > 0 && !before.ends_with(|c: char| c.is_alphanumeric())).then(|| &after[..end])
     });
     found.collect()
@@ -178,7 +261,9 @@ fn families(text: &str) -> BTreeSet<&str> {
 /// The file that the table calls `file`.
 fn place(file: &str) -> PathBuf {
     match file.split_once('/') {
-        Some((package, rest)) if CRATES.contains(&package) => root().join("host").join(package).join("src").join(rest),
+        Some((package, rest)) if CRATES.contains(&package) => {
+            root().join("host").join(package).join("src").join(rest)
+        }
         _ => root().join(file),
     }
 }
@@ -186,17 +271,28 @@ fn place(file: &str) -> PathBuf {
 /// Whether `file` has the test: among the `compiled` tests of this binary, or, if it belongs to another one, in the source.
 fn has_test(compiled: &str, file: &str, test: &str) -> bool {
     let Some(path) = file.strip_prefix("tests/") else {
-        return std::fs::read_to_string(place(file)).is_ok_and(|source| tests_in(&source).contains(&test));
+        return std::fs::read_to_string(place(file))
+            .is_ok_and(|source| tests_in(&source).contains(&test));
     };
-    let module = path.trim_end_matches(".rs").trim_end_matches("/mod").replace('/', "::");
+    let module = path
+        .trim_end_matches(".rs")
+        .trim_end_matches("/mod")
+        .replace('/', "::");
     let name = format!("{module}::{test}: test");
     place(file).is_file() && compiled.lines().any(|line| line == name)
 }
 
 /// The tests of this binary, a line for each.
 fn compiled() -> String {
-    let listed = Command::new(std::env::current_exe().unwrap()).args(["--list", "--format=terse"]).output().unwrap();
-    assert!(listed.status.success(), "the tests cannot be listed: {}", String::from_utf8_lossy(&listed.stderr));
+    let listed = Command::new(std::env::current_exe().unwrap())
+        .args(["--list", "--format=terse"])
+        .output()
+        .unwrap();
+    assert!(
+        listed.status.success(),
+        "the tests cannot be listed: {}",
+        String::from_utf8_lossy(&listed.stderr)
+    );
     String::from_utf8(listed.stdout).unwrap()
 }
 
@@ -208,8 +304,16 @@ fn tests_in(source: &str) -> Vec<&str> {
         if line.starts_with("#[") {
             is_marked |= line == "#[test]" || line.starts_with("#[tokio::test");
         } else if !line.is_empty() && !line.starts_with("//") {
-            let function = line.strip_prefix("async ").unwrap_or(line).strip_prefix("fn ");
-            found.extend(function.filter(|_| is_marked).and_then(|rest| rest.split_once('(')).map(|(name, _)| name));
+            let function = line
+                .strip_prefix("async ")
+                .unwrap_or(line)
+                .strip_prefix("fn ");
+            found.extend(
+                function
+                    .filter(|_| is_marked)
+                    .and_then(|rest| rest.split_once('('))
+                    .map(|(name, _)| name),
+            );
             is_marked = false;
         }
     }
@@ -218,8 +322,17 @@ fn tests_in(source: &str) -> Vec<&str> {
 
 /// The files that git tracks.
 fn tracked() -> Vec<String> {
-    let listed = Command::new("git").arg("-C").arg(root()).args(["ls-files", "-z"]).output().unwrap();
-    assert!(listed.status.success(), "git cannot list the files: {}", String::from_utf8_lossy(&listed.stderr));
+    let listed = Command::new("git")
+        .arg("-C")
+        .arg(root())
+        .args(["ls-files", "-z"])
+        .output()
+        .unwrap();
+    assert!(
+        listed.status.success(),
+        "git cannot list the files: {}",
+        String::from_utf8_lossy(&listed.stderr)
+    );
     let files = String::from_utf8(listed.stdout).unwrap();
     let files: Vec<String> = files.split_terminator('\0').map(str::to_owned).collect();
     assert!(files.len() > 400, "git lists {} files only", files.len());
@@ -231,11 +344,19 @@ fn tracked() -> Vec<String> {
 pub(crate) fn sources() -> Vec<std::path::PathBuf> {
     fn files(path: &std::path::Path) -> Vec<std::path::PathBuf> {
         if path.is_dir() {
-            std::fs::read_dir(path).unwrap().flat_map(|entry| files(&entry.unwrap().path())).collect()
+            std::fs::read_dir(path)
+                .unwrap()
+                .flat_map(|entry| files(&entry.unwrap().path()))
+                .collect()
         } else {
-            Some(path.to_owned()).filter(|path| path.extension().is_some_and(|ext| ext == "rs")).into_iter().collect()
+            Some(path.to_owned())
+                .filter(|path| path.extension().is_some_and(|ext| ext == "rs"))
+                .into_iter()
+                .collect()
         }
     }
     let crates = std::fs::read_dir(root().join("host")).unwrap();
-    crates.flat_map(|entry| files(&entry.unwrap().path().join("src"))).collect()
+    crates
+        .flat_map(|entry| files(&entry.unwrap().path().join("src")))
+        .collect()
 }

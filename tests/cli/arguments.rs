@@ -16,10 +16,19 @@ fn arguments_come_inline_from_a_file_from_standard_input_or_not_at_all() {
     let tool = echo_in(&folder);
     std::fs::write(folder.join("input.json"), "{\"from\": \"file\"}\n").unwrap();
     let call = |input: &str| Toolcell::new(["call", &tool, input, "--json"]).dir(&folder);
-    assert_eq!(echoed(call("{\"from\": \"line\"}").run()), json!({"from": "line"}));
+    assert_eq!(
+        echoed(call("{\"from\": \"line\"}").run()),
+        json!({"from": "line"})
+    );
     assert_eq!(echoed(call("@input.json").run()), json!({"from": "file"}));
-    assert_eq!(echoed(call("-").stdin("{\"from\": \"pipe\"}").run()), json!({"from": "pipe"}));
-    assert_eq!(echoed(Toolcell::new(["call", &tool, "--json"]).run()), json!({}));
+    assert_eq!(
+        echoed(call("-").stdin("{\"from\": \"pipe\"}").run()),
+        json!({"from": "pipe"})
+    );
+    assert_eq!(
+        echoed(Toolcell::new(["call", &tool, "--json"]).run()),
+        json!({})
+    );
 }
 
 #[test]
@@ -27,9 +36,21 @@ fn a_file_of_arguments_that_is_not_there_or_no_text_is_a_bad_request() {
     let (_guard, folder) = scratch();
     let tool = echo_in(&folder);
     std::fs::write(folder.join("binary"), [0xff, 0xfe]).unwrap();
-    for (input, said) in [("@none.json", "none.json"), ("@binary", "binary"), ("@.", "."), ("@", "")] {
-        let ran = Toolcell::new(["call", &tool, input]).dir(&folder).run().exits(2);
-        assert!(ran.stderr.starts_with("error: ") && ran.stderr.contains(said), "{input}: {}", ran.stderr);
+    for (input, said) in [
+        ("@none.json", "none.json"),
+        ("@binary", "binary"),
+        ("@.", "."),
+        ("@", ""),
+    ] {
+        let ran = Toolcell::new(["call", &tool, input])
+            .dir(&folder)
+            .run()
+            .exits(2);
+        assert!(
+            ran.stderr.starts_with("error: ") && ran.stderr.contains(said),
+            "{input}: {}",
+            ran.stderr
+        );
     }
 }
 
@@ -39,8 +60,17 @@ fn arguments_that_are_not_json_say_so_whichever_way_they_came() {
     let tool = echo_in(&folder);
     std::fs::write(folder.join("input"), "nonsense").unwrap();
     for input in ["nonsense", "@input", "-"] {
-        let ran = Toolcell::new(["call", &tool, input]).dir(&folder).stdin("nonsense").run().exits(2);
-        assert!(ran.stderr.ends_with("[invalid_arguments/arguments_not_json]\n"), "{}", ran.stderr);
+        let ran = Toolcell::new(["call", &tool, input])
+            .dir(&folder)
+            .stdin("nonsense")
+            .run()
+            .exits(2);
+        assert!(
+            ran.stderr
+                .ends_with("[invalid_arguments/arguments_not_json]\n"),
+            "{}",
+            ran.stderr
+        );
     }
 }
 
@@ -48,9 +78,15 @@ fn arguments_that_are_not_json_say_so_whichever_way_they_came() {
 fn the_bytes_of_the_arguments_are_what_the_record_refers_to() {
     let (_guard, folder) = scratch();
     let sent = " { \"a\" : 1.0 } \n";
-    let ran = Toolcell::new(["call", &echo_in(&folder), "-", "--record"]).stdin(sent).run().exits(0);
+    let ran = Toolcell::new(["call", &echo_in(&folder), "-", "--record"])
+        .stdin(sent)
+        .run()
+        .exits(0);
     let record = ran.json();
-    assert_eq!(record["invocation"]["model_input_ref"], toolcell_core::record::digest(sent.as_bytes()));
+    assert_eq!(
+        record["invocation"]["model_input_ref"],
+        toolcell_core::record::digest(sent.as_bytes())
+    );
     assert_eq!(record["invocation"]["model_input_text"], sent);
 }
 
@@ -64,20 +100,27 @@ fn a_tool_among_several_is_named_after_the_path_and_the_choices_are_told() {
         "{}",
         ran.stderr
     );
-    let ran = Toolcell::new(["call", &format!("{probe}#ecko")]).run().exits(2);
+    let ran = Toolcell::new(["call", &format!("{probe}#ecko")])
+        .run()
+        .exits(2);
     assert!(
         ran.stderr.contains("has no tool `ecko`") && ran.stderr.contains(&format!("{probe}#echo")),
         "{}",
         ran.stderr
     );
     for name in ["counter", "probe.counter"] {
-        Toolcell::new(["call", &format!("{probe}#{name}")]).run().exits(0);
+        Toolcell::new(["call", &format!("{probe}#{name}")])
+            .run()
+            .exits(0);
     }
 }
 
 #[test]
 fn an_alias_names_a_tool_and_the_record_says_that_it_was_one() {
-    let record = Toolcell::new(["call", &guest("probe#nicknamed"), "--record"]).run().exits(0).json();
+    let record = Toolcell::new(["call", &guest("probe#nicknamed"), "--record"])
+        .run()
+        .exits(0)
+        .json();
     assert_eq!(record["invocation"]["tool_id"], "probe.aliased");
     assert_eq!(record["events"][1]["data"]["via"], "alias");
 }

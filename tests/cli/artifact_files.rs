@@ -12,7 +12,12 @@ use crate::support::{Toolcell, kept, scratch, share_compiled};
 fn call(home: &Path, files: &Value, options: &[&str]) -> Toolcell {
     let tool = guest("probe#artifacts");
     let input = json!({ "files": files }).to_string();
-    Toolcell::at(home, ["call", tool.as_str(), input.as_str()].iter().chain(options))
+    Toolcell::at(
+        home,
+        ["call", tool.as_str(), input.as_str()]
+            .iter()
+            .chain(options),
+    )
 }
 
 #[test]
@@ -21,10 +26,24 @@ fn a_person_reads_one_line_for_each_artifact_and_how_to_get_it() {
     let ran = call(&kept("home"), &files, &[]).run().exits(0);
     let lines: Vec<&str> = ran.stdout.lines().collect();
     let structured = lines[2..].concat();
-    assert_eq!(structured.replace(' ', ""), "{\"errors\":[]}", "{}", ran.stdout);
-    let start = "[artifact a[2J.csv: 4 bytes, text/csv; toolcell artifact get toolcell:payload/sha256:";
-    assert!(lines[0].starts_with(start) && lines[0].ends_with(']'), "{}", lines[0]);
-    assert!(lines[1].starts_with("[artifact file: 5 bytes, text/plain; "), "{}", lines[1]);
+    assert_eq!(
+        structured.replace(' ', ""),
+        "{\"errors\":[]}",
+        "{}",
+        ran.stdout
+    );
+    let start =
+        "[artifact a[2J.csv: 4 bytes, text/csv; toolcell artifact get toolcell:payload/sha256:";
+    assert!(
+        lines[0].starts_with(start) && lines[0].ends_with(']'),
+        "{}",
+        lines[0]
+    );
+    assert!(
+        lines[1].starts_with("[artifact file: 5 bytes, text/plain; "),
+        "{}",
+        lines[1]
+    );
 }
 
 #[test]
@@ -43,16 +62,33 @@ fn artifacts_become_new_files_of_a_folder_whatever_they_are_called() {
         { "name": "x/y/a.txt", "text": "fifth" },
     ]);
     let option = format!("--artifacts={}", out.display());
-    let ran = call(&kept("home"), &files, &[&option, "--json"]).run().exits(0);
+    let ran = call(&kept("home"), &files, &[&option, "--json"])
+        .run()
+        .exits(0);
     assert_eq!(ran.json()["artifact_refs"].as_array().unwrap().len(), 5);
     let text = |name: &str| fs::read_to_string(out.join(name)).unwrap();
     assert_eq!(
-        ["a.txt", "2-a.txt", "3-a.txt", "2-b.txt", "x/profile", "x/y/a.txt"].map(text),
+        [
+            "a.txt",
+            "2-a.txt",
+            "3-a.txt",
+            "2-b.txt",
+            "x/profile",
+            "x/y/a.txt"
+        ]
+        .map(text),
         ["mine", "first", "second", "third", "fourth", "fifth"]
     );
     assert!(!outside.exists());
-    let saved = format!("artifact x/.profile: saved as {}", out.join("x/profile").display());
-    assert!(ran.stderr.lines().any(|line| line == saved), "{}", ran.stderr);
+    let saved = format!(
+        "artifact x/.profile: saved as {}",
+        out.join("x/profile").display()
+    );
+    assert!(
+        ran.stderr.lines().any(|line| line == saved),
+        "{}",
+        ran.stderr
+    );
 }
 
 #[test]
@@ -67,13 +103,34 @@ fn a_folder_that_the_tool_swaps_for_a_link_while_it_runs_is_not_followed() {
     });
     let tool = guest("probe#artifacts_swapping");
     let input = input.to_string();
-    let options = [format!("--artifacts={}", path("work/out")), format!("--allow-write={}", path("work"))];
-    let arguments = ["call", &tool, &input, "--no-config", "--json", &options[0], &options[1]];
+    let options = [
+        format!("--artifacts={}", path("work/out")),
+        format!("--allow-write={}", path("work")),
+    ];
+    let arguments = [
+        "call",
+        &tool,
+        &input,
+        "--no-config",
+        "--json",
+        &options[0],
+        &options[1],
+    ];
     let ran = Toolcell::at(&kept("home"), arguments).run().exits(0);
     assert_eq!(ran.json()["artifact_refs"].as_array().unwrap().len(), 1);
-    assert_eq!(fs::read_link(root.join("work/out")).unwrap(), Path::new("../private"));
-    assert_eq!(fs::read_dir(root.join("private")).unwrap().count(), 0, "a file was saved through the link");
-    assert_eq!(fs::read_to_string(root.join("work/aside/a.txt")).unwrap(), "content");
+    assert_eq!(
+        fs::read_link(root.join("work/out")).unwrap(),
+        Path::new("../private")
+    );
+    assert_eq!(
+        fs::read_dir(root.join("private")).unwrap().count(),
+        0,
+        "a file was saved through the link"
+    );
+    assert_eq!(
+        fs::read_to_string(root.join("work/aside/a.txt")).unwrap(),
+        "content"
+    );
 }
 
 #[test]
@@ -81,22 +138,41 @@ fn a_folder_that_cannot_be_created_is_a_bad_request_before_the_call() {
     let (_guard, folder) = scratch();
     fs::write(folder.join("file"), "in the way").unwrap();
     let option = format!("--artifacts={}", folder.join("file/out").display());
-    let ran = call(&kept("home"), &json!([{ "text": "x" }]), &[&option]).run().exits(2);
-    assert!(ran.stderr.contains("cannot create the folder") && ran.stdout.is_empty(), "{}", ran.stderr);
+    let ran = call(&kept("home"), &json!([{ "text": "x" }]), &[&option])
+        .run()
+        .exits(2);
+    assert!(
+        ran.stderr.contains("cannot create the folder") && ran.stdout.is_empty(),
+        "{}",
+        ran.stderr
+    );
 }
 
 #[test]
 fn the_limit_of_a_file_and_of_the_command_line_apply() {
     let (_guard, home) = scratch();
     share_compiled(&home);
-    fs::write(home.join("toolcell.toml"), "[limits]\nmax_artifact_bytes = \"1KiB\"\n").unwrap();
+    fs::write(
+        home.join("toolcell.toml"),
+        "[limits]\nmax_artifact_bytes = \"1KiB\"\n",
+    )
+    .unwrap();
     let files = json!([{ "bytes": 2_000 }]);
     let limited = call(&home, &files, &["--json"]).run().exits(0).json();
     let told = limited["structured_content"]["errors"][0].as_str().unwrap();
-    assert!(told.contains("1024 are allowed; --max-artifact-bytes raises it"), "{told}");
-    let raised = call(&home, &files, &["--max-artifact-bytes=4KiB", "--json"]).run().exits(0).json();
+    assert!(
+        told.contains("1024 are allowed; --max-artifact-bytes raises it"),
+        "{told}"
+    );
+    let raised = call(&home, &files, &["--max-artifact-bytes=4KiB", "--json"])
+        .run()
+        .exits(0)
+        .json();
     assert_eq!(raised["artifact_refs"][0]["size_bytes"], json!(2_000));
-    assert_eq!(raised["usage"]["artifacts"]["bytes"], json!({ "used": 2_000, "limit": 4_096 }));
+    assert_eq!(
+        raised["usage"]["artifacts"]["bytes"],
+        json!({ "used": 2_000, "limit": 4_096 })
+    );
 }
 
 #[test]
@@ -110,12 +186,20 @@ fn what_a_killed_call_left_is_removed_by_the_next_start() {
     let mut child = Toolcell::at(&home, ["call", tool.as_str(), &input.to_string()]).spawn();
     wait_until("the first artifact", || left() > 0);
     // Another process starts, and leaves alone what is in use.
-    Toolcell::at(&home, ["call", guest("probe#empty").as_str()]).run().exits(0);
+    Toolcell::at(&home, ["call", guest("probe#empty").as_str()])
+        .run()
+        .exits(0);
     assert_eq!(left(), 1);
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!(left(), 1, "a killed process cannot clean up");
-    Toolcell::at(&home, ["call", guest("probe#empty").as_str()]).run().exits(0);
+    Toolcell::at(&home, ["call", guest("probe#empty").as_str()])
+        .run()
+        .exits(0);
     assert_eq!(left(), 0);
-    assert_eq!(fs::read_dir(home.join("payloads")).unwrap().count(), 1, "only the folder of drafts");
+    assert_eq!(
+        fs::read_dir(home.join("payloads")).unwrap().count(),
+        1,
+        "only the folder of drafts"
+    );
 }

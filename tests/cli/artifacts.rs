@@ -20,24 +20,39 @@ impl Home {
 
     /// The state of a reference, and the exit code that goes with it.
     fn state(&self, reference: &str, code: i32) -> Value {
-        let told = self.toolcell(&["artifact", "get", reference, "--json"]).run().exits(code).json();
-        let people = self.toolcell(&["artifact", "get", reference]).run().exits(code);
+        let told = self
+            .toolcell(&["artifact", "get", reference, "--json"])
+            .run()
+            .exits(code)
+            .json();
+        let people = self
+            .toolcell(&["artifact", "get", reference])
+            .run()
+            .exits(code);
         if code != 0 {
             let end = format!("[{}]\n", told["state"].as_str().unwrap());
-            assert!(people.stdout.is_empty() && people.stderr.ends_with(&end), "{people:?}");
+            assert!(
+                people.stdout.is_empty() && people.stderr.ends_with(&end),
+                "{people:?}"
+            );
         }
         told
     }
 
     fn payload(&self, reference: &str) -> PathBuf {
-        self.path().join("payloads").join(reference.rsplit_once("sha256:").unwrap().1)
+        self.path()
+            .join("payloads")
+            .join(reference.rsplit_once("sha256:").unwrap().1)
     }
 }
 
 /// The reference to the payload of a result of 200,000 bytes, and its record.
 fn large(home: &Home) -> (String, Value) {
     let record = home.call(&guest("probe#big"), &json!({ "bytes": 200_000 }), &[]);
-    let uri = record["result"]["resource_refs"][0]["uri"].as_str().unwrap().to_owned();
+    let uri = record["result"]["resource_refs"][0]["uri"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     (uri, record)
 }
 
@@ -46,14 +61,32 @@ fn a_large_result_is_fetched_by_each_of_its_references() {
     let home = Home::new();
     let (uri, record) = large(&home);
     let stored = &record["persistence"][0]["persisted_ref"];
-    for reference in [uri.as_str(), stored["digest"].as_str().unwrap(), stored["uri"].as_str().unwrap()] {
-        let text = home.toolcell(&["artifact", "get", reference]).run().exits(0).stdout;
-        assert!(text.len() == 200_000 && text.bytes().all(|byte| byte == b'x'), "{reference}: {}", text.len());
+    for reference in [
+        uri.as_str(),
+        stored["digest"].as_str().unwrap(),
+        stored["uri"].as_str().unwrap(),
+    ] {
+        let text = home
+            .toolcell(&["artifact", "get", reference])
+            .run()
+            .exits(0)
+            .stdout;
+        assert!(
+            text.len() == 200_000 && text.bytes().all(|byte| byte == b'x'),
+            "{reference}: {}",
+            text.len()
+        );
     }
     let told = home.state(&uri, 0);
-    assert_eq!((&told["state"], &told["size_bytes"]), (&json!("available"), &json!(200_000)));
+    assert_eq!(
+        (&told["state"], &told["size_bytes"]),
+        (&json!("available"), &json!(200_000))
+    );
     assert_eq!(told["media_type"], stored["media_type"]);
-    assert_eq!(told["calls"], json!([record["invocation"]["invocation_id"]]));
+    assert_eq!(
+        told["calls"],
+        json!([record["invocation"]["invocation_id"]])
+    );
 }
 
 #[test]
@@ -61,25 +94,45 @@ fn a_file_is_new_and_its_owners_alone_unless_it_shall_be_replaced() {
     let home = Home::new();
     let (uri, _) = large(&home);
     let file = home.path().join("out");
-    let told = home.inside(&["artifact", "get", &uri, "-o", "out", "--json"]).run().exits(0).json();
+    let told = home
+        .inside(&["artifact", "get", &uri, "-o", "out", "--json"])
+        .run()
+        .exits(0)
+        .json();
     assert_eq!(told["file"], "out");
     let metadata = std::fs::metadata(&file).unwrap();
-    assert_eq!((metadata.len(), metadata.permissions().mode() & 0o777), (200_000, 0o600));
+    assert_eq!(
+        (metadata.len(), metadata.permissions().mode() & 0o777),
+        (200_000, 0o600)
+    );
     std::fs::write(&file, "mine").unwrap();
-    let refused = home.inside(&["artifact", "get", &uri, "-o", "out"]).run().exits(2);
+    let refused = home
+        .inside(&["artifact", "get", &uri, "-o", "out"])
+        .run()
+        .exits(2);
     assert!(refused.stderr.contains("--force"), "{}", refused.stderr);
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
     // A link is not followed: neither when it is refused, nor when it is replaced.
     std::os::unix::fs::symlink(&file, home.path().join("link")).unwrap();
-    home.inside(&["artifact", "get", &uri, "-o", "link"]).run().exits(2);
-    home.inside(&["artifact", "get", &uri, "-o", "link", "--force"]).run().exits(0);
+    home.inside(&["artifact", "get", &uri, "-o", "link"])
+        .run()
+        .exits(2);
+    home.inside(&["artifact", "get", &uri, "-o", "link", "--force"])
+        .run()
+        .exits(0);
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
-    home.inside(&["artifact", "get", &uri, "--output=out", "--force"]).run().exits(0);
+    home.inside(&["artifact", "get", &uri, "--output=out", "--force"])
+        .run()
+        .exits(0);
     assert_eq!(std::fs::metadata(&file).unwrap().len(), 200_000);
-    home.inside(&["artifact", "get", &uri, "-o", "nowhere/out"]).run().exits(2);
+    home.inside(&["artifact", "get", &uri, "-o", "nowhere/out"])
+        .run()
+        .exits(2);
     // Nothing is written where there is nothing.
     std::fs::remove_file(home.payload(&uri)).unwrap();
-    home.inside(&["artifact", "get", &uri, "-o", "other"]).run().exits(1);
+    home.inside(&["artifact", "get", &uri, "-o", "other"])
+        .run()
+        .exits(1);
     assert!(!home.path().join("other").exists());
 }
 
@@ -90,7 +143,8 @@ fn an_output_that_is_older_than_the_log_keeps_calls_is_removed() {
     let day = std::time::Duration::from_secs(24 * 60 * 60);
     let written = |path: PathBuf, ago: std::time::Duration| {
         let file = std::fs::File::options().write(true).open(path).unwrap();
-        file.set_modified(std::time::SystemTime::now() - ago).unwrap();
+        file.set_modified(std::time::SystemTime::now() - ago)
+            .unwrap();
     };
     let again = || home.call(&guest("probe#echo"), &json!({ "text": "one" }), &[]);
     written(home.payload(&uri), day * 89);
@@ -107,14 +161,26 @@ fn payloads_have_a_bound_and_the_oldest_of_their_caller_make_room() {
     let home = Home::new();
     home.configure("[journal]\npayloads = \"1MiB\"\n");
     let big = |bytes: u64| home.call(&guest("probe#big"), &json!({ "bytes": bytes }), &[]);
-    let uri = |record: Value| record["result"]["resource_refs"][0]["uri"].as_str().unwrap().to_owned();
+    let uri = |record: Value| {
+        record["result"]["resource_refs"][0]["uri"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
     let uris: Vec<String> = (0..5).map(|more| uri(big(400_000 + more))).collect();
-    let are_there = || uris.iter().map(|uri| home.payload(uri).exists()).collect::<Vec<bool>>();
+    let are_there = || {
+        uris.iter()
+            .map(|uri| home.payload(uri).exists())
+            .collect::<Vec<bool>>()
+    };
     assert_eq!(are_there(), [false, false, false, true, true]);
     assert_eq!(home.state(&uris[0], 1)["state"], "gone");
     let error = big(2_000_000)["result"]["error"].clone();
     let message = error["message"].as_str().unwrap();
-    assert!(error["error_code"] == "not_persistable" && message.contains("`payloads` under [journal]"), "{error}");
+    assert!(
+        error["error_code"] == "not_persistable" && message.contains("`payloads` under [journal]"),
+        "{error}"
+    );
     // What is being written has no room either.
     let files = json!({ "files": [{ "bytes": 2_000_000 }] });
     let record = home.call(&guest("probe#artifacts"), &files, &[]);
@@ -122,8 +188,15 @@ fn payloads_have_a_bound_and_the_oldest_of_their_caller_make_room() {
     assert!(told.contains("`payloads` under [journal]"), "{record:#}");
     assert_eq!(are_there(), [false, false, false, true, true]);
     home.configure("[journal]\npayloads = \"lots\"\n");
-    let refused = home.toolcell(&["call", &guest("probe#big"), "{}"]).run().exits(3);
-    assert!(refused.stderr.contains("[journal] payloads"), "{}", refused.stderr);
+    let refused = home
+        .toolcell(&["call", &guest("probe#big"), "{}"])
+        .run()
+        .exits(3);
+    assert!(
+        refused.stderr.contains("[journal] payloads"),
+        "{}",
+        refused.stderr
+    );
 }
 
 #[test]
@@ -138,18 +211,29 @@ fn what_is_not_there_says_why() {
     std::fs::remove_file(&payload).unwrap();
     let gone = home.state(&uri, 1);
     assert_eq!(gone["state"], "gone");
-    assert_eq!(gone["calls"], json!([record["invocation"]["invocation_id"]]));
+    assert_eq!(
+        gone["calls"],
+        json!([record["invocation"]["invocation_id"]])
+    );
     // Everything else of the call is still there.
     let id = record["invocation"]["invocation_id"].as_str().unwrap();
     let shown = home.toolcell(&["show", id, "--json"]).run().exits(0).json();
-    assert_eq!(shown["result"]["resource_refs"], record["result"]["resource_refs"]);
+    assert_eq!(
+        shown["result"]["resource_refs"],
+        record["result"]["resource_refs"]
+    );
     let other = digest(b"other");
     assert_eq!(home.state(&other, 2)["state"], "unknown");
     // The journal without its first file.
     let segment = |number: u32| home.path().join(format!("journal/calls/{number:010}.log"));
     std::fs::rename(segment(1), segment(2)).unwrap();
     assert_eq!(home.state(&other, 1)["state"], "expired");
-    for text in ["", "sha256:00", "/etc/passwd", "toolcell:payload/../../keys/calls"] {
+    for text in [
+        "",
+        "sha256:00",
+        "/etc/passwd",
+        "toolcell:payload/../../keys/calls",
+    ] {
         let ran = home.toolcell(&["artifact", "get", text]).run().exits(2);
         assert!(ran.stderr.contains("is not a reference"), "{}", ran.stderr);
     }
@@ -168,26 +252,52 @@ fn an_artifact_that_was_removed_is_gone_and_its_call_is_shown() {
     let id = record["invocation"]["invocation_id"].as_str().unwrap();
     for reference in [uri, digest] {
         let gone = home.state(reference, 1);
-        assert_eq!((&gone["state"], &gone["calls"]), (&json!("gone"), &json!([id])));
+        assert_eq!(
+            (&gone["state"], &gone["calls"]),
+            (&json!("gone"), &json!([id]))
+        );
     }
     let shown = home.toolcell(&["show", id, "--json"]).run().exits(0).json();
-    assert_eq!(shown["result"]["artifact_refs"], record["result"]["artifact_refs"]);
-    assert!(home.toolcell(&["show", id]).run().exits(0).stdout.contains("succeeded"));
+    assert_eq!(
+        shown["result"]["artifact_refs"],
+        record["result"]["artifact_refs"]
+    );
+    assert!(
+        home.toolcell(&["show", id])
+            .run()
+            .exits(0)
+            .stdout
+            .contains("succeeded")
+    );
 }
 
 #[test]
 fn inputs_and_partial_results_are_fetched_from_the_record() {
     let home = Home::new();
-    let record = home.call(&example("ticker"), &json!({ "ticks": 2, "partial": true }), &[]);
+    let record = home.call(
+        &example("ticker"),
+        &json!({ "ticks": 2, "partial": true }),
+        &[],
+    );
     let fetch = |reference: &Value| {
-        let ran = home.toolcell(&["artifact", "get", reference.as_str().unwrap()]).run().exits(0);
+        let ran = home
+            .toolcell(&["artifact", "get", reference.as_str().unwrap()])
+            .run()
+            .exits(0);
         ran.stdout
     };
-    assert_eq!(fetch(&record["invocation"]["model_input_ref"]), r#"{"ticks":2,"partial":true}"#);
-    let with_defaults: Value = serde_json::from_str(&fetch(&record["invocation"]["call_input_ref"])).unwrap();
+    assert_eq!(
+        fetch(&record["invocation"]["model_input_ref"]),
+        r#"{"ticks":2,"partial":true}"#
+    );
+    let with_defaults: Value =
+        serde_json::from_str(&fetch(&record["invocation"]["call_input_ref"])).unwrap();
     assert_eq!(with_defaults, record["invocation"]["call_input"]);
     let progress = record["progress"].as_array().unwrap();
-    let partial = progress.iter().find(|progress| progress["status"] == "partial_result").unwrap();
+    let partial = progress
+        .iter()
+        .find(|progress| progress["status"] == "partial_result")
+        .unwrap();
     let content: Value = serde_json::from_str(&fetch(&partial["partial_result_refs"][0])).unwrap();
     assert_eq!(content, partial["partial_content"]);
 }
@@ -209,9 +319,10 @@ fn a_redacted_input_stays_redacted() {
 #[test]
 fn a_terminal_gets_no_raw_bytes() {
     let place = Place::of(&guest("probe#echo"));
-    for (bytes, octal, shown, code) in
-        [(&b"\xff\xfe"[..], r"\377\376", "--output FILE", 2), (&b"a\x1b[2Jb"[..], r"a\033[2Jb", r"a\u{1b}[2Jb", 0)]
-    {
+    for (bytes, octal, shown, code) in [
+        (&b"\xff\xfe"[..], r"\377\376", "--output FILE", 2),
+        (&b"a\x1b[2Jb"[..], r"a\033[2Jb", r"a\u{1b}[2Jb", 0),
+    ] {
         let reference = digest(bytes);
         let name = reference.trim_start_matches("sha256:");
         let command = format!(
@@ -220,6 +331,9 @@ fn a_terminal_gets_no_raw_bytes() {
         );
         let (ended, seen) = Terminal::run(&place, &command).ends();
         assert_eq!(ended, Some(code), "{seen:?}");
-        assert!(seen.contains(shown) && !seen.contains("\u{1b}[2J") && !seen.contains('\u{fffd}'), "{seen:?}");
+        assert!(
+            seen.contains(shown) && !seen.contains("\u{1b}[2J") && !seen.contains('\u{fffd}'),
+            "{seen:?}"
+        );
     }
 }

@@ -9,9 +9,16 @@ use crate::support::{Client, Toolcell, fixture, kept, scratch, wat};
 
 /// The compiled components of `home` with their modification times.
 fn compiled(home: &Path) -> Vec<(String, SystemTime)> {
-    let entries = std::fs::read_dir(home.join("cache/components")).unwrap().map(Result::unwrap);
+    let entries = std::fs::read_dir(home.join("cache/components"))
+        .unwrap()
+        .map(Result::unwrap);
     entries
-        .map(|entry| (entry.file_name().into_string().unwrap(), entry.metadata().unwrap().modified().unwrap()))
+        .map(|entry| {
+            (
+                entry.file_name().into_string().unwrap(),
+                entry.metadata().unwrap().modified().unwrap(),
+            )
+        })
         .collect()
 }
 
@@ -31,12 +38,18 @@ fn a_second_run_compiles_nothing() {
     let copy = folder.join("copy.wasm");
     std::fs::copy(&tool, &copy).unwrap();
     let before = compiled(&home);
-    Toolcell::at(&home, ["call", copy.to_str().unwrap()]).run().exits(0);
+    Toolcell::at(&home, ["call", copy.to_str().unwrap()])
+        .run()
+        .exits(0);
     assert_eq!(compiled(&home), before);
 }
 
 fn compiled_if_any(home: &Path) -> Vec<(String, SystemTime)> {
-    if home.join("cache/components").is_dir() { compiled(home) } else { Vec::new() }
+    if home.join("cache/components").is_dir() {
+        compiled(home)
+    } else {
+        Vec::new()
+    }
 }
 
 #[test]
@@ -68,7 +81,10 @@ fn call_until_noted(home: &Path, tool: &str) -> PathBuf {
     let deadline = Instant::now() + Duration::from_secs(20);
     while Instant::now() < deadline {
         Toolcell::at(home, ["call", tool]).run().exits(0);
-        if let Some(note) = std::fs::read_dir(&notes).ok().and_then(|mut notes| notes.next()) {
+        if let Some(note) = std::fs::read_dir(&notes)
+            .ok()
+            .and_then(|mut notes| notes.next())
+        {
             return note.unwrap().path();
         }
     }
@@ -81,7 +97,12 @@ fn change_unseen(file: &Path, change: impl FnOnce(&mut Vec<u8>)) {
     let mut bytes = std::fs::read(file).unwrap();
     change(&mut bytes);
     std::fs::write(file, bytes).unwrap();
-    std::fs::File::options().write(true).open(file).unwrap().set_modified(modified).unwrap();
+    std::fs::File::options()
+        .write(true)
+        .open(file)
+        .unwrap()
+        .set_modified(modified)
+        .unwrap();
 }
 
 #[test]
@@ -117,7 +138,13 @@ fn a_note_that_toolcell_did_not_write_counts_for_nothing() {
         bytes[at] ^= 1;
         bytes
     };
-    for forged in [flipped(0), flipped(40), noted[..63].to_vec(), Vec::new(), noted.clone()] {
+    for forged in [
+        flipped(0),
+        flipped(40),
+        noted[..63].to_vec(),
+        Vec::new(),
+        noted.clone(),
+    ] {
         change_unseen(&entry, |bytes| bytes[good.len() / 2] ^= 1);
         std::fs::write(&note, forged).unwrap();
         Toolcell::at(&home, ["call", &tool]).run().exits(0);
@@ -131,8 +158,16 @@ fn what_toolcell_keeps_is_for_its_owner_alone() {
     let (_guard, folder) = on_disk();
     let home = folder.join("home");
     call_until_noted(&home, &echo_in(&folder));
-    for path in ["cache/components", "cache/components.notes", "keys", "keys/components"] {
-        let mode = std::fs::metadata(home.join(path)).unwrap().permissions().mode();
+    for path in [
+        "cache/components",
+        "cache/components.notes",
+        "keys",
+        "keys/components",
+    ] {
+        let mode = std::fs::metadata(home.join(path))
+            .unwrap()
+            .permissions()
+            .mode();
         assert_eq!(mode & 0o077, 0, "{path} has mode {mode:o}");
     }
 }
@@ -148,8 +183,14 @@ fn variant(folder: &Path, name: u8) -> String {
 fn age(home: &Path, hours: u64) {
     for (entry, _) in compiled(home) {
         let file = std::fs::File::open(home.join("cache/components").join(entry)).unwrap();
-        let used = file.metadata().unwrap().accessed().unwrap() - Duration::from_secs(hours * 3_600);
-        file.set_times(std::fs::FileTimes::new().set_accessed(used).set_modified(used)).unwrap();
+        let used =
+            file.metadata().unwrap().accessed().unwrap() - Duration::from_secs(hours * 3_600);
+        file.set_times(
+            std::fs::FileTimes::new()
+                .set_accessed(used)
+                .set_modified(used),
+        )
+        .unwrap();
     }
 }
 
@@ -159,11 +200,22 @@ fn compiled_code_stays_within_what_the_user_allows_and_the_longest_unused_goes_f
     let home = folder.join("home");
     let tools = [b'a', b'b', b'c'].map(|name| variant(&folder, name));
     let call = |tool: &str| Toolcell::at(&home, ["call", tool]).run().exits(0);
-    let names = || compiled(&home).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+    let names = || {
+        compiled(&home)
+            .into_iter()
+            .map(|(name, _)| name)
+            .collect::<Vec<_>>()
+    };
     call(&tools[0]);
     let first = names().remove(0);
-    let size = std::fs::metadata(home.join("cache/components").join(&first)).unwrap().len();
-    std::fs::write(home.join("toolcell.toml"), format!("[cache]\nmax = \"{}\"\n", size * 5 / 2)).unwrap();
+    let size = std::fs::metadata(home.join("cache/components").join(&first))
+        .unwrap()
+        .len();
+    std::fs::write(
+        home.join("toolcell.toml"),
+        format!("[cache]\nmax = \"{}\"\n", size * 5 / 2),
+    )
+    .unwrap();
     age(&home, 3);
     call(&tools[1]);
     let second = names().into_iter().find(|name| *name != first).unwrap();
@@ -172,7 +224,10 @@ fn compiled_code_stays_within_what_the_user_allows_and_the_longest_unused_goes_f
     call(&tools[0]);
     call(&tools[2]);
     let left = names();
-    assert!(left.len() == 2 && left.contains(&first) && !left.contains(&second), "{left:?}");
+    assert!(
+        left.len() == 2 && left.contains(&first) && !left.contains(&second),
+        "{left:?}"
+    );
     // An evicted component is compiled again, and one larger than the cache is not kept.
     call(&tools[1]);
     assert_eq!(names().len(), 2);
@@ -180,12 +235,27 @@ fn compiled_code_stays_within_what_the_user_allows_and_the_longest_unused_goes_f
     call(&variant(&folder, b'd'));
     assert_eq!(names().len(), 2);
     let doctor = Toolcell::at(&home, ["doctor"]).dir(&folder).run();
-    assert!(doctor.stdout.contains("cache: 1 MiB of at most 1 MiB of compiled code in "), "{}", doctor.stdout);
+    assert!(
+        doctor
+            .stdout
+            .contains("cache: 1 MiB of at most 1 MiB of compiled code in "),
+        "{}",
+        doctor.stdout
+    );
     // Only the user's own file can set the limit, because all projects share the cache.
     let project = folder.join("named.toml");
     std::fs::write(&project, "[cache]\nmax = \"1KiB\"\n").unwrap();
-    let refused = Toolcell::at(&home, ["call", &tools[0], "--config", project.to_str().unwrap()]).run().exits(3);
-    assert!(refused.stderr.contains("your own toolcell.toml"), "{}", refused.stderr);
+    let refused = Toolcell::at(
+        &home,
+        ["call", &tools[0], "--config", project.to_str().unwrap()],
+    )
+    .run()
+    .exits(3);
+    assert!(
+        refused.stderr.contains("your own toolcell.toml"),
+        "{}",
+        refused.stderr
+    );
 }
 
 #[test]
@@ -197,11 +267,20 @@ fn a_server_keeps_what_another_process_removes_from_the_cache() {
     let mut client = Client::run(Toolcell::at(&home, ["mcp", &served]));
     client.initialize("2025-11-25");
     let before = compiled(&home);
-    let size = std::fs::metadata(home.join("cache/components").join(&before[0].0)).unwrap().len();
-    std::fs::write(home.join("toolcell.toml"), format!("[cache]\nmax = \"{}\"\n", size * 3 / 2)).unwrap();
+    let size = std::fs::metadata(home.join("cache/components").join(&before[0].0))
+        .unwrap()
+        .len();
+    std::fs::write(
+        home.join("toolcell.toml"),
+        format!("[cache]\nmax = \"{}\"\n", size * 3 / 2),
+    )
+    .unwrap();
     Toolcell::at(&home, ["call", &other]).run().exits(0);
     let after = compiled(&home);
-    assert!(after.len() == 1 && after[0].0 != before[0].0, "{before:?} {after:?}");
+    assert!(
+        after.len() == 1 && after[0].0 != before[0].0,
+        "{before:?} {after:?}"
+    );
     let answer = client.call("echo", serde_json::json!({ "n": 1 }));
     assert_eq!(answer["isError"], serde_json::json!(false), "{answer:#}");
 }
@@ -209,15 +288,31 @@ fn a_server_keeps_what_another_process_removes_from_the_cache() {
 /// A file that is mapped for writing, as linkers map their output.
 struct Mapped(*mut u8, usize);
 
-#[allow(unsafe_code, reason = "only a mapping changes a file without a system call")]
+#[allow(
+    unsafe_code,
+    reason = "only a mapping changes a file without a system call"
+)]
 impl Mapped {
     fn of(file: &Path) -> Self {
         use std::os::fd::AsRawFd;
-        let open = std::fs::File::options().read(true).write(true).open(file).unwrap();
+        let open = std::fs::File::options()
+            .read(true)
+            .write(true)
+            .open(file)
+            .unwrap();
         let length = usize::try_from(open.metadata().unwrap().len()).unwrap();
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping, of a file that only this test uses.
-        let at = unsafe { libc::mmap(std::ptr::null_mut(), length, protection, libc::MAP_SHARED, open.as_raw_fd(), 0) };
+        let at = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                length,
+                protection,
+                libc::MAP_SHARED,
+                open.as_raw_fd(),
+                0,
+            )
+        };
         assert_ne!(at, libc::MAP_FAILED);
         Self(at.cast(), length)
     }
@@ -249,7 +344,9 @@ fn a_component_that_changes_through_a_mapping_loses_its_old_code() {
     mapped.change(|byte| byte ^ 1);
     Toolcell::at(&home, ["call", &tool]).run().exits(2);
     // On a file system that does not report such writes, nothing is noted.
-    let Ok(memory) = tempfile::tempdir_in("/dev/shm") else { return };
+    let Ok(memory) = tempfile::tempdir_in("/dev/shm") else {
+        return;
+    };
     let tool = echo_in(memory.path());
     let mapped = Mapped::of(Path::new(&tool));
     mapped.change(|byte| byte);
@@ -267,11 +364,22 @@ fn a_tool_that_crashes_while_it_describes_itself_says_why_and_is_compiled_once()
     let home = folder.join("home");
     let tool = fixture("crasher").display().to_string();
     let mut kept = Vec::new();
-    for command in [&["describe", &tool][..], &["describe", &tool, "--json"], &["call", &tool], &["mcp", &tool]] {
+    for command in [
+        &["describe", &tool][..],
+        &["describe", &tool, "--json"],
+        &["call", &tool],
+        &["mcp", &tool],
+    ] {
         let ran = Toolcell::at(&home, command).run();
         assert_eq!(ran.code, Some(1), "{command:?}: {ran:?}");
-        assert!(ran.stderr.contains("detail| ") && ran.stderr.contains("no schema for `when`"), "{command:?}: {ran:?}");
-        assert!(!ran.stdout.contains("no schema"), "the words of a tool that is not known are for the operator");
+        assert!(
+            ran.stderr.contains("detail| ") && ran.stderr.contains("no schema for `when`"),
+            "{command:?}: {ran:?}"
+        );
+        assert!(
+            !ran.stdout.contains("no schema"),
+            "the words of a tool that is not known are for the operator"
+        );
         if !kept.is_empty() {
             assert_eq!(compiled(&home), kept, "{command:?} compiled it again");
         }
@@ -289,11 +397,19 @@ fn checking_the_edit_of_an_approver_keeps_no_more_than_the_user_allows() {
     let asks = "[cache]\nmax = \"1KiB\"\n[[rule]]\nbehavior = \"ask\"\ntool = \"*\"\n";
     std::fs::write(home.join("toolcell.toml"), asks).unwrap();
     let run = |arguments: &[&str]| {
-        Toolcell::at(&home, arguments).dir(&folder).env("TOOLCELL_SESSION", "").env("TOOLCELL_ACTOR", "")
+        Toolcell::at(&home, arguments)
+            .dir(&folder)
+            .env("TOOLCELL_SESSION", "")
+            .env("TOOLCELL_ACTOR", "")
     };
     let (call, id) = waiting(run(&["call", &tool]));
     assert!(compiled_if_any(&home).is_empty());
-    run(&["approvals", "approve", &id, "--edit", "{\"n\": 1}"]).run().exits(0);
+    run(&["approvals", "approve", &id, "--edit", "{\"n\": 1}"])
+        .run()
+        .exits(0);
     assert!(call.wait_with_output().unwrap().status.success());
-    assert!(compiled_if_any(&home).is_empty(), "what would never fit was kept");
+    assert!(
+        compiled_if_any(&home).is_empty(),
+        "what would never fit was kept"
+    );
 }

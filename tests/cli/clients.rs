@@ -13,7 +13,13 @@ pub(super) fn started(entry: &Value) -> Client {
     let program = entry["command"].as_str().unwrap();
     assert!(Path::new(program).is_absolute(), "{program}");
     let mut command = Command::new(program);
-    command.args(entry["args"].as_array().unwrap().iter().map(|one| one.as_str().unwrap()));
+    command.args(
+        entry["args"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| one.as_str().unwrap()),
+    );
     command.env_clear().env("PATH", "/nowhere").current_dir("/");
     let variables = entry["env"].as_object().into_iter().flatten();
     command.envs(variables.map(|(name, value)| (name, value.as_str().unwrap())));
@@ -24,12 +30,21 @@ pub(super) fn started(entry: &Value) -> Client {
 
 pub(super) fn tools(client: &mut Client) -> Vec<String> {
     let listed = client.request("tools/list", json!({}))["result"]["tools"].clone();
-    listed.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+    listed
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tool| tool["name"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 /// The key under which each client's configuration lists its servers.
-pub(super) const CLIENTS: [(&str, &str); 4] =
-    [("claude-desktop", "mcpServers"), ("claude-code", "mcpServers"), ("vscode", "servers"), ("cursor", "mcpServers")];
+pub(super) const CLIENTS: [(&str, &str); 4] = [
+    ("claude-desktop", "mcpServers"),
+    ("claude-code", "mcpServers"),
+    ("vscode", "servers"),
+    ("cursor", "mcpServers"),
+];
 
 #[test]
 fn what_is_printed_starts_from_any_folder_with_what_was_granted() {
@@ -37,21 +52,37 @@ fn what_is_printed_starts_from_any_folder_with_what_was_granted() {
     std::fs::copy(fixture("probe"), folder.join("probe.wasm")).unwrap();
     std::fs::write(folder.join("note"), "here").unwrap();
     for (client, key) in CLIENTS {
-        let printed =
-            Toolcell::new(["mcp", "--print-config", client, "probe.wasm#read", "--allow-read=."]).dir(&folder);
+        let printed = Toolcell::new([
+            "mcp",
+            "--print-config",
+            client,
+            "probe.wasm#read",
+            "--allow-read=.",
+        ])
+        .dir(&folder);
         let printed = printed.run().exits(0);
         let whole: Value = serde_json::from_str(&printed.stdout).unwrap();
         let entry = &whole[key]["toolcell"];
-        assert_eq!(entry["env"]["TOOLCELL_HOME"], json!(kept("home").canonicalize().unwrap()), "{client}");
+        assert_eq!(
+            entry["env"]["TOOLCELL_HOME"],
+            json!(kept("home").canonicalize().unwrap()),
+            "{client}"
+        );
         let mut started = started(entry);
-        assert_eq!(tools(&mut started), ["probe_read", "read_result"], "{client}");
+        assert_eq!(
+            tools(&mut started),
+            ["probe_read", "read_result"],
+            "{client}"
+        );
         let answer = started.call("read", json!({ "path": folder.join("note") }));
         assert_eq!(answer["isError"], json!(false), "{client}: {answer:#}");
         assert!(answer.to_string().contains("here"));
         let (status, _, stderr, _) = started.close();
         assert!(status.success(), "{client}: {stderr}");
     }
-    let missing = Toolcell::new(["mcp", "--print-config=cursor", "nothing.wasm"]).dir(&folder).run();
+    let missing = Toolcell::new(["mcp", "--print-config=cursor", "nothing.wasm"])
+        .dir(&folder)
+        .run();
     assert_eq!(missing.code, Some(2));
 }
 
@@ -62,25 +93,56 @@ fn a_project_that_is_trusted_is_named_and_another_one_is_not() {
     let home = path.join("home");
     std::fs::create_dir(&folder).unwrap();
     std::fs::copy(fixture("probe"), folder.join("probe.wasm")).unwrap();
-    std::fs::write(folder.join("toolcell.toml"), "[[tool]]\ncomponent = \"probe.wasm#echo\"\n").unwrap();
-    let print = || Toolcell::at(&home, ["mcp", "--print-config=cursor"]).dir(&folder).run();
+    std::fs::write(
+        folder.join("toolcell.toml"),
+        "[[tool]]\ncomponent = \"probe.wasm#echo\"\n",
+    )
+    .unwrap();
+    let print = || {
+        Toolcell::at(&home, ["mcp", "--print-config=cursor"])
+            .dir(&folder)
+            .run()
+    };
     let refused = print();
     assert_eq!(refused.code, Some(2));
-    assert!(refused.stderr.contains("toolcell policy trust"), "{}", refused.stderr);
-    Toolcell::at(&home, ["policy", "trust"]).dir(&folder).run().exits(0);
+    assert!(
+        refused.stderr.contains("toolcell policy trust"),
+        "{}",
+        refused.stderr
+    );
+    Toolcell::at(&home, ["policy", "trust"])
+        .dir(&folder)
+        .run()
+        .exits(0);
     let whole: Value = serde_json::from_str(&print().exits(0).stdout).unwrap();
     let mut started = started(&whole["mcpServers"]["toolcell"]);
     assert_eq!(started.call("echo", json!({}))["isError"], json!(false));
 }
 
-fn checks(home: &std::path::Path, folder: &std::path::Path, options: &[&str]) -> (Option<i32>, Vec<Value>) {
-    let ran = Toolcell::at(home, ["doctor", "--json"].iter().chain(options)).dir(folder).run();
+fn checks(
+    home: &std::path::Path,
+    folder: &std::path::Path,
+    options: &[&str],
+) -> (Option<i32>, Vec<Value>) {
+    let ran = Toolcell::at(home, ["doctor", "--json"].iter().chain(options))
+        .dir(folder)
+        .run();
     (ran.code, ran.json()["checks"].as_array().unwrap().clone())
 }
 
 fn wrong(checks: &[Value], subject: &str) -> Vec<String> {
-    let found = checks.iter().filter(|check| check["subject"] == subject && check["state"] == "missing");
-    found.map(|check| format!("{} | {}", check["detail"].as_str().unwrap(), check["fix"].as_str().unwrap())).collect()
+    let found = checks
+        .iter()
+        .filter(|check| check["subject"] == subject && check["state"] == "missing");
+    found
+        .map(|check| {
+            format!(
+                "{} | {}",
+                check["detail"].as_str().unwrap(),
+                check["fix"].as_str().unwrap()
+            )
+        })
+        .collect()
 }
 
 #[test]
@@ -97,8 +159,13 @@ fn doctor_says_what_is_wrong_with_a_configuration_and_how_to_mend_it() {
     assert_eq!(code, Some(1));
     assert!(wrong(&untrusted, "configuration")[0].contains("toolcell policy trust"));
     let (_, sound) = checks(&home, &folder, &[named]);
-    assert!(wrong(&sound, "configuration").is_empty() && wrong(&sound, "tool").is_empty(), "{sound:#?}");
-    assert!(sound.iter().any(|check| check["subject"] == "tool" && check["detail"] == "probe.wasm#echo: probe.echo"));
+    assert!(
+        wrong(&sound, "configuration").is_empty() && wrong(&sound, "tool").is_empty(),
+        "{sound:#?}"
+    );
+    assert!(sound.iter().any(
+        |check| check["subject"] == "tool" && check["detail"] == "probe.wasm#echo: probe.echo"
+    ));
     write(
         "[grants]\nsecret = [\"KEY@https://api.example.com\"]\n[[tool]]\ncomponent = \"none.wasm\"\n\
          [[tool]]\ncomponent = \"probe.wasm#nothing\"\n",
@@ -106,8 +173,14 @@ fn doctor_says_what_is_wrong_with_a_configuration_and_how_to_mend_it() {
     let (code, broken) = checks(&home, &folder, &[named]);
     assert_eq!(code, Some(1));
     let tools = wrong(&broken, "tool");
-    assert!(tools.len() == 2 && tools[0].contains("none.wasm") && tools[1].contains("nothing"), "{tools:?}");
-    assert_eq!(wrong(&broken, "secret"), ["KEY is not set | toolcell secret set KEY"]);
+    assert!(
+        tools.len() == 2 && tools[0].contains("none.wasm") && tools[1].contains("nothing"),
+        "{tools:?}"
+    );
+    assert_eq!(
+        wrong(&broken, "secret"),
+        ["KEY is not set | toolcell secret set KEY"]
+    );
     write("[grants]\nraed = [\".\"]\n");
     assert!(wrong(&checks(&home, &folder, &[named]).1, "configuration")[0].contains("raed"));
 }
@@ -115,7 +188,8 @@ fn doctor_says_what_is_wrong_with_a_configuration_and_how_to_mend_it() {
 #[test]
 fn doctor_starts_what_a_client_would_start() {
     let (_guard, folder) = scratch();
-    let entry = |tool: String| json!({ "command": env!("CARGO_BIN_EXE_toolcell"), "args": ["mcp", tool] });
+    let entry =
+        |tool: String| json!({ "command": env!("CARGO_BIN_EXE_toolcell"), "args": ["mcp", tool] });
     let good = entry(format!("{}#echo", fixture("probe").display()));
     let file = folder.join("mcp.json");
     let servers = json!({ "mcpServers": {
@@ -125,8 +199,16 @@ fn doctor_starts_what_a_client_would_start() {
     let (code, checks) = checks(&folder.join("home"), &folder, &["--client=mcp.json"]);
     assert_eq!(code, Some(1));
     let wrong = wrong(&checks, "server");
-    assert!(wrong.len() == 1 && wrong[0].starts_with("bad: ") && wrong[0].contains("relative.wasm"), "{wrong:?}");
-    let starts = |check: &Value| check["detail"].as_str().unwrap().starts_with("good starts and offers its tools");
+    assert!(
+        wrong.len() == 1 && wrong[0].starts_with("bad: ") && wrong[0].contains("relative.wasm"),
+        "{wrong:?}"
+    );
+    let starts = |check: &Value| {
+        check["detail"]
+            .as_str()
+            .unwrap()
+            .starts_with("good starts and offers its tools")
+    };
     assert!(checks.iter().any(starts), "{checks:?}");
 }
 
@@ -137,37 +219,58 @@ fn doctor_starts_no_other_program_and_no_other_command_that_a_clients_file_names
     let marker = folder.join("started");
     std::fs::create_dir(folder.join("evil")).unwrap();
     std::fs::write(&program, format!("#!/bin/sh\nenv > {}\n", marker.display())).unwrap();
-    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    std::fs::set_permissions(
+        &program,
+        std::os::unix::fs::PermissionsExt::from_mode(0o755),
+    )
+    .unwrap();
     let home = folder.join("home");
     let looks = |entry: Value, options: &[&str]| {
-        std::fs::write(folder.join("mcp.json"), json!({ "mcpServers": { "it": entry } }).to_string()).unwrap();
+        std::fs::write(
+            folder.join("mcp.json"),
+            json!({ "mcpServers": { "it": entry } }).to_string(),
+        )
+        .unwrap();
         let (code, checks) = checks(&home, &folder, &[&["--client=mcp.json"], options].concat());
         (code, wrong(&checks, "server").concat())
     };
     let evil = json!({ "command": program, "args": ["mcp"], "env": { "LD_EVIL": "x", "TOOLCELL_SESSION": "y" } });
     let (code, told) = looks(evil.clone(), &[]);
     assert_eq!(code, Some(1));
-    assert!(told.contains(program.to_str().unwrap()) && told.contains("was not started"), "{told}");
+    assert!(
+        told.contains(program.to_str().unwrap()) && told.contains("was not started"),
+        "{told}"
+    );
     assert!(!marker.exists(), "a program that a file names was started");
     // A user who has inspected the program may allow it; variables for the dynamic loader are dropped even then.
     looks(evil, &[&format!("--client-program={}", program.display())]);
     let seen = std::fs::read_to_string(&marker).unwrap();
-    assert!(seen.contains("TOOLCELL_SESSION=y") && !seen.contains("LD_EVIL"), "{seen}");
+    assert!(
+        seen.contains("TOOLCELL_SESSION=y") && !seen.contains("LD_EVIL"),
+        "{seen}"
+    );
 
     // The toolcell program itself, but with arguments that would trust a folder or build one.
     let own = env!("CARGO_BIN_EXE_toolcell");
-    for (arguments, what) in
-        [(json!(["policy", "trust", folder]), "policy"), (json!(["mcp", "x", "--build"]), "--build")]
-    {
+    for (arguments, what) in [
+        (json!(["policy", "trust", folder]), "policy"),
+        (json!(["mcp", "x", "--build"]), "--build"),
+    ] {
         let (_, told) = looks(json!({ "command": own, "args": arguments }), &[]);
-        assert!(told.contains(what) && told.contains("was not started"), "{told}");
+        assert!(
+            told.contains(what) && told.contains("was not started"),
+            "{told}"
+        );
     }
     // A copy of the program is accepted, too.
     let copy = folder.join("evil/copy/toolcell");
     std::fs::create_dir(folder.join("evil/copy")).unwrap();
     std::fs::copy(own, &copy).unwrap();
     let tool = format!("{}#echo", fixture("probe").display());
-    assert_eq!(looks(json!({ "command": copy, "args": ["mcp", tool] }), &[]).1, "");
+    assert_eq!(
+        looks(json!({ "command": copy, "args": ["mcp", tool] }), &[]).1,
+        ""
+    );
 }
 
 #[test]
@@ -178,8 +281,13 @@ fn doctor_starts_no_server_with_its_state_in_another_folder() {
     let tool = format!("{}#echo", fixture("probe").display());
     let looks = |said: &Value| {
         let own = env!("CARGO_BIN_EXE_toolcell");
-        let entry = json!({ "command": own, "args": ["mcp", tool], "env": { "TOOLCELL_HOME": said } });
-        std::fs::write(folder.join("mcp.json"), json!({ "mcpServers": { "it": entry } }).to_string()).unwrap();
+        let entry =
+            json!({ "command": own, "args": ["mcp", tool], "env": { "TOOLCELL_HOME": said } });
+        std::fs::write(
+            folder.join("mcp.json"),
+            json!({ "mcpServers": { "it": entry } }).to_string(),
+        )
+        .unwrap();
         wrong(&checks(&home, &folder, &["--client=mcp.json"]).1, "server").concat()
     };
     assert_eq!(looks(&json!(home)), "");
@@ -188,7 +296,10 @@ fn doctor_starts_no_server_with_its_state_in_another_folder() {
     // The key that authenticates native code would be the key of the file's author.
     for said in [json!(other), json!("home"), json!(""), json!(7)] {
         let told = looks(&said);
-        assert!(told.contains("TOOLCELL_HOME=") && told.contains("was not started"), "{said}: {told}");
+        assert!(
+            told.contains("TOOLCELL_HOME=") && told.contains("was not started"),
+            "{said}: {told}"
+        );
     }
     assert!(!other.exists());
 }

@@ -24,7 +24,10 @@ impl Place {
     fn new() -> Self {
         let (guard, path) = scratch();
         let folder = path.join("place");
-        let place = Self { _guard: guard, folder };
+        let place = Self {
+            _guard: guard,
+            folder,
+        };
         place.write(
             "stranger/Cargo.toml",
             "[package]\nname = \"stranger\"\nedition = \"2024\"\n[lib]\ncrate-type = [\"cdylib\"]\n[workspace]\n",
@@ -55,14 +58,20 @@ impl Place {
         let tool = format!("{}#write", fixture("probe").display());
         let input = json!({ "path": self.folder.join(name), "text": text }).to_string();
         let call = ["call", &tool, &input, "--json", "--allow-write=."];
-        let ran = Toolcell::new([&call, options].concat()).dir(&self.folder).run().exits(0);
+        let ran = Toolcell::new([&call, options].concat())
+            .dir(&self.folder)
+            .run()
+            .exits(0);
         ran.json()["structured_content"]["ok"] == true
     }
 
     #[track_caller]
     fn is_not_built(&self, why: &str) {
         let refused = self.run(&["call", "stranger", "--json"]).exits(2).json()["error"].clone();
-        assert_eq!((&refused["error_code"], &refused["error_class"]), (&json!("not_built"), &json!("setup_required")));
+        assert_eq!(
+            (&refused["error_code"], &refused["error_class"]),
+            (&json!("not_built"), &json!("setup_required"))
+        );
         let message = refused["message"].as_str().unwrap();
         for word in [why, "toolcell build stranger", "--build"] {
             assert!(message.contains(word), "{word} is not in {message}");
@@ -76,7 +85,12 @@ impl Place {
             &["serve", "stranger", "--listen=127.0.0.1:0", "--no-token"],
         ] {
             let ran = self.run(command).exits(2);
-            assert!([ran.stdout, ran.stderr].concat().contains("toolcell build stranger"), "{command:?}");
+            assert!(
+                [ran.stdout, ran.stderr]
+                    .concat()
+                    .contains("toolcell build stranger"),
+                "{command:?}"
+            );
             assert!(!self.ran(), "{command:?} ran the build script");
         }
         self.write("named.toml", "[[tool]]\ncomponent = \"stranger\"\n");
@@ -90,8 +104,16 @@ impl Place {
     fn is_outdated(&self, why: &str) {
         let ran = self.run(&["describe", "stranger", "--json"]).exits(2);
         assert_eq!(ran.json()["error"]["error_code"], "not_a_tool", "{ran:?}");
-        let notes: Vec<&str> = ran.stderr.lines().filter(|line| line.contains("older than its sources")).collect();
-        assert!(notes.len() == 1 && notes[0].contains(why), "{why}: {}", ran.stderr);
+        let notes: Vec<&str> = ran
+            .stderr
+            .lines()
+            .filter(|line| line.contains("older than its sources"))
+            .collect();
+        assert!(
+            notes.len() == 1 && notes[0].contains(why),
+            "{why}: {}",
+            ran.stderr
+        );
         assert!(!self.ran(), "describe ran the build script");
     }
 
@@ -100,7 +122,11 @@ impl Place {
     fn is_built(&self) {
         let ran = self.run(&["describe", "stranger", "--json"]).exits(2);
         assert_eq!(ran.json()["error"]["error_code"], "not_a_tool", "{ran:?}");
-        assert!(!ran.stderr.contains("older than its sources"), "{}", ran.stderr);
+        assert!(
+            !ran.stderr.contains("older than its sources"),
+            "{}",
+            ran.stderr
+        );
     }
 }
 
@@ -112,7 +138,9 @@ fn looking_at_a_source_folder_runs_nothing_of_it() {
 
 #[test]
 fn what_a_tool_writes_into_sources_does_not_run_before_the_user_agrees() {
-    let _turn = BUILDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _turn = BUILDING
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
     let place = Place::new();
     // It is built, and then refused, because it is not a tool.
     place.run(&["build", "stranger"]).exits(2);
@@ -120,10 +148,16 @@ fn what_a_tool_writes_into_sources_does_not_run_before_the_user_agrees() {
     place.is_built();
     // Cargo's output, and the component that runs, lie where no tool can replace them.
     let made = std::fs::read_dir(place.folder.join("stranger/target/toolcell")).unwrap();
-    let mut made: Vec<_> = made.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut made: Vec<_> = made
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
     made.sort();
     assert_eq!(made, [".gitignore", "stranger.wasm"]);
-    assert!(place.tool_writes("stranger/target/toolcell/stranger.wasm", "not a component", &[]));
+    assert!(place.tool_writes(
+        "stranger/target/toolcell/stranger.wasm",
+        "not a component",
+        &[]
+    ));
     place.is_built();
 
     let worse = BUILD_SCRIPT.replace("as the user", "again");
@@ -144,7 +178,11 @@ fn what_a_tool_writes_into_sources_does_not_run_before_the_user_agrees() {
     let entrance = place.folder.join("stranger/src/entrance");
     symlink("../../links/0", &entrance).unwrap();
     for at in 0..20_000 {
-        symlink(format!("{}", at + 1), place.folder.join(format!("links/{at}"))).unwrap();
+        symlink(
+            format!("{}", at + 1),
+            place.folder.join(format!("links/{at}")),
+        )
+        .unwrap();
     }
     place.is_outdated("leads through more than 40 links");
     std::fs::remove_file(entrance).unwrap();
@@ -162,7 +200,9 @@ fn what_a_tool_writes_into_sources_does_not_run_before_the_user_agrees() {
 
 #[test]
 fn another_component_in_the_place_of_the_built_one_is_refused() {
-    let _turn = BUILDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _turn = BUILDING
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
     let place = Place::new();
     place.run(&["build", "stranger"]).exits(2);
     place.ran();
@@ -172,7 +212,10 @@ fn another_component_in_the_place_of_the_built_one_is_refused() {
         let record = std::fs::read_to_string(folder.join("record.json")).unwrap_or_default();
         record.contains(place.folder.to_str().unwrap())
     };
-    let folder = records.map(|entry| entry.unwrap().path()).find(|folder| of_place(folder)).unwrap();
+    let folder = records
+        .map(|entry| entry.unwrap().path())
+        .find(|folder| of_place(folder))
+        .unwrap();
     std::fs::write(folder.join("stranger.wasm"), crate::support::wat("echo")).unwrap();
     place.is_not_built("its component is not the one that was built");
 }
@@ -192,17 +235,32 @@ fn no_tool_and_no_hook_changes_the_sources_of_a_tool_in_use() {
         ".cargo/config.toml",
         "rust-toolchain.toml",
     ] {
-        assert!(!place.tool_writes(name, "changed", in_use), "{name} was changed");
+        assert!(
+            !place.tool_writes(name, "changed", in_use),
+            "{name} was changed"
+        );
     }
     assert!(place.tool_writes("other", "x", in_use));
-    assert_eq!(std::fs::read_to_string(place.folder.join("stranger/build.rs")).unwrap(), BUILD_SCRIPT);
+    assert_eq!(
+        std::fs::read_to_string(place.folder.join("stranger/build.rs")).unwrap(),
+        BUILD_SCRIPT
+    );
     // The first hook writes `mark` into its granted folder.
     let hook = scripted("events = [\"pre_tool_use\"]\ngrants = { write = [\"stranger\"] }\n");
-    let config = configured(&place.folder, &format!("{hook}[[tool]]\ncomponent = \"stranger\"\n"));
+    let config = configured(
+        &place.folder,
+        &format!("{hook}[[tool]]\ncomponent = \"stranger\"\n"),
+    );
     let tool = format!("{}#echo", fixture("probe").display());
     let input = json!({"hook": {"pre_tool_use": [{"attack": "look_around"}]}}).to_string();
-    let ran = Toolcell::new(["call", &tool, &input, "--config", config.to_str().unwrap()]).run().exits(0);
-    assert!(ran.stderr.contains("folder ") && !ran.stderr.contains("write "), "{}", ran.stderr);
+    let ran = Toolcell::new(["call", &tool, &input, "--config", config.to_str().unwrap()])
+        .run()
+        .exits(0);
+    assert!(
+        ran.stderr.contains("folder ") && !ran.stderr.contains("write "),
+        "{}",
+        ran.stderr
+    );
     assert!(!place.folder.join("stranger/mark").exists());
 }
 
@@ -211,12 +269,25 @@ fn agreeing_to_one_tool_builds_no_hook() {
     let place = Place::new();
     let config = configured(&place.folder, "[[hook]]\ncomponent = \"stranger\"\n");
     let tool = format!("{}#echo", fixture("probe").display());
-    let ran = place.run(&["call", "--build", &tool, "--config", config.to_str().unwrap()]).exits(3);
+    let ran = place
+        .run(&[
+            "call",
+            "--build",
+            &tool,
+            "--config",
+            config.to_str().unwrap(),
+        ])
+        .exits(3);
     assert!(ran.stderr.contains("toolcell build "), "{}", ran.stderr);
     assert!(!place.ran());
     // A file cannot consent to a build, either.
-    let config = configured(&place.folder, "[[tool]]\ncomponent = \"stranger\"\nbuild = true\n");
-    place.run(&["call", &tool, "--config", config.to_str().unwrap()]).exits(3);
+    let config = configured(
+        &place.folder,
+        "[[tool]]\ncomponent = \"stranger\"\nbuild = true\n",
+    );
+    place
+        .run(&["call", &tool, "--config", config.to_str().unwrap()])
+        .exits(3);
     assert!(!place.ran());
 }
 
@@ -226,10 +297,20 @@ fn at_a_terminal(place: &Place, answer: &str) -> (String, Option<i32>) {
 }
 
 /// As [`at_a_terminal`], with other variables of the environment.
-fn at_a_terminal_with(place: &Place, answer: &str, variables: &[(&str, &str)]) -> (String, Option<i32>) {
+fn at_a_terminal_with(
+    place: &Place,
+    answer: &str,
+    variables: &[(&str, &str)],
+) -> (String, Option<i32>) {
     let home = toolcell::Home::find().unwrap();
     let mut child = Command::new("script")
-        .args(["--quiet", "--return", "--command", "exec $TOOLCELL call stranger", "/dev/null"])
+        .args([
+            "--quiet",
+            "--return",
+            "--command",
+            "exec $TOOLCELL call stranger",
+            "/dev/null",
+        ])
         .current_dir(&place.folder)
         .env("TOOLCELL_HOME", home.folder())
         .env("TOOLCELL", env!("CARGO_BIN_EXE_toolcell"))
@@ -248,20 +329,31 @@ fn at_a_terminal_with(place: &Place, answer: &str, variables: &[(&str, &str)]) -
             keys.write_all(answer.as_bytes()).unwrap();
         }
     }
-    (String::from_utf8_lossy(&seen).into_owned(), child.wait().unwrap().code())
+    (
+        String::from_utf8_lossy(&seen).into_owned(),
+        child.wait().unwrap().code(),
+    )
 }
 
 #[test]
 fn a_person_at_the_terminal_is_asked_before_anything_is_built() {
-    let _turn = BUILDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _turn = BUILDING
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
     let place = Place::new();
     for answer in ["n\n", "\n", "maybe\n"] {
         let (seen, code) = at_a_terminal(&place, answer);
-        for row in ["| folder     stranger", "| because    it was never built here"] {
+        for row in [
+            "| folder     stranger",
+            "| because    it was never built here",
+        ] {
             assert!(seen.contains(row), "{seen}");
         }
         assert!(seen.contains("as you, outside the sandbox"), "{seen}");
-        assert!(seen.contains("not_built") && code == Some(2), "{code:?}: {seen}");
+        assert!(
+            seen.contains("not_built") && code == Some(2),
+            "{code:?}: {seen}"
+        );
         assert!(!place.ran());
     }
     let (seen, _) = at_a_terminal(&place, "y\n");
@@ -269,11 +361,21 @@ fn a_person_at_the_terminal_is_asked_before_anything_is_built() {
     place.is_built();
 
     // Sources that changed since ask nothing. The author of a file in the sources chooses its name.
-    let name = format!("z\nNothing of it runs.\nBuild it now? [y/N] y{}", "z".repeat(180));
+    let name = format!(
+        "z\nNothing of it runs.\nBuild it now? [y/N] y{}",
+        "z".repeat(180)
+    );
     place.write(&format!("stranger/src/{name}"), "");
     let (seen, _) = at_a_terminal(&place, "n\n");
-    assert!(seen.contains("stranger is older than its sources: src/z\\u{a}Nothing of it runs."), "{seen}");
-    assert!(!seen.contains("Build it? [y/N]") && seen.lines().all(|row| !row.starts_with("Nothing of it")), "{seen}");
+    assert!(
+        seen.contains("stranger is older than its sources: src/z\\u{a}Nothing of it runs."),
+        "{seen}"
+    );
+    assert!(
+        !seen.contains("Build it? [y/N]")
+            && seen.lines().all(|row| !row.starts_with("Nothing of it")),
+        "{seen}"
+    );
     assert!(!place.ran());
 }
 
@@ -294,9 +396,15 @@ fn the_question_says_what_a_build_fetches_and_runs_nothing_in_the_folder() {
     let place = Place::new();
     let programs = noting(&["rustc", "cargo", "rustup"]);
     let path = format!("{}:/usr/bin:/bin", programs.path().display());
-    let variables = [("PATH", path.as_str()), ("TOOLCELL_GUEST_TOOLCHAIN", "rustup")];
+    let variables = [
+        ("PATH", path.as_str()),
+        ("TOOLCELL_GUEST_TOOLCHAIN", "rustup"),
+    ];
     let (seen, code) = at_a_terminal_with(&place, "n\n", &variables);
-    assert!(seen.contains("It fetches Rust's target wasm32-wasip2 from rustup: some 30 MB."), "{seen}");
+    assert!(
+        seen.contains("It fetches Rust's target wasm32-wasip2 from rustup: some 30 MB."),
+        "{seen}"
+    );
     assert_eq!(code, Some(2));
     let asked = std::fs::read_to_string(programs.path().join("asked")).unwrap();
     assert!(asked.lines().all(|folder| folder == "/"), "{asked}");
@@ -306,7 +414,11 @@ fn the_question_says_what_a_build_fetches_and_runs_nothing_in_the_folder() {
 fn a_loop_of_links_above_sources_ends_no_command_and_stays_as_it_is() {
     let place = Place::new();
     place.write("tools.toml", "[[tool]]\ncomponent = \"stranger\"\n");
-    for (link, target) in [(".cargo", ".cargo"), ("rust-toolchain", "back"), ("back", "rust-toolchain")] {
+    for (link, target) in [
+        (".cargo", ".cargo"),
+        ("rust-toolchain", "back"),
+        ("back", "rust-toolchain"),
+    ] {
         symlink(target, place.folder.join(link)).unwrap();
     }
     let in_use = &["--config=tools.toml"];
@@ -314,23 +426,46 @@ fn a_loop_of_links_above_sources_ends_no_command_and_stays_as_it_is() {
     for name in [".cargo", "rust-toolchain", "back"] {
         let tool = format!("{}#remove", fixture("probe").display());
         let input = json!({ "path": place.folder.join(name) }).to_string();
-        let call = ["call", &tool, &input, "--json", "--allow-write=.", in_use[0]];
+        let call = [
+            "call",
+            &tool,
+            &input,
+            "--json",
+            "--allow-write=.",
+            in_use[0],
+        ];
         let ran = Toolcell::new(call).dir(&place.folder).run().exits(0);
-        assert_eq!(ran.json()["structured_content"]["ok"], false, "{name}: {ran:?}");
+        assert_eq!(
+            ran.json()["structured_content"]["ok"],
+            false,
+            "{name}: {ran:?}"
+        );
         assert!(place.folder.join(name).is_symlink(), "{name} was removed");
     }
     // The tool itself is refused, with a result.
-    place.run(&["call", "stranger", "--json", "--allow-write=."]).exits(2).json();
+    place
+        .run(&["call", "stranger", "--json", "--allow-write=."])
+        .exits(2)
+        .json();
 }
 
 #[test]
 fn a_configuration_that_is_too_large_to_be_read_is_refused_before_anything_runs() {
     let place = Place::new();
-    let config = format!("#{}\ninclude = [\"../../more.toml\"]\n", "x".repeat(1 << 20));
+    let config = format!(
+        "#{}\ninclude = [\"../../more.toml\"]\n",
+        "x".repeat(1 << 20)
+    );
     place.write("stranger/.cargo/config.toml", &config);
     place.write("more.toml", "");
     let refused = place.run(&["build", "stranger"]).exits(2);
-    assert!(refused.stderr.contains("config.toml has more than 1048576 bytes"), "{}", refused.stderr);
+    assert!(
+        refused
+            .stderr
+            .contains("config.toml has more than 1048576 bytes"),
+        "{}",
+        refused.stderr
+    );
     assert!(!place.ran());
 }
 
@@ -338,21 +473,41 @@ fn a_configuration_that_is_too_large_to_be_read_is_refused_before_anything_runs(
 fn what_steers_the_build_of_two_tools_is_closed_once() {
     let place = Place::new();
     place.write("second/Cargo.toml", "[package]\nname = \"second\"\n");
-    place.write("tools.toml", "[[tool]]\ncomponent = \"stranger\"\n[[tool]]\ncomponent = \"second\"\n");
+    place.write(
+        "tools.toml",
+        "[[tool]]\ncomponent = \"stranger\"\n[[tool]]\ncomponent = \"second\"\n",
+    );
     let tool = format!("{}#write", fixture("probe").display());
     let input = json!({ "path": place.folder.join("other"), "text": "x" }).to_string();
-    let explain = ["policy", "explain", &tool, &input, "--json", "--allow-write=.", "--config=tools.toml"];
+    let explain = [
+        "policy",
+        "explain",
+        &tool,
+        &input,
+        "--json",
+        "--allow-write=.",
+        "--config=tools.toml",
+    ];
     let explained = Toolcell::new(explain).dir(&place.folder).run().json();
     let closed = explained["capability"]["closed"].as_array().unwrap().iter();
-    let closed: Vec<&str> = closed.map(|closed| closed["what"].as_str().unwrap()).collect();
+    let closed: Vec<&str> = closed
+        .map(|closed| closed["what"].as_str().unwrap())
+        .collect();
     let times = |name: &str| {
         let place = place.folder.join(name);
-        closed.iter().filter(|closed| **closed == place.to_str().unwrap()).count()
+        closed
+            .iter()
+            .filter(|closed| **closed == place.to_str().unwrap())
+            .count()
     };
     for name in ["stranger", "second", "Cargo.toml", ".cargo/config.toml"] {
         assert_eq!(times(name), 1, "{name}: {closed:?}");
     }
-    assert_eq!(times("stranger/Cargo.toml"), 0, "it lies in a folder that is closed: {closed:?}");
+    assert_eq!(
+        times("stranger/Cargo.toml"),
+        0,
+        "it lies in a folder that is closed: {closed:?}"
+    );
 }
 
 #[test]

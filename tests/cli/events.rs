@@ -20,23 +20,37 @@ const PATIENCE: Duration = Duration::from_secs(60);
 impl Home {
     /// The lines of `events --json`.
     fn events(&self, options: &[&str]) -> Vec<Value> {
-        let ran = self.toolcell(&[&["events", "--json"], options].concat()).run().exits(0);
+        let ran = self
+            .toolcell(&[&["events", "--json"], options].concat())
+            .run()
+            .exits(0);
         ran.stdout.lines().map(read).collect()
     }
 }
 
 fn read(line: &str) -> Value {
-    let value: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
+    let value: Value =
+        serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
     check_printed(&value);
     value
 }
 
 fn sequences(lines: &[Value]) -> Vec<u64> {
-    lines.iter().map(|line| line["sequence"].as_u64().unwrap_or_else(|| panic!("{line}"))).collect()
+    lines
+        .iter()
+        .map(|line| {
+            line["sequence"]
+                .as_u64()
+                .unwrap_or_else(|| panic!("{line}"))
+        })
+        .collect()
 }
 
 fn types(lines: &[Value]) -> Vec<&str> {
-    lines.iter().map(|line| line["event"]["event_type"].as_str().unwrap()).collect()
+    lines
+        .iter()
+        .map(|line| line["event"]["event_type"].as_str().unwrap())
+        .collect()
 }
 
 /// A running `events --follow --json`.
@@ -51,7 +65,9 @@ impl Follower {
     fn start(home: &Home, options: &[&str]) -> Self {
         let file = home.path().join("journal/calls/followed");
         let _ = std::fs::remove_file(&file);
-        let mut child = home.toolcell(&[&["events", "--follow", "--json"], options].concat()).spawn();
+        let mut child = home
+            .toolcell(&[&["events", "--follow", "--json"], options].concat())
+            .spawn();
         let out = BufReader::new(child.stdout.take().unwrap());
         let (send, lines) = channel();
         std::thread::spawn(move || {
@@ -62,7 +78,11 @@ impl Follower {
             }
         });
         wait_until("following", || file.exists());
-        Self { child, lines, seen: Vec::new() }
+        Self {
+            child,
+            lines,
+            seen: Vec::new(),
+        }
     }
 
     /// Waits for the next event of this type, of any call.
@@ -71,7 +91,9 @@ impl Follower {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let Ok(line) = self.lines.recv_timeout(left) else { panic!("no {event_type} after {:#?}", self.seen) };
+            let Ok(line) = self.lines.recv_timeout(left) else {
+                panic!("no {event_type} after {:#?}", self.seen)
+            };
             self.seen.push(line.clone());
             if line["event"]["event_type"] == event_type {
                 return line;
@@ -83,7 +105,10 @@ impl Follower {
     fn stop(self) -> (Ran, Vec<Value>) {
         kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
         let ran = Ran::from(self.child.wait_with_output().unwrap());
-        (ran, self.seen.into_iter().chain(self.lines.iter()).collect())
+        (
+            ran,
+            self.seen.into_iter().chain(self.lines.iter()).collect(),
+        )
     }
 }
 
@@ -91,7 +116,11 @@ impl Follower {
 fn the_events_of_ended_calls_are_numbered_and_can_be_chosen() {
     let home = Home::new();
     assert!(home.events(&[]).is_empty());
-    let first = home.call(&guest("probe#echo"), &json!({ "text": "one" }), &["--session=review"]);
+    let first = home.call(
+        &guest("probe#echo"),
+        &json!({ "text": "one" }),
+        &["--session=review"],
+    );
     let second = home.call(&guest("probe#nowhere"), &json!({}), &[]);
     let all = home.events(&[]);
     assert_eq!(sequences(&all), (1..=all.len() as u64).collect::<Vec<_>>());
@@ -100,23 +129,54 @@ fn the_events_of_ended_calls_are_numbered_and_can_be_chosen() {
     assert_eq!(printed, [of(&first), of(&second)].concat());
     let about = |line: &Value| line["event"]["subject"].as_str().unwrap().to_owned();
     let call = about(&all[0]);
-    assert_eq!(home.toolcell(&["show", &call, "--json"]).run().exits(0).json()["invocation"], first["invocation"]);
-    assert!(all[..of(&first).len()].iter().all(|line| about(line) == call), "{all:?}");
+    assert_eq!(
+        home.toolcell(&["show", &call, "--json"])
+            .run()
+            .exits(0)
+            .json()["invocation"],
+        first["invocation"]
+    );
+    assert!(
+        all[..of(&first).len()]
+            .iter()
+            .all(|line| about(line) == call),
+        "{all:?}"
+    );
     // Numbers stay what they are.
     let from = all.len() - 2;
     assert_eq!(home.events(&[&format!("--from={from}")]), all[from - 1..]);
     let id = first["invocation"]["invocation_id"].as_str().unwrap();
     let count = of(&first).len();
-    assert_eq!(home.events(&["--id", &id[18..].to_lowercase()]), all[..count]);
+    assert_eq!(
+        home.events(&["--id", &id[18..].to_lowercase()]),
+        all[..count]
+    );
     assert_eq!(home.events(&["--session=review"]), all[..count]);
-    assert!(all[count]["session"].as_str().unwrap().starts_with("run:"), "{}", all[count]);
-    assert!(home.events(&["--tool=probe.*"]).iter().all(|line| line["event"]["tool_id"] == "probe.echo"));
-    assert_eq!(types(&home.events(&["--type=tool.invocation.started"])), ["tool.invocation.started"]);
+    assert!(
+        all[count]["session"].as_str().unwrap().starts_with("run:"),
+        "{}",
+        all[count]
+    );
+    assert!(
+        home.events(&["--tool=probe.*"])
+            .iter()
+            .all(|line| line["event"]["tool_id"] == "probe.echo")
+    );
+    assert_eq!(
+        types(&home.events(&["--type=tool.invocation.started"])),
+        ["tool.invocation.started"]
+    );
     assert!(home.events(&["--type=tool.result.*"]).len() >= 2);
     let people = home.toolcell(&["events"]).run().exits(0).stdout;
     assert_eq!(people.lines().count(), all.len());
-    let line = people.lines().find(|line| line.contains("tool.invocation.failed")).unwrap();
-    assert!(line.contains("error_code=unknown_tool") && line.trim_start().starts_with(char::is_numeric), "{line}");
+    let line = people
+        .lines()
+        .find(|line| line.contains("tool.invocation.failed"))
+        .unwrap();
+    assert!(
+        line.contains("error_code=unknown_tool") && line.trim_start().starts_with(char::is_numeric),
+        "{line}"
+    );
 }
 
 #[test]
@@ -125,9 +185,19 @@ fn what_is_asked_wrongly_is_exit_2() {
     home.call(&guest("probe#echo"), &json!({ "text": "one" }), &[]);
     let next = home.events(&[]).len() as u64 + 1;
     assert!(home.events(&[&format!("--from={next}")]).is_empty());
-    let ran = home.toolcell(&["events", &format!("--from={}", next + 1)]).run().exits(2);
-    assert!(ran.stderr.contains(&format!("the next one gets {next}")), "{}", ran.stderr);
-    let ran = home.toolcell(&["events", "--type=tool.invocation.begun"]).run().exits(2);
+    let ran = home
+        .toolcell(&["events", &format!("--from={}", next + 1)])
+        .run()
+        .exits(2);
+    assert!(
+        ran.stderr.contains(&format!("the next one gets {next}")),
+        "{}",
+        ran.stderr
+    );
+    let ran = home
+        .toolcell(&["events", "--type=tool.invocation.begun"])
+        .run()
+        .exits(2);
     assert!(ran.stderr.contains("event_type"), "{}", ran.stderr);
 }
 
@@ -135,7 +205,11 @@ fn what_is_asked_wrongly_is_exit_2() {
 fn a_closed_pipe_ends_it_quietly() {
     let home = Home::new();
     home.call(&guest("probe#echo"), &json!({ "text": "one" }), &[]);
-    for options in [&["events"][..], &["events", "--follow", "--from=1"], &["events", "--follow"]] {
+    for options in [
+        &["events"][..],
+        &["events", "--follow", "--from=1"],
+        &["events", "--follow"],
+    ] {
         let mut child = home.toolcell(options).spawn();
         drop(child.stdout.take());
         let ran = Ran::from(child.wait_with_output().unwrap()).exits(0);
@@ -152,22 +226,33 @@ fn a_follower_sees_a_call_of_another_process_run_and_die() {
     let mut follower = Follower::start(&home, &[]);
     let ticker = example("ticker");
     let input = json!({ "ticks": 10_000, "interval_ms": 30 }).to_string();
-    let mut call = home.toolcell(&["call", &ticker, &input, "--timeout=5m"]).spawn();
+    let mut call = home
+        .toolcell(&["call", &ticker, &input, "--timeout=5m"])
+        .spawn();
     let first = follower.wait_for("tool.invocation.progress");
     follower.wait_for("tool.invocation.progress");
     assert!(call.try_wait().unwrap().is_none(), "it still runs");
     // The events before it came first, and are those of this call.
-    let planned = follower.seen.iter().position(|line| line["event"]["event_type"] == "tool.invocation.planned");
+    let planned = follower
+        .seen
+        .iter()
+        .position(|line| line["event"]["event_type"] == "tool.invocation.planned");
     assert_eq!(planned, Some(0), "{:#?}", follower.seen);
     call.kill().unwrap();
     call.wait().unwrap();
     let end = follower.wait_for("tool.invocation.canceled");
     assert_eq!(end["event"]["data"]["error_code"], "runtime_shutdown");
-    assert_eq!(end["event"]["invocation_id"], first["event"]["invocation_id"]);
+    assert_eq!(
+        end["event"]["invocation_id"],
+        first["event"]["invocation_id"]
+    );
     let (ran, seen) = follower.stop();
     ran.exits(0);
     // Without gaps and without repetition, from where it began, and again from any number.
-    assert_eq!(sequences(&seen), (before + 1..=before + seen.len() as u64).collect::<Vec<_>>());
+    assert_eq!(
+        sequences(&seen),
+        (before + 1..=before + seen.len() as u64).collect::<Vec<_>>()
+    );
     let again = home.events(&[&format!("--from={}", before + 3)]);
     assert_eq!(again, seen[2..]);
     // What was noted survives in the record.
@@ -182,7 +267,9 @@ fn a_follower_sees_a_call_of_another_process_run_and_die() {
 fn a_silent_call_is_seen_to_start_and_one_that_waits_is_seen_to_ask() {
     let home = Home::new();
     let mut follower = Follower::start(&home, &[]);
-    let mut silent = home.toolcell(&["call", &guest("hostile#sleep"), "{}", "--timeout=5m"]).spawn();
+    let mut silent = home
+        .toolcell(&["call", &guest("hostile#sleep"), "{}", "--timeout=5m"])
+        .spawn();
     let started = follower.wait_for("tool.invocation.started");
     assert!(silent.try_wait().unwrap().is_none(), "{started}");
     silent.kill().unwrap();
@@ -190,10 +277,14 @@ fn a_silent_call_is_seen_to_start_and_one_that_waits_is_seen_to_ask() {
     let (_guard, folder) = scratch();
     let input = json!({ "path": folder.join("lines"), "text": "x" }).to_string();
     let grant = format!("--allow-write={}", folder.display());
-    let mut asking = home.toolcell(&["call", &guest("probe#append_approved"), &input, &grant]).spawn();
+    let mut asking = home
+        .toolcell(&["call", &guest("probe#append_approved"), &input, &grant])
+        .spawn();
     let asked = follower.wait_for("tool.permission.requested");
     assert!(asking.try_wait().unwrap().is_none());
-    let id = asked["event"]["data"]["approval_request_ref"].as_str().unwrap();
+    let id = asked["event"]["data"]["approval_request_ref"]
+        .as_str()
+        .unwrap();
     home.toolcell(&["approvals", "approve", id]).run().exits(0);
     let end = follower.wait_for("tool.invocation.succeeded");
     assert_eq!(end["event"]["invocation_id"], id);
@@ -222,7 +313,11 @@ fn lines(home: &Path) -> usize {
 #[test]
 fn calls_are_listed_by_their_session() {
     let home = Home::new();
-    home.call(&guest("probe#echo"), &json!({ "text": "one" }), &["--session=review"]);
+    home.call(
+        &guest("probe#echo"),
+        &json!({ "text": "one" }),
+        &["--session=review"],
+    );
     home.call(&guest("probe#echo"), &json!({ "text": "two" }), &[]);
     let named = home.calls(&["--session=review"]);
     assert_eq!((named.len(), &named[0]["session"]), (1, &json!("review")));
@@ -231,7 +326,13 @@ fn calls_are_listed_by_their_session() {
     assert_eq!(home.calls(&["--session", &run]).len(), 1);
     assert!(home.calls(&["--session=other"]).is_empty());
     let id = named[0]["invocation_id"].as_str().unwrap();
-    assert!(home.toolcell(&["show", id]).run().exits(0).stdout.contains("review"));
+    assert!(
+        home.toolcell(&["show", id])
+            .run()
+            .exits(0)
+            .stdout
+            .contains("review")
+    );
 }
 
 /// What a client finds and loads is in the journal, and its calls have one session.
@@ -241,7 +342,8 @@ fn a_client_has_a_session_and_what_it_loads_is_an_event() {
     let (_guard, folder) = scratch();
     let file = folder.join("crowd.wasm");
     std::fs::write(&file, crowd("event_crowd", 3, |_| {})).unwrap();
-    let mut client = Client::run(home.toolcell(&["mcp", "--tool-budget=1", &file.display().to_string()]));
+    let mut client =
+        Client::run(home.toolcell(&["mcp", "--tool-budget=1", &file.display().to_string()]));
     client.initialize(OLD);
     client.call("search_tools", json!({ "query": "word2x" }));
     client.call("load_tool", json!({ "name": "t2" }));
@@ -249,17 +351,40 @@ fn a_client_has_a_session_and_what_it_loads_is_an_event() {
     client.call("t2", json!({}));
     client.call("t0", json!({}));
     let events = home.events(&["--type=tool.deferred.*"]);
-    assert_eq!(types(&events), ["tool.deferred.discovered", "tool.deferred.loaded"]);
+    assert_eq!(
+        types(&events),
+        ["tool.deferred.discovered", "tool.deferred.loaded"]
+    );
     let created = home.events(&["--type=tool.surface.*"]);
     assert_eq!(types(&created), ["tool.surface.created"]);
-    assert_eq!(created[0]["event"]["subject"], created[0]["event"]["data"]["surface_id"]);
+    assert_eq!(
+        created[0]["event"]["subject"],
+        created[0]["event"]["data"]["surface_id"]
+    );
     let declared = home.events(&["--type=tool.declared"]);
-    let about: Vec<&Value> = declared.iter().map(|line| &line["event"]["subject"]).collect();
-    assert_eq!(about, ["event_crowd.t0", "event_crowd.t1", "event_crowd.t2"]);
-    assert!(sequences(&declared).iter().all(|number| *number < sequences(&created)[0]), "{declared:?}");
-    assert_eq!(events[0]["event"]["data"]["surface_id"], created[0]["event"]["data"]["surface_id"]);
+    let about: Vec<&Value> = declared
+        .iter()
+        .map(|line| &line["event"]["subject"])
+        .collect();
+    assert_eq!(
+        about,
+        ["event_crowd.t0", "event_crowd.t1", "event_crowd.t2"]
+    );
+    assert!(
+        sequences(&declared)
+            .iter()
+            .all(|number| *number < sequences(&created)[0]),
+        "{declared:?}"
+    );
+    assert_eq!(
+        events[0]["event"]["data"]["surface_id"],
+        created[0]["event"]["data"]["surface_id"]
+    );
     assert_eq!(events[0]["event"]["data"]["query"], "word2x");
-    assert_eq!(events[1]["event"]["data"]["selection_ref"], "select:event_crowd_t2");
+    assert_eq!(
+        events[1]["event"]["data"]["selection_ref"],
+        "select:event_crowd_t2"
+    );
     let session = events[1]["session"].as_str().unwrap();
     assert!(session.starts_with("mcp:"), "{session}");
     assert_eq!(home.calls(&["--session", session]).len(), 2);
@@ -278,8 +403,14 @@ fn a_component_that_is_new_is_declared_once() {
     for _ in 0..2 {
         home.toolcell(&["call", &call, "{}"]).run().exits(0);
         let declared = home.events(&["--type=tool.declared"]);
-        let about: Vec<&Value> = declared.iter().map(|line| &line["event"]["subject"]).collect();
-        assert_eq!(about, [&json!(format!("{name}.t0")), &json!(format!("{name}.t1"))]);
+        let about: Vec<&Value> = declared
+            .iter()
+            .map(|line| &line["event"]["subject"])
+            .collect();
+        assert_eq!(
+            about,
+            [&json!(format!("{name}.t0")), &json!(format!("{name}.t1"))]
+        );
     }
 }
 
@@ -291,24 +422,41 @@ fn a_follower_hears_every_event_of_a_call_that_another_process_goes_on_with() {
     let (_guard, folder) = scratch();
     let input = json!({ "path": folder.join("lines"), "text": "x" }).to_string();
     let grant = format!("--allow-write={}", folder.display());
-    let mut asking = home.toolcell(&["call", &guest("probe#append_approved"), &input, &grant]).spawn();
+    let mut asking = home
+        .toolcell(&["call", &guest("probe#append_approved"), &input, &grant])
+        .spawn();
     let asked = follower.wait_for("tool.permission.requested");
     let waits = follower.wait_for("tool.invocation.progress");
-    assert_eq!(waits["event"]["data"]["progress"]["status"], "waiting_for_permission");
+    assert_eq!(
+        waits["event"]["data"]["progress"]["status"],
+        "waiting_for_permission"
+    );
     asking.kill().unwrap();
     asking.wait().unwrap();
-    let id = asked["event"]["data"]["approval_request_ref"].as_str().unwrap();
+    let id = asked["event"]["data"]["approval_request_ref"]
+        .as_str()
+        .unwrap();
     home.toolcell(&["approvals", "approve", id]).run().exits(0);
     let end = follower.wait_for("tool.invocation.succeeded");
     assert_eq!(end["event"]["invocation_id"], id);
     let (ran, seen) = follower.stop();
     ran.exits(0);
     let record = home.toolcell(&["show", id, "--json"]).run().exits(0).json();
-    let heard: Vec<Value> =
-        seen.iter().map(|line| line["event"].clone()).filter(|event| event["invocation_id"] == id).collect();
+    let heard: Vec<Value> = seen
+        .iter()
+        .map(|line| line["event"].clone())
+        .filter(|event| event["invocation_id"] == id)
+        .collect();
     assert_eq!(heard, *record["events"].as_array().unwrap());
-    assert_eq!(sequences(&seen), (1..=seen.len() as u64).collect::<Vec<_>>());
-    let times: Vec<u64> =
-        record["progress"].as_array().unwrap().iter().map(|told| told["elapsed_ms"].as_u64().unwrap()).collect();
+    assert_eq!(
+        sequences(&seen),
+        (1..=seen.len() as u64).collect::<Vec<_>>()
+    );
+    let times: Vec<u64> = record["progress"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|told| told["elapsed_ms"].as_u64().unwrap())
+        .collect();
     assert!(times.len() >= 2 && times.is_sorted(), "{times:?}");
 }

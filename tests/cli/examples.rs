@@ -29,29 +29,62 @@ fn digests(folder: &Path) -> BTreeMap<PathBuf, String> {
 #[test]
 fn jq_filters() {
     let input = json!({"filter": "map(.n) | add", "input": [{"n": 1}, {"n": 2}]}).to_string();
-    let ran = Toolcell::new(["call", &example("jq"), &input]).run().exits(0);
+    let ran = Toolcell::new(["call", &example("jq"), &input])
+        .run()
+        .exits(0);
     assert_eq!(ran.stdout, "3\n");
-    let ran = Toolcell::new(["call", &example("jq"), "{\"filter\": \".[\"}"]).run().exits(2);
+    let ran = Toolcell::new(["call", &example("jq"), "{\"filter\": \".[\"}"])
+        .run()
+        .exits(2);
     assert!(ran.stderr.contains("[invalid_arguments/"), "{}", ran.stderr);
 }
 
 #[test]
 fn jq_cannot_reach_the_environment() {
-    let ran =
-        Toolcell::new(["call", &example("jq"), "{\"filter\": \"env | length\"}", "--json"]).env("SECRET", "x").run();
+    let ran = Toolcell::new([
+        "call",
+        &example("jq"),
+        "{\"filter\": \"env | length\"}",
+        "--json",
+    ])
+    .env("SECRET", "x")
+    .run();
     assert!(!ran.stdout.contains("\"SECRET\""), "{}", ran.stdout);
 }
 
 #[test]
 fn ticker_reports_progress_and_a_partial_result() {
     let input = "{\"ticks\": 4, \"interval_ms\": 5, \"partial\": true}";
-    let record = Toolcell::new(["call", &example("ticker"), input, "--record"]).run().exits(0).json();
-    let percents: Vec<&Value> =
-        record["progress"].as_array().unwrap().iter().map(|update| &update["percent"]).collect();
-    assert_eq!(percents, [&json!(25.0), &json!(50.0), &Value::Null, &json!(75.0), &json!(100.0), &Value::Null]);
+    let record = Toolcell::new(["call", &example("ticker"), input, "--record"])
+        .run()
+        .exits(0)
+        .json();
+    let percents: Vec<&Value> = record["progress"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|update| &update["percent"])
+        .collect();
+    assert_eq!(
+        percents,
+        [
+            &json!(25.0),
+            &json!(50.0),
+            &Value::Null,
+            &json!(75.0),
+            &json!(100.0),
+            &Value::Null
+        ]
+    );
     assert_eq!(record["progress"][5]["status"], "completed");
-    assert_eq!(record["progress"][2]["partial_content"], json!([{"type": "text", "text": "2 ticks so far"}]));
-    assert_eq!(record["result"]["structured_content"], json!({"of": 4, "ticks": 4}));
+    assert_eq!(
+        record["progress"][2]["partial_content"],
+        json!([{"type": "text", "text": "2 ticks so far"}])
+    );
+    assert_eq!(
+        record["result"]["structured_content"],
+        json!({"of": 4, "ticks": 4})
+    );
 }
 
 #[test]
@@ -61,18 +94,37 @@ fn everything_answers_in_every_way() {
         Toolcell::new(["call", &tool, input, "--record"]).run()
     };
     let mixed = call("test_multiple_content_types", "{}").exits(0).json();
-    let types: Vec<&Value> =
-        mixed["result"]["content"].as_array().unwrap().iter().map(|block| &block["type"]).collect();
+    let types: Vec<&Value> = mixed["result"]["content"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|block| &block["type"])
+        .collect();
     assert_eq!(types, ["text", "image", "embedded_resource"]);
     let progress = call("test_tool_with_progress", "{}").exits(0).json();
-    let percents: Vec<&Value> =
-        progress["progress"].as_array().unwrap().iter().map(|update| &update["percent"]).collect();
-    assert_eq!(percents, [&json!(0.0), &json!(50.0), &json!(100.0), &Value::Null]);
+    let percents: Vec<&Value> = progress["progress"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|update| &update["percent"])
+        .collect();
+    assert_eq!(
+        percents,
+        [&json!(0.0), &json!(50.0), &json!(100.0), &Value::Null]
+    );
     let failed = call("test_error_handling", "{}");
     assert!(failed.stdout.contains("intentional"), "{failed:?}");
     // `if`, `then` and `anyOf` of the schema are checked before the tool runs.
-    call("json_schema_2020_12_tool", "{\"contactMethod\": \"phone\", \"email\": \"a@b.example\"}").exits(2);
-    call("json_schema_2020_12_tool", "{\"contactMethod\": \"phone\", \"phone\": \"1\"}").exits(0);
+    call(
+        "json_schema_2020_12_tool",
+        "{\"contactMethod\": \"phone\", \"email\": \"a@b.example\"}",
+    )
+    .exits(2);
+    call(
+        "json_schema_2020_12_tool",
+        "{\"contactMethod\": \"phone\", \"phone\": \"1\"}",
+    )
+    .exits(0);
 }
 
 #[test]
@@ -81,12 +133,29 @@ fn files_lists_reads_and_searches() {
     std::fs::write(folder.join("a.txt"), "one\ntwo three\n").unwrap();
     let call = |tool: &str, input: Value| {
         let tool = format!("{}#{tool}", example("files"));
-        let ran = Toolcell::new(["call", &tool, &input.to_string(), "--allow-read=.", "--json"]).dir(&folder).run();
+        let ran = Toolcell::new([
+            "call",
+            &tool,
+            &input.to_string(),
+            "--allow-read=.",
+            "--json",
+        ])
+        .dir(&folder)
+        .run();
         ran.exits(0).json()["structured_content"].clone()
     };
-    assert_eq!(call("list", json!({}))["entries"].as_array().unwrap().len(), 1);
-    assert_eq!(call("read", json!({"path": "a.txt", "offset": 2}))["count"], 1);
-    assert_eq!(call("search", json!({"pattern": "t.o"}))["matches"][0]["line"], 2);
+    assert_eq!(
+        call("list", json!({}))["entries"].as_array().unwrap().len(),
+        1
+    );
+    assert_eq!(
+        call("read", json!({"path": "a.txt", "offset": 2}))["count"],
+        1
+    );
+    assert_eq!(
+        call("search", json!({"pattern": "t.o"}))["matches"][0]["line"],
+        2
+    );
 }
 
 const DIFF: &str = "--- a/hello.txt\n+++ b/hello.txt\n@@ -1,2 +1,2 @@\n hello\n-world\n+toolcell\n\
@@ -94,7 +163,9 @@ const DIFF: &str = "--- a/hello.txt\n+++ b/hello.txt\n@@ -1,2 +1,2 @@\n hello\n-
 
 fn patch(folder: &Path, diff: &str, grant: &str) -> crate::support::Ran {
     let input = json!({ "diff": diff }).to_string();
-    Toolcell::new(["call", &example("patch"), &input, grant, "--json"]).dir(folder).run()
+    Toolcell::new(["call", &example("patch"), &input, grant, "--json"])
+        .dir(folder)
+        .run()
 }
 
 #[test]
@@ -107,9 +178,15 @@ fn patch_needs_the_right_to_write_and_changes_no_byte_without_it() {
     assert_eq!(digests(&folder), before);
     // A write that is denied leaves the file unchanged, too.
     let input = json!({ "diff": DIFF }).to_string();
-    let ran = Toolcell::new(["call", &example("patch"), &input, "--allow-write=.", "--deny-write=hello.txt"])
-        .dir(&folder)
-        .run();
+    let ran = Toolcell::new([
+        "call",
+        &example("patch"),
+        &input,
+        "--allow-write=.",
+        "--deny-write=hello.txt",
+    ])
+    .dir(&folder)
+    .run();
     assert_ne!(ran.code, Some(0), "{}", ran.stdout);
     assert_eq!(digests(&folder), before, "all of it or nothing");
 }
@@ -124,8 +201,14 @@ fn patch_changes_what_the_diff_says_and_nothing_when_a_hunk_does_not_fit() {
     assert_eq!(digests(&folder), before);
 
     let result = patch(&folder, DIFF, "--allow-write=.").exits(0).json();
-    assert_eq!(std::fs::read_to_string(folder.join("hello.txt")).unwrap(), "hello\ntoolcell\n");
-    assert_eq!(std::fs::read_to_string(folder.join("new/file.txt")).unwrap(), "new\n");
+    assert_eq!(
+        std::fs::read_to_string(folder.join("hello.txt")).unwrap(),
+        "hello\ntoolcell\n"
+    );
+    assert_eq!(
+        std::fs::read_to_string(folder.join("new/file.txt")).unwrap(),
+        "new\n"
+    );
     assert_eq!(digests(&folder).len(), 3, "no file is left beside them");
     assert_eq!(result["structured_content"]["added"], 2);
 }

@@ -5,12 +5,22 @@ use crate::support::{Toolcell, scratch};
 
 #[test]
 fn success_is_0_and_a_tool_that_failed_is_1() {
-    Toolcell::new(["call", &guest("probe#empty")]).run().exits(0);
+    Toolcell::new(["call", &guest("probe#empty")])
+        .run()
+        .exits(0);
     let fail = guest("probe#fail");
-    for class in ["execution_failed", "dependency_unavailable", "partial_failure"] {
-        Toolcell::new(["call", &fail, &json!({"class": class}).to_string()]).run().exits(1);
+    for class in [
+        "execution_failed",
+        "dependency_unavailable",
+        "partial_failure",
+    ] {
+        Toolcell::new(["call", &fail, &json!({"class": class}).to_string()])
+            .run()
+            .exits(1);
     }
-    Toolcell::new(["call", &guest("hostile#panic")]).run().exits(1);
+    Toolcell::new(["call", &guest("hostile#panic")])
+        .run()
+        .exits(1);
 }
 
 #[test]
@@ -28,7 +38,10 @@ fn a_bad_request_is_2() {
         vec!["build", "no/such/folder"],
     ] {
         let ran = Toolcell::new(&arguments).run().exits(2);
-        assert!(ran.stdout.is_empty() && !ran.stderr.is_empty(), "{arguments:?}: {ran:?}");
+        assert!(
+            ran.stdout.is_empty() && !ran.stderr.is_empty(),
+            "{arguments:?}: {ran:?}"
+        );
         assert!(!ran.stderr.contains("panicked"), "{}", ran.stderr);
     }
     for (tool, input) in [
@@ -56,14 +69,32 @@ fn what_is_refused_is_3() {
     ] {
         Toolcell::new(["call", &guest(tool), input]).run().exits(3);
     }
-    Toolcell::new(["call", &format!("{}#search", example("files")), "{\"pattern\": \"x\"}"]).run().exits(3);
+    Toolcell::new([
+        "call",
+        &format!("{}#search", example("files")),
+        "{\"pattern\": \"x\"}",
+    ])
+    .run()
+    .exits(3);
 }
 
 #[test]
 fn a_limit_that_was_hit_is_4() {
-    Toolcell::new(["call", &guest("hostile#spin"), "--timeout", "50ms"]).run().exits(4);
-    Toolcell::new(["call", &guest("hostile#memory"), "{\"mib\": 512}"]).run().exits(4);
-    Toolcell::new(["call", &guest("probe#big"), "{\"bytes\": 9999}", "--max-output", "1KiB"]).run().exits(4);
+    Toolcell::new(["call", &guest("hostile#spin"), "--timeout", "50ms"])
+        .run()
+        .exits(4);
+    Toolcell::new(["call", &guest("hostile#memory"), "{\"mib\": 512}"])
+        .run()
+        .exits(4);
+    Toolcell::new([
+        "call",
+        &guest("probe#big"),
+        "{\"bytes\": 9999}",
+        "--max-output",
+        "1KiB",
+    ])
+    .run()
+    .exits(4);
 }
 
 #[test]
@@ -72,13 +103,26 @@ fn a_fault_of_toolcell_itself_is_70_and_is_told_with_its_cause() {
     let tool = echo_in(&folder);
     let home = folder.join("home");
     std::fs::write(&home, "a file, where a folder should be").unwrap();
-    for command in [&["call", tool.as_str(), "{}", "--no-config"][..], &["describe", &tool]] {
+    for command in [
+        &["call", tool.as_str(), "{}", "--no-config"][..],
+        &["describe", &tool],
+    ] {
         let ran = Toolcell::at(&home, command).run().exits(70);
-        assert!(ran.stdout.is_empty() && ran.stderr.contains("error: "), "{ran:?}");
-        assert!(ran.stderr.contains(home.to_str().unwrap()), "{}", ran.stderr);
+        assert!(
+            ran.stdout.is_empty() && ran.stderr.contains("error: "),
+            "{ran:?}"
+        );
+        assert!(
+            ran.stderr.contains(home.to_str().unwrap()),
+            "{}",
+            ran.stderr
+        );
     }
     // The call has a result even so.
-    let result = Toolcell::at(&home, ["call", &tool, "{}", "--json", "--no-config"]).run().exits(70).json();
+    let result = Toolcell::at(&home, ["call", &tool, "{}", "--json", "--no-config"])
+        .run()
+        .exits(70)
+        .json();
     assert_eq!(result["error"]["error_code"], "host_fault", "{result:#}");
 }
 
@@ -99,10 +143,16 @@ fn a_key_that_cannot_be_read_refuses_the_call_with_a_result() {
         (&json!("setup_required"), &json!("component_key_unreadable"))
     );
     let message = error["message"].as_str().unwrap();
-    assert!(message.contains(key.to_str().unwrap()) && message.contains("chmod 600"), "{message}");
+    assert!(
+        message.contains(key.to_str().unwrap()) && message.contains("chmod 600"),
+        "{message}"
+    );
     for command in [&["policy", "check", &tool][..], &["describe", &tool]] {
         let told = Toolcell::at(&home, command).run().exits(2);
-        assert!(format!("{}{}", told.stdout, told.stderr).contains("chmod 600"), "{told:?}");
+        assert!(
+            format!("{}{}", told.stdout, told.stderr).contains("chmod 600"),
+            "{told:?}"
+        );
     }
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
     call().exits(0);

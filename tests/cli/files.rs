@@ -18,20 +18,48 @@ fn drafts_are_removed_however_deep_they_are_nested() {
     }
     let call = |input: &serde_json::Value| {
         let mut command = Command::new("sh");
-        command.args(["-c", "ulimit -n 512 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_toolcell"), "call"]);
-        command.args([guest("probe#touch_drafts"), input.to_string(), "--json".to_owned(), "--no-config".to_owned()]);
+        command.args([
+            "-c",
+            "ulimit -n 512 && exec \"$0\" \"$@\"",
+            env!("CARGO_BIN_EXE_toolcell"),
+            "call",
+        ]);
+        command.args([
+            guest("probe#touch_drafts"),
+            input.to_string(),
+            "--json".to_owned(),
+            "--no-config".to_owned(),
+        ]);
         command.env("TOOLCELL_HOME", &home);
         Ran::from(command.output().unwrap())
     };
-    let made = call(&json!({ "path": "x", "nested": 1_000 })).exits(0).json();
+    let made = call(&json!({ "path": "x", "nested": 1_000 }))
+        .exits(0)
+        .json();
     assert_eq!(made["structured_content"]["nested"], 1_000, "{made}");
-    let left =
-        || fs::read_dir(home.join("scratch")).unwrap().map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>();
-    assert!(left().iter().all(|name| !name.to_string_lossy().starts_with("call-")), "{:?}", left());
+    let left = || {
+        fs::read_dir(home.join("scratch"))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect::<Vec<_>>()
+    };
+    assert!(
+        left()
+            .iter()
+            .all(|name| !name.to_string_lossy().starts_with("call-")),
+        "{:?}",
+        left()
+    );
     // The next call removes the leftovers of a host that was killed.
     fs::create_dir_all(home.join("scratch/call-dead").join("n/".repeat(1_000))).unwrap();
     call(&json!({ "path": "x" })).exits(0);
-    assert!(left().iter().all(|name| !name.to_string_lossy().starts_with("call-")), "{:?}", left());
+    assert!(
+        left()
+            .iter()
+            .all(|name| !name.to_string_lossy().starts_with("call-")),
+        "{:?}",
+        left()
+    );
 }
 
 /// A command that prints `half`, and exits with the error of opening the file `one`.
@@ -63,11 +91,23 @@ fn a_file_whose_names_cannot_all_be_looked_for_is_not_opened_and_the_call_says_w
     let read = |options: &[&str]| {
         let tool = format!("{}#read", example("files"));
         let input = json!({ "path": "one" }).to_string();
-        let mut arguments = vec!["call", &tool, &input, "--allow-read=.", "--no-config", "--record"];
+        let mut arguments = vec![
+            "call",
+            &tool,
+            &input,
+            "--allow-read=.",
+            "--no-config",
+            "--record",
+        ];
         arguments.extend(options);
         Toolcell::new(arguments).dir(&folder).run()
     };
-    assert!(read(&["--deny-read=closed"]).exits(0).stdout.contains("what is in it"));
+    assert!(
+        read(&["--deny-read=closed"])
+            .exits(0)
+            .stdout
+            .contains("what is in it")
+    );
     // More names than the limit of one call.
     for part in 0..10 {
         fs::create_dir(folder.join(format!("closed/part{part}"))).unwrap();
@@ -80,18 +120,38 @@ fn a_file_whose_names_cannot_all_be_looked_for_is_not_opened_and_the_call_says_w
     let error = refused.json()["result"]["error"].clone();
     assert_eq!(error["error_code"], "names_not_checked", "{error}");
     let message = error["message"].as_str().unwrap();
-    assert!(message.contains("several names") && message.contains("closed: more than 100000 names"), "{message}");
-    assert!(refused.stdout.contains("sandbox.denied"), "the denial is recorded");
+    assert!(
+        message.contains("several names") && message.contains("closed: more than 100000 names"),
+        "{message}"
+    );
+    assert!(
+        refused.stdout.contains("sandbox.denied"),
+        "the denial is recorded"
+    );
     // A command that fails keeps what it printed, and has the same verdict.
     fs::write(folder.join("reader.wasm"), wat::parse_str(READER).unwrap()).unwrap();
     let run = |denial: &str| {
-        let arguments = ["call", "reader.wasm", "{}", "--json", "--allow-read=.", denial, "--no-config"];
+        let arguments = [
+            "call",
+            "reader.wasm",
+            "{}",
+            "--json",
+            "--allow-read=.",
+            denial,
+            "--no-config",
+        ];
         Toolcell::new(arguments).dir(&folder).run()
     };
     let failed = run("--deny-read=closed").exits(4).json();
-    assert_eq!(failed["error"]["error_code"], "names_not_checked", "{failed}");
+    assert_eq!(
+        failed["error"]["error_code"], "names_not_checked",
+        "{failed}"
+    );
     assert_eq!(failed["structured_content"]["stdout"], "half", "{failed}");
-    assert_eq!(run("--deny-read=closed/part0").exits(0).json()["structured_content"]["exit_code"], 0);
+    assert_eq!(
+        run("--deny-read=closed/part0").exits(0).json()["structured_content"]["exit_code"],
+        0
+    );
     // A file with one name needs no search.
     fs::remove_file(folder.join("two")).unwrap();
     read(&["--deny-read=closed"]).exits(0);

@@ -24,7 +24,9 @@ fn place(files: &[(&str, Vec<u8>)]) -> (tempfile::TempDir, std::path::PathBuf) {
 /// A module of preview 1 that imports these functions, and exits with what `body` leaves. `dir/` stands at 64.
 fn exits_with(imports: &[(&str, &str)], body: &str) -> Vec<u8> {
     let import = |(name, parameters): &(&str, &str)| {
-        format!("(import \"wasi_snapshot_preview1\" {name:?} (func ${name} (param {parameters}) (result i32)))")
+        format!(
+            "(import \"wasi_snapshot_preview1\" {name:?} (func ${name} (param {parameters}) (result i32)))"
+        )
     };
     let imports: String = imports.iter().map(import).collect();
     let text = format!(
@@ -37,7 +39,17 @@ fn exits_with(imports: &[(&str, &str)], body: &str) -> Vec<u8> {
 
 fn exit_code(module: Vec<u8>, input: Value) -> Value {
     let (_guard, folder) = place(&[("probe.wasm", module)]);
-    let called = toolcell(&folder, &["call", "probe.wasm", &input.to_string(), "--json", "--no-config"]).json();
+    let called = toolcell(
+        &folder,
+        &[
+            "call",
+            "probe.wasm",
+            &input.to_string(),
+            "--json",
+            "--no-config",
+        ],
+    )
+    .json();
     called["structured_content"]["exit_code"].clone()
 }
 
@@ -49,9 +61,20 @@ fn descriptors_and_paths_of_preview_1_fail_as_it_says_or_as_the_book_says() {
     let call = "(call $fd_write (i32.const 1000) (i32.const 8) (i32.const 1) (i32.const 16))";
     assert_eq!(exit_code(exits_with(&write, call), json!({})), BADF);
     // In the book: nothing to write is written to any descriptor.
-    assert_eq!(exit_code(exits_with(&write, &call.replace("(i32.const 1)", "(i32.const 0)")), json!({})), 0);
+    assert_eq!(
+        exit_code(
+            exits_with(&write, &call.replace("(i32.const 1)", "(i32.const 0)")),
+            json!({})
+        ),
+        0
+    );
     let shutdown = [("sock_shutdown", "i32 i32")];
-    let shut = |fd: u32| exits_with(&shutdown, &format!("(call $sock_shutdown (i32.const {fd}) (i32.const 1))"));
+    let shut = |fd: u32| {
+        exits_with(
+            &shutdown,
+            &format!("(call $sock_shutdown (i32.const {fd}) (i32.const 1))"),
+        )
+    };
     assert_eq!(exit_code(shut(1000), json!({})), BADF);
     // In the book: the first descriptor beyond the streams is the working directory, so it is no bad one.
     assert_eq!(exit_code(shut(3), json!({})), 57);
@@ -59,9 +82,17 @@ fn descriptors_and_paths_of_preview_1_fail_as_it_says_or_as_the_book_says() {
     let make = ("path_create_directory", "i32 i32 i32");
     let remove = ("path_remove_directory", "i32 i32 i32");
     let removing = "(call $path_remove_directory (i32.const 3) (i32.const 64) (i32.const 4))";
-    let both = format!("(i32.add (call $path_create_directory (i32.const 3) (i32.const 64) (i32.const 3)) {removing})");
+    let both = format!(
+        "(i32.add (call $path_create_directory (i32.const 3) (i32.const 64) (i32.const 3)) {removing})"
+    );
     assert_eq!(exit_code(exits_with(&[make, remove], &both), json!({})), 0);
-    assert_eq!(exit_code(exits_with(&[remove], removing), json!({ "files": { "dir": "a file" } })), NOTDIR);
+    assert_eq!(
+        exit_code(
+            exits_with(&[remove], removing),
+            json!({ "files": { "dir": "a file" } })
+        ),
+        NOTDIR
+    );
 }
 
 #[test]
@@ -69,18 +100,29 @@ fn a_program_that_takes_all_memory_for_its_own_dies_as_the_book_says_unless_it_t
     const SIZES: &str = "(call $args_sizes_get (i32.const 0) (i32.const 4))";
     const GET: &str = "(call $args_get (i32.const 2048) (i32.const 4096))";
     // What an allocator does that keeps a mark at the end of memory.
-    const TAKE: &str = "(i32.store (i32.sub (i32.shl (memory.size) (i32.const 16)) (i32.const 4)) (i32.const 2))";
+    const TAKE: &str =
+        "(i32.store (i32.sub (i32.shl (memory.size) (i32.const 16)) (i32.const 4)) (i32.const 2))";
     let imports = [("args_sizes_get", "i32 i32"), ("args_get", "i32 i32")];
     let run = |first: &str, second: &str| {
         let body = format!("(block (result i32) {first} {second} (i32.const 0))");
         let (_guard, folder) = place(&[("probe.wasm", exits_with(&imports, &body))]);
         let input = json!({ "args": ["one", "two", "three"] }).to_string();
-        toolcell(&folder, &["call", "probe.wasm", &input, "--json", "--no-config"]).json()
+        toolcell(
+            &folder,
+            &["call", "probe.wasm", &input, "--json", "--no-config"],
+        )
+        .json()
     };
     let sizes = format!("(drop {SIZES})");
     let get = format!("(drop {GET})");
-    assert_eq!(run(TAKE, &format!("{sizes} {get}"))["structured_content"]["exit_code"], 0);
-    assert_eq!(run(&format!("{sizes} {TAKE}"), &get)["error"]["error_code"], "guest_panicked");
+    assert_eq!(
+        run(TAKE, &format!("{sizes} {get}"))["structured_content"]["exit_code"],
+        0
+    );
+    assert_eq!(
+        run(&format!("{sizes} {TAKE}"), &get)["error"]["error_code"],
+        "guest_panicked"
+    );
 }
 
 #[test]
@@ -90,16 +132,33 @@ fn imports_are_looked_at_before_anything_is_compiled() {
     let (_guard, folder) = place(&[("bomb.wasm", wat::parse_str(bomb).unwrap())]);
     // It would not be compiled within this time.
     std::fs::create_dir(folder.join("home")).unwrap();
-    std::fs::write(folder.join("home/toolcell.toml"), "[compile]\ntime = \"1s\"\n").unwrap();
+    std::fs::write(
+        folder.join("home/toolcell.toml"),
+        "[compile]\ntime = \"1s\"\n",
+    )
+    .unwrap();
     let bomb = folder.join("bomb.wasm");
     let refused = Toolcell::at(&folder.join("home"), ["describe", bomb.to_str().unwrap()]).run();
-    assert!(refused.stderr.contains("import_not_available]"), "{}", refused.stderr);
-    assert!(refused.stderr.contains("does not have: acme:db/store@1.0.0"), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("import_not_available]"),
+        "{}",
+        refused.stderr
+    );
+    assert!(
+        refused
+            .stderr
+            .contains("does not have: acme:db/store@1.0.0"),
+        "{}",
+        refused.stderr
+    );
 }
 
 #[test]
 fn files_that_a_component_cannot_declare_are_those_that_a_command_grants_to_it_alone() {
-    let (_guard, folder) = place(&[("folders.wasm", wat("plain-folders")), ("echo.wasm", wat("echo"))]);
+    let (_guard, folder) = place(&[
+        ("folders.wasm", wat("plain-folders")),
+        ("echo.wasm", wat("echo")),
+    ]);
     let data = folder.join("data");
     std::fs::create_dir(&data).unwrap();
     let data = data.to_str().unwrap();
@@ -112,54 +171,105 @@ fn files_that_a_component_cannot_declare_are_those_that_a_command_grants_to_it_a
     let answer = |record: &Value| record["result"]["structured_content"].clone();
     let notes = |record: &Value| record["decisions"][0]["notes"].to_string();
 
-    assert_eq!(answer(&call("folders.wasm#folder", "{}", &[])), "", "nothing without a grant");
+    assert_eq!(
+        answer(&call("folders.wasm#folder", "{}", &[])),
+        "",
+        "nothing without a grant"
+    );
     let granted = call("folders.wasm#folder", "{}", &[&read]);
     assert_eq!(answer(&granted), data);
     let said = notes(&granted);
-    assert!(said.contains(&read) && said.contains("which declares no files"), "{said}");
-    let make = |options: &[&str]| answer(&call("folders.wasm#make", "{\"name\": \"new\"}", options));
-    assert_eq!((make(&[&read]), make(&[&write])), (json!(false), json!(true)));
+    assert!(
+        said.contains(&read) && said.contains("which declares no files"),
+        "{said}"
+    );
+    let make =
+        |options: &[&str]| answer(&call("folders.wasm#make", "{\"name\": \"new\"}", options));
+    assert_eq!(
+        (make(&[&read]), make(&[&write])),
+        (json!(false), json!(true))
+    );
     assert!(Path::new(data).join("new").is_dir());
 
     // Grants in a file are for many tools.
     let file = folder.join("grants.toml");
     std::fs::write(&file, format!("[grants]\nread = [{data:?}]\n")).unwrap();
-    let of_file = ["call", "folders.wasm#folder", "{}", "--record", "--config", file.to_str().unwrap()];
+    let of_file = [
+        "call",
+        "folders.wasm#folder",
+        "{}",
+        "--record",
+        "--config",
+        file.to_str().unwrap(),
+    ];
     assert_eq!(answer(&toolcell(&folder, &of_file).exits(0).json()), "");
     // A profile that says nothing of files is one of its own.
-    std::fs::write(folder.join("profile.json"), r#"{"tools": {"make": {"read_only": true}}}"#).unwrap();
-    toolcell(&folder, &["wrap", "folders.wasm", "--profile=profile.json", "-o", "profiled.wasm"]).exits(0);
+    std::fs::write(
+        folder.join("profile.json"),
+        r#"{"tools": {"make": {"read_only": true}}}"#,
+    )
+    .unwrap();
+    toolcell(
+        &folder,
+        &[
+            "wrap",
+            "folders.wasm",
+            "--profile=profile.json",
+            "-o",
+            "profiled.wasm",
+        ],
+    )
+    .exits(0);
     assert_eq!(answer(&call("profiled.wasm#folder", "{}", &[&read])), "");
 
     // Beside another component, a grant can be meant for that one.
     let served = |tools: &[&str]| {
         let mut arguments = vec!["mcp".to_owned(), read.clone()];
-        arguments.extend(tools.iter().map(|tool| folder.join(tool).display().to_string()));
+        arguments.extend(
+            tools
+                .iter()
+                .map(|tool| folder.join(tool).display().to_string()),
+        );
         let mut session = Client::run(Toolcell::new(arguments));
         session.initialize("2025-11-25");
         let listed = session.request("tools/list", json!({}));
         let listed = listed["result"]["tools"].as_array().unwrap().iter();
-        let name = listed.map(|tool| tool["name"].as_str().unwrap()).find(|name| name.ends_with("folder")).unwrap();
+        let name = listed
+            .map(|tool| tool["name"].as_str().unwrap())
+            .find(|name| name.ends_with("folder"))
+            .unwrap();
         session.call(name, json!({})).to_string()
     };
     assert!(served(&["folders.wasm"]).contains(data));
     assert!(!served(&["folders.wasm", "echo.wasm"]).contains(data));
     let together = json!({ "id": "a", "tool": folder.join("folders.wasm#folder"), "input": {} });
-    let batch =
-        Toolcell::new(["batch", "-", "--record", "--no-config", &read]).stdin(&format!("{together}\n")).run().exits(0);
+    let batch = Toolcell::new(["batch", "-", "--record", "--no-config", &read])
+        .stdin(&format!("{together}\n"))
+        .run()
+        .exits(0);
     let record: Value = serde_json::from_str(batch.stdout.trim()).unwrap();
     assert_eq!(answer(&record), "");
-    assert!(notes(&record).contains("name its component alone"), "{record:#}");
+    assert!(
+        notes(&record).contains("name its component alone"),
+        "{record:#}"
+    );
 }
 
 #[test]
 fn a_command_without_a_name_has_that_of_its_file() {
-    let nameless = |at: u8| wat::parse_str(format!("(module (memory {at}) (func (export \"_start\")))")).unwrap();
+    let nameless = |at: u8| {
+        wat::parse_str(format!("(module (memory {at}) (func (export \"_start\")))")).unwrap()
+    };
     let named = wat::parse_str("(module $own (func (export \"_start\")))").unwrap();
-    let (_guard, folder) =
-        place(&[("word count.wasm", nameless(1)), ("cut-0123456789abcdef.wasm", nameless(2)), ("other.wasm", named)]);
+    let (_guard, folder) = place(&[
+        ("word count.wasm", nameless(1)),
+        ("cut-0123456789abcdef.wasm", nameless(2)),
+        ("other.wasm", named),
+    ]);
     let names = |file: &str| {
-        let described = toolcell(&folder, &["describe", file, "--json"]).exits(0).json();
+        let described = toolcell(&folder, &["describe", file, "--json"])
+            .exits(0)
+            .json();
         described["declarations"][0]["tool_id"].clone()
     };
     // Twice: compiled, and as it was noted.
@@ -168,10 +278,24 @@ fn a_command_without_a_name_has_that_of_its_file() {
         assert_eq!(names("cut-0123456789abcdef.wasm"), "command.cut");
         assert_eq!(names("other.wasm"), "command.own");
     }
-    let files = ["word count.wasm", "cut-0123456789abcdef.wasm"].map(|file| folder.join(file).display().to_string());
-    let together = toolcell(&folder, &["export", &files[0], &files[1], "--dialect=openai"]).exits(0);
-    assert!(together.stdout.contains("word-count") && together.stdout.contains("cut"), "{}", together.stdout);
-    assert_eq!(toolcell(&folder, &["call", "cut-0123456789abcdef.wasm#cut", "{}"]).exits(0).json()["exit_code"], 0);
+    let files = ["word count.wasm", "cut-0123456789abcdef.wasm"]
+        .map(|file| folder.join(file).display().to_string());
+    let together = toolcell(
+        &folder,
+        &["export", &files[0], &files[1], "--dialect=openai"],
+    )
+    .exits(0);
+    assert!(
+        together.stdout.contains("word-count") && together.stdout.contains("cut"),
+        "{}",
+        together.stdout
+    );
+    assert_eq!(
+        toolcell(&folder, &["call", "cut-0123456789abcdef.wasm#cut", "{}"])
+            .exits(0)
+            .json()["exit_code"],
+        0
+    );
 }
 
 /// A component that exports `wasi:cli/run` and the function `seven`.
@@ -188,29 +312,74 @@ fn command_with_functions() -> Vec<u8> {
 
 #[test]
 fn functions_beside_a_command_are_named_and_can_be_chosen() {
-    let (_guard, folder) = place(&[("both.wasm", command_with_functions()), ("plain.wasm", wat("echo"))]);
+    let (_guard, folder) = place(&[
+        ("both.wasm", command_with_functions()),
+        ("plain.wasm", wat("echo")),
+    ]);
     let described = toolcell(&folder, &["describe", "both.wasm"]).exits(0);
-    let said = format!("{}{}", described.stdout, described.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
-    for words in ["command.main", "seven", "runs as a command", "toolcell wrap FILE --functions -o NEW"] {
+    let said = format!("{}{}", described.stdout, described.stderr)
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
+    for words in [
+        "command.main",
+        "seven",
+        "runs as a command",
+        "toolcell wrap FILE --functions -o NEW",
+    ] {
         assert!(said.contains(words), "{words}: {said}");
     }
-    toolcell(&folder, &["wrap", "both.wasm", "--functions", "--name=sums", "-o", "sums.wasm"]).exits(0);
-    assert_eq!(toolcell(&folder, &["call", "sums.wasm#seven", "{}"]).exits(0).stdout.trim(), "7");
-    let described = toolcell(&folder, &["describe", "sums.wasm", "--json"]).exits(0).json();
-    let tools: Vec<&Value> =
-        described["declarations"].as_array().unwrap().iter().map(|tool| &tool["tool_id"]).collect();
+    toolcell(
+        &folder,
+        &[
+            "wrap",
+            "both.wasm",
+            "--functions",
+            "--name=sums",
+            "-o",
+            "sums.wasm",
+        ],
+    )
+    .exits(0);
+    assert_eq!(
+        toolcell(&folder, &["call", "sums.wasm#seven", "{}"])
+            .exits(0)
+            .stdout
+            .trim(),
+        "7"
+    );
+    let described = toolcell(&folder, &["describe", "sums.wasm", "--json"])
+        .exits(0)
+        .json();
+    let tools: Vec<&Value> = described["declarations"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tool| &tool["tool_id"])
+        .collect();
     assert_eq!(tools, ["sums.seven"]);
     // Nothing to choose from.
     let command = wat::parse_str("(module (func (export \"_start\")))").unwrap();
     std::fs::write(folder.join("command.wasm"), command).unwrap();
-    let refused = toolcell(&folder, &["wrap", "command.wasm", "--functions", "-o", "none.wasm"]);
-    assert!(refused.code != Some(0) && !folder.join("none.wasm").exists(), "{}", refused.stderr);
+    let refused = toolcell(
+        &folder,
+        &["wrap", "command.wasm", "--functions", "-o", "none.wasm"],
+    );
+    assert!(
+        refused.code != Some(0) && !folder.join("none.wasm").exists(),
+        "{}",
+        refused.stderr
+    );
 }
 
 /// An Amplifier module at the root whose `get-spec` answers the two texts in turn, by a counter in a resource that outlives
 /// no instance: by chance.
 fn in_turn(one: &str, other: &str) -> Vec<u8> {
-    let escaped = |text: &str| text.bytes().map(|byte| format!("\\{byte:02x}")).collect::<String>();
+    let escaped = |text: &str| {
+        text.bytes()
+            .map(|byte| format!("\\{byte:02x}"))
+            .collect::<String>()
+    };
     let text = format!(
         r#"(component
           (import "wasi:random/random@0.2.6" (instance $random (export "get-random-u64" (func (result u64)))))
@@ -247,10 +416,8 @@ fn again(component: &[u8], at: u32) -> Vec<u8> {
 
 #[test]
 fn a_description_may_change_the_order_of_its_keys_and_what_else_changes_is_named() {
-    let spec =
-        r#"{"name": "t", "description": "d", "parameters": {"type": "object", "properties": {"a": {}, "b": {}}}}"#;
-    let turned =
-        r#"{"parameters": {"properties": {"b": {}, "a": {}}, "type": "object"}, "description": "d", "name": "t"}"#;
+    let spec = r#"{"name": "t", "description": "d", "parameters": {"type": "object", "properties": {"a": {}, "b": {}}}}"#;
+    let turned = r#"{"parameters": {"properties": {"b": {}, "a": {}}, "type": "object"}, "description": "d", "name": "t"}"#;
     let other = spec.replace("\"d\"", "\"e\"");
     let same = in_turn(spec, turned);
     let differs = in_turn(spec, &other);
@@ -263,10 +430,16 @@ fn a_description_may_change_the_order_of_its_keys_and_what_else_changes_is_named
     for at in 0..8 {
         describe(&same, at).exits(0);
     }
-    let refused =
-        (0..40).map(|at| describe(&differs, at)).find(|ran| ran.code != Some(0)).expect("they never differed");
+    let refused = (0..40)
+        .map(|at| describe(&differs, at))
+        .find(|ran| ran.code != Some(0))
+        .expect("they never differed");
     let said = format!("{}{}", refused.stdout, refused.stderr);
-    assert!(said.contains("description_changes") && said.contains("/declarations/0/description differs"), "{said}");
+    assert!(
+        said.contains("description_changes")
+            && said.contains("/declarations/0/description differs"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -277,15 +450,31 @@ fn the_largest_component_is_what_the_user_says() {
     std::fs::create_dir(&home).unwrap();
     let echo = folder.join("echo.wasm").display().to_string();
     let with = |bytes: u64| {
-        std::fs::write(home.join("toolcell.toml"), format!("[compile]\nsize = \"{bytes}\"\n")).unwrap();
+        std::fs::write(
+            home.join("toolcell.toml"),
+            format!("[compile]\nsize = \"{bytes}\"\n"),
+        )
+        .unwrap();
         Toolcell::at(&home, ["call", &echo, r#"{"a": 1}"#]).run()
     };
     let refused = with(size - 1).exits(4);
     let limit = format!("has {size} bytes, more than {} bytes", size - 1);
-    for words in ["component_too_large]", limit.as_str(), "raise `size` under [compile] in your own toolcell.toml"] {
-        assert!(refused.stderr.contains(words), "{words}: {}", refused.stderr);
+    for words in [
+        "component_too_large]",
+        limit.as_str(),
+        "raise `size` under [compile] in your own toolcell.toml",
+    ] {
+        assert!(
+            refused.stderr.contains(words),
+            "{words}: {}",
+            refused.stderr
+        );
     }
-    assert!(!refused.stderr.contains("debug"), "it is not guessed why: {}", refused.stderr);
+    assert!(
+        !refused.stderr.contains("debug"),
+        "it is not guessed why: {}",
+        refused.stderr
+    );
     with(size).exits(0);
 
     // The limit that holds without a setting can be raised, too.

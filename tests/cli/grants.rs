@@ -13,7 +13,8 @@ fn read(dir: &Path, options: &[&str], path: &str) -> Result<String, String> {
     let tool = guest("probe#read");
     let mut arguments = vec!["call", &tool, &input, "--json"];
     arguments.extend(options);
-    let answer = Toolcell::new(arguments).dir(dir).run().exits(0).json()["structured_content"].clone();
+    let answer =
+        Toolcell::new(arguments).dir(dir).run().exits(0).json()["structured_content"].clone();
     if answer["ok"] == true {
         Ok(answer["value"]["text"].as_str().unwrap().to_owned())
     } else {
@@ -38,7 +39,11 @@ fn a_tool_that_needs_a_grant_is_refused_without_it_and_works_with_it() {
         Toolcell::new(arguments).dir(&folder).run()
     };
     let refused = call(&[]).exits(3);
-    assert!(refused.stderr.contains("--allow-read="), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("--allow-read="),
+        "{}",
+        refused.stderr
+    );
     let found = call(&["--allow-read=."]).exits(0);
     assert!(found.stdout.contains("src/a.rs"), "{}", found.stdout);
 }
@@ -59,44 +64,93 @@ fn a_refusal_for_lack_of_a_grant_names_the_option_that_gives_it() {
     };
     let read = guest("probe#read");
     let append = guest("probe#append_approved");
-    assert_eq!(needs(&read, json!({ "path": "a" }), &[]), needed("file_read", Value::Null, "--allow-read=DIR"));
+    assert_eq!(
+        needs(&read, json!({ "path": "a" }), &[]),
+        needed("file_read", Value::Null, "--allow-read=DIR")
+    );
     let far = json!({ "path": "../a.txt", "other": "/etc/b.conf" });
     let outside = needs(&guest("probe#read_named"), far, &["--allow-read=sub"]);
     assert_eq!(outside, needed("file_read", Value::Null, "--allow-read=.."));
-    let unwritable = needs(&append, json!({ "path": "a", "text": "b" }), &["--allow-read=."]);
-    assert_eq!(unwritable, needed("file_write", Value::Null, "--allow-write=DIR"));
+    let unwritable = needs(
+        &append,
+        json!({ "path": "a", "text": "b" }),
+        &["--allow-read=."],
+    );
+    assert_eq!(
+        unwritable,
+        needed("file_write", Value::Null, "--allow-write=DIR")
+    );
     let fetch = example("fetch");
     let input = json!({ "url": "https://a.test/x" });
-    let unreached = needed("network", json!("https://a.test"), "--allow-net=https://a.test");
+    let unreached = needed(
+        "network",
+        json!("https://a.test"),
+        "--allow-net=https://a.test",
+    );
     assert_eq!(needs(&fetch, input.clone(), &[]), unreached);
-    let deeper = needed("network", json!("https://a.test"), "--allow-net=https://a.test");
-    assert_eq!(needs(&fetch, input.clone(), &["--allow-net=https://a.test/docs"]), deeper);
+    let deeper = needed(
+        "network",
+        json!("https://a.test"),
+        "--allow-net=https://a.test",
+    );
+    assert_eq!(
+        needs(&fetch, input.clone(), &["--allow-net=https://a.test/docs"]),
+        deeper
+    );
     let bearer = guest("courier#bearer");
     let secret = "--allow-secret=API_KEY@https://HOST";
-    assert_eq!(needs(&bearer, input.clone(), &["--allow-net=a.test"]), needed("credential", json!("API_KEY"), secret));
+    assert_eq!(
+        needs(&bearer, input.clone(), &["--allow-net=a.test"]),
+        needed("credential", json!("API_KEY"), secret)
+    );
     // All that is missing is said at once. Any host is not offered.
     let all = format!("--allow-net=HOST {secret}");
-    assert_eq!(needs(&bearer, input, &[]), needed("network", json!("*://*:*"), &all));
+    assert_eq!(
+        needs(&bearer, input, &[]),
+        needed("network", json!("*://*:*"), &all)
+    );
     let port = json!({ "url": "http://127.0.0.1:18080/x" });
-    assert_eq!(needs(&fetch, port, &[])["next_action"], "--allow-net=http://127.0.0.1:18080");
+    assert_eq!(
+        needs(&fetch, port, &[])["next_action"],
+        "--allow-net=http://127.0.0.1:18080"
+    );
     // Nothing that a shell would expand is offered.
     let expands = json!({ "path": "/tmp/$(id).d/a.txt", "other": "sub" });
     let outside = needs(&guest("probe#read_named"), expands, &["--allow-read=sub"]);
     assert_eq!(outside["next_action"], "--allow-read=DIR");
     // A grant would not help where a denial overrules it.
-    let denied = needs(&read, json!({ "path": "a" }), &["--allow-read=.", "--deny-read=."]);
+    let denied = needs(
+        &read,
+        json!({ "path": "a" }),
+        &["--allow-read=.", "--deny-read=."],
+    );
     assert_eq!(denied, Value::Null);
 }
 
 #[test]
 fn an_error_has_what_the_network_said_in_its_own_words() {
     // Nobody listens there any more.
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
     let origin = format!("http://127.0.0.1:{port}");
     let input = json!({ "url": format!("{origin}/x") }).to_string();
-    let ran = Toolcell::new(["call", &example("fetch"), &input, &format!("--allow-net={origin}"), "--json"]).run();
+    let ran = Toolcell::new([
+        "call",
+        &example("fetch"),
+        &input,
+        &format!("--allow-net={origin}"),
+        "--json",
+    ])
+    .run();
     let error = ran.json()["error"].clone();
-    assert_eq!(error["native_error_ref"], json!({ "request": "ConnectionRefused" }), "{error}");
+    assert_eq!(
+        error["native_error_ref"],
+        json!({ "request": "ConnectionRefused" }),
+        "{error}"
+    );
 }
 
 #[test]
@@ -106,7 +160,15 @@ fn a_relative_path_in_the_arguments_starts_at_the_callers_folder() {
     file(&folder, "beside/a.txt");
     let tool = format!("{}#read", example("files"));
     let call = |dir: &Path, path: &str, grant: &str| {
-        Toolcell::new(["call", &tool, &json!({ "path": path }).to_string(), grant, "--json"]).dir(dir).run()
+        Toolcell::new([
+            "call",
+            &tool,
+            &json!({ "path": path }).to_string(),
+            grant,
+            "--json",
+        ])
+        .dir(dir)
+        .run()
     };
     for (dir, path, grant) in [
         (folder.clone(), "below/a.txt", "--allow-read=."),
@@ -114,12 +176,28 @@ fn a_relative_path_in_the_arguments_starts_at_the_callers_folder() {
         (folder.join("below"), "a.txt", "--allow-read=.."),
         (folder.clone(), "below/a.txt", "--allow-read=below"),
         // It may lead into the grant by way of what was not granted.
-        (folder.join("beside"), "../below/a.txt", "--allow-read=../below"),
-        (folder.join("beside"), "./../beside/../below/a.txt", "--allow-read=../below"),
-        (folder.clone(), "../{name}/below/a.txt", "--allow-read=below"),
+        (
+            folder.join("beside"),
+            "../below/a.txt",
+            "--allow-read=../below",
+        ),
+        (
+            folder.join("beside"),
+            "./../beside/../below/a.txt",
+            "--allow-read=../below",
+        ),
+        (
+            folder.clone(),
+            "../{name}/below/a.txt",
+            "--allow-read=below",
+        ),
     ] {
         let path = path.replace("{name}", folder.file_name().unwrap().to_str().unwrap());
-        assert_eq!(call(&dir, &path, grant).exits(0).json()["content"][0]["text"], "below/a.txt", "{path}");
+        assert_eq!(
+            call(&dir, &path, grant).exits(0).json()["content"][0]["text"],
+            "below/a.txt",
+            "{path}"
+        );
     }
     // A link in the grant leads nowhere else, also on such a way.
     std::os::unix::fs::symlink(folder.join("beside"), folder.join("below/link")).unwrap();
@@ -136,7 +214,9 @@ fn from_outside_of_the_only_granted_folder_a_relative_path_starts_in_it() {
     let call = |dir: &Path, tool: &str, input: Value, grants: &[&str]| {
         let tool = format!("{}#{tool}", example("files"));
         let input = input.to_string();
-        Toolcell::new([&["call", &tool, &input, "--json"], grants].concat()).dir(dir).run()
+        Toolcell::new([&["call", &tool, &input, "--json"], grants].concat())
+            .dir(dir)
+            .run()
     };
     let granted = folder.join("granted").display().to_string();
     let other = folder.join("other").display().to_string();
@@ -144,15 +224,34 @@ fn from_outside_of_the_only_granted_folder_a_relative_path_starts_in_it() {
     for dir in [Path::new("/"), &folder, &folder.join("other")] {
         for input in [json!({}), json!({ "path": "." }), json!({ "path": "./" })] {
             let listed = call(dir, "list", input.clone(), &[&grant]).exits(0).json();
-            assert!(listed["content"][0]["text"].as_str().unwrap().contains("sub/"), "{input} in {}", dir.display());
+            assert!(
+                listed["content"][0]["text"]
+                    .as_str()
+                    .unwrap()
+                    .contains("sub/"),
+                "{input} in {}",
+                dir.display()
+            );
         }
-        let read = call(dir, "read", json!({ "path": "sub/a.txt" }), &[&grant]).exits(0).json();
+        let read = call(dir, "read", json!({ "path": "sub/a.txt" }), &[&grant])
+            .exits(0)
+            .json();
         assert_eq!(read["content"][0]["text"], "granted/sub/a.txt");
     }
     // Of two granted folders, none is meant; the refusal names both.
-    let refused = call(Path::new("/"), "list", json!({}), &[&grant, &format!("--allow-read={other}")]).exits(3).json();
+    let refused = call(
+        Path::new("/"),
+        "list",
+        json!({}),
+        &[&grant, &format!("--allow-read={other}")],
+    )
+    .exits(3)
+    .json();
     let message = refused["error"]["message"].as_str().unwrap();
-    assert!(message.contains(&format!("(granted: {granted}, {other})")), "{message}");
+    assert!(
+        message.contains(&format!("(granted: {granted}, {other})")),
+        "{message}"
+    );
 }
 
 #[test]
@@ -161,7 +260,10 @@ fn several_folders_are_granted_by_commas_or_by_repetition() {
     let a = file(&folder, "a/x");
     let b = file(&folder, "b/x");
     let c = file(&folder, "c/x");
-    for options in [&["--allow-read=a,b"][..], &["--allow-read", "a", "--allow-read", "b"]] {
+    for options in [
+        &["--allow-read=a,b"][..],
+        &["--allow-read", "a", "--allow-read", "b"],
+    ] {
         assert_eq!(read(&folder, options, &a), Ok("a/x".to_owned()));
         assert_eq!(read(&folder, options, &b), Ok("b/x".to_owned()));
         assert!(read(&folder, options, &c).is_err(), "{options:?}");
@@ -172,10 +274,19 @@ fn several_folders_are_granted_by_commas_or_by_repetition() {
 fn a_folder_can_have_another_name_inside_the_tool() {
     let (_guard, folder) = scratch();
     let path = file(&folder, "data/x");
-    assert_eq!(read(&folder, &["--allow-read=data=/inside"], "/inside/x"), Ok("data/x".to_owned()));
-    assert!(read(&folder, &["--allow-read=data=/inside"], &path).is_err(), "its own name is gone");
+    assert_eq!(
+        read(&folder, &["--allow-read=data=/inside"], "/inside/x"),
+        Ok("data/x".to_owned())
+    );
+    assert!(
+        read(&folder, &["--allow-read=data=/inside"], &path).is_err(),
+        "its own name is gone"
+    );
     for bad in ["data=inside", "data=/in/../side", "data="] {
-        let ran = Toolcell::new(["call", "x", "{}", &format!("--allow-read={bad}")]).dir(&folder).run().exits(2);
+        let ran = Toolcell::new(["call", "x", "{}", &format!("--allow-read={bad}")])
+            .dir(&folder)
+            .run()
+            .exits(2);
         assert!(ran.stderr.contains(bad), "{}", ran.stderr);
     }
 }
@@ -185,8 +296,15 @@ fn two_folders_cannot_have_one_name_inside_the_tool() {
     let (_guard, folder) = scratch();
     file(&folder, "a/x");
     file(&folder, "b/x");
-    let ran = Toolcell::new(["call", "x", "{}", "--allow-read=a=/d", "--allow-write=b=/d"]).dir(&folder).run().exits(2);
-    assert!(ran.stderr.contains("--allow-read=a=/d") && ran.stderr.contains("--allow-write=b=/d"), "{}", ran.stderr);
+    let ran = Toolcell::new(["call", "x", "{}", "--allow-read=a=/d", "--allow-write=b=/d"])
+        .dir(&folder)
+        .run()
+        .exits(2);
+    assert!(
+        ran.stderr.contains("--allow-read=a=/d") && ran.stderr.contains("--allow-write=b=/d"),
+        "{}",
+        ran.stderr
+    );
 }
 
 #[test]
@@ -198,9 +316,20 @@ fn a_path_can_be_closed_inside_what_is_allowed() {
     assert_eq!(read(&folder, &options, &open), Ok("open/x".to_owned()));
     assert!(read(&folder, &options, &closed).is_err());
     let input = json!({"path": open}).to_string();
-    let ran =
-        Toolcell::new(["call", &guest("probe#read"), &input, "--allow-read=.", "--deny-read=."]).dir(&folder).run();
-    assert!(ran.exits(3).stderr.contains("permission_denied/denied_by_rule"));
+    let ran = Toolcell::new([
+        "call",
+        &guest("probe#read"),
+        &input,
+        "--allow-read=.",
+        "--deny-read=.",
+    ])
+    .dir(&folder)
+    .run();
+    assert!(
+        ran.exits(3)
+            .stderr
+            .contains("permission_denied/denied_by_rule")
+    );
 }
 
 #[test]
@@ -208,11 +337,24 @@ fn a_grant_of_a_file_or_of_nothing_is_a_bad_request_that_says_what_to_do() {
     let (_guard, folder) = scratch();
     file(&folder, "data/x");
     for option in ["--allow-read", "--allow-write"] {
-        let ran = Toolcell::new(["call", "x", "{}", &format!("{option}=data/x")]).dir(&folder).run().exits(2);
-        let hint = format!("grant the folder that holds it: {option}={}", folder.join("data").display());
+        let ran = Toolcell::new(["call", "x", "{}", &format!("{option}=data/x")])
+            .dir(&folder)
+            .run()
+            .exits(2);
+        let hint = format!(
+            "grant the folder that holds it: {option}={}",
+            folder.join("data").display()
+        );
         assert!(ran.stderr.contains(&hint), "{}", ran.stderr);
-        let ran = Toolcell::new(["call", "x", "{}", &format!("{option}=none")]).dir(&folder).run().exits(2);
-        assert!(ran.stderr.contains("find the folder none"), "{}", ran.stderr);
+        let ran = Toolcell::new(["call", "x", "{}", &format!("{option}=none")])
+            .dir(&folder)
+            .run()
+            .exits(2);
+        assert!(
+            ran.stderr.contains("find the folder none"),
+            "{}",
+            ran.stderr
+        );
     }
 }
 
@@ -221,20 +363,40 @@ fn what_was_granted_is_named_in_the_record() {
     let (_guard, folder) = scratch();
     file(&folder, "data/x");
     let input = json!({"path": folder.join("data/x")}).to_string();
-    let ran = Toolcell::new(["call", &guest("probe#read"), &input, "--allow-read=data", "--record"]).dir(&folder).run();
+    let ran = Toolcell::new([
+        "call",
+        &guest("probe#read"),
+        &input,
+        "--allow-read=data",
+        "--record",
+    ])
+    .dir(&folder)
+    .run();
     let decision = ran.exits(0).json()["decisions"][0].clone();
-    assert_eq!((&decision["rule_refs"], &decision["source"]), (&json!(["--allow-read=data"]), &json!("cli_arg")));
+    assert_eq!(
+        (&decision["rule_refs"], &decision["source"]),
+        (&json!(["--allow-read=data"]), &json!("cli_arg"))
+    );
 }
 
 #[test]
 fn a_write_grant_lets_a_reader_read_and_nothing_more() {
     let (_guard, folder) = scratch();
     let path = file(&folder, "data/x");
-    assert_eq!(read(&folder, &["--allow-write=data"], &path), Ok("data/x".to_owned()));
+    assert_eq!(
+        read(&folder, &["--allow-write=data"], &path),
+        Ok("data/x".to_owned())
+    );
     let input = json!({ "path": path }).to_string();
-    let ran = Toolcell::new(["call", &guest("probe#write_readonly"), &input, "--allow-write=data", "--json"])
-        .dir(&folder)
-        .run();
+    let ran = Toolcell::new([
+        "call",
+        &guest("probe#write_readonly"),
+        &input,
+        "--allow-write=data",
+        "--json",
+    ])
+    .dir(&folder)
+    .run();
     let attempts: Value = ran.exits(0).json()["structured_content"].clone();
     assert_eq!(attempts["succeeded"], json!([]), "{attempts:#}");
     assert_eq!(std::fs::read_to_string(path).unwrap(), "data/x");

@@ -4,7 +4,20 @@ use crate::support::{Toolcell, root, scratch};
 
 /// Commands, and words of their help.
 const HELP: &[(&[&str], &[&str])] = &[
-    (&["--help"], &["call", "describe", "build", "new", "policy", "install", "doctor", "Exit codes", "70"]),
+    (
+        &["--help"],
+        &[
+            "call",
+            "describe",
+            "build",
+            "new",
+            "policy",
+            "install",
+            "doctor",
+            "Exit codes",
+            "70",
+        ],
+    ),
     (
         &["call", "--help"],
         &[
@@ -50,43 +63,152 @@ const HELP: &[(&[&str], &[&str])] = &[
             "--record",
         ],
     ),
-    (&["run", "--help"], &["--dialect", "openai-responses", "--message", "--siblings", "[default: -]"]),
+    (
+        &["run", "--help"],
+        &[
+            "--dialect",
+            "openai-responses",
+            "--message",
+            "--siblings",
+            "[default: -]",
+        ],
+    ),
     (&["describe", "--help"], &["--json", "#NAME", "permission"]),
-    (&["search", "--help"], &["select:NAME", "--limit", "[default: 5]", "--json"]),
-    (&["eval", "--help"], &["--trace", "--judge-command", "--judge-env", "[default: 60s]", "Exit 0", "Examples:"]),
-    (&["events", "--help"], &["--follow", "--from", "--session", "without gaps"]),
-    (&["trace", "add", "--help"], &["no secrets", "memory_write", "loop_detected", "1 MiB"]),
-    (&["artifact", "get", "--help"], &["--output", "--force", "redacted"]),
+    (
+        &["search", "--help"],
+        &["select:NAME", "--limit", "[default: 5]", "--json"],
+    ),
+    (
+        &["eval", "--help"],
+        &[
+            "--trace",
+            "--judge-command",
+            "--judge-env",
+            "[default: 60s]",
+            "Exit 0",
+            "Examples:",
+        ],
+    ),
+    (
+        &["events", "--help"],
+        &["--follow", "--from", "--session", "without gaps"],
+    ),
+    (
+        &["trace", "add", "--help"],
+        &["no secrets", "memory_write", "loop_detected", "1 MiB"],
+    ),
+    (
+        &["artifact", "get", "--help"],
+        &["--output", "--force", "redacted"],
+    ),
     (
         &["serve", "--help"],
-        &["--token-file", "--approver-token-file", "--arcade-secret-file", "/worker", "--allow-host"],
+        &[
+            "--token-file",
+            "--approver-token-file",
+            "--arcade-secret-file",
+            "/worker",
+            "--allow-host",
+        ],
     ),
     (&["mcp", "--help"], &["--tool-budget", "[default: 125]"]),
-    (&["build", "--help"], &["--watch", "--json", "outside of the sandbox", "how large it is", "toolcell doctor"]),
+    (
+        &["build", "--help"],
+        &[
+            "--watch",
+            "--json",
+            "outside of the sandbox",
+            "how large it is",
+            "toolcell doctor",
+        ],
+    ),
     (
         &["wrap", "--help"],
-        &["FILE", "--wit", "--profile", "--name", "--manifest", "--output", "IronClaw", "read_only", "Examples:"],
+        &[
+            "FILE",
+            "--wit",
+            "--profile",
+            "--name",
+            "--manifest",
+            "--output",
+            "IronClaw",
+            "read_only",
+            "Examples:",
+        ],
     ),
-    (&["sign", "--help"], &["FILE|REF", "--key", "--password-file", "cosign", "minisign", "Ed25519", "Examples:"]),
+    (
+        &["sign", "--help"],
+        &[
+            "FILE|REF",
+            "--key",
+            "--password-file",
+            "cosign",
+            "minisign",
+            "Ed25519",
+            "Examples:",
+        ],
+    ),
     (
         &["verify", "--help"],
-        &["FILE|REF", "--key", "--identity", "--issuer", "[[trust]]", "Exit 0", "Exit 6", "Exit 3"],
+        &[
+            "FILE|REF",
+            "--key",
+            "--identity",
+            "--issuer",
+            "[[trust]]",
+            "Exit 0",
+            "Exit 6",
+            "Exit 3",
+        ],
     ),
     (
         &["install", "--help"],
-        &["[REF]", "--name", "--allow-unsigned", "--locked", "--dry-run", "--yes", "--offline", "--user", "Examples:"],
+        &[
+            "[REF]",
+            "--name",
+            "--allow-unsigned",
+            "--locked",
+            "--dry-run",
+            "--yes",
+            "--offline",
+            "--user",
+            "Examples:",
+        ],
     ),
     (&["remove", "--help"], &["NAME", "--user", "--json"]),
     (&["list", "--help"], &["--user", "--json"]),
     (
         &["update", "--help"],
-        &["[NAME]", "--dry-run", "--yes", "[default: all]", "the signer, the access or a description changed"],
+        &[
+            "[NAME]",
+            "--dry-run",
+            "--yes",
+            "[default: all]",
+            "the signer, the access or a description changed",
+        ],
     ),
     (&["outdated", "--help"], &["--offline", "--json"]),
-    (&["info", "--help"], &["<REF>", "without running it", "--json"]),
+    (
+        &["info", "--help"],
+        &["<REF>", "without running it", "--json"],
+    ),
     (&["store", "--help"], &["verify", "prune", "--json"]),
-    (&["check", "--help"], &["DIR|FILE", "--json", "Exit 0", "licence"]),
-    (&["push", "--help"], &["HOST/REPOSITORY:TAG", "--dry-run", "--json", "--sign", "twice", "docker", "Examples:"]),
+    (
+        &["check", "--help"],
+        &["DIR|FILE", "--json", "Exit 0", "licence"],
+    ),
+    (
+        &["push", "--help"],
+        &[
+            "HOST/REPOSITORY:TAG",
+            "--dry-run",
+            "--json",
+            "--sign",
+            "twice",
+            "docker",
+            "Examples:",
+        ],
+    ),
     (
         &["bundle", "--help"],
         &[
@@ -101,14 +223,46 @@ const HELP: &[(&[&str], &[&str])] = &[
         ],
     ),
     (&["new", "--help"], &["NAME", "--hook", "--lang", "rust"]),
-    (&["policy", "--help"], &["check", "explain", "trust", "toolcell.toml"]),
-    (&["policy", "check", "--help"], &["exit 0", "6 if it needs an approval", "--allow-read", "--mode"]),
-    (&["policy", "explain", "--help"], &["each rule", "`toolcell explain`"]),
-    (&["explain", "--help"], &["[CODE]", "--json", "`toolcell policy explain`", "Exit 0", "Examples:"]),
+    (
+        &["policy", "--help"],
+        &["check", "explain", "trust", "toolcell.toml"],
+    ),
+    (
+        &["policy", "check", "--help"],
+        &[
+            "exit 0",
+            "6 if it needs an approval",
+            "--allow-read",
+            "--mode",
+        ],
+    ),
+    (
+        &["policy", "explain", "--help"],
+        &["each rule", "`toolcell explain`"],
+    ),
+    (
+        &["explain", "--help"],
+        &[
+            "[CODE]",
+            "--json",
+            "`toolcell policy explain`",
+            "Exit 0",
+            "Examples:",
+        ],
+    ),
     (&["doctor", "--help"], &["--json", "print fixes"]),
-    (&["replay", "--help"], &["<ID>", "--component", "--json", "Exit 0", "differs"]),
-    (&["schema", "--help"], &["list", "show", "validate", "exit 0"]),
-    (&["approvals", "approve", "--help"], &["<ID>", "last letters", "--although-cut"]),
+    (
+        &["replay", "--help"],
+        &["<ID>", "--component", "--json", "Exit 0", "differs"],
+    ),
+    (
+        &["schema", "--help"],
+        &["list", "show", "validate", "exit 0"],
+    ),
+    (
+        &["approvals", "approve", "--help"],
+        &["<ID>", "last letters", "--although-cut"],
+    ),
     (&["completions", "--help"], &["bash", "zsh", "fish"]),
     (&["man", "--help"], &["[DIR]", "man1"]),
 ];
@@ -118,7 +272,11 @@ fn help_says_what_matters() {
     for (command, words) in HELP {
         let ran = Toolcell::new(*command).run().exits(0);
         for word in *words {
-            assert!(ran.stdout.contains(word), "{command:?} lacks {word}:\n{}", ran.stdout);
+            assert!(
+                ran.stdout.contains(word),
+                "{command:?} lacks {word}:\n{}",
+                ran.stdout
+            );
         }
         assert!(ran.stderr.is_empty());
     }
@@ -127,17 +285,29 @@ fn help_says_what_matters() {
 /// The heading of `help` that an option is listed under.
 fn heading<'a>(help: &'a str, option: &str) -> Option<&'a str> {
     let (before, _) = help.split_once(&format!("\n      {option} "))?;
-    before.lines().rfind(|line| !line.starts_with(' ') && line.ends_with(':'))
+    before
+        .lines()
+        .rfind(|line| !line.starts_with(' ') && line.ends_with(':'))
 }
 
 #[test]
 fn options_that_commands_share_have_the_same_headings() {
     let headings = ["Grants:", "Limits:", "Policy:", "Approvals:"];
-    for (command, count) in
-        [(&["call"][..], 4), (&["batch"], 4), (&["run"], 4), (&["mcp"], 4), (&["policy", "check"], 3)]
-    {
-        let help = Toolcell::new([command, &["--help"]].concat()).run().exits(0).stdout;
-        let found: Vec<&str> = help.lines().filter(|line| headings.contains(line)).collect();
+    for (command, count) in [
+        (&["call"][..], 4),
+        (&["batch"], 4),
+        (&["run"], 4),
+        (&["mcp"], 4),
+        (&["policy", "check"], 3),
+    ] {
+        let help = Toolcell::new([command, &["--help"]].concat())
+            .run()
+            .exits(0)
+            .stdout;
+        let found: Vec<&str> = help
+            .lines()
+            .filter(|line| headings.contains(line))
+            .collect();
         assert_eq!(found, headings[..count], "{command:?}: {help}");
         for (option, expected) in [
             ("--allow-read", "Grants:"),
@@ -154,7 +324,11 @@ fn options_that_commands_share_have_the_same_headings() {
                 "--memory-total" => !matches!(command, ["mcp"]),
                 _ => expected == "Approvals:" && count == 3,
             };
-            assert_eq!(heading(&help, option), (!lacks).then_some(expected), "{command:?} {option}: {help}");
+            assert_eq!(
+                heading(&help, option),
+                (!lacks).then_some(expected),
+                "{command:?} {option}: {help}"
+            );
         }
     }
 }
@@ -182,14 +356,23 @@ fn every_default_in_the_help_is_the_default() {
 #[test]
 fn the_version_is_that_of_the_package() {
     let ran = Toolcell::new(["--version"]).run().exits(0);
-    assert_eq!(ran.stdout, format!("toolcell {}\n", env!("CARGO_PKG_VERSION")));
+    assert_eq!(
+        ran.stdout,
+        format!("toolcell {}\n", env!("CARGO_PKG_VERSION"))
+    );
 }
 
 #[test]
 fn every_shell_completes_commands_and_their_options() {
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
         let script = Toolcell::new(["completions", shell]).run().exits(0).stdout;
-        for word in ["toolcell", "completions", "approvals", "allow-read", "although-cut"] {
+        for word in [
+            "toolcell",
+            "completions",
+            "approvals",
+            "allow-read",
+            "although-cut",
+        ] {
             assert!(script.contains(word), "{shell} lacks {word}");
         }
     }
@@ -200,16 +383,29 @@ fn every_shell_completes_commands_and_their_options() {
 fn the_manual_has_a_page_for_each_command() {
     let (_guard, folder) = scratch();
     let page = Toolcell::new(["man"]).run().exits(0).stdout;
-    assert!(page.contains(".TH toolcell 1") && page.contains("approvals"), "{page}");
+    assert!(
+        page.contains(".TH toolcell 1") && page.contains("approvals"),
+        "{page}"
+    );
     let dir = folder.join("man/man1");
     Toolcell::new(["man", dir.to_str().unwrap()]).run().exits(0);
-    for name in ["toolcell.1", "toolcell-call.1", "toolcell-approvals-approve.1"] {
+    for name in [
+        "toolcell.1",
+        "toolcell-call.1",
+        "toolcell-approvals-approve.1",
+    ] {
         assert!(dir.join(name).is_file(), "{name}");
     }
     let approve = std::fs::read_to_string(dir.join("toolcell-approvals-approve.1")).unwrap();
-    assert!(approve.replace('\\', "").contains("--although-cut"), "{approve}");
+    assert!(
+        approve.replace('\\', "").contains("--although-cut"),
+        "{approve}"
+    );
     std::fs::write(folder.join("file"), "").unwrap();
-    let refused = Toolcell::new(["man", "file/man1"]).dir(&folder).run().exits(2);
+    let refused = Toolcell::new(["man", "file/man1"])
+        .dir(&folder)
+        .run()
+        .exits(2);
     assert!(refused.stderr.contains("file/man1"), "{}", refused.stderr);
 }
 
@@ -220,10 +416,14 @@ fn words_after(mark: &str, text: &str) -> Vec<String> {
         !before.is_some_and(|c| c.is_ascii_alphanumeric() || c == '-')
     });
     let word = |(at, _): (usize, &str)| -> String {
-        text[at + mark.len()..].chars().take_while(|c| c.is_ascii_lowercase() || *c == '-').collect()
+        text[at + mark.len()..]
+            .chars()
+            .take_while(|c| c.is_ascii_lowercase() || *c == '-')
+            .collect()
     };
     // A word that ends in a hyphen is put together from parts.
-    let whole = |word: &String| word.starts_with(|c: char| c.is_ascii_lowercase()) && !word.ends_with('-');
+    let whole =
+        |word: &String| word.starts_with(|c: char| c.is_ascii_lowercase()) && !word.ends_with('-');
     starts.map(word).filter(whole).collect()
 }
 
@@ -235,11 +435,19 @@ fn lines_of_the_host() -> Vec<String> {
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
-            if path.is_dir() && !["toolchain", "benches", "tests", "target"].iter().any(|name| path.ends_with(name)) {
+            if path.is_dir()
+                && !["toolchain", "benches", "tests", "target"]
+                    .iter()
+                    .any(|name| path.ends_with(name))
+            {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
                 let text = std::fs::read_to_string(&path).unwrap();
-                lines.extend(text.lines().filter(|line| !line.trim_start().starts_with("//")).map(str::to_owned));
+                lines.extend(
+                    text.lines()
+                        .filter(|line| !line.trim_start().starts_with("//"))
+                        .map(str::to_owned),
+                );
             }
         }
     }
@@ -251,17 +459,37 @@ fn what_a_message_tells_to_type_is_in_the_help() {
     let script = Toolcell::new(["completions", "bash"]).run().exits(0).stdout;
     let options: BTreeSet<String> = words_after("--", &script).into_iter().collect();
     let help = Toolcell::new(["--help"]).run().exits(0).stdout;
-    let commands: BTreeSet<&str> = help.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next()).collect();
-    assert!(options.contains("allow-read") && commands.contains("call"), "{options:?} {commands:?}");
+    let commands: BTreeSet<&str> = help
+        .lines()
+        .filter_map(|line| line.strip_prefix("  ")?.split(' ').next())
+        .collect();
+    assert!(
+        options.contains("allow-read") && commands.contains("call"),
+        "{options:?} {commands:?}"
+    );
     let lines = lines_of_the_host();
-    let named = |mark: &str| lines.iter().flat_map(|line| words_after(mark, line)).collect::<BTreeSet<String>>();
+    let named = |mark: &str| {
+        lines
+            .iter()
+            .flat_map(|line| words_after(mark, line))
+            .collect::<BTreeSet<String>>()
+    };
     let named_options = named("--");
     let named_commands = named("`toolcell ");
-    assert!(named_options.len() > 10 && named_commands.len() > 3, "{named_options:?} {named_commands:?}");
+    assert!(
+        named_options.len() > 10 && named_commands.len() > 3,
+        "{named_options:?} {named_commands:?}"
+    );
     for option in named_options {
-        assert!(options.contains(&option), "--{option} is named, and no help lists it");
+        assert!(
+            options.contains(&option),
+            "--{option} is named, and no help lists it"
+        );
     }
     for command in named_commands {
-        assert!(commands.contains(command.as_str()), "`toolcell {command}` is named, and the help does not list it");
+        assert!(
+            commands.contains(command.as_str()),
+            "`toolcell {command}` is named, and the help does not list it"
+        );
     }
 }

@@ -20,9 +20,14 @@ impl Guarded {
         let (home_guard, home) = home();
         std::fs::create_dir(project.join("hooks")).unwrap();
         std::fs::copy(fixture("hooks"), project.join("hooks/guard.wasm")).unwrap();
-        let text = format!("[[hook]]\ncomponent = \"hooks/guard.wasm\"\ntimeout = \"20s\"\n{options}");
+        let text =
+            format!("[[hook]]\ncomponent = \"hooks/guard.wasm\"\ntimeout = \"20s\"\n{options}");
         configured(&project, &text);
-        let guarded = Self { _guards: (guard, home_guard), home, project };
+        let guarded = Self {
+            _guards: (guard, home_guard),
+            home,
+            project,
+        };
         guarded.trust().exits(0);
         guarded
     }
@@ -32,7 +37,9 @@ impl Guarded {
     }
 
     fn trust(&self) -> Ran {
-        Toolcell::at(&self.home, ["policy", "trust", "."]).dir(&self.project).run()
+        Toolcell::at(&self.home, ["policy", "trust", "."])
+            .dir(&self.project)
+            .run()
     }
 
     fn call(&self, tool: &str, input: &Value, options: &[&str]) -> Ran {
@@ -44,7 +51,13 @@ impl Guarded {
     }
 
     fn stopped(&self) {
-        let ran = self.call("echo", &json!({"hook": {"pre_tool_use": [{"stop": "guarded"}]}}), &[]).exits(3);
+        let ran = self
+            .call(
+                "echo",
+                &json!({"hook": {"pre_tool_use": [{"stop": "guarded"}]}}),
+                &[],
+            )
+            .exits(3);
         assert!(ran.stdout.contains("guarded"), "{ran:?}");
     }
 }
@@ -59,7 +72,10 @@ fn a_project_is_trusted_with_the_bytes_of_its_hooks() {
         let error = ran.json()["error"].clone();
         assert_eq!(error["error_code"], "project_not_trusted", "{error}");
         let message = error["message"].as_str().unwrap();
-        assert!(message.contains("hooks/guard.wasm") && message.contains(what), "{message}");
+        assert!(
+            message.contains("hooks/guard.wasm") && message.contains(what),
+            "{message}"
+        );
         assert!(message.contains("toolcell policy trust"), "{message}");
     };
     std::fs::copy(component("example-tools/redact-paths"), project.component()).unwrap();
@@ -79,9 +95,17 @@ fn a_project_is_trusted_with_the_bytes_of_its_hooks() {
 fn a_component_that_is_no_file_is_not_waited_for() {
     let project = Guarded::new("");
     std::fs::remove_file(project.component()).unwrap();
-    assert!(std::process::Command::new("mkfifo").arg(project.component()).status().unwrap().success());
+    assert!(
+        std::process::Command::new("mkfifo")
+            .arg(project.component())
+            .status()
+            .unwrap()
+            .success()
+    );
     project.call("echo", &json!({}), &[]).exits(3);
-    project.call("echo", &json!({}), &["--config=toolcell.toml"]).exits(3);
+    project
+        .call("echo", &json!({}), &["--config=toolcell.toml"])
+        .exits(3);
     project.trust().exits(2);
 }
 
@@ -109,7 +133,12 @@ fn changes(call: impl Fn(&str, Value) -> Ran, component: &Path) -> Vec<String> {
         }
     }
     assert!(
-        call("write", json!({ "path": folder.join("other"), "text": "x" })).exits(0).json()["structured_content"]["ok"]
+        call(
+            "write",
+            json!({ "path": folder.join("other"), "text": "x" })
+        )
+        .exits(0)
+        .json()["structured_content"]["ok"]
             == true
     );
     done
@@ -121,26 +150,46 @@ fn no_tool_changes_a_hook_whoevers_file_names_it() {
     let before = std::fs::read(project.component()).unwrap();
     let call = |options: &'static [&'static str]| {
         let project = &project;
-        move |tool: &str, input| project.call(tool, &input, &[&["--allow-write=."], options].concat())
+        move |tool: &str, input| {
+            project.call(tool, &input, &[&["--allow-write=."], options].concat())
+        }
     };
-    assert_eq!(changes(call(&[]), &project.component()), Vec::<String>::new());
-    assert_eq!(changes(call(&["--config=toolcell.toml"]), &project.component()), Vec::<String>::new());
+    assert_eq!(
+        changes(call(&[]), &project.component()),
+        Vec::<String>::new()
+    );
+    assert_eq!(
+        changes(call(&["--config=toolcell.toml"]), &project.component()),
+        Vec::<String>::new()
+    );
     // The hook of the user's own file, through a link that could be replaced.
     let own = project.project.join("own");
     std::fs::create_dir(&own).unwrap();
     std::fs::copy(fixture("hooks"), own.join("real.wasm")).unwrap();
     std::os::unix::fs::symlink("real.wasm", own.join("link.wasm")).unwrap();
-    let text = format!("[[hook]]\ncomponent = {:?}\ntimeout = \"20s\"\n", own.join("link.wasm"));
+    let text = format!(
+        "[[hook]]\ncomponent = {:?}\ntimeout = \"20s\"\n",
+        own.join("link.wasm")
+    );
     configured(&project.home, &text);
-    assert_eq!(changes(call(&[]), &own.join("link.wasm")), Vec::<String>::new());
-    assert_eq!(changes(call(&[]), &own.join("real.wasm")), Vec::<String>::new());
+    assert_eq!(
+        changes(call(&[]), &own.join("link.wasm")),
+        Vec::<String>::new()
+    );
+    assert_eq!(
+        changes(call(&[]), &own.join("real.wasm")),
+        Vec::<String>::new()
+    );
     // A tool cannot create a configured hook that does not exist yet.
     let text = "[[hook]]\ncomponent = \"hooks/later.wasm\"\non_failure = \"warn\"\n";
     let config = project.project.join("later.toml");
     std::fs::write(&config, text).unwrap();
     let later = project.project.join("hooks/later.wasm");
-    let ran =
-        project.call("write", &json!({ "path": later, "text": "x" }), &["--allow-write=.", "--config=later.toml"]);
+    let ran = project.call(
+        "write",
+        &json!({ "path": later, "text": "x" }),
+        &["--allow-write=.", "--config=later.toml"],
+    );
     assert_eq!(ran.exits(0).json()["structured_content"]["ok"], false);
     assert!(!later.exists());
     assert_eq!(std::fs::read(project.component()).unwrap(), before);
@@ -159,6 +208,10 @@ fn no_hook_changes_a_hook() {
     );
     let input = json!({"hook": {"pre_tool_use": [{"attack": "look_around"}]}});
     let ran = echo(&configured(&folder, &text), &input, &[]).exits(0);
-    assert!(ran.stderr.contains("folder ") && !ran.stderr.contains("write "), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("folder ") && !ran.stderr.contains("write "),
+        "{}",
+        ran.stderr
+    );
     assert_eq!(std::fs::read(folder.join("hooks/mark")).unwrap(), before);
 }

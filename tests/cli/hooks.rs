@@ -15,12 +15,20 @@ pub(super) fn configured(folder: &Path, text: &str) -> PathBuf {
 }
 
 pub(super) fn scripted(options: &str) -> String {
-    format!("[[hook]]\nid = \"scripted\"\ncomponent = {:?}\ntimeout = \"20s\"\n{options}", fixture("hooks"))
+    format!(
+        "[[hook]]\nid = \"scripted\"\ncomponent = {:?}\ntimeout = \"20s\"\n{options}",
+        fixture("hooks")
+    )
 }
 
 pub(super) fn echo(config: &Path, input: &Value, more: &[&str]) -> Ran {
     let tool = format!("{}#echo", fixture("probe").display());
-    let mut arguments = vec!["call".to_owned(), tool, input.to_string(), "--config".to_owned()];
+    let mut arguments = vec![
+        "call".to_owned(),
+        tool,
+        input.to_string(),
+        "--config".to_owned(),
+    ];
     arguments.push(config.display().to_string());
     arguments.extend(more.iter().map(|&more| more.to_owned()));
     Toolcell::new(arguments).run()
@@ -33,7 +41,11 @@ fn a_hook_of_the_configuration_runs_around_a_call() {
     let input = json!({"hook": {"pre_tool_use": [{"message": "checked\n\u{1b}[2J"}], "post_tool_use": [{"updated_output": 7}]}});
     let ran = echo(&config, &input, &[]).exits(0);
     assert_eq!(ran.stdout, "7\n");
-    assert!(ran.stderr.starts_with("hook scripted| checked\n"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.starts_with("hook scripted| checked\n"),
+        "{}",
+        ran.stderr
+    );
     let record = echo(&config, &input, &["--record"]).exits(0).json();
     assert_eq!(record["hooks"][0]["hook_id"], "scripted");
 }
@@ -42,14 +54,35 @@ fn a_hook_of_the_configuration_runs_around_a_call() {
 fn a_hook_stops_a_call_with_exit_3() {
     let (_guard, folder) = scratch();
     let config = configured(&folder, &scripted(""));
-    let ran = echo(&config, &json!({"hook": {"pre_tool_use": [{"stop": "not today"}]}}), &[]).exits(3);
-    assert_eq!(ran.stderr, "error: the hook scripted stopped the call: not today [hook_blocked/hook_stop]\n");
-    let ran = echo(&config, &json!({"hook": {"pre_tool_use": [{"fail": "own words"}]}}), &[]).exits(3);
+    let ran = echo(
+        &config,
+        &json!({"hook": {"pre_tool_use": [{"stop": "not today"}]}}),
+        &[],
+    )
+    .exits(3);
+    assert_eq!(
+        ran.stderr,
+        "error: the hook scripted stopped the call: not today [hook_blocked/hook_stop]\n"
+    );
+    let ran = echo(
+        &config,
+        &json!({"hook": {"pre_tool_use": [{"fail": "own words"}]}}),
+        &[],
+    )
+    .exits(3);
     let lines = "hook scripted| own words\n\
                  error: the hook scripted failed, and so the call may not go on [hook_blocked/hook_failed]\n";
     assert_eq!(ran.stderr, lines);
-    let ran = echo(&config, &json!({"hook": {"pre_tool_use": [{"fail": "own words"}]}}), &["--json"]).exits(3);
-    assert!(!ran.stdout.contains("own words"), "the result may reach a model");
+    let ran = echo(
+        &config,
+        &json!({"hook": {"pre_tool_use": [{"fail": "own words"}]}}),
+        &["--json"],
+    )
+    .exits(3);
+    assert!(
+        !ran.stdout.contains("own words"),
+        "the result may reach a model"
+    );
 }
 
 #[test]
@@ -71,25 +104,51 @@ fn a_hook_that_is_missing_blocks_and_says_why() {
     let (_guard, folder) = scratch();
     let config = configured(&folder, "[[hook]]\ncomponent = \"gone.wasm\"");
     let ran = echo(&config, &json!({}), &[]).exits(3);
-    assert!(ran.stderr.starts_with("warning: the hook gone could not be loaded: "), "{}", ran.stderr);
+    assert!(
+        ran.stderr
+            .starts_with("warning: the hook gone could not be loaded: "),
+        "{}",
+        ran.stderr
+    );
     assert!(
         ran.stderr.contains("gone.wasm") && ran.stderr.contains("[hook_blocked/hook_not_loaded]"),
         "{}",
         ran.stderr
     );
-    let config = configured(&folder, "[[hook]]\ncomponent = \"gone.wasm\"\non_failure = \"warn\"");
+    let config = configured(
+        &folder,
+        "[[hook]]\ncomponent = \"gone.wasm\"\non_failure = \"warn\"",
+    );
     let ran = echo(&config, &json!({}), &[]).exits(0);
-    assert!(ran.stderr.starts_with("warning: the hook gone could not be loaded: "), "{}", ran.stderr);
+    assert!(
+        ran.stderr
+            .starts_with("warning: the hook gone could not be loaded: "),
+        "{}",
+        ran.stderr
+    );
 }
 
 #[test]
 fn a_configuration_that_cannot_be_understood_runs_nothing() {
     let (_guard, folder) = scratch();
-    let ran = echo(&configured(&folder, "[[hook]]\ncomponnt = 1"), &json!({}), &[]).exits(3);
-    assert!(ran.stderr.contains("componnt") && ran.stdout.is_empty(), "{}", ran.stderr);
+    let ran = echo(
+        &configured(&folder, "[[hook]]\ncomponnt = 1"),
+        &json!({}),
+        &[],
+    )
+    .exits(3);
+    assert!(
+        ran.stderr.contains("componnt") && ran.stdout.is_empty(),
+        "{}",
+        ran.stderr
+    );
     let twice = format!("{0}\n{0}", scripted(""));
     let ran = echo(&configured(&folder, &twice), &json!({}), &[]).exits(2);
-    assert!(ran.stderr.contains("two hooks are called scripted") && ran.stdout.is_empty(), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("two hooks are called scripted") && ran.stdout.is_empty(),
+        "{}",
+        ran.stderr
+    );
 }
 
 #[test]
@@ -102,15 +161,28 @@ fn a_hook_of_a_project_runs_only_once_the_project_is_trusted() {
     }
     let tool = format!("{}#echo", fixture("probe").display());
     let input = json!({"hook": {"pre_tool_use": [{"stop": "the project says no"}]}}).to_string();
-    let call = || Toolcell::at(&home, ["call", &tool, &input]).dir(&folder).run().exits(3);
+    let call = || {
+        Toolcell::at(&home, ["call", &tool, &input])
+            .dir(&folder)
+            .run()
+            .exits(3)
+    };
     assert!(call().stderr.contains("toolcell policy trust"));
-    Toolcell::at(&home, ["policy", "trust", folder.to_str().unwrap()]).run().exits(0);
+    Toolcell::at(&home, ["policy", "trust", folder.to_str().unwrap()])
+        .run()
+        .exits(0);
     assert!(call().stderr.contains("the project says no"));
     // The hook's sources are not built, because that would run their code on this machine.
     configured(&folder, "[[hook]]\ncomponent = \"source\"");
     std::fs::create_dir(folder.join("source")).unwrap();
-    let stderr = Toolcell::at(&home, ["policy", "trust", folder.to_str().unwrap()]).run().exits(2).stderr;
-    assert!(stderr.contains("not built for a project") && stderr.contains("toolcell build"), "{stderr}");
+    let stderr = Toolcell::at(&home, ["policy", "trust", folder.to_str().unwrap()])
+        .run()
+        .exits(2)
+        .stderr;
+    assert!(
+        stderr.contains("not built for a project") && stderr.contains("toolcell build"),
+        "{stderr}"
+    );
     assert!(call().stderr.contains("toolcell policy trust"));
 }
 
@@ -119,16 +191,28 @@ fn no_grant_of_a_hook_reaches_toolcells_own_state() {
     let (_guard, folder) = scratch();
     let grants = format!("grants = {{ write = [{:?}] }}", kept("home"));
     let ran = echo(&configured(&folder, &scripted(&grants)), &json!({}), &[]).exits(3);
-    assert!(ran.stderr.contains("would expose toolcell's own data"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("would expose toolcell's own data"),
+        "{}",
+        ran.stderr
+    );
 }
 
 #[test]
 fn a_source_folder_is_a_hook_too() {
     component("example-tools/redact-paths");
     let (_guard, folder) = scratch();
-    let text =
-        format!("[[hook]]\ncomponent = {:?}\ntimeout = \"20s\"\non_failure = \"block\"", example("redact-paths"));
-    let ran = echo(&configured(&folder, &text), &json!({"at": "/home/ada/x"}), &["--json"]).exits(0).json();
+    let text = format!(
+        "[[hook]]\ncomponent = {:?}\ntimeout = \"20s\"\non_failure = \"block\"",
+        example("redact-paths")
+    );
+    let ran = echo(
+        &configured(&folder, &text),
+        &json!({"at": "/home/ada/x"}),
+        &["--json"],
+    )
+    .exits(0)
+    .json();
     assert_eq!(ran["structured_content"]["input"], json!({"at": "~/x"}));
 }
 
@@ -160,24 +244,46 @@ fn a_source_folder_of_a_project_is_not_built_under_another_spelling() {
     let call = |options: &[&str]| {
         let mut arguments = vec!["call", tool.as_str(), "{}"];
         arguments.extend(options);
-        Toolcell::at(&home, arguments).dir(&folder).run().exits(3).stderr
+        Toolcell::at(&home, arguments)
+            .dir(&folder)
+            .run()
+            .exits(3)
+            .stderr
     };
     call(&[]);
     assert!(!marker.exists(), "a build script of the project ran");
     let stderr = call(&["--config=toolcell.toml"]);
-    assert!(stderr.contains("has no #NAME") && stderr.contains("hook_not_loaded"), "{stderr}");
-    assert!(!marker.exists(), "what is named is a folder with a name, and no tool");
+    assert!(
+        stderr.contains("has no #NAME") && stderr.contains("hook_not_loaded"),
+        "{stderr}"
+    );
+    assert!(
+        !marker.exists(),
+        "what is named is a folder with a name, and no tool"
+    );
 }
 
 #[test]
 fn a_time_that_no_clock_can_hold_is_refused_like_any_other_word() {
     let (_guard, folder) = scratch();
-    let text = format!("[[hook]]\ncomponent = {:?}\ntimeout = \"18446744073709551615s\"", fixture("hooks"));
+    let text = format!(
+        "[[hook]]\ncomponent = {:?}\ntimeout = \"18446744073709551615s\"",
+        fixture("hooks")
+    );
     let ran = echo(&configured(&folder, &text), &json!({}), &[]).exits(3);
     assert!(ran.stderr.contains("365 days"), "{}", ran.stderr);
     let text = "[limits]\ntimeout = \"18446744073709551615s\"";
     let ran = echo(&configured(&folder, text), &json!({}), &[]).exits(3);
-    assert!(ran.stderr.contains("365 days") && ran.stderr.contains("line 2"), "{}", ran.stderr);
-    let ran = echo(&configured(&folder, ""), &json!({}), &["--timeout=18446744073709551615s"]).exits(2);
+    assert!(
+        ran.stderr.contains("365 days") && ran.stderr.contains("line 2"),
+        "{}",
+        ran.stderr
+    );
+    let ran = echo(
+        &configured(&folder, ""),
+        &json!({}),
+        &["--timeout=18446744073709551615s"],
+    )
+    .exits(2);
     assert!(ran.stderr.contains("365 days"), "{}", ran.stderr);
 }

@@ -25,14 +25,19 @@ pub(super) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
 /// A field of `/proc/PID/status`.
 fn status(child: &Child, field: &str) -> String {
     let text = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
-    let line = text.lines().find_map(|line| line.strip_prefix(field)).unwrap();
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(field))
+        .unwrap();
     line.trim_start_matches(':').trim().to_owned()
 }
 
 /// Whether the program handles both signals yet; until then, a signal would kill it.
 pub(super) fn listens(child: &Child) -> bool {
     let caught = u64::from_str_radix(&status(child, "SigCgt"), 16).unwrap();
-    [Signal::INT, Signal::TERM].iter().all(|signal| caught & (1 << (signal.as_raw() - 1)) != 0)
+    [Signal::INT, Signal::TERM]
+        .iter()
+        .all(|signal| caught & (1 << (signal.as_raw() - 1)) != 0)
 }
 
 /// CPU time of the process so far, in clock ticks.
@@ -61,7 +66,9 @@ fn canceled(ran: Ran, message: &str) -> Value {
 
 fn reason(record: &Value) -> &Value {
     let events = record["events"].as_array().unwrap();
-    let requested = events.iter().find(|event| event["event_type"] == "tool.invocation.cancel_requested");
+    let requested = events
+        .iter()
+        .find(|event| event["event_type"] == "tool.invocation.cancel_requested");
     &requested.unwrap()["data"]["abort_reason"]
 }
 
@@ -71,12 +78,25 @@ fn ctrl_c_cancels_a_tool_that_writes_and_sleeps_and_it_writes_no_more() {
     let file = folder.join("lines");
     let input = json!({ "path": file }).to_string();
     let grant = format!("--allow-write={}", folder.display());
-    let child = Toolcell::new(["call", &guest("hostile#busy_write"), &input, &grant, "--record"]).spawn();
+    let child = Toolcell::new([
+        "call",
+        &guest("hostile#busy_write"),
+        &input,
+        &grant,
+        "--record",
+    ])
+    .spawn();
     let length = |file: &Path| std::fs::metadata(file).map_or(0, |metadata| metadata.len());
     wait_until("writing", || length(&file) > 20);
     let record = canceled(interrupt(child, Signal::INT), "the call was canceled");
     assert_eq!(reason(&record), "user_interruption");
-    assert!(record["result"]["usage"]["wall_ms"]["used"].as_u64().unwrap() > 0, "it ran");
+    assert!(
+        record["result"]["usage"]["wall_ms"]["used"]
+            .as_u64()
+            .unwrap()
+            > 0,
+        "it ran"
+    );
 }
 
 #[test]
@@ -96,7 +116,14 @@ fn termination_cancels_a_call_for_another_reason() {
     let file = folder.join("lines");
     let input = json!({ "path": file }).to_string();
     let grant = format!("--allow-write={}", folder.display());
-    let child = Toolcell::new(["call", &guest("hostile#busy_write"), &input, &grant, "--record"]).spawn();
+    let child = Toolcell::new([
+        "call",
+        &guest("hostile#busy_write"),
+        &input,
+        &grant,
+        "--record",
+    ])
+    .spawn();
     wait_until("writing", || file.exists());
     let record = canceled(interrupt(child, Signal::TERM), "toolcell is shutting down");
     assert_eq!(reason(&record), "runtime_shutdown");
@@ -117,7 +144,14 @@ fn a_tool_that_listens_stops_in_good_order_and_its_answer_is_printed() {
         seen.1.elapsed() > Duration::from_millis(300)
     });
     let record = canceled(interrupt(child, Signal::INT), "the call was canceled");
-    assert!(record["result"]["structured_content"]["ticks"].as_u64().unwrap() > 0, "{}", record["result"]);
+    assert!(
+        record["result"]["structured_content"]["ticks"]
+            .as_u64()
+            .unwrap()
+            > 0,
+        "{}",
+        record["result"]
+    );
     let said = record["result"]["content"].to_string();
     assert!(said.contains("of 10000 ticks"), "{said}");
 }
@@ -127,5 +161,8 @@ fn a_person_sees_one_line_for_an_interrupt() {
     let child = Toolcell::new(["call", &guest("hostile#sleep")]).spawn();
     wait_until("starting", || listens(&child));
     let ran = interrupt(child, Signal::INT).exits(5);
-    assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("", "error: the call was canceled [canceled/canceled]\n"));
+    assert_eq!(
+        (ran.stdout.as_str(), ran.stderr.as_str()),
+        ("", "error: the call was canceled [canceled/canceled]\n")
+    );
 }

@@ -31,7 +31,9 @@ impl Random {
 }
 
 pub(super) fn number(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok().map(|text| text.parse().unwrap())
+    std::env::var(variable)
+        .ok()
+        .map(|text| text.parse().unwrap())
 }
 
 struct Place {
@@ -56,11 +58,20 @@ impl Place {
     /// A random call. One that writes appends its own id to a file, so that the file tells how often it ran.
     fn call(&self, random: &mut Random, id: &str) -> Value {
         let (tool, input) = match random.below(4) {
-            0 => ("probe#echo", json!({ "text": "x".repeat([1, 100, 70_000][random.below(3) as usize]) })),
+            0 => (
+                "probe#echo",
+                json!({ "text": "x".repeat([1, 100, 70_000][random.below(3) as usize]) }),
+            ),
             1 => ("probe#hold", json!({ "ms": random.below(20) })),
             _ => {
-                let file = self.root.join(["one", "two"][random.below(2) as usize]).join("ran");
-                ("probe#append", json!({ "path": file, "text": format!("{id}\n") }))
+                let file = self
+                    .root
+                    .join(["one", "two"][random.below(2) as usize])
+                    .join("ran");
+                (
+                    "probe#append",
+                    json!({ "path": file, "text": format!("{id}\n") }),
+                )
             }
         };
         json!({ "id": id, "tool": guest(tool), "input": input })
@@ -68,15 +79,26 @@ impl Place {
 
     /// The sizes of the files of the log whose names end so.
     fn log(&self, extension: &str) -> Vec<u64> {
-        let files = fs::read_dir(self.root.join("home/journal/calls")).into_iter().flatten().map(Result::unwrap);
+        let files = fs::read_dir(self.root.join("home/journal/calls"))
+            .into_iter()
+            .flatten()
+            .map(Result::unwrap);
         let files = files.filter(|file| file.path().extension().is_some_and(|of| of == extension));
-        files.map(|file| file.metadata().map_or(0, |file| file.len())).collect()
+        files
+            .map(|file| file.metadata().map_or(0, |file| file.len()))
+            .collect()
     }
 
     /// The ids of the writing calls that ran, as their tools left them.
     fn ran(&self) -> Vec<String> {
-        let read = |folder: &str| fs::read_to_string(self.root.join(folder).join("ran")).unwrap_or_default();
-        [read("one"), read("two")].concat().lines().map(str::to_owned).collect()
+        let read = |folder: &str| {
+            fs::read_to_string(self.root.join(folder).join("ran")).unwrap_or_default()
+        };
+        [read("one"), read("two")]
+            .concat()
+            .lines()
+            .map(str::to_owned)
+            .collect()
     }
 }
 
@@ -87,14 +109,25 @@ fn is_writing(call: &Value) -> bool {
 /// The records of which the client saw all.
 fn seen(ran: &Ran) -> Vec<Value> {
     let whole = ran.stdout.rfind('\n').map_or("", |end| &ran.stdout[..end]);
-    whole.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    whole
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
 }
 
 /// Runs a batch of `calls`, and kills it `life` after the log has grown by `bytes`.
 fn killed(place: &Place, calls: &[Value], bytes: u64, life: Duration) -> Ran {
     let text: String = calls.iter().map(|call| format!("{call}\n")).collect();
     let grant = format!("--allow-write={}", place.root.display());
-    let arguments = ["batch", "-", "--record", "--max-parallel=4", "--memory=16MiB", "--no-config", &grant];
+    let arguments = [
+        "batch",
+        "-",
+        "--record",
+        "--max-parallel=4",
+        "--memory=16MiB",
+        "--no-config",
+        &grant,
+    ];
     let size = || place.log("log").iter().sum::<u64>();
     let begun = size();
     let mut child = place.toolcell(&arguments).stdin(&text).spawn();
@@ -110,7 +143,10 @@ fn killed(place: &Place, calls: &[Value], bytes: u64, life: Duration) -> Ran {
     std::thread::sleep(life);
     child.kill().unwrap();
     let output = child.wait_with_output().unwrap();
-    Ran::from(Output { stdout: reading.join().unwrap().unwrap(), ..output })
+    Ran::from(Output {
+        stdout: reading.join().unwrap().unwrap(),
+        ..output
+    })
 }
 
 fn native_id(record: &Value) -> &str {
@@ -119,11 +155,19 @@ fn native_id(record: &Value) -> &str {
 
 /// Every record of the journal, by the caller's id.
 fn kept(place: &Place) -> BTreeMap<String, Value> {
-    let listed = place.toolcell(&["calls", "--json", "--limit=1000000"]).run().exits(0).json();
+    let listed = place
+        .toolcell(&["calls", "--json", "--limit=1000000"])
+        .run()
+        .exits(0)
+        .json();
     let mut kept = BTreeMap::new();
     for call in listed["calls"].as_array().unwrap() {
         let id = call["invocation_id"].as_str().unwrap();
-        let record = place.toolcell(&["show", id, "--json"]).run().exits(0).json();
+        let record = place
+            .toolcell(&["show", id, "--json"])
+            .run()
+            .exits(0)
+            .json();
         let again = kept.insert(native_id(&record).to_owned(), record);
         assert!(again.is_none(), "two calls for one request: {again:?}");
     }
@@ -131,7 +175,15 @@ fn kept(place: &Place) -> BTreeMap<String, Value> {
 }
 
 fn is_terminal(status: &str) -> bool {
-    ["succeeded", "failed", "denied", "canceled", "timed_out", "blocked"].contains(&status)
+    [
+        "succeeded",
+        "failed",
+        "denied",
+        "canceled",
+        "timed_out",
+        "blocked",
+    ]
+    .contains(&status)
 }
 
 #[test]
@@ -145,7 +197,9 @@ fn nothing_is_lost_or_done_twice_however_often_the_host_is_killed() {
     let mut saw = BTreeMap::new();
     let mut rings = 0;
     for round in 0..kills {
-        let calls: Vec<Value> = (0..CALLS).map(|n| place.call(&mut random, &format!("{round}-{n}"))).collect();
+        let calls: Vec<Value> = (0..CALLS)
+            .map(|n| place.call(&mut random, &format!("{round}-{n}")))
+            .collect();
         // However fast the machine is, some are killed before a call begins, and most while calls run.
         let (bytes, life) = match random.below(5) {
             0 => (0, random.below(100)),
@@ -153,36 +207,77 @@ fn nothing_is_lost_or_done_twice_however_often_the_host_is_killed() {
         };
         let ran = killed(&place, &calls, bytes, Duration::from_millis(life));
         rings += place.log("ring").len();
-        saw.extend(seen(&ran).into_iter().map(|record| (native_id(&record).to_owned(), record)));
-        planned.extend(calls.into_iter().map(|call| (call["id"].as_str().unwrap().to_owned(), call)));
+        saw.extend(
+            seen(&ran)
+                .into_iter()
+                .map(|record| (native_id(&record).to_owned(), record)),
+        );
+        planned.extend(
+            calls
+                .into_iter()
+                .map(|call| (call["id"].as_str().unwrap().to_owned(), call)),
+        );
     }
     let verified = place.toolcell(&["journal", "verify"]).run().exits(0);
-    assert!(verified.stdout.contains("as they were written"), "{}", verified.stdout);
+    assert!(
+        verified.stdout.contains("as they were written"),
+        "{}",
+        verified.stdout
+    );
 
     let kept = kept(&place);
     for (id, record) in &kept {
         let status = record["invocation"]["status"].as_str().unwrap();
-        assert!(is_terminal(status) && planned.contains_key(id), "{id}: {status}");
+        assert!(
+            is_terminal(status) && planned.contains_key(id),
+            "{id}: {status}"
+        );
         if status == "canceled" {
-            assert_eq!(record["result"]["error"]["error_code"], "runtime_shutdown", "{id}");
+            assert_eq!(
+                record["result"]["error"]["error_code"], "runtime_shutdown",
+                "{id}"
+            );
         }
     }
     for (id, record) in &saw {
-        let known = kept.get(id).unwrap_or_else(|| panic!("{id}: the client saw a result that is lost"));
+        let known = kept
+            .get(id)
+            .unwrap_or_else(|| panic!("{id}: the client saw a result that is lost"));
         assert_eq!(known["result"], record["result"], "{id}");
     }
     let ran = place.ran();
     let once: BTreeSet<&str> = ran.iter().map(String::as_str).collect();
     assert_eq!(once.len(), ran.len(), "a call ran twice: {ran:?}");
     // What had an effect is on record, and what succeeded had its effect.
-    assert!(once.iter().all(|id| kept.contains_key(*id)), "an effect without a record");
+    assert!(
+        once.iter().all(|id| kept.contains_key(*id)),
+        "an effect without a record"
+    );
     for (id, call) in planned.iter().filter(|(_, call)| is_writing(call)) {
-        let succeeded = kept.get(id).is_some_and(|record| record["invocation"]["status"] == "succeeded");
-        assert!(!succeeded || once.contains(id.as_str()), "{id} succeeded without its effect: {call}");
+        let succeeded = kept
+            .get(id)
+            .is_some_and(|record| record["invocation"]["status"] == "succeeded");
+        assert!(
+            !succeeded || once.contains(id.as_str()),
+            "{id} succeeded without its effect: {call}"
+        );
     }
-    assert!(kept.len() > planned.len() / 10, "of {} calls, {} began", planned.len(), kept.len());
+    assert!(
+        kept.len() > planned.len() / 10,
+        "of {} calls, {} began",
+        planned.len(),
+        kept.len()
+    );
     // On ext4 and tmpfs, what a busy process has written last is in a ring.
     let of = rustix::fs::statfs(&place.root).unwrap().f_type;
-    assert!(rings > 0 || ![0xef53, 0x0102_1994].contains(&of), "none was busy");
-    println!("{} calls planned, {} begun, {} results seen, {rings} rings", planned.len(), kept.len(), saw.len());
+    assert!(
+        rings > 0 || ![0xef53, 0x0102_1994].contains(&of),
+        "none was busy"
+    );
+    println!(
+        "{} calls planned, {} begun, {} results seen, {rings} rings",
+        planned.len(),
+        kept.len(),
+        saw.len()
+    );
 }

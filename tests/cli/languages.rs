@@ -15,9 +15,20 @@ use super::build::with_toolchain;
 
 /// Runs a command that `toolcell new` printed, in the project's folder.
 fn native_test(lang: Lang, project: &Path) {
-    let ran = Command::new("sh").args(["-c", lang.test_command()]).current_dir(project).output().unwrap();
-    let said = [ran.stdout, ran.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
-    assert!(ran.status.success(), "{}: {}\n{said}", lang.name(), lang.test_command());
+    let ran = Command::new("sh")
+        .args(["-c", lang.test_command()])
+        .current_dir(project)
+        .output()
+        .unwrap();
+    let said = [ran.stdout, ran.stderr]
+        .map(|text| String::from_utf8_lossy(&text).into_owned())
+        .concat();
+    assert!(
+        ran.status.success(),
+        "{}: {}\n{said}",
+        lang.name(),
+        lang.test_command()
+    );
 }
 
 /// What a person, a model and a caller see of a tool, whatever its language.
@@ -33,20 +44,46 @@ impl Same {
     fn of(place: &Path, folder: &str) -> Self {
         let said = |words: &[&str]| {
             let text = with_toolchain(place, words).run().exits(0).stdout;
-            text.replace(folder, "NAME").replace(&folder.replace('-', "_"), "NAME")
+            text.replace(folder, "NAME")
+                .replace(&folder.replace('-', "_"), "NAME")
         };
-        let arguments =
-            [r#"{"text":"one two three"}"#, r#"{"text":""}"#, r#"{"text":3}"#, "{}", r#"{"text":"a","b":1}"#];
+        let arguments = [
+            r#"{"text":"one two three"}"#,
+            r#"{"text":""}"#,
+            r#"{"text":3}"#,
+            "{}",
+            r#"{"text":"a","b":1}"#,
+        ];
         let results = arguments.map(|arguments| {
-            let record = with_toolchain(place, &["call", folder, arguments, "--json"]).run().json();
-            let texts = record["content"].as_array().unwrap().iter().map(|block| block["text"].clone());
-            let error =
-                record["error"].is_object().then(|| (&record["error"]["error_class"], &record["error"]["error_code"]));
+            let record = with_toolchain(place, &["call", folder, arguments, "--json"])
+                .run()
+                .json();
+            let texts = record["content"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|block| block["text"].clone());
+            let error = record["error"].is_object().then(|| {
+                (
+                    &record["error"]["error_class"],
+                    &record["error"]["error_code"],
+                )
+            });
             json!({ "text": texts.collect::<Vec<_>>(), "error": error })
         });
-        let mut listed: Value = serde_json::from_str(&said(&["export", "--dialect=mcp", folder])).unwrap();
-        assert!(listed[0]["_meta"]["toolcell/tool"]["component"].take().is_string(), "{listed}");
-        Self { described: said(&["describe", folder]), listed, results: results.to_vec() }
+        let mut listed: Value =
+            serde_json::from_str(&said(&["export", "--dialect=mcp", folder])).unwrap();
+        assert!(
+            listed[0]["_meta"]["toolcell/tool"]["component"]
+                .take()
+                .is_string(),
+            "{listed}"
+        );
+        Self {
+            described: said(&["describe", folder]),
+            listed,
+            results: results.to_vec(),
+        }
     }
 }
 
@@ -54,8 +91,12 @@ impl Same {
 fn build_with_a_log_in(project: &Path) {
     let home = toolcell::Home::find().unwrap();
     let mut build = Command::new("sh");
-    build.args(["-c", "exec \"$TOOLCELL\" build . > build.log 2>&1"]).current_dir(project);
-    build.env("TOOLCELL", env!("CARGO_BIN_EXE_toolcell")).env("TOOLCELL_HOME", home.folder());
+    build
+        .args(["-c", "exec \"$TOOLCELL\" build . > build.log 2>&1"])
+        .current_dir(project);
+    build
+        .env("TOOLCELL", env!("CARGO_BIN_EXE_toolcell"))
+        .env("TOOLCELL_HOME", home.folder());
     let log = || std::fs::read_to_string(project.join("build.log")).unwrap_or_default();
     assert!(build.status().unwrap().success(), "{}", log());
 }
@@ -63,51 +104,106 @@ fn build_with_a_log_in(project: &Path) {
 /// A push builds a copy elsewhere, and what comes of it is the same: in Python, its code.
 fn published(place: &Path, folder: &str, lang: Lang) {
     let to = format!("localhost:5000/me/{folder}:0.1");
-    let pushed = with_toolchain(place, &["push", folder, &to, "--dry-run", "--json"]).run().exits(0).json();
+    let pushed = with_toolchain(place, &["push", folder, &to, "--dry-run", "--json"])
+        .run()
+        .exits(0)
+        .json();
     let same_snapshot = lang.name() != "python";
     assert_eq!(
         pushed["reproducible"],
-        if same_snapshot { json!(true) } else { Value::Null },
+        if same_snapshot {
+            json!(true)
+        } else {
+            Value::Null
+        },
         "{}: {pushed}",
         lang.name()
     );
-    let found = pushed["findings"].as_array().unwrap().iter().any(|found| found["code"] == "snapshot_differs");
+    let found = pushed["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .any(|found| found["code"] == "snapshot_differs");
     assert_eq!(found, !same_snapshot, "{}: {pushed}", lang.name());
     // What the manifest says is in the component.
-    let component = place.join(folder).join(format!("target/toolcell/{folder}.wasm"));
+    let component = place
+        .join(folder)
+        .join(format!("target/toolcell/{folder}.wasm"));
     let component = std::fs::read(component).unwrap();
     let version = toolcell_core::dialect::sections::custom(&component, "version").unwrap();
     let has_manifest = ["python", "typescript", "javascript"].contains(&lang.name());
-    assert_eq!(version, has_manifest.then_some(&b"0.1.0"[..]), "{}", lang.name());
+    assert_eq!(
+        version,
+        has_manifest.then_some(&b"0.1.0"[..]),
+        "{}",
+        lang.name()
+    );
 }
 
 #[test]
 fn each_language_goes_from_nothing_to_a_call_and_a_native_test() {
-    let _turn = BUILDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _turn = BUILDING
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
     let (_guard, place) = scratch();
     let mut first = None;
     for lang in Lang::all() {
         let folder = format!("count-{}", lang.name());
-        let printed = with_toolchain(&place, &["new", &folder, "--lang", lang.name()]).run().exits(0).stdout;
-        for line in [format!("toolcell build {folder}"), format!("(cd {folder} && {})", lang.test_command())] {
+        let printed = with_toolchain(&place, &["new", &folder, "--lang", lang.name()])
+            .run()
+            .exits(0)
+            .stdout;
+        for line in [
+            format!("toolcell build {folder}"),
+            format!("(cd {folder} && {})", lang.test_command()),
+        ] {
             assert!(printed.contains(&line), "{}: {printed}", lang.name());
         }
         let project = place.join(&folder);
-        assert_eq!(Lang::of(&project), Some(lang), "its own files make it a project of another language");
-        let unbuilt = with_toolchain(&place, &["call", &folder, "{\"text\": \"one\"}", "--json"]).run().exits(2).json();
-        assert_eq!(unbuilt["error"]["error_code"], "not_built", "{}", lang.name());
+        assert_eq!(
+            Lang::of(&project),
+            Some(lang),
+            "its own files make it a project of another language"
+        );
+        let unbuilt = with_toolchain(&place, &["call", &folder, "{\"text\": \"one\"}", "--json"])
+            .run()
+            .exits(2)
+            .json();
+        assert_eq!(
+            unbuilt["error"]["error_code"],
+            "not_built",
+            "{}",
+            lang.name()
+        );
 
         // What is printed and noted in the folder meanwhile is no source.
         build_with_a_log_in(&project);
         std::fs::write(project.join("notes.txt"), "unrelated").unwrap();
         let found = Same::of(&place, &folder);
-        assert_eq!(found.results[0], json!({ "text": ["3 words"], "error": null }), "{}", lang.name());
-        assert_eq!(found, *first.get_or_insert_with(|| found.clone()), "{}", lang.name());
+        assert_eq!(
+            found.results[0],
+            json!({ "text": ["3 words"], "error": null }),
+            "{}",
+            lang.name()
+        );
+        assert_eq!(
+            found,
+            *first.get_or_insert_with(|| found.clone()),
+            "{}",
+            lang.name()
+        );
 
         native_test(lang, &project);
         // Neither a call nor a test makes the build stale.
-        let ran = with_toolchain(&place, &["call", &folder, "{\"text\": \"\"}"]).run().exits(0);
-        assert!(!ran.stderr.contains("older than its sources"), "{}: {}", lang.name(), ran.stderr);
+        let ran = with_toolchain(&place, &["call", &folder, "{\"text\": \"\"}"])
+            .run()
+            .exits(0);
+        assert!(
+            !ran.stderr.contains("older than its sources"),
+            "{}: {}",
+            lang.name(),
+            ran.stderr
+        );
         // Of Rust, the test of a push to a registry.
         if lang.name() != "rust" {
             published(&place, &folder, lang);
@@ -118,14 +214,29 @@ fn each_language_goes_from_nothing_to_a_call_and_a_native_test() {
 #[test]
 fn a_language_that_is_not_known_and_a_hook_in_another_one_are_refused_and_leave_nothing() {
     let (_guard, place) = scratch();
-    let refused = Toolcell::new(["new", "tool", "--lang", "cobol"]).dir(&place).run().exits(2).stderr;
-    assert!(refused.contains("there is no template for \"cobol\": choose "), "{refused}");
+    let refused = Toolcell::new(["new", "tool", "--lang", "cobol"])
+        .dir(&place)
+        .run()
+        .exits(2)
+        .stderr;
+    assert!(
+        refused.contains("there is no template for \"cobol\": choose "),
+        "{refused}"
+    );
     for lang in Lang::all().filter(|lang| lang.name() != "rust") {
-        let refused = Toolcell::new(["new", "--hook", "tool", "--lang", lang.name()]).dir(&place).run().exits(2).stderr;
+        let refused = Toolcell::new(["new", "--hook", "tool", "--lang", lang.name()])
+            .dir(&place)
+            .run()
+            .exits(2)
+            .stderr;
         assert!(refused.contains("hooks are written in Rust"), "{refused}");
     }
     assert_eq!(std::fs::read_dir(&place).unwrap().count(), 0);
-    let refused = Toolcell::new(["build", "--watch", "."]).dir(&place).run().exits(2).stderr;
+    let refused = Toolcell::new(["build", "--watch", "."])
+        .dir(&place)
+        .run()
+        .exits(2)
+        .stderr;
     assert!(refused.contains("is not a source folder"), "{refused}");
 }
 
@@ -136,8 +247,10 @@ fn doctor_names_the_toolchain_of_each_language_and_no_language_is_a_fault() {
     let checks = ran.json()["checks"].as_array().unwrap().clone();
     for lang in Lang::all().filter(|lang| lang.name() != "rust") {
         let subject = format!("the toolchain for {}", lang.title());
-        let check =
-            checks.iter().find(|check| check["subject"] == json!(subject)).unwrap_or_else(|| panic!("{subject}"));
+        let check = checks
+            .iter()
+            .find(|check| check["subject"] == json!(subject))
+            .unwrap_or_else(|| panic!("{subject}"));
         let words = check["detail"].as_str().unwrap();
         let said = match check["state"].as_str().unwrap() {
             // With a size, because nothing may be fetched that was not announced.
@@ -159,20 +272,27 @@ fn until(file: &Path, text: &str) {
         if found.contains(text) {
             return;
         }
-        assert!(began.elapsed() < Duration::from_secs(120), "{text:?} is not in:\n{found}");
+        assert!(
+            began.elapsed() < Duration::from_secs(120),
+            "{text:?} is not in:\n{found}"
+        );
         std::thread::sleep(Duration::from_millis(50));
     }
 }
 
 #[test]
 fn a_watched_folder_is_built_after_each_change_and_a_running_server_takes_it_up() {
-    let _turn = BUILDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _turn = BUILDING
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
     let (_guard, place) = scratch();
     with_toolchain(&place, &["new", "watched"]).run().exits(0);
     with_toolchain(&place, &["build", "watched"]).run().exits(0);
     let mut client = Client::run(with_toolchain(&place, &["mcp", "watched"]));
     client.initialize("2025-11-25");
-    let words = |client: &mut Client| client.call("count", json!({ "text": "one two" }))["content"][0]["text"].clone();
+    let words = |client: &mut Client| {
+        client.call("count", json!({ "text": "one two" }))["content"][0]["text"].clone()
+    };
     assert_eq!(words(&mut client), "2 words");
 
     let home = toolcell::Home::find().unwrap();
@@ -192,7 +312,11 @@ fn a_watched_folder_is_built_after_each_change_and_a_running_server_takes_it_up(
     let text = std::fs::read_to_string(&source).unwrap();
     std::fs::write(&source, "fn broken(").unwrap();
     until(&log, "error: ");
-    assert_eq!(words(&mut client), "2 words", "a build that failed changes nothing");
+    assert_eq!(
+        words(&mut client),
+        "2 words",
+        "a build that failed changes nothing"
+    );
     std::fs::write(&source, text.replace("{} words", "{} words here")).unwrap();
     client.says("now serving the new version");
     assert_eq!(words(&mut client), "2 words here");

@@ -27,7 +27,10 @@ impl Beside {
         fs::write(root.join("private/key"), SECRET).unwrap();
         fs::write(root.join("work/real/key"), SECRET).unwrap();
         fs::write(root.join("work/input/open"), "open").unwrap();
-        Self { _guard: guard, root }
+        Self {
+            _guard: guard,
+            root,
+        }
     }
 
     fn path(&self, name: &str) -> String {
@@ -61,7 +64,9 @@ impl Beside {
     }
 
     fn is_refused(&self, options: &[&str], tool: &str, path: &str, words: &[&str]) {
-        let ran = self.call(options, tool, &json!({ "path": self.path(path) })).exits(3);
+        let ran = self
+            .call(options, tool, &json!({ "path": self.path(path) }))
+            .exits(3);
         let error = ran.json()["error"].clone();
         assert_eq!(error["error_code"], "grant_leads_through_link", "{error}");
         let message = error["message"].as_str().unwrap();
@@ -79,10 +84,22 @@ fn a_tool_that_puts_a_link_in_place_of_a_granted_folder_gets_no_more_at_the_next
         &["--allow-write=work", "--allow-read=work/../work/input"],
     ] {
         let beside = Beside::new();
-        assert!(beside.does(options, "read", &json!({ "path": beside.path("work/input/open") })), "{options:?}");
+        assert!(
+            beside.does(
+                options,
+                "read",
+                &json!({ "path": beside.path("work/input/open") })
+            ),
+            "{options:?}"
+        );
         beside.swap("work/input", "../private");
         let link = beside.path("work/input");
-        beside.is_refused(options, "read", "work/input/key", &[&link, "--allow-write=work", &beside.path("private")]);
+        beside.is_refused(
+            options,
+            "read",
+            "work/input/key",
+            &[&link, "--allow-write=work", &beside.path("private")],
+        );
         beside.is_refused(options, "read", "work/real/key", &[]);
         // A link in the middle of a path is refused like one at the end.
         let deeper = beside.path("work/input/deeper");
@@ -91,7 +108,11 @@ fn a_tool_that_puts_a_link_in_place_of_a_granted_folder_gets_no_more_at_the_next
         beside.is_refused(&options, "read", "work/input/deeper/key", &[&link]);
         // The link's target can be granted by its own path.
         let named = format!("--allow-read={}", beside.path("private"));
-        let ran = beside.call(&["--allow-write=work", &named], "read", &json!({ "path": beside.path("private/key") }));
+        let ran = beside.call(
+            &["--allow-write=work", &named],
+            "read",
+            &json!({ "path": beside.path("private/key") }),
+        );
         assert!(ran.exits(0).stdout.contains(SECRET));
     }
 }
@@ -101,7 +122,11 @@ fn links_above_what_tools_may_write_are_followed() {
     let beside = Beside::new();
     symlink("work", beside.root.join("home")).unwrap();
     let options = ["--allow-write=home", "--allow-read=home/input"];
-    assert!(beside.does(&options, "read", &json!({ "path": beside.path("work/input/open") })));
+    assert!(beside.does(
+        &options,
+        "read",
+        &json!({ "path": beside.path("work/input/open") })
+    ));
 }
 
 #[test]
@@ -112,26 +137,52 @@ fn policy_check_says_the_same_of_a_link() {
     let tool = guest("probe#read");
     let input = json!({ "path": beside.path("work/input/key") }).to_string();
     for what in ["check", "explain"] {
-        let arguments = ["policy", what, &tool, &input, "--no-config", "--json", options[0], options[1]];
-        let ran = Toolcell::at(&kept("home"), arguments).dir(&beside.root).run().exits(3);
-        assert_eq!(ran.json()["error"]["error_code"], "grant_leads_through_link");
+        let arguments = [
+            "policy",
+            what,
+            &tool,
+            &input,
+            "--no-config",
+            "--json",
+            options[0],
+            options[1],
+        ];
+        let ran = Toolcell::at(&kept("home"), arguments)
+            .dir(&beside.root)
+            .run()
+            .exits(3);
+        assert_eq!(
+            ran.json()["error"]["error_code"],
+            "grant_leads_through_link"
+        );
     }
 }
 
 #[test]
 fn a_denial_that_leads_through_a_link_cannot_be_led_elsewhere() {
-    for denial in ["--deny-read=work/link", "--deny-write=work/link", "--deny-read=work/input/../real"] {
+    for denial in [
+        "--deny-read=work/link",
+        "--deny-write=work/link",
+        "--deny-read=work/input/../real",
+    ] {
         let beside = Beside::new();
         symlink("real", beside.root.join("work/link")).unwrap();
         let options = ["--allow-write=work", denial];
         for name in ["link", "input", "real"] {
-            let held = if denial.contains("..") { name != "link" } else { name != "input" };
+            let held = if denial.contains("..") {
+                name != "link"
+            } else {
+                name != "input"
+            };
             let from = beside.path(&format!("work/{name}"));
             let to = beside.path("work/aside");
             let moved = beside.does(&options, "rename", &json!({ "from": from, "to": to }));
             assert_eq!(moved, !held, "{denial}: {name}");
             if held {
-                assert!(!beside.does(&options, "remove", &json!({ "path": from })), "{denial}: {name}");
+                assert!(
+                    !beside.does(&options, "remove", &json!({ "path": from })),
+                    "{denial}: {name}"
+                );
                 let over = json!({ "from": beside.path("work/input/open"), "to": from });
                 assert!(!beside.does(&options, "rename", &over), "{denial}: {name}");
             } else {
@@ -141,14 +192,22 @@ fn a_denial_that_leads_through_a_link_cannot_be_led_elsewhere() {
         let changed = json!({ "path": beside.path("work/real/key"), "text": "changed" });
         assert!(!beside.does(&options, "write", &changed), "{denial}");
         if denial.contains("read") {
-            assert!(!beside.does(&options, "read", &json!({ "path": beside.path("work/real/key") })), "{denial}");
+            assert!(
+                !beside.does(
+                    &options,
+                    "read",
+                    &json!({ "path": beside.path("work/real/key") })
+                ),
+                "{denial}"
+            );
         }
     }
 }
 
 #[test]
 fn a_rule_over_a_path_cannot_be_led_elsewhere_either() {
-    let rule = |behavior: &str| format!("[[rule]]\nbehavior = \"{behavior}\"\npath = \"work/link/**\"\n");
+    let rule =
+        |behavior: &str| format!("[[rule]]\nbehavior = \"{behavior}\"\npath = \"work/link/**\"\n");
     let beside = Beside::new();
     symlink("real", beside.root.join("work/link")).unwrap();
     fs::write(beside.root.join("rules.toml"), rule("deny")).unwrap();
@@ -158,20 +217,43 @@ fn a_rule_over_a_path_cannot_be_led_elsewhere_either() {
         let options = ["--allow-write=work", "--config=rules.toml", "--json"];
         let mut arguments = vec!["call", &tool, &input];
         arguments.extend(options);
-        Toolcell::at(&kept("home"), arguments).dir(&beside.root).run()
+        Toolcell::at(&kept("home"), arguments)
+            .dir(&beside.root)
+            .run()
     };
     let link = json!({ "path": beside.path("work/link") });
-    assert_eq!(call("remove", &link).exits(0).json()["structured_content"]["ok"], false);
+    assert_eq!(
+        call("remove", &link).exits(0).json()["structured_content"]["ok"],
+        false
+    );
     let read = call("read", &json!({ "path": beside.path("work/real/key") })).exits(0);
     assert!(!read.stdout.contains(SECRET), "{}", read.stdout);
     // An allow rule through a link that tools can change allows nothing.
     fs::write(beside.root.join("rules.toml"), rule("allow")).unwrap();
     let tool = guest("probe#read");
     let input = json!({ "path": beside.path("work/real/key") }).to_string();
-    let arguments = ["policy", "explain", &tool, &input, "--allow-write=work", "--config=rules.toml", "--json"];
-    let explained = Toolcell::at(&kept("home"), arguments).dir(&beside.root).run().exits(0).json();
+    let arguments = [
+        "policy",
+        "explain",
+        &tool,
+        &input,
+        "--allow-write=work",
+        "--config=rules.toml",
+        "--json",
+    ];
+    let explained = Toolcell::at(&kept("home"), arguments)
+        .dir(&beside.root)
+        .run()
+        .exits(0)
+        .json();
     assert_eq!(explained["rules"][0]["matched"], false, "{explained}");
-    assert!(explained["rules"][0]["why"].as_str().unwrap().contains("work/link"), "{explained}");
+    assert!(
+        explained["rules"][0]["why"]
+            .as_str()
+            .unwrap()
+            .contains("work/link"),
+        "{explained}"
+    );
 }
 
 #[test]
@@ -181,28 +263,52 @@ fn a_link_that_is_closed_by_its_name_is_closed_wherever_it_leads() {
     fs::write(beside.root.join("work/config/settings"), SECRET).unwrap();
     symlink("config/settings", beside.root.join("work/.env")).unwrap();
     symlink(".env", beside.root.join("work/other")).unwrap();
-    fs::write(beside.root.join("rules.toml"), "[[rule]]\nbehavior = \"deny\"\npath = \"**/.env\"\n").unwrap();
+    fs::write(
+        beside.root.join("rules.toml"),
+        "[[rule]]\nbehavior = \"deny\"\npath = \"**/.env\"\n",
+    )
+    .unwrap();
     let call = |tool: &str, name: &str| {
         let mut input = json!({ "path": beside.path(name) });
         if tool.ends_with("write") || tool.ends_with("append") {
             input["text"] = "changed".into();
         }
         let input = input.to_string();
-        let arguments = ["call", tool, &input, "--allow-write=work", "--config=rules.toml", "--json"];
-        Toolcell::at(&kept("home"), arguments).dir(&beside.root).run()
+        let arguments = [
+            "call",
+            tool,
+            &input,
+            "--allow-write=work",
+            "--config=rules.toml",
+            "--json",
+        ];
+        Toolcell::at(&kept("home"), arguments)
+            .dir(&beside.root)
+            .run()
     };
     for name in ["work/.env", "work/other"] {
         for tool in ["read", "write", "append"] {
             let ran = call(&guest(&format!("probe#{tool}")), name).exits(0);
-            assert_eq!(ran.json()["structured_content"]["ok"], false, "{tool} {name}");
+            assert_eq!(
+                ran.json()["structured_content"]["ok"],
+                false,
+                "{tool} {name}"
+            );
         }
         // A tool that declares which argument is a path is not even started.
         let named = call(&guest("probe#read_named"), name).exits(3);
         assert_eq!(named.json()["error"]["error_code"], "denied_by_rule");
     }
-    let listed = call(&guest("probe#list"), "work").exits(0).json()["structured_content"]["value"].to_string();
-    assert!(listed.contains("other") && listed.contains("config"), "{listed}");
-    assert_eq!(fs::read_to_string(beside.root.join("work/config/settings")).unwrap(), SECRET);
+    let listed = call(&guest("probe#list"), "work").exits(0).json()["structured_content"]["value"]
+        .to_string();
+    assert!(
+        listed.contains("other") && listed.contains("config"),
+        "{listed}"
+    );
+    assert_eq!(
+        fs::read_to_string(beside.root.join("work/config/settings")).unwrap(),
+        SECRET
+    );
 }
 
 #[test]
@@ -213,16 +319,42 @@ fn a_closed_link_behind_more_names_than_toolcell_counts_is_closed_as_well() {
     symlink("real/key", beside.root.join("work/.env")).unwrap();
     // Each link holds 390 path components, because the kernel limits links, not components.
     for at in 1..=LINKS {
-        let next = if at == LINKS { ".env".to_owned() } else { format!("link-{}", at + 1) };
-        symlink(format!("{}{next}", "d/../".repeat(195)), beside.root.join(format!("work/link-{at}"))).unwrap();
+        let next = if at == LINKS {
+            ".env".to_owned()
+        } else {
+            format!("link-{}", at + 1)
+        };
+        symlink(
+            format!("{}{next}", "d/../".repeat(195)),
+            beside.root.join(format!("work/link-{at}")),
+        )
+        .unwrap();
     }
-    fs::write(beside.root.join("rules.toml"), "[[rule]]\nbehavior = \"deny\"\npath = \"**/.env\"\n").unwrap();
+    fs::write(
+        beside.root.join("rules.toml"),
+        "[[rule]]\nbehavior = \"deny\"\npath = \"**/.env\"\n",
+    )
+    .unwrap();
     let path = beside.path("work/link-1");
-    assert_eq!(fs::read_to_string(&path).unwrap(), SECRET, "the kernel follows them all");
+    assert_eq!(
+        fs::read_to_string(&path).unwrap(),
+        SECRET,
+        "the kernel follows them all"
+    );
     let tool = guest("probe#read");
     let input = json!({ "path": path }).to_string();
-    let arguments = ["call", &tool, &input, "--allow-write=work", "--config=rules.toml", "--json"];
-    let ran = Toolcell::at(&kept("home"), arguments).dir(&beside.root).run().exits(0);
+    let arguments = [
+        "call",
+        &tool,
+        &input,
+        "--allow-write=work",
+        "--config=rules.toml",
+        "--json",
+    ];
+    let ran = Toolcell::at(&kept("home"), arguments)
+        .dir(&beside.root)
+        .run()
+        .exits(0);
     assert_eq!(ran.json()["structured_content"]["ok"], false);
     assert!(!ran.stdout.contains(SECRET), "{}", ran.stdout);
 }
@@ -232,23 +364,41 @@ fn a_hook_and_a_tool_cannot_widen_each_others_grants() {
     let beside = Beside::new();
     let hook = crate::support::fixture("hooks");
     let of_hook = |grants: &str| {
-        let entry = format!("[[hook]]\ncomponent = {hook:?}\ntimeout = \"20s\"\ngrants = {{ {grants} }}\n");
+        let entry =
+            format!("[[hook]]\ncomponent = {hook:?}\ntimeout = \"20s\"\ngrants = {{ {grants} }}\n");
         fs::write(beside.root.join("hook.toml"), entry).unwrap();
     };
     let call = |option: &str| {
         let tool = guest("probe#list");
         let input = json!({ "path": beside.path("work") }).to_string();
-        let arguments = ["call", &tool, &input, option, "--config=hook.toml", "--json"];
-        Toolcell::at(&kept("home"), arguments).dir(&beside.root).run()
+        let arguments = [
+            "call",
+            &tool,
+            &input,
+            option,
+            "--config=hook.toml",
+            "--json",
+        ];
+        Toolcell::at(&kept("home"), arguments)
+            .dir(&beside.root)
+            .run()
     };
-    fs::rename(beside.root.join("work/input"), beside.root.join("work/aside")).unwrap();
+    fs::rename(
+        beside.root.join("work/input"),
+        beside.root.join("work/aside"),
+    )
+    .unwrap();
     symlink("../private", beside.root.join("work/input")).unwrap();
     of_hook("write = [\"work\"]");
     let error = call("--allow-read=work/input").exits(3).json()["error"].clone();
     assert_eq!(error["error_code"], "grant_leads_through_link", "{error}");
     of_hook("read = [\"work/input\"]");
     let ran = call("--allow-write=work").exits(3);
-    assert!(ran.stderr.contains("leads through the link"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("leads through the link"),
+        "{}",
+        ran.stderr
+    );
     call("--allow-read=work").exits(0);
 }
 
@@ -261,7 +411,10 @@ fn read(place: &Place, path: &str) -> Ran {
 
 fn error(ran: &Ran) -> (String, String) {
     let error = ran.json()["error"].clone();
-    (error["error_code"].as_str().unwrap().to_owned(), error["message"].as_str().unwrap().to_owned())
+    (
+        error["error_code"].as_str().unwrap().to_owned(),
+        error["message"].as_str().unwrap().to_owned(),
+    )
 }
 
 fn linked(target: &Path, link: &Path) {
@@ -272,7 +425,9 @@ fn linked(target: &Path, link: &Path) {
 
 #[test]
 fn a_trusted_project_that_puts_a_link_in_place_of_its_folder_is_refused() {
-    let place = Place::new().project("[grants]\nread = [\"src\"]\n").trusted();
+    let place = Place::new()
+        .project("[grants]\nread = [\"src\"]\n")
+        .trusted();
     read(&place, "src/a.txt").exits(0);
     let private = place.project.parent().unwrap().join("private");
     fs::create_dir(&private).unwrap();
@@ -283,10 +438,19 @@ fn a_trusted_project_that_puts_a_link_in_place_of_its_folder_is_refused() {
     let (code, message) = error(&refused);
     assert_eq!(code, "policy_unreadable");
     let link = place.project.join("src").display().to_string();
-    assert!(message.contains(&link) && message.contains(&private.display().to_string()), "{message}");
+    assert!(
+        message.contains(&link) && message.contains(&private.display().to_string()),
+        "{message}"
+    );
     assert!(message.contains("line 2"), "{message}");
     // The project cannot be trusted in this state, either.
-    assert!(place.run(&["policy", "trust"]).exits(2).stderr.contains(&link));
+    assert!(
+        place
+            .run(&["policy", "trust"])
+            .exits(2)
+            .stderr
+            .contains(&link)
+    );
 }
 
 #[test]
@@ -298,28 +462,50 @@ fn a_trusted_project_whose_words_lead_elsewhere_than_when_it_was_trusted_asks_ag
         fs::write(around.join(name).join("a.txt"), name).unwrap();
     }
     linked(&around.join("one"), &around.join("shared"));
-    let place = place.project("[grants]\nread = [\"../shared\"]\n").trusted();
+    let place = place
+        .project("[grants]\nread = [\"../shared\"]\n")
+        .trusted();
     let path = |name: &str| around.join(name).join("a.txt").display().to_string();
     assert!(read(&place, &path("one")).exits(0).stdout.contains("one"));
     linked(&around.join("two"), &around.join("shared"));
     let (code, message) = error(&read(&place, &path("two")).exits(3));
     assert_eq!(code, "project_not_trusted");
-    assert!(message.contains("../shared") && message.contains("toolcell policy trust"), "{message}");
+    assert!(
+        message.contains("../shared") && message.contains("toolcell policy trust"),
+        "{message}"
+    );
     place.run(&["policy", "trust"]).exits(0);
     assert!(read(&place, &path("two")).exits(0).stdout.contains("two"));
 }
 
 #[test]
 fn a_project_whose_file_is_a_link_does_not_get_what_another_one_was_granted() {
-    let place = Place::new().project("[grants]\nread = [\"src\"]\n").trusted();
+    let place = Place::new()
+        .project("[grants]\nread = [\"src\"]\n")
+        .trusted();
     let stranger = place.project.parent().unwrap().join("stranger");
     fs::create_dir(&stranger).unwrap();
-    symlink(place.project.join("toolcell.toml"), stranger.join("toolcell.toml")).unwrap();
+    symlink(
+        place.project.join("toolcell.toml"),
+        stranger.join("toolcell.toml"),
+    )
+    .unwrap();
     let tool = format!("{}#read", super::example("files"));
     let input = json!({ "path": place.project.join("src/a.txt") }).to_string();
-    let refused = place.run_in(&stranger, &["call", &tool, &input, "--json"]).exits(3);
+    let refused = place
+        .run_in(&stranger, &["call", &tool, &input, "--json"])
+        .exits(3);
     let (code, message) = error(&refused);
     assert_eq!(code, "policy_unreadable");
-    assert!(message.contains("is a link") && message.contains("--config="), "{message}");
-    assert!(place.run_in(&stranger, &["policy", "trust"]).exits(2).stderr.contains("is a link"));
+    assert!(
+        message.contains("is a link") && message.contains("--config="),
+        "{message}"
+    );
+    assert!(
+        place
+            .run_in(&stranger, &["policy", "trust"])
+            .exits(2)
+            .stderr
+            .contains("is a link")
+    );
 }

@@ -34,7 +34,11 @@ input_schema_ref = "schemas/steps.json"
 /// Writes an extension without its component into `folder`.
 fn extension(folder: &Path, manifest: &str) {
     std::fs::create_dir_all(folder.join("schemas")).unwrap();
-    std::fs::write(folder.join("schemas/steps.json"), r#"{"type": "object", "required": ["steps"]}"#).unwrap();
+    std::fs::write(
+        folder.join("schemas/steps.json"),
+        r#"{"type": "object", "required": ["steps"]}"#,
+    )
+    .unwrap();
     std::fs::write(folder.join("manifest.toml"), manifest).unwrap();
 }
 
@@ -45,7 +49,8 @@ fn guest(name: &str) -> String {
 fn wrap(home: &Home, component: &str, folder: &Path) -> Ran {
     let manifest = folder.join("manifest.toml").display().to_string();
     let output = folder.join("out.wasm").display().to_string();
-    home.toolcell(&["wrap", component, "--manifest", &manifest, "-o", &output]).run()
+    home.toolcell(&["wrap", component, "--manifest", &manifest, "-o", &output])
+        .run()
 }
 
 #[test]
@@ -60,11 +65,21 @@ fn a_wrapped_component_has_the_tools_of_its_manifest() {
     std::fs::remove_file(folder.join("manifest.toml")).unwrap();
     let record = home.call(&format!("{output}#first"), &json!({ "steps": [] }), &[]);
     let context = &record["result"]["structured_content"]["context"];
-    assert_eq!(*context, json!({ "capability_id": "wrapped.first" }), "{record}");
+    assert_eq!(
+        *context,
+        json!({ "capability_id": "wrapped.first" }),
+        "{record}"
+    );
     let record = home.call(&format!("{output}#first"), &json!({}), &[]);
-    assert_eq!(record["result"]["error"]["error_class"], "schema_validation_failed", "{record}");
+    assert_eq!(
+        record["result"]["error"]["error_class"], "schema_validation_failed",
+        "{record}"
+    );
     let record = home.call(&format!("{output}#second"), &json!({ "steps": [] }), &[]);
-    assert_eq!(record["result"]["error"]["error_class"], "permission_denied", "{record}");
+    assert_eq!(
+        record["result"]["error"]["error_class"], "permission_denied",
+        "{record}"
+    );
 }
 
 #[test]
@@ -88,12 +103,36 @@ fn what_cannot_be_wrapped_is_refused_and_nothing_is_written() {
     let text = home.keep("text.wasm", b"not a component");
     let near = guest("near");
     for (component, manifest, why) in [
-        (near.as_str(), MANIFEST.replace("\"network\"", "\"teleport\""), "unknown variant `teleport`"),
-        (near.as_str(), MANIFEST.replace("schemas/steps.json", "../steps.json"), "tools[0]: input_schema_ref"),
-        (near.as_str(), MANIFEST.replace("wrapped.second", "wrapped.first"), "tools[1].id"),
-        (guest("probe").as_str(), MANIFEST.to_owned(), "is not a tool of near:agent@0.4.1"),
-        (text.as_str(), MANIFEST.to_owned(), "cannot read the sections"),
-        ("missing.wasm", MANIFEST.to_owned(), "cannot read the component"),
+        (
+            near.as_str(),
+            MANIFEST.replace("\"network\"", "\"teleport\""),
+            "unknown variant `teleport`",
+        ),
+        (
+            near.as_str(),
+            MANIFEST.replace("schemas/steps.json", "../steps.json"),
+            "tools[0]: input_schema_ref",
+        ),
+        (
+            near.as_str(),
+            MANIFEST.replace("wrapped.second", "wrapped.first"),
+            "tools[1].id",
+        ),
+        (
+            guest("probe").as_str(),
+            MANIFEST.to_owned(),
+            "is not a tool of near:agent@0.4.1",
+        ),
+        (
+            text.as_str(),
+            MANIFEST.to_owned(),
+            "cannot read the sections",
+        ),
+        (
+            "missing.wasm",
+            MANIFEST.to_owned(),
+            "cannot read the component",
+        ),
     ] {
         extension(&folder, &manifest);
         let ran = wrap(&home, component, &folder).exits(2);

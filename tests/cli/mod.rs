@@ -92,7 +92,9 @@ fn guest(tool: &str) -> String {
 
 /// The TOOL argument for the component of an example tool.
 pub(crate) fn example(name: &str) -> String {
-    component(&format!("example-tools/{name}")).display().to_string()
+    component(&format!("example-tools/{name}"))
+        .display()
+        .to_string()
 }
 
 /// Writes the component `echo.wat` into `folder`: the smallest tool there is.

@@ -58,7 +58,13 @@ fn answer(message: &[u8], over_udp: bool) -> Vec<u8> {
         _ => ANSWER,
     };
     let answers = u8::from(is_v4 && flags == ANSWER);
-    let mut reply = [&message[..2], &flags, &[0, 1, 0, answers, 0, 0, 0, 0], question].concat();
+    let mut reply = [
+        &message[..2],
+        &flags,
+        &[0, 1, 0, answers, 0, 0, 0, 0],
+        question,
+    ]
+    .concat();
     if answers == 1 {
         // A pointer to the name of the question, type A, class IN, TTL 9 s.
         reply.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 9, 0, 4, 127, 0, 0, 1]);
@@ -77,9 +83,26 @@ fn a_name_is_looked_up_at_the_name_server_that_was_named_also_where_the_answer_i
     let request = |host: &str| json!({ "authority": format!("{host}:{}", server.port) });
     let requests = ["short.ex.test", "long.ex.test", "none.ex.test"].map(request);
     let input = json!({ "requests": requests }).to_string();
-    let arguments = ["call".to_owned(), guest("egress#ask"), input, "--json".to_owned()];
-    let answers = Toolcell::new(arguments.iter().chain(&options)).run().exits(0).json();
+    let arguments = [
+        "call".to_owned(),
+        guest("egress#ask"),
+        input,
+        "--json".to_owned(),
+    ];
+    let answers = Toolcell::new(arguments.iter().chain(&options))
+        .run()
+        .exits(0)
+        .json();
     let answers = &answers["structured_content"]["answers"];
-    assert_eq!((&answers[0]["status"], &answers[1]["status"]), (&json!(200), &json!(200)), "{answers}");
-    assert!(answers[2]["error"].as_str().is_some_and(|error| error.contains("Dns")), "{answers}");
+    assert_eq!(
+        (&answers[0]["status"], &answers[1]["status"]),
+        (&json!(200), &json!(200)),
+        "{answers}"
+    );
+    assert!(
+        answers[2]["error"]
+            .as_str()
+            .is_some_and(|error| error.contains("Dns")),
+        "{answers}"
+    );
 }

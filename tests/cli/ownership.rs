@@ -24,15 +24,23 @@ fn refused(ran: Ran, path: &Path, advice: &str) {
     let error = ran.exits(3).json()["error"].clone();
     assert_eq!(error["error_code"], "policy_unreadable", "{error}");
     let message = error["message"].as_str().unwrap();
-    assert!(message.contains(&path.display().to_string()) && message.contains(advice), "{message}");
+    assert!(
+        message.contains(&path.display().to_string()) && message.contains(advice),
+        "{message}"
+    );
 }
 
 #[test]
 fn a_file_that_others_may_write_does_not_count() {
-    let place = Place::new().user("mode = \"plan\"\n").project("mode = \"plan\"\n").trusted();
+    let place = Place::new()
+        .user("mode = \"plan\"\n")
+        .project("mode = \"plan\"\n")
+        .trusted();
     echo(&place, &[]).exits(0);
     let user = place.home.join("toolcell.toml");
-    let mut entries = fs::read_dir(place.home.join("trusted")).unwrap().map(|entry| entry.unwrap().path());
+    let mut entries = fs::read_dir(place.home.join("trusted"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
     // Beside the entry is a copy of the file, to compare it with.
     let entry = entries.find(|path| path.extension().is_none()).unwrap();
     for file in [&user, &place.file(), &entry] {
@@ -44,8 +52,18 @@ fn a_file_that_others_may_write_does_not_count() {
         echo(&place, &[]).exits(0);
     }
     set(&place.file(), 0o666);
-    refused(echo(&place, &["--config=toolcell.toml"]), Path::new("toolcell.toml"), "chmod o-w");
-    assert!(place.run(&["policy", "trust"]).exits(2).stderr.contains("chmod o-w"));
+    refused(
+        echo(&place, &["--config=toolcell.toml"]),
+        Path::new("toolcell.toml"),
+        "chmod o-w",
+    );
+    assert!(
+        place
+            .run(&["policy", "trust"])
+            .exits(2)
+            .stderr
+            .contains("chmod o-w")
+    );
     echo(&place, &["--no-config"]).exits(0);
 }
 
@@ -72,7 +90,8 @@ fn the_folder_of_a_link_to_the_users_own_file_counts_too() {
     let kept = place.project.parent().unwrap().join("dotfiles");
     fs::create_dir(&kept).unwrap();
     fs::write(kept.join("toolcell.toml"), "mode = \"plan\"\n").unwrap();
-    std::os::unix::fs::symlink(kept.join("toolcell.toml"), place.home.join("toolcell.toml")).unwrap();
+    std::os::unix::fs::symlink(kept.join("toolcell.toml"), place.home.join("toolcell.toml"))
+        .unwrap();
     echo(&place, &[]).exits(0);
     set(&kept, 0o777);
     refused(echo(&place, &[]), &kept, "chmod o-w");
@@ -90,7 +109,11 @@ fn a_file_of_another_user_or_of_a_group_of_several_does_not_count() {
     let file = place.file();
     if is_root() {
         std::os::unix::fs::chown(&file, Some(STRANGER), None).unwrap();
-        refused(echo(&place, &[]), &file, &format!("belongs to the user {STRANGER}"));
+        refused(
+            echo(&place, &[]),
+            &file,
+            &format!("belongs to the user {STRANGER}"),
+        );
         std::os::unix::fs::chown(&file, Some(0), Some(STRANGER)).unwrap();
         set(&file, 0o664);
         refused(echo(&place, &[]), &file, "chmod g-w");
@@ -109,17 +132,38 @@ fn share(path: &Path) {
     // Version 2, then tag, rights and id of each entry: owner, that user, group, mask, others.
     let mut list = 2_u32.to_le_bytes().to_vec();
     let none = u32::MAX;
-    for (tag, rights, id) in [(1_u16, 7_u16, none), (2, 7, 1), (4, 5, none), (0x10, 7, none), (0x20, 5, none)] {
-        list.extend(tag.to_le_bytes().into_iter().chain(rights.to_le_bytes()).chain(id.to_le_bytes()));
+    for (tag, rights, id) in [
+        (1_u16, 7_u16, none),
+        (2, 7, 1),
+        (4, 5, none),
+        (0x10, 7, none),
+        (0x20, 5, none),
+    ] {
+        list.extend(
+            tag.to_le_bytes()
+                .into_iter()
+                .chain(rights.to_le_bytes())
+                .chain(id.to_le_bytes()),
+        );
     }
-    let set = rustix::fs::setxattr(path, "system.posix_acl_access", &list, rustix::fs::XattrFlags::empty());
-    set.unwrap_or_else(|error| panic!("TMPDIR must lie in a file system with access control lists: {error}"));
+    let set = rustix::fs::setxattr(
+        path,
+        "system.posix_acl_access",
+        &list,
+        rustix::fs::XattrFlags::empty(),
+    );
+    set.unwrap_or_else(|error| {
+        panic!("TMPDIR must lie in a file system with access control lists: {error}")
+    });
 }
 
 #[cfg(target_os = "linux")]
 #[test]
 fn an_access_list_by_which_another_user_may_write_counts_as_one_who_may() {
-    let place = Place::new().user("mode = \"plan\"\n").project("mode = \"plan\"\n").trusted();
+    let place = Place::new()
+        .user("mode = \"plan\"\n")
+        .project("mode = \"plan\"\n")
+        .trusted();
     let file = place.file();
     let user = place.home.join("toolcell.toml");
     for listed in [&file, &user, &place.project] {
@@ -133,7 +177,11 @@ fn an_access_list_by_which_another_user_may_write_counts_as_one_who_may() {
         set(listed, mode);
     }
     share(&file);
-    refused(echo(&place, &["--config=toolcell.toml"]), Path::new("toolcell.toml"), "setfacl -b");
+    refused(
+        echo(&place, &["--config=toolcell.toml"]),
+        Path::new("toolcell.toml"),
+        "setfacl -b",
+    );
 }
 
 fn is_root() -> bool {

@@ -25,7 +25,11 @@ fn a_closed_pipe_is_met_in_silence_and_the_exit_code_stays_that_of_the_call() {
         (vec!["--help"], 0),
     ] {
         let ran = closed(Toolcell::new(&arguments).spawn());
-        assert!(!ran.stderr.contains("panicked"), "{arguments:?}: {}", ran.stderr);
+        assert!(
+            !ran.stderr.contains("panicked"),
+            "{arguments:?}: {}",
+            ran.stderr
+        );
         if arguments[0] == "doctor" {
             // This test does not check whether the machine has everything.
             assert!(ran.code.is_some_and(|code| code < 2), "{ran:?}");
@@ -38,10 +42,18 @@ fn a_closed_pipe_is_met_in_silence_and_the_exit_code_stays_that_of_the_call() {
 #[test]
 fn standard_input_is_not_read_unless_asked_for() {
     let (_guard, folder) = scratch();
-    let ran =
-        Toolcell::new(["call", &echo_in(&folder), "{\"a\": 1}", "--json"]).stdin("not for the tool").run().exits(0);
-    assert_eq!(ran.json()["structured_content"], serde_json::json!({"a": 1}));
-    let ran = Toolcell::new(["call", &guest("probe#stdin"), "--json"]).stdin("not for the tool").run().exits(0);
+    let ran = Toolcell::new(["call", &echo_in(&folder), "{\"a\": 1}", "--json"])
+        .stdin("not for the tool")
+        .run()
+        .exits(0);
+    assert_eq!(
+        ran.json()["structured_content"],
+        serde_json::json!({"a": 1})
+    );
+    let ran = Toolcell::new(["call", &guest("probe#stdin"), "--json"])
+        .stdin("not for the tool")
+        .run()
+        .exits(0);
     assert_eq!(ran.json()["structured_content"]["bytes"], 0);
 }
 
@@ -51,10 +63,20 @@ fn notes_that_cannot_be_written_keep_no_result_back() {
     let echo = echo_in(&folder);
     for form in [vec![], vec!["--json"]] {
         let mut command = Command::new("sh");
-        command.args(["-c", "exec \"$0\" \"$@\" 2>/dev/full", env!("CARGO_BIN_EXE_toolcell")]);
+        command.args([
+            "-c",
+            "exec \"$0\" \"$@\" 2>/dev/full",
+            env!("CARGO_BIN_EXE_toolcell"),
+        ]);
         // The tool declares no access to files, so a note reports the unused grant.
-        command.args(["call", &echo, "{\"a\": 1}", "--allow-read=."]).args(&form);
-        let ran = command.env("TOOLCELL_HOME", kept("home")).current_dir(&folder).output().unwrap();
+        command
+            .args(["call", &echo, "{\"a\": 1}", "--allow-read=."])
+            .args(&form);
+        let ran = command
+            .env("TOOLCELL_HOME", kept("home"))
+            .current_dir(&folder)
+            .output()
+            .unwrap();
         let ran = Ran::from(ran).exits(0);
         assert!(ran.stdout.contains("\"a\""), "{form:?}: {ran:?}");
     }

@@ -28,7 +28,11 @@ impl Place {
         share_compiled(&home);
         fs::write(project.join("src/a.txt"), "content of a").unwrap();
         fs::write(project.join("src/secret.txt"), "hidden").unwrap();
-        Self { _guard: guard, home, project }
+        Self {
+            _guard: guard,
+            home,
+            project,
+        }
     }
 
     pub(super) fn home(&self) -> &Path {
@@ -68,7 +72,10 @@ impl Place {
 
     /// Sets the secret `name`, which is sealed with a key of this home.
     pub(super) fn secret(&self, name: &str, value: &str) {
-        Toolcell::at(&self.home, ["secret", "set", name]).stdin(value).run().exits(0);
+        Toolcell::at(&self.home, ["secret", "set", name])
+            .stdin(value)
+            .run()
+            .exits(0);
     }
 
     /// Reads `path` with `files#read` and these options.
@@ -96,7 +103,14 @@ fn decision(ran: &Ran) -> Value {
 
 fn error_of(ran: &Ran) -> (String, String) {
     let error = &ran.json()["result"]["error"];
-    (format!("{}/{}", error["error_class"].as_str().unwrap(), error["error_code"].as_str().unwrap()), error.to_string())
+    (
+        format!(
+            "{}/{}",
+            error["error_class"].as_str().unwrap(),
+            error["error_code"].as_str().unwrap()
+        ),
+        error.to_string(),
+    )
 }
 
 #[test]
@@ -106,24 +120,46 @@ fn a_projects_file_counts_once_it_is_trusted_and_again_when_it_has_changed() {
     let (error, text) = error_of(&refused);
     assert_eq!(error, "policy_blocked/project_not_trusted");
     let command = format!("toolcell policy trust {}", place.project.display());
-    assert!(text.contains(&command) && text.contains("is not trusted"), "{text}");
-    assert!(refused.json()["invocation"]["started_at"].is_null(), "nothing ran");
+    assert!(
+        text.contains(&command) && text.contains("is not trusted"),
+        "{text}"
+    );
+    assert!(
+        refused.json()["invocation"]["started_at"].is_null(),
+        "nothing ran"
+    );
 
     let trusted = place.run(&["policy", "trust"]).exits(0);
-    assert!(trusted.stdout.contains(&place.file().display().to_string()), "{}", trusted.stdout);
+    assert!(
+        trusted.stdout.contains(&place.file().display().to_string()),
+        "{}",
+        trusted.stdout
+    );
     let allowed = place.read("src/a.txt", &[]).exits(0);
     let decided = decision(&allowed);
     assert_eq!(decided["source"], "project_settings");
-    assert_eq!(decided["rule_refs"], json!([format!("grants.read \"src\" in {}", place.file().display())]));
+    assert_eq!(
+        decided["rule_refs"],
+        json!([format!("grants.read \"src\" in {}", place.file().display())])
+    );
 
     let place = place.project("[grants]\nread = [\"src\"]\nwrite = [\"src/deep\"]\n");
-    assert_eq!(error_of(&place.read("src/a.txt", &[]).exits(3)).0, "policy_blocked/project_not_trusted");
+    assert_eq!(
+        error_of(&place.read("src/a.txt", &[]).exits(3)).0,
+        "policy_blocked/project_not_trusted"
+    );
     place.run(&["policy", "trust", "."]).exits(0);
     place.read("src/a.txt", &["--mode=plan"]).exits(0);
     // The old trust is gone, because an older version of the file may be the insecure one.
     let place = place.project("[grants]\nread = [\"src\"]\n");
-    assert_eq!(error_of(&place.read("src/a.txt", &[]).exits(3)).0, "policy_blocked/project_not_trusted");
-    let mode = fs::metadata(place.home.join("trusted")).unwrap().permissions().mode();
+    assert_eq!(
+        error_of(&place.read("src/a.txt", &[]).exits(3)).0,
+        "policy_blocked/project_not_trusted"
+    );
+    let mode = fs::metadata(place.home.join("trusted"))
+        .unwrap()
+        .permissions()
+        .mode();
     assert_eq!(mode & 0o077, 0, "no other user may trust for this user");
 }
 
@@ -137,34 +173,64 @@ fn a_mistake_in_a_changed_file_is_shown_if_the_file_was_trusted_before() {
     };
     let place = Place::new().project(mistaken);
     let text = refused(&place);
-    assert!(text.contains("is not trusted") && !text.contains("raed"), "{text}");
+    assert!(
+        text.contains("is not trusted") && !text.contains("raed"),
+        "{text}"
+    );
 
-    let place = place.project("[grants]\nread = [\"src\"]\n").trusted().project(mistaken);
+    let place = place
+        .project("[grants]\nread = [\"src\"]\n")
+        .trusted()
+        .project(mistaken);
     let text = refused(&place);
-    let why = "has changed since it was trusted, and cannot be parsed (line 3: unknown field `raed`";
+    let why =
+        "has changed since it was trusted, and cannot be parsed (line 3: unknown field `raed`";
     assert!(text.contains(why), "{text}");
     // The words of the file control no terminal.
     let place = place.project("\"\\u001b]0;title\\u0007\" = 1\n");
     let shown = place.run(&["call", &guest("probe#echo"), "{}"]).exits(3);
-    assert!(!shown.stderr.contains(['\u{1b}', '\u{7}']) && shown.stderr.contains("line 1: "), "{}", shown.stderr);
+    assert!(
+        !shown.stderr.contains(['\u{1b}', '\u{7}']) && shown.stderr.contains("line 1: "),
+        "{}",
+        shown.stderr
+    );
 
     let place = place.project("[grants]\nread = [\"src/deep\"]\n");
     let text = refused(&place);
-    assert!(text.contains("changed after you trusted it: review it"), "{text}");
+    assert!(
+        text.contains("changed after you trusted it: review it"),
+        "{text}"
+    );
 }
 
 #[test]
 fn the_nearest_projects_file_counts_and_its_paths_start_at_its_folder() {
-    let place = Place::new().project("[grants]\nread = [\"src\"]\n").trusted();
+    let place = Place::new()
+        .project("[grants]\nread = [\"src\"]\n")
+        .trusted();
     let deep = place.project.join("src/deep");
     let tool = format!("{}#read", example("files"));
-    let call = || place.run_in(&deep, &["call", &tool, "{\"path\": \"../a.txt\"}", "--record"]);
-    assert_eq!(call().exits(0).json()["result"]["content"][0]["text"], "content of a");
+    let call = || {
+        place.run_in(
+            &deep,
+            &["call", &tool, "{\"path\": \"../a.txt\"}", "--record"],
+        )
+    };
+    assert_eq!(
+        call().exits(0).json()["result"]["content"][0]["text"],
+        "content of a"
+    );
     fs::write(deep.join("toolcell.toml"), "").unwrap();
-    assert_eq!(error_of(&call().exits(3)).0, "policy_blocked/project_not_trusted");
+    assert_eq!(
+        error_of(&call().exits(3)).0,
+        "policy_blocked/project_not_trusted"
+    );
     place.run(&["policy", "trust", "src/deep"]).exits(0);
     // Now the nearest file counts, which grants nothing.
-    assert_eq!(error_of(&call().exits(3)).0, "permission_denied/not_granted");
+    assert_eq!(
+        error_of(&call().exits(3)).0,
+        "permission_denied/not_granted"
+    );
 }
 
 #[test]
@@ -172,12 +238,26 @@ fn the_same_words_have_the_source_that_they_come_from() {
     let words = "[grants]\nread = [\"src\"]\n";
     let of = |ran: &Ran| decision(ran)["source"].as_str().unwrap().to_owned();
     let place = Place::new();
-    assert_eq!(of(&place.read("src/a.txt", &["--allow-read=src"]).exits(0)), "cli_arg");
+    assert_eq!(
+        of(&place.read("src/a.txt", &["--allow-read=src"]).exits(0)),
+        "cli_arg"
+    );
     let place = place.project(words);
-    assert_eq!(of(&place.read("src/a.txt", &["--config=toolcell.toml"]).exits(0)), "flag_settings");
+    assert_eq!(
+        of(&place
+            .read("src/a.txt", &["--config=toolcell.toml"])
+            .exits(0)),
+        "flag_settings"
+    );
     let place = place.trusted();
-    assert_eq!(of(&place.read("src/a.txt", &[]).exits(0)), "project_settings");
-    assert_eq!(error_of(&place.read("src/a.txt", &["--no-config"]).exits(3)).0, "permission_denied/not_granted");
+    assert_eq!(
+        of(&place.read("src/a.txt", &[]).exits(0)),
+        "project_settings"
+    );
+    assert_eq!(
+        error_of(&place.read("src/a.txt", &["--no-config"]).exits(3)).0,
+        "permission_denied/not_granted"
+    );
     let place = Place::new();
     let folder = place.project.join("src").display().to_string();
     let place = place.user(&format!("[grants]\nread = [{folder:?}]\n"));
@@ -186,20 +266,47 @@ fn the_same_words_have_the_source_that_they_come_from() {
 
 #[test]
 fn a_denial_of_any_layer_holds_against_every_grant() {
-    let deny = "[[rule]]\nbehavior = \"deny\"\npath = \"src/secret.txt\"\nreason = \"not for tools\"\n";
+    let deny =
+        "[[rule]]\nbehavior = \"deny\"\npath = \"src/secret.txt\"\nreason = \"not for tools\"\n";
     let place = Place::new().project(deny).trusted();
-    assert!(place.read("src/a.txt", &["--allow-read=."]).exits(0).stdout.contains("content of a"));
+    assert!(
+        place
+            .read("src/a.txt", &["--allow-read=."])
+            .exits(0)
+            .stdout
+            .contains("content of a")
+    );
     let denied = place.read("src/secret.txt", &["--allow-read=."]).exits(3);
     let decided = decision(&denied);
-    assert_eq!((&decided["behavior"], &decided["source"]), (&json!("deny"), &json!("project_settings")));
-    assert_eq!(decided["blocked_path"], json!(place.project.join("src/secret.txt")));
+    assert_eq!(
+        (&decided["behavior"], &decided["source"]),
+        (&json!("deny"), &json!("project_settings"))
+    );
+    assert_eq!(
+        decided["blocked_path"],
+        json!(place.project.join("src/secret.txt"))
+    );
     assert!(error_of(&denied).1.contains("not for tools"));
     // The search of the whole folder runs, and does not see the closed file.
     let search = format!("{}#search", example("files"));
-    let found = place.run(&["call", &search, "{\"pattern\": \"hidden|content\"}", "--allow-read=."]).exits(0);
-    assert!(found.stdout.contains("content of a") && !found.stdout.contains("hidden"), "{}", found.stdout);
+    let found = place
+        .run(&[
+            "call",
+            &search,
+            "{\"pattern\": \"hidden|content\"}",
+            "--allow-read=.",
+        ])
+        .exits(0);
+    assert!(
+        found.stdout.contains("content of a") && !found.stdout.contains("hidden"),
+        "{}",
+        found.stdout
+    );
 
-    let closed = format!("[grants]\ndeny_read = [{:?}]\n", place.project.join("src").display().to_string());
+    let closed = format!(
+        "[grants]\ndeny_read = [{:?}]\n",
+        place.project.join("src").display().to_string()
+    );
     let place = place.user(&closed);
     let denied = place.read("src/a.txt", &["--allow-read=."]).exits(3);
     assert_eq!(error_of(&denied).0, "permission_denied/denied_by_rule");
@@ -207,7 +314,10 @@ fn a_denial_of_any_layer_holds_against_every_grant() {
 
 #[test]
 fn limits_of_files_apply_the_lowest_wins_and_the_command_line_goes_first() {
-    let place = Place::new().user("[limits]\nfuel = 5\n").project("[limits]\nfuel = 100000000000\n").trusted();
+    let place = Place::new()
+        .user("[limits]\nfuel = 5\n")
+        .project("[limits]\nfuel = 100000000000\n")
+        .trusted();
     let echo = guest("probe#echo");
     let call = |options: &[&str]| {
         let mut arguments = vec!["call", echo.as_str(), "{}", "--record"];
@@ -220,29 +330,58 @@ fn limits_of_files_apply_the_lowest_wins_and_the_command_line_goes_first() {
     call(&["--fuel=100000000000"]).exits(0);
     let place =
         place.user("[limits]\ntimeout = \"7s\"\nmemory = \"64MiB\"\nmax_output = \"1KiB\"\nmax_disk = \"2KiB\"\n");
-    let usage =
-        place.run(&["call", &echo, "{}", "--record", "--memory=65MiB"]).exits(0).json()["result"]["usage"].clone();
-    assert_eq!((&usage["wall_ms"]["limit"], &usage["output_bytes"]["limit"]), (&json!(7_000), &json!(1_024)));
+    let usage = place
+        .run(&["call", &echo, "{}", "--record", "--memory=65MiB"])
+        .exits(0)
+        .json()["result"]["usage"]
+        .clone();
+    assert_eq!(
+        (&usage["wall_ms"]["limit"], &usage["output_bytes"]["limit"]),
+        (&json!(7_000), &json!(1_024))
+    );
     assert_eq!(usage["memory_bytes"]["limit"], 65 << 20);
     let input = json!({ "path": place.project.join("src/a.txt") }).to_string();
-    let wrote = place.run(&["call", &guest("probe#touch_writes"), &input, "--allow-write=.", "--record"]).exits(0);
-    assert_eq!(wrote.json()["result"]["usage"]["files"]["disk_bytes"]["limit"], 2_048);
+    let wrote = place
+        .run(&[
+            "call",
+            &guest("probe#touch_writes"),
+            &input,
+            "--allow-write=.",
+            "--record",
+        ])
+        .exits(0);
+    assert_eq!(
+        wrote.json()["result"]["usage"]["files"]["disk_bytes"]["limit"],
+        2_048
+    );
 }
 
 #[test]
 fn of_two_files_the_stricter_mode_counts_and_the_command_line_goes_first() {
-    let place = Place::new().user("mode = \"plan\"\n").project("mode = \"default\"\n").trusted();
+    let place = Place::new()
+        .user("mode = \"plan\"\n")
+        .project("mode = \"default\"\n")
+        .trusted();
     let write = guest("probe#touch_writes");
     let input = json!({ "path": place.project.join("src/a.txt") }).to_string();
     let call = |options: &[&str]| {
-        let mut arguments = vec!["call", write.as_str(), &input, "--allow-write=.", "--record"];
+        let mut arguments = vec![
+            "call",
+            write.as_str(),
+            &input,
+            "--allow-write=.",
+            "--record",
+        ];
         arguments.extend(options);
         place.run(&arguments)
     };
     let refused = call(&[]).exits(3);
     assert_eq!(error_of(&refused).0, "permission_denied/plan_mode");
     assert_eq!(decision(&refused)["mode"], "plan");
-    assert_eq!(decision(&call(&["--mode=non_interactive"]).exits(0))["mode"], "non_interactive");
+    assert_eq!(
+        decision(&call(&["--mode=non_interactive"]).exits(0))["mode"],
+        "non_interactive"
+    );
     call(&["--mode=yolo"]).exits(2);
 }
 
@@ -251,19 +390,51 @@ fn a_file_that_cannot_be_understood_denies_and_names_file_and_line() {
     for (text, line, what) in [
         ("[grants\n", 1, "TOML"),
         ("\n[grants]\nraed = [\"src\"]\n", 3, "raed"),
-        ("mode = \"default\"\n\n[[rule]]\nbehavior = \"dney\"\n", 4, "dney"),
-        ("[[rule]]\nbehavior = \"deny\"\npath = \"src/[\"\n", 3, "src/["),
-        ("[[rule]]\nbehavior = \"deny\"\nurl = \"https://u@h\"\n", 3, "no user"),
-        ("[[rule]]\nbehavior = \"deny\"\nrisk = \"huge\"\n", 3, "huge"),
-        ("[[rule]]\nbehavior = \"deny\"\ncomponent = \"me\"\n", 2, "sha256"),
+        (
+            "mode = \"default\"\n\n[[rule]]\nbehavior = \"dney\"\n",
+            4,
+            "dney",
+        ),
+        (
+            "[[rule]]\nbehavior = \"deny\"\npath = \"src/[\"\n",
+            3,
+            "src/[",
+        ),
+        (
+            "[[rule]]\nbehavior = \"deny\"\nurl = \"https://u@h\"\n",
+            3,
+            "no user",
+        ),
+        (
+            "[[rule]]\nbehavior = \"deny\"\nrisk = \"huge\"\n",
+            3,
+            "huge",
+        ),
+        (
+            "[[rule]]\nbehavior = \"deny\"\ncomponent = \"me\"\n",
+            2,
+            "sha256",
+        ),
         ("mode = \"bypass\"\n", 1, "bypass"),
         ("[limits]\ntimeout = \"5\"\n", 2, "unit"),
         ("[grants]\nread = [\"nowhere\"]\n", 2, "nowhere"),
         ("[grants]\nwrite = [\"src/a.txt\"]\n", 2, "not a folder"),
         // The same word twice: the second one is wrong.
-        ("[grants]\ndeny_read = [\"src/a.txt\"]\nread = [\n  \"src\",\n  \"src/a.txt\",\n]\n", 5, "not a folder"),
-        ("[approvals]\nexpire = \"5m\"\n[limits]\ntimeout = \"5s\"\nmemory = \"5m\"\n", 5, "5m"),
-        ("[limits]\ntimeout = \"5m\"\n[approvals]\n\nexpire = \"soon\"\n", 5, "soon"),
+        (
+            "[grants]\ndeny_read = [\"src/a.txt\"]\nread = [\n  \"src\",\n  \"src/a.txt\",\n]\n",
+            5,
+            "not a folder",
+        ),
+        (
+            "[approvals]\nexpire = \"5m\"\n[limits]\ntimeout = \"5s\"\nmemory = \"5m\"\n",
+            5,
+            "5m",
+        ),
+        (
+            "[limits]\ntimeout = \"5m\"\n[approvals]\n\nexpire = \"soon\"\n",
+            5,
+            "soon",
+        ),
     ] {
         for place in [Place::new().user(text), Place::new().project(text)] {
             let (file, options): (_, &[&str]) = if place.file().exists() {
@@ -279,7 +450,10 @@ fn a_file_that_cannot_be_understood_denies_and_names_file_and_line() {
             let (error, message) = error_of(&denied);
             assert_eq!(error, "policy_blocked/policy_unreadable", "{text}");
             assert!(message.contains(&file.display().to_string()), "{message}");
-            assert!(message.contains(&format!("line {line}")) && message.contains(what), "{text}: {message}");
+            assert!(
+                message.contains(&format!("line {line}")) && message.contains(what),
+                "{text}: {message}"
+            );
         }
     }
 }
@@ -289,7 +463,8 @@ fn a_file_that_cannot_be_read_denies() {
     let place = Place::new().user("");
     let user = place.home.join("toolcell.toml");
     let echo = guest("probe#echo");
-    let refused = |place: &Place| error_of(&place.run(&["call", &echo, "{}", "--record"]).exits(3)).0;
+    let refused =
+        |place: &Place| error_of(&place.run(&["call", &echo, "{}", "--record"]).exits(3)).0;
     fs::write(&user, [0xff, 0xfe]).unwrap();
     assert_eq!(refused(&place), "policy_blocked/policy_unreadable");
     fs::remove_file(&user).unwrap();
@@ -306,13 +481,17 @@ fn a_file_that_cannot_be_read_denies() {
     place.run(&["call", &echo, "{}"]).exits(0);
     named_pipe(&place.file());
     assert_eq!(refused(&place), "policy_blocked/policy_unreadable");
-    let refused = place.run(&["call", &echo, "{}", "--config=none.toml", "--record"]).exits(3);
+    let refused = place
+        .run(&["call", &echo, "{}", "--config=none.toml", "--record"])
+        .exits(3);
     assert_eq!(error_of(&refused).0, "policy_blocked/policy_unreadable");
 }
 
 #[test]
 fn in_a_folder_that_is_gone_the_files_above_it_are_not_passed_over() {
-    let place = Place::new().project("[[rule]]\nbehavior = \"deny\"\ntool = \"*\"\n").trusted();
+    let place = Place::new()
+        .project("[[rule]]\nbehavior = \"deny\"\ntool = \"*\"\n")
+        .trusted();
     let echo = guest("probe#echo");
     let call = |options: &[&str]| {
         let deep = place.project.join("src/deep");
@@ -326,30 +505,61 @@ fn in_a_folder_that_is_gone_the_files_above_it_are_not_passed_over() {
             &echo,
             "{}",
         ]);
-        command.args(options).arg("--record").env("TOOLCELL_HOME", &place.home).current_dir(&deep);
+        command
+            .args(options)
+            .arg("--record")
+            .env("TOOLCELL_HOME", &place.home)
+            .current_dir(&deep);
         Ran::from(command.output().unwrap())
     };
     let (error, message) = error_of(&call(&[]).exits(3));
     assert_eq!(error, "policy_blocked/policy_unreadable");
-    assert!(message.contains("current folder") && message.contains("--no-config"), "{message}");
+    assert!(
+        message.contains("current folder") && message.contains("--no-config"),
+        "{message}"
+    );
     let named = format!("--config={}", place.file().display());
-    assert_eq!(error_of(&call(&[&named]).exits(3)).0, "permission_denied/denied_by_rule");
-    assert_eq!(error_of(&call(&["--config=toolcell.toml"]).exits(3)).0, "policy_blocked/policy_unreadable");
+    assert_eq!(
+        error_of(&call(&[&named]).exits(3)).0,
+        "permission_denied/denied_by_rule"
+    );
+    assert_eq!(
+        error_of(&call(&["--config=toolcell.toml"]).exits(3)).0,
+        "policy_blocked/policy_unreadable"
+    );
     call(&["--no-config"]).exits(0);
 }
 
 /// A named pipe without a writer, which blocks every reader.
 fn named_pipe(path: &Path) {
-    assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
+    assert!(
+        std::process::Command::new("mkfifo")
+            .arg(path)
+            .status()
+            .unwrap()
+            .success()
+    );
 }
 
 #[test]
 fn trust_is_given_to_what_is_there_and_can_be_understood() {
     let place = Place::new();
-    assert!(place.run(&["policy", "trust"]).exits(2).stderr.contains("there is no toolcell.toml"));
+    assert!(
+        place
+            .run(&["policy", "trust"])
+            .exits(2)
+            .stderr
+            .contains("there is no toolcell.toml")
+    );
     place.run(&["policy", "trust", "nowhere"]).exits(2);
     let place = place.project("[grants\n");
-    assert!(place.run(&["policy", "trust"]).exits(2).stderr.contains("line 1"));
+    assert!(
+        place
+            .run(&["policy", "trust"])
+            .exits(2)
+            .stderr
+            .contains("line 1")
+    );
 }
 
 #[test]
@@ -369,7 +579,11 @@ fn trust_says_what_was_trusted_and_what_has_changed() {
     }
     let place = place.project(&text.replace("9s", "8s"));
     let changed = place.run(&["policy", "trust"]).exits(0).stdout;
-    for line in ["\n- limits.timeout: \"9s\"\n", "\n+ limits.timeout: \"8s\"\n", "\n  mode: \"plan\"\n"] {
+    for line in [
+        "\n- limits.timeout: \"9s\"\n",
+        "\n+ limits.timeout: \"8s\"\n",
+        "\n  mode: \"plan\"\n",
+    ] {
         assert!(changed.contains(line), "{changed}");
     }
 }
@@ -379,9 +593,21 @@ fn trust_can_be_withdrawn() {
     let place = Place::new().project("[grants]\nread = [\".\"]\n");
     place.run(&["policy", "trust"]).exits(0);
     place.foretell("check", "src/a.txt", &[]).exits(0);
-    assert!(place.run(&["policy", "untrust"]).exits(0).stdout.starts_with("not trusted any more: "));
+    assert!(
+        place
+            .run(&["policy", "untrust"])
+            .exits(0)
+            .stdout
+            .starts_with("not trusted any more: ")
+    );
     place.foretell("check", "src/a.txt", &[]).exits(3);
-    assert!(place.run(&["policy", "untrust"]).exits(0).stdout.starts_with("was not trusted: "));
+    assert!(
+        place
+            .run(&["policy", "untrust"])
+            .exits(0)
+            .stdout
+            .starts_with("was not trusted: ")
+    );
     place.run(&["policy", "untrust", "nowhere"]).exits(2);
 }
 
@@ -392,18 +618,45 @@ fn what_would_refuse_every_call_is_not_trusted() {
     let with_hook = |words: &str| format!("[[hook]]\ncomponent = {hook:?}\n{words}\n");
     let home = place.home.display().to_string();
     for (text, what) in [
-        ("mode = \"strict\"\n".to_owned(), "line 1: mode \"strict\" is not one of"),
-        ("\n[[rule]]\nbehavior = \"deny\"\npath = \"src/[\"\n".to_owned(), "line 4"),
+        (
+            "mode = \"strict\"\n".to_owned(),
+            "line 1: mode \"strict\" is not one of",
+        ),
+        (
+            "\n[[rule]]\nbehavior = \"deny\"\npath = \"src/[\"\n".to_owned(),
+            "line 4",
+        ),
         ("[[rule]]\nbehavior = \"dney\"\n".to_owned(), "dney"),
-        ("[grants]\nread = [\"nowhere\"]\n".to_owned(), "find the folder nowhere"),
-        (format!("[grants]\nwrite = [{home:?}]\n"), "toolcell's own data"),
+        (
+            "[grants]\nread = [\"nowhere\"]\n".to_owned(),
+            "find the folder nowhere",
+        ),
+        (
+            format!("[grants]\nwrite = [{home:?}]\n"),
+            "toolcell's own data",
+        ),
         ("[limits]\ntimeout = \"5\"\n".to_owned(), "unit"),
-        ("[approvals]\nexpire = \"soon\"\n".to_owned(), "[approvals] expire"),
-        ("[approvals]\naway = \"never\"\n".to_owned(), "[approvals] away"),
-        ("[[tool]]\ncomponent = \"x.wasm\"\ntimeout = \"soon\"\n".to_owned(), "[[tool]] timeout"),
-        (with_hook("events = [\"pre_tool\"]"), "there is no hook event"),
+        (
+            "[approvals]\nexpire = \"soon\"\n".to_owned(),
+            "[approvals] expire",
+        ),
+        (
+            "[approvals]\naway = \"never\"\n".to_owned(),
+            "[approvals] away",
+        ),
+        (
+            "[[tool]]\ncomponent = \"x.wasm\"\ntimeout = \"soon\"\n".to_owned(),
+            "[[tool]] timeout",
+        ),
+        (
+            with_hook("events = [\"pre_tool\"]"),
+            "there is no hook event",
+        ),
         (with_hook("matcher = { tool = \"[\" }"), "["),
-        (with_hook("grants = { read = [\"nowhere\"] }"), "find the folder nowhere"),
+        (
+            with_hook("grants = { read = [\"nowhere\"] }"),
+            "find the folder nowhere",
+        ),
     ] {
         place = place.project(&text);
         let refused = place.run(&["policy", "trust"]).exits(2);
@@ -414,25 +667,74 @@ fn what_would_refuse_every_call_is_not_trusted() {
 
 #[test]
 fn check_answers_with_its_exit_code_and_runs_nothing() {
-    let ask = "[[rule]]\nbehavior = \"ask\"\npath = \"src/secret.txt\"\nreason = \"ask the owner\"\n";
+    let ask =
+        "[[rule]]\nbehavior = \"ask\"\npath = \"src/secret.txt\"\nreason = \"ask the owner\"\n";
     let place = Place::new().project(ask).trusted();
-    let allowed = place.foretell("check", "src/a.txt", &["--allow-read=.", "--json"]).exits(0).json();
-    assert_eq!((&allowed["behavior"], &allowed["error"]), (&json!("allow"), &Value::Null));
-    let asked = place.foretell("check", "src/secret.txt", &["--allow-read=."]).exits(6);
-    assert!(asked.stdout.starts_with("needs an approval: ask the owner"), "{}", asked.stdout);
-    let denied = place.foretell("check", "src/secret.txt", &["--allow-read=.", "--mode=non_interactive", "--json"]);
-    assert_eq!(denied.exits(3).json()["error"]["error_code"], "approval_not_possible");
-    assert!(place.foretell("check", "src/a.txt", &[]).exits(3).stdout.starts_with("refused:"));
+    let allowed = place
+        .foretell("check", "src/a.txt", &["--allow-read=.", "--json"])
+        .exits(0)
+        .json();
+    assert_eq!(
+        (&allowed["behavior"], &allowed["error"]),
+        (&json!("allow"), &Value::Null)
+    );
+    let asked = place
+        .foretell("check", "src/secret.txt", &["--allow-read=."])
+        .exits(6);
+    assert!(
+        asked.stdout.starts_with("needs an approval: ask the owner"),
+        "{}",
+        asked.stdout
+    );
+    let denied = place.foretell(
+        "check",
+        "src/secret.txt",
+        &["--allow-read=.", "--mode=non_interactive", "--json"],
+    );
+    assert_eq!(
+        denied.exits(3).json()["error"]["error_code"],
+        "approval_not_possible"
+    );
+    assert!(
+        place
+            .foretell("check", "src/a.txt", &[])
+            .exits(3)
+            .stdout
+            .starts_with("refused:")
+    );
     // An error that stops the call before the decision.
-    let wrong = place.run(&["policy", "check", &format!("{}#read", example("files")), "{}", "--json"]).exits(2);
-    assert_eq!(wrong.json()["error"]["error_class"], "schema_validation_failed");
+    let wrong = place
+        .run(&[
+            "policy",
+            "check",
+            &format!("{}#read", example("files")),
+            "{}",
+            "--json",
+        ])
+        .exits(2);
+    assert_eq!(
+        wrong.json()["error"]["error_class"],
+        "schema_validation_failed"
+    );
     let place = place.project("# changed\n");
     let untrusted = place.foretell("check", "src/a.txt", &["--json"]).exits(3);
-    assert_eq!(untrusted.json()["error"]["error_code"], "project_not_trusted");
+    assert_eq!(
+        untrusted.json()["error"]["error_code"],
+        "project_not_trusted"
+    );
     // A real call of this tool would write.
     let write = guest("probe#touch_writes");
     let input = json!({ "path": place.project.join("src/a.txt") }).to_string();
-    place.run(&["policy", "check", &write, &input, "--allow-write=.", "--no-config"]).exits(0);
+    place
+        .run(&[
+            "policy",
+            "check",
+            &write,
+            &input,
+            "--allow-write=.",
+            "--no-config",
+        ])
+        .exits(0);
     assert!(!place.project.join("src/a.txt.new").exists());
 }
 
@@ -440,24 +742,52 @@ fn check_answers_with_its_exit_code_and_runs_nothing() {
 fn explain_shows_each_rule_what_it_matched_and_the_world_of_the_call() {
     let rules = "[[rule]]\nbehavior = \"deny\"\npath = \"src/secret.txt\"\n\
                  [[rule]]\nbehavior = \"ask\"\nrisk = \"critical\"\n";
-    let tool =
-        format!("[[tool]]\ncomponent = {:?}\n[[rule]]\nbehavior = \"allow\"\ntool = \"files.*\"\n", example("files"));
+    let tool = format!(
+        "[[tool]]\ncomponent = {:?}\n[[rule]]\nbehavior = \"allow\"\ntool = \"files.*\"\n",
+        example("files")
+    );
     let place = Place::new().project(&format!("{tool}{rules}")).trusted();
-    let explained = place.foretell("explain", "src/a.txt", &["--allow-read=.", "--json"]).exits(0).json();
+    let explained = place
+        .foretell("explain", "src/a.txt", &["--allow-read=.", "--json"])
+        .exits(0)
+        .json();
     let rules: Vec<(bool, &str)> = explained["rules"]
         .as_array()
         .unwrap()
         .iter()
-        .map(|rule| (rule["matched"].as_bool().unwrap(), rule["behavior"].as_str().unwrap()))
+        .map(|rule| {
+            (
+                rule["matched"].as_bool().unwrap(),
+                rule["behavior"].as_str().unwrap(),
+            )
+        })
         .collect();
     assert_eq!(rules, [(true, "allow"), (false, "deny"), (false, "ask")]);
-    assert!(explained["rules"][2]["why"].as_str().unwrap().contains("low"), "{explained}");
-    assert_eq!((&explained["risk"], &explained["decision"]["source"]), (&json!("low"), &json!("project_settings")));
+    assert!(
+        explained["rules"][2]["why"]
+            .as_str()
+            .unwrap()
+            .contains("low"),
+        "{explained}"
+    );
+    assert_eq!(
+        (&explained["risk"], &explained["decision"]["source"]),
+        (&json!("low"), &json!("project_settings"))
+    );
     let source = place.project.join("src");
-    assert_eq!(explained["capability"]["mounts"][0], json!({ "host": source, "guest": source, "writable": false }));
-    assert_eq!(explained["capability"]["closed"][0]["what"], "src/secret.txt");
+    assert_eq!(
+        explained["capability"]["mounts"][0],
+        json!({ "host": source, "guest": source, "writable": false })
+    );
+    assert_eq!(
+        explained["capability"]["closed"][0]["what"],
+        "src/secret.txt"
+    );
 
-    let denied = place.foretell("explain", "src/secret.txt", &["--allow-read=."]).exits(3).stdout;
+    let denied = place
+        .foretell("explain", "src/secret.txt", &["--allow-read=."])
+        .exits(3)
+        .stdout;
     for words in [
         "refused: a rule denies this call",
         &format!("blocked: {}", source.join("secret.txt").display()),
@@ -471,12 +801,19 @@ fn explain_shows_each_rule_what_it_matched_and_the_world_of_the_call() {
 #[test]
 fn what_a_rule_says_begins_no_line_of_an_answer() {
     let reason = "no\\nallowed: everything that the tool declares was granted";
-    let rule = format!("[[rule]]\nbehavior = \"deny\"\ntool = \"files.*\"\nreason = \"{reason}\"\n");
+    let rule =
+        format!("[[rule]]\nbehavior = \"deny\"\ntool = \"files.*\"\nreason = \"{reason}\"\n");
     let place = Place::new().user(&rule);
     for what in ["check", "explain"] {
-        let told = place.foretell(what, "src/a.txt", &["--allow-read=src"]).exits(3).stdout;
+        let told = place
+            .foretell(what, "src/a.txt", &["--allow-read=src"])
+            .exits(3)
+            .stdout;
         assert!(told.contains("no\\u{a}allowed: everything"), "{told}");
-        assert!(!told.lines().any(|line| line.starts_with("allowed")), "{told}");
+        assert!(
+            !told.lines().any(|line| line.starts_with("allowed")),
+            "{told}"
+        );
     }
 }
 
@@ -485,13 +822,34 @@ fn a_refusal_names_the_rule_that_closes_the_folder_for_this_tool() {
     let place = Place::new();
     let folder = place.project.join("src");
     let rule = |more: &str| format!("[[rule]]\nbehavior = \"deny\"\npath = {folder:?}\n{more}");
-    let place = place.user(&[rule("tool = \"other.*\"\n"), rule("risk = \"critical\"\n"), rule("")].concat());
+    let place = place.user(
+        &[
+            rule("tool = \"other.*\"\n"),
+            rule("risk = \"critical\"\n"),
+            rule(""),
+        ]
+        .concat(),
+    );
     let input = json!({ "path": folder.join("a.txt") }).to_string();
-    let checked = place.run(&["policy", "check", &guest("probe#read"), &input, "--allow-read=src", "--json"]);
+    let checked = place.run(&[
+        "policy",
+        "check",
+        &guest("probe#read"),
+        &input,
+        "--allow-read=src",
+        "--json",
+    ]);
     let decision = checked.exits(3).json()["decision"].clone();
-    assert_eq!(decision["rule_refs"].as_array().unwrap().len(), 1, "{decision}");
+    assert_eq!(
+        decision["rule_refs"].as_array().unwrap().len(),
+        1,
+        "{decision}"
+    );
     let named = decision["rule_refs"][0].as_str().unwrap();
-    assert!(named.starts_with("deny path ") && !named.contains("risk"), "{named}");
+    assert!(
+        named.starts_with("deny path ") && !named.contains("risk"),
+        "{named}"
+    );
 }
 
 #[test]
@@ -516,15 +874,26 @@ fn a_denied_name_is_denied_in_every_folder_whatever_file_says_so() {
     let place = place.user(denial);
     let tool = format!("{}#search", example("files"));
     let input = json!({ "pattern": "TOKEN", "path": "src" }).to_string();
-    let found = place.run(&["call", &tool, &input, "--allow-read=.", "--record"]).json();
-    assert!(!found["result"].to_string().contains("TOKEN=1"), "{found:#}");
+    let found = place
+        .run(&["call", &tool, &input, "--allow-read=.", "--record"])
+        .json();
+    assert!(
+        !found["result"].to_string().contains("TOKEN=1"),
+        "{found:#}"
+    );
 }
 
 #[test]
 fn a_path_that_would_close_nothing_is_an_error() {
     for (text, says) in [
-        ("[[rule]]\nbehavior = \"deny\"\npath = \"src/secret.txt\"\n", "put **/ before it"),
-        ("[[rule]]\nbehavior = \"ask\"\npath = \"*.key\"\n", "put **/ before it"),
+        (
+            "[[rule]]\nbehavior = \"deny\"\npath = \"src/secret.txt\"\n",
+            "put **/ before it",
+        ),
+        (
+            "[[rule]]\nbehavior = \"ask\"\npath = \"*.key\"\n",
+            "put **/ before it",
+        ),
         ("[grants]\ndeny_read = [\"src\"]\n", "write a whole path"),
         ("[grants]\ndeny_write = [\"/**/.git\"]\n", "is a pattern"),
     ] {
@@ -534,6 +903,9 @@ fn a_path_that_would_close_nothing_is_an_error() {
         assert!(shown.contains(says), "{text} {shown}");
     }
     let pattern = Place::new().read("src/a.txt", &["--allow-read=.", "--deny-read=**/.env"]);
-    assert!(format!("{}{}", pattern.stdout, pattern.stderr).contains("is a pattern"), "{pattern:?}");
+    assert!(
+        format!("{}{}", pattern.stdout, pattern.stderr).contains("is a pattern"),
+        "{pattern:?}"
+    );
     assert_ne!(pattern.code, Some(0));
 }

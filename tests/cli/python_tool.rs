@@ -17,8 +17,13 @@ use crate::support::{Ran, Toolcell, root, scratch};
 fn component() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
-        let _turn = BUILDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let built = with_toolchain(&root(), &["build", "example-tools/python", "--json"]).run().exits(0).json();
+        let _turn = BUILDING
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let built = with_toolchain(&root(), &["build", "example-tools/python", "--json"])
+            .run()
+            .exits(0)
+            .json();
         PathBuf::from(built["wasm"].as_str().unwrap())
     })
 }
@@ -26,26 +31,40 @@ fn component() -> &'static Path {
 fn call(folder: &Path, input: &Value, options: &[&str]) -> Toolcell {
     let target = component().display().to_string();
     let input = input.to_string();
-    let all: Vec<&str> = ["call", &target, &input].into_iter().chain(options.iter().copied()).collect();
+    let all: Vec<&str> = ["call", &target, &input]
+        .into_iter()
+        .chain(options.iter().copied())
+        .collect();
     with_toolchain(folder, &all)
 }
 
 /// The result of a snippet.
 fn run(folder: &Path, code: &str, options: &[&str]) -> Value {
     let options: Vec<&str> = options.iter().copied().chain(["--json"]).collect();
-    call(folder, &json!({ "code": code }), &options).run().json()
+    call(folder, &json!({ "code": code }), &options)
+        .run()
+        .json()
 }
 
 fn code(ran: &Ran) -> String {
-    ran.json()["error"]["error_code"].as_str().unwrap_or_default().to_owned()
+    ran.json()["error"]["error_code"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 #[test]
 fn the_readme_of_python_shows_what_its_command_does() {
     component();
     let printed = commands_of("example-tools/python");
-    assert!(printed[0].contains("= {'search': 887.0, 'cart': 13.5, 'pay': 590.5}"), "{printed:?}");
-    assert!(printed[0].contains("made medians.csv (36 bytes)"), "{printed:?}");
+    assert!(
+        printed[0].contains("= {'search': 887.0, 'cart': 13.5, 'pay': 590.5}"),
+        "{printed:?}"
+    );
+    assert!(
+        printed[0].contains("made medians.csv (36 bytes)"),
+        "{printed:?}"
+    );
 }
 
 #[test]
@@ -57,25 +76,49 @@ fn the_interpreter_passes_its_own_tests() {
         .env("PYTHONPATH", sdk)
         .output()
         .unwrap();
-    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    assert!(
+        ran.status.success(),
+        "{}",
+        String::from_utf8_lossy(&ran.stderr)
+    );
 }
 
 #[test]
 fn a_snippet_returns_its_output_its_value_and_its_files() {
     let (_guard, folder) = scratch();
-    let code =
-        "import sys\nprint('half')\nprint('oh', file=sys.stderr)\nopen('a.csv', 'w').write('1,2')\n{'n': rows[0] * 2}";
+    let code = "import sys\nprint('half')\nprint('oh', file=sys.stderr)\nopen('a.csv', 'w').write('1,2')\n{'n': rows[0] * 2}";
     let input = json!({ "code": code, "inputs": { "rows": [21] } });
     let found = call(&folder, &input, &["--json"]).run().exits(0).json();
     let content = &found["structured_content"];
-    assert_eq!((&content["stdout"], &content["stderr"]), (&json!("half\n"), &json!("oh\n")));
-    assert_eq!(content["value"], json!({ "type": "dict", "repr": "{'n': 42}", "json": { "n": 42 } }));
-    assert_eq!((&content["files"][0]["path"], &content["files"][0]["bytes"]), (&json!("a.csv"), &json!(3)));
+    assert_eq!(
+        (&content["stdout"], &content["stderr"]),
+        (&json!("half\n"), &json!("oh\n"))
+    );
+    assert_eq!(
+        content["value"],
+        json!({ "type": "dict", "repr": "{'n': 42}", "json": { "n": 42 } })
+    );
+    assert_eq!(
+        (&content["files"][0]["path"], &content["files"][0]["bytes"]),
+        (&json!("a.csv"), &json!(3))
+    );
     let reference = found["artifact_refs"][0]["uri"].as_str().unwrap();
-    assert_eq!(with_toolchain(&folder, &["artifact", "get", reference]).run().exits(0).stdout, "1,2");
+    assert_eq!(
+        with_toolchain(&folder, &["artifact", "get", reference])
+            .run()
+            .exits(0)
+            .stdout,
+        "1,2"
+    );
     // No variable and no file of an earlier call is there.
-    assert_eq!(run(&folder, "import os\nos.listdir()", &[])["structured_content"]["value"]["json"], json!([]));
-    assert_eq!(run(&folder, "rows", &[])["error"]["error_code"], "name_error");
+    assert_eq!(
+        run(&folder, "import os\nos.listdir()", &[])["structured_content"]["value"]["json"],
+        json!([])
+    );
+    assert_eq!(
+        run(&folder, "rows", &[])["error"]["error_code"],
+        "name_error"
+    );
 }
 
 #[test]
@@ -89,24 +132,42 @@ fn the_standard_library_that_people_expect_is_there() {
         assert gzip.decompress(gzip.compress(b'x')) == b'x' and 'é'.encode('cp1252') == b'\\xe9'\n\
         assert xml.etree.ElementTree.fromstring('<a b=\"1\"/>').get('b') == '1' and hashlib.sha256(b'').hexdigest()[:4] == 'e3b0'\n\
         [random.random(), str(uuid.uuid4())]";
-    let [one, two] = [(), ()].map(|()| run(&folder, code, &[])["structured_content"]["value"]["json"].clone());
-    assert!(one[0].is_number() && one[0] != two[0] && one[1] != two[1], "{one} {two}");
+    let [one, two] =
+        [(), ()].map(|()| run(&folder, code, &[])["structured_content"]["value"]["json"].clone());
+    assert!(
+        one[0].is_number() && one[0] != two[0] && one[1] != two[1],
+        "{one} {two}"
+    );
 }
 
 #[test]
 fn a_traceback_shows_the_lines_of_the_snippet_alone() {
     let (_guard, folder) = scratch();
-    let found = run(&folder, "import json\n\ndef load(text):\n    return json.loads(text)\n\nload('{')", &[]);
+    let found = run(
+        &folder,
+        "import json\n\ndef load(text):\n    return json.loads(text)\n\nload('{')",
+        &[],
+    );
     let error = &found["structured_content"]["error"];
     let traceback = error["traceback"].as_str().unwrap();
     assert!(
-        traceback.contains("line 6, in <module>") && traceback.contains("    return json.loads(text)"),
+        traceback.contains("line 6, in <module>")
+            && traceback.contains("    return json.loads(text)"),
         "{traceback}"
     );
-    assert!(!traceback.contains("decoder.py\"") && !traceback.contains("/0/"), "{traceback}");
+    assert!(
+        !traceback.contains("decoder.py\"") && !traceback.contains("/0/"),
+        "{traceback}"
+    );
     assert_eq!(found["error"]["error_code"], "json_decode_error");
-    assert_eq!(run(&folder, "1 +", &[])["error"]["error_code"], "syntax_error");
-    assert_eq!(run(&folder, "import numpy", &[])["error"]["error_code"], "module_not_found_error");
+    assert_eq!(
+        run(&folder, "1 +", &[])["error"]["error_code"],
+        "syntax_error"
+    );
+    assert_eq!(
+        run(&folder, "import numpy", &[])["error"]["error_code"],
+        "module_not_found_error"
+    );
 }
 
 #[test]
@@ -119,25 +180,60 @@ fn a_snippet_reads_what_was_granted_and_writes_in_its_own_folder_alone() {
     let path = |name: &str| folder.join(name).display().to_string();
     let read = |name: &str| format!("open({:?}).read()", path(name));
     let grant = format!("--allow-read={}", path("open"));
-    let error = |found: &Value| found["error"]["error_code"].as_str().unwrap_or_default().to_owned();
-    assert_eq!(error(&run(&folder, &read("open/a.txt"), &[])), "file_not_found_error");
-    assert_eq!(run(&folder, &read("open/a.txt"), &[&grant])["structured_content"]["value"]["json"], "open/a.txt");
-    assert_eq!(error(&run(&folder, &read("closed/c.txt"), &[&grant])), "file_not_found_error");
-    assert_eq!(error(&run(&folder, &read("open/../closed/c.txt"), &[&grant])), "permission_error");
-    for options in [&[grant.as_str()][..], &[&format!("--allow-write={}", path("open"))]] {
-        let found = run(&folder, &format!("open({:?}, 'w')", path("open/new.txt")), options);
+    let error = |found: &Value| {
+        found["error"]["error_code"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    assert_eq!(
+        error(&run(&folder, &read("open/a.txt"), &[])),
+        "file_not_found_error"
+    );
+    assert_eq!(
+        run(&folder, &read("open/a.txt"), &[&grant])["structured_content"]["value"]["json"],
+        "open/a.txt"
+    );
+    assert_eq!(
+        error(&run(&folder, &read("closed/c.txt"), &[&grant])),
+        "file_not_found_error"
+    );
+    assert_eq!(
+        error(&run(&folder, &read("open/../closed/c.txt"), &[&grant])),
+        "permission_error"
+    );
+    for options in [
+        &[grant.as_str()][..],
+        &[&format!("--allow-write={}", path("open"))],
+    ] {
+        let found = run(
+            &folder,
+            &format!("open({:?}, 'w')", path("open/new.txt")),
+            options,
+        );
         assert_eq!(error(&found), "permission_error", "{found}");
     }
     assert!(!folder.join("open/new.txt").exists());
     // Files among the arguments are all that the call gets.
     let input = json!({ "code": "files[0].read_text()", "files": ["open/a.txt"] });
     let all = format!("--allow-read={}", folder.display());
-    let found = call(&folder, &input, &[&all, "--json"]).run().exits(0).json();
+    let found = call(&folder, &input, &[&all, "--json"])
+        .run()
+        .exits(0)
+        .json();
     assert_eq!(found["structured_content"]["value"]["json"], "open/a.txt");
     let input = json!({ "code": read("closed/c.txt"), "files": ["open/a.txt"] });
-    assert_eq!(code(&call(&folder, &input, &[&all, "--json"]).run()), "file_not_found_error");
-    let refused =
-        call(&folder, &json!({ "code": "1", "files": ["../closed/c.txt"] }), &[&grant, "--json"]).run().exits(3);
+    assert_eq!(
+        code(&call(&folder, &input, &[&all, "--json"]).run()),
+        "file_not_found_error"
+    );
+    let refused = call(
+        &folder,
+        &json!({ "code": "1", "files": ["../closed/c.txt"] }),
+        &[&grant, "--json"],
+    )
+    .run()
+    .exits(3);
     assert_eq!(code(&refused), "path_not_granted");
 }
 
@@ -152,10 +248,22 @@ fn a_snippet_has_no_network_no_process_and_no_environment() {
         "import threading; threading.Thread(target=print).start()",
     ] {
         let found = run(&folder, attempt, &[]);
-        assert!(found["structured_content"]["error"].is_object(), "{attempt}: {found}");
+        assert!(
+            found["structured_content"]["error"].is_object(),
+            "{attempt}: {found}"
+        );
     }
-    let found = call(&folder, &json!({ "code": "import os; dict(os.environ)" }), &["--json"]).env("SECRET", "x").run();
-    assert_eq!(found.json()["structured_content"]["value"]["json"], json!({}));
+    let found = call(
+        &folder,
+        &json!({ "code": "import os; dict(os.environ)" }),
+        &["--json"],
+    )
+    .env("SECRET", "x")
+    .run();
+    assert_eq!(
+        found.json()["structured_content"]["value"]["json"],
+        json!({})
+    );
 }
 
 #[test]
@@ -164,22 +272,42 @@ fn an_endless_snippet_ends_with_the_limits_of_its_call() {
     for (endless, option, expected) in [
         ("while True: pass", "--timeout=1s", "deadline_exceeded"),
         ("while True: pass", "--fuel=5000000000", "fuel_exhausted"),
-        ("try:\n  while True: pass\nexcept BaseException:\n  while True: pass", "--timeout=1s", "deadline_exceeded"),
+        (
+            "try:\n  while True: pass\nexcept BaseException:\n  while True: pass",
+            "--timeout=1s",
+            "deadline_exceeded",
+        ),
     ] {
-        let ran = call(&folder, &json!({ "code": endless }), &[option, "--json"]).run().exits(4);
+        let ran = call(&folder, &json!({ "code": endless }), &[option, "--json"])
+            .run()
+            .exits(4);
         assert_eq!(code(&ran), expected);
     }
-    assert_eq!(run(&folder, "x = bytearray(10 ** 9)", &[])["error"]["error_code"], "memory_error");
-    assert_eq!(run(&folder, "def f(): return f()\nf()", &[])["error"]["error_code"], "recursion_error");
+    assert_eq!(
+        run(&folder, "x = bytearray(10 ** 9)", &[])["error"]["error_code"],
+        "memory_error"
+    );
+    assert_eq!(
+        run(&folder, "def f(): return f()\nf()", &[])["error"]["error_code"],
+        "recursion_error"
+    );
     let long = run(&folder, "print('x' * 10_000_000)", &[]);
     let notes = long["structured_content"]["notes"][0].as_str().unwrap();
-    assert!(notes.contains("stdout is cut: 9983617 more bytes"), "{notes}");
+    assert!(
+        notes.contains("stdout is cut: 9983617 more bytes"),
+        "{notes}"
+    );
 }
 
 #[test]
 fn an_interrupt_cancels_a_snippet() {
     let (_guard, folder) = scratch();
-    let child = call(&folder, &json!({ "code": "while True: pass" }), &["--record"]).spawn();
+    let child = call(
+        &folder,
+        &json!({ "code": "while True: pass" }),
+        &["--record"],
+    )
+    .spawn();
     wait_until("starting", || listens(&child));
     let begun = ticks(&child);
     wait_until("running", || ticks(&child) > begun + 50);

@@ -18,16 +18,30 @@ const CARGO_RUN: &str = "cargo run -- ";
 /// Prefixes of lines that are not run here: they set up, or they run these tests. The tests of the library run its
 /// examples.
 /// `tests/clients/amplifier/run` installs the Python package.
-const SKIPPED: [&str; 6] =
-    ["cargo test", "cargo install", "cargo run --example", "git clone", "export ", "pip install ./clients/amplifier"];
+const SKIPPED: [&str; 6] = [
+    "cargo test",
+    "cargo install",
+    "cargo run --example",
+    "git clone",
+    "export ",
+    "pip install ./clients/amplifier",
+];
 
 /// The page whose commands are about components that are not in this repository.
 const OF_OTHERS: &str = "docs/worlds.md";
 
 /// Blocks with commands that are not run as they stand: the page, the first command, and the reason.
 const NOT_RUN: [(&str, &str, &str); 13] = [
-    ("README.md", "$ toolcell call files.wasm#read path=src/main.rs", "a test of its own compares what is shown"),
-    ("README.md", "$ pip install toolcell", "dist/check installs each package, and makes this call"),
+    (
+        "README.md",
+        "$ toolcell call files.wasm#read path=src/main.rs",
+        "a test of its own compares what is shown",
+    ),
+    (
+        "README.md",
+        "$ pip install toolcell",
+        "dist/check installs each package, and makes this call",
+    ),
     (
         "docs/bundles.md",
         "$ toolcell bundle example-tools/files --ask-read=\"Notes\" --timeout=5s --author=\"Ada\" -o notes.mcpb",
@@ -39,23 +53,51 @@ const NOT_RUN: [(&str, &str, &str); 13] = [
          --server-name=io.github.ada/jq --url=https://github.com/ada/jq/releases/download/v1.0.0/jq-mcp.mcpb",
         "cli::bundle runs the commands of the pages",
     ),
-    ("docs/dialects/http.md", "toolcell serve example-tools/jq", "server::http_api sends its request"),
+    (
+        "docs/dialects/http.md",
+        "toolcell serve example-tools/jq",
+        "server::http_api sends its request",
+    ),
     (
         "docs/install.md",
         "toolcell install https://example.org/jq.wasm     # or ./jq.wasm, or a source folder that is built",
         "cli::install installs from servers of its own",
     ),
-    ("docs/operators/approvals.md", "toolcell approvals list", "cli::approvals answers questions of calls that wait"),
-    ("docs/operators/secrets.md", "toolcell secret set API_KEY", "cli::secrets sets a secret of its own"),
+    (
+        "docs/operators/approvals.md",
+        "toolcell approvals list",
+        "cli::approvals answers questions of calls that wait",
+    ),
+    (
+        "docs/operators/secrets.md",
+        "toolcell secret set API_KEY",
+        "cli::secrets sets a secret of its own",
+    ),
     (
         "docs/packages.md",
         "$ toolcell call jq '{\"filter\": \"map(.n) | add\", \"input\": [{\"n\": 1}, {\"n\": 2}]}'",
         "dist/check makes it from each package",
     ),
-    ("docs/publishing.md", "$ toolcell new word-count", "cli::check looks at tools of its own"),
-    ("docs/signatures.md", "toolcell sign jq.wasm --key cosign.key", "cli::signatures signs with keys of its own"),
-    ("docs/signatures.md", "toolcell verify jq.wasm", "cli::signatures verifies what it signed"),
-    ("docs/start.md", "$ toolcell new hello --lang python", "cli::languages begins a tool in each language"),
+    (
+        "docs/publishing.md",
+        "$ toolcell new word-count",
+        "cli::check looks at tools of its own",
+    ),
+    (
+        "docs/signatures.md",
+        "toolcell sign jq.wasm --key cosign.key",
+        "cli::signatures signs with keys of its own",
+    ),
+    (
+        "docs/signatures.md",
+        "toolcell verify jq.wasm",
+        "cli::signatures verifies what it signed",
+    ),
+    (
+        "docs/start.md",
+        "$ toolcell new hello --lang python",
+        "cli::languages begins a tool in each language",
+    ),
 ];
 
 /// A block of commands.
@@ -88,12 +130,18 @@ impl Line {
             return None;
         }
         let comment = text.rsplit_once(" # ").map_or("", |(_, comment)| comment);
-        let exit = comment.rsplit_once("exit ").map_or(0, |(_, code)| code.trim().parse().unwrap());
+        let exit = comment
+            .rsplit_once("exit ")
+            .map_or(0, |(_, code)| code.trim().parse().unwrap());
         let command = match text.strip_prefix(CARGO_RUN) {
             Some(rest) => format!("toolcell {rest}"),
             None => text.to_owned(),
         };
-        Some(Self { text: text.to_owned(), command, exit })
+        Some(Self {
+            text: text.to_owned(),
+            command,
+            exit,
+        })
     }
 
     fn kind(&self) -> Kind {
@@ -101,7 +149,11 @@ impl Line {
             Some(("toolcell", _)) => Kind::Run,
             Some(("cd", folder)) => Kind::Enter(folder.to_owned()),
             _ => {
-                assert!(SKIPPED.iter().any(|start| self.text.starts_with(start)), "what is `{}`?", self.text);
+                assert!(
+                    SKIPPED.iter().any(|start| self.text.starts_with(start)),
+                    "what is `{}`?",
+                    self.text
+                );
                 Kind::Skip
             }
         }
@@ -112,7 +164,10 @@ impl Line {
 fn blocks(markdown: &str) -> Vec<Block> {
     let block = |part: &str| {
         let (commands, rest) = part.split_once("```").unwrap();
-        let shown = rest.strip_prefix("\n\n```text\n").and_then(|shown| shown.split("```").next()).unwrap_or_default();
+        let shown = rest
+            .strip_prefix("\n\n```text\n")
+            .and_then(|shown| shown.split("```").next())
+            .unwrap_or_default();
         Block {
             lines: commands.lines().filter_map(Line::parse).collect(),
             shown: shown.lines().map(str::to_owned).collect(),
@@ -123,7 +178,10 @@ fn blocks(markdown: &str) -> Vec<Block> {
 
 /// All commands in the `sh` blocks of a text.
 fn commands(markdown: &str) -> Vec<Line> {
-    blocks(markdown).into_iter().flat_map(|block| block.lines).collect()
+    blocks(markdown)
+        .into_iter()
+        .flat_map(|block| block.lines)
+        .collect()
 }
 
 /// The text of a page.
@@ -134,9 +192,14 @@ fn page(path: &str) -> String {
 /// The only `toml` block of a page that starts with `start`.
 fn toml(path: &str, start: &str) -> String {
     let page = page(path);
-    let texts = page.split("```toml\n").skip(1).map(|part| part.split("```").next().unwrap());
+    let texts = page
+        .split("```toml\n")
+        .skip(1)
+        .map(|part| part.split("```").next().unwrap());
     let mut found = texts.filter(|text| text.starts_with(start));
-    let text = found.next().unwrap_or_else(|| panic!("{path} has no such block"));
+    let text = found
+        .next()
+        .unwrap_or_else(|| panic!("{path} has no such block"));
     assert!(found.next().is_none(), "{path} has several such blocks");
     text.to_owned()
 }
@@ -164,8 +227,17 @@ fn run(line: &Line, dir: &Path) -> (String, String) {
 fn run_at(home: &Path, line: &Line, dir: &Path) -> (String, String) {
     let output = output(line, dir, home);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(line.exit), "{}\n{said}", line.text);
-    assert!(line.exit != 0 || !output.stdout.is_empty(), "{} says nothing", line.text);
+    assert_eq!(
+        output.status.code(),
+        Some(line.exit),
+        "{}\n{said}",
+        line.text
+    );
+    assert!(
+        line.exit != 0 || !output.stdout.is_empty(),
+        "{} says nothing",
+        line.text
+    );
     (String::from_utf8(output.stdout).unwrap(), said)
 }
 
@@ -183,7 +255,10 @@ fn new_user(home: &Path) {
 /// The pages in the order of a reader: the README, then those of the summary.
 fn in_order() -> Vec<(String, String)> {
     let summary = page("docs/SUMMARY.md");
-    let place = |path: &str| path.strip_prefix("docs/").map_or(Some(0), |rest| summary.find(&format!("({rest})")));
+    let place = |path: &str| {
+        path.strip_prefix("docs/")
+            .map_or(Some(0), |rest| summary.find(&format!("({rest})")))
+    };
     let mut pages = pages();
     pages.sort_by_key(|(path, _)| place(path));
     pages
@@ -192,8 +267,12 @@ fn in_order() -> Vec<(String, String)> {
 /// A block that creates a tool runs in a separate folder, every other one in the checkout.
 fn run_block(block: &Block, home: &Path) -> usize {
     let lines = &block.lines;
-    let starts = lines.iter().any(|line| line.command.starts_with("toolcell new "));
-    let _turn = BUILDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let starts = lines
+        .iter()
+        .any(|line| line.command.starts_with("toolcell new "));
+    let _turn = BUILDING
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
     let (_guard, place) = scratch();
     let mut dir: PathBuf = if starts { place } else { root() };
     let mut commands = 0;
@@ -210,14 +289,20 @@ fn run_block(block: &Block, home: &Path) -> usize {
         }
     }
     for line in &block.shown {
-        assert!(printed.lines().any(|known| known == line), "{line}\nis not in\n{printed}");
+        assert!(
+            printed.lines().any(|known| known == line),
+            "{line}\nis not in\n{printed}"
+        );
     }
     commands
 }
 
 /// Builds example tools beforehand, with the user's state, and not at the same time as other tests.
 fn built_by_the_user(examples: &[&str]) {
-    for example in examples.iter().map(|example| format!("example-tools/{example}")) {
+    for example in examples
+        .iter()
+        .map(|example| format!("example-tools/{example}"))
+    {
         component(&example);
         build_in(&example, &Home::find().unwrap());
     }
@@ -226,8 +311,13 @@ fn built_by_the_user(examples: &[&str]) {
 /// Runs the commands in the README of an example tool, in the checkout. Returns what each prints.
 pub(super) fn commands_of(tool: &str) -> Vec<String> {
     let readme = std::fs::read_to_string(root().join(tool).join("README.md")).unwrap();
-    let _turn = BUILDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    commands(&readme).iter().map(|line| run(line, &root()).0).collect()
+    let _turn = BUILDING
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    commands(&readme)
+        .iter()
+        .map(|line| run(line, &root()).0)
+        .collect()
 }
 
 #[test]
@@ -236,7 +326,10 @@ fn every_command_of_the_readme_and_the_book_does_what_it_says() {
     new_user(&home);
     let mut commands = 0;
     for (_, markdown) in in_order().into_iter().filter(|(path, _)| path != OF_OTHERS) {
-        commands += blocks(&markdown).iter().map(|block| run_block(block, &home)).sum::<usize>();
+        commands += blocks(&markdown)
+            .iter()
+            .map(|block| run_block(block, &home))
+            .sum::<usize>();
     }
     assert!(commands >= 20, "only {commands} commands were found");
 }
@@ -254,38 +347,64 @@ fn commands_that_are_not_run_are_listed_and_stand_in_no_other_block() {
                 "sh" => {}
                 "sh,not-run" | "console" => found.push((path.clone(), first.to_owned())),
                 _ => {
-                    let is_command =
-                        |line: &str| ["$ ", "toolcell ", "cargo ", "curl "].iter().any(|start| line.starts_with(start));
+                    let is_command = |line: &str| {
+                        ["$ ", "toolcell ", "cargo ", "curl "]
+                            .iter()
+                            .any(|start| line.starts_with(start))
+                    };
                     let is_help = path == "docs/reference/commands.md";
                     assert!(
                         is_help || !text.lines().any(is_command),
                         "{path} has commands in a block `{kind}`: {text}"
                     );
-                    assert!(!kind.is_empty(), "{path}: a block without a language: {text}");
+                    assert!(
+                        !kind.is_empty(),
+                        "{path}: a block without a language: {text}"
+                    );
                 }
             }
         }
     }
-    let listed: Vec<(String, String)> =
-        NOT_RUN.iter().map(|(path, first, _)| ((*path).to_owned(), (*first).to_owned())).collect();
+    let listed: Vec<(String, String)> = NOT_RUN
+        .iter()
+        .map(|(path, first, _)| ((*path).to_owned(), (*first).to_owned()))
+        .collect();
     assert_eq!(found, listed);
 }
 
 #[test]
 fn the_first_calls_of_the_readme_print_what_it_shows() {
     let readme = page("README.md");
-    let shown = readme.split("```console\n").nth(1).unwrap().split("```").next().unwrap();
+    let shown = readme
+        .split("```console\n")
+        .nth(1)
+        .unwrap()
+        .split("```")
+        .next()
+        .unwrap();
     let (_guard, folder) = scratch();
     std::fs::create_dir(folder.join("src")).unwrap();
-    std::fs::write(folder.join("src/main.rs"), "fn main() {\n    println!(\"hi\");\n}\n").unwrap();
+    std::fs::write(
+        folder.join("src/main.rs"),
+        "fn main() {\n    println!(\"hi\");\n}\n",
+    )
+    .unwrap();
     for tool in ["files", "jq"] {
-        std::fs::copy(component(&format!("example-tools/{tool}")), folder.join(format!("{tool}.wasm"))).unwrap();
+        std::fs::copy(
+            component(&format!("example-tools/{tool}")),
+            folder.join(format!("{tool}.wasm")),
+        )
+        .unwrap();
     }
     let calls: Vec<&str> = shown.split("$ ").skip(1).collect();
     assert!(calls.len() >= 3, "{shown}");
     for call in calls {
         let (command, expected) = call.split_once('\n').unwrap();
-        let ran = output(&Line::parse(command).unwrap(), &folder, Home::find().unwrap().folder());
+        let ran = output(
+            &Line::parse(command).unwrap(),
+            &folder,
+            Home::find().unwrap().folder(),
+        );
         let said = String::from_utf8(ran.stdout).unwrap() + &String::from_utf8(ran.stderr).unwrap();
         assert_eq!(said, expected, "{command}");
     }
@@ -303,11 +422,17 @@ fn the_toolcell_toml_of_the_book_is_understood_and_does_what_it_says() {
     let tool = format!("{}#read", component("example-tools/files").display());
     let check = |path: &str| {
         let input = serde_json::json!({ "path": path }).to_string();
-        Toolcell::new(["policy", "check", &tool, &input, "--config=config.toml"]).dir(&folder).run()
+        Toolcell::new(["policy", "check", &tool, &input, "--config=config.toml"])
+            .dir(&folder)
+            .run()
     };
     check("docs").exits(0);
     let denied = check("src/.env").exits(3);
-    assert!(denied.stdout.contains("tools have no business there"), "{}", denied.stdout);
+    assert!(
+        denied.stdout.contains("tools have no business there"),
+        "{}",
+        denied.stdout
+    );
     check("src/secrets/key").exits(3);
 }
 
@@ -315,10 +440,17 @@ fn the_toolcell_toml_of_the_book_is_understood_and_does_what_it_says() {
 fn the_telemetry_of_the_book_is_understood() {
     let markdown = page("docs/operators/telemetry.md");
     let whole = toml("docs/operators/telemetry.md", "[telemetry]");
-    let line = markdown.lines().find_map(|line| line.split('`').find(|code| code.starts_with("telemetry.export")));
+    let line = markdown.lines().find_map(|line| {
+        line.split('`')
+            .find(|code| code.starts_with("telemetry.export"))
+    });
     for (text, arguments) in [(whole.as_str(), Some(true)), (line.unwrap(), None)] {
         let said = ConfigFile::parse(text, Path::new("/")).unwrap().telemetry;
-        assert_eq!((said.export, said.arguments), (Some(true), arguments), "{text}");
+        assert_eq!(
+            (said.export, said.arguments),
+            (Some(true), arguments),
+            "{text}"
+        );
     }
 }
 
@@ -328,16 +460,40 @@ fn the_journal_of_the_book_is_for_the_users_own_file() {
     let (_guard, home) = scratch();
     std::fs::write(home.join("toolcell.toml"), text).unwrap();
     let echo = component("tests/guests/probe").display().to_string() + "#echo";
-    Toolcell::at(&home, ["call", &echo, r#"{"text": "x"}"#, "--no-config"]).run().exits(0);
-    Toolcell::at(&home, ["call", &echo, r#"{"text": "x"}"#]).run().exits(0);
-    let listed = Toolcell::at(&home, ["calls", "--json"]).run().exits(0).json();
+    Toolcell::at(&home, ["call", &echo, r#"{"text": "x"}"#, "--no-config"])
+        .run()
+        .exits(0);
+    Toolcell::at(&home, ["call", &echo, r#"{"text": "x"}"#])
+        .run()
+        .exits(0);
+    let listed = Toolcell::at(&home, ["calls", "--json"])
+        .run()
+        .exits(0)
+        .json();
     assert_eq!(listed["calls"].as_array().unwrap().len(), 2);
     let doctor = Toolcell::at(&home, ["doctor", "--json"]).run().json();
-    let said = doctor["checks"].as_array().unwrap().iter().find(|check| check["subject"] == "journal").unwrap();
-    assert!(said["detail"].as_str().unwrap().contains("1024 MiB for 90 days"), "{said}");
+    let said = doctor["checks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|check| check["subject"] == "journal")
+        .unwrap();
+    assert!(
+        said["detail"]
+            .as_str()
+            .unwrap()
+            .contains("1024 MiB for 90 days"),
+        "{said}"
+    );
     let of_a_project = format!("--config={}", home.join("toolcell.toml").display());
-    let refused = Toolcell::at(&home, ["call", &echo, r#"{"text": "x"}"#, &of_a_project]).run().exits(3);
-    assert!(refused.stderr.contains("[journal] is for your own"), "{}", refused.stderr);
+    let refused = Toolcell::at(&home, ["call", &echo, r#"{"text": "x"}"#, &of_a_project])
+        .run()
+        .exits(3);
+    assert!(
+        refused.stderr.contains("[journal] is for your own"),
+        "{}",
+        refused.stderr
+    );
 }
 
 #[test]
@@ -350,7 +506,10 @@ fn the_tools_of_the_book_are_served() {
     std::fs::write(folder.join("config.toml"), text).unwrap();
     let mut client = Client::run(Toolcell::new(["mcp", "--config=config.toml"]).dir(&folder));
     client.initialize("2025-11-25");
-    let answer = client.call("jq", serde_json::json!({ "filter": ".a", "input": { "a": 1 } }));
+    let answer = client.call(
+        "jq",
+        serde_json::json!({ "filter": ".a", "input": { "a": 1 } }),
+    );
     assert_eq!(answer["isError"], serde_json::json!(false), "{answer:#}");
 }
 
@@ -358,11 +517,22 @@ fn the_tools_of_the_book_are_served() {
 fn what_the_pages_have_clients_start_offers_the_tools_that_they_name() {
     built_by_the_user(&["files", "jq"]);
     let lines = commands(&(page("README.md") + &page("docs/operators/serving.md")));
-    let printing: Vec<&Line> = lines.iter().filter(|line| line.command.contains("--print-config=")).collect();
-    assert!(printing.len() >= 3, "only {} lines were found", printing.len());
+    let printing: Vec<&Line> = lines
+        .iter()
+        .filter(|line| line.command.contains("--print-config="))
+        .collect();
+    assert!(
+        printing.len() >= 3,
+        "only {} lines were found",
+        printing.len()
+    );
     for line in printing {
         let name = line.command.rsplit_once("--print-config=").unwrap().1;
-        let key = CLIENTS.iter().find(|(client, _)| *client == name).unwrap().1;
+        let key = CLIENTS
+            .iter()
+            .find(|(client, _)| *client == name)
+            .unwrap()
+            .1;
         let printed: serde_json::Value = serde_json::from_str(&run(line, &root()).0).unwrap();
         let mut client = started(&printed[key]["toolcell"]);
         let offered = tools(&mut client);
@@ -387,35 +557,72 @@ fn the_hook_of_the_book_runs_as_it_says() {
     let text = text.replace("example-tools/redact-paths", hook.to_str().unwrap());
     std::fs::write(folder.join("config.toml"), text).unwrap();
     let tool = format!("{}#read", component("example-tools/files").display());
-    let call = ["call", &tool, "{\"path\": \"note\"}", "--allow-read=.", "--config=config.toml"];
+    let call = [
+        "call",
+        &tool,
+        "{\"path\": \"note\"}",
+        "--allow-read=.",
+        "--config=config.toml",
+    ];
     let ran = Toolcell::new(call).dir(&folder).run().exits(0);
-    assert!(ran.stdout.contains("plans") && !ran.stdout.contains("ada"), "{}", ran.stdout);
+    assert!(
+        ran.stdout.contains("plans") && !ran.stdout.contains("ada"),
+        "{}",
+        ran.stdout
+    );
 }
 
 #[test]
 fn the_hook_that_the_book_shows_stops_dotfiles_wherever_they_lie() {
     let markdown = page("docs/operators/hooks.md");
-    let shown = markdown.split("```rust\n").find(|part| part.contains("#[hook(")).unwrap();
+    let shown = markdown
+        .split("```rust\n")
+        .find(|part| part.contains("#[hook("))
+        .unwrap();
     let shown = shown.split("```").next().unwrap();
-    let source = std::fs::read_to_string(root().join("example-tools/no-dotfiles/src/lib.rs")).unwrap();
-    assert!(source.ends_with(shown), "the page shows another hook than example-tools/no-dotfiles");
+    let source =
+        std::fs::read_to_string(root().join("example-tools/no-dotfiles/src/lib.rs")).unwrap();
+    assert!(
+        source.ends_with(shown),
+        "the page shows another hook than example-tools/no-dotfiles"
+    );
     let (_guard, folder) = scratch();
     for name in [".env", "sub/.env", ".git/config", "sub/note.txt", "a.b"] {
         std::fs::create_dir_all(folder.join(name).parent().unwrap()).unwrap();
         std::fs::write(folder.join(name), "what is in it").unwrap();
     }
-    let entry = format!("[[hook]]\ncomponent = {:?}\ntimeout = \"20s\"\n", component("example-tools/no-dotfiles"));
+    let entry = format!(
+        "[[hook]]\ncomponent = {:?}\ntimeout = \"20s\"\n",
+        component("example-tools/no-dotfiles")
+    );
     std::fs::write(folder.join("config.toml"), entry).unwrap();
     let tool = format!("{}#read", component("example-tools/files").display());
     let read = |path: &str| {
         let input = serde_json::json!({ "path": path }).to_string();
-        Toolcell::new(["call", &tool, &input, "--allow-read=.", "--config=config.toml"]).dir(&folder).run()
+        Toolcell::new([
+            "call",
+            &tool,
+            &input,
+            "--allow-read=.",
+            "--config=config.toml",
+        ])
+        .dir(&folder)
+        .run()
     };
     for hidden in [".env", "./.env", "sub/.env", "sub/../.env", ".git/config"] {
-        assert!(read(hidden).exits(3).stderr.contains("dotfiles are private"), "{hidden}");
+        assert!(
+            read(hidden)
+                .exits(3)
+                .stderr
+                .contains("dotfiles are private"),
+            "{hidden}"
+        );
     }
     for open in ["sub/note.txt", "./sub/note.txt", "sub/../a.b"] {
-        assert!(read(open).exits(0).stdout.contains("what is in it"), "{open}");
+        assert!(
+            read(open).exits(0).stdout.contains("what is in it"),
+            "{open}"
+        );
     }
 }
 
@@ -429,11 +636,23 @@ fn the_commands_of_the_page_about_worlds_have_the_arguments_and_options_that_the
     for line in lines {
         assert_eq!(line.kind(), Kind::Run, "{}", line.text);
         let ran = output(&line, &folder, &home);
-        let said = format!("{}{}", String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+        let said = format!(
+            "{}{}",
+            String::from_utf8_lossy(&ran.stdout),
+            String::from_utf8_lossy(&ran.stderr)
+        );
         // The component is missing. What the parser of the command line refuses, it answers with the usage.
         assert_eq!(ran.status.code(), Some(2), "{}\n{said}", line.text);
-        let component = line.command.split([' ', '#']).find(|word| word.ends_with(".wasm")).unwrap();
-        assert!(!said.contains("Usage:") && said.contains(component), "{}\n{said}", line.text);
+        let component = line
+            .command
+            .split([' ', '#'])
+            .find(|word| word.ends_with(".wasm"))
+            .unwrap();
+        assert!(
+            !said.contains("Usage:") && said.contains(component),
+            "{}\n{said}",
+            line.text
+        );
     }
 }
 

@@ -15,7 +15,9 @@ fn flaky(options: &[&str], until: u64) -> Value {
 
 fn attempts(record: &Value) -> usize {
     let events = record["events"].as_array().unwrap().iter();
-    events.filter(|event| event["event_type"] == "tool.invocation.started").count()
+    events
+        .filter(|event| event["event_type"] == "tool.invocation.started")
+        .count()
 }
 
 #[test]
@@ -33,9 +35,15 @@ fn a_call_is_tried_again_as_often_as_the_command_line_or_the_file_says() {
     ] {
         let record = flaky(options, 4);
         assert_eq!(attempts(&record), expected, "{options:?}");
-        assert_eq!(record["result"]["is_error"], json!(expected < 4), "{options:?}");
+        assert_eq!(
+            record["result"]["is_error"],
+            json!(expected < 4),
+            "{options:?}"
+        );
     }
-    let wrong = Toolcell::new(["call", "x", "{}", "--retry=10"]).run().exits(2);
+    let wrong = Toolcell::new(["call", "x", "{}", "--retry=10"])
+        .run()
+        .exits(2);
     assert!(wrong.stderr.contains("--retry"), "{}", wrong.stderr);
 }
 
@@ -43,8 +51,15 @@ fn a_call_is_tried_again_as_often_as_the_command_line_or_the_file_says() {
 fn the_calls_of_a_batch_are_tried_again_too() {
     let line = |id: &str, until: u64| json!({ "id": id, "tool": guest("probe#flaky"), "input": { "until": until } });
     let calls = format!("{}\n{}\n", line("a", 2), line("b", 1));
-    let ran = Toolcell::new(["batch", "-", "--no-config", "--retry=1", "--record"]).stdin(&calls).run().exits(0);
-    let tried: Vec<usize> = ran.stdout.lines().map(|line| attempts(&serde_json::from_str(line).unwrap())).collect();
+    let ran = Toolcell::new(["batch", "-", "--no-config", "--retry=1", "--record"])
+        .stdin(&calls)
+        .run()
+        .exits(0);
+    let tried: Vec<usize> = ran
+        .stdout
+        .lines()
+        .map(|line| attempts(&serde_json::from_str(line).unwrap()))
+        .collect();
     assert_eq!(tried, [2, 1]);
 }
 
@@ -55,11 +70,22 @@ fn a_server_follows_the_file() {
     let record = folder.join("records");
     std::fs::write(&file, "[retry]\nattempts = 2\nbackoff = \"1ms\"\n").unwrap();
     let tool = guest("probe#flaky");
-    let options = [format!("--config={}", file.display()), format!("--record={}", record.display())];
-    let mut client = Client::run(Toolcell::new(["mcp", &tool].into_iter().chain(options.iter().map(String::as_str))));
+    let options = [
+        format!("--config={}", file.display()),
+        format!("--record={}", record.display()),
+    ];
+    let mut client = Client::run(Toolcell::new(
+        ["mcp", &tool]
+            .into_iter()
+            .chain(options.iter().map(String::as_str)),
+    ));
     client.initialize(OLD);
     let answer = client.call("flaky", json!({ "until": 2 }));
-    assert_eq!(answer["structuredContent"]["attempt"], json!(2), "{answer:#}");
+    assert_eq!(
+        answer["structuredContent"]["attempt"],
+        json!(2),
+        "{answer:#}"
+    );
     client.close();
     assert_eq!(attempts(&records(&record)[0]), 2);
 }

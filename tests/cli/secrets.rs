@@ -12,7 +12,9 @@ use crate::support::{Canary, Mirror, Ran, Toolcell, response, scratch};
 const CANARY: Canary = Canary::new("sk-live/4f9+aB~cD\"eF0123=xyz");
 
 fn toolcell(home: &Path, arguments: &[&str]) -> Toolcell {
-    Toolcell::at(home, arguments).env("RUST_LOG", "trace").env("RUST_BACKTRACE", "full")
+    Toolcell::at(home, arguments)
+        .env("RUST_LOG", "trace")
+        .env("RUST_BACKTRACE", "full")
 }
 
 fn set(home: &Path, name: &str, value: &str) -> Ran {
@@ -20,9 +22,14 @@ fn set(home: &Path, name: &str, value: &str) -> Ran {
 }
 
 fn listed(home: &Path) -> Vec<String> {
-    let list = toolcell(home, &["secret", "list", "--json"]).run().exits(0).json();
+    let list = toolcell(home, &["secret", "list", "--json"])
+        .run()
+        .exits(0)
+        .json();
     let names = list["secrets"].as_array().unwrap().iter();
-    names.map(|entry| entry["name"].as_str().unwrap().to_owned()).collect()
+    names
+        .map(|entry| entry["name"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 /// Calls a tool of `courier` with the grants for a request to `mirror`.
@@ -46,34 +53,77 @@ fn a_secret_is_set_from_standard_input_listed_by_name_and_removed() {
     let (_guard, home) = scratch();
     assert!(listed(&home).is_empty());
     let ran = set(&home, "API_KEY", &format!("{}\n", CANARY.value())).exits(0);
-    assert!(ran.stdout.is_empty() && ran.stderr.contains("set the secret API_KEY"), "{ran:?}");
-    let again = toolcell(&home, &["secret", "set", "API_KEY", "--json"]).stdin("another value").run().exits(0);
+    assert!(
+        ran.stdout.is_empty() && ran.stderr.contains("set the secret API_KEY"),
+        "{ran:?}"
+    );
+    let again = toolcell(&home, &["secret", "set", "API_KEY", "--json"])
+        .stdin("another value")
+        .run()
+        .exits(0);
     assert_eq!(again.json(), json!({ "name": "API_KEY", "replaced": true }));
     set(&home, "other.key-2", CANARY.value()).exits(0);
     assert_eq!(listed(&home), ["API_KEY", "other.key-2"]);
     let people = toolcell(&home, &["secret", "list"]).run().exits(0);
-    assert!(people.stdout.starts_with("API_KEY ") && people.stdout.lines().count() == 2, "{people:?}");
+    assert!(
+        people.stdout.starts_with("API_KEY ") && people.stdout.lines().count() == 2,
+        "{people:?}"
+    );
     shows_nothing(&people);
-    toolcell(&home, &["secret", "remove", "API_KEY"]).run().exits(0);
+    toolcell(&home, &["secret", "remove", "API_KEY"])
+        .run()
+        .exits(0);
     assert_eq!(listed(&home), ["other.key-2"]);
-    let gone = toolcell(&home, &["secret", "remove", "API_KEY"]).run().exits(2);
-    assert!(gone.stderr.contains("there is no secret API_KEY"), "{}", gone.stderr);
+    let gone = toolcell(&home, &["secret", "remove", "API_KEY"])
+        .run()
+        .exits(2);
+    assert!(
+        gone.stderr.contains("there is no secret API_KEY"),
+        "{}",
+        gone.stderr
+    );
 }
 
 #[test]
 fn a_value_is_no_argument_and_what_cannot_be_kept_out_of_records_is_refused_without_being_quoted() {
     let (_guard, home) = scratch();
-    toolcell(&home, &["secret", "set", "API_KEY", CANARY.value()]).run().exits(2);
+    toolcell(&home, &["secret", "set", "API_KEY", CANARY.value()])
+        .run()
+        .exits(2);
     let long = "x".repeat(20_000);
-    for (value, why) in [("", "shorter"), ("\n", "shorter"), ("seven77", "shorter"), ("two\nlines here", "line breaks")]
-    {
+    for (value, why) in [
+        ("", "shorter"),
+        ("\n", "shorter"),
+        ("seven77", "shorter"),
+        ("two\nlines here", "line breaks"),
+    ] {
         let ran = set(&home, "API_KEY", value).exits(2);
-        assert!(ran.stderr.contains(why) && (value.len() < 2 || !ran.stderr.contains(value)), "{value:?}: {ran:?}");
+        assert!(
+            ran.stderr.contains(why) && (value.len() < 2 || !ran.stderr.contains(value)),
+            "{value:?}: {ran:?}"
+        );
     }
-    assert!(set(&home, "API_KEY", &long).exits(2).stderr.contains("longer"));
-    for name in ["", "a b", "a@b", "../a", ".a", "a,b", "\u{e4}", &"x".repeat(65)] {
+    assert!(
+        set(&home, "API_KEY", &long)
+            .exits(2)
+            .stderr
+            .contains("longer")
+    );
+    for name in [
+        "",
+        "a b",
+        "a@b",
+        "../a",
+        ".a",
+        "a,b",
+        "\u{e4}",
+        &"x".repeat(65),
+    ] {
         let ran = set(&home, name, CANARY.value()).exits(2);
-        assert!(ran.stderr.contains("not a name for a secret"), "{name}: {ran:?}");
+        assert!(
+            ran.stderr.contains("not a name for a secret"),
+            "{name}: {ran:?}"
+        );
         shows_nothing(&ran);
     }
     assert!(listed(&home).is_empty());
@@ -85,11 +135,24 @@ fn what_is_kept_is_sealed_private_and_apart_from_its_key() {
     set(&home, "API_KEY", CANARY.value()).exits(0);
     let store = home.join("secrets/store");
     let key = home.join("keys/secrets");
-    for (path, mode) in [(&store, 0o600), (&key, 0o600), (&home.join("secrets"), 0o700), (&home.join("keys"), 0o700)] {
-        assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, mode, "{}", path.display());
+    for (path, mode) in [
+        (&store, 0o600),
+        (&key, 0o600),
+        (&home.join("secrets"), 0o700),
+        (&home.join("keys"), 0o700),
+    ] {
+        assert_eq!(
+            fs::metadata(path).unwrap().permissions().mode() & 0o777,
+            mode,
+            "{}",
+            path.display()
+        );
     }
     assert!(CANARY.is_nowhere_below(&home) >= 2);
-    assert!(!String::from_utf8_lossy(&fs::read(&store).unwrap()).contains("API_KEY"), "names are sealed, too");
+    assert!(
+        !String::from_utf8_lossy(&fs::read(&store).unwrap()).contains("API_KEY"),
+        "names are sealed, too"
+    );
     assert_eq!(fs::read(&key).unwrap().len(), 32);
 }
 
@@ -108,10 +171,19 @@ fn a_store_that_was_damaged_or_opened_to_others_is_refused_and_left_as_it_is() {
             let ran = toolcell(&home, arguments).run().exits(70);
             assert!(ran.stderr.contains(why), "{why}: {}", ran.stderr);
         }
-        assert!(set(&home, "OTHER_KEY", "another value").exits(70).stderr.contains(why));
+        assert!(
+            set(&home, "OTHER_KEY", "another value")
+                .exits(70)
+                .stderr
+                .contains(why)
+        );
         let ran = send(&home, "bearer", &mirror, "answer", &["--json"]).exits(2);
         assert_eq!(ran.json()["error"]["error_code"], "secret_store_unreadable");
-        assert_eq!(fs::read(&store).ok(), before, "a store that cannot be read is not written");
+        assert_eq!(
+            fs::read(&store).ok(),
+            before,
+            "a store that cannot be read is not written"
+        );
     };
     for at in [0, 30, sealed.len() - 1] {
         let mut tampered = sealed.clone();
@@ -150,8 +222,14 @@ fn a_store_that_was_damaged_or_opened_to_others_is_refused_and_left_as_it_is() {
 fn two_processes_that_set_secrets_at_once_lose_nothing() {
     let (_guard, home) = scratch();
     let names: Vec<String> = (0..8).map(|n| format!("KEY_{n}")).collect();
-    let started: Vec<_> =
-        names.iter().map(|name| toolcell(&home, &["secret", "set", name]).stdin("value of it").spawn()).collect();
+    let started: Vec<_> = names
+        .iter()
+        .map(|name| {
+            toolcell(&home, &["secret", "set", name])
+                .stdin("value of it")
+                .spawn()
+        })
+        .collect();
     for child in started {
         Ran::from(child.wait_with_output().unwrap()).exits(0);
     }
@@ -162,15 +240,26 @@ fn two_processes_that_set_secrets_at_once_lose_nothing() {
 fn the_value_reaches_the_server_and_nothing_else() {
     let (_guard, home) = scratch();
     set(&home, "API_KEY", CANARY.value()).exits(0);
-    let percent: String = CANARY.value().bytes().map(|b| format!("%{b:02X}")).collect();
+    let percent: String = CANARY
+        .value()
+        .bytes()
+        .map(|b| format!("%{b:02X}"))
+        .collect();
     let encoded = |request: &str| {
         let base64 = data_encoding::BASE64.encode(request.as_bytes());
         let hex = data_encoding::HEXUPPER.encode(request.as_bytes());
-        format!("{request}\n{base64}\n{hex}\n{}\n{}", json!({ "q": request }), CANARY.value().len())
+        format!(
+            "{request}\n{base64}\n{hex}\n{}\n{}",
+            json!({ "q": request }),
+            CANARY.value().len()
+        )
     };
     let mirror = Mirror::new(move |request| {
         let body = format!("{}\n{percent}", encoded(request));
-        response(&[("x-echo", &request.replace("\r\n", " "))], body.as_bytes())
+        response(
+            &[("x-echo", &request.replace("\r\n", " "))],
+            body.as_bytes(),
+        )
     });
     let mut calls = 0;
     for tool in ["bearer", "header", "query"] {
@@ -210,11 +299,22 @@ fn a_payload_on_disk_holds_no_value() {
     shows_nothing(&ran);
     let record = ran.json();
     let stored: Vec<&Value> = record["persistence"].as_array().unwrap().iter().collect();
-    assert!(stored.iter().all(|decision| decision["redaction_state"] == "partial"), "{stored:?}");
-    let payloads: Vec<PathBuf> =
-        fs::read_dir(home.join("payloads")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(
+        stored
+            .iter()
+            .all(|decision| decision["redaction_state"] == "partial"),
+        "{stored:?}"
+    );
+    let payloads: Vec<PathBuf> = fs::read_dir(home.join("payloads"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     assert!(!payloads.is_empty());
-    assert!(fs::read_to_string(&payloads[0]).unwrap().contains("[secret API_KEY]"));
+    assert!(
+        fs::read_to_string(&payloads[0])
+            .unwrap()
+            .contains("[secret API_KEY]")
+    );
     CANARY.is_nowhere_below(&home);
 }
 
@@ -224,14 +324,19 @@ fn a_secret_that_is_not_set_ends_the_call_before_anything_runs() {
     let mirror = Mirror::reflecting();
     let ran = send(&home, "bearer", &mirror, "answer", &["--record"]).exits(2);
     let record = ran.json();
-    assert_eq!(record["result"]["error"]["error_class"], "credential_missing");
+    assert_eq!(
+        record["result"]["error"]["error_class"],
+        "credential_missing"
+    );
     assert_eq!(record["result"]["error"]["recoverability"], "setup_first");
     let message = record["result"]["error"]["message"].as_str().unwrap();
-    assert!(message.contains("`toolcell secret set API_KEY`"), "{message}");
+    assert!(
+        message.contains("`toolcell secret set API_KEY`"),
+        "{message}"
+    );
     assert_eq!(record["invocation"]["status"], "blocked");
     assert!(record["invocation"].get("started_at").is_none() && mirror.seen().is_empty());
-    let needed =
-        json!({ "access_kind": "credential", "subject": "API_KEY", "next_action": "toolcell secret set API_KEY" });
+    let needed = json!({ "access_kind": "credential", "subject": "API_KEY", "next_action": "toolcell secret set API_KEY" });
     assert_eq!(record["result"]["error"]["needs_authorization"], needed);
     for ended in ["tool.invocation.blocked", "tool.invocation.failed"] {
         let mut events = record["events"].as_array().unwrap().iter();
@@ -240,7 +345,10 @@ fn a_secret_that_is_not_set_ends_the_call_before_anything_runs() {
     }
     // Later processes read it from the log, and the same call succeeds once it is done.
     let id = record["invocation"]["invocation_id"].as_str().unwrap();
-    let shown = toolcell(&home, &["show", id, "--json"]).run().exits(0).json();
+    let shown = toolcell(&home, &["show", id, "--json"])
+        .run()
+        .exits(0)
+        .json();
     assert_eq!(shown["result"]["error"]["needs_authorization"], needed);
     set(&home, "API_KEY", CANARY.value()).exits(0);
     send(&home, "bearer", &mirror, "answer", &[]).exits(0);
@@ -256,12 +364,22 @@ fn a_secret_that_is_not_granted_is_refused_whether_it_is_set_or_not() {
         let input = json!({ "url": mirror.origin() }).to_string();
         let net = format!("--allow-net={}", mirror.origin());
         let other = format!("--allow-secret=OTHER_KEY@{}", mirror.origin());
-        toolcell(&home, &["call", &tool, &input, &net, &other]).run().exits(3).stderr
+        toolcell(&home, &["call", &tool, &input, &net, &other])
+            .run()
+            .exits(3)
+            .stderr
     };
     let before = call();
     set(&home, "API_KEY", CANARY.value()).exits(0);
-    assert_eq!(before, call(), "a refusal does not say whether a secret is set");
-    assert!(before.contains("--allow-secret=API_KEY@https://HOST"), "{before}");
+    assert_eq!(
+        before,
+        call(),
+        "a refusal does not say whether a secret is set"
+    );
+    assert!(
+        before.contains("--allow-secret=API_KEY@https://HOST"),
+        "{before}"
+    );
     assert!(mirror.seen().is_empty());
 }
 
@@ -276,8 +394,17 @@ fn a_grant_names_a_secret_and_one_origin() {
         "API_KEY@https://*.a.example",
     ] {
         let option = format!("--allow-secret={grant}");
-        let ran =
-            toolcell(&home, &["call", &guest("courier#plain"), "{\"url\": \"http://a\"}", &option]).run().exits(2);
+        let ran = toolcell(
+            &home,
+            &[
+                "call",
+                &guest("courier#plain"),
+                "{\"url\": \"http://a\"}",
+                &option,
+            ],
+        )
+        .run()
+        .exits(2);
         assert!(ran.stderr.contains(&option), "{}", ran.stderr);
     }
 }

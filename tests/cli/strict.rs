@@ -21,11 +21,10 @@ fn whole(toolkit: &mut Value) {
     ] {
         declaration[field] = value;
     }
-    declaration["input_contract"] =
-        json!({"model_input_schema": {"type": "object", "properties": {"path": {"type": "string"}}}});
-    toolkit["interfaces"] = json!([{"schema_version": "0.2.0", "interface_id": "i", "tool_id": "strict.echo"}]);
-    toolkit["execution_profiles"] =
-        json!([{"schema_version": "0.2.0", "execution_profile_id": "e", "execution_kind": "embedded_runtime"}]);
+    declaration["input_contract"] = json!({"model_input_schema": {"type": "object", "properties": {"path": {"type": "string"}}}});
+    toolkit["interfaces"] =
+        json!([{"schema_version": "0.2.0", "interface_id": "i", "tool_id": "strict.echo"}]);
+    toolkit["execution_profiles"] = json!([{"schema_version": "0.2.0", "execution_profile_id": "e", "execution_kind": "embedded_runtime"}]);
     toolkit["permission_profiles"] = json!([{
         "schema_version": "0.2.0", "permission_profile_id": "p", "risk_level": "low",
         "access_kinds": ["file_read"], "credential_refs": ["KEY"], "credential_uses": [{"ref": "KEY"}],
@@ -34,7 +33,10 @@ fn whole(toolkit: &mut Value) {
 
 /// The JSON pointers of the objects in [`whole`], and their fields that limit a call.
 const LIMITING: [(&str, &[&str]); 8] = [
-    ("", &["interfaces", "execution_profiles", "permission_profiles"]),
+    (
+        "",
+        &["interfaces", "execution_profiles", "permission_profiles"],
+    ),
     (
         "/declarations/0",
         &[
@@ -89,7 +91,15 @@ const LIMITING: [(&str, &[&str]); 8] = [
             "context_modifier_policy",
         ],
     ),
-    ("/execution_profiles/0", &["timeout_ms", "sandbox_profile", "memory_limit_bytes", "fuel_limit"]),
+    (
+        "/execution_profiles/0",
+        &[
+            "timeout_ms",
+            "sandbox_profile",
+            "memory_limit_bytes",
+            "fuel_limit",
+        ],
+    ),
     (
         "/permission_profiles/0",
         &[
@@ -109,7 +119,10 @@ const LIMITING: [(&str, &[&str]); 8] = [
             "environment",
         ],
     ),
-    ("/permission_profiles/0/credential_uses/0", &["header", "prefix", "query"]),
+    (
+        "/permission_profiles/0/credential_uses/0",
+        &["header", "prefix", "query"],
+    ),
 ];
 
 pub(super) fn write(folder: &Path, component: &[u8]) -> String {
@@ -128,8 +141,15 @@ pub(super) fn described(component: &[u8]) -> Ran {
 #[track_caller]
 pub(super) fn errors(component: &[u8]) -> Vec<String> {
     let ran = described(component).exits(2);
-    assert!(ran.stdout.is_empty() && ran.stderr.contains("[description_invalid]"), "{ran:?}");
-    ran.stderr.lines().filter_map(|line| line.strip_prefix("  ")).map(str::to_owned).collect()
+    assert!(
+        ran.stdout.is_empty() && ran.stderr.contains("[description_invalid]"),
+        "{ran:?}"
+    );
+    ran.stderr
+        .lines()
+        .filter_map(|line| line.strip_prefix("  "))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// The errors of a toolkit that differs from [`whole`].
@@ -146,7 +166,11 @@ pub(super) fn changed(change: impl FnOnce(&mut Value)) -> Vec<u8> {
 }
 
 pub(super) fn set(toolkit: &mut Value, object: &str, field: &str, value: Value) {
-    let object = toolkit.pointer_mut(object).unwrap().as_object_mut().unwrap();
+    let object = toolkit
+        .pointer_mut(object)
+        .unwrap()
+        .as_object_mut()
+        .unwrap();
     object.insert(field.to_owned(), value);
 }
 
@@ -154,7 +178,10 @@ pub(super) fn set(toolkit: &mut Value, object: &str, field: &str, value: Value) 
 #[track_caller]
 fn all_named(places: &[String], errors: &[String]) {
     for place in places {
-        let found = errors.iter().filter(|error| error.starts_with(&format!("{place}: "))).count();
+        let found = errors
+            .iter()
+            .filter(|error| error.starts_with(&format!("{place}: ")))
+            .count();
         assert_eq!(found, 1, "{place}: {errors:#?}");
     }
     assert_eq!(errors.len(), places.len(), "{errors:#?}");
@@ -163,7 +190,11 @@ fn all_named(places: &[String], errors: &[String]) {
 #[test]
 fn a_toolkit_with_every_record_loads() {
     let ran = described(&changed(|_| {})).exits(0);
-    assert!(ran.stdout.starts_with("strict.echo\n") && !ran.stdout.contains("notes:"), "{}", ran.stdout);
+    assert!(
+        ran.stdout.starts_with("strict.echo\n") && !ran.stdout.contains("notes:"),
+        "{}",
+        ran.stdout
+    );
 }
 
 #[test]
@@ -176,13 +207,18 @@ fn a_misspelt_field_that_limits_a_call_is_an_error_wherever_it_stands() {
         |name| {
             let mut parts = name.split('_').map(str::to_owned);
             let first = parts.next().unwrap().to_uppercase();
-            parts.fold(first, |name, part| name + &part[..1].to_uppercase() + &part[1..])
+            parts.fold(first, |name, part| {
+                name + &part[..1].to_uppercase() + &part[1..]
+            })
         },
         |name| format!("{}s", name.replace('_', "-")),
     ];
     for misspelling in misspellings {
         for (object, fields) in LIMITING {
-            let places: Vec<String> = fields.iter().map(|name| format!("{object}/{}", misspelling(name))).collect();
+            let places: Vec<String> = fields
+                .iter()
+                .map(|name| format!("{object}/{}", misspelling(name)))
+                .collect();
             let errors = errors_of(|toolkit| {
                 for name in fields {
                     set(toolkit, object, &misspelling(name), json!(true));
@@ -195,27 +231,48 @@ fn a_misspelt_field_that_limits_a_call_is_an_error_wherever_it_stands() {
 
 #[test]
 fn a_field_that_limits_a_call_and_stands_in_the_wrong_place_is_an_error() {
-    for (object, fields) in LIMITING.iter().filter(|(object, _)| !object.contains("credential_uses")) {
-        for (elsewhere, known) in LIMITING.iter().chain(&[("/declarations/0/annotations", &[][..])]) {
+    for (object, fields) in LIMITING
+        .iter()
+        .filter(|(object, _)| !object.contains("credential_uses"))
+    {
+        for (elsewhere, known) in LIMITING
+            .iter()
+            .chain(&[("/declarations/0/annotations", &[][..])])
+        {
             // The schemas, `strict` and the references to profiles are valid in more than one place.
             let shared = |name: &str| {
-                name.ends_with("_schema") || name.ends_with("profile_ref") || ["strict", "timeout_ms"].contains(&name)
+                name.ends_with("_schema")
+                    || name.ends_with("profile_ref")
+                    || ["strict", "timeout_ms"].contains(&name)
             };
             let strangers: Vec<&str> = fields
                 .iter()
                 .copied()
                 .filter(|name| !known.contains(name) && !shared(name))
-                .filter(|name| !matches!(*name, "max_inline_chars" | "persistence_policy_ref" | "sandbox_profile"))
+                .filter(|name| {
+                    !matches!(
+                        *name,
+                        "max_inline_chars" | "persistence_policy_ref" | "sandbox_profile"
+                    )
+                })
                 .collect();
             if elsewhere == object || strangers.is_empty() {
                 continue;
             }
-            let places: Vec<String> = strangers.iter().map(|name| format!("{elsewhere}/{name}")).collect();
+            let places: Vec<String> = strangers
+                .iter()
+                .map(|name| format!("{elsewhere}/{name}"))
+                .collect();
             let errors = errors_of(|toolkit| {
-                strangers.iter().for_each(|name| set(toolkit, elsewhere, name, json!("x")));
+                strangers
+                    .iter()
+                    .for_each(|name| set(toolkit, elsewhere, name, json!("x")));
             });
             all_named(&places, &errors);
-            assert!(errors.iter().all(|error| error.contains("belongs in")), "{errors:#?}");
+            assert!(
+                errors.iter().all(|error| error.contains("belongs in")),
+                "{errors:#?}"
+            );
         }
     }
 }
@@ -223,45 +280,154 @@ fn a_field_that_limits_a_call_and_stands_in_the_wrong_place_is_an_error() {
 #[test]
 fn an_unknown_word_of_a_closed_vocabulary_is_an_error_with_the_known_ones() {
     let words = [
-        ("/declarations/0", "lifecycle", json!("asleep"), "", "available"),
-        ("/declarations/0/input_contract", "argument_mode", json!("telepathy"), "", "json"),
-        ("/declarations/0/output_contract", "content_types", json!(["text", "txet"]), "/1", "resource_link"),
-        ("/declarations/0/output_contract", "persistence_policy_ref", json!("never"), "", "never_persist"),
-        ("/interfaces/0", "persistence_policy_ref", json!("never"), "", "never_persist"),
-        ("/interfaces/0", "schema_visibility", json!("hidden"), "", "loaded"),
-        ("/interfaces/0", "context_modifier_policy", json!("never"), "", "allow_serial_only"),
-        ("/interfaces/0", "permission_subjects", json!({"/path": "file"}), "/~1path", "resource"),
-        ("/interfaces/0", "is_read_only", json!("yes"), "", "predicate"),
+        (
+            "/declarations/0",
+            "lifecycle",
+            json!("asleep"),
+            "",
+            "available",
+        ),
+        (
+            "/declarations/0/input_contract",
+            "argument_mode",
+            json!("telepathy"),
+            "",
+            "json",
+        ),
+        (
+            "/declarations/0/output_contract",
+            "content_types",
+            json!(["text", "txet"]),
+            "/1",
+            "resource_link",
+        ),
+        (
+            "/declarations/0/output_contract",
+            "persistence_policy_ref",
+            json!("never"),
+            "",
+            "never_persist",
+        ),
+        (
+            "/interfaces/0",
+            "persistence_policy_ref",
+            json!("never"),
+            "",
+            "never_persist",
+        ),
+        (
+            "/interfaces/0",
+            "schema_visibility",
+            json!("hidden"),
+            "",
+            "loaded",
+        ),
+        (
+            "/interfaces/0",
+            "context_modifier_policy",
+            json!("never"),
+            "",
+            "allow_serial_only",
+        ),
+        (
+            "/interfaces/0",
+            "permission_subjects",
+            json!({"/path": "file"}),
+            "/~1path",
+            "resource",
+        ),
+        (
+            "/interfaces/0",
+            "is_read_only",
+            json!("yes"),
+            "",
+            "predicate",
+        ),
         ("/interfaces/0", "is_destructive", json!(1), "", "predicate"),
-        ("/permission_profiles/0", "risk_level", json!("tiny"), "", "critical"),
-        ("/permission_profiles/0", "access_kinds", json!(["file_read", "read_files"]), "/1", "file_write"),
-        ("/permission_profiles/0", "write_effects", json!(["x"]), "/0", "local_draft"),
-        ("/permission_profiles/0", "permission_channel", json!("pigeon"), "", "none"),
-        ("/permission_profiles/0/credential_uses/0", "authorization", json!("bearer"), "", "provider_type"),
-        ("/permission_profiles/0", "non_interactive", json!("allow"), "", "allow_if_preapproved"),
+        (
+            "/permission_profiles/0",
+            "risk_level",
+            json!("tiny"),
+            "",
+            "critical",
+        ),
+        (
+            "/permission_profiles/0",
+            "access_kinds",
+            json!(["file_read", "read_files"]),
+            "/1",
+            "file_write",
+        ),
+        (
+            "/permission_profiles/0",
+            "write_effects",
+            json!(["x"]),
+            "/0",
+            "local_draft",
+        ),
+        (
+            "/permission_profiles/0",
+            "permission_channel",
+            json!("pigeon"),
+            "",
+            "none",
+        ),
+        (
+            "/permission_profiles/0/credential_uses/0",
+            "authorization",
+            json!("bearer"),
+            "",
+            "provider_type",
+        ),
+        (
+            "/permission_profiles/0",
+            "non_interactive",
+            json!("allow"),
+            "",
+            "allow_if_preapproved",
+        ),
     ];
     let errors = errors_of(|toolkit| {
         for (object, field, value, ..) in &words {
             set(toolkit, object, field, value.clone());
         }
     });
-    let places: Vec<String> = words.iter().map(|(object, field, _, at, _)| format!("{object}/{field}{at}")).collect();
+    let places: Vec<String> = words
+        .iter()
+        .map(|(object, field, _, at, _)| format!("{object}/{field}{at}"))
+        .collect();
     all_named(&places, &errors);
     for (_, field, _, _, known) in words {
-        assert!(errors.iter().any(|error| error.contains(&format!("/{field}")) && error.contains(known)), "{field}");
+        assert!(
+            errors
+                .iter()
+                .any(|error| error.contains(&format!("/{field}")) && error.contains(known)),
+            "{field}"
+        );
     }
 }
 
 #[test]
 fn a_setting_that_this_host_does_not_honour_keeps_the_component_from_loading() {
     let settings = [
-        ("/execution_profiles/0", "sandbox_profile", json!("read_only")),
+        (
+            "/execution_profiles/0",
+            "sandbox_profile",
+            json!("read_only"),
+        ),
         ("/execution_profiles/0", "memory_limit_bytes", json!(1024)),
     ];
     let errors = errors_of(|toolkit| {
-        settings.iter().for_each(|(object, field, value)| set(toolkit, object, field, value.clone()));
+        settings
+            .iter()
+            .for_each(|(object, field, value)| set(toolkit, object, field, value.clone()));
     });
-    all_named(&settings.clone().map(|(object, field, _)| format!("{object}/{field}")), &errors);
+    all_named(
+        &settings
+            .clone()
+            .map(|(object, field, _)| format!("{object}/{field}")),
+        &errors,
+    );
     // Neutral values do not limit the call, and are accepted.
     let neutral = changed(|toolkit| {
         for (object, field, value) in settings {
@@ -279,37 +445,79 @@ fn a_setting_that_this_host_does_not_honour_keeps_the_component_from_loading() {
 fn a_record_that_nothing_refers_to_is_an_error_and_no_call_keeps_its_folders() {
     let (_guard, folder) = scratch();
     std::fs::create_dir(folder.join("data")).unwrap();
-    for (list, id) in [("interfaces", "interface_ref"), ("permission_profiles", "permission_profile_ref")] {
+    for (list, id) in [
+        ("interfaces", "interface_ref"),
+        ("permission_profiles", "permission_profile_ref"),
+    ] {
         let component = changed(|toolkit| {
-            toolkit["declarations"][0].as_object_mut().unwrap().remove(id);
+            toolkit["declarations"][0]
+                .as_object_mut()
+                .unwrap()
+                .remove(id);
             toolkit["interfaces"][0]["permission_subjects"] = json!({"/path": "path"});
         });
         let place = format!("/{list}/0");
-        assert!(errors(&component)[0].starts_with(&format!("{place}: no declaration refers to this record")));
+        assert!(
+            errors(&component)[0]
+                .starts_with(&format!("{place}: no declaration refers to this record"))
+        );
         let tool = write(&folder, &component);
-        let call = ["call", &tool, "{\"path\": \"data\"}", "--allow-read=.", "--json"];
+        let call = [
+            "call",
+            &tool,
+            "{\"path\": \"data\"}",
+            "--allow-read=.",
+            "--json",
+        ];
         let record = Toolcell::new(call).dir(&folder).run().exits(2).json();
         assert_eq!(record["error"]["error_code"], "description_invalid");
-        assert!(record["error"]["message"].as_str().unwrap().contains(&place), "{record}");
+        assert!(
+            record["error"]["message"]
+                .as_str()
+                .unwrap()
+                .contains(&place),
+            "{record}"
+        );
     }
     let errors = errors_of(|toolkit| {
-        let more = [("interfaces", "interface_id"), ("execution_profiles", "execution_profile_id")];
-        for (list, id) in more.into_iter().chain([("permission_profiles", "permission_profile_id")]) {
+        let more = [
+            ("interfaces", "interface_id"),
+            ("execution_profiles", "execution_profile_id"),
+        ];
+        for (list, id) in more
+            .into_iter()
+            .chain([("permission_profiles", "permission_profile_id")])
+        {
             let mut other = toolkit[list][0].clone();
             other[id] = json!("other");
             toolkit[list].as_array_mut().unwrap().push(other);
         }
     });
-    all_named(&["/interfaces/1", "/execution_profiles/1", "/permission_profiles/1"].map(str::to_owned), &errors);
+    all_named(
+        &[
+            "/interfaces/1",
+            "/execution_profiles/1",
+            "/permission_profiles/1",
+        ]
+        .map(str::to_owned),
+        &errors,
+    );
 }
 
 #[test]
 fn records_that_contradict_each_other_are_errors() {
     let one = |change: fn(&mut Value)| errors_of(change).join("\n");
     for (place, change) in [
-        ("/interfaces/0/tool_id: ", (|kit| kit["interfaces"][0]["tool_id"] = json!("strict.other")) as fn(&mut Value)),
-        ("/interfaces/0/name: ", |kit| kit["interfaces"][0]["name"] = json!("other")),
-        ("/interfaces/0/model_input_schema: ", |kit| kit["interfaces"][0]["model_input_schema"] = json!({})),
+        (
+            "/interfaces/0/tool_id: ",
+            (|kit| kit["interfaces"][0]["tool_id"] = json!("strict.other")) as fn(&mut Value),
+        ),
+        ("/interfaces/0/name: ", |kit| {
+            kit["interfaces"][0]["name"] = json!("other")
+        }),
+        ("/interfaces/0/model_input_schema: ", |kit| {
+            kit["interfaces"][0]["model_input_schema"] = json!({})
+        }),
         ("/interfaces/0/permission_subjects/~1pth: ", |kit| {
             kit["interfaces"][0]["permission_subjects"] = json!({"/pth": "path"});
         }),
@@ -321,17 +529,26 @@ fn records_that_contradict_each_other_are_errors() {
         }),
         ("/permission_profiles/1/permission_profile_id: ", |kit| {
             let again = kit["permission_profiles"][0].clone();
-            kit["permission_profiles"].as_array_mut().unwrap().push(again);
+            kit["permission_profiles"]
+                .as_array_mut()
+                .unwrap()
+                .push(again);
         }),
         ("/permission_profiles/0/schema_version: ", |kit| {
             kit["permission_profiles"][0]["schema_version"] = json!("9.0.0");
         }),
         ("/interfaces/0: the field tool_id is missing", |kit| {
-            kit["interfaces"][0].as_object_mut().unwrap().remove("tool_id");
+            kit["interfaces"][0]
+                .as_object_mut()
+                .unwrap()
+                .remove("tool_id");
         }),
     ] {
         let errors = one(change);
-        assert!(errors.starts_with(place) && !errors.contains('\n'), "{place} {errors}");
+        assert!(
+            errors.starts_with(place) && !errors.contains('\n'),
+            "{place} {errors}"
+        );
     }
 }
 
@@ -359,7 +576,10 @@ fn a_subject_below_an_argument_leads_where_the_schema_has_something() {
         ("/linked/path", "write the schema out"),
     ] {
         let errors = errors(&with(pointer));
-        assert!(errors.len() == 1 && errors[0].contains(pointer) && errors[0].contains(why), "{errors:?}");
+        assert!(
+            errors.len() == 1 && errors[0].contains(pointer) && errors[0].contains(why),
+            "{errors:?}"
+        );
     }
 }
 
@@ -370,7 +590,11 @@ fn a_field_that_is_named_twice_is_an_error() {
         whole(toolkit);
         text = toolkit.to_string();
     });
-    let twice = text.replacen("\"interface_id\"", "\"is_read_only\":true,\"is_read_only\":false,\"interface_id\"", 1);
+    let twice = text.replacen(
+        "\"interface_id\"",
+        "\"is_read_only\":true,\"is_read_only\":false,\"interface_id\"",
+        1,
+    );
     assert_ne!(text, twice);
     described(&describing(&text)).exits(0);
     assert!(errors(&describing(&twice))[0].contains("duplicate key \"is_read_only\""));
@@ -380,34 +604,63 @@ fn a_field_that_is_named_twice_is_an_error() {
 fn foreign_words_in_the_list_are_bounded_and_act_on_nothing() {
     let errors = errors_of(|toolkit| {
         let profile = toolkit["permission_profiles"][0].as_object_mut().unwrap();
-        profile.insert("write_effect\u{1b}[2J\u{202e}\n  /forged: line".to_owned(), json!(1));
+        profile.insert(
+            "write_effect\u{1b}[2J\u{202e}\n  /forged: line".to_owned(),
+            json!(1),
+        );
         profile.insert("risk\nlevel".to_owned(), json!(1));
         profile.insert("access_kinds".to_owned(), json!(["x\u{1b}[1m".repeat(300)]));
     });
     let text = errors.join("\n");
-    assert!(!text.contains(['\u{1b}', '\u{202e}']) && text.contains("risk\\nlevel"), "{text}");
-    assert!(errors.iter().all(|error| error.len() < 1_000 && !error.starts_with("/forged")), "{errors:#?}");
+    assert!(
+        !text.contains(['\u{1b}', '\u{202e}']) && text.contains("risk\\nlevel"),
+        "{text}"
+    );
+    assert!(
+        errors
+            .iter()
+            .all(|error| error.len() < 1_000 && !error.starts_with("/forged")),
+        "{errors:#?}"
+    );
     let many: Vec<Value> = (0..1_200).map(|at| json!(at)).collect();
-    let errors = errors_of(|toolkit| toolkit["permission_profiles"][0]["access_kinds"] = json!(many));
-    assert!(errors.len() == 33 && errors[32].contains("1168 more"), "{} {:?}", errors.len(), errors.last());
+    let errors =
+        errors_of(|toolkit| toolkit["permission_profiles"][0]["access_kinds"] = json!(many));
+    assert!(
+        errors.len() == 33 && errors[32].contains("1168 more"),
+        "{} {:?}",
+        errors.len(),
+        errors.last()
+    );
     let errors = errors_of(|toolkit| {
         for at in 0..1_001 {
             toolkit[format!("{at:x}")] = json!(0);
         }
     });
-    assert!(errors.len() == 1 && errors[0].contains("more than 1000 unknown fields"), "{errors:?}");
+    assert!(
+        errors.len() == 1 && errors[0].contains("more than 1000 unknown fields"),
+        "{errors:?}"
+    );
 }
 
 #[test]
 fn a_tool_that_is_not_enabled_is_not_listed_and_not_called() {
     let (_guard, folder) = scratch();
-    let tool = write(&folder, &changed(|toolkit| toolkit["interfaces"][0]["is_enabled"] = json!(false)));
-    let record = Toolcell::new(["call", &tool, "{}", "--allow-read=.", "--json"]).dir(&folder).run().json();
+    let tool = write(
+        &folder,
+        &changed(|toolkit| toolkit["interfaces"][0]["is_enabled"] = json!(false)),
+    );
+    let record = Toolcell::new(["call", &tool, "{}", "--allow-read=.", "--json"])
+        .dir(&folder)
+        .run()
+        .json();
     assert_eq!(record["error"]["error_class"], "policy_blocked");
     assert_eq!(record["error"]["error_code"], "tool_disabled");
     let mut client = Client::run(Toolcell::new(["mcp", &tool]));
     client.initialize(crate::support::OLD);
-    assert_eq!(client.request("tools/list", json!({}))["result"]["tools"], json!([]));
+    assert_eq!(
+        client.request("tools/list", json!({}))["result"]["tools"],
+        json!([])
+    );
 }
 
 #[test]
@@ -415,7 +668,9 @@ fn what_an_interface_says_of_strictness_and_profiles_counts() {
     let (_guard, folder) = scratch();
     let call = |component: &[u8], input: &str, options: &[&str]| {
         let tool = write(&folder, component);
-        let arguments = ["call", &tool, input, "--allow-read=.", "--json"].into_iter().chain(options.iter().copied());
+        let arguments = ["call", &tool, input, "--allow-read=.", "--json"]
+            .into_iter()
+            .chain(options.iter().copied());
         Toolcell::new(arguments).dir(&folder).run()
     };
     let without_secret = |toolkit: &mut Value| {
@@ -428,11 +683,17 @@ fn what_an_interface_says_of_strictness_and_profiles_counts() {
         without_secret(toolkit);
         toolkit["interfaces"][0]["strict"] = json!(true);
     });
-    assert_eq!(call(&strict, "{\"more\": 1}", &[]).json()["error"]["error_class"], "schema_validation_failed");
+    assert_eq!(
+        call(&strict, "{\"more\": 1}", &[]).json()["error"]["error_class"],
+        "schema_validation_failed"
+    );
     // A profile that only the interface refers to applies to the tool.
     let asking = changed(|toolkit| {
         without_secret(toolkit);
-        toolkit["declarations"][0].as_object_mut().unwrap().remove("permission_profile_ref");
+        toolkit["declarations"][0]
+            .as_object_mut()
+            .unwrap()
+            .remove("permission_profile_ref");
         toolkit["interfaces"][0]["permission_profile_ref"] = json!("p");
         toolkit["permission_profiles"][0]["approval_required"] = json!(true);
     });
@@ -447,13 +708,25 @@ fn with_notes() -> (Vec<u8>, Vec<&'static str>) {
         for (object, field, value) in [
             ("/declarations/0", "colour", json!("red")),
             ("/declarations/0", "tool_kind", json!("tea_ceremony")),
-            ("/declarations/0/input_contract", "sensitive_fields", json!(["pth", "/path"])),
+            (
+                "/declarations/0/input_contract",
+                "sensitive_fields",
+                json!(["pth", "/path"]),
+            ),
             ("/interfaces/0", "title", json!("x")),
-            ("/interfaces/0", "is_destructive", json!("classifier:is_destructive")),
+            (
+                "/interfaces/0",
+                "is_destructive",
+                json!("classifier:is_destructive"),
+            ),
             ("/interfaces/0", "rendering", json!({"a": 1})),
             ("/execution_profiles/0", "supports_background", json!(true)),
             ("/permission_profiles/0", "retention_hint", json!("briefly")),
-            ("/permission_profiles/0", "rule_matching_fields", json!(["command"])),
+            (
+                "/permission_profiles/0",
+                "rule_matching_fields",
+                json!(["command"]),
+            ),
             ("/permission_profiles/0", "schema_version", json!("0.2.7")),
         ] {
             set(toolkit, object, field, value);
@@ -480,58 +753,135 @@ fn unknown_fields_and_unused_hints_survive_and_are_named_by_describe_and_doctor(
     let (_guard, folder) = scratch();
     let (component, places) = with_notes();
     let tool = write(&folder, &component);
-    let described = Toolcell::new(["describe", &tool, "--json"]).run().exits(0).json();
-    let noted: Vec<&str> =
-        described["notes"].as_array().unwrap().iter().map(|note| note["path"].as_str().unwrap()).collect();
-    assert!(places.iter().all(|place| noted.contains(place)) && noted.len() == places.len(), "{noted:#?}");
+    let described = Toolcell::new(["describe", &tool, "--json"])
+        .run()
+        .exits(0)
+        .json();
+    let noted: Vec<&str> = described["notes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|note| note["path"].as_str().unwrap())
+        .collect();
+    assert!(
+        places.iter().all(|place| noted.contains(place)) && noted.len() == places.len(),
+        "{noted:#?}"
+    );
     assert_eq!(described["declarations"][0]["colour"], "red");
-    assert_eq!(described["permission_profiles"][0]["retention_hint"], "briefly");
+    assert_eq!(
+        described["permission_profiles"][0]["retention_hint"],
+        "briefly"
+    );
     let people = Toolcell::new(["describe", &tool]).run().exits(0).stdout;
     assert!(people.contains("  notes:\n"), "{people}");
-    std::fs::write(folder.join("toolcell.toml"), "[[tool]]\ncomponent = \"tool.wasm\"\n").unwrap();
+    std::fs::write(
+        folder.join("toolcell.toml"),
+        "[[tool]]\ncomponent = \"tool.wasm\"\n",
+    )
+    .unwrap();
     let home = folder.join("home");
-    let doctor = Toolcell::at(&home, ["doctor", "--config=toolcell.toml"]).dir(&folder).run().stdout;
+    let doctor = Toolcell::at(&home, ["doctor", "--config=toolcell.toml"])
+        .dir(&folder)
+        .run()
+        .stdout;
     for place in places {
-        assert!(people.contains(&format!("    {place}: ")), "{place}: {people}");
-        assert!(doctor.contains(&format!("note: tool.wasm: {place}: ")), "{place}: {doctor}");
+        assert!(
+            people.contains(&format!("    {place}: ")),
+            "{place}: {people}"
+        );
+        assert!(
+            doctor.contains(&format!("note: tool.wasm: {place}: ")),
+            "{place}: {doctor}"
+        );
     }
 }
 
 #[test]
 fn doctor_lists_why_a_component_does_not_load() {
     let (_guard, folder) = scratch();
-    write(&folder, &changed(|toolkit| toolkit["interfaces"][0]["permission_subject"] = json!({})));
-    std::fs::write(folder.join("toolcell.toml"), "[[tool]]\ncomponent = \"tool.wasm\"\n").unwrap();
+    write(
+        &folder,
+        &changed(|toolkit| toolkit["interfaces"][0]["permission_subject"] = json!({})),
+    );
+    std::fs::write(
+        folder.join("toolcell.toml"),
+        "[[tool]]\ncomponent = \"tool.wasm\"\n",
+    )
+    .unwrap();
     let arguments = ["doctor", "--config=toolcell.toml", "--json"];
-    let checks = Toolcell::at(&folder.join("home"), arguments).dir(&folder).run().exits(1).json();
-    let missing = checks["checks"].as_array().unwrap().iter().find(|check| check["subject"] == "tool").unwrap();
+    let checks = Toolcell::at(&folder.join("home"), arguments)
+        .dir(&folder)
+        .run()
+        .exits(1)
+        .json();
+    let missing = checks["checks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|check| check["subject"] == "tool")
+        .unwrap();
     assert_eq!(missing["state"], "missing");
-    assert!(missing["detail"].as_str().unwrap().contains("/interfaces/0/permission_subject: "), "{missing}");
+    assert!(
+        missing["detail"]
+            .as_str()
+            .unwrap()
+            .contains("/interfaces/0/permission_subject: "),
+        "{missing}"
+    );
 }
 
 #[test]
 fn build_names_what_has_no_effect() {
-    let _turn = BUILDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _turn = BUILDING
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
     fixture("probe");
-    let ran = build::with_toolchain(&root(), &["build", "tests/guests/probe"]).run().exits(0);
-    let is_note = |line: &str| line.starts_with("note: /") && line.contains("/rule_matching_fields/0: ");
+    let ran = build::with_toolchain(&root(), &["build", "tests/guests/probe"])
+        .run()
+        .exits(0);
+    let is_note =
+        |line: &str| line.starts_with("note: /") && line.contains("/rule_matching_fields/0: ");
     assert!(ran.stderr.lines().any(is_note), "{}", ran.stderr);
     assert!(ran.stdout.ends_with("probe.wasm\n"), "{}", ran.stdout);
-    let ran = build::with_toolchain(&root(), &["build", "tests/guests/probe", "--json"]).run().exits(0).json();
-    let is_note = |note: &Value| note["path"].as_str().is_some_and(|path| path.ends_with("/rule_matching_fields/0"));
-    assert!(ran["notes"].as_array().unwrap().iter().any(is_note), "{ran:#}");
+    let ran = build::with_toolchain(&root(), &["build", "tests/guests/probe", "--json"])
+        .run()
+        .exits(0)
+        .json();
+    let is_note = |note: &Value| {
+        note["path"]
+            .as_str()
+            .is_some_and(|path| path.ends_with("/rule_matching_fields/0"))
+    };
+    assert!(
+        ran["notes"].as_array().unwrap().iter().any(is_note),
+        "{ran:#}"
+    );
 }
 
 #[test]
 fn one_tool_of_a_component_is_described_with_its_own_notes() {
     let notes = |tool: &str| {
-        let described = Toolcell::new(["describe", &guest(tool), "--json"]).run().exits(0).json();
+        let described = Toolcell::new(["describe", &guest(tool), "--json"])
+            .run()
+            .exits(0)
+            .json();
         described["notes"].as_array().unwrap().clone()
     };
     // Both profiles name paths, and only the other tool's interface says which argument is one.
     let append = notes("probe#append_approved");
-    let is_note = |note: &Value| note["path"].as_str().unwrap().ends_with("/rule_matching_fields/0");
+    let is_note = |note: &Value| {
+        note["path"]
+            .as_str()
+            .unwrap()
+            .ends_with("/rule_matching_fields/0")
+    };
     assert!(append.iter().any(is_note), "{append:?}");
     let named = notes("probe#read_named");
-    assert!(!named.iter().any(|note| note["path"].as_str().unwrap().contains("rule_matching_fields")), "{named:?}");
+    assert!(
+        !named.iter().any(|note| note["path"]
+            .as_str()
+            .unwrap()
+            .contains("rule_matching_fields")),
+        "{named:?}"
+    );
 }

@@ -26,7 +26,11 @@ struct Shelf {
 impl Shelf {
     fn new(count: usize) -> Self {
         let (guard, folder) = on_disk();
-        let shelf = Self { _guard: guard, home: folder.join("home"), tools: folder.join("tools") };
+        let shelf = Self {
+            _guard: guard,
+            home: folder.join("home"),
+            tools: folder.join("tools"),
+        };
         fs::create_dir(&shelf.tools).unwrap();
         for n in 0..count {
             let component = echoing(&format!("many{n}"), |toolkit| {
@@ -64,9 +68,13 @@ impl Shelf {
 
     /// Loads all components once, and then removes their code.
     fn load_and_forget_code(&self, count: usize) {
-        self.run(&["search", "answers", text(&self.tools)]).run().exits(0);
+        self.run(&["search", "answers", text(&self.tools)])
+            .run()
+            .exits(0);
         assert_eq!((self.compiled().len(), self.notes().len()), (count, count));
-        self.compiled().iter().for_each(|entry| fs::remove_file(entry).unwrap());
+        self.compiled()
+            .iter()
+            .for_each(|entry| fs::remove_file(entry).unwrap());
     }
 }
 
@@ -75,13 +83,22 @@ fn text(path: &Path) -> &str {
 }
 
 fn files(folder: &Path) -> Vec<PathBuf> {
-    fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path()).collect()
+    fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .map(|entry| entry.unwrap().path())
+        .collect()
 }
 
 /// The number of listed tools, without the host's own one.
 fn listed(client: &mut Client) -> usize {
     let listed = client.request("tools/list", json!({}))["result"]["tools"].clone();
-    listed.as_array().unwrap().iter().filter(|tool| tool["name"] != "read_result").count()
+    listed
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|tool| tool["name"] != "read_result")
+        .count()
 }
 
 #[test]
@@ -89,20 +106,35 @@ fn components_are_listed_searched_and_described_without_their_code_and_the_first
     let count = 40;
     let shelf = Shelf::new(count);
     shelf.load_and_forget_code(count);
-    let found = shelf.run(&["search", "select:many7.echo", text(&shelf.tools), "--json"]).run().exits(0).json();
+    let found = shelf
+        .run(&["search", "select:many7.echo", text(&shelf.tools), "--json"])
+        .run()
+        .exits(0)
+        .json();
     assert_eq!(found["matches"][0]["name"], "many7.echo");
-    let described = shelf.run(&["describe", text(&shelf.tool(7)), "--json"]).run().exits(0).json();
+    let described = shelf
+        .run(&["describe", text(&shelf.tool(7)), "--json"])
+        .run()
+        .exits(0)
+        .json();
     assert_eq!(described["declarations"][0]["namespace"], "many7");
     let mut client = shelf.client();
     assert_eq!(listed(&mut client), count);
-    assert_eq!(shelf.compiled(), Vec::<PathBuf>::new(), "something was compiled, and nothing was called");
+    assert_eq!(
+        shelf.compiled(),
+        Vec::<PathBuf>::new(),
+        "something was compiled, and nothing was called"
+    );
     let answer = client.call("many7_echo", json!({ "n": 7 }));
     assert_eq!(answer["structuredContent"], json!({ "n": 7 }), "{answer:#}");
     assert_eq!(shelf.compiled().len(), 1);
     // The arguments are checked, although no schema was compiled at the start.
     for _ in 0..2 {
         let refused = client.call("many8_echo", json!({ "n": "x" }));
-        assert_eq!(refused["_meta"]["toolcell/error"]["class"], "schema_validation_failed", "{refused:#}");
+        assert_eq!(
+            refused["_meta"]["toolcell/error"]["class"], "schema_validation_failed",
+            "{refused:#}"
+        );
     }
     assert_eq!(shelf.compiled().len(), 1);
 }
@@ -112,7 +144,12 @@ fn definitions_over_http_load_no_code_and_the_head_of_one_loads_not_even_that() 
     let count = 3;
     let shelf = Shelf::new(count);
     shelf.load_and_forget_code(count);
-    let web = Web::run(shelf.run(&["serve", "--listen=127.0.0.1:0", text(&shelf.tools), "--tool-budget=1"]));
+    let web = Web::run(shelf.run(&[
+        "serve",
+        "--listen=127.0.0.1:0",
+        text(&shelf.tools),
+        "--tool-budget=1",
+    ]));
     let answer = |line: &str, body: &str| {
         let reply = web.request(line, &[], body);
         assert_eq!(reply.status, 200, "{line}: {reply:?}");
@@ -130,11 +167,22 @@ fn definitions_over_http_load_no_code_and_the_head_of_one_loads_not_even_that() 
         assert!(answer(&format!("GET {path}"), "").contains("echo"));
         assert_eq!(listed(), before + 1, "{path}");
     }
-    for path in ["/v1/dialects/otc/tools", "/v1/dialects/agentool/registry", "/v1/search?q=answers"] {
+    for path in [
+        "/v1/dialects/otc/tools",
+        "/v1/dialects/agentool/registry",
+        "/v1/search?q=answers",
+    ] {
         answer(&format!("GET {path}"), "");
     }
-    assert_eq!(shelf.compiled(), Vec::<PathBuf>::new(), "something was compiled, and nothing was called");
-    answer("POST /v1/calls", &json!({ "tool": "many2_echo", "input": { "n": 7 } }).to_string());
+    assert_eq!(
+        shelf.compiled(),
+        Vec::<PathBuf>::new(),
+        "something was compiled, and nothing was called"
+    );
+    answer(
+        "POST /v1/calls",
+        &json!({ "tool": "many2_echo", "input": { "n": 7 } }).to_string(),
+    );
     assert_eq!(shelf.compiled().len(), 1);
 }
 
@@ -147,17 +195,42 @@ fn the_others_are_searched_by_their_notes_if_a_component_cannot_be_loaded() {
     fs::write(&broken, "not a component").unwrap();
     let gone = shelf.tool(count);
     let tools = [shelf.tool(3), gone.clone(), broken.clone(), shelf.tool(30)];
-    let arguments =
-        [&["search", "select:many3.echo,many30.echo", "--json"][..], &tools.each_ref().map(|tool| text(tool))];
+    let arguments = [
+        &["search", "select:many3.echo,many30.echo", "--json"][..],
+        &tools.each_ref().map(|tool| text(tool)),
+    ];
     let found = shelf.run(&arguments.concat()).run().exits(0).json();
-    let matches: Vec<_> = found["matches"].as_array().unwrap().iter().map(|one| one["name"].clone()).collect();
+    let matches: Vec<_> = found["matches"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["name"].clone())
+        .collect();
     assert_eq!(matches, ["many3.echo", "many30.echo"]);
-    let unavailable: Vec<_> = found["unavailable_providers"].as_array().unwrap().iter().collect();
-    assert_eq!((&unavailable[0]["provider"], &unavailable[0]["error_code"]), (&json!(gone), &json!("unknown_tool")));
-    assert_eq!((&unavailable[1]["provider"], unavailable.len()), (&json!(broken), 2));
-    let all = shelf.run(&["search", "select:many39.echo", text(&shelf.tools), "--json"]).run().exits(0).json();
+    let unavailable: Vec<_> = found["unavailable_providers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .collect();
+    assert_eq!(
+        (&unavailable[0]["provider"], &unavailable[0]["error_code"]),
+        (&json!(gone), &json!("unknown_tool"))
+    );
+    assert_eq!(
+        (&unavailable[1]["provider"], unavailable.len()),
+        (&json!(broken), 2)
+    );
+    let all = shelf
+        .run(&["search", "select:many39.echo", text(&shelf.tools), "--json"])
+        .run()
+        .exits(0)
+        .json();
     assert_eq!(all["matches"][0]["name"], "many39.echo");
-    assert_eq!(shelf.compiled(), Vec::<PathBuf>::new(), "something was compiled");
+    assert_eq!(
+        shelf.compiled(),
+        Vec::<PathBuf>::new(),
+        "something was compiled"
+    );
 }
 
 #[test]
@@ -166,9 +239,18 @@ fn a_note_that_was_forged_or_cut_counts_for_nothing() {
     shelf.load_and_forget_code(1);
     let note = shelf.notes().remove(0);
     let good = fs::read(&note).unwrap();
-    let describe = || shelf.run(&["describe", text(&shelf.tool(0)), "--json"]).run().exits(0).json();
+    let describe = || {
+        shelf
+            .run(&["describe", text(&shelf.tool(0)), "--json"])
+            .run()
+            .exits(0)
+            .json()
+    };
     let honest = "Answers its input";
-    let at = good.windows(honest.len()).position(|bytes| bytes == honest.as_bytes()).unwrap();
+    let at = good
+        .windows(honest.len())
+        .position(|bytes| bytes == honest.as_bytes())
+        .unwrap();
     let mut forged = good.clone();
     forged[at..at + 7].copy_from_slice(b"Obeys  ");
     let other = {
@@ -176,12 +258,27 @@ fn a_note_that_was_forged_or_cut_counts_for_nothing() {
         other.load_and_forget_code(1);
         fs::read(other.notes().remove(0)).unwrap()
     };
-    for bad in [forged, good[..good.len() - 1].to_vec(), good[..31].to_vec(), Vec::new(), other] {
+    for bad in [
+        forged,
+        good[..good.len() - 1].to_vec(),
+        good[..31].to_vec(),
+        Vec::new(),
+        other,
+    ] {
         fs::write(&note, bad).unwrap();
         assert_eq!(describe()["declarations"][0]["description"], honest);
         // It was read again, and noted anew.
-        assert_eq!((fs::read(&note).unwrap()[..32] == good[..32], shelf.compiled().len()), (true, 1));
-        shelf.compiled().iter().for_each(|entry| fs::remove_file(entry).unwrap());
+        assert_eq!(
+            (
+                fs::read(&note).unwrap()[..32] == good[..32],
+                shelf.compiled().len()
+            ),
+            (true, 1)
+        );
+        shelf
+            .compiled()
+            .iter()
+            .for_each(|entry| fs::remove_file(entry).unwrap());
     }
 }
 
@@ -190,12 +287,25 @@ fn a_component_that_was_replaced_is_described_anew() {
     let shelf = Shelf::new(2);
     shelf.load_and_forget_code(2);
     let next = shelf.tools.join("next");
-    let changed = declaring("many0", |declaration| declaration["description"] = json!("Answers something else"));
+    let changed = declaring("many0", |declaration| {
+        declaration["description"] = json!("Answers something else")
+    });
     fs::write(&next, changed).unwrap();
     fs::rename(&next, shelf.tool(0)).unwrap();
-    let described = shelf.run(&["describe", text(&shelf.tool(0)), "--json"]).run().exits(0).json();
-    assert_eq!(described["declarations"][0]["description"], "Answers something else");
-    assert_eq!(shelf.compiled().len(), 1, "the other component was not needed");
+    let described = shelf
+        .run(&["describe", text(&shelf.tool(0)), "--json"])
+        .run()
+        .exits(0)
+        .json();
+    assert_eq!(
+        described["declarations"][0]["description"],
+        "Answers something else"
+    );
+    assert_eq!(
+        shelf.compiled().len(),
+        1,
+        "the other component was not needed"
+    );
 }
 
 #[test]
@@ -207,8 +317,17 @@ fn a_component_that_cannot_be_loaded_any_more_fails_the_call_and_nothing_else() 
     fs::write(shelf.tool(0), b"\0asm not a component").unwrap();
     let refused = client.call("many0_echo", json!({}));
     let error = &refused["_meta"]["toolcell/error"];
-    assert_eq!((&error["class"], &error["code"]), (&json!("dependency_unavailable"), &json!("component_changed")));
-    assert_eq!(client.call("many1_echo", json!({ "n": 1 }))["isError"], json!(false));
+    assert_eq!(
+        (&error["class"], &error["code"]),
+        (
+            &json!("dependency_unavailable"),
+            &json!("component_changed")
+        )
+    );
+    assert_eq!(
+        client.call("many1_echo", json!({ "n": 1 }))["isError"],
+        json!(false)
+    );
 }
 
 #[test]
@@ -220,9 +339,17 @@ fn the_time_of_a_call_includes_the_loading_of_code_which_goes_on_without_it() {
     client.initialize(OLD);
     let late = client.call("echo", json!({ "n": 1 }));
     let error = &late["_meta"]["toolcell/error"];
-    assert_eq!((&error["class"], &error["code"]), (&json!("timeout"), &json!("deadline_exceeded")), "{late:#}");
-    wait_until("loading the code without a call", || shelf.compiled().len() == 1);
-    wait_until("a call in time", || client.call("echo", json!({ "n": 1 }))["isError"] == json!(false));
+    assert_eq!(
+        (&error["class"], &error["code"]),
+        (&json!("timeout"), &json!("deadline_exceeded")),
+        "{late:#}"
+    );
+    wait_until("loading the code without a call", || {
+        shelf.compiled().len() == 1
+    });
+    wait_until("a call in time", || {
+        client.call("echo", json!({ "n": 1 }))["isError"] == json!(false)
+    });
 }
 
 #[tokio::test]
@@ -231,7 +358,8 @@ async fn calls_that_wait_for_one_load_share_its_failure_and_the_next_call_loads_
     let shelf = Shelf::new(1);
     shelf.load_and_forget_code(1);
     // A compiler that counts its starts, and fails when it may.
-    let [compiler, starts, go] = ["compiler", "starts", "go"].map(|name| shelf.tools.with_file_name(name));
+    let [compiler, starts, go] =
+        ["compiler", "starts", "go"].map(|name| shelf.tools.with_file_name(name));
     let script = format!(
         "#!/bin/sh\necho started >> '{}'\nwhile [ ! -e '{}' ]; do /bin/sleep 0.01; done\nexit 9\n",
         starts.display(),
@@ -250,12 +378,21 @@ async fn calls_that_wait_for_one_load_share_its_failure_and_the_next_call_loads_
     host.load_file(&shelf.tool(0)).await.unwrap();
     let call = || {
         let host = Arc::clone(&host);
-        async move { host.call(Request::new("many0.echo", json!({ "n": 1 }))).await.result.error.unwrap().error_code }
+        async move {
+            host.call(Request::new("many0.echo", json!({ "n": 1 })))
+                .await
+                .result
+                .error
+                .unwrap()
+                .error_code
+        }
     };
     let started = || fs::read_to_string(&starts).unwrap().lines().count();
     let crowd: JoinSet<String> = (0..CALLS).map(|_| call()).collect();
     // A call that has started waits for the load, or makes it.
-    listener.wait_for_count("many0.echo", "tool.invocation.started", CALLS).await;
+    listener
+        .wait_for_count("many0.echo", "tool.invocation.started", CALLS)
+        .await;
     fs::write(&go, "").unwrap();
     assert_eq!(crowd.join_all().await, ["host_fault"; CALLS]);
     assert_eq!(started(), 1);
@@ -272,7 +409,9 @@ async fn bytes_that_are_given_are_loaded_instead_of_the_file_that_held_them() {
     let bytes = fs::read(shelf.tool(0)).unwrap();
     fs::write(shelf.tool(0), b"\0asm not a component").unwrap();
     host.load(&bytes).await.unwrap();
-    let called = host.call(Request::new("many0.echo", json!({ "n": 1 }))).await;
+    let called = host
+        .call(Request::new("many0.echo", json!({ "n": 1 })))
+        .await;
     assert!(called.result.error.is_none(), "{:?}", called.result.error);
 }
 
@@ -280,12 +419,16 @@ async fn bytes_that_are_given_are_loaded_instead_of_the_file_that_held_them() {
 fn a_folder_is_served_with_what_the_user_adds_to_it_and_no_tool_adds_anything() {
     let shelf = Shelf::new(2);
     let grant = format!("--allow-write={}", shelf.tools.display());
-    let mut client = Client::run(shelf.run(&["mcp", text(&shelf.tools), &guest("probe#append"), &grant]));
+    let mut client =
+        Client::run(shelf.run(&["mcp", text(&shelf.tools), &guest("probe#append"), &grant]));
     client.initialize(OLD);
     assert_eq!(listed(&mut client), 3);
     let planted = shelf.tools.join("planted.wasm");
     let refused = client.call("append", json!({ "path": planted, "text": "x" }));
-    assert!(refused["isError"] == json!(true) && !planted.exists(), "{refused:#}");
+    assert!(
+        refused["isError"] == json!(true) && !planted.exists(),
+        "{refused:#}"
+    );
     fs::write(shelf.tools.join(".draft.wasm"), "not yet").unwrap();
     let next = shelf.tools.join("next");
     fs::write(&next, echoing("many2", |_| {})).unwrap();

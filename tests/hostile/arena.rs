@@ -130,7 +130,9 @@ impl Arena {
     }
 
     pub(super) async fn call_text(&self, test: Test, input: &str) -> Called {
-        test.load().await.unwrap_or_else(|refusal| panic!("load: {refusal:?}"));
+        test.load()
+            .await
+            .unwrap_or_else(|refusal| panic!("load: {refusal:?}"));
         let allowed = self.allowed(test.wall());
         let begun = Instant::now();
         let called = test.call_text(input).await;
@@ -156,7 +158,11 @@ impl Arena {
 
     pub(super) fn refused(&self, refusal: &Refusal) {
         self.verdict(format!("{}/{}", word(refusal.class), refusal.code));
-        self.shown(&format!("{} {}", refusal.message, refusal.detail.as_deref().unwrap_or_default()));
+        self.shown(&format!(
+            "{} {}",
+            refusal.message,
+            refusal.detail.as_deref().unwrap_or_default()
+        ));
     }
 
     pub(super) fn verdict(&self, verdict: String) {
@@ -173,19 +179,32 @@ impl Arena {
     /// Checks text that left the host: it may contain neither the secret nor the canary.
     pub(super) fn shown(&self, text: &str) {
         for spelling in canary::spellings(&self.secret) {
-            self.holds(!text.contains(&spelling), format!("Z: the secret was shown, as {spelling}"));
+            self.holds(
+                !text.contains(&spelling),
+                format!("Z: the secret was shown, as {spelling}"),
+            );
         }
         self.holds(!text.contains(canary::CONTENT), "X: the canary was shown");
     }
 
     /// The maximum duration of a call with `deadline`.
     pub(super) fn allowed(&self, deadline: Duration) -> Duration {
-        deadline + PROMISE + if self.strict { Duration::ZERO } else { ALLOWANCE }
+        deadline
+            + PROMISE
+            + if self.strict {
+                Duration::ZERO
+            } else {
+                ALLOWANCE
+            }
     }
 
     pub(super) fn in_time(&self, took: Duration, allowed: Duration) {
-        self.slowest_us.fetch_max(took.as_micros() as u64, Ordering::Relaxed);
-        self.holds(took <= allowed, format!("D: the verdict took {took:?}, allowed are {allowed:?}"));
+        self.slowest_us
+            .fetch_max(took.as_micros() as u64, Ordering::Relaxed);
+        self.holds(
+            took <= allowed,
+            format!("D: the verdict took {took:?}, allowed are {allowed:?}"),
+        );
     }
 }
 
@@ -217,13 +236,21 @@ impl Approver for Person {
         "test"
     }
 
-    fn ask<'a>(&'a self, prompt: &'a Prompt) -> Pin<Box<dyn Future<Output = Option<Reply>> + Send + 'a>> {
+    fn ask<'a>(
+        &'a self,
+        prompt: &'a Prompt,
+    ) -> Pin<Box<dyn Future<Output = Option<Reply>> + Send + 'a>> {
         self.asked.lock().unwrap().push(prompt.clone());
         Box::pin(async { Some(self.reply.lock().unwrap().clone()) })
     }
 }
 
-fn at_home(settings: &mut HostBuilder, home: &Home, names: &Arc<ScriptedResolver>, person: &Arc<Person>) {
+fn at_home(
+    settings: &mut HostBuilder,
+    home: &Home,
+    names: &Arc<ScriptedResolver>,
+    person: &Arc<Person>,
+) {
     settings.home = Some(home.clone());
     settings.network.resolver = Arc::<ScriptedResolver>::clone(names);
     settings.approvals = true;
@@ -232,7 +259,9 @@ fn at_home(settings: &mut HostBuilder, home: &Home, names: &Arc<ScriptedResolver
 
 /// A host with the settings of a server.
 pub(super) fn host(change: impl FnOnce(&mut HostBuilder)) -> Arc<Host> {
-    let mut settings = Host::builder().home(Home::at(kept("home"))).compiler(env!("CARGO_BIN_EXE_toolcell"));
+    let mut settings = Host::builder()
+        .home(Home::at(kept("home")))
+        .compiler(env!("CARGO_BIN_EXE_toolcell"));
     settings.calls_at_once = 16;
     change(&mut settings);
     Arc::new(settings.build().unwrap())
@@ -249,14 +278,25 @@ pub(super) fn assembled(pages: u32, items: &str, locals: &str, body: &str) -> Ve
     let name = format!("m{:03}", NUMBER.fetch_add(1, Ordering::Relaxed));
     let text = text
         .replace("wat.echo", &format!("wat.{name}"))
-        .replace("\\\"name\\\":\\\"echo\\\"", &format!("\\\"name\\\":\\\"{name}\\\""))
-        .replacen(memory, &format!("(memory (export \"memory\") {pages}) {items}"), 1)
+        .replace(
+            "\\\"name\\\":\\\"echo\\\"",
+            &format!("\\\"name\\\":\\\"{name}\\\""),
+        )
+        .replacen(
+            memory,
+            &format!("(memory (export \"memory\") {pages}) {items}"),
+            1,
+        )
         .replacen(answer, &format!("{locals}\n{body}\n{answer}"), 1);
     wat::parse_str(text).unwrap()
 }
 
 fn word(class: impl serde::Serialize) -> String {
-    serde_json::to_value(class).unwrap().as_str().unwrap().to_owned()
+    serde_json::to_value(class)
+        .unwrap()
+        .as_str()
+        .unwrap()
+        .to_owned()
 }
 
 /// The neighbour: an echo every 10 ms, and the duration of each from its due time.
@@ -273,7 +313,9 @@ async fn beat(host: &Host, component: &[u8], beats: &mut Vec<u64>, failures: &At
 async fn neighbour(host: &Host, component: &[u8]) -> Option<()> {
     let loaded = host.load(component).await.ok()?;
     let tool = loaded.tools.first()?.declaration().qualified_name();
-    let record = host.call(toolcell::Request::new(tool, r#"{"beat": 1}"#)).await;
+    let record = host
+        .call(toolcell::Request::new(tool, r#"{"beat": 1}"#))
+        .await;
     (record.result.structured_content == Some(json!({ "beat": 1 }))).then_some(())
 }
 
@@ -342,20 +384,38 @@ async fn measure(arena: &Arena, attack: &Attack) -> Value {
     let attacked_us = meters::p99(&beats);
     let peak_kib = meters::peak_kib().saturating_sub(rss);
     let descriptors_peak = peak.end();
-    arena.holds(failures.into_inner() + failed == 0, format!("N: {failed} of {} echoes failed", beats.len()));
-    arena.holds(attacked_us <= ECHO_US_MAX, format!("N: an echo took {attacked_us} us, {idle_us} us when idle"));
+    arena.holds(
+        failures.into_inner() + failed == 0,
+        format!("N: {failed} of {} echoes failed", beats.len()),
+    );
+    arena.holds(
+        attacked_us <= ECHO_US_MAX,
+        format!("N: an echo took {attacked_us} us, {idle_us} us when idle"),
+    );
     let allowed = attack.memory / KIB + HOST_KIB;
-    arena.holds(peak_kib <= allowed, format!("M: memory grew by {peak_kib} KiB, allowed are {allowed} KiB"));
+    arena.holds(
+        peak_kib <= allowed,
+        format!("M: memory grew by {peak_kib} KiB, allowed are {allowed} KiB"),
+    );
     let cap = descriptors + Limits::default().descriptors + 16;
-    arena.holds(descriptors_peak <= cap, format!("F: {descriptors_peak} files were open, allowed are {cap}"));
+    arena.holds(
+        descriptors_peak <= cap,
+        format!("F: {descriptors_peak} files were open, allowed are {cap}"),
+    );
     settle(|| meters::resident_kib() <= rss + BACK_KIB).await;
     let left = meters::resident_kib().saturating_sub(rss);
     arena.holds(left <= BACK_KIB, format!("M: {left} KiB stayed"));
     settle(|| meters::descriptors() <= descriptors && meters::threads() <= threads).await;
     let left = meters::descriptors();
     let stayed = meters::threads();
-    arena.holds(left <= descriptors, format!("F: {left} files are open, {descriptors} were when idle"));
-    arena.holds(stayed <= threads, format!("T: {stayed} threads are there, {threads} were when idle"));
+    arena.holds(
+        left <= descriptors,
+        format!("F: {left} files are open, {descriptors} were when idle"),
+    );
+    arena.holds(
+        stayed <= threads,
+        format!("T: {stayed} threads are there, {threads} were when idle"),
+    );
     let alive = self::neighbour(&arena.host, &wat("echo")).await;
     arena.holds(alive.is_some(), "A: the host does not answer any more");
     json!({

@@ -30,11 +30,16 @@ impl Canary {
             std::fs::write(dir.join(file), CONTENT).unwrap();
         }
         let before = look(dir);
-        let watch = inotify::init(inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC).unwrap();
+        let watch =
+            inotify::init(inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC).unwrap();
         for file in before.keys().filter(|path| path.is_file()) {
             inotify::add_watch(&watch, file.as_path(), inotify::WatchFlags::ALL_EVENTS).unwrap();
         }
-        Self { dir: dir.to_owned(), before, watch }
+        Self {
+            dir: dir.to_owned(),
+            before,
+            watch,
+        }
     }
 
     pub(super) fn file(&self) -> PathBuf {
@@ -47,11 +52,17 @@ impl Canary {
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut events = inotify::Reader::new(&self.watch, &mut buffer);
         while let Ok(event) = events.next() {
-            wrong.push(format!("X: the canary file was touched: {:?}", event.events()));
+            wrong.push(format!(
+                "X: the canary file was touched: {:?}",
+                event.events()
+            ));
         }
         let after = look(&self.dir);
         if after != self.before {
-            wrong.push(format!("X: the canary folder was {:?}, and is {after:?}", self.before));
+            wrong.push(format!(
+                "X: the canary folder was {:?}, and is {after:?}",
+                self.before
+            ));
         }
         wrong
     }
@@ -101,10 +112,18 @@ fn base64(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();
     for chunk in bytes.chunks(3) {
-        let bits = chunk.iter().chain([0, 0].iter()).take(3).fold(0_usize, |bits, byte| bits << 8 | usize::from(*byte));
+        let bits = chunk
+            .iter()
+            .chain([0, 0].iter())
+            .take(3)
+            .fold(0_usize, |bits, byte| bits << 8 | usize::from(*byte));
         for place in 0..4 {
             let shown = place <= chunk.len();
-            text.push(if shown { char::from(ALPHABET[bits >> (18 - 6 * place) & 63]) } else { '=' });
+            text.push(if shown {
+                char::from(ALPHABET[bits >> (18 - 6 * place) & 63])
+            } else {
+                '='
+            });
         }
     }
     text
@@ -126,10 +145,15 @@ impl Listeners {
         if let Ok(second) = TcpListener::bind((Ipv6Addr::LOCALHOST, port)) {
             listen(second, &hits);
         }
-        for address in [SocketAddr::from((Ipv4Addr::LOCALHOST, port)), SocketAddr::from((Ipv6Addr::LOCALHOST, port))] {
+        for address in [
+            SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
+            SocketAddr::from((Ipv6Addr::LOCALHOST, port)),
+        ] {
             if let Ok(socket) = UdpSocket::bind(address) {
                 let hits = Arc::clone(&hits);
-                socket.set_read_timeout(Some(Duration::from_secs(600))).unwrap();
+                socket
+                    .set_read_timeout(Some(Duration::from_secs(600)))
+                    .unwrap();
                 std::thread::spawn(move || {
                     while socket.recv(&mut [0; 16]).is_ok() {
                         hits.fetch_add(1, Ordering::SeqCst);

@@ -19,29 +19,68 @@ pub(super) async fn argument_bombs(arena: &Arena) {
         write!(keys, "\"k{number}\":0,").unwrap();
     }
     for (what, text, refused) in [
-        ("depth", format!("{}{}", "{\"a\":".repeat(deep), "}".repeat(deep)), true),
-        ("depth of lists", format!("{{\"a\":{}{}}}", "[".repeat(deep), "]".repeat(deep)), true),
+        (
+            "depth",
+            format!("{}{}", "{\"a\":".repeat(deep), "}".repeat(deep)),
+            true,
+        ),
+        (
+            "depth of lists",
+            format!("{{\"a\":{}{}}}", "[".repeat(deep), "]".repeat(deep)),
+            true,
+        ),
         ("a number beyond all", "{\"n\":1e400}".to_owned(), true),
-        ("the same key twice", r#"{"path":"a","path":"/etc"}"#.to_owned(), true),
-        ("the same key twice, escaped", r#"{"path":"a","p\u0061th":"/etc"}"#.to_owned(), true),
-        ("the same key twice, deep", r#"{"a":[{"b":1,"b":2}]}"#.to_owned(), true),
+        (
+            "the same key twice",
+            r#"{"path":"a","path":"/etc"}"#.to_owned(),
+            true,
+        ),
+        (
+            "the same key twice, escaped",
+            r#"{"path":"a","p\u0061th":"/etc"}"#.to_owned(),
+            true,
+        ),
+        (
+            "the same key twice, deep",
+            r#"{"a":[{"b":1,"b":2}]}"#.to_owned(),
+            true,
+        ),
         ("half of a character", r#"{"a":"\ud800"}"#.to_owned(), true),
-        ("many keys", format!("{{{}}}", keys.trim_end_matches(',')), true),
-        ("a number of 65 bits", "{\"n\":18446744073709551616}".to_owned(), false),
+        (
+            "many keys",
+            format!("{{{}}}", keys.trim_end_matches(',')),
+            true,
+        ),
+        (
+            "a number of 65 bits",
+            "{\"n\":18446744073709551616}".to_owned(),
+            false,
+        ),
         (
             "names of another language",
             r#"{"__proto__":{"admin":true},"constructor":{"prototype":{}}}"#.to_owned(),
             false,
         ),
     ] {
-        let called = arena.call_text(arena.test("probe#echo").timeout_ms(2_000), &text).await;
-        arena.holds(called.0.result.is_error == refused, format!("{what}: {:?}", called.0.result.error));
+        let called = arena
+            .call_text(arena.test("probe#echo").timeout_ms(2_000), &text)
+            .await;
+        arena.holds(
+            called.0.result.is_error == refused,
+            format!("{what}: {:?}", called.0.result.error),
+        );
         if refused {
             called.never_ran();
         } else {
-            let seen = called.succeeded()["input_text"].as_str().unwrap_or_default().to_owned();
+            let seen = called.succeeded()["input_text"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned();
             let same = seen == text;
-            arena.holds(same, format!("{what}: the guest saw {seen:?}, not {text:?}"));
+            arena.holds(
+                same,
+                format!("{what}: the guest saw {seen:?}, not {text:?}"),
+            );
         }
     }
 }
@@ -57,12 +96,20 @@ pub(super) async fn schemas_from_elsewhere(arena: &Arena) {
         "http://169.254.169.254/latest/meta-data".to_owned(),
         "../../etc/passwd".to_owned(),
     ] {
-        for schema in [json!({ "$ref": reference }), json!({ "$dynamicRef": reference })] {
+        for schema in [
+            json!({ "$ref": reference }),
+            json!({ "$dynamicRef": reference }),
+        ] {
             let bytes = declaring("elsewhere", |declaration| {
                 declaration["input_contract"]["model_input_schema"] = schema.clone();
             });
             let on_demand = host(|settings| settings.pooled = false);
-            arena.load(Test::of_bytes(bytes, None).on(&on_demand), Duration::from_secs(3)).await;
+            arena
+                .load(
+                    Test::of_bytes(bytes, None).on(&on_demand),
+                    Duration::from_secs(3),
+                )
+                .await;
         }
     }
 }
@@ -115,6 +162,11 @@ pub(super) async fn garbage(arena: &Arena) {
         flipped
     }));
     for bytes in corpus {
-        arena.load(Test::of_bytes(bytes, None).on(&host), Duration::from_secs(6)).await;
+        arena
+            .load(
+                Test::of_bytes(bytes, None).on(&host),
+                Duration::from_secs(6),
+            )
+            .await;
     }
 }

@@ -6,8 +6,16 @@ use std::time::{Duration, Instant, SystemTime};
 
 fn status(field: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
-    line.trim_start_matches(':').split_whitespace().next().unwrap().parse().unwrap()
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix(field))
+        .unwrap();
+    line.trim_start_matches(':')
+        .split_whitespace()
+        .next()
+        .unwrap()
+        .parse()
+        .unwrap()
 }
 
 /// Resident memory now, in KiB.
@@ -42,9 +50,13 @@ pub(super) fn descriptors() -> u64 {
     let files = std::fs::read_dir("/proc/self/fd").unwrap();
     let is_kept = |link: &std::path::Path| {
         let kept = ["/cache/", "/memfd:", "/mountinfo", "/payloads.owners"];
-        link.read_link().is_ok_and(|to| kept.iter().any(|kept| to.to_string_lossy().contains(kept)))
+        link.read_link()
+            .is_ok_and(|to| kept.iter().any(|kept| to.to_string_lossy().contains(kept)))
     };
-    files.filter(|file| file.as_ref().is_ok_and(|file| !is_kept(&file.path()))).count() as u64 - 1
+    files
+        .filter(|file| file.as_ref().is_ok_and(|file| !is_kept(&file.path())))
+        .count() as u64
+        - 1
 }
 
 /// Samples the open files every 2 ms, and keeps the maximum.
@@ -99,7 +111,9 @@ impl Seeded {
 
 /// Wall-clock time, which all processes share, in microseconds.
 pub(super) fn now_us() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    let since = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap();
     u64::try_from(since.as_micros()).unwrap()
 }
 

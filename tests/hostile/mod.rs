@@ -76,7 +76,11 @@ fn the_first_set_ends_as_its_table_says() {
     let runs = std::env::var("TOOLCELL_ATTACK_RUNS").map_or(1, |runs| runs.parse().unwrap());
     let attacks: Vec<&Attack> = ATTACKS
         .iter()
-        .filter(|attack| chosen.as_ref().is_none_or(|chosen| chosen.split(',').any(|id| id == attack.id)))
+        .filter(|attack| {
+            chosen
+                .as_ref()
+                .is_none_or(|chosen| chosen.split(',').any(|id| id == attack.id))
+        })
         .collect();
     assert!(!attacks.is_empty(), "no attack has such an id: {chosen:?}");
     let strict = std::env::var_os(STRICT).is_some();
@@ -85,23 +89,35 @@ fn the_first_set_ends_as_its_table_says() {
         "{:<6} {:<58} {:>7}  {:>9}  {:^21}   {:^13}",
         "attack", "verdict", "sound", "peak", "neighbour", "bystander"
     );
-    println!("{:84}  {:>6} {:>6} {:>6}   {:>6} {:>6}", "p99 in ms", "idle", "beside", "", "idle", "beside");
+    println!(
+        "{:84}  {:>6} {:>6} {:>6}   {:>6} {:>6}",
+        "p99 in ms", "idle", "beside", "", "idle", "beside"
+    );
     for attack in attacks {
         let ran: Vec<Ran> = (0..runs).map(|_| run(attack)).collect();
         let sound = ran.iter().filter(|ran| ran.wrong.is_empty()).count();
         let neighbours = Neighbours::of(&ran);
         if strict && !neighbours.is_promised() {
-            wrong.push(format!("{}: N: the neighbour noticed: {neighbours}", attack.id));
+            wrong.push(format!(
+                "{}: N: the neighbour noticed: {neighbours}",
+                attack.id
+            ));
         }
         let peak = ran.iter().map(|ran| ran.peak_kib).max().unwrap_or(0) >> 10;
         println!(
             "{:<6} {:<58} {sound:>3}/{runs:<3}  {peak:>5} MiB  {}",
             attack.id,
-            ran.last().map(|ran| ran.verdicts.as_str()).unwrap_or_default(),
+            ran.last()
+                .map(|ran| ran.verdicts.as_str())
+                .unwrap_or_default(),
             neighbours,
         );
         for (number, ran) in ran.into_iter().enumerate() {
-            wrong.extend(ran.wrong.into_iter().map(|what| format!("{} run {}: {what}", attack.id, number + 1)));
+            wrong.extend(
+                ran.wrong
+                    .into_iter()
+                    .map(|what| format!("{} run {}: {what}", attack.id, number + 1)),
+            );
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -149,7 +165,12 @@ impl Neighbours {
     fn of(ran: &[Ran]) -> Self {
         let (idle, attacked) = Waits::slowest(ran.iter().map(|ran| &ran.neighbour));
         let (before, beside) = Waits::slowest(ran.iter().map(|ran| &ran.bystander));
-        Self { idle, attacked, before, beside }
+        Self {
+            idle,
+            attacked,
+            before,
+            beside,
+        }
     }
 
     /// Whether the neighbour waits at most three times as long as when idle, plus the bystander's delay.
@@ -160,7 +181,12 @@ impl Neighbours {
 
 impl std::fmt::Display for Neighbours {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { idle, attacked, before, beside } = self;
+        let Self {
+            idle,
+            attacked,
+            before,
+            beside,
+        } = self;
         let over = if self.is_promised() { "" } else { "  OVER" };
         write!(
             f,
@@ -194,11 +220,14 @@ fn run(attack: &Attack) -> Ran {
         .unwrap();
     let mut out = child.stdout.take().unwrap();
     let mut err = child.stderr.take().unwrap();
-    let readers = [std::thread::spawn(move || text(&mut out)), std::thread::spawn(move || text(&mut err))];
+    let readers = [
+        std::thread::spawn(move || text(&mut out)),
+        std::thread::spawn(move || text(&mut err)),
+    ];
     let bystander = meters::Bystander::watch();
     let begun = Instant::now();
-    let patience =
-        std::env::var("TOOLCELL_ATTACK_WATCHDOG_SECONDS").map_or(WATCHDOG_SECONDS, |text| text.parse().unwrap());
+    let patience = std::env::var("TOOLCELL_ATTACK_WATCHDOG_SECONDS")
+        .map_or(WATCHDOG_SECONDS, |text| text.parse().unwrap());
     let status = loop {
         match child.try_wait().unwrap() {
             Some(status) => break Some(status),
@@ -211,16 +240,22 @@ fn run(attack: &Attack) -> Ran {
         }
     };
     let [out, err] = readers.map(|reader| reader.join().unwrap());
-    let report = out.lines().find_map(|line| line.strip_prefix(REPORT)).map(|line| line.parse::<Value>().unwrap());
+    let report = out
+        .lines()
+        .find_map(|line| line.strip_prefix(REPORT))
+        .map(|line| line.parse::<Value>().unwrap());
     let mut ran = judge(attack, report.unwrap_or_default(), &bystander.end());
     match status {
         None => ran.wrong.push("A: the driver had to be killed".to_owned()),
-        Some(status) if !status.success() => ran.wrong.push(format!("A: the driver ended with {status}: {out}\n{err}")),
+        Some(status) if !status.success() => ran
+            .wrong
+            .push(format!("A: the driver ended with {status}: {out}\n{err}")),
         Some(_) => {}
     }
     for spelling in canary::spellings(&secret) {
         if out.contains(&spelling) || err.contains(&spelling) {
-            ran.wrong.push(format!("Z: the secret was printed, as {spelling}"));
+            ran.wrong
+                .push(format!("Z: the secret was printed, as {spelling}"));
         }
     }
     ran
@@ -236,7 +271,9 @@ fn text(pipe: &mut impl Read) -> String {
 fn judge(attack: &Attack, report: Value, bystander: &[(u64, u64)]) -> Ran {
     let texts = |field: &str| -> Vec<String> {
         let list = report[field].as_array().cloned().unwrap_or_default();
-        list.into_iter().map(|text| text.as_str().unwrap().to_owned()).collect()
+        list.into_iter()
+            .map(|text| text.as_str().unwrap().to_owned())
+            .collect()
     };
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     for verdict in texts("verdicts") {
@@ -246,23 +283,43 @@ fn judge(attack: &Attack, report: Value, bystander: &[(u64, u64)]) -> Ran {
     if seen.is_empty() {
         wrong.push("there is no verdict".to_owned());
     }
-    for verdict in seen.keys().filter(|verdict| !attack.verdicts.contains(&verdict.as_str())) {
+    for verdict in seen
+        .keys()
+        .filter(|verdict| !attack.verdicts.contains(&verdict.as_str()))
+    {
         wrong.push(format!("ended as {verdict}, not as {:?}", attack.verdicts));
     }
     let number = |field: &str| report[field].as_u64().unwrap_or(0);
     let numbers = |field: &str| -> Vec<u64> {
-        report[field].as_array().into_iter().flatten().filter_map(Value::as_u64).collect()
+        report[field]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_u64)
+            .collect()
     };
     let from = number("from_us");
     let began = number("began_us");
     let ended = number("ended_us");
-    let at =
-        |phase: &dyn Fn(u64) -> bool| bystander.iter().filter(|(when, _)| phase(*when)).map(|(_, us)| *us).collect();
+    let at = |phase: &dyn Fn(u64) -> bool| {
+        bystander
+            .iter()
+            .filter(|(when, _)| phase(*when))
+            .map(|(_, us)| *us)
+            .collect()
+    };
     Ran {
-        verdicts: seen.into_iter().map(|(verdict, times)| format!("{times} {verdict}")).collect::<Vec<_>>().join(", "),
+        verdicts: seen
+            .into_iter()
+            .map(|(verdict, times)| format!("{times} {verdict}"))
+            .collect::<Vec<_>>()
+            .join(", "),
         wrong,
         peak_kib: number("peak_kib"),
-        neighbour: Waits { idle: numbers("idle"), attacked: numbers("attacked") },
+        neighbour: Waits {
+            idle: numbers("idle"),
+            attacked: numbers("attacked"),
+        },
         bystander: Waits {
             idle: at(&|when| (from..began).contains(&when)),
             attacked: at(&|when| (began..=ended).contains(&when)),

@@ -9,114 +9,391 @@ use std::time::{Duration, Instant};
 const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("memory_limit", &["MEM-2"], &[]),
     ("table_limit", &["MEM-3"], &[]),
-    ("instance_limit", &[], &["sandbox::space::instances_are_counted"]),
+    (
+        "instance_limit",
+        &[],
+        &["sandbox::space::instances_are_counted"],
+    ),
     (
         "instance_metadata",
         &[],
-        &["unit:metadata::", "sandbox::space::what_the_engine_keeps", "sandbox::space::components_count"],
+        &[
+            "unit:metadata::",
+            "sandbox::space::what_the_engine_keeps",
+            "sandbox::space::components_count",
+        ],
     ),
     ("fuel", &[], &["sandbox::limits::"]),
-    ("hostcall_fuel", &[], &["sandbox::floods::an_answer_over_the_limit_is_not_copied_out_of_the_guest"]),
+    (
+        "hostcall_fuel",
+        &[],
+        &["sandbox::floods::an_answer_over_the_limit_is_not_copied_out_of_the_guest"],
+    ),
     ("deadline", &["CPU-7"], &[]),
     ("yield", &["CPU-1"], &[]),
     ("turns", &[], &["unit:engine::"]),
     ("cancellation", &["CPU-8"], &[]),
-    ("handles", &[], &["sandbox::space::handles_of_every_kind_are_bounded"]),
+    (
+        "handles",
+        &[],
+        &["sandbox::space::handles_of_every_kind_are_bounded"],
+    ),
     ("descriptors", &["HC-2"], &[]),
     ("log_limit", &["HC-4"], &[]),
-    ("command_output", &[], &["sandbox::worlds::command::a_command_that_prints_too_much"]),
+    (
+        "command_output",
+        &[],
+        &["sandbox::worlds::command::a_command_that_prints_too_much"],
+    ),
     ("command_input", &[], &["unit:world::command::input::"]),
     ("command_paths", &[], &["unit:world::command::input::"]),
     ("command_links", &[], &["unit:world::command::made::"]),
     ("act_tools", &[], &["unit:world::act::describe::"]),
     ("cbor_values", &[], &["unit:world::act::cbor::"]),
-    ("stream_events", &[], &["sandbox::worlds::act::a_stream_is_bounded_in_events"]),
+    (
+        "stream_events",
+        &[],
+        &["sandbox::worlds::act::a_stream_is_bounded_in_events"],
+    ),
     ("output_limit", &["HC-4"], &[]),
-    ("message_limit", &[], &["sandbox::floods::the_words_of_a_failure_are_cut"]),
-    ("progress_updates", &[], &["sandbox::floods::a_flood_of_progress"]),
-    ("partial_results", &[], &["sandbox::floods::all_partial_results_together"]),
-    ("context_modifiers", &[], &["cli::context_modifiers::a_call_changes_so_much"]),
-    ("context_modifier_policy", &[], &["cli::context_modifiers::where_they_are_forbidden"]),
+    (
+        "message_limit",
+        &[],
+        &["sandbox::floods::the_words_of_a_failure_are_cut"],
+    ),
+    (
+        "progress_updates",
+        &[],
+        &["sandbox::floods::a_flood_of_progress"],
+    ),
+    (
+        "partial_results",
+        &[],
+        &["sandbox::floods::all_partial_results_together"],
+    ),
+    (
+        "context_modifiers",
+        &[],
+        &["cli::context_modifiers::a_call_changes_so_much"],
+    ),
+    (
+        "context_modifier_policy",
+        &[],
+        &["cli::context_modifiers::where_they_are_forbidden"],
+    ),
     ("json_values", &["SCH-1"], &[]),
     ("json_depth", &[], &["unit:record::json::"]),
-    ("schema_work", &[], &["cli::contracts::recursion_that_multiplies"]),
-    ("schema_errors", &[], &["cli::contracts::an_argument_that_is_wrong_in_a_large_schema"]),
-    ("schema_resources", &[], &["cli::contracts::a_schema_of_several_resources"]),
-    ("schema_places", &[], &["cli::contracts::a_name_of_a_megabyte"]),
-    ("schema_texts", &[], &["cli::contracts::long_texts_and_names"]),
-    ("same_hashes", &[], &["cli::contracts::items_that_have_one_hash"]),
-    ("load_budget", &[], &["cli::contracts::many_tools_whose_patterns"]),
+    (
+        "schema_work",
+        &[],
+        &["cli::contracts::recursion_that_multiplies"],
+    ),
+    (
+        "schema_errors",
+        &[],
+        &["cli::contracts::an_argument_that_is_wrong_in_a_large_schema"],
+    ),
+    (
+        "schema_resources",
+        &[],
+        &["cli::contracts::a_schema_of_several_resources"],
+    ),
+    (
+        "schema_places",
+        &[],
+        &["cli::contracts::a_name_of_a_megabyte"],
+    ),
+    (
+        "schema_texts",
+        &[],
+        &["cli::contracts::long_texts_and_names"],
+    ),
+    (
+        "same_hashes",
+        &[],
+        &["cli::contracts::items_that_have_one_hash"],
+    ),
+    (
+        "load_budget",
+        &[],
+        &["cli::contracts::many_tools_whose_patterns"],
+    ),
     ("load_time", &[], &["unit:catalog::load::"]),
-    ("shared_loads", &[], &["unit:loads::", "cli::thousand::calls_that_wait_for_one_load"]),
-    ("listed_names", &[], &["cli::contracts::an_internal_field_that_the_schema_of_names"]),
-    ("checks_aside", &[], &["server::contracts::costly_checks_do_not_run"]),
-    ("pattern_work", &[], &["cli::contracts::a_redaction_pattern_that_costs_too_much"]),
-    ("journal_shares", &[], &["unit:journal::log::tests::share::"]),
+    (
+        "shared_loads",
+        &[],
+        &[
+            "unit:loads::",
+            "cli::thousand::calls_that_wait_for_one_load",
+        ],
+    ),
+    (
+        "listed_names",
+        &[],
+        &["cli::contracts::an_internal_field_that_the_schema_of_names"],
+    ),
+    (
+        "checks_aside",
+        &[],
+        &["server::contracts::costly_checks_do_not_run"],
+    ),
+    (
+        "pattern_work",
+        &[],
+        &["cli::contracts::a_redaction_pattern_that_costs_too_much"],
+    ),
+    (
+        "journal_shares",
+        &[],
+        &["unit:journal::log::tests::share::"],
+    ),
     (
         "journal_inputs",
         &[],
-        &["unit:journal::log::tests::share::", "cli::calls::large_arguments_are_in_the_journal_once"],
+        &[
+            "unit:journal::log::tests::share::",
+            "cli::calls::large_arguments_are_in_the_journal_once",
+        ],
     ),
-    ("sensitive_shape", &[], &["pipeline::redaction::arguments_of_another_shape"]),
+    (
+        "sensitive_shape",
+        &[],
+        &["pipeline::redaction::arguments_of_another_shape"],
+    ),
     ("sensitive_places", &[], &["unit:secret::redactor::"]),
-    ("sensitive_short", &[], &["pipeline::redaction::short_values_that_the_tool_repeats"]),
-    ("sensitive_values", &[], &["cli::contracts::many_sensitive_values"]),
-    ("redactor_aside", &[], &["pipeline::redaction::many_long_sensitive_values"]),
+    (
+        "sensitive_short",
+        &[],
+        &["pipeline::redaction::short_values_that_the_tool_repeats"],
+    ),
+    (
+        "sensitive_values",
+        &[],
+        &["cli::contracts::many_sensitive_values"],
+    ),
+    (
+        "redactor_aside",
+        &[],
+        &["pipeline::redaction::many_long_sensitive_values"],
+    ),
     ("unique_names", &["SCH-1"], &[]),
     ("read_only", &["FS-3"], &[]),
-    ("retention", &[], &["cli::demands::a_result_of_a_tool_that_says_how_long_ends_then"]),
-    ("preflight_hooks", &[], &["pipeline::approval_seams::nothing_is_read_before_a_hook"]),
-    ("preflight_reads", &[], &["sandbox::checks::a_preflight_reads_what_the_call_may_read"]),
-    ("denials", &[], &["sandbox::denials::what_is_denied_for_reading"]),
-    ("authority_closed", &[], &["server::authority::no_tool_reads_what_holds_authority"]),
-    ("components_closed", &[], &["server::authority::no_tool_replaces_what_holds_authority"]),
-    ("same_files", &[], &["server::authority::a_file_that_is_mounted_elsewhere_too"]),
-    ("pseudo_files", &[], &["server::authority::the_state_of_the_kernel", "unit:pseudo_files::"]),
-    ("grown_ceilings", &[], &["server::authority::a_component_that_"]),
+    (
+        "retention",
+        &[],
+        &["cli::demands::a_result_of_a_tool_that_says_how_long_ends_then"],
+    ),
+    (
+        "preflight_hooks",
+        &[],
+        &["pipeline::approval_seams::nothing_is_read_before_a_hook"],
+    ),
+    (
+        "preflight_reads",
+        &[],
+        &["sandbox::checks::a_preflight_reads_what_the_call_may_read"],
+    ),
+    (
+        "denials",
+        &[],
+        &["sandbox::denials::what_is_denied_for_reading"],
+    ),
+    (
+        "authority_closed",
+        &[],
+        &["server::authority::no_tool_reads_what_holds_authority"],
+    ),
+    (
+        "components_closed",
+        &[],
+        &["server::authority::no_tool_replaces_what_holds_authority"],
+    ),
+    (
+        "same_files",
+        &[],
+        &["server::authority::a_file_that_is_mounted_elsewhere_too"],
+    ),
+    (
+        "pseudo_files",
+        &[],
+        &[
+            "server::authority::the_state_of_the_kernel",
+            "unit:pseudo_files::",
+        ],
+    ),
+    (
+        "grown_ceilings",
+        &[],
+        &["server::authority::a_component_that_"],
+    ),
     ("client_folders", &[], &["unit:command::client_servers::"]),
     ("named_files", &[], &["unit:named_file::"]),
-    ("not_dumpable", &[], &["server::authority::another_program_of_the_user"]),
+    (
+        "not_dumpable",
+        &[],
+        &["server::authority::another_program_of_the_user"],
+    ),
     ("denial_races", &[], &["sandbox::races::"]),
     ("hard_links", &[], &["sandbox::denials::a_second_name"]),
     ("denied_names", &[], &["cli::links::a_link_that_is_closed"]),
-    ("path_bytes", &[], &["sandbox::denials::a_path_that_the_kernel_would_not_take"]),
+    (
+        "path_bytes",
+        &[],
+        &["sandbox::denials::a_path_that_the_kernel_would_not_take"],
+    ),
     ("denied_links", &[], &["cli::links::a_denial_that_leads"]),
-    ("chosen_folder", &[], &["cli::bundle::the_folder_that_a_user_chose"]),
+    (
+        "chosen_folder",
+        &[],
+        &["cli::bundle::the_folder_that_a_user_chose"],
+    ),
     ("grant_links", &[], &["cli::links::a_tool_that_puts_a_link"]),
-    ("project_links", &[], &["cli::links::a_trusted_project_that_puts_a_link"]),
-    ("trusted_folders", &[], &["cli::links::a_trusted_project_whose_words"]),
+    (
+        "project_links",
+        &[],
+        &["cli::links::a_trusted_project_that_puts_a_link"],
+    ),
+    (
+        "trusted_folders",
+        &[],
+        &["cli::links::a_trusted_project_whose_words"],
+    ),
     ("file_owner", &[], &["cli::ownership::"]),
     ("access_lists", &[], &["cli::ownership::an_access_list"]),
-    ("workspace_bytes", &[], &["sandbox::worlds::near::a_tool_reads_texts"]),
-    ("whole_bodies", &[], &["unit:egress::whole::", "sandbox::worlds::near::headers_and_bodies"]),
-    ("whole_memory", &[], &["sandbox::worlds::near::a_body_counts_as_memory"]),
-    ("whole_headers", &[], &["unit:egress::whole::", "sandbox::worlds::near::headers_and_bodies"]),
+    (
+        "workspace_bytes",
+        &[],
+        &["sandbox::worlds::near::a_tool_reads_texts"],
+    ),
+    (
+        "whole_bodies",
+        &[],
+        &[
+            "unit:egress::whole::",
+            "sandbox::worlds::near::headers_and_bodies",
+        ],
+    ),
+    (
+        "whole_memory",
+        &[],
+        &["sandbox::worlds::near::a_body_counts_as_memory"],
+    ),
+    (
+        "whole_headers",
+        &[],
+        &[
+            "unit:egress::whole::",
+            "sandbox::worlds::near::headers_and_bodies",
+        ],
+    ),
     ("near_manifest", &[], &["unit:dialect::near::"]),
-    ("near_schema", &[], &["unit:world::near::records::", "sandbox::worlds::near::a_schema_that_cannot"]),
-    ("spec_bytes", &[], &["unit:world::amplifier::", "sandbox::worlds::amplifier::a_specification_that"]),
+    (
+        "near_schema",
+        &[],
+        &[
+            "unit:world::near::records::",
+            "sandbox::worlds::near::a_schema_that_cannot",
+        ],
+    ),
+    (
+        "spec_bytes",
+        &[],
+        &[
+            "unit:world::amplifier::",
+            "sandbox::worlds::amplifier::a_specification_that",
+        ],
+    ),
     ("walk_stops", &[], &["unit:filesystem::denial::"]),
     ("disk_bytes", &["FS-6"], &[]),
-    ("special_files", &[], &["server::pools::six_hundred_opens_of_a_fifo"]),
-    ("settle", &[], &["server::pools::a_file_does_not_grow_after_the_verdict"]),
-    ("host_memory", &["MEM-15"], &["server::pools::what_streams_hold_counts", "sandbox::held::headers_and_bodies"]),
-    ("stacks", &["MEM-14"], &["sandbox::held::the_stacks_of_tasks"]),
+    (
+        "special_files",
+        &[],
+        &["server::pools::six_hundred_opens_of_a_fifo"],
+    ),
+    (
+        "settle",
+        &[],
+        &["server::pools::a_file_does_not_grow_after_the_verdict"],
+    ),
+    (
+        "host_memory",
+        &["MEM-15"],
+        &[
+            "server::pools::what_streams_hold_counts",
+            "sandbox::held::headers_and_bodies",
+        ],
+    ),
+    (
+        "stacks",
+        &["MEM-14"],
+        &["sandbox::held::the_stacks_of_tasks"],
+    ),
     ("payload_share", &[], &["unit:journal::payload_space::"]),
-    ("payload_bytes", &[], &["unit:journal::payload_space::", "cli::artifacts::payloads_have_a_bound"]),
+    (
+        "payload_bytes",
+        &[],
+        &[
+            "unit:journal::payload_space::",
+            "cli::artifacts::payloads_have_a_bound",
+        ],
+    ),
     ("payload_drafts", &[], &["unit:journal::payload_space::"]),
-    ("memory_total", &[], &["server::pools::a_call_waits_for_the_memory_of_all_calls"]),
+    (
+        "memory_total",
+        &[],
+        &["server::pools::a_call_waits_for_the_memory_of_all_calls"],
+    ),
     ("files_created", &["FS-6"], &[]),
-    ("resource_locks", &[], &["cli::batch::two_writers_to_one_folder", "server::locks::writers_to_one_folder"]),
-    ("placeless_locks", &[], &["unit:scheduler::locks::", "pipeline::schedule::a_call_that_has_no_place"]),
+    (
+        "resource_locks",
+        &[],
+        &[
+            "cli::batch::two_writers_to_one_folder",
+            "server::locks::writers_to_one_folder",
+        ],
+    ),
+    (
+        "placeless_locks",
+        &[],
+        &[
+            "unit:scheduler::locks::",
+            "pipeline::schedule::a_call_that_has_no_place",
+        ],
+    ),
     ("lock_passes", &[], &["unit:scheduler::locks::"]),
     ("caller_turns", &[], &["unit:scheduler::locks::"]),
-    ("insistent_locks", &[], &["unit:scheduler::locks::tests::fairness::"]),
+    (
+        "insistent_locks",
+        &[],
+        &["unit:scheduler::locks::tests::fairness::"],
+    ),
     ("chain_share", &[], &["unit:scheduler::chains::"]),
     ("waiting_calls", &[], &["unit:scheduler::waiting::"]),
-    ("safe_retries", &[], &["pipeline::retries::what_could_have_changed_something"]),
-    ("tool_grants", &[], &["pipeline::children::a_tool_calls_what_was_granted"]),
-    ("child_ceiling", &[], &["pipeline::children::a_call_may_touch_no_more"]),
-    ("child_changes", &[], &["pipeline::children::a_call_that_may_change_nothing"]),
-    ("child_share", &[], &["pipeline::children::a_call_gets_the_memory"]),
+    (
+        "safe_retries",
+        &[],
+        &["pipeline::retries::what_could_have_changed_something"],
+    ),
+    (
+        "tool_grants",
+        &[],
+        &["pipeline::children::a_tool_calls_what_was_granted"],
+    ),
+    (
+        "child_ceiling",
+        &[],
+        &["pipeline::children::a_call_may_touch_no_more"],
+    ),
+    (
+        "child_changes",
+        &[],
+        &["pipeline::children::a_call_that_may_change_nothing"],
+    ),
+    (
+        "child_share",
+        &[],
+        &["pipeline::children::a_call_gets_the_memory"],
+    ),
     (
         "child_quotas",
         &[],
@@ -126,202 +403,770 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
             "unit:executor::children::",
         ],
     ),
-    ("child_fuel", &[], &["pipeline::children::a_call_uses_up_the_fuel"]),
+    (
+        "child_fuel",
+        &[],
+        &["pipeline::children::a_call_uses_up_the_fuel"],
+    ),
     ("child_unread", &[], &["unit:pipeline::children::line::"]),
-    ("child_calls", &[], &["pipeline::children::a_flood_of_calls"]),
-    ("child_cycles", &[], &["pipeline::children::no_tool_calls_itself"]),
-    ("child_names", &[], &["pipeline::children::secrecy::what_is_sensitive_of_a_call"]),
-    ("child_redaction", &[], &["pipeline::children::secrecy::what_is_sensitive_of_a_call"]),
-    ("child_persistence", &[], &["pipeline::children::secrecy::what_a_call_says_in_passing"]),
-    ("child_network", &[], &["pipeline::children::a_call_that_may_call_a_tool"]),
-    ("child_depth", &[], &["pipeline::children::calls_are_nested_four_deep"]),
-    ("child_resume", &[], &["cli::children::a_call_whose_caller_was_killed"]),
+    (
+        "child_calls",
+        &[],
+        &["pipeline::children::a_flood_of_calls"],
+    ),
+    (
+        "child_cycles",
+        &[],
+        &["pipeline::children::no_tool_calls_itself"],
+    ),
+    (
+        "child_names",
+        &[],
+        &["pipeline::children::secrecy::what_is_sensitive_of_a_call"],
+    ),
+    (
+        "child_redaction",
+        &[],
+        &["pipeline::children::secrecy::what_is_sensitive_of_a_call"],
+    ),
+    (
+        "child_persistence",
+        &[],
+        &["pipeline::children::secrecy::what_a_call_says_in_passing"],
+    ),
+    (
+        "child_network",
+        &[],
+        &["pipeline::children::a_call_that_may_call_a_tool"],
+    ),
+    (
+        "child_depth",
+        &[],
+        &["pipeline::children::calls_are_nested_four_deep"],
+    ),
+    (
+        "child_resume",
+        &[],
+        &["cli::children::a_call_whose_caller_was_killed"],
+    ),
     ("environment", &["SEC-1"], &[]),
     ("no_network", &["NET-1"], &[]),
     ("network_declared", &[], &["unit:policy::network::"]),
     ("network_grants", &["NET-3"], &[]),
-    ("network_denials", &[], &["sandbox::network::grants::a_denial_wins_over_a_grant"]),
+    (
+        "network_denials",
+        &[],
+        &["sandbox::network::grants::a_denial_wins_over_a_grant"],
+    ),
     ("network_requests", &["NET-4"], &[]),
-    ("safe_methods", &[], &["sandbox::network::grants::a_tool_without_remote_effects"]),
+    (
+        "safe_methods",
+        &[],
+        &["sandbox::network::grants::a_tool_without_remote_effects"],
+    ),
     ("special_addresses", &["NET-2"], &[]),
     ("vet_addresses", &["NET-5"], &[]),
     ("resolve_once", &["NET-5"], &[]),
-    ("own_addresses", &[], &["server::http::own_port::a_tool_cannot_call_the_server_that_runs_it"]),
-    ("machine_addresses", &[], &["server::http::own_port::a_wide_grant_does_not_reach"]),
-    ("framing_headers", &[], &["sandbox::network::framing::a_guest_writes_no_header"]),
-    ("guest_credentials", &[], &["sandbox::network::framing::a_guest_sends_no_credentials"]),
+    (
+        "own_addresses",
+        &[],
+        &["server::http::own_port::a_tool_cannot_call_the_server_that_runs_it"],
+    ),
+    (
+        "machine_addresses",
+        &[],
+        &["server::http::own_port::a_wide_grant_does_not_reach"],
+    ),
+    (
+        "framing_headers",
+        &[],
+        &["sandbox::network::framing::a_guest_writes_no_header"],
+    ),
+    (
+        "guest_credentials",
+        &[],
+        &["sandbox::network::framing::a_guest_sends_no_credentials"],
+    ),
     ("secret_origin", &["NET-4"], &[]),
-    ("request_secret_bytes", &[], &["unit:pipeline::redaction::brought::"]),
-    ("request_secret_redaction", &[], &["pipeline::redaction::secrets_that_a_request_brings"]),
-    ("absolute_terms", &[], &["pipeline::paths::a_sensitive_path_is_redacted"]),
-    ("request_secret_arguments", &[], &["pipeline::redaction::secrets_that_a_request_brings"]),
-    ("request_secret_question", &[], &["pipeline::approvals::a_secret_of_the_request_hides_nothing"]),
-    ("request_secret_resume", &[], &["server::otc::secrets::a_call_whose_process_ended"]),
+    (
+        "request_secret_bytes",
+        &[],
+        &["unit:pipeline::redaction::brought::"],
+    ),
+    (
+        "request_secret_redaction",
+        &[],
+        &["pipeline::redaction::secrets_that_a_request_brings"],
+    ),
+    (
+        "absolute_terms",
+        &[],
+        &["pipeline::paths::a_sensitive_path_is_redacted"],
+    ),
+    (
+        "request_secret_arguments",
+        &[],
+        &["pipeline::redaction::secrets_that_a_request_brings"],
+    ),
+    (
+        "request_secret_question",
+        &[],
+        &["pipeline::approvals::a_secret_of_the_request_hides_nothing"],
+    ),
+    (
+        "request_secret_resume",
+        &[],
+        &["server::otc::secrets::a_call_whose_process_ended"],
+    ),
     ("scrub_head", &["SEC-3"], &[]),
     ("scrub_body", &["SEC-3"], &[]),
-    ("compressed_bodies", &[], &["sandbox::secrets::a_body_in_which_no_value"]),
+    (
+        "compressed_bodies",
+        &[],
+        &["sandbox::secrets::a_body_in_which_no_value"],
+    ),
     ("replay_seeds", &[], &["cli::replay::no_seed_is_kept"]),
     ("log_ring", &[], &["unit:journal::log::tests::ring::"]),
     ("replay_log", &[], &["cli::replay::a_damaged_record"]),
-    ("replay_world", &[], &["cli::replay::a_replay_gets_no_grants"]),
-    ("redaction", &[], &["pipeline::redaction::a_tool_that_copies_a_sensitive_argument"]),
-    ("exported_names", &[], &["cli::dialects::a_model_reaches_no_tool"]),
-    ("bound_names", &[], &["cli::records::an_allow_rule_by_name_lets_no_impostor_run"]),
-    ("tool_ids", &[], &["cli::records::two_components_with_one_tool_id"]),
-    ("secret_results", &[], &["cli::records::a_secret_result_stays_in_no_record"]),
-    ("own_meta", &[], &["unit:mcp::content::tests::a_block_holds_no_key_of_the_host"]),
+    (
+        "replay_world",
+        &[],
+        &["cli::replay::a_replay_gets_no_grants"],
+    ),
+    (
+        "redaction",
+        &[],
+        &["pipeline::redaction::a_tool_that_copies_a_sensitive_argument"],
+    ),
+    (
+        "exported_names",
+        &[],
+        &["cli::dialects::a_model_reaches_no_tool"],
+    ),
+    (
+        "bound_names",
+        &[],
+        &["cli::records::an_allow_rule_by_name_lets_no_impostor_run"],
+    ),
+    (
+        "tool_ids",
+        &[],
+        &["cli::records::two_components_with_one_tool_id"],
+    ),
+    (
+        "secret_results",
+        &[],
+        &["cli::records::a_secret_result_stays_in_no_record"],
+    ),
+    (
+        "own_meta",
+        &[],
+        &["unit:mcp::content::tests::a_block_holds_no_key_of_the_host"],
+    ),
     ("free_names", &[], &["unit:name::tests::a_tool_cannot_take"]),
     ("approval_binding", &["APR-2"], &[]),
     ("bound_component", &["SUP-3"], &[]),
     ("bound_capability", &["APR-2"], &[]),
     ("bound_actor", &["APR-2"], &[]),
-    ("bound_configuration", &[], &["cli::configuration::an_approval_is_void"]),
-    ("configuration_bytes", &[], &["unit:catalog::configuration::"]),
-    ("approval_once", &[], &["pipeline::approvals::two_who_go_on_at_once"]),
-    ("approval_expiry", &[], &["pipeline::approvals::a_question_has_an_end"]),
+    (
+        "bound_configuration",
+        &[],
+        &["cli::configuration::an_approval_is_void"],
+    ),
+    (
+        "configuration_bytes",
+        &[],
+        &["unit:catalog::configuration::"],
+    ),
+    (
+        "approval_once",
+        &[],
+        &["pipeline::approvals::two_who_go_on_at_once"],
+    ),
+    (
+        "approval_expiry",
+        &[],
+        &["pipeline::approvals::a_question_has_an_end"],
+    ),
     ("self_approval", &["APR-2"], &[]),
-    ("always_scope", &[], &["cli::approvals::sessions::always_covers_what_lies_below"]),
+    (
+        "always_scope",
+        &[],
+        &["cli::approvals::sessions::always_covers_what_lies_below"],
+    ),
     ("prompt_escapes", &["APR-1"], &[]),
-    ("question_words", &[], &["server::questions::the_user_is_asked"]),
-    ("question_gutter", &[], &["cli::approvals::terminal::padding_forges_no_row"]),
+    (
+        "question_words",
+        &[],
+        &["server::questions::the_user_is_asked"],
+    ),
+    (
+        "question_gutter",
+        &[],
+        &["cli::approvals::terminal::padding_forges_no_row"],
+    ),
     ("question_blanks", &[], &["unit:approval::sheet::"]),
-    ("question_cuts", &[], &["cli::approvals::terminal::long_arguments_are_cut"]),
-    ("named_urls", &[], &["cli::agreement::everybody_hears_the_same"]),
-    ("client_program", &[], &["cli::clients::doctor_starts_no_other_program"]),
-    ("client_home", &[], &["cli::clients::doctor_starts_no_server_with_its_state"]),
-    ("judge_time", &[], &["cli::eval::judges::a_judge_that_hangs"]),
-    ("judge_output", &[], &["cli::eval::judges::a_judge_that_floods"]),
-    ("judge_environment", &[], &["cli::eval::judges::a_judge_gets_no_environment"]),
+    (
+        "question_cuts",
+        &[],
+        &["cli::approvals::terminal::long_arguments_are_cut"],
+    ),
+    (
+        "named_urls",
+        &[],
+        &["cli::agreement::everybody_hears_the_same"],
+    ),
+    (
+        "client_program",
+        &[],
+        &["cli::clients::doctor_starts_no_other_program"],
+    ),
+    (
+        "client_home",
+        &[],
+        &["cli::clients::doctor_starts_no_server_with_its_state"],
+    ),
+    (
+        "judge_time",
+        &[],
+        &["cli::eval::judges::a_judge_that_hangs"],
+    ),
+    (
+        "judge_output",
+        &[],
+        &["cli::eval::judges::a_judge_that_floods"],
+    ),
+    (
+        "judge_environment",
+        &[],
+        &["cli::eval::judges::a_judge_gets_no_environment"],
+    ),
     ("bus_events", &[], &["unit:journal::bus::"]),
     ("event_retries", &[], &["unit:http::api::events::"]),
     ("noted_bytes", &[], &["unit:journal::trail::"]),
-    ("listened_records", &[], &["server::telemetry::an_output_that_may_be_on_no_disk"]),
-    ("telemetry_source", &[], &["unit:telemetry::tests::", "server::telemetry::the_file_of_a_project"]),
+    (
+        "listened_records",
+        &[],
+        &["server::telemetry::an_output_that_may_be_on_no_disk"],
+    ),
+    (
+        "telemetry_source",
+        &[],
+        &[
+            "unit:telemetry::tests::",
+            "server::telemetry::the_file_of_a_project",
+        ],
+    ),
     ("telemetry_quotes", &[], &["unit:telemetry::tests::"]),
-    ("telemetry_clear", &[], &["unit:telemetry::tests::", "server::telemetry::headers_do_not_leave"]),
+    (
+        "telemetry_clear",
+        &[],
+        &[
+            "unit:telemetry::tests::",
+            "server::telemetry::headers_do_not_leave",
+        ],
+    ),
     ("telemetry_sessions", &[], &["unit:telemetry::sessions::"]),
     ("step_events", &[], &["unit:telemetry::steps::"]),
     ("span_events", &[], &["unit:telemetry::span::"]),
     ("span_queue", &[], &["unit:telemetry::queue::"]),
     ("metric_tools", &[], &["unit:telemetry::metrics::"]),
     ("metric_calls", &[], &["unit:telemetry::metrics::"]),
-    ("metrics_role", &[], &["server::http_api::approvals::an_approver_answers_about"]),
-    ("approver_names", &[], &["unit:http::token::tests::a_person_has_one_role"]),
+    (
+        "metrics_role",
+        &[],
+        &["server::http_api::approvals::an_approver_answers_about"],
+    ),
+    (
+        "approver_names",
+        &[],
+        &["unit:http::token::tests::a_person_has_one_role"],
+    ),
     ("subject_count", &[], &["cli::limits::a_call_names_at_most"]),
     ("subject_steps", &[], &["cli::limits::a_call_names_at_most"]),
-    ("question_limit", &[], &["pipeline::interaction::a_tool_asks_only_so_often"]),
-    ("one_budget", &[], &["pipeline::interaction::a_call_that_asks_has_one_budget"]),
-    ("hook_time", &[], &["pipeline::hook_failures::a_hook_that_never_answers"]),
-    ("hook_failures", &[], &["pipeline::hook_failures::a_hook_that_crashes"]),
+    (
+        "question_limit",
+        &[],
+        &["pipeline::interaction::a_tool_asks_only_so_often"],
+    ),
+    (
+        "one_budget",
+        &[],
+        &["pipeline::interaction::a_call_that_asks_has_one_budget"],
+    ),
+    (
+        "hook_time",
+        &[],
+        &["pipeline::hook_failures::a_hook_that_never_answers"],
+    ),
+    (
+        "hook_failures",
+        &[],
+        &["pipeline::hook_failures::a_hook_that_crashes"],
+    ),
     ("hook_denials", &[], &["pipeline::hook"]),
     ("careful_hooks", &[], &["unit:policy::opinion::"]),
     ("captured_output", &["FE-3"], &[]),
     ("forged_blocks", &["FE-3"], &[]),
-    ("block_members", &[], &["pipeline::results::a_block_without_what_its_type_needs"]),
-    ("never_persisted", &[], &["pipeline::results::an_output_that_may_be_on_no_disk"]),
-    ("quiet_results", &[], &["pipeline::results::what_a_tool_says_beside_its_output"]),
+    (
+        "block_members",
+        &[],
+        &["pipeline::results::a_block_without_what_its_type_needs"],
+    ),
+    (
+        "never_persisted",
+        &[],
+        &["pipeline::results::an_output_that_may_be_on_no_disk"],
+    ),
+    (
+        "quiet_results",
+        &[],
+        &["pipeline::results::what_a_tool_says_beside_its_output"],
+    ),
     ("artifact_refs", &["ART-2"], &[]),
-    ("artifact_rules", &[], &["pipeline::artifacts::a_tool_whose_output_has_redaction_rules"]),
-    ("artifact_redaction", &[], &["pipeline::artifacts::a_sensitive_value_is_in_no_artifact"]),
-    ("artifact_bytes", &[], &["pipeline::artifacts::quotas_are_told"]),
-    ("artifact_count", &[], &["pipeline::artifacts::quotas_are_told"]),
-    ("artifacts_open", &[], &["pipeline::artifacts::quotas_are_told"]),
-    ("artifact_chunks", &[], &["pipeline::artifacts::quotas_are_told"]),
-    ("artifact_names", &[], &["pipeline::artifacts::a_name_is_short"]),
+    (
+        "artifact_rules",
+        &[],
+        &["pipeline::artifacts::a_tool_whose_output_has_redaction_rules"],
+    ),
+    (
+        "artifact_redaction",
+        &[],
+        &["pipeline::artifacts::a_sensitive_value_is_in_no_artifact"],
+    ),
+    (
+        "artifact_bytes",
+        &[],
+        &["pipeline::artifacts::quotas_are_told"],
+    ),
+    (
+        "artifact_count",
+        &[],
+        &["pipeline::artifacts::quotas_are_told"],
+    ),
+    (
+        "artifacts_open",
+        &[],
+        &["pipeline::artifacts::quotas_are_told"],
+    ),
+    (
+        "artifact_chunks",
+        &[],
+        &["pipeline::artifacts::quotas_are_told"],
+    ),
+    (
+        "artifact_names",
+        &[],
+        &["pipeline::artifacts::a_name_is_short"],
+    ),
     ("terminal_escapes", &["OUT-2"], &[]),
     ("compile_time", &["CMP-1"], &[]),
     ("compile_memory", &["CMP-1"], &[]),
     ("compile_filter", &[], &["cli::compiling::"]),
     ("compile_signals", &[], &["unit:confine::"]),
-    ("native_code", &[], &["sandbox::loading::native_code_is_refused"]),
+    (
+        "native_code",
+        &[],
+        &["sandbox::loading::native_code_is_refused"],
+    ),
     ("cache_authentication", &[], &["sandbox::cache::"]),
-    ("cache_notes", &[], &["cli::thousand::a_note_that_was_forged"]),
+    (
+        "cache_notes",
+        &[],
+        &["cli::thousand::a_note_that_was_forged"],
+    ),
     ("surface", &[], &["cli::surface::"]),
     ("private_files", &[], &["sandbox::cache::"]),
-    ("frame_values", &[], &["server::memory::a_body_of_many_values_beside"]),
-    ("client_memory", &[], &["server::memory::calls_that_would_take_too_much"]),
-    ("caller_share", &[], &["server::http::quotas::all_the_places_of_one_principal"]),
-    ("caller_checks", &[], &["server::http::quotas::the_checks_of_one_principal"]),
-    ("unknown_cancels", &[], &["server::tasks::ends::a_flood_of_cancellations", "unit:vain_cancels::"]),
-    ("suspended_output", &[], &["server::tasks::suspended::a_call_whose_output_may_be_on_no_disk"]),
+    (
+        "frame_values",
+        &[],
+        &["server::memory::a_body_of_many_values_beside"],
+    ),
+    (
+        "client_memory",
+        &[],
+        &["server::memory::calls_that_would_take_too_much"],
+    ),
+    (
+        "caller_share",
+        &[],
+        &["server::http::quotas::all_the_places_of_one_principal"],
+    ),
+    (
+        "caller_checks",
+        &[],
+        &["server::http::quotas::the_checks_of_one_principal"],
+    ),
+    (
+        "unknown_cancels",
+        &[],
+        &[
+            "server::tasks::ends::a_flood_of_cancellations",
+            "unit:vain_cancels::",
+        ],
+    ),
+    (
+        "suspended_output",
+        &[],
+        &["server::tasks::suspended::a_call_whose_output_may_be_on_no_disk"],
+    ),
     ("suspended_once", &[], &["unit:journal::store::suspend::"]),
     ("suspended_bytes", &[], &["unit:journal::store::suspend::"]),
-    ("suspended_binding", &[], &["server::tasks::suspended::a_suspended_call_of_a_tool_that_is_not_the_same"]),
-    ("suspended_approval", &[], &["server::tasks::suspended::a_suspended_call_of_a_tool_that_is_not_the_same"]),
-    ("task_owner", &[], &["server::tasks::a_task_is_its_principals_alone"]),
-    ("task_limit", &[], &["server::tasks::a_principal_has_so_many_tasks"]),
-    ("principal_share", &[], &["server::http::quotas::all_the_connections_of_one"]),
+    (
+        "suspended_binding",
+        &[],
+        &["server::tasks::suspended::a_suspended_call_of_a_tool_that_is_not_the_same"],
+    ),
+    (
+        "suspended_approval",
+        &[],
+        &["server::tasks::suspended::a_suspended_call_of_a_tool_that_is_not_the_same"],
+    ),
+    (
+        "task_owner",
+        &[],
+        &["server::tasks::a_task_is_its_principals_alone"],
+    ),
+    (
+        "task_limit",
+        &[],
+        &["server::tasks::a_principal_has_so_many_tasks"],
+    ),
+    (
+        "principal_share",
+        &[],
+        &["server::http::quotas::all_the_connections_of_one"],
+    ),
     ("arrivals", &[], &["unit:http::connections::"]),
-    ("stranger_places", &[], &["server::http::quotas::silent_connections_without_a_token"]),
-    ("request_framing", &[], &["server::http::limits::a_request_says_once"]),
-    ("call_owner", &[], &["server::http_api::a_caller_sees_its_own_calls_alone"]),
-    ("open_calls", &[], &["server::http_api::so_many_calls_of_a_principal"]),
-    ("batch_calls", &[], &["server::http_api::batches::the_batches_of_a_principal"]),
-    ("message_ids", &[], &["server::exchange::a_call_with_too_long_an_id"]),
-    ("tool_name_bytes", &[], &["server::exchange::what_cannot_be_read", "server::http_api::what_cannot_be_read"]),
-    ("message_calls", &[], &["server::exchange::what_cannot_be_read"]),
-    ("message_values", &[], &["server::exchange::what_cannot_be_read"]),
-    ("idempotency", &[], &["server::http_api::keys::the_same_request_again"]),
+    (
+        "stranger_places",
+        &[],
+        &["server::http::quotas::silent_connections_without_a_token"],
+    ),
+    (
+        "request_framing",
+        &[],
+        &["server::http::limits::a_request_says_once"],
+    ),
+    (
+        "call_owner",
+        &[],
+        &["server::http_api::a_caller_sees_its_own_calls_alone"],
+    ),
+    (
+        "open_calls",
+        &[],
+        &["server::http_api::so_many_calls_of_a_principal"],
+    ),
+    (
+        "batch_calls",
+        &[],
+        &["server::http_api::batches::the_batches_of_a_principal"],
+    ),
+    (
+        "message_ids",
+        &[],
+        &["server::exchange::a_call_with_too_long_an_id"],
+    ),
+    (
+        "tool_name_bytes",
+        &[],
+        &[
+            "server::exchange::what_cannot_be_read",
+            "server::http_api::what_cannot_be_read",
+        ],
+    ),
+    (
+        "message_calls",
+        &[],
+        &["server::exchange::what_cannot_be_read"],
+    ),
+    (
+        "message_values",
+        &[],
+        &["server::exchange::what_cannot_be_read"],
+    ),
+    (
+        "idempotency",
+        &[],
+        &["server::http_api::keys::the_same_request_again"],
+    ),
     ("idempotency_keys", &[], &["unit:http::api::keys::"]),
-    ("approver_role", &[], &["server::http_api::approvals::a_caller_approves_no_call"]),
-    ("question_owner", &[], &["server::http_api::approvals::a_caller_approves_no_call"]),
-    ("request_ids", &[], &["server::http::sessions::an_id_that_is_in_flight"]),
-    ("canceled_ids", &[], &["server::stopping::an_id_that_was_canceled"]),
-    ("description_findings", &[], &["cli::strict::a_misspelt_field"]),
-    ("deferred_tools", &[], &["server::deferred::no_deferred_tool_can_be_called"]),
-    ("rules_anywhere", &[], &["cli::policy::a_denied_name_is_denied_in_every_folder"]),
-    ("own_paths", &[], &["cli::policy::a_path_that_would_close_nothing"]),
-    ("declared_locks", &[], &["pipeline::schedule::calls_that_lock_one_resource"]),
-    ("exclusive_context", &[], &["pipeline::schedule::a_tool_that_wants_a_context_for_itself"]),
-    ("mutation_policy", &[], &["pipeline::hook_outputs::a_hook_changes_only_what_the_mutation_policy"]),
-    ("declared_gaps", &[], &["cli::demands::a_demand_that_this_host_cannot_meet"]),
-    ("internal_tools", &[], &["cli::demands::a_tool_that_no_caller_may_have"]),
-    ("needed_users", &[], &["cli::demands::what_rules_and_people_cannot_be_sure_of"]),
-    ("unheard_policies", &[], &["cli::demands::what_rules_and_people_cannot_be_sure_of"]),
-    ("unheard_fields", &[], &["cli::demands::what_rules_and_people_cannot_be_sure_of"]),
-    ("asked_channel", &[], &["server::approvals::the_clients_user_is_asked_only_if"]),
-    ("transient_results", &[], &["cli::demands::a_result_that_the_tool_wants_kept_nowhere"]),
-    ("approval_channel", &[], &["cli::approvals::answers::an_approval_counts_only_through"]),
-    ("is_enabled", &[], &["cli::strict::a_tool_that_is_not_enabled"]),
-    ("cache_bound", &[], &["cli::cache::compiled_code_stays_within"]),
-    ("mapped_writes", &[], &["cli::cache::a_component_that_changes_through_a_mapping"]),
-    ("building_is_consent", &[], &["cli::consent::looking_at_a_source_folder"]),
-    ("sources_closed", &[], &["cli::consent::no_tool_and_no_hook"]),
+    (
+        "approver_role",
+        &[],
+        &["server::http_api::approvals::a_caller_approves_no_call"],
+    ),
+    (
+        "question_owner",
+        &[],
+        &["server::http_api::approvals::a_caller_approves_no_call"],
+    ),
+    (
+        "request_ids",
+        &[],
+        &["server::http::sessions::an_id_that_is_in_flight"],
+    ),
+    (
+        "canceled_ids",
+        &[],
+        &["server::stopping::an_id_that_was_canceled"],
+    ),
+    (
+        "description_findings",
+        &[],
+        &["cli::strict::a_misspelt_field"],
+    ),
+    (
+        "deferred_tools",
+        &[],
+        &["server::deferred::no_deferred_tool_can_be_called"],
+    ),
+    (
+        "rules_anywhere",
+        &[],
+        &["cli::policy::a_denied_name_is_denied_in_every_folder"],
+    ),
+    (
+        "own_paths",
+        &[],
+        &["cli::policy::a_path_that_would_close_nothing"],
+    ),
+    (
+        "declared_locks",
+        &[],
+        &["pipeline::schedule::calls_that_lock_one_resource"],
+    ),
+    (
+        "exclusive_context",
+        &[],
+        &["pipeline::schedule::a_tool_that_wants_a_context_for_itself"],
+    ),
+    (
+        "mutation_policy",
+        &[],
+        &["pipeline::hook_outputs::a_hook_changes_only_what_the_mutation_policy"],
+    ),
+    (
+        "declared_gaps",
+        &[],
+        &["cli::demands::a_demand_that_this_host_cannot_meet"],
+    ),
+    (
+        "internal_tools",
+        &[],
+        &["cli::demands::a_tool_that_no_caller_may_have"],
+    ),
+    (
+        "needed_users",
+        &[],
+        &["cli::demands::what_rules_and_people_cannot_be_sure_of"],
+    ),
+    (
+        "unheard_policies",
+        &[],
+        &["cli::demands::what_rules_and_people_cannot_be_sure_of"],
+    ),
+    (
+        "unheard_fields",
+        &[],
+        &["cli::demands::what_rules_and_people_cannot_be_sure_of"],
+    ),
+    (
+        "asked_channel",
+        &[],
+        &["server::approvals::the_clients_user_is_asked_only_if"],
+    ),
+    (
+        "transient_results",
+        &[],
+        &["cli::demands::a_result_that_the_tool_wants_kept_nowhere"],
+    ),
+    (
+        "approval_channel",
+        &[],
+        &["cli::approvals::answers::an_approval_counts_only_through"],
+    ),
+    (
+        "is_enabled",
+        &[],
+        &["cli::strict::a_tool_that_is_not_enabled"],
+    ),
+    (
+        "cache_bound",
+        &[],
+        &["cli::cache::compiled_code_stays_within"],
+    ),
+    (
+        "mapped_writes",
+        &[],
+        &["cli::cache::a_component_that_changes_through_a_mapping"],
+    ),
+    (
+        "building_is_consent",
+        &[],
+        &["cli::consent::looking_at_a_source_folder"],
+    ),
+    (
+        "sources_closed",
+        &[],
+        &["cli::consent::no_tool_and_no_hook"],
+    ),
     ("record_bytes", &[], &["unit:journal::log::"]),
-    ("trace_bytes", &[], &["cli::trace::the_steps_of_a_session_take_so_much_space"]),
-    ("unsaid_files", &[], &["cli::foreign::files_that_a_component_cannot_declare"]),
-    ("ceiling", &[], &["unit:world::wit::toolkit::", "cli::wrap::a_policy_of_wassette"]),
-    ("policy_words", &[], &["unit:dialect::wassette::", "cli::wrap::a_policy_that_cannot"]),
-    ("yaml_anchors", &[], &["unit:yaml::", "cli::wrap::a_policy_that_cannot"]),
+    (
+        "trace_bytes",
+        &[],
+        &["cli::trace::the_steps_of_a_session_take_so_much_space"],
+    ),
+    (
+        "unsaid_files",
+        &[],
+        &["cli::foreign::files_that_a_component_cannot_declare"],
+    ),
+    (
+        "ceiling",
+        &[],
+        &[
+            "unit:world::wit::toolkit::",
+            "cli::wrap::a_policy_of_wassette",
+        ],
+    ),
+    (
+        "policy_words",
+        &[],
+        &[
+            "unit:dialect::wassette::",
+            "cli::wrap::a_policy_that_cannot",
+        ],
+    ),
+    (
+        "yaml_anchors",
+        &[],
+        &["unit:yaml::", "cli::wrap::a_policy_that_cannot"],
+    ),
     ("yaml_bounds", &[], &["unit:yaml::"]),
-    ("custom_sections", &[], &["unit:dialect::sections::", "sandbox::worlds::wit::metadata_that_is_damaged"]),
+    (
+        "custom_sections",
+        &[],
+        &[
+            "unit:dialect::sections::",
+            "sandbox::worlds::wit::metadata_that_is_damaged",
+        ],
+    ),
     ("wit_parts", &[], &["unit:world::wit::exports::"]),
     ("wit_cases", &[], &["unit:world::wit::exports::"]),
     ("wit_depth", &[], &["unit:world::wit::exports::"]),
-    ("wit_values", &[], &["unit:world::wit::value::", "sandbox::worlds::wit::a_function_is_stopped_by_every_limit"]),
+    (
+        "wit_values",
+        &[],
+        &[
+            "unit:world::wit::value::",
+            "sandbox::worlds::wit::a_function_is_stopped_by_every_limit",
+        ],
+    ),
     ("registry_source", &[], &["unit:registry::tests::"]),
-    ("registry_redirects", &[], &["cli::registry::pulling::a_redirect_to_where"]),
-    ("registry_answers", &[], &["cli::registry::pulling::a_manifest_has_four_mebibytes"]),
-    ("registry_patience", &[], &["cli::registry::pulling::a_body_that_drips"]),
-    ("attached_time", &[], &["cli::registry::pulling::attachments_that_each_take"]),
-    ("registry_credentials", &[], &["cli::registry::pushing::an_upload_to_another_host"]),
-    ("registry_challenges", &[], &["cli::registry::pulling::another_host_cannot_ask"]),
+    (
+        "registry_redirects",
+        &[],
+        &["cli::registry::pulling::a_redirect_to_where"],
+    ),
+    (
+        "registry_answers",
+        &[],
+        &["cli::registry::pulling::a_manifest_has_four_mebibytes"],
+    ),
+    (
+        "registry_patience",
+        &[],
+        &["cli::registry::pulling::a_body_that_drips"],
+    ),
+    (
+        "attached_time",
+        &[],
+        &["cli::registry::pulling::attachments_that_each_take"],
+    ),
+    (
+        "registry_credentials",
+        &[],
+        &["cli::registry::pushing::an_upload_to_another_host"],
+    ),
+    (
+        "registry_challenges",
+        &[],
+        &["cli::registry::pulling::another_host_cannot_ask"],
+    ),
     ("refused_lines", &[], &["unit:log::tests::a_flood"]),
-    ("memory_least", &[], &["server::http::operating::a_server_that_clients"]),
-    ("registry_realm", &[], &["cli::registry::pulling::credentials_go_to_no_token_server"]),
-    ("identity_redirects", &[], &["cli::registry::pulling::a_token_server_does_not_pass"]),
-    ("helper_folders", &[], &["cli::registry::pushing::a_credential_helper_is_asked"]),
-    ("registry_digests", &[], &["cli::registry::pulling::bytes_that_do_not_have_their_digest"]),
-    ("registry_sizes", &[], &["cli::registry::pulling::an_answer_of_another_size"]),
-    ("manifest_kinds", &[], &["cli::registry::pulling::an_index_or_an_artifact"]),
-    ("referrer_subject", &[], &["cli::registry::pulling::what_is_attached_to_another"]),
-    ("referrer_bytes", &[], &["cli::registry::pulling::what_is_attached_to_another"]),
-    ("description_changes", &[], &["sandbox::loading::a_component_that_describes_itself_differently"]),
-    ("otc_version", &[], &["unit:otc::tests::a_name_finds_its_tool"]),
-    ("otc_developers", &[], &["unit:otc::tests::the_message_for_developers"]),
-    ("otc_secrets", &[], &["unit:otc::tests::a_call_gets_the_secrets"]),
+    (
+        "memory_least",
+        &[],
+        &["server::http::operating::a_server_that_clients"],
+    ),
+    (
+        "registry_realm",
+        &[],
+        &["cli::registry::pulling::credentials_go_to_no_token_server"],
+    ),
+    (
+        "identity_redirects",
+        &[],
+        &["cli::registry::pulling::a_token_server_does_not_pass"],
+    ),
+    (
+        "helper_folders",
+        &[],
+        &["cli::registry::pushing::a_credential_helper_is_asked"],
+    ),
+    (
+        "registry_digests",
+        &[],
+        &["cli::registry::pulling::bytes_that_do_not_have_their_digest"],
+    ),
+    (
+        "registry_sizes",
+        &[],
+        &["cli::registry::pulling::an_answer_of_another_size"],
+    ),
+    (
+        "manifest_kinds",
+        &[],
+        &["cli::registry::pulling::an_index_or_an_artifact"],
+    ),
+    (
+        "referrer_subject",
+        &[],
+        &["cli::registry::pulling::what_is_attached_to_another"],
+    ),
+    (
+        "referrer_bytes",
+        &[],
+        &["cli::registry::pulling::what_is_attached_to_another"],
+    ),
+    (
+        "description_changes",
+        &[],
+        &["sandbox::loading::a_component_that_describes_itself_differently"],
+    ),
+    (
+        "otc_version",
+        &[],
+        &["unit:otc::tests::a_name_finds_its_tool"],
+    ),
+    (
+        "otc_developers",
+        &[],
+        &["unit:otc::tests::the_message_for_developers"],
+    ),
+    (
+        "otc_secrets",
+        &[],
+        &["unit:otc::tests::a_call_gets_the_secrets"],
+    ),
     ("otc_ids", &[], &["unit:otc::request::"]),
-    ("otc_once", &[], &["unit:otc::tests::two_that_arrive_at_once"]),
+    (
+        "otc_once",
+        &[],
+        &["unit:otc::tests::two_that_arrive_at_once"],
+    ),
     ("otc_bodies", &[], &["unit:otc::executions::"]),
     ("otc_ran", &[], &["unit:otc::tests::a_tool_that_ran_before"]),
     ("otc_lost", &[], &["unit:otc::executions::"]),
@@ -332,60 +1177,221 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("jwt_signature", &[], &["unit:otc::token::"]),
     ("jwt_audience", &[], &["unit:otc::token::"]),
     ("jwt_expiry", &[], &["unit:otc::token::"]),
-    ("questions_of_caller", &[], &["unit:journal::store::retention::"]),
-    ("questions_bytes", &[], &["unit:journal::store::retention::"]),
+    (
+        "questions_of_caller",
+        &[],
+        &["unit:journal::store::retention::"],
+    ),
+    (
+        "questions_bytes",
+        &[],
+        &["unit:journal::store::retention::"],
+    ),
     ("jwt_life", &[], &["unit:otc::token::"]),
     ("signatures_max", &[], &["unit:signature::"]),
-    ("signature_bytes", &[], &["cli::signatures::a_signature_that_is_cut"]),
-    ("bundle_ambiguity", &[], &["cli::signatures::bundles::a_bundle_that_could"]),
-    ("signature_words", &[], &["cli::signatures::bundles::what_a_signature_says"]),
-    ("signed_predicate", &[], &["cli::signatures::each_tampered_bundle"]),
+    (
+        "signature_bytes",
+        &[],
+        &["cli::signatures::a_signature_that_is_cut"],
+    ),
+    (
+        "bundle_ambiguity",
+        &[],
+        &["cli::signatures::bundles::a_bundle_that_could"],
+    ),
+    (
+        "signature_words",
+        &[],
+        &["cli::signatures::bundles::what_a_signature_says"],
+    ),
+    (
+        "signed_predicate",
+        &[],
+        &["cli::signatures::each_tampered_bundle"],
+    ),
     ("signed_digest", &[], &["unit:signature::"]),
     ("managed_key", &[], &["cli::signatures::a_managed_key"]),
     ("minisign", &[], &["cli::signatures::minisign_signs"]),
-    ("trust_policy", &[], &["cli::signatures::a_keyless_signature"]),
+    (
+        "trust_policy",
+        &[],
+        &["cli::signatures::a_keyless_signature"],
+    ),
     ("fetched_bytes", &[], &["unit:source::tests::a_sink_counts"]),
-    ("fetched_digests", &[], &["cli::install::locks::locked_bytes_that_changed"]),
-    ("rooted_hosts", &[], &["unit:reference::tests::what_is_no_reference"]),
-    ("redirect_schemes", &[], &["cli::install::web::a_server_leads_nowhere_else"]),
-    ("redirect_addresses", &[], &["cli::install::web::a_server_leads_nowhere_else"]),
+    (
+        "fetched_digests",
+        &[],
+        &["cli::install::locks::locked_bytes_that_changed"],
+    ),
+    (
+        "rooted_hosts",
+        &[],
+        &["unit:reference::tests::what_is_no_reference"],
+    ),
+    (
+        "redirect_schemes",
+        &[],
+        &["cli::install::web::a_server_leads_nowhere_else"],
+    ),
+    (
+        "redirect_addresses",
+        &[],
+        &["cli::install::web::a_server_leads_nowhere_else"],
+    ),
     ("offline", &[], &["cli::install::locks::without_a_network"]),
-    ("unsigned", &[], &["cli::install::web::a_url_is_installed", "unit:signature::"]),
-    ("declared_unsigned", &[], &["cli::install::web::one_reference_that_may"]),
-    ("known_signers", &[], &["cli::install::web::what_may_be_unsigned"]),
-    ("install_consent", &[], &["cli::install::nothing_is_installed_without_consent"]),
-    ("store_digests", &[], &["cli::install::a_component_that_was_changed_in_the_store"]),
-    ("confirmed_locks", &[], &["cli::install::locks::a_lock_that_was_edited"]),
-    ("declared_names", &[], &["cli::install::locks::a_name_that_a_lock_cannot_have"]),
-    ("declared_tools", &[], &["cli::install::locks::a_name_that_the_project_declares"]),
-    ("url_queries", &[], &["cli::install::web::a_query", "unit:reference::tests::what_is_no_reference"]),
+    (
+        "unsigned",
+        &[],
+        &["cli::install::web::a_url_is_installed", "unit:signature::"],
+    ),
+    (
+        "declared_unsigned",
+        &[],
+        &["cli::install::web::one_reference_that_may"],
+    ),
+    (
+        "known_signers",
+        &[],
+        &["cli::install::web::what_may_be_unsigned"],
+    ),
+    (
+        "install_consent",
+        &[],
+        &["cli::install::nothing_is_installed_without_consent"],
+    ),
+    (
+        "store_digests",
+        &[],
+        &["cli::install::a_component_that_was_changed_in_the_store"],
+    ),
+    (
+        "confirmed_locks",
+        &[],
+        &["cli::install::locks::a_lock_that_was_edited"],
+    ),
+    (
+        "declared_names",
+        &[],
+        &["cli::install::locks::a_name_that_a_lock_cannot_have"],
+    ),
+    (
+        "declared_tools",
+        &[],
+        &["cli::install::locks::a_name_that_the_project_declares"],
+    ),
+    (
+        "url_queries",
+        &[],
+        &[
+            "cli::install::web::a_query",
+            "unit:reference::tests::what_is_no_reference",
+        ],
+    ),
     ("url_spellings", &[], &["unit:trust::tests::no_spelling"]),
-    ("lock_patience", &[], &["unit:place::tests::a_lock_that_another_keeps"]),
-    ("lock_settled", &[], &["unit:place::tests::many_changes_at_once", "unit:place::tests::a_process_that_confirms"]),
-    ("lock_room", &[], &["unit:place::tests::a_lock_that_could_not_be_read"]),
-    ("installed_names", &[], &["cli::install::impostors::a_rule_that_names"]),
-    ("reserved_names", &[], &["cli::install::impostors::a_lock_that_was_changed"]),
+    (
+        "lock_patience",
+        &[],
+        &["unit:place::tests::a_lock_that_another_keeps"],
+    ),
+    (
+        "lock_settled",
+        &[],
+        &[
+            "unit:place::tests::many_changes_at_once",
+            "unit:place::tests::a_process_that_confirms",
+        ],
+    ),
+    (
+        "lock_room",
+        &[],
+        &["unit:place::tests::a_lock_that_could_not_be_read"],
+    ),
+    (
+        "installed_names",
+        &[],
+        &["cli::install::impostors::a_rule_that_names"],
+    ),
+    (
+        "reserved_names",
+        &[],
+        &["cli::install::impostors::a_lock_that_was_changed"],
+    ),
     (
         "orphaned_names",
         &[],
-        &["unit:place::tests::a_name_stays_with", "cli::install::impostors::a_lock_that_was_changed"],
+        &[
+            "unit:place::tests::a_name_stays_with",
+            "cli::install::impostors::a_lock_that_was_changed",
+        ],
     ),
-    ("impostors", &[], &["cli::install::impostors::a_tool_calls_no", "cli::install::impostors::an_impostor_has_no"]),
-    ("names_kept", &[], &["cli::install::impostors::an_impostor_that_is_installed"]),
-    ("pinned_signers", &[], &["unit:plan::tests::whatever_else_changes"]),
-    ("pinned_workflows", &[], &["unit:workflow::tests::no_branch"]),
-    ("workflow_refs", &[], &["unit:trust::tests::a_pattern_of_tags", "cli::signatures::workflows::an_entry_for_every"]),
+    (
+        "impostors",
+        &[],
+        &[
+            "cli::install::impostors::a_tool_calls_no",
+            "cli::install::impostors::an_impostor_has_no",
+        ],
+    ),
+    (
+        "names_kept",
+        &[],
+        &["cli::install::impostors::an_impostor_that_is_installed"],
+    ),
+    (
+        "pinned_signers",
+        &[],
+        &["unit:plan::tests::whatever_else_changes"],
+    ),
+    (
+        "pinned_workflows",
+        &[],
+        &["unit:workflow::tests::no_branch"],
+    ),
+    (
+        "workflow_refs",
+        &[],
+        &[
+            "unit:trust::tests::a_pattern_of_tags",
+            "cli::signatures::workflows::an_entry_for_every",
+        ],
+    ),
     ("downgrades", &[], &["unit:plan::tests::a_signed_version"]),
     (
         "signing_times",
         &[],
-        &["unit:plan::tests::without_a_version", "cli::signatures::a_server_cannot_bring_back_what_was_signed"],
+        &[
+            "unit:plan::tests::without_a_version",
+            "cli::signatures::a_server_cannot_bring_back_what_was_signed",
+        ],
     ),
-    ("unordered_versions", &[], &["unit:plan::tests::a_signed_version"]),
-    ("larger_ceilings", &[], &["cli::install::updates::a_larger_ceiling"]),
-    ("changed_words", &[], &["cli::install::updates::changed_words"]),
-    ("words_first", &[], &["cli::install::updates::a_changed_description_is_shown"]),
-    ("plain_places", &[], &["unit:words::tests::records_that_differ", "cli::install::updates::a_change_cannot_hide"]),
+    (
+        "unordered_versions",
+        &[],
+        &["unit:plan::tests::a_signed_version"],
+    ),
+    (
+        "larger_ceilings",
+        &[],
+        &["cli::install::updates::a_larger_ceiling"],
+    ),
+    (
+        "changed_words",
+        &[],
+        &["cli::install::updates::changed_words"],
+    ),
+    (
+        "words_first",
+        &[],
+        &["cli::install::updates::a_changed_description_is_shown"],
+    ),
+    (
+        "plain_places",
+        &[],
+        &[
+            "unit:words::tests::records_that_differ",
+            "cli::install::updates::a_change_cannot_hide",
+        ],
+    ),
 ];
 
 /// A mutant that hangs for this time counts as noticed.
@@ -395,7 +1401,11 @@ const PATIENCE: Duration = Duration::from_secs(90);
 fn each_guard_that_is_missing_is_noticed() {
     // A test that fails without a mutant shows nothing.
     let chosen = std::env::var("TOOLCELL_MUTANTS").ok();
-    let chosen = |name: &str| chosen.as_ref().is_none_or(|chosen| chosen.split(',').any(|one| one == name));
+    let chosen = |name: &str| {
+        chosen
+            .as_ref()
+            .is_none_or(|chosen| chosen.split(',').any(|one| one == name))
+    };
     let mut attacks: Vec<&str> = Vec::new();
     let mut tests: Vec<&str> = Vec::new();
     for (_, with, by) in MUTANTS.iter().filter(|(name, ..)| chosen(name)) {
@@ -404,17 +1414,27 @@ fn each_guard_that_is_missing_is_noticed() {
     }
     attacks.dedup();
     tests.dedup();
-    assert!(passes(None, &attacks, &tests), "something fails although every guard stands");
+    assert!(
+        passes(None, &attacks, &tests),
+        "something fails although every guard stands"
+    );
     let mut missed = Vec::new();
     println!("{:<22} {:<9} noticed by", "guard", "noticed");
     for (name, with, by) in MUTANTS.iter().filter(|(name, ..)| chosen(name)) {
         let noticed = !passes(Some(name), with, by);
-        println!("{name:<22} {:<9} {}", if noticed { "yes" } else { "NO" }, [*with, *by].concat().join(" "));
+        println!(
+            "{name:<22} {:<9} {}",
+            if noticed { "yes" } else { "NO" },
+            [*with, *by].concat().join(" ")
+        );
         if !noticed {
             missed.push(*name);
         }
     }
-    assert!(missed.is_empty(), "nothing notices that these guards are missing: {missed:?}");
+    assert!(
+        missed.is_empty(),
+        "nothing notices that these guards are missing: {missed:?}"
+    );
 }
 
 /// Checks that the table contains every guard in the code.
@@ -423,11 +1443,18 @@ fn each_guard_has_a_mutant() {
     let mut named = Vec::new();
     for file in crate::structure::sources() {
         let text = std::fs::read_to_string(file).unwrap();
-        named.extend(text.split("guard!(\"").skip(1).map(|rest| rest.split('"').next().unwrap().to_owned()));
+        named.extend(
+            text.split("guard!(\"")
+                .skip(1)
+                .map(|rest| rest.split('"').next().unwrap().to_owned()),
+        );
     }
     named.sort();
     named.dedup();
-    let mut known: Vec<String> = MUTANTS.iter().map(|(name, ..)| (*name).to_owned()).collect();
+    let mut known: Vec<String> = MUTANTS
+        .iter()
+        .map(|(name, ..)| (*name).to_owned())
+        .collect();
     known.sort();
     assert_eq!(named, known);
 }
@@ -437,19 +1464,54 @@ fn passes(mutant: Option<&str>, attacks: &[&str], tests: &[&str]) -> bool {
     let run = |attacks: Option<String>, filters: &[&str], unit: bool| {
         let mut command = if unit {
             let mut cargo = Command::new(std::env::var_os("CARGO").unwrap());
-            cargo.args(["test", "--quiet", "--features", "toolcell-cli/mutants", "--lib", "--bins"]);
-            cargo.args(["-p", "toolcell-core", "-p", "toolcell-sandbox", "-p", "toolcell-install"]);
-            cargo.args(["-p", "toolcell-config", "-p", "toolcell-dialect", "-p", "toolcell-server"]);
-            cargo.args(["-p", "toolcell-command", "-p", "toolcell-inspect", "-p", "toolcell-cli", "--"]);
+            cargo.args([
+                "test",
+                "--quiet",
+                "--features",
+                "toolcell-cli/mutants",
+                "--lib",
+                "--bins",
+            ]);
+            cargo.args([
+                "-p",
+                "toolcell-core",
+                "-p",
+                "toolcell-sandbox",
+                "-p",
+                "toolcell-install",
+            ]);
+            cargo.args([
+                "-p",
+                "toolcell-config",
+                "-p",
+                "toolcell-dialect",
+                "-p",
+                "toolcell-server",
+            ]);
+            cargo.args([
+                "-p",
+                "toolcell-command",
+                "-p",
+                "toolcell-inspect",
+                "-p",
+                "toolcell-cli",
+                "--",
+            ]);
             cargo
         } else {
             Command::new(std::env::current_exe().unwrap())
         };
-        command.args(filters).arg("--test-threads=2").stdin(Stdio::null());
+        command
+            .args(filters)
+            .arg("--test-threads=2")
+            .stdin(Stdio::null());
         command.env("TOOLCELL_ATTACK_WATCHDOG_SECONDS", "15");
         if let Some(mutant) = mutant {
             // The failures are expected, and verbose.
-            command.env("TOOLCELL_MUTANT", mutant).stdout(Stdio::null()).stderr(Stdio::null());
+            command
+                .env("TOOLCELL_MUTANT", mutant)
+                .stdout(Stdio::null())
+                .stderr(Stdio::null());
         }
         if let Some(attacks) = attacks {
             command.env("TOOLCELL_ATTACKS", attacks);
@@ -469,8 +1531,15 @@ fn passes(mutant: Option<&str>, attacks: &[&str], tests: &[&str]) -> bool {
         }
     };
     let first_set = ["hostile::the_first_set_ends_as_its_table_says", "--ignored"];
-    let units: Vec<&str> = tests.iter().filter_map(|test| test.strip_prefix("unit:")).collect();
-    let tests: Vec<&str> = tests.iter().copied().filter(|test| !test.starts_with("unit:")).collect();
+    let units: Vec<&str> = tests
+        .iter()
+        .filter_map(|test| test.strip_prefix("unit:"))
+        .collect();
+    let tests: Vec<&str> = tests
+        .iter()
+        .copied()
+        .filter(|test| !test.starts_with("unit:"))
+        .collect();
     (attacks.is_empty() || run(Some(attacks.join(",")), &first_set, false))
         && (tests.is_empty() || run(None, &tests, false))
         && (units.is_empty() || run(None, &units, true))

@@ -36,7 +36,9 @@ const UNSPEAKABLE: &[&str] = &[
 ];
 
 async fn ask(arena: &Arena, test: Test, request: Value) -> Called {
-    arena.call(test, json!({ "requests": [request], "fail": true })).await
+    arena
+        .call(test, json!({ "requests": [request], "fail": true }))
+        .await
 }
 
 /// Checks that the record has a denial, which says what the guest tried.
@@ -48,14 +50,29 @@ fn denied(arena: &Arena, called: &Called, what: &str) {
 /// Under a grant for every host, no spelling reaches an address that is not public.
 pub(super) async fn spellings(arena: &Arena) {
     arena.names.script(&[&["127.0.0.1"]]);
-    for (host, scheme) in SPECIAL_HOSTS.iter().chain([&METADATA]).flat_map(|host| [(host, "http"), (host, "https")]) {
+    for (host, scheme) in SPECIAL_HOSTS
+        .iter()
+        .chain([&METADATA])
+        .flat_map(|host| [(host, "http"), (host, "https")])
+    {
         let authority = format!("{host}:{}", arena.listeners.port);
-        let test = arena.test("egress#ask").net("http://*:*").net("https://*:*");
-        let called = ask(arena, test, json!({ "authority": authority, "scheme": scheme })).await;
+        let test = arena
+            .test("egress#ask")
+            .net("http://*:*")
+            .net("https://*:*");
+        let called = ask(
+            arena,
+            test,
+            json!({ "authority": authority, "scheme": scheme }),
+        )
+        .await;
         denied(arena, &called, &authority);
     }
     let asked = arena.names.asked();
-    arena.holds(asked.iter().all(|name| name == METADATA), format!("E: looked up: {asked:?}"));
+    arena.holds(
+        asked.iter().all(|name| name == METADATA),
+        format!("E: looked up: {asked:?}"),
+    );
 }
 
 /// Under a grant for one host, no other host is reached or even looked up; every spelling of that host is reached.
@@ -63,7 +80,12 @@ pub(super) async fn lookalikes(arena: &Arena) {
     let server = Server::hello();
     arena.names.script(&[&["127.0.0.1"]]);
     // Each name would resolve to the listener, or to the server.
-    let granted = || arena.test("egress#ask").net("http://api.ex.test:*").net(&server.url(""));
+    let granted = || {
+        arena
+            .test("egress#ask")
+            .net("http://api.ex.test:*")
+            .net(&server.url(""))
+    };
     for host in LOOKALIKES {
         let request = json!({ "authority": format!("{host}:{}", arena.listeners.port) });
         denied(arena, &ask(arena, granted(), request).await, host);
@@ -75,31 +97,57 @@ pub(super) async fn lookalikes(arena: &Arena) {
         ("api.ex.test:99999".to_owned(), "http"),
         ("api.ex.test:".to_owned(), "http"),
     ] {
-        let called = ask(arena, granted(), json!({ "authority": authority, "scheme": scheme })).await;
+        let called = ask(
+            arena,
+            granted(),
+            json!({ "authority": authority, "scheme": scheme }),
+        )
+        .await;
         denied(arena, &called, &format!("{scheme}://{authority}"));
     }
     for authority in UNSPEAKABLE {
-        let called = arena.call(granted(), json!({ "requests": [{ "authority": authority }] })).await;
+        let called = arena
+            .call(
+                granted(),
+                json!({ "requests": [{ "authority": authority }] }),
+            )
+            .await;
         let answer = &called.succeeded()["answers"][0];
-        arena.holds(answer["error"] == "authority", format!("{authority:?} can be asked for: {answer}"));
+        arena.holds(
+            answer["error"] == "authority",
+            format!("{authority:?} can be asked for: {answer}"),
+        );
     }
-    let narrow = arena.test("egress#ask").net("http://api.ex.test").net(&server.url(""));
+    let narrow = arena
+        .test("egress#ask")
+        .net("http://api.ex.test")
+        .net(&server.url(""));
     let request = json!({ "authority": format!("api.ex.test:{}", server.port) });
     denied(arena, &ask(arena, narrow, request).await, "another port");
     let asked = arena.names.asked();
-    arena.holds(asked.is_empty() && server.connections() == 0, format!("E: {} {asked:?}", server.connections()));
+    arena.holds(
+        asked.is_empty() && server.connections() == 0,
+        format!("E: {} {asked:?}", server.connections()),
+    );
     for host in ["api.ex.test", "API.ex.TEST", "api.ex.test.", "API.EX.TEST."] {
         let request = json!({ "authority": format!("{host}:{}", server.port) });
-        let called = arena.call(granted(), json!({ "requests": [request] })).await;
+        let called = arena
+            .call(granted(), json!({ "requests": [request] }))
+            .await;
         let answer = &called.succeeded()["answers"][0];
-        arena.holds(answer["status"] == 200, format!("{host} is the host that was granted: {answer}"));
+        arena.holds(
+            answer["status"] == 200,
+            format!("{host} is the host that was granted: {answer}"),
+        );
     }
 }
 
 /// A granted server redirects a guest to denied hosts, to hosts without a grant for its secret, and in loops.
 pub(super) async fn redirects(arena: &Arena) {
     let store = SecretStore::new(arena.home.secrets(), arena.home.secret_key());
-    store.set("API_KEY", &SecretValue::new(arena.secret.clone())).unwrap();
+    store
+        .set("API_KEY", &SecretValue::new(arena.secret.clone()))
+        .unwrap();
     let port = arena.listeners.port;
     for (status, location) in [
         (301, format!("http://127.0.0.1:{port}/")),
@@ -114,13 +162,24 @@ pub(super) async fn redirects(arena: &Arena) {
     ] {
         let named = redirecting(status, location.clone());
         let called = follow(arena, &named, "fail").await;
-        arena.holds(named.seen().len() == 1, format!("{location}: {} requests came", named.seen().len()));
+        arena.holds(
+            named.seen().len() == 1,
+            format!("{location}: {} requests came", named.seen().len()),
+        );
         denied(arena, &called, &location);
     }
     // A URL without a host is not a request.
-    let called = follow(arena, &redirecting(302, format!("file://{}", arena.canary().display())), "answer").await;
+    let called = follow(
+        arena,
+        &redirecting(302, format!("file://{}", arena.canary().display())),
+        "answer",
+    )
+    .await;
     let answer = &called.succeeded()["answer"];
-    arena.holds(answer["error"].is_string(), format!("a file was fetched: {answer}"));
+    arena.holds(
+        answer["error"].is_string(),
+        format!("a file was fetched: {answer}"),
+    );
     let asked = arena.names.asked();
     arena.holds(asked.is_empty(), format!("E: looked up: {asked:?}"));
 
@@ -128,21 +187,40 @@ pub(super) async fn redirects(arena: &Arena) {
     let other = Mirror::reflecting();
     let named = redirecting(302, format!("{}/", other.origin()));
     let test = carrying(arena, &named).net(&other.origin());
-    let called = arena.call(test, json!({ "url": format!("{}/", named.origin()), "follow": 50 })).await;
-    arena.holds(called.succeeded()["answer"]["followed"] == 1, "the redirect was not followed");
-    arena.holds(named.seen()[0].contains("authorization: Bearer "), "the secret went nowhere");
+    let called = arena
+        .call(
+            test,
+            json!({ "url": format!("{}/", named.origin()), "follow": 50 }),
+        )
+        .await;
+    arena.holds(
+        called.succeeded()["answer"]["followed"] == 1,
+        "the redirect was not followed",
+    );
+    arena.holds(
+        named.seen()[0].contains("authorization: Bearer "),
+        "the secret went nowhere",
+    );
     for request in other.seen() {
         arena.holds(!request.contains("authorization"), format!("Z: {request}"));
         arena.shown(&request);
     }
 
     let round = Mirror::new(|request| {
-        let host = request.lines().find_map(|line| line.strip_prefix("host: ")).unwrap();
+        let host = request
+            .lines()
+            .find_map(|line| line.strip_prefix("host: "))
+            .unwrap();
         let location = format!("http://{host}/");
         format!("HTTP/1.1 302 Found\r\nlocation: {location}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").into()
     });
-    follow(arena, &round, "fail").await.failed("rate_limited", "network_request_limit");
-    arena.holds(round.seen().len() <= 64, format!("{} requests came", round.seen().len()));
+    follow(arena, &round, "fail")
+        .await
+        .failed("rate_limited", "network_request_limit");
+    arena.holds(
+        round.seen().len() <= 64,
+        format!("{} requests came", round.seen().len()),
+    );
 }
 
 fn redirecting(status: u16, location: String) -> Mirror {
@@ -170,14 +248,27 @@ pub(super) async fn rebinding(arena: &Arena) {
     // The good address is granted, so it stands for a public one; the bad one is on this machine, too.
     let good = Server::hello();
     let bad = Server::hello_at(&format!("127.0.0.2:{}", good.port));
-    let granted = || arena.test("egress#ask").net("http://api.ex.test:*").net(&good.url(""));
+    let granted = || {
+        arena
+            .test("egress#ask")
+            .net("http://api.ex.test:*")
+            .net(&good.url(""))
+    };
     let request = json!({ "authority": format!("api.ex.test:{}", good.port) });
 
     arena.names.script(&[&["127.0.0.1"], &["127.0.0.2"]]);
-    let called = arena.call(granted(), json!({ "requests": [request.clone()] })).await;
+    let called = arena
+        .call(granted(), json!({ "requests": [request.clone()] }))
+        .await;
     let answer = &called.succeeded()["answers"][0];
-    arena.holds(answer["status"] == 200, format!("the good address was not reached: {answer}"));
-    arena.holds(arena.names.asked().len() == 1, format!("looked up: {:?}", arena.names.asked()));
+    arena.holds(
+        answer["status"] == 200,
+        format!("the good address was not reached: {answer}"),
+    );
+    arena.holds(
+        arena.names.asked().len() == 1,
+        format!("looked up: {:?}", arena.names.asked()),
+    );
     let called = ask(arena, granted(), request.clone()).await;
     denied(arena, &called, "the second answer");
 
@@ -195,5 +286,8 @@ pub(super) async fn rebinding(arena: &Arena) {
         denied(arena, &called, &format!("{spoiled:?}"));
     }
     let came = (good.connections(), bad.connections());
-    arena.holds(came == (1, 0), format!("E: connections to the good and the bad address: {came:?}"));
+    arena.holds(
+        came == (1, 0),
+        format!("E: connections to the good and the bad address: {came:?}"),
+    );
 }

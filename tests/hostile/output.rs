@@ -15,12 +15,20 @@ fn guest(tool: &str) -> String {
 /// Runs toolcell with a terminal as `stream`. Returns the output that the terminal received.
 fn on_a_terminal(arena: &Arena, stream: &str, arguments: &[&str]) -> String {
     let other = arena.root().join("other-stream");
-    let quoted: Vec<String> = arguments.iter().map(|text| format!("'{}'", text.replace('\'', "'\\''"))).collect();
+    let quoted: Vec<String> = arguments
+        .iter()
+        .map(|text| format!("'{}'", text.replace('\'', "'\\''")))
+        .collect();
     let redirected = match stream {
         "stdout" => "2>",
         _ => ">",
     };
-    let line = format!("{} {} {redirected}'{}'", env!("CARGO_BIN_EXE_toolcell"), quoted.join(" "), other.display());
+    let line = format!(
+        "{} {} {redirected}'{}'",
+        env!("CARGO_BIN_EXE_toolcell"),
+        quoted.join(" "),
+        other.display()
+    );
     let Output { stdout, .. } = Command::new("script")
         .args(["--quiet", "--return", "--command", &line, "/dev/null"])
         .env("TOOLCELL_HOME", kept("home"))
@@ -57,18 +65,34 @@ pub(super) async fn terminal_escapes(arena: &Arena) {
         ("log", "stderr"),
     ] {
         let input = json!({ "where": place }).to_string();
-        let text = on_a_terminal(arena, stream, &["call", &guest("hostile#control_chars"), &input]);
+        let text = on_a_terminal(
+            arena,
+            stream,
+            &["call", &guest("hostile#control_chars"), &input],
+        );
         arena.shown(&text);
         let acts = acting(&text);
-        arena.holds(acts.is_empty(), format!("L: {place} on a terminal: {acts:?} in {text:?}"));
+        arena.holds(
+            acts.is_empty(),
+            format!("L: {place} on a terminal: {acts:?} in {text:?}"),
+        );
         let is_shown = text.contains("red") || matches!(place, "code" | "class");
         arena.holds(is_shown, format!("{place} was not shown at all: {text:?}"));
         // A program gets one line of JSON without control characters.
         let ran = Toolcell::new(["call", &guest("hostile#control_chars"), &input, "--json"]).run();
         let acts = acting(ran.stdout.trim_end_matches('\n'));
-        arena.holds(acts.is_empty(), format!("L: {place} as JSON: {acts:?} in {:?}", ran.stdout));
+        arena.holds(
+            acts.is_empty(),
+            format!("L: {place} as JSON: {acts:?} in {:?}", ran.stdout),
+        );
         // The guest chooses the code of this failure.
-        arena.verdict(verdict(&ran).split('/').next().unwrap_or_default().to_owned());
+        arena.verdict(
+            verdict(&ran)
+                .split('/')
+                .next()
+                .unwrap_or_default()
+                .to_owned(),
+        );
     }
 }
 
@@ -77,7 +101,10 @@ pub(super) async fn hostile_names(arena: &Arena) {
     let long = format!("n{}\u{1b}[31m\nforged", "x".repeat(90_000));
     let named = super::arena::assembled(
         1,
-        &format!("(func $long (@name \"{}\") unreachable)", long.replace('\u{1b}', "\\1b").replace('\n', "\\n")),
+        &format!(
+            "(func $long (@name \"{}\") unreachable)",
+            long.replace('\u{1b}', "\\1b").replace('\n', "\\n")
+        ),
         "",
         "(call $long)",
     );
@@ -88,7 +115,10 @@ pub(super) async fn hostile_names(arena: &Arena) {
             let file = file.to_str().unwrap();
             let mut arguments = vec!["call", file];
             arguments.extend(format);
-            let ran = Toolcell::new(&arguments).env("RUST_BACKTRACE", "full").env("RUST_LOG", "trace").run();
+            let ran = Toolcell::new(&arguments)
+                .env("RUST_BACKTRACE", "full")
+                .env("RUST_LOG", "trace")
+                .run();
             let said = format!("{}{}", ran.stdout, ran.stderr);
             arena.shown(&said);
             let acts = acting(&said);
@@ -98,10 +128,16 @@ pub(super) async fn hostile_names(arena: &Arena) {
                 format!("L: a name of the guest: {said:.500}"),
             );
             for host in ["/src/", ".cargo", "wasmtime-48", "stack backtrace"] {
-                arena.holds(!said.contains(host), format!("L: the host tells of itself: {said:.500}"));
+                arena.holds(
+                    !said.contains(host),
+                    format!("L: the host tells of itself: {said:.500}"),
+                );
             }
             if format == ["--json"] {
-                arena.holds(said.len() < 4_096, format!("L: {} bytes are said", said.len()));
+                arena.holds(
+                    said.len() < 4_096,
+                    format!("L: {} bytes are said", said.len()),
+                );
                 arena.verdict(verdict(&ran));
             }
         }
@@ -115,18 +151,35 @@ pub(super) async fn stdout_hijack(arena: &Arena) {
         for format in ["--json", "--record"] {
             let ran = Toolcell::new(["call", &guest(tool), &input.to_string(), format]).run();
             arena.shown(&ran.stdout);
-            arena.holds(ran.stderr.is_empty(), format!("L: standard error holds {:?}", ran.stderr));
-            arena.holds(ran.stdout.lines().count() == 1, format!("L: not one frame: {:?}", ran.stdout));
+            arena.holds(
+                ran.stderr.is_empty(),
+                format!("L: standard error holds {:?}", ran.stderr),
+            );
+            arena.holds(
+                ran.stdout.lines().count() == 1,
+                format!("L: not one frame: {:?}", ran.stdout),
+            );
             match serde_json::from_str::<Value>(&ran.stdout) {
                 Ok(frame) => {
-                    let result = if format == "--record" { &frame["result"] } else { &frame };
+                    let result = if format == "--record" {
+                        &frame["result"]
+                    } else {
+                        &frame
+                    };
                     check_one("result", result);
-                    arena.holds(frame.get("jsonrpc").is_none(), format!("the guest's frame came out: {frame}"));
+                    arena.holds(
+                        frame.get("jsonrpc").is_none(),
+                        format!("the guest's frame came out: {frame}"),
+                    );
                 }
                 Err(error) => arena.holds(false, format!("L: not JSON: {error}: {:?}", ran.stdout)),
             }
             let ended = verdict(&ran);
-            let expected = if tool == "probe#stdio" { "ok" } else { "execution_failed/content_invalid" };
+            let expected = if tool == "probe#stdio" {
+                "ok"
+            } else {
+                "execution_failed/content_invalid"
+            };
             arena.holds(ended == expected, format!("{tool} ended as {ended}"));
             arena.verdict(ended);
         }
@@ -136,7 +189,11 @@ pub(super) async fn stdout_hijack(arena: &Arena) {
 /// The verdict of a run with `--json` or `--record`.
 fn verdict(ran: &Ran) -> String {
     let frame: Value = serde_json::from_str(&ran.stdout).unwrap_or_default();
-    let result = if frame.get("result").is_some() { &frame["result"] } else { &frame };
+    let result = if frame.get("result").is_some() {
+        &frame["result"]
+    } else {
+        &frame
+    };
     match (&result["error"], ran.code) {
         (Value::Null, Some(0)) => "ok".to_owned(),
         (Value::Null, code) => format!("exit {code:?}"),

@@ -18,9 +18,13 @@ fn on_demand() -> Arc<Host> {
 
 /// Sixteen memories of 16 MiB; each alone is below the limit. The memory of an asynchronous component.
 pub(super) async fn many_memories(arena: &Arena) {
-    let asynchronous = arena.test("act#memory").limit(|limits| limits.memory_bytes = 16 * MIB);
+    let asynchronous = arena
+        .test("act#memory")
+        .limit(|limits| limits.memory_bytes = 16 * MIB);
     arena.call(asynchronous, json!({ "mib": 64 })).await;
-    let test = Test::new("wat:many-memories").on(&on_demand()).limit(|limits| limits.memory_bytes = 128 * MIB);
+    let test = Test::new("wat:many-memories")
+        .on(&on_demand())
+        .limit(|limits| limits.memory_bytes = 128 * MIB);
     arena.call(test, json!({})).await;
 }
 
@@ -32,29 +36,44 @@ pub(super) async fn tables(arena: &Arena) {
              (table.fill {table} (i32.const 0) (ref.null func) (table.size {table}))"
         )
     };
-    let component = assembled(1, "(table $a 0 funcref) (table $b 0 funcref)", "", &(grow("$a") + &grow("$b")));
-    let test = Test::of_bytes(component, None).on(&on_demand()).limit(|limits| limits.memory_bytes = MIB);
+    let component = assembled(
+        1,
+        "(table $a 0 funcref) (table $b 0 funcref)",
+        "",
+        &(grow("$a") + &grow("$b")),
+    );
+    let test = Test::of_bytes(component, None)
+        .on(&on_demand())
+        .limit(|limits| limits.memory_bytes = MIB);
     arena.call(test, json!({})).await;
 }
 
 pub(super) async fn recursion(arena: &Arena) {
-    arena.call(arena.test("hostile#recurse"), json!({ "stack": "engine" })).await;
-    let component = assembled(1, "(func $again (call $again) (call $again))", "", "(call $again)");
+    arena
+        .call(arena.test("hostile#recurse"), json!({ "stack": "engine" }))
+        .await;
+    let component = assembled(
+        1,
+        "(func $again (call $again) (call $again))",
+        "",
+        "(call $again)",
+    );
     arena.call(arena.test_of(&component), json!({})).await;
 }
 
 /// One string of 16 MiB, returned three times.
 pub(super) async fn aliased_strings(arena: &Arena) {
     for _ in 0..3 {
-        arena.call(arena.test("wat:aliased-strings"), json!({})).await;
+        arena
+            .call(arena.test("wat:aliased-strings"), json!({}))
+            .await;
     }
 }
 
 /// Each call searches for data of the call before it: in memory, in newly grown memory, in a global and in a table.
 /// Then it leaves data there itself. It crashes if it finds anything.
 pub(super) async fn residue(arena: &Arena) {
-    let items =
-        "(global $mark (mut i64) (i64.const 0)) (table $table 4 funcref) (func $left) (elem declare func $left)";
+    let items = "(global $mark (mut i64) (i64.const 0)) (table $table 4 funcref) (func $left) (elem declare func $left)";
     let locals = "(local $at i32)";
     let body = "
         (if (i64.ne (global.get $mark) (i64.const 0)) (then unreachable))
@@ -74,13 +93,18 @@ pub(super) async fn residue(arena: &Arena) {
     }
     for _ in 0..3 {
         let called = arena.call(arena.test("probe#counter"), json!({})).await;
-        arena.holds(called.succeeded()["count"] == 1, "a static outlived its call");
+        arena.holds(
+            called.succeeded()["count"] == 1,
+            "a static outlived its call",
+        );
     }
 }
 
 /// 55 tasks that wait, each with a stack of more than a megabyte, which is no memory of the guest.
 pub(super) async fn stacks(arena: &Arena) {
-    let test = arena.test_of(&waiting_tasks(55)).limit(|limits| limits.memory_bytes = 16 * MIB);
+    let test = arena
+        .test_of(&waiting_tasks(55))
+        .limit(|limits| limits.memory_bytes = 16 * MIB);
     arena.call(test, json!({})).await;
 }
 
@@ -89,6 +113,8 @@ pub(super) async fn parts_of_requests(arena: &Arena) {
     for how in [0, 2] {
         let test = arena.test_of(&wat("http-parts")).net("example.com");
         let test = test.limit(|limits| (limits.memory_bytes, limits.handles) = (16 * MIB, 4_096));
-        arena.call(test, json!({ "count": 1_000, "how": how })).await;
+        arena
+            .call(test, json!({ "count": 1_000, "how": how }))
+            .await;
     }
 }

@@ -7,27 +7,59 @@ use crate::support::{Called, Test};
 
 #[track_caller]
 fn refused(called: &Called, class: &str, code: &str) {
-    called.failed(class, code).ended("failed", "failed").never_ran();
+    called
+        .failed(class, code)
+        .ended("failed", "failed")
+        .never_ran();
     let events = called.events();
-    assert!(events.contains(&"tool.invocation.validation_failed"), "{events:?}");
-    assert!(!events.contains(&"tool.invocation.arguments_ready"), "{events:?}");
-    assert!(called.0.decisions.is_empty(), "nothing was decided on arguments that are wrong");
+    assert!(
+        events.contains(&"tool.invocation.validation_failed"),
+        "{events:?}"
+    );
+    assert!(
+        !events.contains(&"tool.invocation.arguments_ready"),
+        "{events:?}"
+    );
+    assert!(
+        called.0.decisions.is_empty(),
+        "nothing was decided on arguments that are wrong"
+    );
 }
 
 #[tokio::test]
 async fn arguments_that_are_not_json_are_refused_and_kept_as_they_were_sent() {
     let nested = "[".repeat(100_000);
-    for text in ["", "{", "{'a': 1}", "{\"a\": NaN}", "{} {}", "\u{0}", &nested] {
+    for text in [
+        "",
+        "{",
+        "{'a': 1}",
+        "{\"a\": NaN}",
+        "{} {}",
+        "\u{0}",
+        &nested,
+    ] {
         let called = Test::new("wat:echo").call_text(text).await;
         refused(&called, "invalid_arguments", "arguments_not_json");
-        assert_eq!(*called.0.invocation.model_input, Value::String(text.to_owned()));
-        assert_eq!(*called.0.invocation.model_input_ref, *toolcell_core::record::digest(text.as_bytes()));
+        assert_eq!(
+            *called.0.invocation.model_input,
+            Value::String(text.to_owned())
+        );
+        assert_eq!(
+            *called.0.invocation.model_input_ref,
+            *toolcell_core::record::digest(text.as_bytes())
+        );
     }
 }
 
 #[tokio::test]
 async fn arguments_that_are_no_object_are_refused() {
-    for value in [json!([1]), json!("text"), json!(7), json!(true), json!(null)] {
+    for value in [
+        json!([1]),
+        json!("text"),
+        json!(7),
+        json!(true),
+        json!(null),
+    ] {
         let called = Test::new("wat:echo").call(value).await;
         refused(&called, "invalid_arguments", "arguments_not_an_object");
     }
@@ -49,9 +81,15 @@ async fn a_wrong_type_a_missing_and_a_wrong_value_are_refused_with_the_place() {
 
 #[tokio::test]
 async fn a_refusal_does_not_repeat_the_value_that_was_wrong() {
-    let called = Test::new("probe#defaults").call(json!({"query": "x", "order": "hunter2"})).await;
+    let called = Test::new("probe#defaults")
+        .call(json!({"query": "x", "order": "hunter2"}))
+        .await;
     refused(&called, "schema_validation_failed", "schema_mismatch");
-    assert!(!called.message().contains("hunter2"), "{}", called.message());
+    assert!(
+        !called.message().contains("hunter2"),
+        "{}",
+        called.message()
+    );
 }
 
 #[tokio::test]
@@ -67,20 +105,32 @@ async fn an_argument_that_the_schema_does_not_name_passes_only_where_the_contrac
 async fn a_tool_without_an_input_contract_takes_no_arguments() {
     let tool = || {
         let bytes = declaring("arguments_none", |declaration| {
-            declaration.as_object_mut().unwrap().remove("input_contract");
+            declaration
+                .as_object_mut()
+                .unwrap()
+                .remove("input_contract");
         });
         Test::of_bytes(bytes, None)
     };
     tool().call(json!({})).await.succeeded();
-    refused(&tool().call(json!({"a": 1})).await, "schema_validation_failed", "schema_mismatch");
+    refused(
+        &tool().call(json!({"a": 1})).await,
+        "schema_validation_failed",
+        "schema_mismatch",
+    );
 }
 
 #[tokio::test]
 async fn a_caller_cannot_send_a_field_that_only_hooks_may_fill() {
-    let called = Test::new("probe#internal").call(json!({"query": "x", "zz_internal_7f3": 1})).await;
+    let called = Test::new("probe#internal")
+        .call(json!({"query": "x", "zz_internal_7f3": 1}))
+        .await;
     refused(&called, "schema_validation_failed", "schema_mismatch");
     assert_eq!(
-        Test::new("probe#internal").call(json!({"query": "x"})).await.succeeded()["input"],
+        Test::new("probe#internal")
+            .call(json!({"query": "x"}))
+            .await
+            .succeeded()["input"],
         json!({"query": "x"})
     );
 }
@@ -88,23 +138,41 @@ async fn a_caller_cannot_send_a_field_that_only_hooks_may_fill() {
 #[tokio::test]
 async fn the_tool_itself_can_refuse_values_before_it_runs() {
     let called = Test::new("validated#even").call(json!({"n": 3})).await;
-    called.failed("invalid_arguments", "odd_number").ended("failed", "failed").never_ran();
+    called
+        .failed("invalid_arguments", "odd_number")
+        .ended("failed", "failed")
+        .never_ran();
     assert_eq!(called.message(), "`n` must be even.");
     let called = Test::new("validated#even").call(json!({"n": 102})).await;
-    called.failed("setup_required", "number_too_large").ended("failed", "failed").never_ran();
-    assert_eq!(Test::new("validated#even").call(json!({"n": 4})).await.succeeded()["ran"], "even");
+    called
+        .failed("setup_required", "number_too_large")
+        .ended("failed", "failed")
+        .never_ran();
+    assert_eq!(
+        Test::new("validated#even")
+            .call(json!({"n": 4}))
+            .await
+            .succeeded()["ran"],
+        "even"
+    );
 }
 
 #[tokio::test]
 async fn a_check_that_spins_or_panics_ends_the_call_before_the_tool_runs() {
     for tool in ["validated#check_panics", "validated#preflight_panics"] {
         let called = Test::new(tool).call(json!({})).await;
-        called.failed("execution_failed", "guest_panicked").ended("failed", "failed").never_ran();
+        called
+            .failed("execution_failed", "guest_panicked")
+            .ended("failed", "failed")
+            .never_ran();
     }
     for tool in ["validated#check_spins", "validated#preflight_spins"] {
         let called = Test::new(tool).timeout_ms(100).call(json!({})).await;
         // The graph has only one transition from a failed validation, to `failed`.
-        called.failed("timeout", "deadline_exceeded").ended("timed_out", "failed").never_ran();
+        called
+            .failed("timeout", "deadline_exceeded")
+            .ended("timed_out", "failed")
+            .never_ran();
     }
 }
 
@@ -144,7 +212,9 @@ async fn the_keywords_of_json_schema_mean_what_they_say() {
         (true, json!({"id": "x", "one": 0.5})),
         (false, json!({"other": 1})),
     ] {
-        let called = Test::of_bytes(bytes.clone(), None).call(input.clone()).await;
+        let called = Test::of_bytes(bytes.clone(), None)
+            .call(input.clone())
+            .await;
         if right {
             assert_eq!(called.succeeded(), input)
         } else {
@@ -155,7 +225,15 @@ async fn the_keywords_of_json_schema_mean_what_they_say() {
 
 #[tokio::test]
 async fn a_name_that_stands_twice_is_refused_because_the_tool_might_read_the_other_value() {
-    let called = Test::new("probe#echo").call_text(r#"{"path": "allowed", "path": "other"}"#).await;
-    called.failed("invalid_arguments", "arguments_not_json").never_ran();
-    assert!(called.message().contains("duplicate key"), "{}", called.message());
+    let called = Test::new("probe#echo")
+        .call_text(r#"{"path": "allowed", "path": "other"}"#)
+        .await;
+    called
+        .failed("invalid_arguments", "arguments_not_json")
+        .never_ran();
+    assert!(
+        called.message().contains("duplicate key"),
+        "{}",
+        called.message()
+    );
 }

@@ -34,11 +34,18 @@ fn hooked(hook: &Arc<RecordingHook>) -> (tempfile::TempDir, PathBuf, Arc<Host>) 
 /// The payloads in `folder`. No draft may be left.
 #[track_caller]
 fn payloads(folder: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = std::fs::read_dir(folder.join("payloads")) else { return Vec::new() };
+    let Ok(entries) = std::fs::read_dir(folder.join("payloads")) else {
+        return Vec::new();
+    };
     let entries: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
-    let (drafts, payloads): (Vec<_>, Vec<_>) = entries.into_iter().partition(|path| path.ends_with("drafts"));
+    let (drafts, payloads): (Vec<_>, Vec<_>) = entries
+        .into_iter()
+        .partition(|path| path.ends_with("drafts"));
     for folder in drafts {
-        let left: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        let left: Vec<_> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .collect();
         assert!(left.is_empty(), "drafts are left: {left:?}");
     }
     payloads
@@ -50,14 +57,20 @@ fn test(host: &Arc<Host>) -> Test {
 
 fn errors(called: &Called) -> Vec<String> {
     let errors = called.succeeded()["errors"].as_array().unwrap().clone();
-    errors.into_iter().map(|error| error.as_str().unwrap().to_owned()).collect()
+    errors
+        .into_iter()
+        .map(|error| error.as_str().unwrap().to_owned())
+        .collect()
 }
 
 #[tokio::test]
 async fn a_file_that_the_answer_refers_to_is_kept_and_listed_wherever_the_call_is_recorded() {
     let (_guard, folder, host) = place();
-    let file = json!({ "name": "report.csv", "media_type": "text/csv", "text": "a,b\n1,2\n", "chunk": 3 });
-    let called = test(&host).call(json!({ "files": [file], "note": "the guest's own" })).await;
+    let file =
+        json!({ "name": "report.csv", "media_type": "text/csv", "text": "a,b\n1,2\n", "chunk": 3 });
+    let called = test(&host)
+        .call(json!({ "files": [file], "note": "the guest's own" }))
+        .await;
     assert!(errors(&called).is_empty());
     let kept = payloads(&folder);
     assert_eq!(kept.len(), 1);
@@ -81,16 +94,35 @@ async fn a_file_that_the_answer_refers_to_is_kept_and_listed_wherever_the_call_i
     let mut block = listed[0].clone();
     block.as_object_mut().unwrap().remove("id");
     block["type"] = json!("artifact_ref");
-    assert_eq!(record["result"]["content"], json!([block]), "the host's fields, and none of the guest's");
+    assert_eq!(
+        record["result"]["content"],
+        json!([block]),
+        "the host's fields, and none of the guest's"
+    );
     let text = json!({ "type": "text", "text": called.succeeded().to_string() });
-    assert_eq!(record["result"]["model_facing_content"], json!([block, text]));
+    assert_eq!(
+        record["result"]["model_facing_content"],
+        json!([block, text])
+    );
 
     let decision = &record["persistence"][0];
-    assert_eq!((&decision["strategy"], &decision["persisted_ref"]["digest"]), (&json!("ref_only"), &json!(digest)));
-    assert_eq!((&decision["original_size_bytes"], &decision["preview_size_bytes"]), (&json!(8), &json!(0)));
+    assert_eq!(
+        (&decision["strategy"], &decision["persisted_ref"]["digest"]),
+        (&json!("ref_only"), &json!(digest))
+    );
+    assert_eq!(
+        (
+            &decision["original_size_bytes"],
+            &decision["preview_size_bytes"]
+        ),
+        (&json!(8), &json!(0))
+    );
     assert!(called.events().contains(&"tool.result.persisted"));
     let usage = &record["result"]["usage"]["artifacts"];
-    assert_eq!((&usage["bytes"]["used"], &usage["created"]["used"]), (&json!(8), &json!(1)));
+    assert_eq!(
+        (&usage["bytes"]["used"], &usage["created"]["used"]),
+        (&json!(8), &json!(1))
+    );
 }
 
 #[tokio::test]
@@ -106,12 +138,21 @@ async fn a_partial_result_names_its_artifacts_and_only_those_of_its_call() {
         (&named[0]["name"], &named[0]["reference"]),
         (&json!("a.csv"), &early["partial_content"][0]["reference"])
     );
-    let whole = test(&host).call(json!({ "files": [{ "name": "a.csv" }], "early": true })).await.record();
-    assert_eq!(whole["progress"][0]["artifact_refs"][0]["digest"], whole["result"]["artifact_refs"][0]["digest"]);
+    let whole = test(&host)
+        .call(json!({ "files": [{ "name": "a.csv" }], "early": true }))
+        .await
+        .record();
+    assert_eq!(
+        whole["progress"][0]["artifact_refs"][0]["digest"],
+        whole["result"]["artifact_refs"][0]["digest"]
+    );
     // A name that repeats a sensitive argument is hidden there as everywhere.
     let secret = json!({ "files": [{ "name": "a" }], "early": true, "secret": CANARY.value() });
     let hidden = test(&host).call(secret).await.record()["progress"][0].to_string();
-    assert!(hidden.contains("artifact_refs") && !hidden.contains(CANARY.value()), "{hidden}");
+    assert!(
+        hidden.contains("artifact_refs") && !hidden.contains(CANARY.value()),
+        "{hidden}"
+    );
 }
 
 #[tokio::test]
@@ -120,7 +161,12 @@ async fn a_call_without_artifacts_has_no_trace_of_them() {
     let called = Test::new("probe#echo").on(&host).call(json!({})).await;
     called.succeeded();
     let record = called.record();
-    assert!(record["result"]["artifact_refs"].as_array().unwrap().is_empty());
+    assert!(
+        record["result"]["artifact_refs"]
+            .as_array()
+            .unwrap()
+            .is_empty()
+    );
     assert!(record["invocation"].get("artifact_refs").is_none());
     assert!(record["result"]["usage"].get("artifacts").is_none());
     assert!(!folder.join("payloads").exists());
@@ -129,8 +175,13 @@ async fn a_call_without_artifacts_has_no_trace_of_them() {
 #[tokio::test]
 async fn only_a_reference_that_this_call_got_counts() {
     let (_guard, folder, host) = place();
-    let other = test(&host).call(json!({ "files": [{ "text": "of another call" }] })).await;
-    let of_another = other.0.result.artifact_refs[0]["reference"].as_str().unwrap().to_owned();
+    let other = test(&host)
+        .call(json!({ "files": [{ "text": "of another call" }] }))
+        .await;
+    let of_another = other.0.result.artifact_refs[0]["reference"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let own = digest(b"own");
     for refer_to in [
         "toolcell:artifact/01ARZ3NDEKTSV4RRFFQ69G5FAV".to_owned(),
@@ -142,11 +193,20 @@ async fn only_a_reference_that_this_call_got_counts() {
         String::new(),
         "\u{1b}[2J".repeat(1_000),
     ] {
-        let files = json!([{ "text": "own", "refer": false }, { "text": "unfinished", "finish": "never" }]);
-        let called = test(&host).call(json!({ "files": files, "refer_to": [refer_to] })).await;
-        called.failed("execution_failed", "artifact_ref_invalid").ended("failed", "failed");
+        let files =
+            json!([{ "text": "own", "refer": false }, { "text": "unfinished", "finish": "never" }]);
+        let called = test(&host)
+            .call(json!({ "files": files, "refer_to": [refer_to] }))
+            .await;
+        called
+            .failed("execution_failed", "artifact_ref_invalid")
+            .ended("failed", "failed");
         assert!(called.0.result.artifact_refs.is_empty() && called.0.result.content.is_empty());
-        assert!(called.message().len() < 1_500 && !called.message().contains('\u{1b}'), "{}", called.message());
+        assert!(
+            called.message().len() < 1_500 && !called.message().contains('\u{1b}'),
+            "{}",
+            called.message()
+        );
         assert_eq!(payloads(&folder).len(), 1, "only that of the other call");
     }
 }
@@ -154,10 +214,17 @@ async fn only_a_reference_that_this_call_got_counts() {
 #[tokio::test]
 async fn a_hook_forges_no_reference_either() {
     let block = json!([{ "type": "artifact_ref", "reference": "toolcell:artifact/01ARZ3NDEKTSV4RRFFQ69G5FAV" }]);
-    let updated = UpdatedOutput { content: serde_json::from_value(block).unwrap(), structured: None };
-    let hook = RecordingHook::new("forger").after([HookOutput::UpdatedOutput(updated)]).shared();
+    let updated = UpdatedOutput {
+        content: serde_json::from_value(block).unwrap(),
+        structured: None,
+    };
+    let hook = RecordingHook::new("forger")
+        .after([HookOutput::UpdatedOutput(updated)])
+        .shared();
     let (_guard, folder, host) = hooked(&hook);
-    let called = test(&host).call(json!({ "files": [{ "text": "x" }] })).await;
+    let called = test(&host)
+        .call(json!({ "files": [{ "text": "x" }] }))
+        .await;
     called.failed("execution_failed", "result_mapping_failed");
     assert!(payloads(&folder).is_empty());
 }
@@ -166,7 +233,9 @@ async fn a_hook_forges_no_reference_either() {
 async fn a_reference_that_occurs_twice_is_refused() {
     // The number of references bounds what they take in the result.
     let (_guard, folder, host) = place();
-    let called = test(&host).call(json!({ "files": [{ "text": "one" }], "twice": true })).await;
+    let called = test(&host)
+        .call(json!({ "files": [{ "text": "one" }], "twice": true }))
+        .await;
     called.failed("execution_failed", "artifact_ref_invalid");
     assert!(payloads(&folder).is_empty());
 }
@@ -193,22 +262,35 @@ async fn what_the_answer_does_not_refer_to_is_removed() {
 async fn a_call_that_fails_leaves_no_file() {
     let (_guard, folder, host) = place();
     let files = json!([{ "text": "finished" }, { "bytes": 300_000, "finish": "keep_open" }]);
-    for (then, class, code) in
-        [("fail", "execution_failed", "told_to_fail"), ("panic", "execution_failed", "guest_panicked")]
-    {
-        let called = test(&host).call(json!({ "files": files, "then": then })).await;
+    for (then, class, code) in [
+        ("fail", "execution_failed", "told_to_fail"),
+        ("panic", "execution_failed", "guest_panicked"),
+    ] {
+        let called = test(&host)
+            .call(json!({ "files": files, "then": then }))
+            .await;
         called.failed(class, code);
-        assert!(called.0.result.artifact_refs.is_empty() && payloads(&folder).is_empty(), "{then}");
+        assert!(
+            called.0.result.artifact_refs.is_empty() && payloads(&folder).is_empty(),
+            "{then}"
+        );
     }
     for then in ["spin", "sleep"] {
-        let called = test(&host).timeout_ms(400).call(json!({ "files": files, "then": then })).await;
+        let called = test(&host)
+            .timeout_ms(400)
+            .call(json!({ "files": files, "then": then }))
+            .await;
         called.failed("timeout", "deadline_exceeded");
         assert!(payloads(&folder).is_empty(), "{then}");
     }
     // In the middle of a write.
     let endless = json!([{ "bytes": 4_000_000_000_u64, "chunk": 1 << 20 }]);
-    let many = test(&host).limit(|limits| limits.artifact_bytes = 1 << 41).timeout_ms(300);
-    many.call(json!({ "files": endless })).await.failed("timeout", "deadline_exceeded");
+    let many = test(&host)
+        .limit(|limits| limits.artifact_bytes = 1 << 41)
+        .timeout_ms(300);
+    many.call(json!({ "files": endless }))
+        .await
+        .failed("timeout", "deadline_exceeded");
     assert!(payloads(&folder).is_empty());
 }
 
@@ -233,7 +315,10 @@ async fn a_canceled_call_leaves_no_file() {
         cancellation.cancel(AbortReason::UserInterruption);
     };
     let files = json!([{ "text": "finished" }, { "text": "open", "finish": "keep_open" }]);
-    let (called, ()) = tokio::join!(test.call(json!({ "files": files, "then": "sleep" })), cancel);
+    let (called, ()) = tokio::join!(
+        test.call(json!({ "files": files, "then": "sleep" })),
+        cancel
+    );
     called.failed("canceled", "canceled");
     assert!(payloads(&folder).is_empty());
 }
@@ -247,31 +332,63 @@ async fn quotas_are_told_to_the_tool_and_what_fits_is_kept() {
     let told = errors(&called);
     assert_eq!(
         told,
-        ["quota: the artifacts of this call would have 1100 bytes, 1000 are allowed; \
-                       --max-artifact-bytes raises it"]
+        [
+            "quota: the artifacts of this call would have 1100 bytes, 1000 are allowed; \
+                       --max-artifact-bytes raises it"
+        ]
     );
-    assert_eq!((called.0.result.artifact_refs.len(), payloads(&folder).len()), (1, 1));
+    assert_eq!(
+        (called.0.result.artifact_refs.len(), payloads(&folder).len()),
+        (1, 1)
+    );
 
-    let called = test(&host).call(json!({ "files": [{ "text": "x" }], "repeat": 10_000 })).await;
-    assert_eq!(errors(&called), ["quota: this call created 100 artifacts, which is all it may"]);
+    let called = test(&host)
+        .call(json!({ "files": [{ "text": "x" }], "repeat": 10_000 }))
+        .await;
+    assert_eq!(
+        errors(&called),
+        ["quota: this call created 100 artifacts, which is all it may"]
+    );
     assert_eq!(called.0.result.artifact_refs.len(), 100);
     assert_eq!(payloads(&folder).len(), 2, "equal bytes share one payload");
 
-    let called = test(&host).call(json!({ "files": [{ "finish": "keep_open" }], "repeat": 10 })).await;
-    assert_eq!(errors(&called), ["quota: 8 artifacts are open; finish or drop one first"]);
+    let called = test(&host)
+        .call(json!({ "files": [{ "finish": "keep_open" }], "repeat": 10 }))
+        .await;
+    assert_eq!(
+        errors(&called),
+        ["quota: 8 artifacts are open; finish or drop one first"]
+    );
 
-    let called = test(&host).call(json!({ "files": [{ "bytes": 2 << 20, "chunk": 2 << 20 }] })).await;
-    assert!(errors(&called)[0].starts_with("invalid: a chunk has 2097152 bytes"), "{:?}", errors(&called));
-    let called = test(&host).call(json!({ "files": [{ "media_type": "no type" }] })).await;
-    assert!(errors(&called)[0].starts_with("invalid: the media type"), "{:?}", errors(&called));
+    let called = test(&host)
+        .call(json!({ "files": [{ "bytes": 2 << 20, "chunk": 2 << 20 }] }))
+        .await;
+    assert!(
+        errors(&called)[0].starts_with("invalid: a chunk has 2097152 bytes"),
+        "{:?}",
+        errors(&called)
+    );
+    let called = test(&host)
+        .call(json!({ "files": [{ "media_type": "no type" }] }))
+        .await;
+    assert!(
+        errors(&called)[0].starts_with("invalid: the media type"),
+        "{:?}",
+        errors(&called)
+    );
 }
 
 #[tokio::test]
 async fn many_tiny_writes_are_one_file() {
     let (_guard, folder, host) = place();
-    let called = test(&host).call(json!({ "files": [{ "bytes": 200_001, "chunk": 1 }] })).await;
+    let called = test(&host)
+        .call(json!({ "files": [{ "bytes": 200_001, "chunk": 1 }] }))
+        .await;
     assert!(errors(&called).is_empty());
-    assert_eq!(std::fs::metadata(&payloads(&folder)[0]).unwrap().len(), 200_001);
+    assert_eq!(
+        std::fs::metadata(&payloads(&folder)[0]).unwrap().len(),
+        200_001
+    );
 }
 
 #[tokio::test]
@@ -284,8 +401,14 @@ async fn a_name_is_short_and_legible_and_leads_nowhere_else() {
         ("", 1, "file".to_owned()),
         ("/", 1, "artifact".to_owned()),
     ] {
-        let name = if name.is_empty() { Value::Null } else { json!(name) };
-        let called = test(&host).call(json!({ "files": [{ "name": name, "name_times": times, "text": "t" }] })).await;
+        let name = if name.is_empty() {
+            Value::Null
+        } else {
+            json!(name)
+        };
+        let called = test(&host)
+            .call(json!({ "files": [{ "name": name, "name_times": times, "text": "t" }] }))
+            .await;
         assert!(errors(&called).is_empty(), "{:?}", errors(&called));
         assert_eq!(called.0.result.artifact_refs[0]["name"], shown);
         assert_eq!(payloads(&folder).len(), 1);
@@ -297,61 +420,107 @@ async fn a_sensitive_value_is_in_no_artifact_wherever_its_chunks_are_cut() {
     let (_guard, folder, host) = place();
     for chunk in [1, 3, 7, 1_000] {
         let file = json!({ "name": "log-", "text": "the value is ", "chunk": chunk });
-        let called = test(&host).call(json!({ "files": [file], "secret": CANARY.value() })).await;
+        let called = test(&host)
+            .call(json!({ "files": [file], "secret": CANARY.value() }))
+            .await;
         assert!(errors(&called).is_empty());
         let kept = payloads(&folder);
         assert_eq!(kept.len(), 1, "the bytes do not depend on the chunks");
-        assert_eq!(std::fs::read_to_string(&kept[0]).unwrap(), "the value is [redacted]");
+        assert_eq!(
+            std::fs::read_to_string(&kept[0]).unwrap(),
+            "the value is [redacted]"
+        );
         CANARY.is_not_in("the record", &called.record().to_string());
         assert_eq!(called.0.result.artifact_refs[0]["name"], "log-[redacted]");
         assert_eq!(called.0.result.redaction_state, "partial");
-        let event = called.0.events.iter().find(|event| event.event_type.as_str() == "tool.result.redacted").unwrap();
-        assert!(event.data["places"].as_array().unwrap().contains(&json!("/artifact_refs")), "{:?}", event.data);
+        let event = called
+            .0
+            .events
+            .iter()
+            .find(|event| event.event_type.as_str() == "tool.result.redacted")
+            .unwrap();
+        assert!(
+            event.data["places"]
+                .as_array()
+                .unwrap()
+                .contains(&json!("/artifact_refs")),
+            "{:?}",
+            event.data
+        );
     }
 }
 
 #[tokio::test]
 async fn a_tool_whose_output_has_redaction_rules_writes_no_artifact() {
     let (_guard, folder, host) = place();
-    let called = Test::new("probe#artifacts_ruled").on(&host).call(json!({ "files": [{ "text": "x" }] })).await;
+    let called = Test::new("probe#artifacts_ruled")
+        .on(&host)
+        .call(json!({ "files": [{ "text": "x" }] }))
+        .await;
     let told = errors(&called);
-    assert!(told[0].starts_with("denied: the output contract has redaction_rules"), "{told:?}");
+    assert!(
+        told[0].starts_with("denied: the output contract has redaction_rules"),
+        "{told:?}"
+    );
     assert!(payloads(&folder).is_empty());
 }
 
 #[tokio::test]
 async fn a_hook_that_keeps_a_result_from_being_stored_keeps_its_artifacts_too() {
-    let stop = HookOutput::Stop { reason: "not on this disk".to_owned() };
+    let stop = HookOutput::Stop {
+        reason: "not on this disk".to_owned(),
+    };
     let hook = RecordingHook::hearing("keeper", &[HookEvent::ResultPersistence])
         .at(HookEvent::ResultPersistence, [stop])
         .shared();
     let (_guard, folder, host) = hooked(&hook);
-    let called = test(&host).call(json!({ "files": [{ "text": "secret enough" }] })).await;
+    let called = test(&host)
+        .call(json!({ "files": [{ "text": "secret enough" }] }))
+        .await;
     called.failed("result_too_large", "hook_stop");
-    assert!(called.message().contains("not on this disk"), "{}", called.message());
+    assert!(
+        called.message().contains("not on this disk"),
+        "{}",
+        called.message()
+    );
     assert!(called.0.result.artifact_refs.is_empty() && payloads(&folder).is_empty());
 }
 
 #[tokio::test]
 async fn an_artifact_that_a_hook_takes_out_of_the_output_is_removed() {
-    let updated = UpdatedOutput { content: Vec::new(), structured: Some(json!({ "errors": [] })) };
-    let hook = RecordingHook::new("remover").after([HookOutput::UpdatedOutput(updated)]).shared();
+    let updated = UpdatedOutput {
+        content: Vec::new(),
+        structured: Some(json!({ "errors": [] })),
+    };
+    let hook = RecordingHook::new("remover")
+        .after([HookOutput::UpdatedOutput(updated)])
+        .shared();
     let (_guard, folder, host) = hooked(&hook);
-    let called = test(&host).call(json!({ "files": [{ "text": "taken out" }] })).await;
+    let called = test(&host)
+        .call(json!({ "files": [{ "text": "taken out" }] }))
+        .await;
     called.succeeded();
     assert!(called.0.result.artifact_refs.is_empty() && payloads(&folder).is_empty());
     let seen = hook.seen();
     let shown = &seen.last().unwrap().result.as_ref().unwrap().content[0];
-    assert_eq!((shown.kind.as_str(), &shown.fields["size_bytes"]), ("artifact_ref", &json!(9)));
+    assert_eq!(
+        (shown.kind.as_str(), &shown.fields["size_bytes"]),
+        ("artifact_ref", &json!(9))
+    );
 }
 
 #[tokio::test]
 async fn an_artifact_that_cannot_be_stored_is_an_error_without_a_path() {
     let (_guard, folder, host) = place();
     std::fs::write(folder.join("payloads"), "in the way").unwrap();
-    let called = test(&host).call(json!({ "files": [{ "text": "x" }] })).await;
+    let called = test(&host)
+        .call(json!({ "files": [{ "text": "x" }] }))
+        .await;
     let told = errors(&called);
-    assert!(told[0].starts_with("failed: the host cannot store the artifact"), "{told:?}");
+    assert!(
+        told[0].starts_with("failed: the host cannot store the artifact"),
+        "{told:?}"
+    );
     assert!(!told[0].contains(folder.to_str().unwrap()), "{told:?}");
 }
 
@@ -360,10 +529,16 @@ async fn zeros_of_an_artifact_take_no_room_on_the_disk() {
     use std::os::unix::fs::MetadataExt;
     let (_guard, folder, host) = place();
     let text = format!("begin{}", "\0".repeat(400 << 10));
-    let called = test(&host).call(json!({ "files": [{ "text": text, "bytes": 3 }] })).await;
+    let called = test(&host)
+        .call(json!({ "files": [{ "text": text, "bytes": 3 }] }))
+        .await;
     assert!(errors(&called).is_empty());
     let kept = payloads(&folder);
     let metadata = std::fs::metadata(&kept[0]).unwrap();
-    assert!(metadata.blocks() * 512 < 64 << 10, "{} blocks", metadata.blocks());
+    assert!(
+        metadata.blocks() * 512 < 64 << 10,
+        "{} blocks",
+        metadata.blocks()
+    );
     assert!(std::fs::read(&kept[0]).unwrap() == format!("{text}xxx").into_bytes());
 }

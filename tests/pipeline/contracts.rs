@@ -8,7 +8,11 @@ use crate::support::{Test, fixture};
 /// The reason why a component with this declaration does not load.
 async fn refused(change: impl FnOnce(&mut Value)) -> String {
     let host = own_host(|_| {});
-    let refusal = Test::of_bytes(echoing("contracts", change), None).on(&host).load().await.unwrap_err();
+    let refusal = Test::of_bytes(echoing("contracts", change), None)
+        .on(&host)
+        .load()
+        .await
+        .unwrap_err();
     assert_eq!(refusal.code, "description_invalid", "{refusal:?}");
     refusal.message
 }
@@ -20,7 +24,10 @@ async fn a_schema_that_is_none_is_refused_at_load_with_its_place() {
             json!({"properties": {"a": {"type": "strnig"}}});
     })
     .await;
-    assert!(message.contains("contracts.echo") && message.contains("model_input_schema"), "{message}");
+    assert!(
+        message.contains("contracts.echo") && message.contains("model_input_schema"),
+        "{message}"
+    );
     assert!(message.contains("/properties/a/type"), "{message}");
 }
 
@@ -33,7 +40,10 @@ async fn an_example_that_breaks_its_own_schema_is_refused_at_load() {
         });
     })
     .await;
-    assert!(message.contains("examples[1]") && message.contains("/a"), "{message}");
+    assert!(
+        message.contains("examples[1]") && message.contains("/a"),
+        "{message}"
+    );
 }
 
 #[tokio::test]
@@ -54,9 +64,16 @@ async fn a_schema_from_elsewhere_is_not_fetched_and_a_pattern_that_can_explode_i
 
 #[tokio::test]
 async fn a_reference_that_leads_nowhere_is_refused_at_load() {
-    for field in ["interface_ref", "execution_profile_ref", "permission_profile_ref"] {
+    for field in [
+        "interface_ref",
+        "execution_profile_ref",
+        "permission_profile_ref",
+    ] {
         let message = refused(|toolkit| toolkit["declarations"][0][field] = json!("missing")).await;
-        assert!(message.contains(&format!("{field} `missing` leads nowhere")), "{message}");
+        assert!(
+            message.contains(&format!("{field} `missing` leads nowhere")),
+            "{message}"
+        );
     }
 }
 
@@ -84,7 +101,9 @@ async fn what_a_declaration_must_say_is_demanded_at_load() {
 
 #[tokio::test]
 async fn a_minor_version_that_is_newer_is_read_and_kept() {
-    let bytes = declaring("contracts_minor", |declaration| declaration["schema_version"] = json!("0.9.1"));
+    let bytes = declaring("contracts_minor", |declaration| {
+        declaration["schema_version"] = json!("0.9.1")
+    });
     let called = Test::of_bytes(bytes, None).call(json!({})).await;
     called.succeeded();
     assert_eq!(called.record()["declaration"]["schema_version"], "0.9.1");
@@ -94,8 +113,15 @@ async fn a_minor_version_that_is_newer_is_read_and_kept() {
 #[tokio::test]
 async fn no_model_sees_a_field_that_only_hooks_may_fill() {
     let host = own_host(|_| {});
-    let loaded = host.load(&std::fs::read(fixture("probe")).unwrap()).await.unwrap();
-    let tool = loaded.tools.iter().find(|tool| tool.name().as_ref() == "internal").unwrap();
+    let loaded = host
+        .load(&std::fs::read(fixture("probe")).unwrap())
+        .await
+        .unwrap();
+    let tool = loaded
+        .tools
+        .iter()
+        .find(|tool| tool.name().as_ref() == "internal")
+        .unwrap();
     let shown = tool.contract().model_schema();
     assert_eq!(shown["properties"], json!({"query": {"type": "string"}}));
     assert!(!shown.to_string().contains("zz_internal_7f3"));
@@ -121,6 +147,9 @@ async fn an_internal_field_is_taken_out_wherever_a_schema_names_it() {
     // A caller cannot send the internal field at any depth.
     let tool = || Test::of_bytes(bytes.clone(), None).on(&host);
     let called = tool().call(json!({"list": [{"a": 1, "zz_top": 2}]})).await;
-    called.failed("schema_validation_failed", "schema_mismatch").ended("failed", "failed").never_ran();
+    called
+        .failed("schema_validation_failed", "schema_mismatch")
+        .ended("failed", "failed")
+        .never_ran();
     tool().call(json!({"list": [{"a": 1}]})).await.succeeded();
 }

@@ -108,18 +108,26 @@ fn described_text(description: &str) -> String {
     let text = std::fs::read_to_string(root().join("tests/guests/wat/echo.wat")).unwrap();
     let (before, rest) = text.split_once("(data (i32.const 1024)").unwrap();
     let (_, after) = rest.split_once("\n\n").unwrap();
-    let escaped: String = description.bytes().map(|byte| format!("\\{byte:02x}")).collect();
+    let escaped: String = description
+        .bytes()
+        .map(|byte| format!("\\{byte:02x}"))
+        .collect();
     let text = format!("{before}(data (i32.const 1024) \"{escaped}\")\n\n{after}");
     // The guest's heap begins after the description.
     let free = (1024 + description.len()).next_multiple_of(8).max(8192);
-    let text = text
-        .replace("(global $free (mut i32) (i32.const 8192))", &format!("(global $free (mut i32) (i32.const {free}))"));
+    let text = text.replace(
+        "(global $free (mut i32) (i32.const 8192))",
+        &format!("(global $free (mut i32) (i32.const {free}))"),
+    );
     let text = text.replacen(
         "(memory (export \"memory\") 1)",
         &format!("(memory (export \"memory\") {})", free / 65_536 + 1),
         1,
     );
-    text.replace("(i32.const 926)", &format!("(i32.const {})", description.len()))
+    text.replace(
+        "(i32.const 926)",
+        &format!("(i32.const {})", description.len()),
+    )
 }
 
 /// [`echoing`] with a changed declaration.
@@ -141,7 +149,11 @@ pub(super) fn hooked<const N: usize>(hooks: [&Arc<RecordingHook>; N]) -> Arc<Hos
 }
 
 /// Calls a tool, and cancels the call once its guest runs.
-pub(super) async fn canceled_while_running(tool: &str, input: Value, reason: AbortReason) -> Called {
+pub(super) async fn canceled_while_running(
+    tool: &str,
+    input: Value,
+    reason: AbortReason,
+) -> Called {
     let listener = Arc::new(RecordingListener::default());
     let heard = Arc::clone(&listener);
     let host = own_host(|settings| settings.listeners = vec![heard]);
@@ -179,21 +191,38 @@ pub(super) struct Seen {
 impl RecordingHook {
     /// Runs before and after the tool, and at the events that [`Self::at`] adds.
     pub(super) fn new(id: &'static str) -> Self {
-        let events = vec![HookEvent::PreToolUse, HookEvent::PostToolUse, HookEvent::PostToolUseFailure];
-        Self { id, events, answers: Vec::new(), seen: Mutex::default() }
+        let events = vec![
+            HookEvent::PreToolUse,
+            HookEvent::PostToolUse,
+            HookEvent::PostToolUseFailure,
+        ];
+        Self {
+            id,
+            events,
+            answers: Vec::new(),
+            seen: Mutex::default(),
+        }
     }
 
     /// Runs at these events only.
     pub(super) fn hearing(id: &'static str, events: &[HookEvent]) -> Self {
-        Self { events: events.to_vec(), ..Self::new(id) }
+        Self {
+            events: events.to_vec(),
+            ..Self::new(id)
+        }
     }
 
     /// Answers with `outputs` at `event`.
-    pub(super) fn at(mut self, event: HookEvent, outputs: impl IntoIterator<Item = HookOutput>) -> Self {
+    pub(super) fn at(
+        mut self,
+        event: HookEvent,
+        outputs: impl IntoIterator<Item = HookOutput>,
+    ) -> Self {
         if !self.events.contains(&event) {
             self.events.push(event);
         }
-        self.answers.push((event, Ok(outputs.into_iter().collect())));
+        self.answers
+            .push((event, Ok(outputs.into_iter().collect())));
         self
     }
 
@@ -253,7 +282,11 @@ impl Hook for RecordingHook {
             HookEvent::PostToolUseFailure => "on_failure",
             other => other.as_str(),
         };
-        self.seen.lock().unwrap().push(Seen { moment, call: call.clone(), result: call.result.clone() });
+        self.seen.lock().unwrap().push(Seen {
+            moment,
+            call: call.clone(),
+            result: call.result.clone(),
+        });
         let answer = self.answers.iter().find(|(event, _)| *event == call.event);
         let answer = answer.map_or(Ok(Vec::new()), |(_, answer)| answer.clone());
         Box::pin(async move { answer.into() })
@@ -280,8 +313,13 @@ impl RecordingListener {
 
     /// Waits for so many of these events.
     pub(crate) async fn wait_for_count(&self, tool: &str, event_type: &str, count: usize) {
-        let heard = tokio::time::timeout(Duration::from_secs(30), self.hear(tool, event_type, count)).await;
-        assert!(heard.is_ok(), "{tool} had less than {count} {event_type}: {:?}", self.heard());
+        let heard =
+            tokio::time::timeout(Duration::from_secs(30), self.hear(tool, event_type, count)).await;
+        assert!(
+            heard.is_ok(),
+            "{tool} had less than {count} {event_type}: {:?}",
+            self.heard()
+        );
     }
 
     /// Waits for an event of `wanted`, or of `other`, whichever comes first. Returns whether it is the former.
@@ -289,20 +327,32 @@ impl RecordingListener {
         let heard = async {
             loop {
                 let news = self.news.notified();
-                let found = self.heard().iter().map(|(_, heard)| *heard).find(|heard| [wanted, other].contains(heard));
+                let found = self
+                    .heard()
+                    .iter()
+                    .map(|(_, heard)| *heard)
+                    .find(|heard| [wanted, other].contains(heard));
                 match found {
                     Some(found) => return found == wanted,
                     None => news.await,
                 }
             }
         };
-        tokio::time::timeout(Duration::from_secs(30), heard).await.unwrap()
+        tokio::time::timeout(Duration::from_secs(30), heard)
+            .await
+            .unwrap()
     }
 
     async fn hear(&self, tool: &str, event_type: &str, count: usize) {
         loop {
             let news = self.news.notified();
-            if self.heard().iter().filter(|(id, heard)| id.ends_with(tool) && *heard == event_type).count() >= count {
+            if self
+                .heard()
+                .iter()
+                .filter(|(id, heard)| id.ends_with(tool) && *heard == event_type)
+                .count()
+                >= count
+            {
                 return;
             }
             news.await;
@@ -313,7 +363,10 @@ impl RecordingListener {
 impl Listener for RecordingListener {
     fn event(&self, event: &ToolEvent) {
         let tool = event.tool_id.as_deref().unwrap_or_default().to_owned();
-        self.heard.lock().unwrap().push((tool, event.event_type.as_str()));
+        self.heard
+            .lock()
+            .unwrap()
+            .push((tool, event.event_type.as_str()));
         self.news.notify_waiters();
     }
 }

@@ -26,11 +26,17 @@ impl Person {
     pub(super) fn who_says(answers: impl IntoIterator<Item = Value>) -> Arc<Self> {
         let mut answers: Vec<Option<Value>> = answers.into_iter().map(Some).collect();
         answers.reverse();
-        Arc::new(Self { answers: Mutex::new(answers), ..Self::default() })
+        Arc::new(Self {
+            answers: Mutex::new(answers),
+            ..Self::default()
+        })
     }
 
     fn who_goes_away() -> Arc<Self> {
-        Arc::new(Self { answers: Mutex::new(vec![None]), ..Self::default() })
+        Arc::new(Self {
+            answers: Mutex::new(vec![None]),
+            ..Self::default()
+        })
     }
 
     pub(super) fn asked(&self) -> Vec<String> {
@@ -43,9 +49,17 @@ impl Respondent for Person {
         &'a self,
         inquiry: &'a Inquiry,
     ) -> Pin<Box<dyn Future<Output = Option<InputResponses>> + Send + 'a>> {
-        let asked = inquiry.requests.iter().map(|request| format!("{}: {}", request.key(), request.message()));
+        let asked = inquiry
+            .requests
+            .iter()
+            .map(|request| format!("{}: {}", request.key(), request.message()));
         self.asked.lock().unwrap().extend(asked);
-        self.schemas.lock().unwrap().extend(inquiry.requests.iter().map(|request| request.schema().clone()));
+        self.schemas.lock().unwrap().extend(
+            inquiry
+                .requests
+                .iter()
+                .map(|request| request.schema().clone()),
+        );
         let answer = self.answers.lock().unwrap().pop();
         Box::pin(async move {
             match answer {
@@ -71,28 +85,67 @@ pub(super) fn accept(name: &str) -> Value {
 }
 
 async fn ask(person: &Arc<Person>, input: Value) -> Called {
-    Test::new("probe#ask").answered_by(Arc::clone(person) as _).call(input).await
+    Test::new("probe#ask")
+        .answered_by(Arc::clone(person) as _)
+        .call(input)
+        .await
 }
 
 #[tokio::test]
 async fn a_tool_goes_on_with_the_answers_in_a_fresh_instance_of_the_same_call() {
-    let person = Person::who_says([json!({ "a": accept("Ada") }), json!({ "b": { "action": "decline" } })]);
-    let called = ask(&person, json!({ "rounds": [[name("a")], [name("b")]], "state": "x" })).await;
+    let person = Person::who_says([
+        json!({ "a": accept("Ada") }),
+        json!({ "b": { "action": "decline" } }),
+    ]);
+    let called = ask(
+        &person,
+        json!({ "rounds": [[name("a")], [name("b")]], "state": "x" }),
+    )
+    .await;
     let output = called.succeeded();
-    assert_eq!(output["responses"], json!({ "a": accept("Ada"), "b": { "action": "decline" } }));
-    assert_eq!(output["state"], "xx", "what it remembered at each question came back");
-    assert_eq!(output["invocation_id"], json!(called.0.invocation.invocation_id));
+    assert_eq!(
+        output["responses"],
+        json!({ "a": accept("Ada"), "b": { "action": "decline" } })
+    );
+    assert_eq!(
+        output["state"], "xx",
+        "what it remembered at each question came back"
+    );
+    assert_eq!(
+        output["invocation_id"],
+        json!(called.0.invocation.invocation_id)
+    );
     assert_eq!(person.asked(), ["a: Name of a?", "b: Name of b?"]);
     called.ended("succeeded", "succeeded");
-    let passed: Vec<_> =
-        called.0.invocation.status_transitions().iter().map(|step| step.to.as_str().to_owned()).collect();
-    let end = ["running", "needs_input", "running", "needs_input", "running", "succeeded"];
+    let passed: Vec<_> = called
+        .0
+        .invocation
+        .status_transitions()
+        .iter()
+        .map(|step| step.to.as_str().to_owned())
+        .collect();
+    let end = [
+        "running",
+        "needs_input",
+        "running",
+        "needs_input",
+        "running",
+        "succeeded",
+    ];
     assert!(passed.ends_with(&end.map(str::to_owned)), "{passed:?}");
     let events = called.events();
-    let of_this: Vec<_> =
-        events.iter().filter(|event| event.ends_with("needs_input") || event.ends_with("resumed")).collect();
+    let of_this: Vec<_> = events
+        .iter()
+        .filter(|event| event.ends_with("needs_input") || event.ends_with("resumed"))
+        .collect();
     assert_eq!(of_this.len(), 4, "{events:?}");
-    let logs = called.0.result.content.iter().filter(|block| block.kind == "log").count();
+    let logs = called
+        .0
+        .result
+        .content
+        .iter()
+        .filter(|block| block.kind == "log")
+        .count();
     assert_eq!(logs, 3, "what each instance logged is kept");
 }
 
@@ -104,17 +157,32 @@ async fn what_is_missing_or_does_not_fit_is_asked_again_and_nothing_else_is_pass
         json!({ "a": accept("Ada"), "b": accept("Eve") }),
     ]);
     let called = ask(&person, json!({ "rounds": [[name("a"), name("b")]] })).await;
-    assert_eq!(called.succeeded()["responses"], json!({ "a": accept("Ada"), "b": accept("Bob") }));
-    assert_eq!(person.asked().len(), 5, "both, both, and the one that was left: {:?}", person.asked());
+    assert_eq!(
+        called.succeeded()["responses"],
+        json!({ "a": accept("Ada"), "b": accept("Bob") })
+    );
+    assert_eq!(
+        person.asked().len(),
+        5,
+        "both, both, and the one that was left: {:?}",
+        person.asked()
+    );
 }
 
 #[tokio::test]
 async fn where_nobody_can_be_asked_the_call_fails_and_says_what_it_wanted() {
-    let called = Test::new("probe#ask").call(json!({ "rounds": [[name("a")]] })).await;
-    called.failed("capability_gap", "nobody_to_ask").ended("failed", "failed");
+    let called = Test::new("probe#ask")
+        .call(json!({ "rounds": [[name("a")]] }))
+        .await;
+    called
+        .failed("capability_gap", "nobody_to_ask")
+        .ended("failed", "failed");
     let alone = Test::new("probe#ask").policy(|policy| policy.mode = Mode::NonInteractive);
     let person = Person::who_says([json!({ "a": accept("Ada") })]);
-    let refused = alone.answered_by(Arc::clone(&person) as _).call(json!({ "rounds": [[name("a")]] })).await;
+    let refused = alone
+        .answered_by(Arc::clone(&person) as _)
+        .call(json!({ "rounds": [[name("a")]] }))
+        .await;
     refused.failed("capability_gap", "nobody_to_ask");
     assert!(person.asked().is_empty(), "no user is asked in this mode");
     let message = &called.0.result.error.as_ref().unwrap().message;
@@ -127,14 +195,22 @@ async fn a_question_has_an_end() {
         .answered_by(Person::who_says([]))
         .asking(|terms| terms.expire = Duration::from_millis(50));
     let called = test.call(json!({ "rounds": [[name("a")]] })).await;
-    called.failed("timeout", "input_expired").ended("timed_out", "timed_out");
+    called
+        .failed("timeout", "input_expired")
+        .ended("timed_out", "timed_out");
 
     let called = ask(&Person::who_goes_away(), json!({ "rounds": [[name("a")]] })).await;
-    called.failed("canceled", "canceled").ended("canceled", "canceled");
+    called
+        .failed("canceled", "canceled")
+        .ended("canceled", "canceled");
 
-    let test = Test::new("probe#ask").answered_by(Person::who_says([])).cancel_after(Duration::from_millis(50));
+    let test = Test::new("probe#ask")
+        .answered_by(Person::who_says([]))
+        .cancel_after(Duration::from_millis(50));
     let called = test.call(json!({ "rounds": [[name("a")]] })).await;
-    called.failed("canceled", "canceled").ended("canceled", "canceled");
+    called
+        .failed("canceled", "canceled")
+        .ended("canceled", "canceled");
 }
 
 #[tokio::test]
@@ -153,13 +229,21 @@ async fn a_call_that_asks_has_one_budget_for_all_its_instances() {
     called.failed("timeout", "fuel_exhausted");
     assert_eq!(person.asked().len(), 3);
     let used = called.0.result.usage.as_ref().unwrap().fuel;
-    assert_eq!((used.limit, used.used), (budget, budget), "the bill is for all of them");
+    assert_eq!(
+        (used.limit, used.used),
+        (budget, budget),
+        "the bill is for all of them"
+    );
 }
 
 #[tokio::test]
 async fn an_attempt_that_is_repeated_keeps_every_answer_of_the_earlier_ones() {
     let person = Person::who_says([json!({ "a": accept("Ada") }), json!({ "b": accept("Bob") })]);
-    let retry = RetryPolicy { attempts: 2, backoff: Duration::from_millis(1), ..RetryPolicy::default() };
+    let retry = RetryPolicy {
+        attempts: 2,
+        backoff: Duration::from_millis(1),
+        ..RetryPolicy::default()
+    };
     let called = Test::new("probe#ask")
         .policy(|policy| policy.retry = retry)
         .answered_by(Arc::clone(&person) as _)
@@ -167,9 +251,21 @@ async fn an_attempt_that_is_repeated_keeps_every_answer_of_the_earlier_ones() {
         .call(json!({ "rounds": [[name("a")], [name("b")]], "fail_after": 1 }))
         .await;
     let output = called.succeeded();
-    assert_eq!(called.record()["invocation"]["discarded_attempts"].as_array().map(Vec::len), Some(1));
-    assert_eq!(output["responses"], json!({ "a": accept("Ada"), "b": accept("Bob") }));
-    assert_eq!(person.asked(), ["a: Name of a?", "b: Name of b?"], "no question twice");
+    assert_eq!(
+        called.record()["invocation"]["discarded_attempts"]
+            .as_array()
+            .map(Vec::len),
+        Some(1)
+    );
+    assert_eq!(
+        output["responses"],
+        json!({ "a": accept("Ada"), "b": accept("Bob") })
+    );
+    assert_eq!(
+        person.asked(),
+        ["a: Name of a?", "b: Name of b?"],
+        "no question twice"
+    );
 }
 
 #[tokio::test]
@@ -197,16 +293,26 @@ async fn what_cannot_be_asked_ends_the_call() {
         flat(json!({ "type": "string", "description": "x".repeat(70_000) })),
     ] {
         let called = ask(&Person::who_says([]), json!({ "rounds": rounds })).await;
-        called.failed("execution_failed", "question_invalid").ended("failed", "failed");
+        called
+            .failed("execution_failed", "question_invalid")
+            .ended("failed", "failed");
     }
-    let called = ask(&Person::who_says([]), json!({ "rounds": [[name("a")]], "state_bytes": 65_537 })).await;
+    let called = ask(
+        &Person::who_says([]),
+        json!({ "rounds": [[name("a")]], "state_bytes": 65_537 }),
+    )
+    .await;
     called.failed("execution_failed", "question_invalid");
 }
 
 #[tokio::test]
 async fn what_must_not_be_shown_is_in_no_question() {
     let person = Person::who_says([json!({ "a": accept("Ada") })]);
-    let called = ask(&person, json!({ "rounds": [[name("a")]], "secret": CANARY.value() })).await;
+    let called = ask(
+        &person,
+        json!({ "rounds": [[name("a")]], "secret": CANARY.value() }),
+    )
+    .await;
     called.succeeded();
     assert_eq!(person.asked().len(), 1);
     CANARY.is_not_in("the question", &person.asked().concat());

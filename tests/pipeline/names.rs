@@ -13,9 +13,19 @@ fn echo(namespace: &str) -> Test {
 #[tokio::test]
 async fn a_name_that_nothing_has_is_refused_with_the_names_that_there_are() {
     let host = own_host(|_| {});
-    let called = echo("names_unknown").on(&host).typed("eccho").call(json!({"a": 1})).await;
-    called.failed("unknown_tool", "unknown_tool").ended("failed", "failed").never_ran();
-    assert_eq!(called.message(), "no tool named `eccho`; available: names_unknown.echo");
+    let called = echo("names_unknown")
+        .on(&host)
+        .typed("eccho")
+        .call(json!({"a": 1}))
+        .await;
+    called
+        .failed("unknown_tool", "unknown_tool")
+        .ended("failed", "failed")
+        .never_ran();
+    assert_eq!(
+        called.message(),
+        "no tool named `eccho`; available: names_unknown.echo"
+    );
     assert_eq!(called.0.invocation.tool_id, "unresolved:eccho");
     assert!(called.0.declaration.is_none());
     // The requested call is recorded even so.
@@ -26,20 +36,41 @@ async fn a_name_that_nothing_has_is_refused_with_the_names_that_there_are() {
 async fn a_bare_name_that_two_tools_have_is_ambiguous_and_a_qualified_one_is_not() {
     let host = own_host(|_| {});
     for namespace in ["names_one", "names_two"] {
-        let called = echo(namespace).on(&host).call(json!({"from": namespace})).await;
+        let called = echo(namespace)
+            .on(&host)
+            .call(json!({"from": namespace}))
+            .await;
         assert_eq!(called.succeeded(), json!({"from": namespace}));
     }
-    let called = echo("names_one").on(&host).typed("echo").call(json!({})).await;
-    called.failed("unknown_tool", "ambiguous_tool").ended("failed", "failed").never_ran();
-    assert_eq!(called.message(), "`echo` is ambiguous; use one of: names_one.echo, names_two.echo");
-    let called = echo("names_one").on(&host).typed("names_two.echo").call(json!({})).await;
+    let called = echo("names_one")
+        .on(&host)
+        .typed("echo")
+        .call(json!({}))
+        .await;
+    called
+        .failed("unknown_tool", "ambiguous_tool")
+        .ended("failed", "failed")
+        .never_ran();
+    assert_eq!(
+        called.message(),
+        "`echo` is ambiguous; use one of: names_one.echo, names_two.echo"
+    );
+    let called = echo("names_one")
+        .on(&host)
+        .typed("names_two.echo")
+        .call(json!({}))
+        .await;
     assert_eq!(called.0.invocation.tool_id, "names_two.echo");
 }
 
 #[tokio::test]
 async fn a_bare_name_that_one_tool_has_finds_it() {
     let host = own_host(|_| {});
-    let called = echo("names_single").on(&host).typed("echo").call(json!({})).await;
+    let called = echo("names_single")
+        .on(&host)
+        .typed("echo")
+        .call(json!({}))
+        .await;
     called.succeeded();
     assert_eq!(called.0.invocation.tool_id, "names_single.echo");
     assert_eq!(called.0.events[1].data["via"], "name");
@@ -49,14 +80,25 @@ async fn a_bare_name_that_one_tool_has_finds_it() {
 async fn a_tool_that_the_caller_has_resolved_is_not_looked_up() {
     let host = own_host(|_| {});
     let other = own_host(|_| {});
-    let tools = host.load(&declaring("names_resolved", |_| {})).await.unwrap().tools;
+    let tools = host
+        .load(&declaring("names_resolved", |_| {}))
+        .await
+        .unwrap()
+        .tools;
     let tool = Arc::clone(tools.first().unwrap());
-    let called = Called(host.call(Request::new(Arc::clone(&tool), json!({"a": 1}))).await);
+    let called = Called(
+        host.call(Request::new(Arc::clone(&tool), json!({"a": 1})))
+            .await,
+    );
     assert_eq!(called.succeeded(), json!({"a": 1}));
     assert_eq!(called.0.events[0].data["requested"], "names_resolved.echo");
     assert_eq!(called.0.events[1].data["via"], "name");
     // A host that did not load it does not know the name, and does not have its code.
-    let called = Called(other.call(Request::new("names_resolved.echo", json!({}))).await);
+    let called = Called(
+        other
+            .call(Request::new("names_resolved.echo", json!({})))
+            .await,
+    );
     called.failed("unknown_tool", "unknown_tool").never_ran();
     let called = Called(other.call(Request::new(tool, json!({}))).await);
     called.failed("dependency_unavailable", "component_not_loaded");
@@ -66,22 +108,46 @@ async fn a_tool_that_the_caller_has_resolved_is_not_looked_up() {
 #[tokio::test]
 async fn two_components_cannot_share_a_qualified_name() {
     let host = own_host(|_| {});
-    echo("names_taken").on(&host).call(json!({})).await.succeeded();
-    let other = declaring("names_taken", |declaration| declaration["title"] = json!("an impostor"));
-    let refusal = Test::of_bytes(other, None).on(&host).load().await.unwrap_err();
+    echo("names_taken")
+        .on(&host)
+        .call(json!({}))
+        .await
+        .succeeded();
+    let other = declaring("names_taken", |declaration| {
+        declaration["title"] = json!("an impostor")
+    });
+    let refusal = Test::of_bytes(other, None)
+        .on(&host)
+        .load()
+        .await
+        .unwrap_err();
     assert_eq!(
         (refusal.class.result_status(), refusal.code),
-        (toolcell_core::record::ResultStatus::Failed, "tool_name_taken")
+        (
+            toolcell_core::record::ResultStatus::Failed,
+            "tool_name_taken"
+        )
     );
     let called = echo("names_taken").on(&host).call(json!({})).await;
-    assert_eq!(called.0.declaration.as_ref().unwrap().title, None, "the first one stays");
+    assert_eq!(
+        called.0.declaration.as_ref().unwrap().title,
+        None,
+        "the first one stays"
+    );
 }
 
 #[tokio::test]
 async fn an_alias_finds_the_tool_and_is_recorded_as_such() {
     for alias in ["nicknamed", "probe_alias"] {
-        let called = Test::new("probe#aliased").typed(alias).call(json!({})).await;
-        assert_eq!(called.succeeded()["ran"], "aliased", "the guest knows its own name only");
+        let called = Test::new("probe#aliased")
+            .typed(alias)
+            .call(json!({}))
+            .await;
+        assert_eq!(
+            called.succeeded()["ran"],
+            "aliased",
+            "the guest knows its own name only"
+        );
         assert_eq!(called.0.invocation.tool_id, "probe.aliased");
         assert_eq!(called.0.events[0].data["requested"], alias);
         assert_eq!(called.0.events[1].data["via"], "alias");
@@ -103,25 +169,52 @@ async fn an_alias_does_not_win_over_the_name_of_another_tool() {
             None,
         )
     };
-    named("thief", json!(["safe", "loot"])).on(&host).call(json!({})).await.succeeded();
-    let called = named("safe", json!([])).on(&host).typed("safe").call(json!({})).await;
+    named("thief", json!(["safe", "loot"]))
+        .on(&host)
+        .call(json!({}))
+        .await
+        .succeeded();
+    let called = named("safe", json!([]))
+        .on(&host)
+        .typed("safe")
+        .call(json!({}))
+        .await;
     assert_eq!(called.0.invocation.tool_id, "names_safe.safe");
-    let called = named("safe", json!([])).on(&host).typed("loot").call(json!({})).await;
+    let called = named("safe", json!([]))
+        .on(&host)
+        .typed("loot")
+        .call(json!({}))
+        .await;
     assert_eq!(called.0.invocation.tool_id, "names_thief.thief");
 }
 
 #[tokio::test]
 async fn every_call_has_ids_of_its_own_and_keeps_the_callers_id_as_it_was() {
-    let call = || async { echo("names_ids").native_call_id("call_7 \u{e9}").call(json!({})).await };
+    let call = || async {
+        echo("names_ids")
+            .native_call_id("call_7 \u{e9}")
+            .call(json!({}))
+            .await
+    };
     let first = call().await;
     let second = call().await;
-    assert_ne!(first.0.invocation.invocation_id, second.0.invocation.invocation_id);
+    assert_ne!(
+        first.0.invocation.invocation_id,
+        second.0.invocation.invocation_id
+    );
     assert_ne!(first.0.result.result_id, second.0.result.result_id);
-    assert_ne!(first.0.decisions[0].decision_id, second.0.decisions[0].decision_id);
+    assert_ne!(
+        first.0.decisions[0].decision_id,
+        second.0.decisions[0].decision_id
+    );
     for called in [first, second] {
-        assert_eq!(called.0.invocation.native_call_id.as_deref(), Some("call_7 \u{e9}"));
+        assert_eq!(
+            called.0.invocation.native_call_id.as_deref(),
+            Some("call_7 \u{e9}")
+        );
         assert_eq!(called.0.events[0].data["native_call_id"], "call_7 \u{e9}");
-        let ids: std::collections::HashSet<_> = called.0.events.iter().map(|event| event.event_id).collect();
+        let ids: std::collections::HashSet<_> =
+            called.0.events.iter().map(|event| event.event_id).collect();
         assert_eq!(ids.len(), called.0.events.len());
     }
 }

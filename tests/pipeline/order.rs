@@ -72,16 +72,24 @@ async fn everything() -> (Called, Vec<&'static str>) {
     let end = blocker.cancellation();
     let ticker = Test::of_file(&component("example-tools/ticker"), Some("ticker")).on(&host);
     let golden = async {
-        listener.wait_for("wat.spin", "tool.invocation.started").await;
+        listener
+            .wait_for("wat.spin", "tool.invocation.started")
+            .await;
         let release = async {
-            listener.wait_for("ticker.ticker", "tool.invocation.queued").await;
+            listener
+                .wait_for("ticker.ticker", "tool.invocation.queued")
+                .await;
             end.cancel(AbortReason::UserInterruption);
         };
         tokio::join!(ticker.call(json!({"ticks": 9_999})), release).0
     };
     let (_, called) = tokio::join!(blocker.call(json!({})), golden);
     let heard = listener.heard();
-    let heard = heard.into_iter().filter(|(tool, _)| tool == "ticker.ticker").map(|(_, event)| event).collect();
+    let heard = heard
+        .into_iter()
+        .filter(|(tool, _)| tool == "ticker.ticker")
+        .map(|(_, event)| event)
+        .collect();
     (called, heard)
 }
 
@@ -90,7 +98,11 @@ async fn a_call_with_everything_switched_on_passes_all_phases_in_order() {
     let (called, heard) = everything().await;
     assert_eq!(called.events(), EVENTS);
     // The first event of the call does not name its tool, which is not known yet.
-    assert_eq!((heard[0], &heard[1..]), ("tool.declared", &EVENTS[1..]), "a listener hears the same");
+    assert_eq!(
+        (heard[0], &heard[1..]),
+        ("tool.declared", &EVENTS[1..]),
+        "a listener hears the same"
+    );
     let steps = called.0.invocation.status_transitions();
     let from: Vec<&str> = steps.iter().map(|step| step.from.as_str()).collect();
     assert_eq!(from, STATUSES);
@@ -103,24 +115,53 @@ async fn a_call_with_everything_switched_on_passes_all_phases_in_order() {
 async fn time_moves_forward_through_a_record() {
     let called = Test::new("probe#progress").call(json!({"count": 50})).await;
     let events = &called.0.events;
-    assert!(events.windows(2).all(|pair| pair[0].time <= pair[1].time && pair[0].event_id < pair[1].event_id));
+    assert!(
+        events
+            .windows(2)
+            .all(|pair| pair[0].time <= pair[1].time && pair[0].event_id < pair[1].event_id)
+    );
     let invocation = &called.0.invocation;
     let steps = invocation.status_transitions();
-    assert!(steps.windows(2).all(|pair| pair[0].at < pair[1].at), "strictly");
+    assert!(
+        steps.windows(2).all(|pair| pair[0].at < pair[1].at),
+        "strictly"
+    );
     assert!(invocation.created_at() < steps[0].at);
-    assert_eq!(invocation.started_at().unwrap(), steps.iter().find(|step| step.to.as_str() == "running").unwrap().at);
+    assert_eq!(
+        invocation.started_at().unwrap(),
+        steps
+            .iter()
+            .find(|step| step.to.as_str() == "running")
+            .unwrap()
+            .at
+    );
     assert_eq!(invocation.ended_at().unwrap(), steps.last().unwrap().at);
     let progress = &called.0.progress;
     assert_eq!(progress.len(), 51);
-    assert!(progress.windows(2).all(|pair| pair[0].timestamp <= pair[1].timestamp));
+    assert!(
+        progress
+            .windows(2)
+            .all(|pair| pair[0].timestamp <= pair[1].timestamp)
+    );
     assert_eq!(progress[49].percent, Some(100.0));
 }
 
 #[tokio::test]
 async fn the_event_before_a_tool_is_known_names_none_and_all_later_ones_do() {
     let called = Test::new("probe#echo").call(json!({})).await;
-    let named: Vec<Option<&str>> = called.0.events.iter().map(|event| event.tool_id.as_deref()).collect();
+    let named: Vec<Option<&str>> = called
+        .0
+        .events
+        .iter()
+        .map(|event| event.tool_id.as_deref())
+        .collect();
     assert_eq!(named[0], None);
     assert!(named[1..].iter().all(|id| *id == Some("probe.echo")));
-    assert!(called.0.events.iter().all(|event| event.source.starts_with("toolcell/")));
+    assert!(
+        called
+            .0
+            .events
+            .iter()
+            .all(|event| event.source.starts_with("toolcell/"))
+    );
 }

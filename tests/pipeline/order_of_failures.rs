@@ -24,9 +24,19 @@ const DENIED: &[&str] = &["result.created", "invocation.denied", "invocation.fai
 
 #[track_caller]
 fn happened(called: &Called, parts: &[&[&str]], statuses: &str) {
-    let events: Vec<&str> = called.events().iter().map(|event| event.strip_prefix("tool.").unwrap()).collect();
+    let events: Vec<&str> = called
+        .events()
+        .iter()
+        .map(|event| event.strip_prefix("tool.").unwrap())
+        .collect();
     assert_eq!(events, parts.concat());
-    let passed: Vec<&str> = called.0.invocation.status_transitions().iter().map(|step| step.to.as_str()).collect();
+    let passed: Vec<&str> = called
+        .0
+        .invocation
+        .status_transitions()
+        .iter()
+        .map(|step| step.to.as_str())
+        .collect();
     assert_eq!(passed.join(" "), statuses);
 }
 
@@ -40,7 +50,11 @@ async fn call(tool: &str, input: Value) -> Called {
 
 #[tokio::test]
 async fn phase_1_resolve() {
-    let called = Test::new("probe#echo").on(&quiet()).typed("no_such_tool").call(json!({})).await;
+    let called = Test::new("probe#echo")
+        .on(&quiet())
+        .typed("no_such_tool")
+        .call(json!({}))
+        .await;
     happened(&called, &[&["invocation.planned"], FAILED], "failed");
     let called = call("probe#lifecycle_retired", json!({})).await;
     happened(&called, &[&["invocation.planned"], BLOCKED], "blocked");
@@ -50,7 +64,11 @@ async fn phase_1_resolve() {
 async fn phases_2_and_3_parse_and_schema_gate() {
     let called = call("probe#strict", json!({})).await;
     let failed = "selected schema_parse_failed failed";
-    happened(&called, &[RESOLVED, &["invocation.validation_failed"], FAILED], failed);
+    happened(
+        &called,
+        &[RESOLVED, &["invocation.validation_failed"], FAILED],
+        failed,
+    );
     let called = call("probe#lifecycle_deferred", json!({"wrong": 1})).await;
     happened(&called, &[RESOLVED, BLOCKED], "selected blocked");
 }
@@ -59,7 +77,11 @@ async fn phases_2_and_3_parse_and_schema_gate() {
 async fn phase_4_validate() {
     let called = call("validated#even", json!({"n": 1})).await;
     let failed = "selected arguments_ready validation_failed failed";
-    happened(&called, &[RESOLVED, PARSED, &["invocation.validation_failed"], FAILED], failed);
+    happened(
+        &called,
+        &[RESOLVED, PARSED, &["invocation.validation_failed"], FAILED],
+        failed,
+    );
 }
 
 #[tokio::test]
@@ -67,22 +89,41 @@ async fn phase_5_observe_refuses_nothing_and_comes_before_the_hooks() {
     let called = call("probe#defaults", json!({"query": "x"})).await;
     assert_eq!(
         called.events()[2..5],
-        ["tool.invocation.arguments_ready", "tool.input.mutated", "tool.hook.pre.started"]
+        [
+            "tool.invocation.arguments_ready",
+            "tool.input.mutated",
+            "tool.hook.pre.started"
+        ]
     );
 }
 
 #[tokio::test]
 async fn phase_6_pre_hooks() {
-    let hook = RecordingHook::new("stopper").before([HookOutput::Stop { reason: "no".to_owned() }]).shared();
-    let called = Test::new("probe#echo").on(&hooked([&hook])).call(json!({})).await;
-    happened(&called, &[RESOLVED, PARSED, PRE_HOOKED, BLOCKED], "selected arguments_ready pre_hooks_running blocked");
+    let hook = RecordingHook::new("stopper")
+        .before([HookOutput::Stop {
+            reason: "no".to_owned(),
+        }])
+        .shared();
+    let called = Test::new("probe#echo")
+        .on(&hooked([&hook]))
+        .call(json!({}))
+        .await;
+    happened(
+        &called,
+        &[RESOLVED, PARSED, PRE_HOOKED, BLOCKED],
+        "selected arguments_ready pre_hooks_running blocked",
+    );
 }
 
 #[tokio::test]
 async fn phase_7_permission() {
     let called = call("probe#read", json!({"path": "/a"})).await;
     let denied = "selected arguments_ready pre_hooks_running denied";
-    happened(&called, &[RESOLVED, PARSED, PRE_HOOKED, DECIDED, DENIED], denied);
+    happened(
+        &called,
+        &[RESOLVED, PARSED, PRE_HOOKED, DECIDED, DENIED],
+        denied,
+    );
 }
 
 // Phase 8 fails only by cancellation: see `cancellation.rs`.
@@ -92,24 +133,53 @@ const RAN: &str = "selected arguments_ready pre_hooks_running approved running";
 #[tokio::test]
 async fn phase_9_execute() {
     let called = call("hostile#unreachable", json!({})).await;
-    let parts = [RESOLVED, PARSED, PRE_HOOKED, DECIDED, STARTED, FAILURE_HOOKED, FAILED];
+    let parts = [
+        RESOLVED,
+        PARSED,
+        PRE_HOOKED,
+        DECIDED,
+        STARTED,
+        FAILURE_HOOKED,
+        FAILED,
+    ];
     happened(&called, &parts, &format!("{RAN} failed"));
 }
 
 #[tokio::test]
 async fn phase_10_map_result() {
     let called = call("probe#bad_content", json!({})).await;
-    let parts = [RESOLVED, PARSED, PRE_HOOKED, DECIDED, STARTED, FAILURE_HOOKED, FAILED];
+    let parts = [
+        RESOLVED,
+        PARSED,
+        PRE_HOOKED,
+        DECIDED,
+        STARTED,
+        FAILURE_HOOKED,
+        FAILED,
+    ];
     happened(&called, &parts, &format!("{RAN} failed"));
 }
 
 #[tokio::test]
 async fn phase_11_post_hooks() {
     let hook = RecordingHook::new("spoiler")
-        .after([HookOutput::UpdatedOutput(UpdatedOutput::structured(json!("no object")))])
+        .after([HookOutput::UpdatedOutput(UpdatedOutput::structured(json!(
+            "no object"
+        )))])
         .shared();
-    let called = Test::new("probe#good_structured").on(&hooked([&hook])).call(json!({})).await;
-    let parts = [RESOLVED, PARSED, PRE_HOOKED, DECIDED, STARTED, POST_HOOKED, FAILED];
+    let called = Test::new("probe#good_structured")
+        .on(&hooked([&hook]))
+        .call(json!({}))
+        .await;
+    let parts = [
+        RESOLVED,
+        PARSED,
+        PRE_HOOKED,
+        DECIDED,
+        STARTED,
+        POST_HOOKED,
+        FAILED,
+    ];
     happened(&called, &parts, &format!("{RAN} post_hooks_running failed"));
 }
 
@@ -122,8 +192,19 @@ async fn phase_12_persist() {
         settings.home = Some(home_with_own_payloads(&folder));
         settings.hooks = vec![Registration::new(hook)];
     });
-    let called = Test::new("probe#big").on(&host).call(json!({"bytes": 1 << 20})).await;
-    let parts = [RESOLVED, PARSED, PRE_HOOKED, DECIDED, STARTED, POST_HOOKED, FAILED];
+    let called = Test::new("probe#big")
+        .on(&host)
+        .call(json!({"bytes": 1 << 20}))
+        .await;
+    let parts = [
+        RESOLVED,
+        PARSED,
+        PRE_HOOKED,
+        DECIDED,
+        STARTED,
+        POST_HOOKED,
+        FAILED,
+    ];
     happened(&called, &parts, &format!("{RAN} post_hooks_running failed"));
 }
 
@@ -131,6 +212,18 @@ async fn phase_12_persist() {
 async fn phase_13_ends_a_success_once() {
     let called = call("probe#counter", json!({})).await;
     let end: &[&str] = &["result.created", "invocation.succeeded"];
-    let parts = [RESOLVED, PARSED, PRE_HOOKED, DECIDED, STARTED, POST_HOOKED, end];
-    happened(&called, &parts, &format!("{RAN} post_hooks_running succeeded"));
+    let parts = [
+        RESOLVED,
+        PARSED,
+        PRE_HOOKED,
+        DECIDED,
+        STARTED,
+        POST_HOOKED,
+        end,
+    ];
+    happened(
+        &called,
+        &parts,
+        &format!("{RAN} post_hooks_running succeeded"),
+    );
 }

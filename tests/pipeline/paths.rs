@@ -25,18 +25,26 @@ async fn a_relative_path_reaches_the_guest_from_the_callers_folder_and_what_is_o
     std::fs::create_dir(folder.join("sub")).unwrap();
     let at = |path: &str| format!("{}/{path}", folder.display());
     let sent = json!({ "path": "sub", "all": ["./a.txt", at("sub/b.txt"), "sub/../c.txt"], "note": "a.txt" });
-    let called = from(&folder, "relative", |_| {}).read(&folder).call(sent.clone()).await;
-    let given =
-        json!({ "path": at("sub"), "all": [at("./a.txt"), at("sub/b.txt"), at("sub/../c.txt")], "note": "a.txt" });
+    let called = from(&folder, "relative", |_| {})
+        .read(&folder)
+        .call(sent.clone())
+        .await;
+    let given = json!({ "path": at("sub"), "all": [at("./a.txt"), at("sub/b.txt"), at("sub/../c.txt")], "note": "a.txt" });
     assert_eq!(called.succeeded(), given);
     let record = called.record();
     // To be looked at, each path is the one that the guest gets; what is decided on stays as it was sent.
     assert_eq!(record["invocation"]["observable_input"], given);
-    assert_ne!(record["invocation"]["observable_input_ref"], record["invocation"]["model_input_ref"]);
+    assert_ne!(
+        record["invocation"]["observable_input_ref"],
+        record["invocation"]["model_input_ref"]
+    );
     for input in ["model_input", "permission_input", "call_input"] {
         assert_eq!(record["invocation"][input], sent, "{input}");
     }
-    assert_eq!(record["invocation"]["call_input_ref"], record["invocation"]["model_input_ref"]);
+    assert_eq!(
+        record["invocation"]["call_input_ref"],
+        record["invocation"]["model_input_ref"]
+    );
     assert!(record["result"].get("input_mutations").is_none());
 }
 
@@ -46,7 +54,10 @@ async fn a_path_starts_at_the_guests_name_of_the_callers_folder() {
     std::fs::create_dir(folder.join("sub")).unwrap();
     let mapped = format!("{}=/work", folder.display());
     let test = from(&folder.join("sub"), "mapped", |_| {});
-    let called = test.grant(|grants| grants.allow_read(&mapped).unwrap()).call(json!({ "path": "../a.txt" })).await;
+    let called = test
+        .grant(|grants| grants.allow_read(&mapped).unwrap())
+        .call(json!({ "path": "../a.txt" }))
+        .await;
     assert_eq!(called.succeeded(), json!({ "path": "/work/sub/../a.txt" }));
 }
 
@@ -56,7 +67,10 @@ async fn a_sensitive_path_is_redacted_as_the_guest_gets_it_too() {
     let hide = |toolkit: &mut Value| {
         toolkit["declarations"][0]["input_contract"]["sensitive_fields"] = json!(["path"]);
     };
-    let called = from(&folder, "sensitive", hide).read(&folder).call(json!({ "path": "pin7" })).await;
+    let called = from(&folder, "sensitive", hide)
+        .read(&folder)
+        .call(json!({ "path": "pin7" }))
+        .await;
     assert_eq!(called.succeeded(), json!({ "path": "[redacted]" }));
     assert!(!called.record()["result"].to_string().contains("pin7"));
 }
@@ -66,7 +80,13 @@ async fn without_a_folder_a_path_stays_as_it_was_sent() {
     let (_guard, folder) = scratch();
     let sent = json!({ "path": "a.txt", "all": [] });
     let pure = |toolkit: &mut Value| toolkit["permission_profiles"][0]["access_kinds"] = json!([]);
-    assert_eq!(from(&folder, "pure", pure).call(sent.clone()).await.succeeded(), sent);
+    assert_eq!(
+        from(&folder, "pure", pure)
+            .call(sent.clone())
+            .await
+            .succeeded(),
+        sent
+    );
 }
 
 #[tokio::test]
@@ -75,8 +95,14 @@ async fn a_relative_path_that_leads_outside_of_the_grants_is_denied_as_it_was_se
     std::fs::create_dir(folder.join("sub")).unwrap();
     let test = from(&folder, "outside", |_| {}).read(&folder.join("sub"));
     let called = test.call(json!({ "path": "../a.txt" })).await;
-    called.failed("permission_denied", "path_not_granted").never_ran();
-    assert!(called.message().contains("../a.txt leads outside"), "{}", called.message());
+    called
+        .failed("permission_denied", "path_not_granted")
+        .never_ran();
+    assert!(
+        called.message().contains("../a.txt leads outside"),
+        "{}",
+        called.message()
+    );
 }
 
 #[tokio::test]
@@ -90,14 +116,27 @@ async fn an_approver_sees_and_edits_what_was_sent_and_the_guest_gets_what_was_ap
         let kept = edited.clone().unwrap_or(sent.clone());
         let (host, sayer) = asked(
             &folder,
-            Some(Reply { approved: true, edit: edited.map(|input| input.to_string()), ..Reply::default() }),
+            Some(Reply {
+                approved: true,
+                edit: edited.map(|input| input.to_string()),
+                ..Reply::default()
+            }),
         );
-        let asks = |toolkit: &mut Value| toolkit["permission_profiles"][0]["approval_required"] = json!(true);
-        let called = from(&folder, "approved", asks).on(&host).read(&folder).call(sent.clone()).await;
+        let asks = |toolkit: &mut Value| {
+            toolkit["permission_profiles"][0]["approval_required"] = json!(true)
+        };
+        let called = from(&folder, "approved", asks)
+            .on(&host)
+            .read(&folder)
+            .call(sent.clone())
+            .await;
         assert_eq!(called.succeeded(), json!({ "path": folder.join(expected) }));
         assert_eq!(called.record()["invocation"]["call_input"], kept);
         let asked = sayer.asked.lock().unwrap();
         assert_eq!(asked.len(), 1);
-        assert_eq!(serde_json::to_value(&asked[0].1.invocation).unwrap()["permission_input"], sent);
+        assert_eq!(
+            serde_json::to_value(&asked[0].1.invocation).unwrap()["permission_input"],
+            sent
+        );
     }
 }

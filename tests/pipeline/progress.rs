@@ -12,7 +12,11 @@ use super::doubles::{RecordingListener, own_host};
 
 /// The status of each update.
 fn told(record: &CallRecord) -> Vec<Value> {
-    record.progress.iter().map(|update| serde_json::to_value(update.status).unwrap()).collect()
+    record
+        .progress
+        .iter()
+        .map(|update| serde_json::to_value(update.status).unwrap())
+        .collect()
 }
 
 /// A call that waits for the only place until the one that has it is canceled.
@@ -27,7 +31,9 @@ async fn queued(tool: &str, input: Value) -> Called {
     let end_first = first.cancellation();
     let id = tool.replace('#', ".");
     let second = async {
-        listener.wait_for("hostile.sleep", "tool.invocation.started").await;
+        listener
+            .wait_for("hostile.sleep", "tool.invocation.started")
+            .await;
         let release = async {
             listener.wait_for(&id, "tool.invocation.queued").await;
             end_first.cancel(AbortReason::UserInterruption);
@@ -44,16 +50,33 @@ async fn a_call_that_waits_tells_so_and_how_it_goes_on() {
     let called = queued("probe#fail", json!({ "class": "execution_failed" })).await;
     assert_eq!(told(&called.0), ["queued", "started", "failed"]);
     let called = queued("probe#progress", json!({ "count": 2 })).await;
-    assert_eq!(told(&called.0), ["queued", "started", "running", "running", "completed"]);
-    let rest: Vec<u64> = called.0.progress_from(4).iter().map(|update| update.sequence).collect();
+    assert_eq!(
+        told(&called.0),
+        ["queued", "started", "running", "running", "completed"]
+    );
+    let rest: Vec<u64> = called
+        .0
+        .progress_from(4)
+        .iter()
+        .map(|update| update.sequence)
+        .collect();
     assert_eq!(rest, [4, 5]);
     assert!(called.0.progress_from(6).is_empty() && called.0.progress_from(0).len() == 5);
 }
 
 #[tokio::test]
 async fn a_call_that_neither_waits_nor_reports_tells_nothing() {
-    assert!(Test::new("probe#counter").call(json!({})).await.0.progress.is_empty());
-    let called = Test::new("probe#partial_result").call(json!({ "then": "trap" })).await;
+    assert!(
+        Test::new("probe#counter")
+            .call(json!({}))
+            .await
+            .0
+            .progress
+            .is_empty()
+    );
+    let called = Test::new("probe#partial_result")
+        .call(json!({ "then": "trap" }))
+        .await;
     assert_eq!(told(&called.0), ["partial_result", "failed"]);
 }
 
@@ -75,16 +98,26 @@ async fn a_call_whose_caller_leaves_it_tells_so_once_it_runs_and_never_after_its
     let cancellation = request.cancellation.clone();
     let leave = async {
         // The tool reports nothing.
-        listener.wait_for("hostile.sleep", "tool.invocation.progress").await;
+        listener
+            .wait_for("hostile.sleep", "tool.invocation.progress")
+            .await;
         background.enter();
         cancellation.cancel(AbortReason::UserInterruption);
     };
     let record = tokio::join!(host.call(request), leave).0;
     assert_eq!(told(&record), ["running", "backgrounded", "canceled"]);
-    let tasks: Vec<Option<InvocationId>> = record.progress.iter().map(|update| update.task_id).collect();
+    let tasks: Vec<Option<InvocationId>> = record
+        .progress
+        .iter()
+        .map(|update| update.task_id)
+        .collect();
     let id = Some(record.invocation.invocation_id);
     assert_eq!(tasks, [None, id, id]);
-    assert!((2_000..60_000).contains(&record.progress[0].elapsed_ms), "{:?}", record.progress);
+    assert!(
+        (2_000..60_000).contains(&record.progress[0].elapsed_ms),
+        "{:?}",
+        record.progress
+    );
     let before = listener.heard().len();
     background.enter();
     assert_eq!(listener.heard().len(), before);
@@ -98,13 +131,23 @@ impl Events {
     /// The types of the events about the call, and the reason of the last one.
     fn of(&self, id: InvocationId) -> (Vec<&'static str>, Value) {
         let events = self.0.lock().unwrap();
-        let mine = || events.iter().filter(|event| event.invocation_id == Some(id));
-        (mine().map(|event| event.event_type.as_str()).collect(), mine().next_back().unwrap().data["reason"].clone())
+        let mine = || {
+            events
+                .iter()
+                .filter(|event| event.invocation_id == Some(id))
+        };
+        (
+            mine().map(|event| event.event_type.as_str()).collect(),
+            mine().next_back().unwrap().data["reason"].clone(),
+        )
     }
 
     fn started(&self) -> Option<InvocationId> {
         let events = self.0.lock().unwrap();
-        events.iter().find(|event| event.event_type.as_str() == "tool.invocation.started")?.invocation_id
+        events
+            .iter()
+            .find(|event| event.event_type.as_str() == "tool.invocation.started")?
+            .invocation_id
     }
 }
 
@@ -130,16 +173,31 @@ async fn a_call_is_canceled_by_its_id_and_a_request_in_vain_says_why() {
         (id, host.cancel(id, AbortReason::UserInterruption).await)
     };
     let (record, (id, outcome)) = tokio::join!(host.call(request), stop);
-    assert_eq!((record.invocation.invocation_id, outcome), (id, CancelOutcome::Requested));
+    assert_eq!(
+        (record.invocation.invocation_id, outcome),
+        (id, CancelOutcome::Requested)
+    );
     assert_eq!(record.invocation.status().as_str(), "canceled");
-    let end = ["tool.invocation.cancel_requested", "tool.invocation.cancel_failed"];
-    assert_eq!(host.cancel(id, AbortReason::UserInterruption).await, CancelOutcome::AlreadyTerminal);
+    let end = [
+        "tool.invocation.cancel_requested",
+        "tool.invocation.cancel_failed",
+    ];
+    assert_eq!(
+        host.cancel(id, AbortReason::UserInterruption).await,
+        CancelOutcome::AlreadyTerminal
+    );
     let (told, reason) = events.of(id);
     assert!(told.ends_with(&end), "{told:?}");
     assert_eq!(reason, "already_terminal");
     let nobody = InvocationId::new();
-    assert_eq!(host.cancel(nobody, AbortReason::UserInterruption).await, CancelOutcome::Unknown);
-    assert_eq!(events.of(nobody), (end.to_vec(), json!("unknown_invocation")));
+    assert_eq!(
+        host.cancel(nobody, AbortReason::UserInterruption).await,
+        CancelOutcome::Unknown
+    );
+    assert_eq!(
+        events.of(nobody),
+        (end.to_vec(), json!("unknown_invocation"))
+    );
 }
 
 #[tokio::test]
@@ -155,9 +213,13 @@ async fn more_calls_than_may_wait_are_refused_with_a_time() {
     let waiting = Test::new("probe#counter").on(&host);
     let end = running.cancellation();
     let third = async {
-        listener.wait_for("hostile.sleep", "tool.invocation.started").await;
+        listener
+            .wait_for("hostile.sleep", "tool.invocation.started")
+            .await;
         let refused = async {
-            listener.wait_for("probe.counter", "tool.invocation.queued").await;
+            listener
+                .wait_for("probe.counter", "tool.invocation.queued")
+                .await;
             let refused = Test::new("probe#echo").on(&host).call(json!({})).await;
             end.cancel(AbortReason::UserInterruption);
             refused

@@ -16,7 +16,11 @@ const LIMIT: u64 = 4_000;
 fn host(folder: &Path, keeping: Keeping) -> Arc<Host> {
     let is_set_up = folder.join("cache").is_symlink();
     own_host(|settings| {
-        settings.home = Some(if is_set_up { Home::at(folder) } else { home_with_own_payloads(folder) });
+        settings.home = Some(if is_set_up {
+            Home::at(folder)
+        } else {
+            home_with_own_payloads(folder)
+        });
         settings.inline_bytes_max = LIMIT;
         settings.keeping = keeping;
     })
@@ -35,17 +39,24 @@ fn text(text: &str) -> Value {
 }
 
 fn strategies(called: &Called) -> Vec<Value> {
-    called.0.persistence.iter().map(|decision| serde_json::to_value(decision.strategy).unwrap()).collect()
+    called
+        .0
+        .persistence
+        .iter()
+        .map(|decision| serde_json::to_value(decision.strategy).unwrap())
+        .collect()
 }
 
 /// Whether a file below `folder` holds `text`.
 fn is_on_disk(folder: &Path, text: &str) -> bool {
     std::fs::read_dir(folder).is_ok_and(|entries| {
-        entries.map(|entry| entry.unwrap().path()).any(|path| match path.symlink_metadata().unwrap() {
-            // The links lead to what all tests share: compiled code and its key.
-            metadata if metadata.is_symlink() => false,
-            metadata if metadata.is_dir() => is_on_disk(&path, text),
-            _ => String::from_utf8_lossy(&std::fs::read(&path).unwrap()).contains(text),
+        entries.map(|entry| entry.unwrap().path()).any(|path| {
+            match path.symlink_metadata().unwrap() {
+                // The links lead to what all tests share: compiled code and its key.
+                metadata if metadata.is_symlink() => false,
+                metadata if metadata.is_dir() => is_on_disk(&path, text),
+                _ => String::from_utf8_lossy(&std::fs::read(&path).unwrap()).contains(text),
+            }
         })
     })
 }
@@ -70,34 +81,75 @@ async fn a_block_of_every_class_comes_back_as_it_was_written() {
     // All but the reference to an artifact, which `artifacts.rs` tests.
     assert_eq!(content.as_array().unwrap().len(), GUEST_BLOCKS.len() - 1);
     // Structured output, a class without a block, has its own place.
-    let called = say("say", None, json!({ "content": [], "structured": { "n": 1 } })).await;
-    assert_eq!(called.record()["result"]["structured_content"], json!({ "n": 1 }));
+    let called = say(
+        "say",
+        None,
+        json!({ "content": [], "structured": { "n": 1 } }),
+    )
+    .await;
+    assert_eq!(
+        called.record()["result"]["structured_content"],
+        json!({ "n": 1 })
+    );
 }
 
 #[tokio::test]
 async fn a_block_without_what_its_type_needs_fails_the_call_and_is_named() {
     for (block, member) in [
         (json!({ "type": "text" }), "`text`"),
-        (json!({ "type": "image", "data": "not base64!", "media_type": "image/png" }), "`data`"),
+        (
+            json!({ "type": "image", "data": "not base64!", "media_type": "image/png" }),
+            "`data`",
+        ),
         (json!({ "type": "image", "data": "AAAA" }), "`media_type`"),
-        (json!({ "type": "file", "data": "AAAA", "media_type": "plain" }), "`media_type`"),
-        (json!({ "type": "resource_link", "uri": "no address" }), "`uri`"),
-        (json!({ "type": "embedded_resource", "uri": "memo:1" }), "`text`"),
-        (json!({ "type": "handoff_ref", "to_agent": "" }), "`to_agent`"),
+        (
+            json!({ "type": "file", "data": "AAAA", "media_type": "plain" }),
+            "`media_type`",
+        ),
+        (
+            json!({ "type": "resource_link", "uri": "no address" }),
+            "`uri`",
+        ),
+        (
+            json!({ "type": "embedded_resource", "uri": "memo:1" }),
+            "`text`",
+        ),
+        (
+            json!({ "type": "handoff_ref", "to_agent": "" }),
+            "`to_agent`",
+        ),
     ] {
-        let called = say("say", None, json!({ "content": [{ "type": "text", "text": "fine" }, block] })).await;
-        called.failed("execution_failed", "content_invalid").ended("failed", "failed");
-        assert!(called.message().contains("block 1") && called.message().contains(member), "{}", called.message());
+        let called = say(
+            "say",
+            None,
+            json!({ "content": [{ "type": "text", "text": "fine" }, block] }),
+        )
+        .await;
+        called
+            .failed("execution_failed", "content_invalid")
+            .ended("failed", "failed");
+        assert!(
+            called.message().contains("block 1") && called.message().contains(member),
+            "{}",
+            called.message()
+        );
         assert!(called.0.result.content.is_empty());
     }
 }
 
 #[tokio::test]
 async fn no_tool_writes_a_class_that_is_the_hosts() {
-    let reference = json!({ "uri": "toolcell:payload/sha256:00", "digest": "sha256:00", "size_bytes": 1 });
+    let reference =
+        json!({ "uri": "toolcell:payload/sha256:00", "digest": "sha256:00", "size_bytes": 1 });
     for (block, words) in [
-        (json!({ "type": "persisted_output_ref", "of": "text", "persisted_ref": reference }), "may not write"),
-        (json!({ "type": "structured_content", "structured_content": {} }), "return it as structured output"),
+        (
+            json!({ "type": "persisted_output_ref", "of": "text", "persisted_ref": reference }),
+            "may not write",
+        ),
+        (
+            json!({ "type": "structured_content", "structured_content": {} }),
+            "return it as structured output",
+        ),
     ] {
         let called = say("say", None, json!({ "content": [block] })).await;
         called.failed("execution_failed", "content_invalid");
@@ -108,22 +160,45 @@ async fn no_tool_writes_a_class_that_is_the_hosts() {
 #[tokio::test]
 async fn structured_output_without_a_text_is_compact_json_for_the_model() {
     let image = json!({ "type": "image", "data": "AAAA", "media_type": "image/png" });
-    let called = say("say", None, json!({ "content": [image], "structured": { "n": [1, 2] } })).await;
+    let called = say(
+        "say",
+        None,
+        json!({ "content": [image], "structured": { "n": [1, 2] } }),
+    )
+    .await;
     let shown = &called.0.result.model_facing_content;
-    assert_eq!((shown.len(), shown[1].as_text()), (2, Some("{\"n\":[1,2]}")));
-    let with_text = json!({ "content": [{ "type": "text", "text": "two" }], "structured": { "n": 2 } });
+    assert_eq!(
+        (shown.len(), shown[1].as_text()),
+        (2, Some("{\"n\":[1,2]}"))
+    );
+    let with_text =
+        json!({ "content": [{ "type": "text", "text": "two" }], "structured": { "n": 2 } });
     assert_eq!(say("say", None, with_text).await.0.result.text(), "two");
 }
 
 #[tokio::test]
 async fn an_output_without_its_promised_artifact_is_partial_and_kept() {
     let report = |name: &str, kind: &str| json!({ "type": "file", "name": name, "data": "AA==", "media_type": kind });
-    let called = say("say_report", None, json!({ "content": [report("report.csv", "text/csv")] })).await;
+    let called = say(
+        "say_report",
+        None,
+        json!({ "content": [report("report.csv", "text/csv")] }),
+    )
+    .await;
     called.ended("succeeded", "succeeded");
-    for content in [json!([]), json!([report("report.csv", "text/plain")]), json!([report("other.csv", "text/csv")])] {
+    for content in [
+        json!([]),
+        json!([report("report.csv", "text/plain")]),
+        json!([report("other.csv", "text/csv")]),
+    ] {
         let called = say("say_report", None, json!({ "content": content })).await;
-        called.failed("partial_failure", "artifact_missing").ended("partial_succeeded", "failed");
-        assert!(called.message().contains("\"report.csv\"") && called.message().contains("\"text/csv\""));
+        called
+            .failed("partial_failure", "artifact_missing")
+            .ended("partial_succeeded", "failed");
+        assert!(
+            called.message().contains("\"report.csv\"")
+                && called.message().contains("\"text/csv\"")
+        );
         assert_eq!(called.record()["result"]["content"], content);
         assert!(!called.0.result.empty_result);
     }
@@ -138,26 +213,50 @@ async fn a_tool_chooses_how_its_output_is_kept() {
     called.ended("succeeded", "succeeded");
     assert_eq!(strategies(&called), ["ref_only"]);
     let block = called.record()["result"]["content"][0].clone();
-    assert_eq!((&block["type"], &block["preview"]), (&json!("persisted_output_ref"), &json!("")));
+    assert_eq!(
+        (&block["type"], &block["preview"]),
+        (&json!("persisted_output_ref"), &json!(""))
+    );
     assert_eq!(block["persisted_ref"]["size_bytes"], 5);
 
     let called = say("say_nothing", Some(&host), text("short")).await;
     called.failed("result_redacted", "redacted_by_setting");
     assert_eq!(strategies(&called), ["redact"]);
     let result = called.record()["result"].clone();
-    assert_eq!((&result["status"], &result["redaction_state"]), (&json!("redacted"), &json!("full")));
-    assert_eq!((&result["summary"], &result["content"]), (&json!("There was an answer."), &json!([])));
-    assert_eq!(result["model_facing_content"][0]["text"], "There was an answer.");
+    assert_eq!(
+        (&result["status"], &result["redaction_state"]),
+        (&json!("redacted"), &json!("full"))
+    );
+    assert_eq!(
+        (&result["summary"], &result["content"]),
+        (&json!("There was an answer."), &json!([]))
+    );
+    assert_eq!(
+        result["model_facing_content"][0]["text"],
+        "There was an answer."
+    );
 
-    assert_eq!(strategies(&say("say_or_drop", Some(&host), text("short")).await), ["inline"]);
+    assert_eq!(
+        strategies(&say("say_or_drop", Some(&host), text("short")).await),
+        ["inline"]
+    );
     let before = std::fs::read_dir(folder.join("payloads")).unwrap().count();
     let called = say("say_or_drop", Some(&host), text(&large)).await;
-    called.failed("result_too_large", "never_persisted").ended("too_large", "failed");
+    called
+        .failed("result_too_large", "never_persisted")
+        .ended("too_large", "failed");
     assert_eq!(strategies(&called), ["drop_with_reason"]);
-    assert_eq!(called.0.result.summary.as_deref(), Some("There was a long answer."));
+    assert_eq!(
+        called.0.result.summary.as_deref(),
+        Some("There was a long answer.")
+    );
     let called = say("say_in_passing", Some(&host), text(&large)).await;
     assert_eq!(strategies(&called), ["drop_with_reason", "never_persist"]);
-    assert_eq!(std::fs::read_dir(folder.join("payloads")).unwrap().count(), before, "nothing was stored");
+    assert_eq!(
+        std::fs::read_dir(folder.join("payloads")).unwrap().count(),
+        before,
+        "nothing was stored"
+    );
 }
 
 #[tokio::test]
@@ -165,9 +264,17 @@ async fn an_operator_and_a_tool_only_narrow_each_other() {
     for (keeping, tool, expected) in [
         (Strategy::NeverPersist, "say_or_drop", "never_persist"),
         (Strategy::Inline, "say_by_reference", "ref_only"),
-        (Strategy::PreviewAndPersist, "say_in_passing", "never_persist"),
+        (
+            Strategy::PreviewAndPersist,
+            "say_in_passing",
+            "never_persist",
+        ),
         (Strategy::RefOnly, "say_in_passing", "drop_with_reason"),
-        (Strategy::DropWithReason, "say_by_reference", "drop_with_reason"),
+        (
+            Strategy::DropWithReason,
+            "say_by_reference",
+            "drop_with_reason",
+        ),
         (Strategy::Redact, "say_by_reference", "redact"),
     ] {
         let (_guard, folder) = scratch();
@@ -175,7 +282,11 @@ async fn an_operator_and_a_tool_only_narrow_each_other() {
         let called = say(tool, Some(&host), text("short")).await;
         assert_eq!(strategies(&called)[0], expected, "{keeping:?} and {tool}");
         let is_gone = matches!(expected, "drop_with_reason" | "redact");
-        assert_eq!(called.0.result.is_error, is_gone, "{:?}", called.0.result.error);
+        assert_eq!(
+            called.0.result.is_error, is_gone,
+            "{:?}",
+            called.0.result.error
+        );
         assert_eq!(folder.join("payloads").exists(), expected == "ref_only");
     }
 }
@@ -185,7 +296,10 @@ async fn an_output_that_may_be_on_no_disk_is_in_no_file() {
     let (_guard, folder) = scratch();
     // The output repeats what the input does not hold.
     let call = |host: Arc<Host>, bytes: u64| async move {
-        Test::new("probe#big").on(&host).call(json!({ "bytes": bytes })).await
+        Test::new("probe#big")
+            .on(&host)
+            .call(json!({ "bytes": bytes }))
+            .await
     };
     let passing = host(&folder, Keeping::by(Strategy::NeverPersist));
     let small = call(Arc::clone(&passing), 2_000).await;
@@ -202,11 +316,27 @@ async fn an_output_that_may_be_on_no_disk_is_in_no_file() {
         .on(&host(&folder, Keeping::by(Strategy::NeverPersist)))
         .call(json!({ "count": 4, "interval_ms": 200 }))
         .await;
-    assert!(told.record()["progress"].to_string().contains("current_step"));
-    assert!(!is_on_disk(&folder, "current_step"), "progress is on the disk");
-    assert!(folder.join("journal/calls").exists(), "the calls themselves are on record");
-    assert!(!is_on_disk(&folder, &"x".repeat(1_000)), "an output is on the disk");
-    assert!(!is_on_disk(&folder, "partial_content"), "a partial result is on the disk");
+    assert!(
+        told.record()["progress"]
+            .to_string()
+            .contains("current_step")
+    );
+    assert!(
+        !is_on_disk(&folder, "current_step"),
+        "progress is on the disk"
+    );
+    assert!(
+        folder.join("journal/calls").exists(),
+        "the calls themselves are on record"
+    );
+    assert!(
+        !is_on_disk(&folder, &"x".repeat(1_000)),
+        "an output is on the disk"
+    );
+    assert!(
+        !is_on_disk(&folder, "partial_content"),
+        "a partial result is on the disk"
+    );
     // The same search finds an output that may be stored.
     call(host(&folder, Keeping::default()), 2_000).await;
     assert!(is_on_disk(&folder, &"x".repeat(1_000)));
@@ -223,8 +353,13 @@ impl Listener for Heard {
 }
 
 /// What the tools of [`talk`] say: in a partial result, in an error, in its code, in progress, in a log.
-const SAID: [&str; 5] =
-    ["usable already", "could not be done", "failed_after_partial_result", "step 1 of 2", "xxxxxxxxxxxxxxxx"];
+const SAID: [&str; 5] = [
+    "usable already",
+    "could not be done",
+    "failed_after_partial_result",
+    "step 1 of 2",
+    "xxxxxxxxxxxxxxxx",
+];
 
 /// The calls of three tools that say something beside their output, and what a listener received of them.
 async fn talk(folder: &Path, strategy: Strategy) -> (Arc<Host>, Vec<Called>, String) {
@@ -242,7 +377,12 @@ async fn talk(folder: &Path, strategy: Strategy) -> (Arc<Host>, Vec<Called>, Str
         ("progress", json!({ "count": 2, "interval_ms": 300 })),
         ("log", json!({ "count": 2, "bytes": 16 })),
     ] {
-        calls.push(Test::new(&format!("probe#{tool}")).on(&host).call(input).await);
+        calls.push(
+            Test::new(&format!("probe#{tool}"))
+                .on(&host)
+                .call(input)
+                .await,
+        );
     }
     let heard = heard.0.lock().unwrap().clone();
     (host, calls, heard)
@@ -256,26 +396,51 @@ async fn what_a_tool_says_beside_its_output_is_in_no_record_that_may_not_have_th
         for words in SAID {
             for called in &calls {
                 let record = called.record().to_string();
-                assert!(!record.contains(words), "{strategy:?}: {words:?} is in the record: {record}");
+                assert!(
+                    !record.contains(words),
+                    "{strategy:?}: {words:?} is in the record: {record}"
+                );
             }
-            assert!(!heard.contains(words), "{strategy:?}: {words:?} is in an event");
-            assert!(!is_on_disk(&folder.join("journal"), words), "{strategy:?}: {words:?} is in the log");
+            assert!(
+                !heard.contains(words),
+                "{strategy:?}: {words:?} is in an event"
+            );
+            assert!(
+                !is_on_disk(&folder.join("journal"), words),
+                "{strategy:?}: {words:?} is in the log"
+            );
         }
-        let [failed, told, _] = calls.as_slice() else { panic!("three calls") };
+        let [failed, told, _] = calls.as_slice() else {
+            panic!("three calls")
+        };
         failed.failed("execution_failed", "tool_failed");
-        let steps = told.0.progress.iter().filter(|step| step.message.as_deref() == Some("[redacted]"));
+        let steps = told
+            .0
+            .progress
+            .iter()
+            .filter(|step| step.message.as_deref() == Some("[redacted]"));
         assert_eq!(steps.count(), 2, "that it advances is told");
         // The caller of a tool whose output is kept by reference can read what the tool says of its failure.
         let references = &failed.0.result.resource_refs;
-        assert_eq!(references.len(), usize::from(strategy == Strategy::RefOnly), "{references:?}");
+        assert_eq!(
+            references.len(),
+            usize::from(strategy == Strategy::RefOnly),
+            "{references:?}"
+        );
         if let [reference] = references.as_slice() {
-            let payload = host.payload(reference["digest"].as_str().unwrap(), 1_000).await.unwrap();
+            let payload = host
+                .payload(reference["digest"].as_str().unwrap(), 1_000)
+                .await
+                .unwrap();
             assert_eq!(
                 String::from_utf8(payload).unwrap(),
                 "The rest could not be done. [failed_after_partial_result]"
             );
         }
-        assert_eq!(strategies(failed), [serde_json::to_value(strategy).unwrap()]);
+        assert_eq!(
+            strategies(failed),
+            [serde_json::to_value(strategy).unwrap()]
+        );
     }
 }
 
@@ -283,7 +448,10 @@ async fn what_a_tool_says_beside_its_output_is_in_no_record_that_may_not_have_th
 async fn the_caller_alone_has_what_a_tool_says_if_that_may_be_on_no_disk() {
     let (_guard, folder) = scratch();
     let (_, calls, heard) = talk(&folder, Strategy::NeverPersist).await;
-    let records = calls.iter().map(|called| called.record().to_string()).collect::<String>();
+    let records = calls
+        .iter()
+        .map(|called| called.record().to_string())
+        .collect::<String>();
     for words in SAID {
         assert!(records.contains(words), "the caller has {words:?}");
         assert!(!is_on_disk(&folder, words), "{words:?} is on the disk");
@@ -304,28 +472,52 @@ async fn sizes_of_decisions_are_those_of_the_bytes() {
     let (_guard, folder) = scratch();
     let host = host(&folder, Keeping::default());
     let content = json!([{ "type": "text", "text": "a \"quoted\"\n\u{e9}" }]);
-    let called = say("say", Some(&host), json!({ "content": content, "structured": { "n": "\u{1}" } })).await;
+    let called = say(
+        "say",
+        Some(&host),
+        json!({ "content": content, "structured": { "n": "\u{1}" } }),
+    )
+    .await;
     let record = called.record();
-    let exact = content[0].to_string().len() + record["result"]["structured_content"].to_string().len();
+    let exact =
+        content[0].to_string().len() + record["result"]["structured_content"].to_string().len();
     let kept = &called.0.persistence[0];
-    assert_eq!((kept.original_size_bytes, kept.preview_size_bytes), (exact as u64, exact as u64));
+    assert_eq!(
+        (kept.original_size_bytes, kept.preview_size_bytes),
+        (exact as u64, exact as u64)
+    );
 }
 
 #[tokio::test]
 async fn the_preview_of_structured_output_is_json_with_its_outline() {
     let (_guard, folder) = scratch();
     let host = host(&folder, Keeping::default());
-    let structured = json!({ "log": "z".repeat(9_000), "rows": (0..900).collect::<Vec<_>>(), "total": 900 });
-    let called = say("say", Some(&host), json!({ "content": [], "structured": structured })).await;
+    let structured =
+        json!({ "log": "z".repeat(9_000), "rows": (0..900).collect::<Vec<_>>(), "total": 900 });
+    let called = say(
+        "say",
+        Some(&host),
+        json!({ "content": [], "structured": structured }),
+    )
+    .await;
     let block = called.record()["result"]["content"][0].clone();
-    assert_eq!((&block["of"], &block["preview_is_cut"]), (&json!("structured_content"), &json!(true)));
+    assert_eq!(
+        (&block["of"], &block["preview_is_cut"]),
+        (&json!("structured_content"), &json!(true))
+    );
     let preview = block["preview"].as_str().unwrap();
     assert!(preview.chars().count() <= LIMIT as usize / 8, "{preview}");
     let outline: Value = serde_json::from_str(preview).unwrap();
     assert_eq!(outline["total"], 900);
     assert_eq!(outline["rows"][1], 1);
-    assert!(outline["log"].as_str().unwrap().starts_with("zz") && preview.contains("[cut: "), "{preview}");
-    assert_eq!(called.0.persistence[0].preview_size_bytes, preview.len() as u64);
+    assert!(
+        outline["log"].as_str().unwrap().starts_with("zz") && preview.contains("[cut: "),
+        "{preview}"
+    );
+    assert_eq!(
+        called.0.persistence[0].preview_size_bytes,
+        preview.len() as u64
+    );
 }
 
 #[tokio::test]
@@ -334,7 +526,10 @@ async fn the_preview_of_a_text_stops_outside_of_escape_sequences() {
     let host = host(&folder, Keeping::default());
     let colours = "\u{1b}[38;5;196m\u{1f44d}\u{1f3fd}".repeat(2_000);
     let called = say("say", Some(&host), text(&colours)).await;
-    let preview = called.record()["result"]["content"][0]["preview"].as_str().unwrap().to_owned();
+    let preview = called.record()["result"]["content"][0]["preview"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let whole = "\u{1b}[38;5;196m\u{1f44d}\u{1f3fd}";
     assert!(preview.starts_with(whole));
     // 500 characters end in the 39th sequence.

@@ -4,9 +4,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use toolcell_core::record::{
-    Content, ExecutionProfile, ExternalMapping, InputContract, InputMutation, OutputContract, PermissionDecision,
-    PermissionProfile, ResultPersistence, ToolDeclaration, ToolError, ToolEvent, ToolInterface, ToolInvocation,
-    ToolProgress, ToolResult, Toolkit,
+    Content, ExecutionProfile, ExternalMapping, InputContract, InputMutation, OutputContract,
+    PermissionDecision, PermissionProfile, ResultPersistence, ToolDeclaration, ToolError,
+    ToolEvent, ToolInterface, ToolInvocation, ToolProgress, ToolResult, Toolkit,
 };
 
 use crate::support::Test;
@@ -19,7 +19,8 @@ fn survives<T: DeserializeOwned + Serialize>(mut record: Value) {
     let unknown = json!({"from": "0.9", "list": [1.5, null, "\u{e9}"]});
     record["a_field_of_tomorrow"] = unknown.clone();
     let name = std::any::type_name::<T>();
-    let read: T = serde_json::from_value(record.clone()).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let read: T =
+        serde_json::from_value(record.clone()).unwrap_or_else(|error| panic!("{name}: {error}"));
     let written = serde_json::to_value(&read).unwrap();
     for (field, value) in record.as_object().unwrap() {
         assert_eq!(written.get(field), Some(value), "{name}: {field}");
@@ -34,7 +35,9 @@ fn records_that_others_write_keep_what_is_not_known() {
         "schema_version": "0.2.7", "tool_id": "a.b", "namespace": "a", "name": "b", "description": "c",
         "lifecycle": "available", "tool_kind": "tea_ceremony", "annotations": {"x": [1]},
     }));
-    survives::<InputContract>(json!({"strict": true, "argument_mode": "json", "mutation_policy": {"hooks": "deny"}}));
+    survives::<InputContract>(
+        json!({"strict": true, "argument_mode": "json", "mutation_policy": {"hooks": "deny"}}),
+    );
     survives::<OutputContract>(json!({"max_inline_chars": 7, "redaction_rules": ["/a"]}));
     survives::<ToolInterface>(
         json!({"schema_version": VERSION, "interface_id": "i", "tool_id": "a.b", "is_read_only": "feature:x"}),
@@ -61,28 +64,50 @@ async fn records_that_this_host_writes_can_be_read_again_and_extended() {
     survives::<ToolResult>(record["result"].clone());
     survives::<ToolEvent>(record["events"][0].clone());
     survives::<ResultPersistence>(record["persistence"][0].clone());
-    let record = Test::new("probe#defaults").call(json!({"query": "x"})).await.record();
+    let record = Test::new("probe#defaults")
+        .call(json!({"query": "x"}))
+        .await
+        .record();
     survives::<InputMutation>(record["result"]["input_mutations"][0].clone());
-    let record = Test::new("probe#progress").call(json!({"count": 1})).await.record();
+    let record = Test::new("probe#progress")
+        .call(json!({"count": 1}))
+        .await
+        .record();
     survives::<ToolProgress>(record["progress"][0].clone());
 }
 
 #[tokio::test]
 async fn what_a_tool_says_of_itself_comes_back_as_it_was() {
     let record = Test::new("probe#external").call(json!({})).await.record();
-    let mapping = json!([{"source": "mcp", "server": "example", "native_id": 7, "kept": [1.5, null]}]);
+    let mapping =
+        json!([{"source": "mcp", "server": "example", "native_id": 7, "kept": [1.5, null]}]);
     assert_eq!(record["declaration"]["external_mappings"], mapping);
-    let record = Test::new("probe#unusual_kind").call(json!({})).await.record();
+    let record = Test::new("probe#unusual_kind")
+        .call(json!({}))
+        .await
+        .record();
     assert_eq!(record["declaration"]["tool_kind"], "tea_ceremony");
-    let bytes = declaring("round_trips", |declaration| declaration["a_field_of_tomorrow"] = json!({"x": [1]}));
+    let bytes = declaring("round_trips", |declaration| {
+        declaration["a_field_of_tomorrow"] = json!({"x": [1]})
+    });
     let record = Test::of_bytes(bytes, None).call(json!({})).await.record();
-    assert_eq!(record["declaration"]["a_field_of_tomorrow"], json!({"x": [1]}));
+    assert_eq!(
+        record["declaration"]["a_field_of_tomorrow"],
+        json!({"x": [1]})
+    );
 }
 
 #[test]
 fn every_known_kind_of_tool_is_known() {
     use toolcell_core::record::ToolKind;
-    let open = ["browser_action", "shell_command", "web_search", "mcp_tool", "openapi_operation", "peer_agent_tool"];
+    let open = [
+        "browser_action",
+        "shell_command",
+        "web_search",
+        "mcp_tool",
+        "openapi_operation",
+        "peer_agent_tool",
+    ];
     for kind in ToolKind::KNOWN {
         let read: ToolKind = serde_json::from_value(kind.into()).unwrap();
         assert!(read.is_known());

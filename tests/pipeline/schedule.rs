@@ -29,11 +29,19 @@ async fn a_second_call_waits_until_the_first_one_ends() {
     let first = Test::new("hostile#sleep").on(&host);
     let end_first = first.cancellation();
     let second = async {
-        listener.wait_for("hostile.sleep", "tool.invocation.started").await;
+        listener
+            .wait_for("hostile.sleep", "tool.invocation.started")
+            .await;
         let second = Test::new("probe#counter").on(&host).call(json!({}));
         let release = async {
-            listener.wait_for("probe.counter", "tool.invocation.queued").await;
-            assert!(!listener.heard().contains(&("probe.counter".to_owned(), "tool.invocation.started")));
+            listener
+                .wait_for("probe.counter", "tool.invocation.queued")
+                .await;
+            assert!(
+                !listener
+                    .heard()
+                    .contains(&("probe.counter".to_owned(), "tool.invocation.started"))
+            );
             end_first.cancel(AbortReason::UserInterruption);
         };
         tokio::join!(second, release).0
@@ -41,13 +49,37 @@ async fn a_second_call_waits_until_the_first_one_ends() {
     let (first, second) = tokio::join!(first.call(json!({})), second);
     first.ended("canceled", "canceled");
     assert_eq!(second.succeeded(), json!({"count": 1}));
-    let passed: Vec<&str> = second.0.invocation.status_transitions().iter().map(|step| step.to.as_str()).collect();
-    assert_eq!(passed, ["selected", "arguments_ready", "approved", "queued", "running", "succeeded"]);
+    let passed: Vec<&str> = second
+        .0
+        .invocation
+        .status_transitions()
+        .iter()
+        .map(|step| step.to.as_str())
+        .collect();
+    assert_eq!(
+        passed,
+        [
+            "selected",
+            "arguments_ready",
+            "approved",
+            "queued",
+            "running",
+            "succeeded"
+        ]
+    );
     let heard = listener.heard();
-    let at = |tool: &str, event: &str| heard.iter().position(|(id, heard)| id == tool && *heard == event).unwrap();
+    let at = |tool: &str, event: &str| {
+        heard
+            .iter()
+            .position(|(id, heard)| id == tool && *heard == event)
+            .unwrap()
+    };
     let left = at("hostile.sleep", "tool.invocation.canceled");
     assert!(at("probe.counter", "tool.invocation.queued") < left);
-    assert_eq!(first.0.result.usage.as_ref().unwrap().fuel.limit, second.0.result.usage.as_ref().unwrap().fuel.limit);
+    assert_eq!(
+        first.0.result.usage.as_ref().unwrap().fuel.limit,
+        second.0.result.usage.as_ref().unwrap().fuel.limit
+    );
 }
 
 #[tokio::test]
@@ -62,14 +94,25 @@ async fn as_many_calls_as_there_are_places_run_at_once() {
     let stops = calls.each_ref().map(Test::cancellation);
     let [first, second] = calls.map(|test| test.call(json!({})));
     let both_run = async {
-        listener.wait_for("hostile.sleep", "tool.invocation.started").await;
-        listener.wait_for("cancellable.cooperative", "tool.invocation.started").await;
-        stops.iter().for_each(|stop| stop.cancel(AbortReason::UserInterruption));
+        listener
+            .wait_for("hostile.sleep", "tool.invocation.started")
+            .await;
+        listener
+            .wait_for("cancellable.cooperative", "tool.invocation.started")
+            .await;
+        stops
+            .iter()
+            .for_each(|stop| stop.cancel(AbortReason::UserInterruption));
     };
     let (first, second, ()) = tokio::join!(first, second, both_run);
     first.ended("canceled", "canceled");
     second.ended("canceled", "canceled");
-    assert!(listener.heard().iter().all(|(_, event)| !event.ends_with("queued")));
+    assert!(
+        listener
+            .heard()
+            .iter()
+            .all(|(_, event)| !event.ends_with("queued"))
+    );
 }
 
 #[tokio::test]
@@ -83,8 +126,13 @@ async fn checking_the_values_of_one_call_needs_no_place_of_another() {
     let first = Test::new("hostile#sleep").on(&host);
     let stop = first.cancellation();
     let refused = async {
-        listener.wait_for("hostile.sleep", "tool.invocation.started").await;
-        let refused = Test::new("validated#even").on(&host).call(json!({"n": 3})).await;
+        listener
+            .wait_for("hostile.sleep", "tool.invocation.started")
+            .await;
+        let refused = Test::new("validated#even")
+            .on(&host)
+            .call(json!({"n": 3}))
+            .await;
         stop.cancel(AbortReason::UserInterruption);
         refused
     };
@@ -110,28 +158,57 @@ async fn a_flood_of_readers_does_not_delay_the_writer_of_another_caller() {
     let mut flood = JoinSet::new();
     let mut stops = Vec::new();
     for at in 0..10 {
-        let reader = Test::new("probe#hold_reading").on(&host).read(&folder).actor("anna").timeout_ms(LONG_MS);
+        let reader = Test::new("probe#hold_reading")
+            .on(&host)
+            .read(&folder)
+            .actor("anna")
+            .timeout_ms(LONG_MS);
         stops.push(reader.cancellation());
         flood.spawn(reader.call(json!({ "path": folder, "ms": LONG_MS })));
         // The first two take all places of this caller.
-        let (event, count) =
-            if at < 2 { ("tool.invocation.started", at + 1) } else { ("tool.invocation.queued", at - 1) };
-        listener.wait_for_count("probe.hold_reading", event, count).await;
+        let (event, count) = if at < 2 {
+            ("tool.invocation.started", at + 1)
+        } else {
+            ("tool.invocation.queued", at - 1)
+        };
+        listener
+            .wait_for_count("probe.hold_reading", event, count)
+            .await;
     }
-    let writer = Test::new("probe#hold_writing").on(&host).write(&folder).actor("bert");
+    let writer = Test::new("probe#hold_writing")
+        .on(&host)
+        .write(&folder)
+        .actor("bert");
     let writer = tokio::spawn(writer.call(json!({ "path": folder, "ms": 1 })));
-    listener.wait_for("probe.hold_writing", "tool.invocation.queued").await;
+    listener
+        .wait_for("probe.hold_writing", "tool.invocation.queued")
+        .await;
     // The calls that run end.
-    stops.iter().take(2).for_each(|stop| stop.cancel(AbortReason::UserInterruption));
+    stops
+        .iter()
+        .take(2)
+        .for_each(|stop| stop.cancel(AbortReason::UserInterruption));
     let wrote = tokio::time::timeout(PATIENCE, writer).await;
-    assert!(wrote.is_ok(), "the writer waits for readers that do not run: {:?}", listener.heard());
+    assert!(
+        wrote.is_ok(),
+        "the writer waits for readers that do not run: {:?}",
+        listener.heard()
+    );
     wrote.unwrap().unwrap().succeeded();
     let heard = listener.heard();
-    let started: Vec<&str> =
-        heard.iter().filter(|(_, event)| *event == "tool.invocation.started").map(|(id, _)| id.as_str()).collect();
-    let wrote = started.iter().position(|id| *id == "probe.hold_writing").unwrap();
+    let started: Vec<&str> = heard
+        .iter()
+        .filter(|(_, event)| *event == "tool.invocation.started")
+        .map(|(id, _)| id.as_str())
+        .collect();
+    let wrote = started
+        .iter()
+        .position(|id| *id == "probe.hold_writing")
+        .unwrap();
     assert_eq!(wrote, 2, "{started:?}");
-    stops.iter().for_each(|stop| stop.cancel(AbortReason::UserInterruption));
+    stops
+        .iter()
+        .for_each(|stop| stop.cancel(AbortReason::UserInterruption));
     while let Some(reader) = flood.join_next().await {
         reader.unwrap().ended("canceled", "canceled");
     }
@@ -142,21 +219,39 @@ async fn a_call_that_has_no_place_keeps_no_call_of_another_caller_waiting() {
     let (_guard, folder) = scratch();
     let listener = Arc::new(RecordingListener::default());
     let host = host_of_two(&listener);
-    let sleepers = [(); 2].map(|()| Test::new("hostile#sleep").on(&host).actor("anna").timeout_ms(LONG_MS));
+    let sleepers = [(); 2].map(|()| {
+        Test::new("hostile#sleep")
+            .on(&host)
+            .actor("anna")
+            .timeout_ms(LONG_MS)
+    });
     let stops = sleepers.each_ref().map(Test::cancellation);
     let sleepers = sleepers.map(|test| tokio::spawn(test.call(json!({}))));
-    listener.wait_for_count("hostile.sleep", "tool.invocation.started", 2).await;
+    listener
+        .wait_for_count("hostile.sleep", "tool.invocation.started", 2)
+        .await;
     let write = |caller: &str| {
-        let test = Test::new("probe#hold_writing").on(&host).write(&folder).actor(caller);
+        let test = Test::new("probe#hold_writing")
+            .on(&host)
+            .write(&folder)
+            .actor(caller);
         test.call(json!({ "path": folder, "ms": 1 }))
     };
     let placeless = tokio::spawn(write("anna"));
-    listener.wait_for("probe.hold_writing", "tool.invocation.queued").await;
+    listener
+        .wait_for("probe.hold_writing", "tool.invocation.queued")
+        .await;
     let wrote = tokio::time::timeout(PATIENCE, write("bert")).await;
-    assert!(wrote.is_ok(), "it waits for a call that does not run: {:?}", listener.heard());
+    assert!(
+        wrote.is_ok(),
+        "it waits for a call that does not run: {:?}",
+        listener.heard()
+    );
     wrote.unwrap().succeeded();
     assert!(!placeless.is_finished());
-    stops.iter().for_each(|stop| stop.cancel(AbortReason::UserInterruption));
+    stops
+        .iter()
+        .for_each(|stop| stop.cancel(AbortReason::UserInterruption));
     for sleeper in sleepers {
         sleeper.await.unwrap().ended("canceled", "canceled");
     }
@@ -193,9 +288,11 @@ impl Hook for Brake {
 /// A component with one tool, `<namespace>.echo`, that has this interface.
 fn component(namespace: &str, interface: &Value) -> Vec<u8> {
     echoing(namespace, |toolkit| {
-        let mut record =
-            json!({ "schema_version": "0.2.0", "interface_id": "i", "tool_id": format!("{namespace}.echo") });
-        record.as_object_mut().unwrap().extend(interface.as_object().unwrap().clone());
+        let mut record = json!({ "schema_version": "0.2.0", "interface_id": "i", "tool_id": format!("{namespace}.echo") });
+        record
+            .as_object_mut()
+            .unwrap()
+            .extend(interface.as_object().unwrap().clone());
         toolkit["declarations"][0]["interface_ref"] = json!("i");
         toolkit["interfaces"] = json!([record]);
     })
@@ -205,7 +302,10 @@ fn component(namespace: &str, interface: &Value) -> Vec<u8> {
 fn braked() -> (Arc<Host>, Arc<RecordingListener>, Arc<Brake>) {
     let listener = Arc::new(RecordingListener::default());
     let heard = Arc::clone(&listener);
-    let brake = Arc::new(Brake { held: false.into(), release: tokio::sync::Notify::new() });
+    let brake = Arc::new(Brake {
+        held: false.into(),
+        release: tokio::sync::Notify::new(),
+    });
     let hook = Arc::clone(&brake);
     let host = own_host(|settings| {
         settings.listeners = vec![heard];
@@ -222,16 +322,21 @@ async fn waits(first: Value, second: Value) -> bool {
     let two = component(other, &second);
     let (host, listener, brake) = braked();
     let begun = async {
-        listener.wait_for("first.echo", "tool.hook.post.started").await;
+        listener
+            .wait_for("first.echo", "tool.hook.post.started")
+            .await;
         let second = Test::of_bytes(two, None).on(&host).call(json!({}));
         let look = async {
-            let queued = listener.wait_for_any("tool.invocation.queued", "tool.invocation.succeeded").await;
+            let queued = listener
+                .wait_for_any("tool.invocation.queued", "tool.invocation.succeeded")
+                .await;
             brake.release.notify_one();
             queued
         };
         tokio::join!(second, look)
     };
-    let (first, (second, waited)) = tokio::join!(Test::of_bytes(one, None).on(&host).call(json!({})), begun);
+    let (first, (second, waited)) =
+        tokio::join!(Test::of_bytes(one, None).on(&host).call(json!({})), begun);
     first.succeeded();
     second.succeeded();
     waited
@@ -239,7 +344,8 @@ async fn waits(first: Value, second: Value) -> bool {
 
 #[tokio::test]
 async fn calls_that_lock_one_resource_take_turns_and_others_do_not() {
-    let lock = |resource, mode| json!({ "resource_locks": [{ "resource": resource, "mode": mode }] });
+    let lock =
+        |resource, mode| json!({ "resource_locks": [{ "resource": resource, "mode": mode }] });
     assert!(waits(lock("printer", "exclusive"), lock("printer", "exclusive")).await);
     assert!(waits(lock("printer", "shared"), lock("printer", "exclusive")).await);
     assert!(!waits(lock("printer", "shared"), lock("printer", "shared")).await);
@@ -275,13 +381,17 @@ async fn a_tool_that_wants_a_context_for_itself_runs_beside_no_other_call_of_its
         });
         host.load(&component("first", &first)).await.unwrap();
         host.load(&component("second", &safe)).await.unwrap();
-        let calls = ["first.echo", "second.echo"].map(|tool| BatchCall::new(tool, Request::new(tool, "{}")));
+        let calls = ["first.echo", "second.echo"]
+            .map(|tool| BatchCall::new(tool, Request::new(tool, "{}")));
         let look = async {
-            let queued = listener.wait_for_any("tool.invocation.queued", "tool.invocation.succeeded").await;
+            let queued = listener
+                .wait_for_any("tool.invocation.queued", "tool.invocation.succeeded")
+                .await;
             brake.release.notify_one();
             queued
         };
-        let (ended, waited) = tokio::join!(host.batch(Batch::new(calls.into(), Arc::new(Taker))), look);
+        let (ended, waited) =
+            tokio::join!(host.batch(Batch::new(calls.into(), Arc::new(Taker))), look);
         ended.unwrap();
         assert_eq!(waited, wants);
     }

@@ -11,8 +11,14 @@ pub(super) const ENTERED_FROM: [(&str, &str); 20] = [
     ("validation_failed", "arguments_ready"),
     ("pre_hooks_running", "arguments_ready"),
     ("awaiting_approval", "arguments_ready pre_hooks_running"),
-    ("approved", "arguments_ready pre_hooks_running awaiting_approval"),
-    ("denied", "arguments_ready pre_hooks_running awaiting_approval"),
+    (
+        "approved",
+        "arguments_ready pre_hooks_running awaiting_approval",
+    ),
+    (
+        "denied",
+        "arguments_ready pre_hooks_running awaiting_approval",
+    ),
     ("queued", "approved"),
     ("running", "approved queued needs_input partial_result"),
     ("needs_input", "running"),
@@ -29,11 +35,24 @@ pub(super) const ENTERED_FROM: [(&str, &str); 20] = [
         "planned selected schema_parse_failed arguments_ready validation_failed pre_hooks_running awaiting_approval \
          approved queued running needs_input partial_result post_hooks_running yielded",
     ),
-    ("timed_out", "awaiting_approval queued running needs_input post_hooks_running"),
-    ("blocked", "planned selected arguments_ready pre_hooks_running"),
+    (
+        "timed_out",
+        "awaiting_approval queued running needs_input post_hooks_running",
+    ),
+    (
+        "blocked",
+        "planned selected arguments_ready pre_hooks_running",
+    ),
 ];
 
-const TERMINAL: [&str; 6] = ["denied", "succeeded", "failed", "canceled", "timed_out", "blocked"];
+const TERMINAL: [&str; 6] = [
+    "denied",
+    "succeeded",
+    "failed",
+    "canceled",
+    "timed_out",
+    "blocked",
+];
 
 fn status(word: &str) -> Status {
     serde_json::from_value(word.into()).unwrap()
@@ -56,8 +75,14 @@ fn the_graph_has_exactly_the_edges_of_the_requirements() {
 #[test]
 fn a_status_is_terminal_where_nothing_follows_it() {
     for (word, _) in ENTERED_FROM {
-        let followed = ENTERED_FROM.iter().any(|(_, sources)| sources.split_whitespace().any(|source| source == word));
-        assert_eq!(status(word).is_terminal(), TERMINAL.contains(&word), "{word}");
+        let followed = ENTERED_FROM
+            .iter()
+            .any(|(_, sources)| sources.split_whitespace().any(|source| source == word));
+        assert_eq!(
+            status(word).is_terminal(),
+            TERMINAL.contains(&word),
+            "{word}"
+        );
         assert_eq!(status(word).is_terminal(), !followed, "{word}");
         assert_eq!(status(word).as_str(), word);
     }

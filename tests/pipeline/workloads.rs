@@ -15,11 +15,13 @@ use toolcell_core::executor::{
 };
 use toolcell_core::hook::{Hook, HookCall, HookFuture, HookOutput, Hooks, Registration};
 use toolcell_core::journal::{CallLog, EventBus, Keep, LogSettings, PayloadStore};
-use toolcell_core::pipeline::{Batch, BatchCall, BatchListener, Request, RunningCalls, Services, batch};
+use toolcell_core::pipeline::{
+    Batch, BatchCall, BatchListener, Request, RunningCalls, Services, batch,
+};
 use toolcell_core::policy::{Grants, Permit, Policy, Provenance, Rule, RuleWords};
 use toolcell_core::record::{
-    AbortReason, CallRecord, ContextModifier, ContextModifierPolicy, ErrorClass, HookEvent, Keeping, Mode, Refusal,
-    SafetyFacts, ToolEvent, Usage,
+    AbortReason, CallRecord, ContextModifier, ContextModifierPolicy, ErrorClass, HookEvent,
+    Keeping, Mode, Refusal, SafetyFacts, ToolEvent, Usage,
 };
 use toolcell_core::scheduler::batch::{
     BatchPolicy, InterruptBehavior, OrderingPolicy, SiblingFailurePolicy, YieldPolicy,
@@ -41,7 +43,10 @@ struct Random(u64);
 
 impl Random {
     fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         usize::try_from(self.0 >> 33).unwrap() % limit
     }
 
@@ -133,7 +138,13 @@ impl Workload {
             siblings: random.of(SiblingFailurePolicy::ALL),
             context_modifiers: random.of(ContextModifierPolicy::ALL),
         };
-        Self { seed, scripts, policy, places: 1 + random.below(5), hooked }
+        Self {
+            seed,
+            scripts,
+            policy,
+            places: 1 + random.below(5),
+            hooked,
+        }
     }
 
     /// Whether two calls could notice each other.
@@ -154,7 +165,11 @@ impl Workload {
     }
 
     fn at_once(&self) -> usize {
-        if self.policy.ordering == OrderingPolicy::Serial { 1 } else { self.policy.max_parallel.min(self.places) }
+        if self.policy.ordering == OrderingPolicy::Serial {
+            1
+        } else {
+            self.policy.max_parallel.min(self.places)
+        }
     }
 }
 
@@ -224,12 +239,17 @@ impl Executor for Actors {
             let outcome = match (run.cancellation.requested(), script.fails) {
                 (Some(reason), _) => Err(canceled(reason)),
                 (None, true) => {
-                    let refusal = Refusal::new(ErrorClass::ExecutionFailed, Refusal::TOOL_FAILED, "as the script says");
+                    let refusal = Refusal::new(
+                        ErrorClass::ExecutionFailed,
+                        Refusal::TOOL_FAILED,
+                        "as the script says",
+                    );
                     Ok(GuestOutcome::Failure(refusal))
                 }
-                (None, false) => {
-                    Ok(GuestOutcome::Success(GuestOutput { content: "[]".to_owned(), ..GuestOutput::default() }))
-                }
+                (None, false) => Ok(GuestOutcome::Success(GuestOutput {
+                    content: "[]".to_owned(),
+                    ..GuestOutput::default()
+                })),
             };
             Box::new(Execution {
                 outcome,
@@ -259,8 +279,12 @@ impl Hook for Guard {
 
     fn handle<'a>(&'a self, call: &'a HookCall) -> HookFuture<'a> {
         let stop = call.input["stopped"] == json!(true);
-        let outputs: Vec<HookOutput> =
-            stop.then(|| HookOutput::Stop { reason: "as the script says".to_owned() }).into_iter().collect();
+        let outputs: Vec<HookOutput> = stop
+            .then(|| HookOutput::Stop {
+                reason: "as the script says".to_owned(),
+            })
+            .into_iter()
+            .collect();
         Box::pin(async move { outputs.into() })
     }
 }
@@ -304,7 +328,10 @@ fn tools() -> Vec<Arc<Tool>> {
             "tool_id": format!("work.{name}"), "name": name, "is_enabled": true,
             "execution_profile_ref": "work.execution", "permission_profile_ref": format!("{name}.permissions"),
         });
-        interface.as_object_mut().unwrap().extend(facts(kind).as_object().unwrap().clone());
+        interface
+            .as_object_mut()
+            .unwrap()
+            .extend(facts(kind).as_object().unwrap().clone());
         interface
     };
     let profile = |kind: Kind| {
@@ -328,8 +355,17 @@ fn tools() -> Vec<Arc<Tool>> {
         }],
     });
     let described = agent_tool::toolkit(&toolkit.to_string()).unwrap();
-    let facts = ComponentFacts { component: format!("sha256:{}", "0".repeat(64)).into(), ..ComponentFacts::default() };
-    Tool::from_toolkit(described.toolkit, &described.notes, &facts, Duration::from_secs(60)).unwrap()
+    let facts = ComponentFacts {
+        component: format!("sha256:{}", "0".repeat(64)).into(),
+        ..ComponentFacts::default()
+    };
+    Tool::from_toolkit(
+        described.toolkit,
+        &described.notes,
+        &facts,
+        Duration::from_secs(60),
+    )
+    .unwrap()
 }
 
 /// What all workloads share.
@@ -353,7 +389,11 @@ impl World {
             writes.allow_write(folder.to_str().unwrap()).unwrap();
             [Arc::new(reads), Arc::new(writes)]
         });
-        let words = RuleWords { behavior: "deny", tool: Some("work.*"), ..RuleWords::default() };
+        let words = RuleWords {
+            behavior: "deny",
+            tool: Some("work.*"),
+            ..RuleWords::default()
+        };
         let rule = Rule::compile(&words, &Provenance::COMMAND_LINE).unwrap();
         Self {
             root: root.to_owned(),
@@ -367,9 +407,16 @@ impl World {
     fn services(&self, stage: &Arc<Stage>) -> Services {
         let catalog = Catalog::default();
         catalog.add(self.tools.clone(), "the scripts").unwrap();
-        let hooks = if stage.workload.hooked { vec![Registration::new(Arc::new(Guard))] } else { Vec::new() };
+        let hooks = if stage.workload.hooked {
+            vec![Registration::new(Arc::new(Guard))]
+        } else {
+            Vec::new()
+        };
         let state = |name: &str| self.root.with_file_name("state").join(name);
-        let settings = LogSettings { keep: Keep::None, ..LogSettings::default() };
+        let settings = LogSettings {
+            keep: Keep::None,
+            ..LogSettings::default()
+        };
         Services {
             catalog,
             executor: Arc::new(Actors(Arc::clone(stage))),
@@ -399,7 +446,11 @@ impl World {
             Kind::Reads => Arc::clone(reads),
             Kind::Writes => Arc::clone(writes),
         };
-        let policy = if script.denied { &self.denying } else { &self.open };
+        let policy = if script.denied {
+            &self.denying
+        } else {
+            &self.open
+        };
         let input = json!({ "call": at, "stopped": script.stopped }).to_string();
         let request = Request::new(format!("work.{}", script.kind.name()), input.as_str())
             .grants(grants)
@@ -418,28 +469,45 @@ type Stays = Vec<Option<(usize, usize)>>;
 
 fn stays(count: usize, seen: &[Seen]) -> Stays {
     let place = |wanted: Seen| {
-        let places: Vec<usize> =
-            seen.iter().enumerate().filter(|(_, seen)| **seen == wanted).map(|(at, _)| at).collect();
+        let places: Vec<usize> = seen
+            .iter()
+            .enumerate()
+            .filter(|(_, seen)| **seen == wanted)
+            .map(|(at, _)| at)
+            .collect();
         assert!(places.len() <= 1, "{wanted:?} twice: {seen:?}");
         places.first().copied()
     };
-    (0..count).map(|at| place(Seen::Entered(at)).map(|entered| (entered, place(Seen::Left(at)).unwrap()))).collect()
+    (0..count)
+        .map(|at| place(Seen::Entered(at)).map(|entered| (entered, place(Seen::Left(at)).unwrap())))
+        .collect()
 }
 
 /// No two calls that could notice each other overlap, no more calls run than may, and changes keep their order.
 fn check_overlaps(workload: &Workload, stays: &Stays) {
-    let inside: Vec<(usize, (usize, usize))> =
-        stays.iter().enumerate().filter_map(|(at, stay)| Some((at, (*stay)?))).collect();
+    let inside: Vec<(usize, (usize, usize))> = stays
+        .iter()
+        .enumerate()
+        .filter_map(|(at, stay)| Some((at, (*stay)?)))
+        .collect();
     for (one, (entered, left)) in &inside {
-        let beside = inside.iter().filter(|(_, (other, until))| other <= entered && entered < until).count();
+        let beside = inside
+            .iter()
+            .filter(|(_, (other, until))| other <= entered && entered < until)
+            .count();
         assert!(beside <= workload.at_once(), "{beside} calls ran at once");
         for (other, (other_entered, other_left)) in &inside {
             if one >= other || !workload.conflict(*one, *other) {
                 continue;
             }
-            assert!(left < other_entered || other_left < entered, "{one} and {other} overlapped");
+            assert!(
+                left < other_entered || other_left < entered,
+                "{one} and {other} overlapped"
+            );
             let in_order = workload.policy.ordering != OrderingPolicy::AllowUnordered;
-            let at_start = [*one, *other].iter().all(|at| workload.scripts[*at].needs.is_empty());
+            let at_start = [*one, *other]
+                .iter()
+                .all(|at| workload.scripts[*at].needs.is_empty());
             if in_order && at_start && workload.changes(*other) {
                 assert!(left < other_entered, "the change of {other} passed {one}");
             }
@@ -449,41 +517,82 @@ fn check_overlaps(workload: &Workload, stays: &Stays) {
 
 /// Dependencies, denials, and what the failure of a call means for the others.
 fn check_causes(workload: &Workload, stays: &Stays, records: &[CallRecord]) {
-    let class = |at: usize| records[at].result.error.as_ref().map(|error| error.error_class);
+    let class = |at: usize| {
+        records[at]
+            .result
+            .error
+            .as_ref()
+            .map(|error| error.error_class)
+    };
     let sibling = |at: usize| class(at) == Some(ErrorClass::SiblingCanceled);
     let siblings = workload.policy.siblings;
     for (at, script) in workload.scripts.iter().enumerate() {
         let stay = stays[at];
-        assert!(stay.is_none() || !(script.denied || script.stopped), "{at} was refused, and ran");
-        assert_eq!(records[at].invocation.started_at().is_some(), stay.is_some(), "{at} and its record differ");
+        assert!(
+            stay.is_none() || !(script.denied || script.stopped),
+            "{at} was refused, and ran"
+        );
+        assert_eq!(
+            records[at].invocation.started_at().is_some(),
+            stay.is_some(),
+            "{at} and its record differ"
+        );
         for need in &script.needs {
             if let (Some((entered, _)), Some((_, left))) = (stay, stays[*need]) {
                 assert!(left < entered, "{at} did not wait for {need}");
             }
-            let holds_back = siblings != SiblingFailurePolicy::Ignore && records[*need].result.is_error;
-            assert!(stay.is_none() || !holds_back, "{at} ran, although {need} failed");
+            let holds_back =
+                siblings != SiblingFailurePolicy::Ignore && records[*need].result.is_error;
+            assert!(
+                stay.is_none() || !holds_back,
+                "{at} ran, although {need} failed"
+            );
         }
         match class(at) {
-            None => assert!(stay.is_some() && !script.fails, "{at} succeeded without its tool"),
+            None => assert!(
+                stay.is_some() && !script.fails,
+                "{at} succeeded without its tool"
+            ),
             Some(ErrorClass::SiblingCanceled) => {
-                assert_ne!(siblings, SiblingFailurePolicy::Ignore, "{at} was canceled for another call");
+                assert_ne!(
+                    siblings,
+                    SiblingFailurePolicy::Ignore,
+                    "{at} was canceled for another call"
+                );
                 let cause = |other: usize| records[other].result.is_error && !sibling(other);
-                assert!((0..records.len()).any(cause), "{at} was canceled, and no call failed");
-                let related = script.needs.iter().any(|need| records[*need].result.is_error);
+                assert!(
+                    (0..records.len()).any(cause),
+                    "{at} was canceled, and no call failed"
+                );
+                let related = script
+                    .needs
+                    .iter()
+                    .any(|need| records[*need].result.is_error);
                 let whole = siblings == SiblingFailurePolicy::CancelSiblings;
                 assert!(whole || related, "{at} depends on no call that failed");
             }
             Some(ErrorClass::Canceled) => {
                 let scripts = workload.scripts.iter();
-                let wanted = scripts.clone().any(|other| other.interrupts || other.cancels == Some(at));
+                let wanted = scripts
+                    .clone()
+                    .any(|other| other.interrupts || other.cancels == Some(at));
                 assert!(wanted, "{at} was canceled without a request");
             }
-            Some(ErrorClass::PermissionDenied) => assert!(script.denied, "{at} was denied without a rule"),
-            Some(ErrorClass::HookBlocked) => assert!(script.stopped, "{at} was stopped without a hook"),
-            Some(ErrorClass::ExecutionFailed) => assert!(script.fails && stay.is_some(), "{at} failed by itself"),
+            Some(ErrorClass::PermissionDenied) => {
+                assert!(script.denied, "{at} was denied without a rule")
+            }
+            Some(ErrorClass::HookBlocked) => {
+                assert!(script.stopped, "{at} was stopped without a hook")
+            }
+            Some(ErrorClass::ExecutionFailed) => {
+                assert!(script.fails && stay.is_some(), "{at} failed by itself")
+            }
             Some(other) => panic!("{at} ended as {other:?}"),
         }
-        let calm = workload.scripts.iter().all(|other| !other.interrupts && other.cancels.is_none());
+        let calm = workload
+            .scripts
+            .iter()
+            .all(|other| !other.interrupts && other.cancels.is_none());
         if calm && siblings == SiblingFailurePolicy::Ignore && !script.denied && !script.stopped {
             assert!(stay.is_some(), "{at} never ran");
         }
@@ -497,11 +606,20 @@ fn check_records(workload: &Workload, seen: &[Seen], records: &[CallRecord]) {
         for step in record.invocation.status_transitions() {
             let from = step.from.as_str();
             let to = step.to.as_str();
-            let sources = ENTERED_FROM.iter().find(|(known, _)| *known == to).map_or("", |(_, sources)| *sources);
-            assert!(from == now && sources.split_whitespace().any(|source| source == from), "{from} -> {to}");
+            let sources = ENTERED_FROM
+                .iter()
+                .find(|(known, _)| *known == to)
+                .map_or("", |(_, sources)| *sources);
+            assert!(
+                from == now && sources.split_whitespace().any(|source| source == from),
+                "{from} -> {to}"
+            );
             now = to;
         }
-        assert_eq!((now, record.invocation.status().is_terminal()), (record.invocation.status().as_str(), true));
+        assert_eq!(
+            (now, record.invocation.status().is_terminal()),
+            (record.invocation.status().as_str(), true)
+        );
         assert_eq!(record.result.is_error, now != "succeeded");
     }
     let handed: Vec<usize> = seen
@@ -522,12 +640,23 @@ async fn play(world: &World, seed: u64) {
     let calls = (0..count).map(|at| world.call(&stage, at)).collect();
     let listener = Arc::clone(&stage) as Arc<dyn BatchListener>;
     let policy = stage.workload.policy;
-    let made = Batch { policy, interrupt: stage.interrupt.clone(), ..Batch::new(calls, listener) };
+    let made = Batch {
+        policy,
+        interrupt: stage.interrupt.clone(),
+        ..Batch::new(calls, listener)
+    };
     let services = Arc::new(world.services(&stage));
     let played = tokio::time::timeout(PATIENCE, batch(services, own, made)).await;
     assert!(played.is_ok(), "it did not end: {:?}", stage.workload);
     played.unwrap().unwrap();
-    let records: Vec<CallRecord> = stage.records.lock().unwrap().iter().cloned().map(Option::unwrap).collect();
+    let records: Vec<CallRecord> = stage
+        .records
+        .lock()
+        .unwrap()
+        .iter()
+        .cloned()
+        .map(Option::unwrap)
+        .collect();
     let seen = stage.seen.lock().unwrap().clone();
     let stays = stays(count, &seen);
     check_overlaps(&stage.workload, &stays);
@@ -541,7 +670,11 @@ struct Blame(u64);
 impl Drop for Blame {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("TOOLCELL_SEED={} repeats it: {:#?}", self.0, Workload::new(self.0));
+            eprintln!(
+                "TOOLCELL_SEED={} repeats it: {:#?}",
+                self.0,
+                Workload::new(self.0)
+            );
         }
     }
 }
@@ -552,7 +685,9 @@ async fn every_workload_goes_as_the_specification_says() {
     let root = path.join("work");
     std::fs::create_dir(&root).unwrap();
     let world = World::new(&root);
-    let only = std::env::var("TOOLCELL_SEED").ok().map(|seed| seed.parse().unwrap());
+    let only = std::env::var("TOOLCELL_SEED")
+        .ok()
+        .map(|seed| seed.parse().unwrap());
     let seeds = only.map_or(0..WORKLOADS, |seed| seed..seed + 1);
     for seed in seeds {
         let _blame = Blame(seed);
@@ -563,8 +698,18 @@ async fn every_workload_goes_as_the_specification_says() {
 #[test]
 fn the_workloads_have_everything_that_the_rules_are_about() {
     let workloads: Vec<Workload> = (0..WORKLOADS).map(Workload::new).collect();
-    assert!(workloads.iter().enumerate().all(|(at, workload)| workload.seed == at as u64));
-    let having = |what: fn(&Script) -> bool| workloads.iter().filter(|work| work.scripts.iter().any(what)).count();
+    assert!(
+        workloads
+            .iter()
+            .enumerate()
+            .all(|(at, workload)| workload.seed == at as u64)
+    );
+    let having = |what: fn(&Script) -> bool| {
+        workloads
+            .iter()
+            .filter(|work| work.scripts.iter().any(what))
+            .count()
+    };
     let counts = [
         having(|script| !script.needs.is_empty()),
         having(|script| script.fails),
@@ -577,7 +722,10 @@ fn the_workloads_have_everything_that_the_rules_are_about() {
     assert!(counts.iter().all(|count| *count > 100), "{counts:?}");
     let pairs = workloads.iter().filter(|work| {
         let all = 0..work.scripts.len();
-        all.clone().any(|one| all.clone().any(|other| one < other && work.conflict(one, other)))
+        all.clone().any(|one| {
+            all.clone()
+                .any(|other| one < other && work.conflict(one, other))
+        })
     });
     assert!(pairs.count() > 1_000);
 }

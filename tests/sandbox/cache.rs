@@ -32,8 +32,16 @@ impl Cached {
         Test::new("wat:echo").on(&host).load().await.unwrap();
         let echo = entries(&home).remove(0);
         Test::new("wat:spin").on(&host).load().await.unwrap();
-        let spin = entries(&home).into_iter().find(|entry| *entry != echo).unwrap();
-        Self { _dir: guard, home, echo, spin }
+        let spin = entries(&home)
+            .into_iter()
+            .find(|entry| *entry != echo)
+            .unwrap();
+        Self {
+            _dir: guard,
+            home,
+            echo,
+            spin,
+        }
     }
 
     /// A host that cannot compile, so that it loads only from the cache.
@@ -47,20 +55,35 @@ impl Cached {
 
     /// Checks that the echo tool is compiled again, and then works.
     async fn echo_is_not_taken_from_disk(&self) {
-        let refusal = Test::new("wat:echo").on(&self.without_compiler()).load().await.unwrap_err();
+        let refusal = Test::new("wat:echo")
+            .on(&self.without_compiler())
+            .load()
+            .await
+            .unwrap_err();
         assert_eq!(refusal.code, "host_fault", "{refusal:?}");
         let host = Arc::new(host(|settings| {
             settings.home = Some(self.home.clone());
             settings.pooled = false;
         }));
-        Test::new("wat:echo").on(&host).call(json!({ "n": 1 })).await.succeeded();
+        Test::new("wat:echo")
+            .on(&host)
+            .call(json!({ "n": 1 }))
+            .await
+            .succeeded();
         // The damaged file has been replaced.
-        Test::new("wat:echo").on(&self.without_compiler()).load().await.unwrap();
+        Test::new("wat:echo")
+            .on(&self.without_compiler())
+            .load()
+            .await
+            .unwrap();
     }
 }
 
 fn entries(home: &Home) -> Vec<PathBuf> {
-    fs::read_dir(home.components()).unwrap().map(|entry| entry.unwrap().path()).collect()
+    fs::read_dir(home.components())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect()
 }
 
 fn mode(path: &Path) -> u32 {
@@ -71,9 +94,16 @@ fn mode(path: &Path) -> u32 {
 async fn a_compiled_component_is_loaded_without_compiling_it_again() {
     let cached = Cached::new().await;
     let host = cached.without_compiler();
-    let called = Test::new("wat:echo").on(&host).call(json!({ "kept": true })).await;
+    let called = Test::new("wat:echo")
+        .on(&host)
+        .call(json!({ "kept": true }))
+        .await;
     assert_eq!(called.succeeded(), json!({ "kept": true }));
-    let refusal = Test::new("wat:divide-by-zero").on(&host).load().await.unwrap_err();
+    let refusal = Test::new("wat:divide-by-zero")
+        .on(&host)
+        .load()
+        .await
+        .unwrap_err();
     assert_eq!(refusal.code, "host_fault", "{refusal:?}");
     assert!(!refusal.message.contains("/nowhere"), "{}", refusal.message);
 }
@@ -87,7 +117,11 @@ async fn an_entry_with_one_changed_bit_is_not_loaded() {
         let mut bad = good.clone();
         bad[at] ^= 1;
         fs::write(&cached.echo, bad).unwrap();
-        let refusal = Test::new("wat:echo").on(&cached.without_compiler()).load().await.unwrap_err();
+        let refusal = Test::new("wat:echo")
+            .on(&cached.without_compiler())
+            .load()
+            .await
+            .unwrap_err();
         assert_eq!(refusal.code, "host_fault", "byte {at}: {refusal:?}");
     }
     cached.echo_is_not_taken_from_disk().await;
@@ -98,10 +132,25 @@ async fn an_entry_that_was_cut_or_made_longer_is_not_loaded() {
     let cached = Cached::new().await;
     let good = fs::read(&cached.echo).unwrap();
     let longer = [good.as_slice(), b"x"].concat();
-    for bad in [&[][..], &good[..16], &good[..40], &good[..good.len() - 1], &longer] {
+    for bad in [
+        &[][..],
+        &good[..16],
+        &good[..40],
+        &good[..good.len() - 1],
+        &longer,
+    ] {
         fs::write(&cached.echo, bad).unwrap();
-        let refusal = Test::new("wat:echo").on(&cached.without_compiler()).load().await.unwrap_err();
-        assert_eq!(refusal.code, "host_fault", "{} bytes: {refusal:?}", bad.len());
+        let refusal = Test::new("wat:echo")
+            .on(&cached.without_compiler())
+            .load()
+            .await
+            .unwrap_err();
+        assert_eq!(
+            refusal.code,
+            "host_fault",
+            "{} bytes: {refusal:?}",
+            bad.len()
+        );
     }
     cached.echo_is_not_taken_from_disk().await;
 }
@@ -140,7 +189,11 @@ fn compiler_that_compiles_once(file: &Path) {
         "' \"$@\"\n"
     );
     let write = "printf %s \"$1\" >\"$2\" && chmod 700 \"$2\"";
-    let written = Command::new("sh").args(["-c", write, "sh", script]).arg(file).status().unwrap();
+    let written = Command::new("sh")
+        .args(["-c", write, "sh", script])
+        .arg(file)
+        .status()
+        .unwrap();
     assert!(written.success());
 }
 
@@ -155,7 +208,11 @@ async fn a_component_that_cannot_be_compiled_again_keeps_the_code_that_it_has() 
         settings.home = Some(home.clone());
         settings.compiler = Some(compiler.clone());
     }));
-    Test::new("wat:echo").on(&host).call(json!({ "n": 1 })).await.succeeded();
+    Test::new("wat:echo")
+        .on(&host)
+        .call(json!({ "n": 1 }))
+        .await
+        .succeeded();
     let code = fs::read(entries(&home).remove(0)).unwrap();
     let end = Instant::now() + Duration::from_secs(120);
     while !asked.exists() {
@@ -164,16 +221,31 @@ async fn a_component_that_cannot_be_compiled_again_keeps_the_code_that_it_has() 
     }
     // The compiler has to end, and the host to hear of it.
     tokio::time::sleep(Duration::from_millis(500)).await;
-    Test::new("wat:echo").on(&host).call(json!({ "n": 2 })).await.succeeded();
-    assert!(fs::read(entries(&home).remove(0)).unwrap() == code, "another process gets other code");
+    Test::new("wat:echo")
+        .on(&host)
+        .call(json!({ "n": 2 }))
+        .await
+        .succeeded();
+    assert!(
+        fs::read(entries(&home).remove(0)).unwrap() == code,
+        "another process gets other code"
+    );
     assert_eq!(entries(&home).len(), 1, "something was left behind");
 }
 
 /// The error of a host that loads nothing.
 async fn refused(home: &Home) -> String {
-    let mut settings = Host::builder().home(home.clone()).compiler(env!("CARGO_BIN_EXE_toolcell"));
+    let mut settings = Host::builder()
+        .home(home.clone())
+        .compiler(env!("CARGO_BIN_EXE_toolcell"));
     settings.pooled = false;
-    let refusal = settings.build().unwrap().load(&wat("echo")).await.err().unwrap();
+    let refusal = settings
+        .build()
+        .unwrap()
+        .load(&wat("echo"))
+        .await
+        .err()
+        .unwrap();
     assert_eq!(refusal.code, "component_key_unreadable", "{refusal:?}");
     refusal.message
 }
@@ -185,7 +257,10 @@ async fn a_key_that_is_not_private_whole_and_a_file_is_refused() {
     for open in [0o640, 0o604, 0o620] {
         fs::set_permissions(&key, fs::Permissions::from_mode(open)).unwrap();
         let why = refused(&cached.home).await;
-        assert!(why.contains("can be read by others") && why.contains(super::text(&key)), "{open:o}: {why}");
+        assert!(
+            why.contains("can be read by others") && why.contains(super::text(&key)),
+            "{open:o}: {why}"
+        );
     }
     fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
     for bad in [&[][..], &[1; 31], &[1; 33]] {
@@ -204,7 +279,10 @@ async fn what_is_kept_is_private() {
     for file in [&cached.echo, &cached.spin, &cached.home.component_key()] {
         assert_eq!(mode(file), 0o600, "{}", file.display());
     }
-    for folder in [cached.home.components(), cached.home.component_key().parent().unwrap().to_owned()] {
+    for folder in [
+        cached.home.components(),
+        cached.home.component_key().parent().unwrap().to_owned(),
+    ] {
         assert_eq!(mode(&folder), 0o700, "{}", folder.display());
     }
     assert_eq!(entries(&cached.home).len(), 2, "something was left behind");
@@ -215,7 +293,11 @@ async fn an_entry_that_others_can_write_to_is_not_loaded() {
     let cached = Cached::new().await;
     for open in [0o620, 0o602] {
         fs::set_permissions(&cached.echo, fs::Permissions::from_mode(open)).unwrap();
-        let refusal = Test::new("wat:echo").on(&cached.without_compiler()).load().await.unwrap_err();
+        let refusal = Test::new("wat:echo")
+            .on(&cached.without_compiler())
+            .load()
+            .await
+            .unwrap_err();
         assert_eq!(refusal.code, "host_fault", "{open:o}: {refusal:?}");
     }
     cached.echo_is_not_taken_from_disk().await;

@@ -20,11 +20,21 @@ async fn canceled(tool: &str, input: Value) -> Called {
     let began = Instant::now();
     let called = Test::new(tool).cancel_after(SOON).call(input).await;
     called.failed("canceled", "canceled");
-    assert_eq!(called.statuses(), ("canceled".into(), "canceled".into()), "{tool}");
+    assert_eq!(
+        called.statuses(),
+        ("canceled".into(), "canceled".into()),
+        "{tool}"
+    );
     assert!(began.elapsed() < LONG, "{tool} was not stopped");
     let events = called.events();
-    assert!(events.contains(&"tool.invocation.started"), "{tool} was canceled before it ran");
-    assert!(events.contains(&"tool.invocation.cancel_requested"), "{events:?}");
+    assert!(
+        events.contains(&"tool.invocation.started"),
+        "{tool} was canceled before it ran"
+    );
+    assert!(
+        events.contains(&"tool.invocation.cancel_requested"),
+        "{events:?}"
+    );
     called
 }
 
@@ -40,7 +50,12 @@ fn acknowledged_by(called: &Called) -> Vec<Value> {
 
 #[tokio::test]
 async fn a_tool_that_cannot_hear_a_stop_is_stopped_at_once() {
-    for tool in ["hostile#sleep", "hostile#sleep_ignore_cancel", "hostile#spin", "hostile#memcpy_loop"] {
+    for tool in [
+        "hostile#sleep",
+        "hostile#sleep_ignore_cancel",
+        "hostile#spin",
+        "hostile#memcpy_loop",
+    ] {
         let called = canceled(tool, json!({})).await;
         assert_eq!(acknowledged_by(&called), ["host"], "{tool}");
         assert!(called.0.result.usage.is_some());
@@ -53,14 +68,21 @@ async fn what_a_cooperative_tool_still_says_is_kept() {
         let called = canceled(tool, json!({})).await;
         assert_eq!(acknowledged_by(&called), ["guest"], "{tool}");
         let said = called.0.result.structured_content.as_ref().unwrap();
-        assert_eq!(*said, json!({ "finished": false, "reason": "user_interruption" }), "{tool}");
+        assert_eq!(
+            *said,
+            json!({ "finished": false, "reason": "user_interruption" }),
+            "{tool}"
+        );
     }
 }
 
 #[tokio::test]
 async fn a_partial_answer_to_a_stop_is_kept_and_an_error_is_not_taken_for_a_failure() {
     let partial = canceled("cancellable#cooperative", json!({ "answer": "partial" })).await;
-    assert_eq!(partial.0.result.structured_content.as_ref().unwrap()["finished"], false);
+    assert_eq!(
+        partial.0.result.structured_content.as_ref().unwrap()["finished"],
+        false
+    );
     let failure = canceled("cancellable#cooperative", json!({ "answer": "canceled" })).await;
     assert!(failure.0.result.structured_content.is_none());
 }
@@ -73,7 +95,11 @@ async fn a_tool_that_only_pretends_to_stop_is_stopped_after_its_grace() {
         ("cancellable#sleep_ignore_cancel", "host"),
         ("cancellable#spin_ignore_cancel", "host"),
     ] {
-        assert_eq!(acknowledged_by(&canceled(tool, json!({})).await), [by], "{tool}");
+        assert_eq!(
+            acknowledged_by(&canceled(tool, json!({})).await),
+            [by],
+            "{tool}"
+        );
     }
 }
 
@@ -90,14 +116,18 @@ async fn a_tool_that_traps_when_it_is_stopped_was_canceled_all_the_same() {
 
 #[tokio::test]
 async fn a_tool_cannot_claim_that_it_was_asked_to_stop() {
-    let called = Test::new("cancellable#acknowledge_unasked").call(json!({})).await;
+    let called = Test::new("cancellable#acknowledge_unasked")
+        .call(json!({}))
+        .await;
     assert_eq!(called.succeeded(), json!({ "requested": null }));
     assert!(acknowledged_by(&called).is_empty());
 }
 
 #[tokio::test]
 async fn a_tool_that_nobody_stops_finishes() {
-    let called = Test::new("cancellable#cooperative").call(json!({ "ms": 5 })).await;
+    let called = Test::new("cancellable#cooperative")
+        .call(json!({ "ms": 5 }))
+        .await;
     assert_eq!(called.succeeded(), json!({ "finished": true }));
 }
 
@@ -105,10 +135,19 @@ async fn timed_out(tool: &str, input: Value) -> Called {
     let began = Instant::now();
     let called = Test::new(tool).timeout_ms(150).call(input).await;
     called.failed("timeout", "deadline_exceeded");
-    assert_eq!(called.statuses(), ("timed_out".into(), "timed_out".into()), "{tool}");
+    assert_eq!(
+        called.statuses(),
+        ("timed_out".into(), "timed_out".into()),
+        "{tool}"
+    );
     assert!(began.elapsed() < LONG, "{tool} was not stopped");
     // Nobody asked for it.
-    assert!(!called.record()["events"].to_string().contains("tool.invocation.cancel_"), "{tool}");
+    assert!(
+        !called.record()["events"]
+            .to_string()
+            .contains("tool.invocation.cancel_"),
+        "{tool}"
+    );
     called
 }
 
@@ -118,7 +157,11 @@ async fn a_tool_that_listens_hears_of_its_deadline_and_what_it_still_says_is_kep
         for answer in ["success", "partial"] {
             let called = timed_out(tool, json!({ "answer": answer })).await;
             let said = called.0.result.structured_content.as_ref().unwrap();
-            assert_eq!(*said, json!({ "finished": false, "reason": "timeout" }), "{tool}");
+            assert_eq!(
+                *said,
+                json!({ "finished": false, "reason": "timeout" }),
+                "{tool}"
+            );
         }
     }
     let failure = timed_out("cancellable#cooperative", json!({ "answer": "canceled" })).await;
@@ -127,8 +170,13 @@ async fn a_tool_that_listens_hears_of_its_deadline_and_what_it_still_says_is_kep
 
 #[tokio::test]
 async fn the_time_after_a_deadline_ends_too() {
-    let tools =
-        ["acknowledge_never", "acknowledge_and_stay", "sleep_ignore_cancel", "spin_ignore_cancel", "trap_when_asked"];
+    let tools = [
+        "acknowledge_never",
+        "acknowledge_and_stay",
+        "sleep_ignore_cancel",
+        "spin_ignore_cancel",
+        "trap_when_asked",
+    ];
     for tool in tools {
         timed_out(&format!("cancellable#{tool}"), json!({})).await;
     }
@@ -172,14 +220,26 @@ async fn a_call_that_is_canceled_while_it_waits_never_runs() {
     waited.failed("canceled", "canceled").never_ran();
     first.failed("canceled", "canceled");
     // The place is free again.
-    Test::new("probe#counter").on(&host).call(json!({})).await.succeeded();
+    Test::new("probe#counter")
+        .on(&host)
+        .call(json!({}))
+        .await
+        .succeeded();
 }
 
 #[tokio::test]
 async fn the_reason_of_a_stop_decides_its_class() {
     for (reason, class, code) in [
-        (AbortReason::SiblingError, "sibling_canceled", "sibling_canceled"),
-        (AbortReason::Fallback, "streaming_fallback_discarded", "fallback"),
+        (
+            AbortReason::SiblingError,
+            "sibling_canceled",
+            "sibling_canceled",
+        ),
+        (
+            AbortReason::Fallback,
+            "streaming_fallback_discarded",
+            "fallback",
+        ),
         (AbortReason::RuntimeShutdown, "canceled", "host_stopped"),
     ] {
         let heard = Heard::new();
@@ -199,8 +259,13 @@ async fn the_reason_of_a_stop_decides_its_class() {
         assert_eq!(called.statuses().1, "canceled");
         let record = called.record();
         let reason = json!(reason);
-        let last = record["invocation"]["status_transitions"].as_array().unwrap().last().unwrap();
-        let said = [&record["result"], &record["result"]["error"], last].map(|place| &place["abort_reason"]);
+        let last = record["invocation"]["status_transitions"]
+            .as_array()
+            .unwrap()
+            .last()
+            .unwrap();
+        let said = [&record["result"], &record["result"]["error"], last]
+            .map(|place| &place["abort_reason"]);
         assert_eq!(said, [&reason; 3]);
     }
 }
@@ -210,10 +275,17 @@ async fn a_canceled_writer_writes_no_more() {
     let (_dir, dir) = crate::support::scratch();
     let file = dir.join("beats");
     Test::new("hostile#busy_write").load().await.unwrap();
-    let test = Test::new("hostile#busy_write").write(&dir).cancel_after(Duration::from_millis(150));
-    test.call(json!({ "path": super::text(&file) })).await.failed("canceled", "canceled");
+    let test = Test::new("hostile#busy_write")
+        .write(&dir)
+        .cancel_after(Duration::from_millis(150));
+    test.call(json!({ "path": super::text(&file) }))
+        .await
+        .failed("canceled", "canceled");
     let written = std::fs::read_to_string(&file).unwrap();
     assert!(written.starts_with("1\n"), "{written:?}");
-    Test::new("probe#hold").call(json!({ "ms": 60 })).await.succeeded();
+    Test::new("probe#hold")
+        .call(json!({ "ms": 60 }))
+        .await
+        .succeeded();
     assert_eq!(std::fs::read_to_string(&file).unwrap(), written);
 }

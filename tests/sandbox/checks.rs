@@ -15,18 +15,45 @@ async fn refused(tool: &str, input: Value, class: &str, code: &str) -> Called {
     called.failed(class, code).never_ran();
     let events = called.events();
     assert!(!events.contains(&"tool.invocation.started"), "{events:?}");
-    assert!(events.contains(&"tool.invocation.validation_failed"), "{events:?}");
+    assert!(
+        events.contains(&"tool.invocation.validation_failed"),
+        "{events:?}"
+    );
     called
 }
 
 #[tokio::test]
 async fn values_that_the_tool_refuses_never_reach_it() {
-    let called = refused("validated#even", json!({ "n": 3 }), "invalid_arguments", "odd_number").await;
+    let called = refused(
+        "validated#even",
+        json!({ "n": 3 }),
+        "invalid_arguments",
+        "odd_number",
+    )
+    .await;
     assert_eq!(called.message(), "`n` must be even.");
-    refused("validated#even", json!({ "n": 102 }), "setup_required", "number_too_large").await;
+    refused(
+        "validated#even",
+        json!({ "n": 102 }),
+        "setup_required",
+        "number_too_large",
+    )
+    .await;
     // The invocation would panic.
-    refused("validated#careless", json!({ "n": 1 }), "invalid_arguments", "odd_number").await;
-    assert_eq!(Test::new("validated#even").call(json!({ "n": 4 })).await.succeeded()["ran"], "even");
+    refused(
+        "validated#careless",
+        json!({ "n": 1 }),
+        "invalid_arguments",
+        "odd_number",
+    )
+    .await;
+    assert_eq!(
+        Test::new("validated#even")
+            .call(json!({ "n": 4 }))
+            .await
+            .succeeded()["ran"],
+        "even"
+    );
 }
 
 #[tokio::test]
@@ -35,7 +62,11 @@ async fn a_check_that_spins_is_stopped() {
     for tool in ["validated#check_spins", "validated#preflight_spins"] {
         let began = Instant::now();
         refused(tool, json!({}), "timeout", "deadline_exceeded").await;
-        assert!(began.elapsed() < Duration::from_secs(3), "{tool} was stopped after {:?}", began.elapsed());
+        assert!(
+            began.elapsed() < Duration::from_secs(3),
+            "{tool} was stopped after {:?}",
+            began.elapsed()
+        );
     }
 }
 
@@ -55,7 +86,11 @@ async fn a_check_finds_nothing_around_it_whatever_was_granted() {
     let before = snapshot(&dir);
     let called = Test::new("validated#nosy")
         .write(&dir)
-        .grant(|grants| grants.environment.push(("GRANTED".into(), "a value".into())))
+        .grant(|grants| {
+            grants
+                .environment
+                .push(("GRANTED".into(), "a value".into()))
+        })
         .call(json!({
             "marker": text(&dir.join("marker")),
             "file": text(&dir.join("secret")),
@@ -68,8 +103,19 @@ async fn a_check_finds_nothing_around_it_whatever_was_granted() {
 }
 
 fn asking() -> Rule {
-    let words = RuleWords { behavior: "ask", tool: Some("validated.prepared"), ..RuleWords::default() };
-    Rule::compile(&words, &Provenance { source: RuleSource::UserSettings, file: None }).unwrap()
+    let words = RuleWords {
+        behavior: "ask",
+        tool: Some("validated.prepared"),
+        ..RuleWords::default()
+    };
+    Rule::compile(
+        &words,
+        &Provenance {
+            source: RuleSource::UserSettings,
+            file: None,
+        },
+    )
+    .unwrap()
 }
 
 #[tokio::test]
@@ -79,26 +125,56 @@ async fn a_preflight_reads_what_the_call_may_read_and_writes_nothing() {
     std::fs::write(&file, "ready").unwrap();
     let prepared = || Test::new("validated#prepared");
     let input = json!({ "path": text(&file) });
-    assert_eq!(prepared().write(&dir).call(input.clone()).await.succeeded()["ran"], "prepared");
+    assert_eq!(
+        prepared().write(&dir).call(input.clone()).await.succeeded()["ran"],
+        "prepared"
+    );
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "ready");
-    let missing = prepared().write(&dir).call(json!({ "path": text(&dir.join("none")) })).await;
+    let missing = prepared()
+        .write(&dir)
+        .call(json!({ "path": text(&dir.join("none")) }))
+        .await;
     missing.failed("setup_required", "not_found").never_ran();
     std::fs::write(&file, "not yet").unwrap();
-    prepared().write(&dir).call(input.clone()).await.failed("setup_required", "not_ready").never_ran();
+    prepared()
+        .write(&dir)
+        .call(input.clone())
+        .await
+        .failed("setup_required", "not_ready")
+        .never_ran();
     // Nothing is read that is denied, nor for a call that is denied, or that nobody has approved yet.
-    prepared().call(input.clone()).await.failed("permission_denied", "not_granted").never_ran();
-    let denied = prepared().write(&dir).grant(|grants| grants.deny_read(text(&file)).unwrap());
-    denied.call(input.clone()).await.failed("setup_required", "not_found").never_ran();
+    prepared()
+        .call(input.clone())
+        .await
+        .failed("permission_denied", "not_granted")
+        .never_ran();
+    let denied = prepared()
+        .write(&dir)
+        .grant(|grants| grants.deny_read(text(&file)).unwrap());
+    denied
+        .call(input.clone())
+        .await
+        .failed("setup_required", "not_found")
+        .never_ran();
     let planned = prepared().write(&dir).policy(|policy| policy.add(asking()));
     let asked = planned.call(input).await;
     asked.never_ran();
-    assert_ne!(asked.0.result.error.as_ref().unwrap().error_code, "not_ready");
+    assert_ne!(
+        asked.0.result.error.as_ref().unwrap().error_code,
+        "not_ready"
+    );
 }
 
 #[tokio::test]
 async fn checks_and_calls_share_no_state() {
     for _ in 0..3 {
-        assert_eq!(Test::new("validated#forgetful").call(json!({})).await.succeeded()["checks_seen"], 0);
+        assert_eq!(
+            Test::new("validated#forgetful")
+                .call(json!({}))
+                .await
+                .succeeded()["checks_seen"],
+            0
+        );
     }
 }
 
@@ -106,14 +182,22 @@ async fn checks_and_calls_share_no_state() {
 async fn a_check_can_be_canceled() {
     Test::new("validated#check_spins").load().await.unwrap();
     let test = Test::new("validated#check_spins").cancel_after(Duration::from_millis(50));
-    test.call(json!({})).await.failed("canceled", "canceled").never_ran();
+    test.call(json!({}))
+        .await
+        .failed("canceled", "canceled")
+        .never_ran();
 }
 
 #[tokio::test]
 async fn a_component_that_classifies_its_inputs_loads_and_runs() {
     let names = Test::new("classified#reader").load().await.unwrap();
-    assert!(names.iter().any(|name| name.ends_with(".classify_spins")), "{names:?}");
+    assert!(
+        names.iter().any(|name| name.ends_with(".classify_spins")),
+        "{names:?}"
+    );
     let (_dir, dir) = scratch();
-    let called = Test::new("classified#writer").write(&dir).call(json!({ "path": text(&dir.join("x")), "text": "x" }));
+    let called = Test::new("classified#writer")
+        .write(&dir)
+        .call(json!({ "path": text(&dir.join("x")), "text": "x" }));
     assert_eq!(called.await.succeeded()["ok"], true);
 }

@@ -23,7 +23,11 @@ async fn refused(component: Vec<u8>, cpu_seconds: u64, memory_bytes: u64) -> Ref
         settings.compile_cpu_seconds = cpu_seconds;
         settings.compile_memory_bytes = memory_bytes;
     }));
-    let refusal = Test::of_bytes(component, None).on(&host).load().await.unwrap_err();
+    let refusal = Test::of_bytes(component, None)
+        .on(&host)
+        .load()
+        .await
+        .unwrap_err();
     // The host that started the compiler still works.
     Test::new("wat:spin").on(&host).load().await.unwrap();
     refusal
@@ -32,14 +36,22 @@ async fn refused(component: Vec<u8>, cpu_seconds: u64, memory_bytes: u64) -> Ref
 #[tokio::test]
 async fn a_component_that_takes_too_long_to_compile_is_refused() {
     let refusal = compile(2, 4 << 30).await;
-    assert_eq!((refusal.class, refusal.code), (ErrorClass::SandboxViolation, "compile_limit"), "{refusal:?}");
+    assert_eq!(
+        (refusal.class, refusal.code),
+        (ErrorClass::SandboxViolation, "compile_limit"),
+        "{refusal:?}"
+    );
     assert!(refusal.message.contains("2 s"), "{}", refusal.message);
 }
 
 #[tokio::test]
 async fn a_component_that_takes_too_much_memory_to_compile_is_refused() {
     let refusal = compile(60, 160 << 20).await;
-    assert_eq!((refusal.class, refusal.code), (ErrorClass::SandboxViolation, "compile_limit"), "{refusal:?}");
+    assert_eq!(
+        (refusal.class, refusal.code),
+        (ErrorClass::SandboxViolation, "compile_limit"),
+        "{refusal:?}"
+    );
     assert!(refusal.message.contains("memory"), "{}", refusal.message);
 }
 
@@ -57,6 +69,16 @@ async fn a_component_that_makes_the_compiler_overflow_its_stack_is_refused() {
     component.extend([seven(0) | 0x80, seven(7) | 0x80, seven(14)]);
     component.extend(types);
     let refusal = refused(component, 60, 4 << 30).await;
-    assert_eq!((refusal.class, refusal.code), (ErrorClass::SandboxViolation, "compile_crash"), "{refusal:?}");
-    assert!(refusal.detail.as_ref().is_some_and(|said| said.contains("overflowed its stack")), "{refusal:?}");
+    assert_eq!(
+        (refusal.class, refusal.code),
+        (ErrorClass::SandboxViolation, "compile_crash"),
+        "{refusal:?}"
+    );
+    assert!(
+        refusal
+            .detail
+            .as_ref()
+            .is_some_and(|said| said.contains("overflowed its stack")),
+        "{refusal:?}"
+    );
 }

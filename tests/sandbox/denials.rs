@@ -32,7 +32,12 @@ impl Granted {
         symlink("sub/folder/secret.txt", root.join("to-secret")).unwrap();
         symlink("sub/file.txt", root.join("to-file")).unwrap();
         let denied = root.join(denied);
-        Self { _dir: guard, root, denied, write_only }
+        Self {
+            _dir: guard,
+            root,
+            denied,
+            write_only,
+        }
     }
 
     fn path(&self, name: &str) -> String {
@@ -42,7 +47,12 @@ impl Granted {
     async fn run(&self, tool: &str, input: Value) -> Called {
         let test = Test::new(tool).write(&self.root).grant(|grants| {
             let denied = text(&self.denied);
-            if self.write_only { grants.deny_write(denied) } else { grants.deny_read(denied) }.unwrap();
+            if self.write_only {
+                grants.deny_write(denied)
+            } else {
+                grants.deny_read(denied)
+            }
+            .unwrap();
         });
         test.call(input).await
     }
@@ -50,7 +60,10 @@ impl Granted {
     /// Whether `tool` succeeded. Its record must not contain the secret.
     async fn works(&self, tool: &str, input: Value) -> bool {
         let called = self.run(tool, input).await;
-        assert!(self.write_only || !called.record().to_string().contains(SECRET), "{tool} read the secret");
+        assert!(
+            self.write_only || !called.record().to_string().contains(SECRET),
+            "{tool} read the secret"
+        );
         called.succeeded()["ok"].as_bool().unwrap()
     }
 
@@ -65,7 +78,11 @@ impl Granted {
     }
 
     async fn between(&self, tool: &str, from: &str, to: &str) -> bool {
-        self.works(tool, json!({ "from": self.path(from), "to": self.path(to) })).await
+        self.works(
+            tool,
+            json!({ "from": self.path(from), "to": self.path(to) }),
+        )
+        .await
     }
 
     /// Checks that no tool can change any of `names`, or give one of them another name.
@@ -73,13 +90,27 @@ impl Granted {
         let before = snapshot(&self.root);
         for name in names {
             for tool in ["write", "append", "truncate", "remove"] {
-                assert!(!self.at(&format!("probe#{tool}"), name).await, "{tool} {name}");
+                assert!(
+                    !self.at(&format!("probe#{tool}"), name).await,
+                    "{tool} {name}"
+                );
             }
             for tool in ["link", "rename"] {
-                assert!(!self.between(&format!("probe#{tool}"), name, "mine").await, "{tool} {name}");
-                assert!(!self.between(&format!("probe#{tool}"), "open.txt", name).await, "{tool} over {name}");
+                assert!(
+                    !self.between(&format!("probe#{tool}"), name, "mine").await,
+                    "{tool} {name}"
+                );
+                assert!(
+                    !self
+                        .between(&format!("probe#{tool}"), "open.txt", name)
+                        .await,
+                    "{tool} over {name}"
+                );
             }
-            let tried = self.run("probe#write_readonly", json!({ "path": self.path(name) })).await.succeeded();
+            let tried = self
+                .run("probe#write_readonly", json!({ "path": self.path(name) }))
+                .await
+                .succeeded();
             assert_eq!(tried["succeeded"], json!([]), "{name}");
         }
         assert_eq!(snapshot(&self.root), before);
@@ -91,9 +122,17 @@ async fn what_is_denied_for_reading_cannot_be_read_by_any_name() {
     for (denied, names) in [
         (
             "sub/folder",
-            vec!["sub/folder/secret.txt", "to-secret", "to-folder/secret.txt", "sub/../to-folder/secret.txt"],
+            vec![
+                "sub/folder/secret.txt",
+                "to-secret",
+                "to-folder/secret.txt",
+                "sub/../to-folder/secret.txt",
+            ],
         ),
-        ("sub/file.txt", vec!["sub/file.txt", "to-file", "sub/folder/../file.txt"]),
+        (
+            "sub/file.txt",
+            vec!["sub/file.txt", "to-file", "sub/folder/../file.txt"],
+        ),
     ] {
         let granted = Granted::new(denied, false);
         for name in names {
@@ -110,23 +149,45 @@ async fn what_is_denied_for_reading_cannot_be_read_by_any_name() {
 #[tokio::test]
 async fn a_folder_that_is_denied_for_reading_can_neither_be_listed_nor_looked_at() {
     let granted = Granted::new("sub/folder", false);
-    for name in ["sub/folder", "sub/folder/", "sub/folder/.", "to-folder", "to-folder/."] {
+    for name in [
+        "sub/folder",
+        "sub/folder/",
+        "sub/folder/.",
+        "to-folder",
+        "to-folder/.",
+    ] {
         assert!(!granted.at("probe#list", name).await, "list {name}");
     }
-    for name in ["sub/folder", "sub/folder/secret.txt", "to-folder/", "to-folder/secret.txt"] {
+    for name in [
+        "sub/folder",
+        "sub/folder/secret.txt",
+        "to-folder/",
+        "to-folder/secret.txt",
+    ] {
         assert!(!granted.at("probe#stat", name).await, "stat {name}");
     }
     // Its parent folders can be listed, and show its name.
     for (folder, names) in [("", 5), ("sub", 2)] {
-        let listed = granted.run("probe#list", json!({ "path": granted.path(folder) })).await.succeeded();
-        assert_eq!(listed["value"].as_array().map(Vec::len), Some(names), "{listed}");
+        let listed = granted
+            .run("probe#list", json!({ "path": granted.path(folder) }))
+            .await
+            .succeeded();
+        assert_eq!(
+            listed["value"].as_array().map(Vec::len),
+            Some(names),
+            "{listed}"
+        );
     }
 }
 
 #[tokio::test]
 async fn what_is_denied_for_reading_cannot_be_changed_either() {
-    Granted::new("sub/folder", false).is_unchangeable_at(&["sub/folder/secret.txt"]).await;
-    Granted::new("sub/file.txt", false).is_unchangeable_at(&["sub/file.txt"]).await;
+    Granted::new("sub/folder", false)
+        .is_unchangeable_at(&["sub/folder/secret.txt"])
+        .await;
+    Granted::new("sub/file.txt", false)
+        .is_unchangeable_at(&["sub/file.txt"])
+        .await;
 }
 
 #[tokio::test]
@@ -135,25 +196,51 @@ async fn what_is_denied_cannot_be_brought_to_another_place() {
         for denied in ["sub/folder", "sub/file.txt", "sub/folder/secret.txt"] {
             let granted = Granted::new(denied, write_only);
             let before = snapshot(&granted.root);
-            assert!(!granted.between("probe#rename", "sub", "moved").await, "{denied}: its parent was moved");
-            assert!(!granted.between("probe#rename", denied, "moved").await, "{denied} was moved");
-            assert!(!granted.between("probe#link", denied, "linked").await, "{denied} was linked");
+            assert!(
+                !granted.between("probe#rename", "sub", "moved").await,
+                "{denied}: its parent was moved"
+            );
+            assert!(
+                !granted.between("probe#rename", denied, "moved").await,
+                "{denied} was moved"
+            );
+            assert!(
+                !granted.between("probe#link", denied, "linked").await,
+                "{denied} was linked"
+            );
             assert_eq!(snapshot(&granted.root), before, "{denied}");
         }
     }
     let granted = Granted::new("sub/folder", false);
-    assert!(!granted.between("probe#link", "to-secret", "linked").await, "linked through a link");
+    assert!(
+        !granted.between("probe#link", "to-secret", "linked").await,
+        "linked through a link"
+    );
 }
 
 #[tokio::test]
 async fn a_link_that_the_guest_makes_is_no_way_around() {
     let granted = Granted::new("sub", false);
     granted.between("probe#symlink", "sub", "absolute").await;
-    for (says, at) in [("sub", "own"), ("./sub/folder", "own-folder"), ("own", "own-own")] {
-        let made = granted.works("probe#symlink", json!({ "from": says, "to": granted.path(at) })).await;
+    for (says, at) in [
+        ("sub", "own"),
+        ("./sub/folder", "own-folder"),
+        ("own", "own-own"),
+    ] {
+        let made = granted
+            .works(
+                "probe#symlink",
+                json!({ "from": says, "to": granted.path(at) }),
+            )
+            .await;
         assert!(made, "{at} was not made, so this test shows nothing");
     }
-    for name in ["own/file.txt", "own-folder/secret.txt", "own-own/file.txt", "absolute/file.txt"] {
+    for name in [
+        "own/file.txt",
+        "own-folder/secret.txt",
+        "own-own/file.txt",
+        "absolute/file.txt",
+    ] {
         assert!(!granted.at("probe#read", name).await, "read {name}");
         assert!(!granted.at("probe#write", name).await, "write {name}");
     }
@@ -168,7 +255,13 @@ async fn what_is_denied_for_writing_can_be_read_and_not_changed() {
     ] {
         let granted = Granted::new(denied, true);
         for name in &names {
-            let read = granted.run("probe#read_as_writer", json!({ "path": granted.path(name) })).await.succeeded();
+            let read = granted
+                .run(
+                    "probe#read_as_writer",
+                    json!({ "path": granted.path(name) }),
+                )
+                .await
+                .succeeded();
             assert_eq!(read["value"]["text"], SECRET, "{name}");
         }
         granted.is_unchangeable_at(&names).await;
@@ -180,7 +273,12 @@ async fn what_is_denied_for_writing_can_be_read_and_not_changed() {
 async fn what_is_denied_for_writing_is_not_written_through_a_link() {
     let granted = Granted::new("sub", true);
     let before = snapshot(&granted.root);
-    for name in ["to-secret", "to-file", "to-folder/secret.txt", "to-folder/new.txt"] {
+    for name in [
+        "to-secret",
+        "to-file",
+        "to-folder/secret.txt",
+        "to-folder/new.txt",
+    ] {
         assert!(!granted.at("probe#write", name).await, "write {name}");
         assert!(!granted.at("probe#truncate", name).await, "truncate {name}");
     }
@@ -200,7 +298,10 @@ async fn nothing_new_appears_where_writing_is_denied() {
     }
     assert!(!granted.at("probe#mkdir", "sub/folder/new").await);
     for tool in ["probe#symlink", "probe#link", "probe#rename"] {
-        assert!(!granted.between(tool, "open.txt", "sub/folder/new").await, "{tool}");
+        assert!(
+            !granted.between(tool, "open.txt", "sub/folder/new").await,
+            "{tool}"
+        );
     }
     assert_eq!(snapshot(&granted.root), before);
 }
@@ -210,8 +311,16 @@ async fn a_denied_path_that_does_not_exist_cannot_be_made() {
     let granted = Granted::new("later/hooks", true);
     assert!(granted.at("probe#mkdir", "mine").await);
     assert!(granted.at("probe#mkdir", "mine/hooks").await);
-    assert!(!granted.between("probe#rename", "mine", "later").await, "moved into place");
-    let linked = granted.works("probe#symlink", json!({ "from": "mine", "to": granted.path("later") })).await;
+    assert!(
+        !granted.between("probe#rename", "mine", "later").await,
+        "moved into place"
+    );
+    let linked = granted
+        .works(
+            "probe#symlink",
+            json!({ "from": "mine", "to": granted.path("later") }),
+        )
+        .await;
     assert!(!linked, "linked into place");
     assert!(granted.at("probe#mkdir", "later").await);
     assert!(!granted.at("probe#mkdir", "later/hooks").await);
@@ -222,13 +331,25 @@ async fn a_denied_path_that_does_not_exist_cannot_be_made() {
 #[tokio::test]
 async fn what_is_missing_is_missing_also_where_something_is_denied() {
     let granted = Granted::new("sub/folder", false);
-    for name in
-        ["missing.txt", "missing/missing.txt", "open.txt/missing.txt", "sub/missing/missing.txt", "missing/../open.txt"]
-    {
-        let seen = [granted.run("probe#read", json!({ "path": granted.path(name) })).await.succeeded(), {
-            let test = Test::new("probe#read").read(&granted.root);
-            test.call(json!({ "path": granted.path(name) })).await.succeeded()
-        }];
+    for name in [
+        "missing.txt",
+        "missing/missing.txt",
+        "open.txt/missing.txt",
+        "sub/missing/missing.txt",
+        "missing/../open.txt",
+    ] {
+        let seen = [
+            granted
+                .run("probe#read", json!({ "path": granted.path(name) }))
+                .await
+                .succeeded(),
+            {
+                let test = Test::new("probe#read").read(&granted.root);
+                test.call(json!({ "path": granted.path(name) }))
+                    .await
+                    .succeeded()
+            },
+        ];
         assert_eq!(seen[0], seen[1], "{name}");
     }
 }
@@ -243,14 +364,18 @@ async fn a_denial_of_the_whole_folder_refuses_the_call() {
             .grant(|grants| grants.deny_read(text(denied)).unwrap())
             .call(json!({ "path": text(&dir.join("file")) }))
             .await;
-        called.failed("permission_denied", "denied_by_rule").never_ran();
+        called
+            .failed("permission_denied", "denied_by_rule")
+            .never_ran();
     }
     let called = Test::new("probe#write")
         .write(&dir)
         .grant(|grants| grants.deny_write(text(&dir)).unwrap())
         .call(json!({ "path": text(&dir.join("file")), "text": "x" }))
         .await;
-    called.failed("permission_denied", "denied_by_rule").never_ran();
+    called
+        .failed("permission_denied", "denied_by_rule")
+        .never_ran();
     assert_eq!(fs::read_to_string(dir.join("file")).unwrap(), SECRET);
 }
 
@@ -273,9 +398,17 @@ async fn a_path_of_any_length_is_looked_at_safely() {
     let granted = Granted::new("sub/folder", false);
     for path in ["a/", "../", "./", "sub/../", "to-folder/../"] {
         let long = path.repeat(20_000);
-        granted.run("probe#stat", json!({ "path": granted.path(&format!("{long}open.txt")) })).await.succeeded();
+        granted
+            .run(
+                "probe#stat",
+                json!({ "path": granted.path(&format!("{long}open.txt")) }),
+            )
+            .await
+            .succeeded();
         let closed = format!("{long}sub/folder/secret.txt");
-        let called = granted.run("probe#stat", json!({ "path": granted.path(&closed) })).await;
+        let called = granted
+            .run("probe#stat", json!({ "path": granted.path(&closed) }))
+            .await;
         assert_eq!(called.succeeded()["ok"], false, "{closed:.40}");
     }
     assert!(granted.at("probe#read", "open.txt").await);
@@ -288,15 +421,37 @@ async fn a_path_that_the_kernel_would_not_take_is_refused_before_it_is_followed(
     let granted = Granted::new("sub/folder", false);
     assert!(granted.at("probe#stat", "open.txt").await);
     // Paths with many `..` and many missing names: each look-up of a missing name would walk the whole path.
-    let winding = |there: usize, missing: usize| format!("{}{}x", "sub/../".repeat(there), "m/".repeat(missing));
+    let winding = |there: usize, missing: usize| {
+        format!("{}{}x", "sub/../".repeat(there), "m/".repeat(missing))
+    };
     for tool in ["probe#stat", "probe#read", "probe#mkdir", "probe#remove"] {
         let began = Instant::now();
-        let told = granted.run(tool, json!({ "path": granted.path(&winding(4_000, 1_000)) })).await.succeeded();
-        assert_eq!((&told["ok"], &told["errno"]), (&json!(false), &json!(ENAMETOOLONG)), "{tool}: {told}");
-        assert!(began.elapsed() < Duration::from_secs(3), "{tool}: {:?}", began.elapsed());
+        let told = granted
+            .run(
+                tool,
+                json!({ "path": granted.path(&winding(4_000, 1_000)) }),
+            )
+            .await
+            .succeeded();
+        assert_eq!(
+            (&told["ok"], &told["errno"]),
+            (&json!(false), &json!(ENAMETOOLONG)),
+            "{tool}: {told}"
+        );
+        assert!(
+            began.elapsed() < Duration::from_secs(3),
+            "{tool}: {:?}",
+            began.elapsed()
+        );
     }
     // A path of the maximum length gets the ordinary error.
-    let told = granted.run("probe#stat", json!({ "path": granted.path(&winding(400, 400)) })).await.succeeded();
+    let told = granted
+        .run(
+            "probe#stat",
+            json!({ "path": granted.path(&winding(400, 400)) }),
+        )
+        .await
+        .succeeded();
     assert_eq!(told["kind"], "NotFound", "{told}");
 }
 
@@ -314,8 +469,16 @@ async fn links_that_lead_in_a_circle_end() {
 /// A granted folder in which files of the closed part have hard links from before the call.
 fn with_second_names(write_only: bool) -> Granted {
     let granted = Granted::new("sub/folder", write_only);
-    fs::hard_link(granted.root.join("sub/folder/secret.txt"), granted.root.join("twin")).unwrap();
-    fs::hard_link(granted.root.join("open.txt"), granted.root.join("open-twin")).unwrap();
+    fs::hard_link(
+        granted.root.join("sub/folder/secret.txt"),
+        granted.root.join("twin"),
+    )
+    .unwrap();
+    fs::hard_link(
+        granted.root.join("open.txt"),
+        granted.root.join("open-twin"),
+    )
+    .unwrap();
     granted
 }
 
@@ -323,7 +486,13 @@ fn with_second_names(write_only: bool) -> Granted {
 async fn a_second_name_of_a_closed_file_is_closed_as_well() {
     let granted = with_second_names(false);
     let before = snapshot(&granted.root);
-    for tool in ["probe#read", "probe#read_as_writer", "probe#write", "probe#append", "probe#truncate"] {
+    for tool in [
+        "probe#read",
+        "probe#read_as_writer",
+        "probe#write",
+        "probe#append",
+        "probe#truncate",
+    ] {
         assert!(!granted.at(tool, "twin").await, "{tool}");
     }
     assert_eq!(snapshot(&granted.root), before);
@@ -342,18 +511,39 @@ async fn a_second_name_of_a_file_that_may_not_be_changed_can_be_read_and_not_cha
     for tool in ["probe#write", "probe#append", "probe#truncate"] {
         granted.at(tool, "twin").await;
     }
-    assert_eq!(fs::read_to_string(granted.root.join("sub/folder/secret.txt")).unwrap(), SECRET);
+    assert_eq!(
+        fs::read_to_string(granted.root.join("sub/folder/secret.txt")).unwrap(),
+        SECRET
+    );
 }
 
 #[tokio::test]
 async fn what_is_closed_and_missing_is_told_like_what_is_closed_and_there() {
     let granted = Granted::new("sub/folder", false);
-    for tool in ["probe#read", "probe#stat", "probe#list", "probe#remove", "probe#mkdir"] {
+    for tool in [
+        "probe#read",
+        "probe#stat",
+        "probe#list",
+        "probe#remove",
+        "probe#mkdir",
+    ] {
         let mut told = Vec::new();
-        for name in ["sub/folder/secret.txt", "sub/folder/missing.txt", "sub/folder/missing/deep.txt"] {
-            told.push(granted.run(tool, json!({ "path": granted.path(name) })).await.succeeded());
+        for name in [
+            "sub/folder/secret.txt",
+            "sub/folder/missing.txt",
+            "sub/folder/missing/deep.txt",
+        ] {
+            told.push(
+                granted
+                    .run(tool, json!({ "path": granted.path(name) }))
+                    .await
+                    .succeeded(),
+            );
         }
-        assert!(told.iter().all(|answer| *answer == told[0]), "{tool}: {told:#?}");
+        assert!(
+            told.iter().all(|answer| *answer == told[0]),
+            "{tool}: {told:#?}"
+        );
         assert_eq!(told[0]["ok"], false, "{tool}");
     }
 }

@@ -33,7 +33,12 @@ impl Prison {
         fs::write(dir.join("root-evil/canary.txt"), CANARY).unwrap();
         fs::write(root.join("inside.txt"), "inside").unwrap();
         link(&outside, &root.join("link-out"));
-        Self { _dir: guard, dir, root, outside }
+        Self {
+            _dir: guard,
+            dir,
+            root,
+            outside,
+        }
     }
 
     /// Everything but the folder itself.
@@ -49,15 +54,28 @@ impl Prison {
         let input = json!({ "root": text(&self.root), "outside": text(&self.outside) });
         let called = test.call(input).await;
         assert_eq!(self.around(), before, "something outside was changed");
-        assert!(!called.record().to_string().contains(CANARY), "the canary was read");
+        assert!(
+            !called.record().to_string().contains(CANARY),
+            "the canary was read"
+        );
         let tried = called.succeeded();
-        assert!(tried["attempts"].as_array().unwrap().len() > 50, "{tried:#}");
+        assert!(
+            tried["attempts"].as_array().unwrap().len() > 50,
+            "{tried:#}"
+        );
         assert_eq!(tried["succeeded"], json!([]), "{tried:#}");
-        for path in fs::read_dir(&self.root).unwrap().map(|entry| entry.unwrap().path()) {
+        for path in fs::read_dir(&self.root)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+        {
             let is_the_canary = path.is_file()
                 && !path.symlink_metadata().unwrap().is_symlink()
                 && fs::read_to_string(&path).unwrap().contains(CANARY);
-            assert!(!is_the_canary, "{} is a second name of the canary", path.display());
+            assert!(
+                !is_the_canary,
+                "{} is a second name of the canary",
+                path.display()
+            );
         }
         called
     }
@@ -79,7 +97,9 @@ fn climbing(_: &Path, link: &Path) {
 async fn a_writer_cannot_leave_its_folder() {
     for link in [to_the_file, to_its_folder, climbing] {
         let prison = Prison::new(link);
-        prison.attack(Test::new("probe#escape").write(&prison.root)).await;
+        prison
+            .attack(Test::new("probe#escape").write(&prison.root))
+            .await;
     }
 }
 
@@ -87,7 +107,9 @@ async fn a_writer_cannot_leave_its_folder() {
 async fn a_reader_cannot_leave_its_folder_and_makes_nothing_in_it() {
     let prison = Prison::new(to_the_file);
     let before = snapshot(&prison.dir);
-    prison.attack(Test::new("probe#escape_reader").read(&prison.root)).await;
+    prison
+        .attack(Test::new("probe#escape_reader").read(&prison.root))
+        .await;
     assert_eq!(snapshot(&prison.dir), before);
 }
 
@@ -95,7 +117,9 @@ async fn a_reader_cannot_leave_its_folder_and_makes_nothing_in_it() {
 async fn a_guest_cannot_leave_a_folder_with_another_name() {
     let prison = Prison::new(to_the_file);
     let spec = format!("{}={}", prison.root.display(), prison.root.display());
-    prison.attack(Test::new("probe#escape").grant(|grants| grants.allow_write(&spec).unwrap())).await;
+    prison
+        .attack(Test::new("probe#escape").grant(|grants| grants.allow_write(&spec).unwrap()))
+        .await;
     let before = prison.around();
     let mapped = format!("{}=/jail", prison.root.display());
     let called = Test::new("probe#escape")
@@ -111,14 +135,20 @@ async fn a_guest_cannot_leave_a_folder_in_which_something_is_denied() {
     let prison = Prison::new(to_the_file);
     let denied = prison.root.join("inside.txt");
     let test = Test::new("probe#escape").write(&prison.root);
-    prison.attack(test.grant(|grants| grants.deny_read(text(&denied)).unwrap())).await;
+    prison
+        .attack(test.grant(|grants| grants.deny_read(text(&denied)).unwrap()))
+        .await;
 }
 
 #[tokio::test]
 async fn a_link_within_the_folder_still_works() {
     let prison = Prison::new(|_, link| symlink("inside.txt", link).unwrap());
     let path = prison.root.join("link-out");
-    let read = Test::new("probe#read").read(&prison.root).call(json!({ "path": text(&path) })).await.succeeded();
+    let read = Test::new("probe#read")
+        .read(&prison.root)
+        .call(json!({ "path": text(&path) }))
+        .await
+        .succeeded();
     assert_eq!(read["value"]["text"], "inside");
 }
 
@@ -126,7 +156,9 @@ async fn a_link_within_the_folder_still_works() {
 fn errors(tried: &Value) -> Vec<(String, String)> {
     let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let attempts = tried["attempts"].as_array().unwrap().iter();
-    attempts.map(|attempt| (word(&attempt["attempt"]), word(&attempt["error"]))).collect()
+    attempts
+        .map(|attempt| (word(&attempt["attempt"]), word(&attempt["error"])))
+        .collect()
 }
 
 #[tokio::test]
@@ -158,8 +190,9 @@ async fn a_path_that_climbs_out_and_in_again_tells_nothing_either() {
     for place in ["outside", "nowhere", "root"] {
         let path = format!("{}/../{place}/../root/other.txt", prison.root.display());
         let plain = Test::new("probe#stat").read(&prison.root);
-        let denying =
-            Test::new("probe#stat").read(&prison.root).grant(|grants| grants.deny_read(text(&denied)).unwrap());
+        let denying = Test::new("probe#stat")
+            .read(&prison.root)
+            .grant(|grants| grants.deny_read(text(&denied)).unwrap());
         for test in [plain, denying] {
             seen.push(test.call(json!({ "path": path })).await.succeeded());
         }

@@ -10,25 +10,42 @@ async fn what_is_not_json_is_a_failure_and_not_content() {
     let called = Test::new("hostile#not_json").call(json!({})).await;
     called.failed("execution_failed", "content_invalid");
     assert!(!called.record().to_string().contains("{{{"));
-    Test::new("probe#bad_json").call(json!({})).await.failed("execution_failed", "content_invalid");
+    Test::new("probe#bad_json")
+        .call(json!({}))
+        .await
+        .failed("execution_failed", "content_invalid");
 }
 
 #[tokio::test]
 async fn content_of_another_shape_is_a_failure() {
     for tool in ["probe#bad_content", "probe#bad_block"] {
-        Test::new(tool).call(json!({})).await.failed("execution_failed", "content_invalid");
+        Test::new(tool)
+            .call(json!({}))
+            .await
+            .failed("execution_failed", "content_invalid");
     }
-    Test::new("probe#blocks_unpromised").call(json!({})).await.failed("execution_failed", "content_type_not_declared");
+    Test::new("probe#blocks_unpromised")
+        .call(json!({}))
+        .await
+        .failed("execution_failed", "content_type_not_declared");
     for tool in ["probe#bad_structured_json", "probe#bad_structured"] {
-        Test::new(tool).call(json!({})).await.failed("execution_failed", "output_schema_mismatch");
+        Test::new(tool)
+            .call(json!({}))
+            .await
+            .failed("execution_failed", "output_schema_mismatch");
     }
 }
 
 #[tokio::test]
 async fn json_nested_too_deep_is_a_failure_and_not_a_host_out_of_stack() {
-    for (place, code) in [("content", "content_invalid"), ("structured", "output_schema_mismatch")] {
+    for (place, code) in [
+        ("content", "content_invalid"),
+        ("structured", "output_schema_mismatch"),
+    ] {
         for depth in [200, 100_000] {
-            let called = Test::new("hostile#deep_json").call(json!({ "where": place, "depth": depth })).await;
+            let called = Test::new("hostile#deep_json")
+                .call(json!({ "where": place, "depth": depth }))
+                .await;
             called.failed("execution_failed", code);
         }
     }
@@ -44,7 +61,13 @@ async fn a_key_that_is_named_twice_has_one_value_for_everybody() {
     } else {
         let again: serde_json::Value = serde_json::from_str(&record.to_string()).unwrap();
         assert_eq!(again, record);
-        assert_eq!(record["result"]["structured_content"].as_object().unwrap().len(), 1);
+        assert_eq!(
+            record["result"]["structured_content"]
+                .as_object()
+                .unwrap()
+                .len(),
+            1
+        );
     }
 }
 
@@ -56,22 +79,41 @@ async fn a_guest_cannot_write_a_reference_of_the_host() {
     assert_ne!(record["result"]["result_id"], "forged");
     assert_ne!(record["invocation"]["invocation_id"], "forged");
     assert_eq!(record["result"]["structured_content"], json!(null));
-    assert!(logged(&record, "stdout").contains("jsonrpc"), "what it printed is log content");
+    assert!(
+        logged(&record, "stdout").contains("jsonrpc"),
+        "what it printed is log content"
+    );
 }
 
 #[tokio::test]
 async fn control_characters_end_no_call_and_forge_no_record() {
-    for place in ["content", "structured", "summary", "stdout", "log", "progress"] {
-        let called = Test::new("hostile#control_chars").call(json!({ "where": place })).await;
+    for place in [
+        "content",
+        "structured",
+        "summary",
+        "stdout",
+        "log",
+        "progress",
+    ] {
+        let called = Test::new("hostile#control_chars")
+            .call(json!({ "where": place }))
+            .await;
         called.succeeded();
         let text = called.record().to_string();
-        assert!(!text.contains('\u{1b}') && !text.contains('\n'), "{place}: JSON escapes what controls a terminal");
+        assert!(
+            !text.contains('\u{1b}') && !text.contains('\n'),
+            "{place}: JSON escapes what controls a terminal"
+        );
     }
     for (place, code) in [("message", "misleading"), ("class", "misleading")] {
-        let called = Test::new("hostile#control_chars").call(json!({ "where": place })).await;
+        let called = Test::new("hostile#control_chars")
+            .call(json!({ "where": place }))
+            .await;
         called.failed("execution_failed", code);
     }
-    let called = Test::new("hostile#control_chars").call(json!({ "where": "code" })).await;
+    let called = Test::new("hostile#control_chars")
+        .call(json!({ "where": "code" }))
+        .await;
     let code = &called.0.result.error.as_ref().unwrap().error_code;
     assert!(code.chars().count() <= 64, "{code:?}");
     assert!(!code.chars().any(char::is_control), "{code:?}");

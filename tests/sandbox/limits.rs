@@ -13,7 +13,11 @@ async fn called_for_200_ms(tool: &str) -> Called {
     assert_eq!(called.statuses(), ("timed_out".into(), "timed_out".into()));
     let wall = called.0.result.usage.as_ref().unwrap().wall_ms;
     assert_eq!(wall.limit, 200);
-    assert!((200..200 + SLACK_MS).contains(&wall.used), "{tool} ran for {} ms", wall.used);
+    assert!(
+        (200..200 + SLACK_MS).contains(&wall.used),
+        "{tool} ran for {} ms",
+        wall.used
+    );
     called
 }
 
@@ -59,13 +63,20 @@ async fn a_component_that_spins_when_it_is_instantiated_does_not_load() {
 
 #[tokio::test]
 async fn the_shortest_of_all_timeouts_counts() {
-    let own = Test::new("probe#timeboxed").call(json!({ "ms": 10_000 })).await;
+    let own = Test::new("probe#timeboxed")
+        .call(json!({ "ms": 10_000 }))
+        .await;
     own.failed("timeout", "deadline_exceeded");
     assert_eq!(own.0.result.usage.as_ref().unwrap().wall_ms.limit, 300);
-    let both = Test::new("probe#timeout_in_interface").call(json!({})).await;
+    let both = Test::new("probe#timeout_in_interface")
+        .call(json!({}))
+        .await;
     both.failed("timeout", "deadline_exceeded");
     assert_eq!(both.0.result.usage.as_ref().unwrap().wall_ms.limit, 200);
-    let callers = Test::new("probe#timeboxed").timeout_ms(50).call(json!({ "ms": 10_000 })).await;
+    let callers = Test::new("probe#timeboxed")
+        .timeout_ms(50)
+        .call(json!({ "ms": 10_000 }))
+        .await;
     assert_eq!(callers.0.result.usage.as_ref().unwrap().wall_ms.limit, 50);
 }
 
@@ -84,7 +95,15 @@ async fn fuel_runs_out_at_the_same_point_each_time() {
         assert_eq!(called.statuses(), ("timed_out".into(), "timed_out".into()));
         let usage = called.0.result.usage.as_ref().unwrap();
         assert_eq!((usage.fuel.used, usage.fuel.limit), (5_000_000, 5_000_000));
-        points.push(called.0.progress.iter().rev().find_map(|update| update.line_count).unwrap());
+        points.push(
+            called
+                .0
+                .progress
+                .iter()
+                .rev()
+                .find_map(|update| update.line_count)
+                .unwrap(),
+        );
     }
     assert!(points[0] > 100, "{points:?}");
     assert!(points.iter().all(|point| *point == points[0]), "{points:?}");
@@ -94,7 +113,9 @@ async fn fuel_runs_out_at_the_same_point_each_time() {
 async fn the_same_call_uses_the_same_fuel_each_time() {
     let mut used = Vec::new();
     for _ in 0..20 {
-        let called = Test::new("wat:echo").call(json!({ "text": "the same each time" })).await;
+        let called = Test::new("wat:echo")
+            .call(json!({ "text": "the same each time" }))
+            .await;
         called.succeeded();
         used.push(called.0.result.usage.as_ref().unwrap().fuel.used);
     }
@@ -113,10 +134,22 @@ async fn what_a_call_used_is_reported_however_it_ends() {
     for (tool, input) in ends {
         let called = Test::new(tool).call(input).await;
         let usage = called.0.result.usage.as_ref().unwrap();
-        assert!(usage.fuel.used > 0 && usage.fuel.used < usage.fuel.limit, "{tool}: {usage:?}");
-        assert!(usage.memory_bytes.used > 0 && usage.memory_bytes.used < usage.memory_bytes.limit, "{tool}: {usage:?}");
-        assert!(usage.wall_ms.used <= usage.wall_ms.limit, "{tool}: {usage:?}");
+        assert!(
+            usage.fuel.used > 0 && usage.fuel.used < usage.fuel.limit,
+            "{tool}: {usage:?}"
+        );
+        assert!(
+            usage.memory_bytes.used > 0 && usage.memory_bytes.used < usage.memory_bytes.limit,
+            "{tool}: {usage:?}"
+        );
+        assert!(
+            usage.wall_ms.used <= usage.wall_ms.limit,
+            "{tool}: {usage:?}"
+        );
     }
-    let timed_out = Test::new("hostile#spin").timeout_ms(100).call(json!({})).await;
+    let timed_out = Test::new("hostile#spin")
+        .timeout_ms(100)
+        .call(json!({}))
+        .await;
     assert!(timed_out.0.result.usage.as_ref().unwrap().fuel.used > 0);
 }

@@ -44,7 +44,13 @@ fn snapshot(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
             found.extend(snapshot(&path));
             found.insert(path, Vec::new());
         } else if kind.is_symlink() {
-            found.insert(path.clone(), path.read_link().unwrap().into_os_string().into_encoded_bytes());
+            found.insert(
+                path.clone(),
+                path.read_link()
+                    .unwrap()
+                    .into_os_string()
+                    .into_encoded_bytes(),
+            );
         } else {
             found.insert(path.clone(), std::fs::read(&path).unwrap());
         }
@@ -75,7 +81,10 @@ struct Heard {
 impl Heard {
     fn new() -> Arc<Self> {
         let (send, receive) = unbounded_channel();
-        Arc::new(Self { send, receive: Mutex::new(Some(receive)) })
+        Arc::new(Self {
+            send,
+            receive: Mutex::new(Some(receive)),
+        })
     }
 
     /// The past and future events. Can be taken once.

@@ -22,12 +22,19 @@ impl Granted {
         let (guard, dir) = scratch();
         let file = dir.join("a");
         fs::write(&file, "here").unwrap();
-        Self { _guard: guard, dir, file }
+        Self {
+            _guard: guard,
+            dir,
+            file,
+        }
     }
 
     async fn call(&self, tool: &str, more: Value) -> Called {
         let mut input = json!({ "path": self.file });
-        input.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        input
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
         Test::new(tool).write(&self.dir).call(input).await
     }
 
@@ -36,8 +43,10 @@ impl Granted {
     }
 
     fn names(&self) -> Vec<String> {
-        let mut names: Vec<String> =
-            fs::read_dir(&self.dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        let mut names: Vec<String> = fs::read_dir(&self.dir)
+            .unwrap()
+            .map(|e| e.unwrap().file_name().into_string().unwrap())
+            .collect();
         names.sort();
         names
     }
@@ -52,18 +61,30 @@ async fn three_profiles_of_one_component_differ_by_what_they_declare_and_by_noth
     let granted = Granted::new();
     let nothing = granted.touch("probe#touch_nothing").await;
     assert_eq!(nothing["preopens"], json!([]));
-    assert!(!is_ok(&nothing["read"]) && !is_ok(&nothing["listed"]) && !is_ok(&nothing["wrote"]), "{nothing}");
+    assert!(
+        !is_ok(&nothing["read"]) && !is_ok(&nothing["listed"]) && !is_ok(&nothing["wrote"]),
+        "{nothing}"
+    );
     assert_eq!(granted.names(), ["a"]);
 
     let reads = granted.touch("probe#touch_reads").await;
-    assert_eq!((&reads["read"]["ok"], &reads["listed"]["ok"]), (&json!("here"), &json!(["a"])));
+    assert_eq!(
+        (&reads["read"]["ok"], &reads["listed"]["ok"]),
+        (&json!("here"), &json!(["a"]))
+    );
     assert!(!is_ok(&reads["wrote"]), "{reads}");
     assert_eq!(granted.names(), ["a"]);
 
     let writes = granted.touch("probe#touch_writes").await;
-    assert!(is_ok(&writes["read"]) && is_ok(&writes["wrote"]), "{writes}");
+    assert!(
+        is_ok(&writes["read"]) && is_ok(&writes["wrote"]),
+        "{writes}"
+    );
     assert_eq!(granted.names(), ["a", "a.new"]);
-    assert_eq!(fs::read_to_string(granted.dir.join("a.new")).unwrap(), "new");
+    assert_eq!(
+        fs::read_to_string(granted.dir.join("a.new")).unwrap(),
+        "new"
+    );
     for answer in [nothing, reads, writes] {
         assert_eq!(answer["scratch"], Value::Null);
     }
@@ -73,7 +94,10 @@ async fn three_profiles_of_one_component_differ_by_what_they_declare_and_by_noth
 async fn a_tool_that_changes_things_elsewhere_changes_no_file_here() {
     let granted = Granted::new();
     let touched = granted.touch("probe#touch_remote").await;
-    assert!(is_ok(&touched["read"]) && !is_ok(&touched["wrote"]), "{touched}");
+    assert!(
+        is_ok(&touched["read"]) && !is_ok(&touched["wrote"]),
+        "{touched}"
+    );
     assert_eq!(granted.names(), ["a"]);
 }
 
@@ -82,16 +106,28 @@ async fn a_liar_that_says_it_only_reads_is_held_to_it_and_the_record_shows_both(
     let granted = Granted::new();
     let called = granted.call("probe#touch_liar", json!({})).await;
     let touched = called.succeeded();
-    assert!(is_ok(&touched["read"]) && !is_ok(&touched["wrote"]), "{touched}");
+    assert!(
+        is_ok(&touched["read"]) && !is_ok(&touched["wrote"]),
+        "{touched}"
+    );
     assert_eq!(granted.names(), ["a"]);
     let decision = serde_json::to_value(&called.0.decisions[0]).unwrap();
     assert_eq!(decision["declared_facts"]["is_read_only"], true);
-    assert_eq!(decision["effective_facts"]["is_read_only"], true, "because the host sees to it");
-    assert_eq!(called.record()["declaration"]["permission_profile_ref"], "probe.touch_liar.permissions");
+    assert_eq!(
+        decision["effective_facts"]["is_read_only"], true,
+        "because the host sees to it"
+    );
+    assert_eq!(
+        called.record()["declaration"]["permission_profile_ref"],
+        "probe.touch_liar.permissions"
+    );
     // A writer that makes no such claim is recorded as a writer.
     let written = granted.call("probe#touch_writes", json!({})).await;
     let decision = serde_json::to_value(&written.0.decisions[0]).unwrap();
-    assert!(decision.get("effective_facts").is_none(), "it said no other: {decision}");
+    assert!(
+        decision.get("effective_facts").is_none(),
+        "it said no other: {decision}"
+    );
 }
 
 #[tokio::test]
@@ -100,10 +136,16 @@ async fn a_sandbox_profile_takes_away_and_an_unknown_one_is_refused() {
     let boxed = granted.touch("probe#touch_boxed").await;
     assert!(is_ok(&boxed["read"]) && !is_ok(&boxed["wrote"]), "{boxed}");
     let emptied = granted.touch("probe#touch_emptied").await;
-    assert!(!is_ok(&emptied["read"]) && emptied["preopens"] == json!([]), "{emptied}");
+    assert!(
+        !is_ok(&emptied["read"]) && emptied["preopens"] == json!([]),
+        "{emptied}"
+    );
     assert_eq!(granted.names(), ["a"]);
     let unknown = granted.call("probe#touch_unknown", json!({})).await;
-    unknown.failed("capability_gap", "sandbox_profile_unknown").ended("failed", "blocked").never_ran();
+    unknown
+        .failed("capability_gap", "sandbox_profile_unknown")
+        .ended("failed", "blocked")
+        .never_ran();
 }
 
 /// A separate host, in which only the test makes drafts.
@@ -117,16 +159,27 @@ fn drafting() -> (tempfile::TempDir, PathBuf, Arc<Host>) {
 }
 
 fn left_in(folder: &Path) -> Vec<PathBuf> {
-    fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path()).collect()
+    fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .map(|entry| entry.unwrap().path())
+        .collect()
 }
 
 #[tokio::test]
 async fn drafts_go_to_a_folder_of_the_calls_own_that_is_gone_however_the_call_ends() {
     let (_home, drafts, host) = drafting();
     let granted = Granted::new();
-    for (then, ends) in [("answer", None), ("panic", Some("execution_failed")), ("spin", Some("timeout"))] {
+    for (then, ends) in [
+        ("answer", None),
+        ("panic", Some("execution_failed")),
+        ("spin", Some("timeout")),
+    ] {
         let input = json!({ "path": granted.file, "then": then });
-        let test = Test::new("probe#touch_drafts").on(&host).write(&granted.dir).timeout_ms(500);
+        let test = Test::new("probe#touch_drafts")
+            .on(&host)
+            .write(&granted.dir)
+            .timeout_ms(500);
         let called = test.call(input).await;
         match ends {
             None => {
@@ -166,7 +219,9 @@ async fn a_canceled_call_leaves_no_draft() {
             cancellation.cancel(toolcell_core::record::AbortReason::UserInterruption);
         })
     };
-    let called = test.call(json!({ "path": granted.file, "then": "spin" })).await;
+    let called = test
+        .call(json!({ "path": granted.file, "then": "spin" }))
+        .await;
     watch.join().unwrap();
     called.failed("canceled", "canceled");
     assert!(seen.load(std::sync::atomic::Ordering::SeqCst));
@@ -178,11 +233,20 @@ async fn what_a_component_says_of_one_input_narrows_the_call() {
     let granted = Granted::new();
     let write = |claims: Value| {
         let mut input = json!({ "path": granted.file, "text": "new" });
-        input.as_object_mut().unwrap().extend(claims.as_object().unwrap().clone());
-        Test::new("classified#writer").write(&granted.dir).call(input)
+        input
+            .as_object_mut()
+            .unwrap()
+            .extend(claims.as_object().unwrap().clone());
+        Test::new("classified#writer")
+            .write(&granted.dir)
+            .call(input)
     };
     let called = write(json!({ "read_only": "yes" })).await;
-    assert_eq!(called.succeeded()["ok"], false, "it said that it only reads");
+    assert_eq!(
+        called.succeeded()["ok"],
+        false,
+        "it said that it only reads"
+    );
     assert_eq!(fs::read_to_string(&granted.file).unwrap(), "here");
     let decision = serde_json::to_value(&called.0.decisions[0]).unwrap();
     assert_eq!(decision["classified_facts"]["is_read_only"], true);
@@ -193,7 +257,10 @@ async fn what_a_component_says_of_one_input_narrows_the_call() {
     assert_eq!(fs::read_to_string(&granted.file).unwrap(), "new");
     let decision = serde_json::to_value(&called.0.decisions[0]).unwrap();
     assert_eq!(decision["effective_facts"]["is_read_only"], false);
-    assert_eq!(decision["effective_facts"]["is_destructive"], true, "the claim cannot be enforced");
+    assert_eq!(
+        decision["effective_facts"]["is_destructive"], true,
+        "the claim cannot be enforced"
+    );
 }
 
 #[tokio::test]
@@ -202,6 +269,9 @@ async fn a_classification_that_never_comes_is_unknown_and_the_call_goes_on_with_
         let called = Test::new(tool).call(json!({})).await;
         assert!(called.succeeded()["ran"].is_string());
         let decision = serde_json::to_value(&called.0.decisions[0]).unwrap();
-        assert!(decision.get("classified_facts").is_none(), "nothing was claimed: {decision}");
+        assert!(
+            decision.get("classified_facts").is_none(),
+            "nothing was claimed: {decision}"
+        );
     }
 }

@@ -33,7 +33,12 @@ async fn race(deny: impl Fn(&mut toolcell_core::policy::Grants, &str)) {
 /// the open folder.
 async fn race_once(deny: &impl Fn(&mut toolcell_core::policy::Grants, &str)) -> [u64; 2] {
     let (_guard, root) = scratch();
-    for folder in ["closed/empty", "swapped/empty", "closed/movable", "swapped/movable"] {
+    for folder in [
+        "closed/empty",
+        "swapped/empty",
+        "closed/movable",
+        "swapped/movable",
+    ] {
         fs::create_dir_all(root.join(folder)).unwrap();
     }
     for name in ["file", "victim"] {
@@ -49,13 +54,22 @@ async fn race_once(deny: &impl Fn(&mut toolcell_core::policy::Grants, &str)) -> 
         let over = Arc::clone(&over);
         move || swap(&root, &over)
     });
-    let used = Test::new("hostile#use_swapped").write(&root).grant(|grants| deny(grants, text(&closed)));
+    let used = Test::new("hostile#use_swapped")
+        .write(&root)
+        .grant(|grants| deny(grants, text(&closed)));
     let used = used.call(json!({ "path": root, "ms": MS })).await;
     over.store(true, Ordering::Relaxed);
     let swaps = swapping.join().unwrap();
     let used = used.succeeded();
-    assert_eq!(snapshot(&closed), before, "what is closed was changed in {swaps} swaps: {used}");
-    assert!(!used.to_string().contains(SECRET) || !is_closed_for_reading(deny), "the secret was read: {used}");
+    assert_eq!(
+        snapshot(&closed),
+        before,
+        "what is closed was changed in {swaps} swaps: {used}"
+    );
+    assert!(
+        !used.to_string().contains(SECRET) || !is_closed_for_reading(deny),
+        "the secret was read: {used}"
+    );
     [swaps, used["rounds"].as_u64().unwrap()]
 }
 

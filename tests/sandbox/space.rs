@@ -19,11 +19,16 @@ fn without_pool() -> Arc<Host> {
 
 #[tokio::test]
 async fn a_tool_that_dies_of_its_memory_limit_is_told_so() {
-    let called =
-        Test::new("hostile#memory").limit(|limits| limits.memory_bytes = 16 * MIB).call(json!({ "mib": 64 })).await;
+    let called = Test::new("hostile#memory")
+        .limit(|limits| limits.memory_bytes = 16 * MIB)
+        .call(json!({ "mib": 64 }))
+        .await;
     called.failed("sandbox_violation", "memory_limit");
     let memory = called.0.result.usage.as_ref().unwrap().memory_bytes;
-    assert!(memory.used > 8 * MIB && memory.used <= 16 * MIB, "{memory:?}");
+    assert!(
+        memory.used > 8 * MIB && memory.used <= 16 * MIB,
+        "{memory:?}"
+    );
 }
 
 #[tokio::test]
@@ -35,7 +40,10 @@ async fn a_tool_that_survives_its_memory_limit_gets_no_more_than_that() {
             .await;
         let answer = called.succeeded();
         assert_eq!(answer["refused"], true, "{how}");
-        assert!((4..16).contains(&answer["mib"].as_u64().unwrap()), "{how}: {answer}");
+        assert!(
+            (4..16).contains(&answer["mib"].as_u64().unwrap()),
+            "{how}: {answer}"
+        );
     }
 }
 
@@ -56,27 +64,45 @@ async fn many_small_memories_share_one_limit() {
 #[tokio::test]
 async fn memories_that_are_there_from_the_start_count_too() {
     let host = without_pool();
-    let refused =
-        Test::new("wat:many-memories").on(&host).limit(|limits| limits.memory_bytes = 255 * MIB).call(json!({})).await;
+    let refused = Test::new("wat:many-memories")
+        .on(&host)
+        .limit(|limits| limits.memory_bytes = 255 * MIB)
+        .call(json!({}))
+        .await;
     refused.failed("sandbox_violation", "memory_limit");
 }
 
 #[tokio::test]
 async fn a_component_with_too_many_or_too_large_memories_does_not_load_into_a_pool() {
-    for name in ["wat:many-memories", "wat:grow-memories", "wat:many-instances", "wat:big-table"] {
+    for name in [
+        "wat:many-memories",
+        "wat:grow-memories",
+        "wat:many-instances",
+        "wat:big-table",
+    ] {
         let refusal = Test::new(name).load().await.unwrap_err();
-        assert_eq!(serde_json::to_value(refusal.class).unwrap(), "sandbox_violation", "{name}: {refusal:?}");
+        assert_eq!(
+            serde_json::to_value(refusal.class).unwrap(),
+            "sandbox_violation",
+            "{name}: {refusal:?}"
+        );
     }
 }
 
 #[tokio::test]
 async fn a_component_that_starts_too_large_does_not_load_anywhere() {
     let on_demand = without_pool();
-    for (name, code) in
-        [("wat:big-memory", "memory_limit"), ("wat:big-table", "table_limit"), ("wat:many-instances", "instance_limit")]
-    {
+    for (name, code) in [
+        ("wat:big-memory", "memory_limit"),
+        ("wat:big-table", "table_limit"),
+        ("wat:many-instances", "instance_limit"),
+    ] {
         let refusal = Test::new(name).on(&on_demand).load().await.unwrap_err();
-        assert_eq!(serde_json::to_value(refusal.class).unwrap(), "sandbox_violation", "{name}: {refusal:?}");
+        assert_eq!(
+            serde_json::to_value(refusal.class).unwrap(),
+            "sandbox_violation",
+            "{name}: {refusal:?}"
+        );
         assert_eq!(refusal.code, code, "{name}: {refusal:?}");
     }
     let refusal = Test::new("wat:big-memory").load().await.unwrap_err();
@@ -90,8 +116,15 @@ async fn instances_are_counted_also_where_they_have_nothing() {
     let before = "  (component $tool\n";
     for (count, loads) in [(40, true), (100, false)] {
         let instances = "(core instance (instantiate $empty))\n".repeat(count);
-        let many = text.replacen(before, &format!("{before}(core module $empty)\n{instances}"), 1);
-        let loaded = Test::of_bytes(wat::parse_str(many).unwrap(), None).on(&without_pool()).load().await;
+        let many = text.replacen(
+            before,
+            &format!("{before}(core module $empty)\n{instances}"),
+            1,
+        );
+        let loaded = Test::of_bytes(wat::parse_str(many).unwrap(), None)
+            .on(&without_pool())
+            .load()
+            .await;
         assert_eq!(loaded.is_ok(), loads, "{count}: {loaded:?}");
         if let Err(refusal) = loaded {
             assert_eq!(refusal.code, "instance_limit", "{refusal:?}");
@@ -112,7 +145,9 @@ async fn what_the_engine_keeps_of_an_instance_is_limited_in_both_engines() {
         (200_000, "(type (stream u8))", false),
     ] {
         let globals = "(global (mut i32) (i32.const 0))".repeat(count);
-        let parts = format!("{before}{needs}(core module $large {globals})\n(core instance (instantiate $large))\n");
+        let parts = format!(
+            "{before}{needs}(core module $large {globals})\n(core instance (instantiate $large))\n"
+        );
         let large = wat::parse_str(text.replacen(before, &parts, 1)).unwrap();
         let loaded = Test::of_bytes(large, None).on(&without_pool()).load().await;
         assert_eq!(loaded.is_ok(), loads, "{count} {needs}: {loaded:?}");
@@ -132,14 +167,20 @@ async fn components_count_each_time_that_they_are_instantiated() {
         let instance = format!("(instance (instantiate $level{}))", at - 1);
         format!("(component $level{at} {instance} {instance})\n")
     };
-    for (levels, needs, loads) in
-        [(8, "", true), (8, "(type (stream u8))", true), (14, "", false), (14, "(type (stream u8))", false)]
-    {
+    for (levels, needs, loads) in [
+        (8, "", true),
+        (8, "(type (stream u8))", true),
+        (14, "", false),
+        (14, "(type (stream u8))", false),
+    ] {
         let all: String = (1..=levels).map(level).collect();
         let last = format!("(instance (instantiate $level{levels}))\n");
         let parts = format!("{before}{needs}(component $level0)\n{all}{last}");
         let nested = wat::parse_str(text.replacen(before, &parts, 1)).unwrap();
-        let loaded = Test::of_bytes(nested, None).on(&without_pool()).load().await;
+        let loaded = Test::of_bytes(nested, None)
+            .on(&without_pool())
+            .load()
+            .await;
         assert_eq!(loaded.is_ok(), loads, "{levels} {needs}: {loaded:?}");
         if let Err(refusal) = loaded {
             assert_eq!(refusal.code, "memory_limit", "{refusal:?}");
@@ -150,8 +191,11 @@ async fn components_count_each_time_that_they_are_instantiated() {
 #[tokio::test]
 async fn tables_share_one_limit() {
     let host = without_pool();
-    let called =
-        Test::new("wat:grow-tables").on(&host).limit(|limits| limits.table_elements = 5_000).call(json!({})).await;
+    let called = Test::new("wat:grow-tables")
+        .on(&host)
+        .limit(|limits| limits.table_elements = 5_000)
+        .call(json!({}))
+        .await;
     let granted = called.succeeded().as_u64().unwrap();
     assert!((1_000..=5_000).contains(&granted), "{granted}");
     let tables = called.0.result.usage.as_ref().unwrap().table_elements;
@@ -160,9 +204,13 @@ async fn tables_share_one_limit() {
 
 #[tokio::test]
 async fn endless_recursion_is_a_trap_on_either_stack() {
-    let engine = Test::new("hostile#recurse").call(json!({ "stack": "engine" })).await;
+    let engine = Test::new("hostile#recurse")
+        .call(json!({ "stack": "engine" }))
+        .await;
     engine.failed("execution_failed", "stack_overflow");
-    let memory = Test::new("hostile#recurse").call(json!({ "stack": "memory" })).await;
+    let memory = Test::new("hostile#recurse")
+        .call(json!({ "stack": "memory" }))
+        .await;
     memory.failed("execution_failed", "memory_fault");
     // The host's own stack is intact: the same thread answers the next call.
     Test::new("probe#counter").call(json!({})).await.succeeded();
@@ -182,19 +230,30 @@ async fn a_guest_recurses_as_deep_as_two_mebibytes_of_stack_allow() {
     // A level takes 32 to 96 bytes: half a mebibyte has no room for 20,000 of them, and two have none for 400,000.
     for (levels, fits) in [(20_000, true), (400_000, false)] {
         let text = echo_text("deep", |_| {});
-        assert!([invoke, answer].iter().all(|part| text.matches(part).count() == 1));
-        let text = text
-            .replace(invoke, &format!("{DEEP}{invoke}"))
-            .replace(answer, &format!("(drop (call $deep (i64.const {levels})))\n        {answer}"));
+        assert!(
+            [invoke, answer]
+                .iter()
+                .all(|part| text.matches(part).count() == 1)
+        );
+        let text = text.replace(invoke, &format!("{DEEP}{invoke}")).replace(
+            answer,
+            &format!("(drop (call $deep (i64.const {levels})))\n        {answer}"),
+        );
         let component = wat::parse_str(text).unwrap();
         for host in [without_pool(), Arc::new(host(|_| {}))] {
-            let called = Test::of_bytes(component.clone(), None).on(&host).call(json!({ "n": 1 })).await;
+            let called = Test::of_bytes(component.clone(), None)
+                .on(&host)
+                .call(json!({ "n": 1 }))
+                .await;
             if fits {
                 assert_eq!(called.succeeded(), json!({ "n": 1 }))
             } else {
                 _ = called.failed("execution_failed", "stack_overflow")
             }
-            assert_eq!(called.0.result.usage.as_ref().unwrap().stack_bytes_limit, 2 << 20);
+            assert_eq!(
+                called.0.result.usage.as_ref().unwrap().stack_bytes_limit,
+                2 << 20
+            );
         }
     }
 }
@@ -225,7 +284,15 @@ async fn handles_are_given_back_after_each_call() {
     std::fs::write(&file, "content").unwrap();
     let open = || {
         let links = std::fs::read_dir("/proc/self/fd").unwrap();
-        links.filter(|link| link.as_ref().unwrap().path().read_link().is_ok_and(|target| target == file)).count()
+        links
+            .filter(|link| {
+                link.as_ref()
+                    .unwrap()
+                    .path()
+                    .read_link()
+                    .is_ok_and(|target| target == file)
+            })
+            .count()
     };
     for _ in 0..5 {
         let called = Test::new("hostile#flood_handles")

@@ -6,10 +6,17 @@ use crate::support::{Called, Test};
 
 async fn ended(tool: &str, input: Value) -> Called {
     let called = Test::new(tool).call(input).await;
-    assert_eq!(called.statuses(), ("failed".into(), "failed".into()), "{tool}");
+    assert_eq!(
+        called.statuses(),
+        ("failed".into(), "failed".into()),
+        "{tool}"
+    );
     assert!(called.0.result.structured_content.is_none(), "{tool}");
     // The host answers the next call, whatever the guest did to itself.
-    assert_eq!(Test::new("probe#counter").call(json!({})).await.succeeded()["count"], 1);
+    assert_eq!(
+        Test::new("probe#counter").call(json!({})).await.succeeded()["count"],
+        1
+    );
     called
 }
 
@@ -20,8 +27,19 @@ async fn the_message_of_a_panic_is_for_the_journal_and_not_for_the_model() {
     called.failed("execution_failed", "guest_panicked");
     assert!(!called.message().contains(secret));
     let record = called.record();
-    assert!(record["invocation"]["error_detail"].as_str().unwrap().contains(secret), "{record:#}");
-    assert!(!record["result"]["model_facing_content"].to_string().contains(secret), "{record:#}");
+    assert!(
+        record["invocation"]["error_detail"]
+            .as_str()
+            .unwrap()
+            .contains(secret),
+        "{record:#}"
+    );
+    assert!(
+        !record["result"]["model_facing_content"]
+            .to_string()
+            .contains(secret),
+        "{record:#}"
+    );
 }
 
 #[tokio::test]
@@ -31,7 +49,9 @@ async fn every_trap_is_a_failed_call() {
         ("wat:divide-by-zero", "arithmetic_fault"),
         ("wat:out-of-bounds-access", "memory_fault"),
     ] {
-        ended(tool, json!({})).await.failed("execution_failed", code);
+        ended(tool, json!({}))
+            .await
+            .failed("execution_failed", code);
     }
 }
 
@@ -52,7 +72,9 @@ async fn an_answer_that_breaks_the_canonical_abi_is_a_failed_call() {
         "wat:unaligned-outcome",
         "wat:realloc-out-of-bounds",
     ] {
-        ended(tool, json!({})).await.failed("execution_failed", "guest_invalid");
+        ended(tool, json!({}))
+            .await
+            .failed("execution_failed", "guest_invalid");
     }
 }
 
@@ -63,7 +85,10 @@ async fn the_names_of_functions_that_trap_reach_nobody_as_they_are() {
     let mut texts = Vec::new();
     gather(&record, &mut texts);
     for text in texts {
-        assert!(!text.contains('\u{1b}') && !text.contains("forged"), "{text:?}");
+        assert!(
+            !text.contains('\u{1b}') && !text.contains("forged"),
+            "{text:?}"
+        );
     }
 }
 
@@ -78,7 +103,11 @@ fn gather<'a>(value: &'a Value, texts: &mut Vec<&'a str>) {
 
 #[tokio::test]
 async fn a_partial_result_outlives_the_trap_that_follows() {
-    let called = ended("probe#partial_result", json!({ "text": "half of it", "then": "trap" })).await;
+    let called = ended(
+        "probe#partial_result",
+        json!({ "text": "half of it", "then": "trap" }),
+    )
+    .await;
     called.failed("execution_failed", "guest_panicked");
     let partial = called.0.progress[0].partial_content.as_ref().unwrap();
     assert_eq!(*partial, json!([{ "type": "text", "text": "half of it" }]));
@@ -87,7 +116,10 @@ async fn a_partial_result_outlives_the_trap_that_follows() {
 #[tokio::test]
 async fn no_state_is_left_for_the_next_call() {
     for _ in 0..10 {
-        assert_eq!(Test::new("probe#counter").call(json!({})).await.succeeded()["count"], 1);
+        assert_eq!(
+            Test::new("probe#counter").call(json!({})).await.succeeded()["count"],
+            1
+        );
     }
 }
 
@@ -96,12 +128,21 @@ async fn a_call_in_the_place_of_one_that_trapped_finds_nothing_of_it() {
     let host = std::sync::Arc::new(crate::support::host(|settings| settings.calls_at_once = 1));
     let mut ids = std::collections::BTreeSet::new();
     for _ in 0..5 {
-        Test::new("probe#partial_result").on(&host).call(json!({ "then": "trap" })).await;
+        Test::new("probe#partial_result")
+            .on(&host)
+            .call(json!({ "then": "trap" }))
+            .await;
         let counted = Test::new("probe#counter").on(&host).call(json!({})).await;
         assert_eq!(counted.succeeded()["count"], 1);
-        let called = Test::new("probe#invocation").on(&host).call(json!({})).await;
+        let called = Test::new("probe#invocation")
+            .on(&host)
+            .call(json!({}))
+            .await;
         let answer = called.succeeded();
-        assert_eq!(answer["invocation_id"], called.record()["invocation"]["invocation_id"]);
+        assert_eq!(
+            answer["invocation_id"],
+            called.record()["invocation"]["invocation_id"]
+        );
         assert!(ids.insert(answer["invocation_id"].to_string()));
     }
 }

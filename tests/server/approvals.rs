@@ -9,17 +9,21 @@ use crate::support::{Client, Web, fixture, frame};
 impl Place {
     /// A client with these capabilities, connected to a server with these options.
     fn client(&self, capabilities: Value, more: &[&str]) -> Client {
-        let mut arguments = vec!["mcp".to_owned(), format!("{}#append_approved", fixture("probe").display())];
+        let mut arguments = vec![
+            "mcp".to_owned(),
+            format!("{}#append_approved", fixture("probe").display()),
+        ];
         arguments.extend(self.options(more));
         Client::run(self.toolcell(arguments)).can(capabilities)
     }
 
     /// The same server over HTTP.
     fn web(&self) -> Web {
-        let mut arguments: Vec<String> = Web::arguments(&["probe#append_approved"], self.options(&[]))
-            .into_iter()
-            .map(|argument| argument.into_string().unwrap())
-            .collect();
+        let mut arguments: Vec<String> =
+            Web::arguments(&["probe#append_approved"], self.options(&[]))
+                .into_iter()
+                .map(|argument| argument.into_string().unwrap())
+                .collect();
         arguments.push("--timeout=20s".to_owned());
         Web::run(self.toolcell(arguments))
     }
@@ -49,7 +53,9 @@ pub(super) fn reply(client: &mut Client, question: &Value, answer: Value) {
 }
 
 pub(super) fn question(client: &mut Client) -> Value {
-    client.until(|frame| frame["method"] == "elicitation/create").1
+    client
+        .until(|frame| frame["method"] == "elicitation/create")
+        .1
 }
 
 #[test]
@@ -60,25 +66,45 @@ fn the_user_is_asked_in_plain_words_and_yes_runs_the_call_once() {
     let id = client.begin_call(TOOL, place.line("one"));
     let asked = question(&mut client);
     let message = asked["params"]["message"].as_str().unwrap();
-    for words in ["Run this call?", "append_approved", "read and change files in", "one", "risk"] {
+    for words in [
+        "Run this call?",
+        "append_approved",
+        "read and change files in",
+        "one",
+        "risk",
+    ] {
         assert!(message.contains(words), "{words}: {message}");
     }
     assert!(place.lines().is_empty());
-    reply(&mut client, &asked, accept(json!({ "decision": "run once", "note": "only this" })));
+    reply(
+        &mut client,
+        &asked,
+        accept(json!({ "decision": "run once", "note": "only this" })),
+    );
     let answer = client.answer(&id)["result"].clone();
     assert_eq!(answer["isError"], json!(false), "{answer:#}");
     assert_eq!(place.lines(), ["one"]);
     // The approval is for one run: the same call asks again.
     let id = client.begin_call(TOOL, place.line("one"));
-    let again = client.until(|frame| frame["method"] == "elicitation/create" && frame["id"] != asked["id"]).1;
+    let again = client
+        .until(|frame| frame["method"] == "elicitation/create" && frame["id"] != asked["id"])
+        .1;
     reply(&mut client, &again, json!({ "action": "decline" }));
     let answer = client.answer(&id)["result"].clone();
-    assert_eq!(answer["_meta"]["toolcell/error"]["code"], "approval_rejected");
+    assert_eq!(
+        answer["_meta"]["toolcell/error"]["code"],
+        "approval_rejected"
+    );
     assert_eq!(place.lines(), ["one"]);
     client.close();
     let records = place.records();
     records.iter().for_each(crate::support::check_record);
-    let decision = &records[0]["decisions"].as_array().unwrap().last().unwrap().clone();
+    let decision = &records[0]["decisions"]
+        .as_array()
+        .unwrap()
+        .last()
+        .unwrap()
+        .clone();
     assert_eq!(
         (&decision["reason"]["channel"], &decision["accept_feedback"]),
         (&json!("mcp_elicitation"), &json!("only this"))
@@ -92,10 +118,19 @@ fn what_the_user_changes_is_what_runs() {
     client.initialize("2025-11-25");
     let id = client.begin_call(TOOL, place.line("as asked"));
     let asked = question(&mut client);
-    let offered = asked["params"]["requestedSchema"]["properties"]["arguments"]["default"].as_str().unwrap();
-    assert_eq!(serde_json::from_str::<Value>(offered).unwrap(), place.line("as asked"));
+    let offered = asked["params"]["requestedSchema"]["properties"]["arguments"]["default"]
+        .as_str()
+        .unwrap();
+    assert_eq!(
+        serde_json::from_str::<Value>(offered).unwrap(),
+        place.line("as asked")
+    );
     let edit = place.line("as changed").to_string();
-    reply(&mut client, &asked, accept(json!({ "decision": "run once", "arguments": edit })));
+    reply(
+        &mut client,
+        &asked,
+        accept(json!({ "decision": "run once", "arguments": edit })),
+    );
     assert_eq!(client.answer(&id)["result"]["isError"], json!(false));
     assert_eq!(place.lines(), ["as changed"]);
 }
@@ -108,16 +143,29 @@ fn a_change_that_cannot_run_is_asked_again_with_the_reason() {
     let id = client.begin_call(TOOL, place.line("as asked"));
     let mut seen = Vec::new();
     for wrong in ["not JSON", "{\"pth\": \"x\"}"] {
-        let (_, asked) = client.until(|frame| frame["method"] == "elicitation/create" && !seen.contains(&frame["id"]));
+        let (_, asked) = client
+            .until(|frame| frame["method"] == "elicitation/create" && !seen.contains(&frame["id"]));
         seen.push(asked["id"].clone());
-        reply(&mut client, &asked, accept(json!({ "decision": "run once", "arguments": wrong })));
+        reply(
+            &mut client,
+            &asked,
+            accept(json!({ "decision": "run once", "arguments": wrong })),
+        );
     }
-    let (_, asked) = client.until(|frame| frame["method"] == "elicitation/create" && !seen.contains(&frame["id"]));
+    let (_, asked) = client
+        .until(|frame| frame["method"] == "elicitation/create" && !seen.contains(&frame["id"]));
     let message = asked["params"]["message"].as_str().unwrap();
-    assert!(message.contains("Your last answer is not valid:\n| the arguments as you changed them"), "{message}");
+    assert!(
+        message.contains("Your last answer is not valid:\n| the arguments as you changed them"),
+        "{message}"
+    );
     assert!(place.lines().is_empty());
     let edit = place.line("as changed").to_string();
-    reply(&mut client, &asked, accept(json!({ "decision": "run once", "arguments": edit })));
+    reply(
+        &mut client,
+        &asked,
+        accept(json!({ "decision": "run once", "arguments": edit })),
+    );
     let result = client.answer(&id)["result"].clone();
     assert_eq!(result["isError"], json!(false), "{result:#}");
     assert_eq!(place.lines(), ["as changed"]);
@@ -133,25 +181,37 @@ fn a_question_that_is_cut_wants_a_yes_that_knows() {
     let mut seen = Vec::new();
     for (although_cut, runs) in [(None, false), (Some(false), false), (Some(true), true)] {
         let id = client.begin_call(TOOL, place.line(&padded));
-        let (_, asked) = client.until(|frame| frame["method"] == "elicitation/create" && !seen.contains(&frame["id"]));
+        let (_, asked) = client
+            .until(|frame| frame["method"] == "elicitation/create" && !seen.contains(&frame["id"]));
         seen.push(asked["id"].clone());
         let message = asked["params"]["message"].as_str().unwrap();
         assert!(
-            message.contains("WARNING: this view is incomplete") && message.ends_with("\nRun this call?\n"),
+            message.contains("WARNING: this view is incomplete")
+                && message.ends_with("\nRun this call?\n"),
             "{message}"
         );
-        let own = message.lines().filter(|line| !line.starts_with("| ")).count();
+        let own = message
+            .lines()
+            .filter(|line| !line.starts_with("| "))
+            .count();
         assert_eq!(own, 3, "the first line, the note, the question: {message}");
         let form = &asked["params"]["requestedSchema"];
         assert_eq!(form["required"], json!(["decision", "although_cut"]));
         let offered = form["properties"]["arguments"]["default"].as_str().unwrap();
-        assert!(!offered.contains('\u{202e}') && offered.contains("\\u202e"), "{offered}");
+        assert!(
+            !offered.contains('\u{202e}') && offered.contains("\\u202e"),
+            "{offered}"
+        );
         let mut yes = json!({ "decision": "run once" });
         if let Some(although_cut) = although_cut {
             yes["although_cut"] = json!(although_cut);
         }
         reply(&mut client, &asked, accept(yes));
-        assert_eq!(client.answer(&id)["result"]["isError"], json!(!runs), "{although_cut:?}");
+        assert_eq!(
+            client.answer(&id)["result"]["isError"],
+            json!(!runs),
+            "{although_cut:?}"
+        );
         assert_eq!(place.lines().len(), usize::from(runs));
     }
 }
@@ -171,17 +231,25 @@ fn whatever_is_not_a_clear_yes_is_a_no() {
         json!({ "action": "accept" }),
     ] {
         let id = client.begin_call(TOOL, place.line("never"));
-        let (_, asked) = client.until(|frame| frame["method"] == "elicitation/create" && !seen.contains(&frame["id"]));
+        let (_, asked) = client
+            .until(|frame| frame["method"] == "elicitation/create" && !seen.contains(&frame["id"]));
         seen.push(asked["id"].clone());
         reply(&mut client, &asked, answer.clone());
         let result = client.answer(&id)["result"].clone();
-        assert_eq!(result["_meta"]["toolcell/error"]["class"], "approval_rejected", "{answer}: {result:#}");
+        assert_eq!(
+            result["_meta"]["toolcell/error"]["class"], "approval_rejected",
+            "{answer}: {result:#}"
+        );
     }
     // An error of the client counts as a no.
     let id = client.begin_call(TOOL, place.line("never"));
-    let (_, asked) = client.until(|frame| frame["method"] == "elicitation/create" && !seen.contains(&frame["id"]));
+    let (_, asked) = client
+        .until(|frame| frame["method"] == "elicitation/create" && !seen.contains(&frame["id"]));
     client.send(&json!({ "jsonrpc": "2.0", "id": asked["id"], "error": { "code": -32603, "message": "no window" } }));
-    assert_eq!(client.answer(&id)["result"]["_meta"]["toolcell/error"]["class"], "approval_rejected");
+    assert_eq!(
+        client.answer(&id)["result"]["_meta"]["toolcell/error"]["class"],
+        "approval_rejected"
+    );
     assert!(place.lines().is_empty());
 }
 
@@ -192,10 +260,13 @@ fn an_answer_from_elsewhere_takes_the_question_back() {
     client.initialize("2025-11-25");
     let id = client.begin_call(TOOL, place.line("one"));
     let asked = question(&mut client);
-    place.run(&["approvals", "approve", &place.waiting()]).exits(0);
+    place
+        .run(&["approvals", "approve", &place.waiting()])
+        .exits(0);
     assert_eq!(client.answer(&id)["result"]["isError"], json!(false));
-    let canceled = client
-        .until(|frame| frame["method"] == "notifications/cancelled" && frame["params"]["requestId"] == asked["id"]);
+    let canceled = client.until(|frame| {
+        frame["method"] == "notifications/cancelled" && frame["params"]["requestId"] == asked["id"]
+    });
     assert!(canceled.1["params"]["reason"].is_string());
     assert_eq!(place.lines(), ["one"]);
 }
@@ -207,9 +278,16 @@ fn for_the_rest_of_the_session_means_this_connection() {
     client.initialize("2025-11-25");
     let id = client.begin_call(TOOL, place.line("one"));
     let asked = question(&mut client);
-    reply(&mut client, &asked, accept(json!({ "decision": "run, and do not ask again this session" })));
+    reply(
+        &mut client,
+        &asked,
+        accept(json!({ "decision": "run, and do not ask again this session" })),
+    );
     client.answer(&id);
-    assert_eq!(client.call(TOOL, place.line("two"))["isError"], json!(false));
+    assert_eq!(
+        client.call(TOOL, place.line("two"))["isError"],
+        json!(false)
+    );
     client.close();
     let mut other = place.client(forms(), &[]);
     other.initialize("2025-11-25");
@@ -221,18 +299,32 @@ fn for_the_rest_of_the_session_means_this_connection() {
 #[test]
 fn without_a_client_that_can_ask_the_call_waits_for_the_command() {
     let place = Place::new();
-    for (capabilities, options) in
-        [(json!({}), &[][..]), (json!({ "elicitation": { "url": {} } }), &[]), (forms(), &["--no-elicitation"])]
-    {
+    for (capabilities, options) in [
+        (json!({}), &[][..]),
+        (json!({ "elicitation": { "url": {} } }), &[]),
+        (forms(), &["--no-elicitation"]),
+    ] {
         let mut client = place.client(capabilities, options);
         client.initialize("2025-11-25");
         let id = client.begin_call(TOOL, place.line("waited"));
         let line = client.says("waiting for approval; answer with `toolcell approvals approve ");
-        let waits = line.split(" approve ").nth(1).unwrap().split('`').next().unwrap().to_owned();
+        let waits = line
+            .split(" approve ")
+            .nth(1)
+            .unwrap()
+            .split('`')
+            .next()
+            .unwrap()
+            .to_owned();
         assert_eq!(waits, place.waiting());
         place.run(&["approvals", "approve", &waits]).exits(0);
         assert_eq!(client.answer(&id)["result"]["isError"], json!(false));
-        assert!(client.seen().iter().all(|frame| frame["method"] != "elicitation/create"));
+        assert!(
+            client
+                .seen()
+                .iter()
+                .all(|frame| frame["method"] != "elicitation/create")
+        );
     }
     assert_eq!(place.lines(), ["waited"; 3]);
 }
@@ -240,12 +332,17 @@ fn without_a_client_that_can_ask_the_call_waits_for_the_command() {
 #[test]
 fn nobody_answers_and_that_is_a_no() {
     let place = Place::new();
-    for (capabilities, options) in [(json!({}), ["--approval-timeout=300ms"]), (forms(), ["--approval-timeout=300ms"])]
-    {
+    for (capabilities, options) in [
+        (json!({}), ["--approval-timeout=300ms"]),
+        (forms(), ["--approval-timeout=300ms"]),
+    ] {
         let mut client = place.client(capabilities, &options);
         client.initialize("2025-11-25");
         let result = client.call(TOOL, place.line("never"));
-        assert_eq!(result["_meta"]["toolcell/error"]["code"], "approval_expired");
+        assert_eq!(
+            result["_meta"]["toolcell/error"]["code"],
+            "approval_expired"
+        );
     }
     assert!(place.lines().is_empty());
 }
@@ -257,26 +354,49 @@ fn by_configuration_the_client_is_told_at_once_and_comes_back() {
     client.initialize("2025-11-25");
     let told = client.call(TOOL, place.line("one"));
     assert_eq!(told["isError"], json!(true));
-    let id = told["_meta"]["toolcell/approval"]["invocation_id"].as_str().unwrap().to_owned();
-    assert!(told["content"][0]["text"].as_str().unwrap().contains(&format!("toolcell approvals approve {id}")));
+    let id = told["_meta"]["toolcell/approval"]["invocation_id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert!(
+        told["content"][0]["text"]
+            .as_str()
+            .unwrap()
+            .contains(&format!("toolcell approvals approve {id}"))
+    );
     // The repeated call is the same call, and asks no new question; other arguments make another call.
-    assert_eq!(client.call(TOOL, place.line("one"))["_meta"]["toolcell/approval"]["invocation_id"], json!(id));
+    assert_eq!(
+        client.call(TOOL, place.line("one"))["_meta"]["toolcell/approval"]["invocation_id"],
+        json!(id)
+    );
     assert_eq!(place.waiting(), id);
-    let other = client.call(TOOL, place.line("two"))["_meta"]["toolcell/approval"]["invocation_id"].clone();
+    let other =
+        client.call(TOOL, place.line("two"))["_meta"]["toolcell/approval"]["invocation_id"].clone();
     assert_ne!(other, json!(id));
     place.run(&["approvals", "approve", &id]).exits(0);
-    place.run(&["approvals", "deny", other.as_str().unwrap()]).exits(0);
+    place
+        .run(&["approvals", "deny", other.as_str().unwrap()])
+        .exits(0);
     let result = client.call(TOOL, place.line("one"));
     assert_eq!(
-        (&result["isError"], &result["_meta"]["toolcell/invocation_id"]),
+        (
+            &result["isError"],
+            &result["_meta"]["toolcell/invocation_id"]
+        ),
         (&json!(false), &json!(id)),
         "{result:#}"
     );
     let refused = client.call(TOOL, place.line("two"));
-    assert_eq!(refused["_meta"]["toolcell/error"]["code"], "approval_rejected");
+    assert_eq!(
+        refused["_meta"]["toolcell/error"]["code"],
+        "approval_rejected"
+    );
     // The approval is for one run: after its result, the same arguments are a new call.
     let again = client.call(TOOL, place.line("one"));
-    assert_ne!(again["_meta"]["toolcell/approval"]["invocation_id"], json!(id));
+    assert_ne!(
+        again["_meta"]["toolcell/approval"]["invocation_id"],
+        json!(id)
+    );
     assert_eq!(place.lines(), ["one"]);
 }
 
@@ -296,39 +416,79 @@ pub(super) fn channelled(place: &Place, channel: &str) -> String {
 fn the_clients_user_is_asked_only_if_the_tool_names_that_channel() {
     for (channel, is_asked) in [("tty", false), ("mcp_elicitation", true)] {
         let place = Place::new();
-        let arguments = [vec!["mcp".to_owned(), channelled(&place, channel)], place.options(&[])].concat();
+        let arguments = [
+            vec!["mcp".to_owned(), channelled(&place, channel)],
+            place.options(&[]),
+        ]
+        .concat();
         let mut client = Client::run(place.toolcell(arguments)).can(forms());
         client.initialize("2025-11-25");
         let id = client.begin_call("echo", json!({}));
         if is_asked {
             let asked = question(&mut client);
-            reply(&mut client, &asked, accept(json!({ "decision": "run once" })));
+            reply(
+                &mut client,
+                &asked,
+                accept(json!({ "decision": "run once" })),
+            );
         } else {
             client.says("waiting for approval; answer with `toolcell approvals approve ");
-            place.run(&["approvals", "approve", &place.waiting()]).exits(0);
+            place
+                .run(&["approvals", "approve", &place.waiting()])
+                .exits(0);
         }
-        assert_eq!(client.answer(&id)["result"]["isError"], json!(false), "{channel}");
-        assert_eq!(client.seen().iter().any(|frame| frame["method"] == "elicitation/create"), is_asked, "{channel}");
+        assert_eq!(
+            client.answer(&id)["result"]["isError"],
+            json!(false),
+            "{channel}"
+        );
+        assert_eq!(
+            client
+                .seen()
+                .iter()
+                .any(|frame| frame["method"] == "elicitation/create"),
+            is_asked,
+            "{channel}"
+        );
         client.close();
         let decisions = place.records()[0]["decisions"].clone();
-        let through = if is_asked { "mcp_elicitation" } else { "command" };
-        assert_eq!((&decisions[1]["behavior"], &decisions[1]["reason"]["channel"]), (&json!("allow"), &json!(through)));
+        let through = if is_asked {
+            "mcp_elicitation"
+        } else {
+            "command"
+        };
+        assert_eq!(
+            (
+                &decisions[1]["behavior"],
+                &decisions[1]["reason"]["channel"]
+            ),
+            (&json!("allow"), &json!(through))
+        );
     }
     // In the newer revision the call waits, too.
     let place = Place::new();
-    let arguments = [vec!["mcp".to_owned(), channelled(&place, "tty")], place.options(&[])].concat();
+    let arguments = [
+        vec!["mcp".to_owned(), channelled(&place, "tty")],
+        place.options(&[]),
+    ]
+    .concat();
     let mut client = Client::run(place.toolcell(arguments)).can(forms());
     client.speak_new();
     let id = client.begin("tools/call", json!({ "name": "echo", "arguments": {} }));
     client.says("waiting for approval; answer with `toolcell approvals approve ");
-    place.run(&["approvals", "approve", &place.waiting()]).exits(0);
+    place
+        .run(&["approvals", "approve", &place.waiting()])
+        .exits(0);
     assert_eq!(client.answer(&id)["result"]["isError"], json!(false));
 }
 
 /// Repeats a call of 2026-07-28 with `more`.
 fn call_again(client: &mut Client, arguments: &Value, more: Value) -> Value {
     let mut params = json!({ "name": TOOL, "arguments": arguments });
-    params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    params
+        .as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
     client.request("tools/call", params)
 }
 
@@ -338,11 +498,23 @@ fn the_newer_revision_answers_that_input_is_required() {
     let mut client = place.client(forms(), &[]);
     client.speak_new();
     let arguments = place.line("one");
-    let asked = client.request("tools/call", json!({ "name": TOOL, "arguments": arguments }))["result"].clone();
+    let asked = client.request(
+        "tools/call",
+        json!({ "name": TOOL, "arguments": arguments }),
+    )["result"]
+        .clone();
     assert_eq!(asked["resultType"], "input_required", "{asked:#}");
     let request = &asked["inputRequests"]["approval"];
-    assert_eq!((&request["method"], &request["params"]["mode"]), (&json!("elicitation/create"), &json!("form")));
-    assert!(request["params"]["message"].as_str().unwrap().contains("Run this call?"));
+    assert_eq!(
+        (&request["method"], &request["params"]["mode"]),
+        (&json!("elicitation/create"), &json!("form"))
+    );
+    assert!(
+        request["params"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("Run this call?")
+    );
     let state = asked["requestState"].clone();
     // Any other state, other arguments, or anything but an answer runs nothing.
     let yes = json!({ "approval": accept(json!({ "decision": "run once" })) });
@@ -351,19 +523,37 @@ fn the_newer_revision_answers_that_input_is_required() {
         (&arguments, json!(format!("{}0", state.as_str().unwrap()))),
         (&place.line("other"), state.clone()),
     ] {
-        let refused = call_again(&mut client, arguments, json!({ "requestState": state, "inputResponses": yes }));
+        let refused = call_again(
+            &mut client,
+            arguments,
+            json!({ "requestState": state, "inputResponses": yes }),
+        );
         assert_eq!(refused["error"]["code"], json!(-32602), "{refused}");
     }
-    let unanswered = call_again(&mut client, &arguments, json!({ "requestState": state }))["result"].clone();
+    let unanswered =
+        call_again(&mut client, &arguments, json!({ "requestState": state }))["result"].clone();
     assert_eq!(unanswered["resultType"], "input_required");
     let state = unanswered["requestState"].clone();
     assert!(place.lines().is_empty());
     let more = json!({ "requestState": state, "inputResponses": yes });
     let result = call_again(&mut client, &arguments, more.clone())["result"].clone();
-    assert_eq!((&result["isError"], &result["resultType"]), (&json!(false), &json!("complete")), "{result:#}");
-    assert_eq!(call_again(&mut client, &arguments, more)["error"]["code"], json!(-32602), "a state is used once");
+    assert_eq!(
+        (&result["isError"], &result["resultType"]),
+        (&json!(false), &json!("complete")),
+        "{result:#}"
+    );
+    assert_eq!(
+        call_again(&mut client, &arguments, more)["error"]["code"],
+        json!(-32602),
+        "a state is used once"
+    );
     assert_eq!(place.lines(), ["one"]);
-    assert!(client.seen().iter().all(|frame| frame["method"] != "elicitation/create"));
+    assert!(
+        client
+            .seen()
+            .iter()
+            .all(|frame| frame["method"] != "elicitation/create")
+    );
 }
 
 #[test]
@@ -382,13 +572,15 @@ fn a_state_over_http_is_its_principals_alone() {
     let mut web = Web::run(place.toolcell(arguments));
     let call = |web: &Web, more: Value| {
         let mut params = json!({ "name": TOOL, "arguments": place.line("one") });
-        params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        params
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
         web.stateless("tools/call", params, forms()).answer()
     };
     web.token = "0123456789abcdef0".to_owned();
     let state = call(&web, json!({}))["result"]["requestState"].clone();
-    let more =
-        json!({ "requestState": state, "inputResponses": { "approval": accept(json!({ "decision": "run once" })) } });
+    let more = json!({ "requestState": state, "inputResponses": { "approval": accept(json!({ "decision": "run once" })) } });
     web.token = "fedcba98765432100".to_owned();
     assert_eq!(call(&web, more.clone())["error"]["code"], json!(-32602));
     assert!(place.lines().is_empty());
@@ -412,7 +604,11 @@ fn over_http_the_question_comes_on_the_stream_of_its_call() {
     let other = web.session(forms());
     web.request("POST /mcp", &web.in_session(&other), &answer.to_string());
     assert!(place.lines().is_empty());
-    assert_eq!(web.request("POST /mcp", &web.in_session(&session), &answer.to_string()).status, 202);
+    assert_eq!(
+        web.request("POST /mcp", &web.in_session(&session), &answer.to_string())
+            .status,
+        202
+    );
     assert_eq!(coming.next()["result"]["isError"], json!(false));
     assert_eq!(place.lines(), ["one"]);
 }
@@ -427,11 +623,26 @@ fn nothing_that_a_caller_can_send_approves_or_widens() {
     let meta = json!({ "toolcell/approval": approved, "toolcell/grants": { "write": ["/"] }, "approved": true });
     let params = json!({ "name": TOOL, "arguments": arguments, "_meta": meta, "inputResponses": { "approval": accept(approved.clone()) } });
     let result = client.request("tools/call", params)["result"].clone();
-    assert_eq!(result["_meta"]["toolcell/error"]["code"], "approval_expired", "{result:#}");
-    for method in ["approvals/approve", "toolcell/approve", "elicitation/create", "policy/trust"] {
-        assert_eq!(client.request(method, approved.clone())["error"]["code"], json!(-32601), "{method}");
+    assert_eq!(
+        result["_meta"]["toolcell/error"]["code"], "approval_expired",
+        "{result:#}"
+    );
+    for method in [
+        "approvals/approve",
+        "toolcell/approve",
+        "elicitation/create",
+        "policy/trust",
+    ] {
+        assert_eq!(
+            client.request(method, approved.clone())["error"]["code"],
+            json!(-32601),
+            "{method}"
+        );
     }
-    arguments.as_object_mut().unwrap().extend(approved.as_object().unwrap().clone());
+    arguments
+        .as_object_mut()
+        .unwrap()
+        .extend(approved.as_object().unwrap().clone());
     client.call(TOOL, arguments);
     assert!(place.lines().is_empty());
 }
@@ -445,7 +656,10 @@ fn a_server_that_ends_leaves_no_question_that_runs_by_itself() {
     client.says("waiting for approval; answer with `toolcell approvals approve ");
     let waits = place.waiting();
     client.close();
-    assert_eq!(place.records().pop().unwrap()["invocation"]["status"], "canceled");
+    assert_eq!(
+        place.records().pop().unwrap()["invocation"]["status"],
+        "canceled"
+    );
     assert_eq!(place.run(&["approvals", "approve", &waits]).code, Some(3));
     assert!(place.lines().is_empty());
 }
@@ -454,7 +668,9 @@ fn a_server_that_ends_leaves_no_question_that_runs_by_itself() {
 fn a_call_that_another_terminal_resumes_keeps_the_role_of_its_server() {
     let place = Place::new();
     let config = place.home.join("roles.toml");
-    let roles = |writer: &str| std::fs::write(&config, format!("[surface.roles]\nwriter = [{writer:?}]\n")).unwrap();
+    let roles = |writer: &str| {
+        std::fs::write(&config, format!("[surface.roles]\nwriter = [{writer:?}]\n")).unwrap()
+    };
     let named = format!("--config={}", config.display());
     let orphan = |line: &str| {
         roles(TOOL);
@@ -471,7 +687,13 @@ fn a_call_that_another_terminal_resumes_keeps_the_role_of_its_server() {
     // The role has lost the tool meanwhile. Without a role, the tool could be called.
     let id = orphan("not allowed");
     roles("echo");
-    let refused = place.run(&["approvals", "approve", &id, "--json"]).exits(3).json();
-    assert_eq!(refused["error"]["error_code"], "role_not_allowed", "{refused:#}");
+    let refused = place
+        .run(&["approvals", "approve", &id, "--json"])
+        .exits(3)
+        .json();
+    assert_eq!(
+        refused["error"]["error_code"], "role_not_allowed",
+        "{refused:#}"
+    );
     assert_eq!(place.lines(), ["allowed"]);
 }

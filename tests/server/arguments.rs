@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use crate::support::{Client, NEW, Reply, Web, records, scratch};
 
-const LARGE: &str = r#"{"id": 12345678901234567890123, "part": 0.10000000000000000001, "whole": 1.0}"#;
+const LARGE: &str =
+    r#"{"id": 12345678901234567890123, "part": 0.10000000000000000001, "whole": 1.0}"#;
 const TWICE: &str = r#"{"path": "a", "path": "/etc"}"#;
 
 /// A call with the arguments in their exact spelling.
@@ -16,7 +17,10 @@ fn call(id: u32, arguments: &str, more: &str) -> String {
 }
 
 fn is_as_sent(answer: &Value, text: &str) {
-    assert_eq!(answer["result"]["structuredContent"]["input_text"], text, "{answer:#}");
+    assert_eq!(
+        answer["result"]["structuredContent"]["input_text"], text,
+        "{answer:#}"
+    );
 }
 
 fn is_refused(answer: &Value) {
@@ -26,7 +30,9 @@ fn is_refused(answer: &Value) {
 }
 
 fn record_has(file: &Path, text: &str) {
-    let record = records(file).into_iter().find(|record| record["invocation"]["model_input_text"] == text);
+    let record = records(file)
+        .into_iter()
+        .find(|record| record["invocation"]["model_input_text"] == text);
     let record = record.unwrap_or_else(|| panic!("no record has {text}"));
     crate::support::check_record(&record);
 }
@@ -52,8 +58,16 @@ fn stateless(web: &Web, arguments: &str) -> Reply {
         "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "1" },
         "io.modelcontextprotocol/clientCapabilities": {},
     });
-    let headers = [("MCP-Protocol-Version", NEW), ("Mcp-Method", "tools/call"), ("Mcp-Name", "echo")];
-    web.request("POST /mcp", &headers, &call(1, arguments, &format!(r#","_meta":{meta}"#)))
+    let headers = [
+        ("MCP-Protocol-Version", NEW),
+        ("Mcp-Method", "tools/call"),
+        ("Mcp-Name", "echo"),
+    ];
+    web.request(
+        "POST /mcp",
+        &headers,
+        &call(1, arguments, &format!(r#","_meta":{meta}"#)),
+    )
 }
 
 #[test]
@@ -64,7 +78,10 @@ fn numbers_come_as_they_were_sent_over_http_and_names_count_once() {
     is_as_sent(&stateless(&web, LARGE).answer(), LARGE);
     is_refused(&stateless(&web, TWICE).answer());
     let session = web.session(json!({}));
-    let in_session = |id, text| web.request("POST /mcp", &web.in_session(&session), &call(id, text, "")).answer();
+    let in_session = |id, text| {
+        web.request("POST /mcp", &web.in_session(&session), &call(id, text, ""))
+            .answer()
+    };
     is_as_sent(&in_session(2, LARGE), LARGE);
     is_refused(&in_session(3, TWICE));
     assert!(web.terminate().0.success());
@@ -84,7 +101,11 @@ fn numbers_stay_as_they_were_sent_where_defaults_are_filled_in() {
     assert!(client.close().0.success());
     let record = records(&file).pop().unwrap();
     let filled = r#"{"query":"x","limit":12345678901234567890123,"order":"newest"}"#;
-    assert_eq!(record["invocation"]["call_input_ref"], toolcell_core::record::digest(filled.as_bytes()), "{record:#}");
+    assert_eq!(
+        record["invocation"]["call_input_ref"],
+        toolcell_core::record::digest(filled.as_bytes()),
+        "{record:#}"
+    );
 }
 
 /// Positional params of the tool `echo`, which some parsers accept for a structure.
@@ -111,24 +132,40 @@ fn a_message_in_an_array_is_refused() {
     client.forget();
     let params = r#"{"name":"echo","arguments":{"a":1}}"#;
     let message = format!(r#"["2.0",71,"tools/call",{params}]"#);
-    for array in [message.clone(), format!(" [{}]", call(71, r#"{"a":1}"#, ""))] {
+    for array in [
+        message.clone(),
+        format!(" [{}]", call(71, r#"{"a":1}"#, "")),
+    ] {
         client.send_text(&array);
         let (_, answer) = client.until(|frame| frame.get("error").is_some() || frame["id"] == 71);
-        assert!(answer["id"].is_null() && answer["error"]["code"] == json!(-32600), "{answer}");
+        assert!(
+            answer["id"].is_null() && answer["error"]["code"] == json!(-32600),
+            "{answer}"
+        );
         client.forget();
     }
     client.call("echo", json!({}));
-    assert!(client.close().3.iter().all(|frame| frame.get("error").is_none()), "something was called");
+    assert!(
+        client
+            .close()
+            .3
+            .iter()
+            .all(|frame| frame.get("error").is_none()),
+        "something was called"
+    );
     let web = Web::of(&["probe#echo"]);
     let session = web.session(json!({}));
     let reply = web.request("POST /mcp", &web.in_session(&session), &message);
-    assert_eq!((reply.status, reply.answer()["error"]["code"].clone()), (400, json!(-32600)), "{reply:?}");
+    assert_eq!(
+        (reply.status, reply.answer()["error"]["code"].clone()),
+        (400, json!(-32600)),
+        "{reply:?}"
+    );
 }
 
 #[test]
 fn a_frame_that_names_its_params_twice_is_refused() {
-    let twice =
-        r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo"},"params":{"name":"counter"}}"#;
+    let twice = r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo"},"params":{"name":"counter"}}"#;
     let mut client = Client::of(&["probe#echo", "probe#counter"]);
     client.send_text(twice);
     let answer = client.answer(&json!(7));
@@ -136,5 +173,9 @@ fn a_frame_that_names_its_params_twice_is_refused() {
     let web = Web::of(&["probe#echo", "probe#counter"]);
     let session = web.session(json!({}));
     let reply = web.request("POST /mcp", &web.in_session(&session), twice);
-    assert_eq!((reply.status, reply.answer()["error"]["code"].clone()), (400, json!(-32600)), "{reply:?}");
+    assert_eq!(
+        (reply.status, reply.answer()["error"]["code"].clone()),
+        (400, json!(-32600)),
+        "{reply:?}"
+    );
 }

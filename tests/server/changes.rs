@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use crate::sandbox::compiling::bomb::compile_bomb;
 use crate::support::{
-    Client, Toolcell, Web, bare_names, check_printed, fixture, frame, root, scratch, share_compiled, wat,
+    Client, Toolcell, Web, bare_names, check_printed, fixture, frame, root, scratch,
+    share_compiled, wat,
 };
 
 /// A folder with its own configuration, whose tools can be replaced.
@@ -26,7 +27,11 @@ impl Shop {
         std::fs::create_dir(&folder).unwrap();
         std::fs::create_dir(&home).unwrap();
         share_compiled(&home);
-        let shop = Self { _guard: guard, folder, home };
+        let shop = Self {
+            _guard: guard,
+            folder,
+            home,
+        };
         shop.put("probe", "tool.wasm");
         shop.configure(config);
         shop
@@ -54,7 +59,9 @@ impl Shop {
     fn client(&self, capabilities: Value) -> Client {
         let mut arguments = vec!["mcp".to_owned()];
         arguments.extend(self.options());
-        let mut client = Client::run(Toolcell::at(&self.home, arguments).env("TOOLCELL_SESSION", "")).can(capabilities);
+        let mut client =
+            Client::run(Toolcell::at(&self.home, arguments).env("TOOLCELL_SESSION", ""))
+                .can(capabilities);
         client.initialize("2025-11-25");
         client
     }
@@ -81,8 +88,7 @@ fn list_changed(client: &mut Client, times: usize) {
 }
 
 const ECHO: &str = "[[tool]]\ncomponent = \"tool.wasm#echo\"\n";
-const TWO: &str =
-    "[[tool]]\ncomponent = \"tool.wasm#echo\"\n[[tool]]\ncomponent = \"tool.wasm#hold\"\ntimeout = \"200ms\"\n";
+const TWO: &str = "[[tool]]\ncomponent = \"tool.wasm#echo\"\n[[tool]]\ncomponent = \"tool.wasm#hold\"\ntimeout = \"200ms\"\n";
 
 #[test]
 fn tools_come_from_the_configuration_with_a_timeout_each() {
@@ -102,7 +108,9 @@ fn a_changed_configuration_counts_at_once_and_is_announced() {
     list_changed(&mut client, 1);
     assert_eq!(names(&mut client), ["echo", "hold", "read_result"]);
     // A new denial applies too. The tool is not listed any more, and a call of it is refused.
-    shop.configure(&format!("{TWO}[[rule]]\nbehavior = \"deny\"\ntool = \"echo\"\n"));
+    shop.configure(&format!(
+        "{TWO}[[rule]]\nbehavior = \"deny\"\ntool = \"echo\"\n"
+    ));
     client.says("now serving the new version");
     let refused = loop {
         let answer = client.call("echo", json!({}));
@@ -110,7 +118,10 @@ fn a_changed_configuration_counts_at_once_and_is_announced() {
             break answer;
         }
     };
-    assert_eq!(refused["_meta"]["toolcell/error"]["class"], "permission_denied");
+    assert_eq!(
+        refused["_meta"]["toolcell/error"]["class"],
+        "permission_denied"
+    );
     assert_eq!(names(&mut client), ["hold", "read_result"]);
 }
 
@@ -119,11 +130,15 @@ fn changed_settings_of_a_tool_count_from_a_later_call_on() {
     let shop = Shop::new("");
     shop.put("configured", "tool.wasm");
     let configure = |unit: &str| {
-        shop.configure(&format!("[[tool]]\ncomponent = \"tool.wasm#settings\"\nconfig.unit = \"{unit}\"\n"));
+        shop.configure(&format!(
+            "[[tool]]\ncomponent = \"tool.wasm#settings\"\nconfig.unit = \"{unit}\"\n"
+        ));
     };
     configure("metre");
     let mut client = shop.client(json!({}));
-    let given = |client: &mut Client| client.call("settings", json!({}))["structuredContent"]["given"].clone();
+    let given = |client: &mut Client| {
+        client.call("settings", json!({}))["structuredContent"]["given"].clone()
+    };
     assert_eq!(given(&mut client), json!([r#"{"unit":"metre"}"#]));
     configure("yard");
     client.says("now serving the new version");
@@ -133,7 +148,10 @@ fn changed_settings_of_a_tool_count_from_a_later_call_on() {
         if now == json!([r#"{"unit":"yard"}"#]) {
             break;
         }
-        assert!(now == json!([r#"{"unit":"metre"}"#]) && began.elapsed() < Duration::from_secs(20), "{now}");
+        assert!(
+            now == json!([r#"{"unit":"metre"}"#]) && began.elapsed() < Duration::from_secs(20),
+            "{now}"
+        );
     }
 }
 
@@ -145,7 +163,10 @@ fn a_changed_component_is_swapped_and_a_call_that_runs_finishes_on_the_old_one()
     shop.put("cancellable", "tool.wasm");
     list_changed(&mut client, 1);
     let now = names(&mut client);
-    assert!(now.contains(&"cooperative".to_owned()) && !now.contains(&"hold".to_owned()), "{now:?}");
+    assert!(
+        now.contains(&"cooperative".to_owned()) && !now.contains(&"hold".to_owned()),
+        "{now:?}"
+    );
     assert!(client.answer(&running)["result"]["structuredContent"]["left_ns"].is_number());
     let id = client.begin_call("hold", json!({ "ms": 1 }));
     assert_eq!(client.answer(&id)["error"]["code"], json!(-32602));
@@ -165,8 +186,15 @@ fn a_component_that_changes_while_the_server_loads_it_is_swapped() {
     let children = format!("/proc/{0}/task/{0}/children", client.pid());
     let began = Instant::now();
     // The compiler has the old component.
-    while std::fs::read_to_string(&children).unwrap_or_default().trim().is_empty() {
-        assert!(began.elapsed() < Duration::from_secs(30), "nothing was compiled");
+    while std::fs::read_to_string(&children)
+        .unwrap_or_default()
+        .trim()
+        .is_empty()
+    {
+        assert!(
+            began.elapsed() < Duration::from_secs(30),
+            "nothing was compiled"
+        );
         std::thread::sleep(Duration::from_millis(1));
     }
     std::fs::rename(next, shop.file("tool.wasm")).unwrap();
@@ -183,12 +211,19 @@ fn what_cannot_be_used_is_said_and_the_old_goes_on() {
     for (what, change, said) in [
         ("tool.wasm", b"not a component".to_vec(), "tool.wasm#echo: "),
         ("tool.wasm", wat("describe-changes"), "differently"),
-        ("toolcell.toml", b"[[tool]]\ncomponent = 7\n".to_vec(), "toolcell.toml"),
+        (
+            "toolcell.toml",
+            b"[[tool]]\ncomponent = 7\n".to_vec(),
+            "toolcell.toml",
+        ),
     ] {
         replace(&shop.file(what), change);
         client.says(said);
         assert_eq!(names(&mut client), ["echo", "read_result"]);
-        assert_eq!(client.call("echo", json!({ "n": 1 }))["isError"], json!(false));
+        assert_eq!(
+            client.call("echo", json!({ "n": 1 }))["isError"],
+            json!(false)
+        );
     }
     client.says("still serving the previous version");
     // The fixed files are used again.
@@ -196,18 +231,27 @@ fn what_cannot_be_used_is_said_and_the_old_goes_on() {
     shop.configure(TWO);
     list_changed(&mut client, 1);
     assert_eq!(names(&mut client), ["echo", "hold", "read_result"]);
-    assert!(client.seen().iter().all(|frame| frame["not a frame"].is_null()));
+    assert!(
+        client
+            .seen()
+            .iter()
+            .all(|frame| frame["not a frame"].is_null())
+    );
 }
 
 const DEFERRED: &str = "[surface]\nmax_loaded = 0\n[[tool]]\ncomponent = \"tool.wasm#echo\"\n";
 
 /// The components that a search names: those that are being loaded, and those that could not be.
 fn providers(client: &mut Client) -> [Value; 2] {
-    let found = client.call("search_tools", json!({ "query": "select:echo" }))["structuredContent"].clone();
+    let found =
+        client.call("search_tools", json!({ "query": "select:echo" }))["structuredContent"].clone();
     check_printed(&found);
     // What was offered before is found all the time.
     assert_eq!(found["matches"][0]["name"], "probe_echo", "{found:#}");
-    [found["pending_providers"].clone(), found["unavailable_providers"].clone()]
+    [
+        found["pending_providers"].clone(),
+        found["unavailable_providers"].clone(),
+    ]
 }
 
 /// Searches until the result is `wanted`.
@@ -225,11 +269,19 @@ fn until_told(client: &mut Client, wanted: impl Fn(&[Value; 2]) -> bool) -> [Val
 
 /// The state of the tool in a search, and its component, if that is being loaded.
 fn echo_state(client: &mut Client) -> (Value, Value) {
-    let found = client.call("search_tools", json!({ "query": "select:echo" }))["structuredContent"].clone();
+    let found =
+        client.call("search_tools", json!({ "query": "select:echo" }))["structuredContent"].clone();
     let tool = &found["matches"][0];
-    let next = if tool["loading_state"] == "deferred" { "load" } else { "search_again" };
+    let next = if tool["loading_state"] == "deferred" {
+        "load"
+    } else {
+        "search_again"
+    };
     assert_eq!(found["next_action"], next, "{found:#}");
-    (tool["loading_state"].clone(), tool["pending_provider_or_server"].clone())
+    (
+        tool["loading_state"].clone(),
+        tool["pending_provider_or_server"].clone(),
+    )
 }
 
 /// Ends the compilation that the server of `client` waits for.
@@ -239,7 +291,10 @@ fn kill_compiler(client: &Client) {
         if let Some(worker) = compiler(client.pid()) {
             break worker;
         }
-        assert!(began.elapsed() < Duration::from_secs(60), "no compiler was started");
+        assert!(
+            began.elapsed() < Duration::from_secs(60),
+            "no compiler was started"
+        );
         std::thread::sleep(Duration::from_millis(5));
     };
     kill_process(worker, Signal::KILL).unwrap();
@@ -248,7 +303,9 @@ fn kill_compiler(client: &Client) {
 /// The process that compiles for the server with the PID `server`.
 fn compiler(server: u32) -> Option<Pid> {
     let tasks = std::fs::read_dir(format!("/proc/{server}/task")).ok()?;
-    let children = tasks.flatten().filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    let children = tasks
+        .flatten()
+        .filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
     let mut pids = children.filter_map(|text| text.split_whitespace().next()?.parse().ok());
     Pid::from_raw(pids.next()?)
 }
@@ -262,14 +319,26 @@ fn a_search_names_the_components_that_are_loaded_or_could_not_be() {
     replace(&shop.file("tool.wasm"), b"not a component");
     client.says("still serving the previous version");
     let [pending, unavailable] = providers(&mut client);
-    assert_eq!((&pending, &unavailable[0]["provider"]), (&json!([]), &json!("tool.wasm")));
+    assert_eq!(
+        (&pending, &unavailable[0]["provider"]),
+        (&json!([]), &json!("tool.wasm"))
+    );
     shop.put("probe", "tool.wasm");
     until_told(&mut client, |told| *told == nothing);
     // A new component that takes long to compile is pending until it is loaded, or cannot be.
-    replace(&shop.file("bomb.wasm"), ::wat::parse_str(compile_bomb()).unwrap());
+    replace(
+        &shop.file("bomb.wasm"),
+        ::wat::parse_str(compile_bomb()).unwrap(),
+    );
     shop.configure(&format!("{DEFERRED}[[tool]]\ncomponent = \"bomb.wasm\"\n"));
-    until_told(&mut client, |told| *told == [json!(["bomb.wasm"]), json!([])]);
-    assert_eq!(echo_state(&mut client), (json!("deferred"), Value::Null), "its component is another one");
+    until_told(&mut client, |told| {
+        *told == [json!(["bomb.wasm"]), json!([])]
+    });
+    assert_eq!(
+        echo_state(&mut client),
+        (json!("deferred"), Value::Null),
+        "its component is another one"
+    );
     kill_compiler(&client);
     let [pending, unavailable] = until_told(&mut client, |[pending, _]| *pending == json!([]));
     let killed = json!({ "provider": "bomb.wasm", "error_class": "sandbox_violation", "error_code": "compile_killed" });
@@ -277,11 +346,20 @@ fn a_search_names_the_components_that_are_loaded_or_could_not_be() {
     shop.configure(DEFERRED);
     until_told(&mut client, |told| *told == nothing);
     // A tool whose own component is loaded anew says so, in a search and in the surface.
-    replace(&shop.file("tool.wasm"), ::wat::parse_str(compile_bomb()).unwrap());
+    replace(
+        &shop.file("tool.wasm"),
+        ::wat::parse_str(compile_bomb()).unwrap(),
+    );
     until_told(&mut client, |[pending, _]| *pending == json!(["tool.wasm"]));
-    assert_eq!(echo_state(&mut client), (json!("pending_provider"), json!("tool.wasm")));
+    assert_eq!(
+        echo_state(&mut client),
+        (json!("pending_provider"), json!("tool.wasm"))
+    );
     let surface = client.request("toolcell/surface", json!({}))["result"].clone();
-    assert_eq!(surface["deferred_tools"][0]["loading_state"], "pending_provider");
+    assert_eq!(
+        surface["deferred_tools"][0]["loading_state"],
+        "pending_provider"
+    );
     kill_compiler(&client);
     until_told(&mut client, |[pending, _]| *pending == json!([]));
     assert_eq!(echo_state(&mut client), (json!("deferred"), Value::Null));
@@ -290,16 +368,24 @@ fn a_search_names_the_components_that_are_loaded_or_could_not_be() {
 #[test]
 fn a_changed_component_inherits_no_approval() {
     let shop = Shop::new("");
-    let config = format!("[grants]\nwrite = [{:?}]\n[[tool]]\ncomponent = \"tool.wasm\"\n", shop.folder);
+    let config = format!(
+        "[grants]\nwrite = [{:?}]\n[[tool]]\ncomponent = \"tool.wasm\"\n",
+        shop.folder
+    );
     shop.configure(&config);
     let mut client = shop.client(json!({ "elicitation": {} }));
     let arguments = json!({ "path": shop.file("lines"), "text": "one\n" });
     let always = json!({ "action": "accept", "content": { "decision": "run, and do not ask again this session" } });
     let id = client.begin_call("append_approved", arguments.clone());
-    let first = client.until(|frame| frame["method"] == "elicitation/create").1;
+    let first = client
+        .until(|frame| frame["method"] == "elicitation/create")
+        .1;
     client.send(&json!({ "jsonrpc": "2.0", "id": first["id"], "result": always }));
     client.answer(&id);
-    assert_eq!(client.call("append_approved", arguments.clone())["isError"], json!(false));
+    assert_eq!(
+        client.call("append_approved", arguments.clone())["isError"],
+        json!(false)
+    );
     // Another component with the same tools: it has one more custom section.
     let mut bytes = std::fs::read(fixture("probe")).unwrap();
     bytes.extend([0, 2, 1, b'x']);
@@ -335,41 +421,72 @@ fn a_description_or_a_schema_that_changed_asks_again() {
     let shop = Shop::new("");
     let put = |component: Vec<u8>| replace(&shop.file("tool.wasm"), component);
     put(echo("Answers its input", PLAIN));
-    shop.configure("[[tool]]\ncomponent = \"tool.wasm\"\n[[rule]]\nbehavior = \"ask\"\ntool = \"wat.*\"\n");
+    shop.configure(
+        "[[tool]]\ncomponent = \"tool.wasm\"\n[[rule]]\nbehavior = \"ask\"\ntool = \"wat.*\"\n",
+    );
     let mut client = shop.client(json!({ "elicitation": {} }));
     let always = json!({ "action": "accept", "content": { "decision": "run, and do not ask again this session" } });
-    let mut changes =
-        [("Deletes its input", PLAIN), ("Deletes its input", TITLED), ("Answers its input", TITLED)].into_iter();
+    let mut changes = [
+        ("Deletes its input", PLAIN),
+        ("Deletes its input", TITLED),
+        ("Answers its input", TITLED),
+    ]
+    .into_iter();
     loop {
         client.forget();
         let id = client.begin_call("echo", json!({ "n": 1 }));
-        let asked = client.until(|frame| frame["method"] == "elicitation/create").1;
+        let asked = client
+            .until(|frame| frame["method"] == "elicitation/create")
+            .1;
         client.send(&json!({ "jsonrpc": "2.0", "id": asked["id"], "result": always }));
         assert_eq!(client.answer(&id)["result"]["isError"], json!(false));
         // The client is not asked again while nothing changes.
         client.forget();
-        assert_eq!(client.call("echo", json!({ "n": 1 }))["isError"], json!(false));
-        assert!(client.forget().iter().all(|frame| frame["method"] != "elicitation/create"));
-        let Some((description, schema)) = changes.next() else { break };
+        assert_eq!(
+            client.call("echo", json!({ "n": 1 }))["isError"],
+            json!(false)
+        );
+        assert!(
+            client
+                .forget()
+                .iter()
+                .all(|frame| frame["method"] != "elicitation/create")
+        );
+        let Some((description, schema)) = changes.next() else {
+            break;
+        };
         put(echo(description, schema));
         list_changed(&mut client, 1);
         let listed = client.request("tools/list", json!({}))["result"]["tools"][0].clone();
         assert_eq!(listed["description"], description);
-        assert_eq!(listed["inputSchema"].get("title").is_some(), schema == TITLED, "{listed}");
+        assert_eq!(
+            listed["inputSchema"].get("title").is_some(),
+            schema == TITLED,
+            "{listed}"
+        );
     }
 }
 
 #[test]
 fn a_question_that_is_open_is_closed_by_a_change() {
     let shop = Shop::new("");
-    let config = format!("[grants]\nwrite = [{:?}]\n[[tool]]\ncomponent = \"tool.wasm\"\n", shop.folder);
+    let config = format!(
+        "[grants]\nwrite = [{:?}]\n[[tool]]\ncomponent = \"tool.wasm\"\n",
+        shop.folder
+    );
     shop.configure(&config);
     let mut client = shop.client(json!({}));
-    let id = client.begin_call("append_approved", json!({ "path": shop.file("lines"), "text": "never\n" }));
+    let id = client.begin_call(
+        "append_approved",
+        json!({ "path": shop.file("lines"), "text": "never\n" }),
+    );
     client.says("waiting for approval");
     shop.put("cancellable", "tool.wasm");
     let answer = client.answer(&id)["result"].clone();
-    assert_eq!(answer["_meta"]["toolcell/error"]["class"], "approval_rejected", "{answer:#}");
+    assert_eq!(
+        answer["_meta"]["toolcell/error"]["class"], "approval_rejected",
+        "{answer:#}"
+    );
     assert!(!shop.file("lines").exists());
 }
 
@@ -383,13 +500,24 @@ fn the_newer_revision_hears_of_changes_where_it_listens() {
     params["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!("2026-07-28");
     params["_meta"]["io.modelcontextprotocol/clientInfo"] = json!({ "name": "t", "version": "1" });
     params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
-    let more = [("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", "subscriptions/listen")];
-    let mut coming = web.send("POST /mcp", &web.changed(&more), &frame(json!(1), "subscriptions/listen", params));
+    let more = [
+        ("MCP-Protocol-Version", "2026-07-28"),
+        ("Mcp-Method", "subscriptions/listen"),
+    ];
+    let mut coming = web.send(
+        "POST /mcp",
+        &web.changed(&more),
+        &frame(json!(1), "subscriptions/listen", params),
+    );
     assert_eq!(coming.status, 200, "{}", coming.head);
-    assert_eq!(coming.next()["method"], "notifications/subscriptions/acknowledged");
+    assert_eq!(
+        coming.next()["method"],
+        "notifications/subscriptions/acknowledged"
+    );
     shop.configure(TWO);
     web.says("now serving the new version");
     assert_eq!(coming.next()["method"], "notifications/tools/list_changed");
-    let listed = web.stateless("tools/list", json!({}), json!({})).answer()["result"]["tools"].clone();
+    let listed =
+        web.stateless("tools/list", json!({}), json!({})).answer()["result"]["tools"].clone();
     assert_eq!(listed.as_array().unwrap().len(), 3);
 }

@@ -7,7 +7,10 @@ use crate::support::{Client, Toolcell, check_record, fixture, records, scratch};
 
 #[test]
 fn a_served_tool_calls_those_that_are_served_and_granted_and_no_others() {
-    let mut client = Client::with(&["caller#call", "probe#invocation"], ["--allow-tool=probe.*"]);
+    let mut client = Client::with(
+        &["caller#call", "probe#invocation"],
+        ["--allow-tool=probe.*"],
+    );
     let mut ask = |tool: &str| {
         let answer =
             client.call("call", json!({ "tool": tool, "input": {}, "list": true }))["structuredContent"].clone();
@@ -26,7 +29,12 @@ fn a_served_tool_calls_an_internal_one_that_no_client_has() {
     let inner = folder.join("inner.wasm");
     std::fs::write(&inner, internal("inner")).unwrap();
     let caller = format!("{}#call", fixture("caller").display());
-    let arguments = ["mcp".to_owned(), caller, inner.display().to_string(), "--allow-tool=inner.*".to_owned()];
+    let arguments = [
+        "mcp".to_owned(),
+        caller,
+        inner.display().to_string(),
+        "--allow-tool=inner.*".to_owned(),
+    ];
     let mut client = Client::run(Toolcell::new(arguments.clone()));
     client.initialize("2025-11-25");
     let answer = client.call("call", json!({ "tool": "inner.echo", "input": { "a": 1 } }))["structuredContent"].clone();
@@ -36,29 +44,56 @@ fn a_served_tool_calls_an_internal_one_that_no_client_has() {
     client.close();
     // A role that does not have the tool has it nowhere.
     let settings = folder.join("role.toml");
-    std::fs::write(&settings, "[surface]\nrole = \"one\"\n[surface.roles]\none = [\"caller.*\"]\n").unwrap();
-    let mut client =
-        Client::run(Toolcell::new(arguments.into_iter().chain([format!("--config={}", settings.display())])));
+    std::fs::write(
+        &settings,
+        "[surface]\nrole = \"one\"\n[surface.roles]\none = [\"caller.*\"]\n",
+    )
+    .unwrap();
+    let mut client = Client::run(Toolcell::new(
+        arguments
+            .into_iter()
+            .chain([format!("--config={}", settings.display())]),
+    ));
     client.initialize("2025-11-25");
-    let answer = client.call("call", json!({ "tool": "inner.echo", "input": {} }))["structuredContent"].clone();
-    assert_eq!(answer["answers"][0]["error"]["code"], "tool_not_callable", "{answer:#}");
+    let answer =
+        client.call("call", json!({ "tool": "inner.echo", "input": {} }))["structuredContent"]
+            .clone();
+    assert_eq!(
+        answer["answers"][0]["error"]["code"], "tool_not_callable",
+        "{answer:#}"
+    );
 }
 
 #[test]
 fn the_file_of_records_has_the_calls_that_tools_make() {
     let (_guard, folder) = scratch();
     let file = folder.join("records");
-    let options = ["--allow-tool=*".to_owned(), format!("--record={}", file.display())];
+    let options = [
+        "--allow-tool=*".to_owned(),
+        format!("--record={}", file.display()),
+    ];
     let mut client = Client::with(&["caller", "probe#invocation"], options);
-    client.call("call", json!({ "tool": "caller.call_2", "input": { "tool": "probe.invocation", "input": {} } }));
+    client.call(
+        "call",
+        json!({ "tool": "caller.call_2", "input": { "tool": "probe.invocation", "input": {} } }),
+    );
     client.close();
     let records = records(&file);
     let invocations: Vec<_> = records.iter().map(|record| &record["invocation"]).collect();
-    let tools: Vec<_> = invocations.iter().map(|invocation| invocation["tool_id"].as_str().unwrap()).collect();
+    let tools: Vec<_> = invocations
+        .iter()
+        .map(|invocation| invocation["tool_id"].as_str().unwrap())
+        .collect();
     assert_eq!(tools, ["probe.invocation", "caller.call_2", "caller.call"]);
     for (below, above) in [(0, 1), (1, 2)] {
-        assert_eq!(invocations[below]["parent_invocation_id"], invocations[above]["invocation_id"]);
-        assert_eq!(invocations[below]["session_ref"], invocations[above]["session_ref"]);
+        assert_eq!(
+            invocations[below]["parent_invocation_id"],
+            invocations[above]["invocation_id"]
+        );
+        assert_eq!(
+            invocations[below]["session_ref"],
+            invocations[above]["session_ref"]
+        );
     }
     records.iter().for_each(check_record);
 }
@@ -67,7 +102,9 @@ fn the_file_of_records_has_the_calls_that_tools_make() {
 fn calls_of_several_callers_at_once_all_end() {
     let mut client = Client::with(&["caller", "probe#hold"], ["--allow-tool=*"]);
     let call = json!({ "tool": "caller.call_2", "input": { "tool": "probe.hold", "input": { "ms": 50 } } });
-    let ids: Vec<_> = (0..40).map(|_| client.begin_call("call", call.clone())).collect();
+    let ids: Vec<_> = (0..40)
+        .map(|_| client.begin_call("call", call.clone()))
+        .collect();
     for id in ids {
         let answer = client.answer(&id)["result"]["structuredContent"]["answers"][0].clone();
         let inner = &answer["structured"]["answers"][0];

@@ -33,7 +33,12 @@ fn server(folder: &Path) -> Client {
     let mut probe = fixture("probe").into_os_string();
     probe.push("#invocation");
     let heavy = heavy(folder).into_os_string();
-    let mut client = Client::run(Toolcell::new(["mcp".into(), heavy, probe, "--timeout=20s".into()]));
+    let mut client = Client::run(Toolcell::new([
+        "mcp".into(),
+        heavy,
+        probe,
+        "--timeout=20s".into(),
+    ]));
     client.initialize("2025-11-25");
     client
 }
@@ -42,7 +47,11 @@ fn server(folder: &Path) -> Client {
 fn attacks() -> [Value; 3] {
     let list = |count: usize, item: Value| json!({ "list": vec![item; count] });
     // Valid, just within the budget; invalid; and over the budget.
-    [list(60, json!({})), list(60, json!({ "a": [] })), list(20_000, json!({ "a": { "b": 1 } }))]
+    [
+        list(60, json!({})),
+        list(60, json!({ "a": [] })),
+        list(20_000, json!({ "a": { "b": 1 } })),
+    ]
 }
 
 /// The 99th percentile of the neighbour's calls.
@@ -60,7 +69,10 @@ fn slowest(client: &mut Client) -> Duration {
 
 fn peak_kib(client: &Client) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", client.pid())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))
+        .unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
@@ -82,12 +94,18 @@ fn three_calls_that_cost_the_most_delay_no_neighbour_and_take_little_memory() {
     }
     // Other programs use the machine, too, so the fastest round shows the effect of the attack.
     let beside = *took.iter().min().unwrap();
-    assert!(beside < SLOWEST.max(alone * 3), "{took:?} beside the attack, {alone:?} alone");
+    assert!(
+        beside < SLOWEST.max(alone * 3),
+        "{took:?} beside the attack, {alone:?} alone"
+    );
     for id in attackers {
         let answer = client.answer(&id)["result"].clone();
         let code = answer["_meta"]["toolcell/error"]["code"].clone();
         let known = ["arguments_too_costly", "check_timeout", "too_many_checks"];
-        assert!(known.iter().any(|known| code == *known) || answer["isError"] != true, "{answer}");
+        assert!(
+            known.iter().any(|known| code == *known) || answer["isError"] != true,
+            "{answer}"
+        );
     }
     let grown = peak_kib(&client).saturating_sub(before);
     assert!(grown < 512 << 10, "{grown} KiB more than before");
@@ -100,7 +118,9 @@ fn costly_checks_do_not_run_where_other_calls_are_served() {
     client.call("invocation", json!({}));
     let [.., over] = attacks();
     let began = Instant::now();
-    let attackers: Vec<Value> = (0..6).map(|_| client.begin_call("echo", over.clone())).collect();
+    let attackers: Vec<Value> = (0..6)
+        .map(|_| client.begin_call("echo", over.clone()))
+        .collect();
     client.call("invocation", json!({}));
     let neighbour = began.elapsed();
     attackers.iter().for_each(|id| _ = client.answer(id));
@@ -120,14 +140,23 @@ fn an_ordinary_call_does_not_wait_for_costly_checks() {
     });
     std::fs::write(&file, bytes).unwrap();
     let heavy = heavy(&folder).into_os_string();
-    let mut client = Client::run(Toolcell::new(["mcp".into(), heavy, file.into_os_string(), "--timeout=2m".into()]));
+    let mut client = Client::run(Toolcell::new([
+        "mcp".into(),
+        heavy,
+        file.into_os_string(),
+        "--timeout=2m".into(),
+    ]));
     client.initialize("2025-11-25");
     let plain = json!({ "list": (0..100).map(|n| n.to_string()).collect::<Vec<_>>() });
     client.call("plain", plain.clone());
     let began = Instant::now();
-    let costly: Vec<Value> =
-        (0..40).map(|_| client.begin_call("echo", json!({ "list": vec![json!({}); 60] }))).collect();
-    assert_eq!(client.call("plain", plain.clone())["structuredContent"], plain);
+    let costly: Vec<Value> = (0..40)
+        .map(|_| client.begin_call("echo", json!({ "list": vec![json!({}); 60] })))
+        .collect();
+    assert_eq!(
+        client.call("plain", plain.clone())["structuredContent"],
+        plain
+    );
     let took = began.elapsed();
     for id in costly {
         assert_ne!(client.answer(&id)["result"]["isError"], json!(true));
@@ -149,20 +178,31 @@ fn termination_ends_a_server_that_checks_what_costs_the_most() {
     client.request("ping", json!({}));
     let began = Instant::now();
     let pid = client.pid().to_string();
-    assert!(std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    assert!(
+        std::process::Command::new("kill")
+            .args(["-TERM", &pid])
+            .status()
+            .unwrap()
+            .success()
+    );
     let (status, took, stderr, _) = client.end(began);
-    assert!(status.success() && took < Duration::from_secs(5), "{status} {took:?} {stderr}");
+    assert!(
+        status.success() && took < Duration::from_secs(5),
+        "{status} {took:?} {stderr}"
+    );
 }
 
 #[test]
-fn a_component_that_is_swapped_for_one_with_endless_references_is_not_offered_and_the_old_goes_on() {
+fn a_component_that_is_swapped_for_one_with_endless_references_is_not_offered_and_the_old_goes_on()
+{
     let (_guard, folder) = scratch();
     let component = folder.join("tool.wasm");
     std::fs::write(&component, declaring("swapped", |_| {})).unwrap();
     let config = folder.join("toolcell.toml");
     std::fs::write(&config, "[[tool]]\ncomponent = \"tool.wasm\"\n").unwrap();
     let config = format!("--config={}", config.display());
-    let mut client = Client::run(Toolcell::at(&kept("home"), ["mcp", &config]).env("TOOLCELL_SESSION", ""));
+    let mut client =
+        Client::run(Toolcell::at(&kept("home"), ["mcp", &config]).env("TOOLCELL_SESSION", ""));
     client.initialize("2025-11-25");
     client.call("echo", json!({}));
     let next = folder.join("next");
@@ -173,5 +213,8 @@ fn a_component_that_is_swapped_for_one_with_endless_references_is_not_offered_an
     std::fs::write(&next, bytes).unwrap();
     std::fs::rename(next, component).unwrap();
     client.says("256 subschemas deep");
-    assert_eq!(client.call("echo", json!({ "a": 1 }))["structuredContent"], json!({ "a": 1 }));
+    assert_eq!(
+        client.call("echo", json!({ "a": 1 }))["structuredContent"],
+        json!({ "a": 1 })
+    );
 }

@@ -35,36 +35,60 @@ fn occupy(client: &mut Client) -> Vec<Value> {
 /// A thousand calls are all sent before the first is answered; then each is answered once.
 fn wave(client: &mut Client) {
     let occupied = occupy(client);
-    let ids: Vec<Value> = (0..CALLS).map(|n| client.begin_call("echo", json!({ "n": n }))).collect();
+    let ids: Vec<Value> = (0..CALLS)
+        .map(|n| client.begin_call("echo", json!({ "n": n })))
+        .collect();
     // The ping is read after all of them.
     client.request("ping", json!({}));
-    let early = client.seen().into_iter().filter(|frame| ids.contains(&frame["id"])).count();
+    let early = client
+        .seen()
+        .into_iter()
+        .filter(|frame| ids.contains(&frame["id"]))
+        .count();
     assert_eq!(early, 0, "some were answered while all places were taken");
     for id in occupied {
         client.notify("notifications/cancelled", json!({ "requestId": id }));
     }
     for (n, id) in ids.iter().enumerate() {
         let answer = client.answer(id);
-        assert_eq!(answer["result"]["structuredContent"]["input"], json!({ "n": n }), "{answer}");
+        assert_eq!(
+            answer["result"]["structuredContent"]["input"],
+            json!({ "n": n }),
+            "{answer}"
+        );
     }
     // By now a duplicate answer would have arrived.
     client.request("ping", json!({}));
     let mut answers: HashMap<String, usize> = HashMap::new();
-    for frame in client.forget().iter().filter(|frame| frame.get("method").is_none()) {
+    for frame in client
+        .forget()
+        .iter()
+        .filter(|frame| frame.get("method").is_none())
+    {
         *answers.entry(frame["id"].to_string()).or_default() += 1;
     }
-    assert!(ids.iter().all(|id| answers.get(&id.to_string()) == Some(&1)), "{answers:?}");
+    assert!(
+        ids.iter()
+            .all(|id| answers.get(&id.to_string()) == Some(&1)),
+        "{answers:?}"
+    );
 }
 
 fn resident_kib(client: &Client) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", client.pid())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
 #[test]
 fn a_thousand_calls_in_flight_are_answered_once_each_and_leave_no_memory_behind() {
-    let mut client = Client::with(&["probe#echo", "probe#progress"], ["--timeout=10m", "--memory=16MiB"]);
+    let mut client = Client::with(
+        &["probe#echo", "probe#progress"],
+        ["--timeout=10m", "--memory=16MiB"],
+    );
     let mut after = || {
         wave(&mut client);
         resident_kib(&client)
@@ -73,18 +97,29 @@ fn a_thousand_calls_in_flight_are_answered_once_each_and_leave_no_memory_behind(
     let waves: Vec<u64> = (0..9).map(|_| after()).collect();
     let warm = waves[1..4].iter().max().unwrap();
     let at_last = waves[6..].iter().min().unwrap();
-    assert!(*at_last <= warm + KEPT_KIB, "resident KiB, wave by wave: {waves:?}");
+    assert!(
+        *at_last <= warm + KEPT_KIB,
+        "resident KiB, wave by wave: {waves:?}"
+    );
 }
 
 /// Descriptors, or threads, of the server.
 fn count(client: &Client, what: &str) -> usize {
-    std::fs::read_dir(format!("/proc/{}/{what}", client.pid())).unwrap().count()
+    std::fs::read_dir(format!("/proc/{}/{what}", client.pid()))
+        .unwrap()
+        .count()
 }
 
 #[test]
 fn the_memory_of_large_outputs_goes_back_to_the_system() {
-    let mut client =
-        Client::with(&["probe#echo", "hostile#flood_structured", "hostile#flood_partial"], ["--timeout=5m"]);
+    let mut client = Client::with(
+        &[
+            "probe#echo",
+            "hostile#flood_structured",
+            "hostile#flood_partial",
+        ],
+        ["--timeout=5m"],
+    );
     // Fills caches for later calls.
     client.call("flood_structured", json!({ "mib": 1 }));
     let before = resident_kib(&client);
@@ -97,7 +132,10 @@ fn the_memory_of_large_outputs_goes_back_to_the_system() {
     while resident_kib(&client) > before + KEPT_KIB {
         let now = resident_kib(&client);
         let within = Duration::from_secs(2);
-        assert!(waited.elapsed() < within, "{before} KiB before, and {now} KiB {within:?} later");
+        assert!(
+            waited.elapsed() < within,
+            "{before} KiB before, and {now} KiB {within:?} later"
+        );
         std::thread::sleep(Duration::from_millis(50));
     }
 }
@@ -109,16 +147,28 @@ fn a_long_run_of_calls_leaves_nothing_behind() {
     let mut client = Client::of(&["probe#echo"]);
     let mut after = |calls: usize| {
         for n in 0..calls {
-            assert_eq!(client.call("echo", json!({ "n": n }))["structuredContent"]["input"], json!({ "n": n }));
+            assert_eq!(
+                client.call("echo", json!({ "n": n }))["structuredContent"]["input"],
+                json!({ "n": n })
+            );
             client.forget();
         }
-        (resident_kib(&client), count(&client, "fd"), count(&client, "task"))
+        (
+            resident_kib(&client),
+            count(&client, "fd"),
+            count(&client, "task"),
+        )
     };
     // The first calls fill caches for later ones.
     let before = after(500);
     let later = after(calls);
-    let what = format!("(resident KiB, descriptors, threads): {before:?}, and {calls} calls later {later:?}");
-    assert!(later.0 <= before.0 + KEPT_KIB && later.1 <= before.1 && later.2 <= before.2 + 1, "{what}");
+    let what = format!(
+        "(resident KiB, descriptors, threads): {before:?}, and {calls} calls later {later:?}"
+    );
+    assert!(
+        later.0 <= before.0 + KEPT_KIB && later.1 <= before.1 && later.2 <= before.2 + 1,
+        "{what}"
+    );
     println!("{what}");
 }
 

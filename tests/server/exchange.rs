@@ -29,17 +29,36 @@ fn printed(command: &str, tools: &[&str], dialect: &str, stdin: &str, code: i32)
         None => fixture(tool).display().to_string(),
     });
     let options = [format!("--dialect={dialect}"), "--no-config".to_owned()];
-    let arguments: Vec<String> = std::iter::once(command.to_owned()).chain(tools).chain(options).collect();
-    Toolcell::new(arguments).stdin(stdin).run().exits(code).json()
+    let arguments: Vec<String> = std::iter::once(command.to_owned())
+        .chain(tools)
+        .chain(options)
+        .collect();
+    Toolcell::new(arguments)
+        .stdin(stdin)
+        .run()
+        .exits(code)
+        .json()
 }
 
 #[test]
 fn a_client_gets_what_the_commands_print() {
-    let tools = ["probe#echo", "probe#good_structured", "probe#blocks", "probe#empty", "probe#fail"];
+    let tools = [
+        "probe#echo",
+        "probe#good_structured",
+        "probe#blocks",
+        "probe#empty",
+        "probe#fail",
+    ];
     let mut client = Client::of(&tools);
     for dialect in ["openai", "openai-responses", "anthropic"] {
-        let exported = client.request("toolcell/export", json!({ "dialect": dialect }))["result"]["tools"].clone();
-        assert_eq!(exported, printed("export", &tools, dialect, "", 0), "{dialect}");
+        let exported =
+            client.request("toolcell/export", json!({ "dialect": dialect }))["result"]["tools"]
+                .clone();
+        assert_eq!(
+            exported,
+            printed("export", &tools, dialect, "", 0),
+            "{dialect}"
+        );
     }
     let fails = json!({ "class": "dependency_unavailable", "message": "no answer" }).to_string();
     let message = message(&[
@@ -51,39 +70,83 @@ fn a_client_gets_what_the_commands_print() {
         ("six", "empty", ""),
     ]);
     let answer = run(&mut client, &message, "messages");
-    assert_eq!(answer["messages"], printed("run", &tools, "openai", &message.to_string(), 2));
-    let facts: Vec<_> = answer["calls"].as_array().unwrap().iter().map(|call| (&call["id"], &call["status"])).collect();
+    assert_eq!(
+        answer["messages"],
+        printed("run", &tools, "openai", &message.to_string(), 2)
+    );
+    let facts: Vec<_> = answer["calls"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|call| (&call["id"], &call["status"]))
+        .collect();
     let ids: Vec<_> = facts.iter().map(|(id, _)| id.as_str().unwrap()).collect();
     assert_eq!(ids, ["one", "two", "three", "four", "one", "six"]);
     assert_eq!(answer["calls"][2]["error"]["class"], "unknown_tool");
     let plain = json!([{ "name": "good_structured" }, { "id": "x", "name": "no_such_tool" }]);
-    let answer = client.request("toolcell/run", json!({ "dialect": "mcp", "form": "results", "arguments": plain }));
+    let answer = client.request(
+        "toolcell/run",
+        json!({ "dialect": "mcp", "form": "results", "arguments": plain }),
+    );
     let results = &answer["result"]["results"];
     let alone = client.call("good_structured", json!({}));
-    assert_eq!(results[0]["structuredContent"], alone["structuredContent"], "{answer:#}");
-    assert_eq!((&results[0]["content"], &answer["result"]["calls"][1]["id"]), (&alone["content"], &json!("x")));
-    assert_eq!(results[1]["_meta"]["toolcell/error"]["class"], "unknown_tool", "{results:#}");
+    assert_eq!(
+        results[0]["structuredContent"], alone["structuredContent"],
+        "{answer:#}"
+    );
+    assert_eq!(
+        (&results[0]["content"], &answer["result"]["calls"][1]["id"]),
+        (&alone["content"], &json!("x"))
+    );
+    assert_eq!(
+        results[1]["_meta"]["toolcell/error"]["class"], "unknown_tool",
+        "{results:#}"
+    );
     // One result for each call has no message behind it that could have its images.
     let results = run(&mut client, &message, "results")["results"].clone();
     let text = results[4]["content"].as_str().unwrap();
-    assert!(results.as_array().unwrap().len() == 6 && text.contains("[image: image/png, "), "{results:#}");
+    assert!(
+        results.as_array().unwrap().len() == 6 && text.contains("[image: image/png, "),
+        "{results:#}"
+    );
 }
 
 #[test]
 fn calls_that_could_disturb_each_other_keep_their_order() {
     let place = Place::new();
-    let mut arguments = vec!["mcp".to_owned(), format!("{}#append", fixture("probe").display())];
+    let mut arguments = vec![
+        "mcp".to_owned(),
+        format!("{}#append", fixture("probe").display()),
+    ];
     arguments.extend(place.options(&["--no-config"]));
     let mut client = Client::run(place.toolcell(arguments));
     client.initialize("2025-11-25");
-    let texts: Vec<String> = (0..20).map(|at| place.line(&format!("line {at}")).to_string()).collect();
-    let calls: Vec<_> = texts.iter().map(|text| ("same", "append", text.as_str())).collect();
+    let texts: Vec<String> = (0..20)
+        .map(|at| place.line(&format!("line {at}")).to_string())
+        .collect();
+    let calls: Vec<_> = texts
+        .iter()
+        .map(|text| ("same", "append", text.as_str()))
+        .collect();
     let answer = run(&mut client, &message(&calls), "messages");
-    assert!(answer["calls"].as_array().unwrap().iter().all(|call| call["is_error"] == false), "{answer:#}");
-    assert_eq!(place.lines(), (0..20).map(|at| format!("line {at}")).collect::<Vec<_>>());
+    assert!(
+        answer["calls"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|call| call["is_error"] == false),
+        "{answer:#}"
+    );
+    assert_eq!(
+        place.lines(),
+        (0..20).map(|at| format!("line {at}")).collect::<Vec<_>>()
+    );
     client.close();
     assert_eq!(place.records().len(), 20);
-    place.records().iter().for_each(crate::support::check_record);
+    place
+        .records()
+        .iter()
+        .for_each(crate::support::check_record);
 }
 
 #[test]
@@ -94,14 +157,31 @@ fn each_call_has_its_own_progress_and_all_end_with_their_request() {
     let mut params = asks(&message, "messages");
     params["_meta"] = json!({ "progressToken": "t" });
     let id = client.begin("toolcell/run", params);
-    assert_eq!(client.answer(&id)["result"]["messages"].as_array().unwrap().len(), 2);
+    assert_eq!(
+        client.answer(&id)["result"]["messages"]
+            .as_array()
+            .unwrap()
+            .len(),
+        2
+    );
     for token in ["t/0", "t/1"] {
-        let of_call = client.seen().into_iter().filter(|frame| frame["params"]["progressToken"] == token);
-        let numbers: Vec<f64> = of_call.map(|frame| frame["params"]["progress"].as_f64().unwrap()).collect();
-        assert!(numbers.len() >= 3 && numbers.windows(2).all(|pair| pair[1] > pair[0]), "{numbers:?}");
+        let of_call = client
+            .seen()
+            .into_iter()
+            .filter(|frame| frame["params"]["progressToken"] == token);
+        let numbers: Vec<f64> = of_call
+            .map(|frame| frame["params"]["progress"].as_f64().unwrap())
+            .collect();
+        assert!(
+            numbers.len() >= 3 && numbers.windows(2).all(|pair| pair[1] > pair[0]),
+            "{numbers:?}"
+        );
     }
     let hold = json!({ "ms": 60_000 }).to_string();
-    let id = client.begin("toolcell/run", asks(&self::message(&[("a", "hold", &hold)]), "messages"));
+    let id = client.begin(
+        "toolcell/run",
+        asks(&self::message(&[("a", "hold", &hold)]), "messages"),
+    );
     client.notify("notifications/cancelled", json!({ "requestId": id }));
     // Otherwise the program would wait for the call.
     client.close();
@@ -110,7 +190,10 @@ fn each_call_has_its_own_progress_and_all_end_with_their_request() {
 #[test]
 fn the_clients_user_is_asked_about_calls_of_a_message() {
     let place = Place::new();
-    let mut arguments = vec!["mcp".to_owned(), format!("{}#append_approved", fixture("probe").display())];
+    let mut arguments = vec![
+        "mcp".to_owned(),
+        format!("{}#append_approved", fixture("probe").display()),
+    ];
     arguments.extend(place.options(&[]));
     let mut client = Client::run(place.toolcell(arguments)).can(forms());
     client.initialize("2025-11-25");
@@ -122,15 +205,24 @@ fn the_clients_user_is_asked_about_calls_of_a_message() {
     ] {
         let message = message(&[("call", "append_approved", text)]);
         let id = client.begin("toolcell/run", asks(&message, "messages"));
-        let answered = client.seen().iter().filter(|frame| frame["method"] == "elicitation/create").count();
+        let answered = client
+            .seen()
+            .iter()
+            .filter(|frame| frame["method"] == "elicitation/create")
+            .count();
         let asked = match answered {
             0 => question(&mut client),
             _ => {
                 let first = question(&mut client)["id"].clone();
-                client.until(|frame| frame["method"] == "elicitation/create" && frame["id"] != first).1
+                client
+                    .until(|frame| frame["method"] == "elicitation/create" && frame["id"] != first)
+                    .1
             }
         };
-        assert_eq!(asked["params"]["_meta"]["toolcell/approval"]["state"], "pending", "{asked:#}");
+        assert_eq!(
+            asked["params"]["_meta"]["toolcell/approval"]["state"], "pending",
+            "{asked:#}"
+        );
         reply(&mut client, &asked, answer);
         assert_eq!(client.answer(&id)["result"]["calls"][0]["status"], status);
     }
@@ -147,37 +239,89 @@ fn what_cannot_be_read_runs_nothing() {
     let flood = Value::from(vec![json!({ "name": "" }); 60_000]);
     for (params, why) in [
         (json!({}), "missing field `dialect`"),
-        (json!({ "dialect": "openai" }), "takes the message of a model as its arguments"),
-        (json!({ "dialect": "latin", "arguments": {} }), "there is no dialect \"latin\"; choose one of: mcp, openai"),
-        (json!({ "dialect": "mcp", "arguments": {} }), "cannot read the calls: invalid type"),
-        (json!({ "dialect": "agentool", "arguments": {} }), "the dialect agentool carries no calls"),
-        (json!({ "dialect": "openai", "arguments": {} }), "cannot find a message"),
-        (json!({ "dialect": "openai", "arguments": 7 }), "not a JSON object"),
-        (json!({ "dialect": "openai", "tool": "echo" }), "unknown field `tool`"),
-        (asks(&many, "messages"), "the message has 129 calls; send at most 128 at once"),
-        (asks(&long_name, "messages"), "the name of a tool has 1025 bytes; send at most 1024"),
-        (json!({ "dialect": "mcp", "arguments": flood }), "the frame holds more than 100000 values: send fewer"),
+        (
+            json!({ "dialect": "openai" }),
+            "takes the message of a model as its arguments",
+        ),
+        (
+            json!({ "dialect": "latin", "arguments": {} }),
+            "there is no dialect \"latin\"; choose one of: mcp, openai",
+        ),
+        (
+            json!({ "dialect": "mcp", "arguments": {} }),
+            "cannot read the calls: invalid type",
+        ),
+        (
+            json!({ "dialect": "agentool", "arguments": {} }),
+            "the dialect agentool carries no calls",
+        ),
+        (
+            json!({ "dialect": "openai", "arguments": {} }),
+            "cannot find a message",
+        ),
+        (
+            json!({ "dialect": "openai", "arguments": 7 }),
+            "not a JSON object",
+        ),
+        (
+            json!({ "dialect": "openai", "tool": "echo" }),
+            "unknown field `tool`",
+        ),
+        (
+            asks(&many, "messages"),
+            "the message has 129 calls; send at most 128 at once",
+        ),
+        (
+            asks(&long_name, "messages"),
+            "the name of a tool has 1025 bytes; send at most 1024",
+        ),
+        (
+            json!({ "dialect": "mcp", "arguments": flood }),
+            "the frame holds more than 100000 values: send fewer",
+        ),
     ] {
         let error = client.request("toolcell/run", params)["error"].clone();
-        assert!(error["message"].as_str().unwrap_or_default().contains(why), "{error}");
+        assert!(
+            error["message"].as_str().unwrap_or_default().contains(why),
+            "{error}"
+        );
     }
     let called = client.request("tools/call", json!({ "name": "x".repeat(1025) }));
-    assert!(called["error"]["message"].as_str().unwrap_or_default().contains("send at most 1024"), "{called}");
+    assert!(
+        called["error"]["message"]
+            .as_str()
+            .unwrap_or_default()
+            .contains("send at most 1024"),
+        "{called}"
+    );
     let id = "x".repeat(4096);
     let name = "x".repeat(1024);
-    let answer = run(&mut client, &message(&[(id.as_str(), name.as_str(), "{}")]), "messages");
+    let answer = run(
+        &mut client,
+        &message(&[(id.as_str(), name.as_str(), "{}")]),
+        "messages",
+    );
     assert_eq!(
-        (&answer["calls"][0]["id"], &answer["calls"][0]["error"]["class"]),
+        (
+            &answer["calls"][0]["id"],
+            &answer["calls"][0]["error"]["class"]
+        ),
         (&json!(id), &json!("unknown_tool"))
     );
     let none = json!({ "role": "assistant", "content": "no call" });
-    assert_eq!(run(&mut client, &none, "messages"), json!({ "calls": [], "messages": [] }));
+    assert_eq!(
+        run(&mut client, &none, "messages"),
+        json!({ "calls": [], "messages": [] })
+    );
 }
 
 #[test]
 fn a_call_with_too_long_an_id_is_refused_and_the_others_run() {
     let place = Place::new();
-    let mut arguments = vec!["mcp".to_owned(), format!("{}#append", fixture("probe").display())];
+    let mut arguments = vec![
+        "mcp".to_owned(),
+        format!("{}#append", fixture("probe").display()),
+    ];
     arguments.extend(place.options(&["--no-config"]));
     let mut client = Client::run(place.toolcell(arguments));
     client.initialize("2025-11-25");
@@ -185,22 +329,44 @@ fn a_call_with_too_long_an_id_is_refused_and_the_others_run() {
     let long = format!("x{}", "é".repeat(2048));
     let texts = ["one", "two", "three"].map(|line| place.line(line).to_string());
     let ids = ["first", long.as_str(), "last"];
-    let calls: Vec<_> = ids.iter().zip(&texts).map(|(id, text)| (*id, "append", text.as_str())).collect();
+    let calls: Vec<_> = ids
+        .iter()
+        .zip(&texts)
+        .map(|(id, text)| (*id, "append", text.as_str()))
+        .collect();
     let answer = run(&mut client, &message(&calls), "messages");
     for (at, id) in ids.iter().enumerate() {
         // The API takes the answer only if each call has a result under the id that it gave.
-        assert_eq!((&answer["calls"][at]["id"], &answer["messages"][at]["tool_call_id"]), (&json!(id), &json!(id)));
-        assert_eq!(answer["calls"][at]["is_error"], json!(at == 1), "{answer:#}");
+        assert_eq!(
+            (
+                &answer["calls"][at]["id"],
+                &answer["messages"][at]["tool_call_id"]
+            ),
+            (&json!(id), &json!(id))
+        );
+        assert_eq!(
+            answer["calls"][at]["is_error"],
+            json!(at == 1),
+            "{answer:#}"
+        );
     }
     let error = &answer["calls"][1]["error"];
-    assert_eq!((&error["class"], &error["code"]), (&json!("invalid_arguments"), &json!("call_id_too_long")));
+    assert_eq!(
+        (&error["class"], &error["code"]),
+        (&json!("invalid_arguments"), &json!("call_id_too_long"))
+    );
     let said = error["message"].as_str().unwrap();
     assert!(said.contains("has 4097 bytes; send at most 4096"), "{said}");
     assert_eq!(place.lines(), ["one", "three"]);
     client.close();
     let records = place.records();
     records.iter().for_each(crate::support::check_record);
-    let lengths = records.iter().map(|record| record["invocation"]["native_call_id"].as_str().unwrap().len());
+    let lengths = records.iter().map(|record| {
+        record["invocation"]["native_call_id"]
+            .as_str()
+            .unwrap()
+            .len()
+    });
     let mut lengths: Vec<usize> = lengths.collect();
     lengths.sort_unstable();
     assert_eq!(lengths, [4, 5, 4095]);

@@ -12,7 +12,12 @@ use crate::support::{Toolcell, Web, check_record, fixture, frame, records, scrat
 
 /// Longer than any step takes on a busy machine; the tools would run longer.
 const PATIENCE: Duration = Duration::from_secs(30);
-const TOOLS: [&str; 4] = ["hostile#spin", "hostile#sleep", "hostile#busy_write", "cancellable#acknowledge_and_stay"];
+const TOOLS: [&str; 4] = [
+    "hostile#spin",
+    "hostile#sleep",
+    "hostile#busy_write",
+    "cancellable#acknowledge_and_stay",
+];
 
 /// The folder in which one tool shows that it runs, and the records.
 struct Place {
@@ -23,7 +28,10 @@ struct Place {
 impl Place {
     fn new() -> Self {
         let (guard, folder) = scratch();
-        Self { _guard: guard, folder }
+        Self {
+            _guard: guard,
+            folder,
+        }
     }
 
     fn options(&self) -> [String; 3] {
@@ -79,12 +87,20 @@ fn wait(what: &str, mut there: impl FnMut() -> bool) {
 }
 
 fn names() -> impl Iterator<Item = &'static str> {
-    TOOLS.into_iter().filter_map(|tool| tool.split_once('#')).map(|(_, name)| name)
+    TOOLS
+        .into_iter()
+        .filter_map(|tool| tool.split_once('#'))
+        .map(|(_, name)| name)
 }
 
 /// Another process that holds the client's ends of the pipes, and does nothing.
 fn holder(reads: impl Into<Stdio>, writes: impl Into<Stdio>) -> Child {
-    Command::new("sleep").arg("600").stdin(reads).stdout(writes).spawn().unwrap()
+    Command::new("sleep")
+        .arg("600")
+        .stdin(reads)
+        .stdout(writes)
+        .spawn()
+        .unwrap()
 }
 
 /// Kills a process with SIGKILL, so that it cannot notify the server.
@@ -104,12 +120,19 @@ fn end_of(mut server: Child) -> ExitStatus {
 
 /// A server on its standard streams that runs all tools, and has confirmed it.
 fn running(place: &Place) -> Child {
-    let tools = TOOLS.map(|tool| tool.split_once('#').unwrap()).map(|(guest, name)| (fixture(guest), name));
+    let tools = TOOLS
+        .map(|tool| tool.split_once('#').unwrap())
+        .map(|(guest, name)| (fixture(guest), name));
     let tools = tools.map(|(path, name)| format!("{}#{name}", path.display()));
-    let mut server = Toolcell::new(["mcp".to_owned()].into_iter().chain(tools).chain(place.options())).spawn_piped();
+    let mut server = Toolcell::new(
+        ["mcp".to_owned()]
+            .into_iter()
+            .chain(tools)
+            .chain(place.options()),
+    )
+    .spawn_piped();
     let stdin = server.stdin.as_mut().unwrap();
-    let params =
-        json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
+    let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
     let greeting = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.to_owned();
     let mut frames = vec![frame(json!(0), "initialize", params), greeting];
     for (id, name) in names().enumerate() {
@@ -117,7 +140,9 @@ fn running(place: &Place) -> Child {
         frames.push(frame(json!(id + 1), "tools/call", params));
     }
     frames.push(frame(json!("last"), "ping", json!({})));
-    stdin.write_all((frames.join("\n") + "\n").as_bytes()).unwrap();
+    stdin
+        .write_all((frames.join("\n") + "\n").as_bytes())
+        .unwrap();
     // The server handles frames in order, so it has taken up the calls before this one.
     let mut lines = BufReader::new(server.stdout.as_mut().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap().contains("\"last\"")));
@@ -156,7 +181,11 @@ fn over_http(web: &Web, place: &Place, session: Option<&str>, tool: &str) -> Chi
     let stream = match session {
         Some(session) => {
             let headers = web.changed(&web.in_session(session));
-            web.begin("POST /mcp", &headers, &frame(json!(tool), "tools/call", params))
+            web.begin(
+                "POST /mcp",
+                &headers,
+                &frame(json!(tool), "tools/call", params),
+            )
         }
         None => web.begin_stateless("tools/call", params, json!({})),
     };
@@ -170,12 +199,22 @@ fn http_client_is_killed(session: impl FnOnce(&Web) -> Option<String>) {
     tools.push("probe#counter");
     let web = Web::with(&tools, place.options());
     let session = session(&web);
-    let clients: Vec<Child> = names().map(|tool| over_http(&web, &place, session.as_deref(), tool)).collect();
+    let clients: Vec<Child> = names()
+        .map(|tool| over_http(&web, &place, session.as_deref(), tool))
+        .collect();
     place.beats_on();
     // Another client of the same server, before and after the kill.
     let works = |web: &Web| {
-        let reply = web.stateless("tools/call", json!({ "name": "counter", "arguments": {} }), json!({}));
-        assert_eq!(reply.answer()["result"]["structuredContent"]["count"], json!(1), "{reply:?}");
+        let reply = web.stateless(
+            "tools/call",
+            json!({ "name": "counter", "arguments": {} }),
+            json!({}),
+        );
+        assert_eq!(
+            reply.answer()["result"]["structuredContent"]["count"],
+            json!(1),
+            "{reply:?}"
+        );
     };
     works(&web);
     wait("the record of the neighbour", || place.records().len() == 1);
@@ -185,7 +224,9 @@ fn http_client_is_killed(session: impl FnOnce(&Web) -> Option<String>) {
     works(&web);
     assert_eq!(place.beats(), beats, "a tool wrote after its record");
     let ends = place.records();
-    let canceled = ends.iter().filter(|record| record["invocation"]["status"] == "canceled");
+    let canceled = ends
+        .iter()
+        .filter(|record| record["invocation"]["status"] == "canceled");
     assert_eq!(canceled.count(), TOOLS.len());
     ends.iter().for_each(check_record);
 }

@@ -28,18 +28,25 @@ fn fill(component: &mut Vec<u8>, bytes: usize) {
     let size = bytes - component.len() - header;
     component.push(0);
     // Five bytes of LEB128 for any size.
-    component.extend((0..5).map(|part| (size >> (7 * part)) as u8 & 0x7f | if part < 4 { 0x80 } else { 0 }));
+    component.extend(
+        (0..5).map(|part| (size >> (7 * part)) as u8 & 0x7f | if part < 4 { 0x80 } else { 0 }),
+    );
     component.extend(b"\x04fill");
     component.resize(bytes, 0);
 }
 
 /// Whether a component was compiled.
 fn is_compiled(home: &Path) -> bool {
-    std::fs::read_dir(home.join("cache/components")).is_ok_and(|mut entries| entries.next().is_some())
+    std::fs::read_dir(home.join("cache/components"))
+        .is_ok_and(|mut entries| entries.next().is_some())
 }
 
 fn notices<'f>(frames: &'f [Value], method: &str) -> Vec<&'f Value> {
-    frames.iter().filter(|frame| frame["method"] == method).map(|frame| &frame["params"]).collect()
+    frames
+        .iter()
+        .filter(|frame| frame["method"] == method)
+        .map(|frame| &frame["params"])
+        .collect()
 }
 
 #[test]
@@ -50,7 +57,10 @@ fn a_client_is_greeted_before_a_component_is_compiled_and_told_why_its_list_wait
     assert!(!is_compiled(&home), "the greeting waited for the compiler");
     // Requests that need no tool are answered at once.
     client.request("ping", json!({}));
-    assert!(!is_compiled(&home), "the answer to a ping waited for the compiler");
+    assert!(
+        !is_compiled(&home),
+        "the answer to a ping waited for the compiler"
+    );
     let listed = client.begin("tools/list", json!({ "_meta": { "progressToken": 7 } }));
     let called = client.begin_call("echo", json!({ "a": 1 }));
     let listed = client.answer(&listed);
@@ -59,21 +69,40 @@ fn a_client_is_greeted_before_a_component_is_compiled_and_told_why_its_list_wait
     assert_eq!(called["result"]["isError"], json!(false), "{called}");
     let frames = client.seen();
     let progress = notices(&frames, "notifications/progress");
-    let steps: Vec<f64> = progress.iter().filter_map(|step| step["progress"].as_f64()).collect();
+    let steps: Vec<f64> = progress
+        .iter()
+        .filter_map(|step| step["progress"].as_f64())
+        .collect();
     assert!(!steps.is_empty() && steps.is_sorted(), "{frames:#?}");
-    assert!(progress.iter().all(|step| step["progressToken"] == 7), "{progress:?}");
+    assert!(
+        progress.iter().all(|step| step["progressToken"] == 7),
+        "{progress:?}"
+    );
     let said = notices(&frames, "notifications/message");
     assert_eq!(said.len(), 1, "a session is told once: {said:?}");
-    assert!(said[0]["data"].as_str().unwrap().contains("compiling a component"), "{said:?}");
+    assert!(
+        said[0]["data"]
+            .as_str()
+            .unwrap()
+            .contains("compiling a component"),
+        "{said:?}"
+    );
     // No client has seen another list.
-    assert!(notices(&frames, "notifications/tools/list_changed").is_empty(), "{frames:#?}");
+    assert!(
+        notices(&frames, "notifications/tools/list_changed").is_empty(),
+        "{frames:#?}"
+    );
     let (status, _, stderr, _) = client.close();
     assert!(status.success() && stderr.is_empty(), "{status} {stderr}");
 }
 
 /// The compiled code that a home has, without its authentication code, which differs in each home.
 fn code(home: &Path) -> Vec<u8> {
-    let entry = std::fs::read_dir(home.join("cache/components")).unwrap().next().unwrap().unwrap();
+    let entry = std::fs::read_dir(home.join("cache/components"))
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap();
     let mut entry = std::fs::read(entry.path()).unwrap();
     entry.truncate(entry.len() - blake3::OUT_LEN);
     entry
@@ -83,12 +112,17 @@ fn code(home: &Path) -> Vec<u8> {
 fn a_server_compiles_a_new_component_quickly_and_again_thoroughly_when_its_first_calls_are_over() {
     let (_guard, home, tool) = place(&slow_to_compile(100));
     let (_other_guard, other, same_tool) = place(&slow_to_compile(100));
-    Toolcell::at(&other, ["call", &same_tool, r#"{"a":1}"#]).run().exits(0);
+    Toolcell::at(&other, ["call", &same_tool, r#"{"a":1}"#])
+        .run()
+        .exits(0);
     let thorough = code(&other);
     let mut client = Client::run(Toolcell::at(&home, ["mcp", &tool]));
     client.initialize(OLD);
     let first = client.call("echo", json!({ "a": 1 }));
-    assert!(code(&home) != thorough, "one call and a server compile the same");
+    assert!(
+        code(&home) != thorough,
+        "one call and a server compile the same"
+    );
     // Its process has the lowest priority, and other tests keep the processors busy.
     let end = Instant::now() + Duration::from_secs(240);
     // A part of an entry is never there: it is renamed when it is whole.
@@ -96,7 +130,10 @@ fn a_server_compiles_a_new_component_quickly_and_again_thoroughly_when_its_first
         assert!(Instant::now() < end, "the component is not compiled again");
         std::thread::sleep(Duration::from_millis(20));
     }
-    assert_eq!(client.call("echo", json!({ "a": 1 }))["content"], first["content"]);
+    assert_eq!(
+        client.call("echo", json!({ "a": 1 }))["content"],
+        first["content"]
+    );
     let (status, _, stderr, _) = client.close();
     assert!(status.success() && stderr.is_empty(), "{status} {stderr}");
 }
@@ -107,7 +144,9 @@ fn a_component_that_is_too_large_to_wait_for_a_second_compilation_is_compiled_th
     fill(&mut component, 64 << 20);
     let (_guard, home, tool) = place_of(&component);
     let (_other_guard, other, same_tool) = place_of(&component);
-    Toolcell::at(&other, ["call", &same_tool, r#"{"a":1}"#]).run().exits(0);
+    Toolcell::at(&other, ["call", &same_tool, r#"{"a":1}"#])
+        .run()
+        .exits(0);
     let mut client = Client::run(Toolcell::at(&home, ["mcp", &tool]));
     client.initialize(OLD);
     client.call("echo", json!({ "a": 1 }));
@@ -127,7 +166,10 @@ fn a_server_whose_component_is_cached_says_nothing_of_it() {
     client.initialize(OLD);
     client.request("tools/list", json!({ "_meta": { "progressToken": 7 } }));
     let frames = client.seen();
-    assert!(frames.iter().all(|frame| frame.get("id").is_some()), "{frames:#?}");
+    assert!(
+        frames.iter().all(|frame| frame.get("id").is_some()),
+        "{frames:#?}"
+    );
 }
 
 #[test]
@@ -140,9 +182,19 @@ fn requests_of_a_client_that_sends_no_more_are_answered_after_the_compilation() 
         json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": { "name": "echo", "arguments": {} } }),
     ];
     let input: String = frames.iter().map(|frame| format!("{frame}\n")).collect();
-    let ran = Toolcell::at(&home, ["mcp", &tool]).stdin(&input).run().exits(0);
-    let answers: Vec<Value> = ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let answer = answers.iter().find(|answer| answer["id"] == 2).unwrap_or_else(|| panic!("{ran:?}"));
+    let ran = Toolcell::at(&home, ["mcp", &tool])
+        .stdin(&input)
+        .run()
+        .exits(0);
+    let answers: Vec<Value> = ran
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let answer = answers
+        .iter()
+        .find(|answer| answer["id"] == 2)
+        .unwrap_or_else(|| panic!("{ran:?}"));
     assert_eq!(answer["result"]["isError"], json!(false), "{answer}");
 }
 
@@ -155,11 +207,20 @@ fn a_component_that_cannot_be_compiled_ends_the_server_as_it_ends_other_commands
     client.initialize(OLD);
     let answer = client.request("tools/list", json!({}));
     assert_eq!(answer["error"]["code"], json!(-32603), "{answer}");
-    assert!(!answer.to_string().contains("slow.wasm"), "a client does not learn where tools lie: {answer}");
+    assert!(
+        !answer.to_string().contains("slow.wasm"),
+        "a client does not learn where tools lie: {answer}"
+    );
     let (status, _, stderr, _) = client.end(Instant::now());
     assert_eq!(status.code(), Some(4), "{stderr}");
-    assert!(stderr.contains("error: ") && stderr.contains(meant), "{stderr}");
+    assert!(
+        stderr.contains("error: ") && stderr.contains(meant),
+        "{stderr}"
+    );
     // The same without a client.
     let ran = Toolcell::at(&home, ["mcp", &tool]).run().exits(4);
-    assert!(ran.stdout.is_empty() && ran.stderr.contains(meant), "{ran:?}");
+    assert!(
+        ran.stdout.is_empty() && ran.stderr.contains(meant),
+        "{ran:?}"
+    );
 }

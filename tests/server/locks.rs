@@ -27,7 +27,10 @@ impl Place {
         for folder in ["one/inner", "other"] {
             std::fs::create_dir_all(root.join(folder)).unwrap();
         }
-        Self { _guard: guard, root }
+        Self {
+            _guard: guard,
+            root,
+        }
     }
 
     fn grant(&self) -> String {
@@ -46,7 +49,11 @@ impl Place {
 /// When the guest entered and left, by its own clock.
 #[track_caller]
 fn held(said: &Value) -> (u64, u64) {
-    let time = |name: &str| said[name].as_u64().unwrap_or_else(|| panic!("it did not hold: {said}"));
+    let time = |name: &str| {
+        said[name]
+            .as_u64()
+            .unwrap_or_else(|| panic!("it did not hold: {said}"))
+    };
     (time("entered_ns"), time("left_ns"))
 }
 
@@ -59,19 +66,28 @@ fn writers_to_one_folder_take_turns_and_those_elsewhere_run_beside_them() {
     let place = Place::new();
     let mut client = Client::with(&["probe#hold_writing"], [place.grant()]);
     client.call("hold_writing", place.hold("one", 1));
-    let ids =
-        ["one", "one", "one/inner", "other"].map(|folder| client.begin_call("hold_writing", place.hold(folder, 500)));
-    let [first, second, inner, other] = ids.map(|id| held(&client.answer(&id)["result"]["structuredContent"]));
+    let ids = ["one", "one", "one/inner", "other"]
+        .map(|folder| client.begin_call("hold_writing", place.hold(folder, 500)));
+    let [first, second, inner, other] =
+        ids.map(|id| held(&client.answer(&id)["result"]["structuredContent"]));
     for (one, another) in [(first, second), (second, inner), (first, inner)] {
         assert!(!overlap(one, another), "{one:?} {another:?}");
     }
-    assert!([first, second, inner].iter().any(|one| overlap(*one, other)), "{other:?} waited for them");
+    assert!(
+        [first, second, inner]
+            .iter()
+            .any(|one| overlap(*one, other)),
+        "{other:?} waited for them"
+    );
 }
 
 #[test]
 fn a_call_that_waits_for_its_user_keeps_no_other_call_waiting() {
     let place = Place::new();
-    let client = Client::silent(&["probe#append_approved", "probe#hold_writing"], [place.grant()]);
+    let client = Client::silent(
+        &["probe#append_approved", "probe#hold_writing"],
+        [place.grant()],
+    );
     let mut client = client.can(json!({ "elicitation": {} }));
     client.initialize(crate::support::OLD);
     let asked = json!({ "path": place.root.join("one/lines"), "text": "never\n" });
@@ -84,9 +100,15 @@ fn a_call_that_waits_for_its_user_keeps_no_other_call_waiting() {
 #[test]
 fn a_refusal_for_a_while_says_for_how_long() {
     let mut client = Client::of(&["probe#fail"]);
-    let refused = client.call("fail", json!({ "class": "rate_limited", "retry_after_ms": 1_500 }));
+    let refused = client.call(
+        "fail",
+        json!({ "class": "rate_limited", "retry_after_ms": 1_500 }),
+    );
     let error = &refused["_meta"]["toolcell/error"];
-    assert_eq!((&error["class"], &error["retry_after"]), (&json!("rate_limited"), &json!(1.5)));
+    assert_eq!(
+        (&error["class"], &error["retry_after"]),
+        (&json!("rate_limited"), &json!(1.5))
+    );
 }
 
 /// A server with two principals.
@@ -116,7 +138,11 @@ fn recorded(file: &Path, count: usize) -> Vec<Value> {
         if found.len() >= count {
             return found;
         }
-        assert!(began.elapsed() < PATIENCE, "{} of {count} records came", found.len());
+        assert!(
+            began.elapsed() < PATIENCE,
+            "{} of {count} records came",
+            found.len()
+        );
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -132,19 +158,33 @@ fn the_flood_of_one_principal_lets_the_call_of_another_have_its_turn() {
     let record = place.file("records");
     let mut web = of_two(&place, &record);
     web.token = ANNA.to_owned();
-    let mut streams: Vec<TcpStream> = (0..FLOOD).map(|_| begin(&web, &place, "one", 150)).collect();
+    let mut streams: Vec<TcpStream> = (0..FLOOD)
+        .map(|_| begin(&web, &place, "one", 150))
+        .collect();
     recorded(&record, 2);
     web.token = BERT.to_owned();
     streams.push(begin(&web, &place, "one", 1));
     let mut stays: Vec<(bool, (u64, u64))> = recorded(&record, FLOOD + 1)
         .iter()
-        .map(|record| (record["invocation"]["actor_ref"] == "token:bert", stay(record)))
+        .map(|record| {
+            (
+                record["invocation"]["actor_ref"] == "token:bert",
+                stay(record),
+            )
+        })
         .collect();
     stays.sort_by_key(|(_, stay)| *stay);
-    assert!(stays.windows(2).all(|pair| !overlap(pair[0].1, pair[1].1)), "{stays:?}");
+    assert!(
+        stays.windows(2).all(|pair| !overlap(pair[0].1, pair[1].1)),
+        "{stays:?}"
+    );
     let bert = stays.iter().position(|(of_bert, _)| *of_bert);
     let bert = bert.unwrap_or_else(|| panic!("{:#}", records(&record)[FLOOD]["invocation"]));
-    assert!(bert < FLOOD - 5, "his call was number {bert} of {}", stays.len());
+    assert!(
+        bert < FLOOD - 5,
+        "his call was number {bert} of {}",
+        stays.len()
+    );
     // The answers are read, so that no connection ends before its call.
     for stream in streams {
         let mut line = String::new();

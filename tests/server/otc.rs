@@ -11,7 +11,9 @@ use serde_json::{Value, json};
 
 use super::http_api::{ANNA, Api, BERT, Said, of_two, token_file};
 use super::place::Place;
-use crate::support::{Canary, Mirror, Reply, Toolcell, Web, check_one, check_record, fixture, records, scratch};
+use crate::support::{
+    Canary, Mirror, Reply, Toolcell, Web, check_one, check_record, fixture, records, scratch,
+};
 
 const DIALECTS: [&str; 3] = ["otc", "otc-seed", "arcade"];
 const CANARY: Canary = Canary::new("sk-live-8c1f-of-one-engine-alone");
@@ -25,7 +27,10 @@ const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 fn version(web: &Web, name: &str) -> String {
     let reply = web.get(&format!("/v1/dialects/otc/tools/{name}"));
     assert_eq!(reply.status, 200, "{reply:?}");
-    reply.value()["toolkit"]["version"].as_str().unwrap().to_owned()
+    reply.value()["toolkit"]["version"]
+        .as_str()
+        .unwrap()
+        .to_owned()
 }
 
 /// A request that executes `Toolkit.Tool`.
@@ -40,10 +45,18 @@ fn request(web: &Web, name: &str, id: &str, inputs: &Value) -> Value {
 /// Checks a response of Open Tool Calling, and returns its output.
 #[track_caller]
 fn output(reply: &Reply, dialect: &str) -> Value {
-    assert_eq!((reply.status, reply.header("content-type").as_deref()), (200, Some("application/json")), "{reply:?}");
+    assert_eq!(
+        (reply.status, reply.header("content-type").as_deref()),
+        (200, Some("application/json")),
+        "{reply:?}"
+    );
     let response = reply.value();
     check_one(
-        if dialect == "arcade" { "otc/arcade-tool-call-response" } else { "otc/execute-tool-response" },
+        if dialect == "arcade" {
+            "otc/arcade-tool-call-response"
+        } else {
+            "otc/execute-tool-response"
+        },
         &response,
     );
     response["output"].clone()
@@ -51,12 +64,17 @@ fn output(reply: &Reply, dialect: &str) -> Value {
 
 #[track_caller]
 fn execute(web: &Web, dialect: &str, body: &Value) -> Value {
-    output(&web.post(&format!("/v1/dialects/{dialect}/execute"), &[], body), dialect)
+    output(
+        &web.post(&format!("/v1/dialects/{dialect}/execute"), &[], body),
+        dialect,
+    )
 }
 
 /// What the model reads of an error: its class, its code and a hint.
 fn prompt(output: &Value) -> &str {
-    output["error"]["additional_prompt_content"].as_str().unwrap_or_default()
+    output["error"]["additional_prompt_content"]
+        .as_str()
+        .unwrap_or_default()
 }
 
 /// What an engine sends as `Authorization`.
@@ -64,8 +82,15 @@ fn engine(secret: &str) -> String {
     let part = |value: Value| BASE64URL_NOPAD.encode(value.to_string().as_bytes());
     let expiry = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + Duration::from_secs(600);
     let claims = json!({ "aud": "worker", "exp": expiry.as_secs(), "ver": "1" });
-    let signed = format!("{}.{}", part(json!({ "alg": "HS256", "typ": "JWT" })), part(claims));
-    let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()), signed.as_bytes());
+    let signed = format!(
+        "{}.{}",
+        part(json!({ "alg": "HS256", "typ": "JWT" })),
+        part(claims)
+    );
+    let tag = hmac::sign(
+        &hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()),
+        signed.as_bytes(),
+    );
     format!("Bearer {signed}.{}", BASE64URL_NOPAD.encode(tag.as_ref()))
 }
 
@@ -75,14 +100,21 @@ fn tools_are_defined_in_each_format() {
     for dialect in DIALECTS {
         let path = format!("/v1/dialects/{dialect}/tools");
         let listed = web.get(&path).value();
-        let kind = if dialect == "arcade" { "otc/arcade-tool-definition" } else { "otc/tool-definition" };
-        let [echo, fail] = listed.as_array().unwrap().as_slice() else { panic!("{listed:#}") };
+        let kind = if dialect == "arcade" {
+            "otc/arcade-tool-definition"
+        } else {
+            "otc/tool-definition"
+        };
+        let [echo, fail] = listed.as_array().unwrap().as_slice() else {
+            panic!("{listed:#}")
+        };
         check_one(kind, echo);
         check_one(kind, fail);
         let name = echo["fully_qualified_name"].as_str().unwrap();
         assert_eq!(web.get(&format!("{path}/{name}")).value(), *echo);
         // These are no executions, so they are not answered as one.
-        web.get(&format!("{path}/probe.nothing")).is_problem(404, "unknown_tool");
+        web.get(&format!("{path}/probe.nothing"))
+            .is_problem(404, "unknown_tool");
         let registered = web.post(&path, &[], echo);
         assert_eq!(
             (registered.status, &registered.value()["id"]),
@@ -91,13 +123,21 @@ fn tools_are_defined_in_each_format() {
         );
         let mut other = echo.clone();
         other["toolkit"]["version"] = json!(format!("sha256:{}", "0".repeat(64)));
-        other.as_object_mut().unwrap().retain(|field, _| !matches!(field.as_str(), "fully_qualified_name" | "id"));
-        web.post(&path, &[], &other).is_problem(403, "may_not_install");
-        web.get(&format!("/v1/dialects/{dialect}/authorizations/none")).is_problem(404, "unknown_authorization");
+        other
+            .as_object_mut()
+            .unwrap()
+            .retain(|field, _| !matches!(field.as_str(), "fully_qualified_name" | "id"));
+        web.post(&path, &[], &other)
+            .is_problem(403, "may_not_install");
+        web.get(&format!("/v1/dialects/{dialect}/authorizations/none"))
+            .is_problem(404, "unknown_authorization");
     }
-    web.get("/v1/dialects/unknown/tools").is_problem(404, "unknown_path");
-    web.request("GET /v1/dialects/otc/tools", &[("Authorization", "")], "").is_problem(401, "unauthorized");
-    web.request("PUT /v1/dialects/otc/execute", &[], "").is_problem(405, "method_not_allowed");
+    web.get("/v1/dialects/unknown/tools")
+        .is_problem(404, "unknown_path");
+    web.request("GET /v1/dialects/otc/tools", &[("Authorization", "")], "")
+        .is_problem(401, "unauthorized");
+    web.request("PUT /v1/dialects/otc/execute", &[], "")
+        .is_problem(405, "method_not_allowed");
 }
 
 #[test]
@@ -105,38 +145,76 @@ fn a_deferred_tool_is_listed_once_its_definition_was_asked_for() {
     let web = Web::with(&["probe#echo", "probe#fail"], ["--tool-budget=1"]);
     let names = || {
         let listed = web.get("/v1/dialects/otc/tools").value();
-        listed.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        listed
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|tool| tool["name"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
     };
     let before = names();
-    let other = if before.contains(&"echo".to_owned()) { "probe.fail" } else { "probe.echo" };
+    let other = if before.contains(&"echo".to_owned()) {
+        "probe.fail"
+    } else {
+        "probe.echo"
+    };
     version(&web, other);
     assert_eq!(names().len(), before.len() + 1);
     let tools = web.get("/v1/tools").value();
-    assert_eq!(tools["tools"].as_array().unwrap().len(), before.len() + 1, "the API has the same surface");
+    assert_eq!(
+        tools["tools"].as_array().unwrap().len(),
+        before.len() + 1,
+        "the API has the same surface"
+    );
 }
 
 #[test]
 fn an_execution_ends_in_a_value_nothing_an_artifact_or_an_error() {
-    let web = Web::of(&["probe#good_structured", "probe#null", "probe#say_by_reference", "probe#fail"]);
+    let web = Web::of(&[
+        "probe#good_structured",
+        "probe#null",
+        "probe#say_by_reference",
+        "probe#fail",
+    ]);
     let run = |name: &str, inputs: Value| execute(&web, "otc", &request(&web, name, name, &inputs));
-    assert_eq!(run("probe.good_structured", json!({})), json!({ "value": { "n": 7 } }));
+    assert_eq!(
+        run("probe.good_structured", json!({})),
+        json!({ "value": { "n": 7 } })
+    );
     assert_eq!(run("probe.null", json!({})), Value::Null);
     let content = json!([{ "type": "text", "text": "kept" }]);
     assert!(run("probe.say_by_reference", json!({ "content": content }))["artifact"].is_object());
     let failed = run("probe.fail", json!({ "class": "invalid_arguments" }));
-    assert!(prompt(&failed).starts_with("invalid_arguments/") && failed["error"]["can_retry"] == true, "{failed:#}");
+    assert!(
+        prompt(&failed).starts_with("invalid_arguments/") && failed["error"]["can_retry"] == true,
+        "{failed:#}"
+    );
     // What does not fit the schema of the tool is a call that failed.
-    let wrong = execute(&web, "otc-seed", &request(&web, "probe.fail", "wrong", &json!({})));
+    let wrong = execute(
+        &web,
+        "otc-seed",
+        &request(&web, "probe.fail", "wrong", &json!({})),
+    );
     let classes = ["schema_validation_failed/", "invalid_arguments/"];
-    assert!(classes.iter().any(|class| prompt(&wrong).starts_with(class)), "{wrong:#}");
+    assert!(
+        classes
+            .iter()
+            .any(|class| prompt(&wrong).starts_with(class)),
+        "{wrong:#}"
+    );
     let mut other = request(&web, "probe.null", "another", &json!({}));
     other["tool"]["version"] = json!(format!("sha256:{}", "0".repeat(64)));
     assert!(prompt(&execute(&web, "otc", &other)).starts_with("unknown_tool/version_mismatch"));
     for body in ["", "[]", r#"{"tool": "probe.null"}"#] {
-        web.request("POST /v1/dialects/otc/execute", &[], body).is_problem(400, "protocol_error");
+        web.request("POST /v1/dialects/otc/execute", &[], body)
+            .is_problem(400, "protocol_error");
     }
-    web.post("/v1/dialects/otc/execute", &[("Content-Type", "text/plain")], &other)
-        .is_problem(415, "media_type_unsupported");
+    web.post(
+        "/v1/dialects/otc/execute",
+        &[("Content-Type", "text/plain")],
+        &other,
+    )
+    .is_problem(415, "media_type_unsupported");
 }
 
 #[test]
@@ -145,17 +223,36 @@ fn the_url_of_an_artifact_gives_its_bytes_to_the_caller_of_the_tool_alone() {
     let here = format!("http://{}", web.address);
     let inputs = json!({ "content": [{ "type": "text", "text": "kept" }] });
     for dialect in DIALECTS {
-        let said = execute(&web, dialect, &request(&web, "probe.say_by_reference", dialect, &inputs));
+        let said = execute(
+            &web,
+            dialect,
+            &request(&web, "probe.say_by_reference", dialect, &inputs),
+        );
         let artifact = artifact(&said);
-        let path = artifact["url"].as_str().unwrap().strip_prefix(&here).unwrap().to_owned();
+        let path = artifact["url"]
+            .as_str()
+            .unwrap()
+            .strip_prefix(&here)
+            .unwrap()
+            .to_owned();
         let got = web.get(&path);
-        assert_eq!((got.status, got.header("content-type").as_deref()), (200, artifact["content_type"].as_str()));
-        assert!(json!(got.body.len()) == artifact["size"] && got.body.contains("kept"), "{got:?}");
-        assert_eq!(got.header("x-content-type-options").as_deref(), Some("nosniff"));
+        assert_eq!(
+            (got.status, got.header("content-type").as_deref()),
+            (200, artifact["content_type"].as_str())
+        );
+        assert!(
+            json!(got.body.len()) == artifact["size"] && got.body.contains("kept"),
+            "{got:?}"
+        );
+        assert_eq!(
+            got.header("x-content-type-options").as_deref(),
+            Some("nosniff")
+        );
         web.token = BERT.to_owned();
         web.get(&path).is_problem(404, "unknown_call");
         web.token = ANNA.to_owned();
-        web.request(&format!("GET {path}"), &[("Authorization", "")], "").is_problem(401, "unauthorized");
+        web.request(&format!("GET {path}"), &[("Authorization", "")], "")
+            .is_problem(401, "unauthorized");
     }
 }
 
@@ -163,7 +260,11 @@ fn the_url_of_an_artifact_gives_its_bytes_to_the_caller_of_the_tool_alone() {
 #[track_caller]
 fn artifact(output: &Value) -> Value {
     let places = ["/artifact", "/value/artifact"];
-    places.iter().find_map(|place| output.pointer(place)).unwrap_or_else(|| panic!("{output:#}")).clone()
+    places
+        .iter()
+        .find_map(|place| output.pointer(place))
+        .unwrap_or_else(|| panic!("{output:#}"))
+        .clone()
 }
 
 #[test]
@@ -171,40 +272,78 @@ fn an_error_tells_developers_which_call_it_was_and_the_code_of_the_host() {
     let web = Web::of(&["hostile#panic", "probe#fail"]);
     let said = |name: &str, inputs: Value| {
         let failed = execute(&web, "otc", &request(&web, name, name, &inputs));
-        failed["error"]["developer_message"].as_str().unwrap().to_owned()
+        failed["error"]["developer_message"]
+            .as_str()
+            .unwrap()
+            .to_owned()
     };
     let trap = said("hostile.panic", json!({}));
-    assert!(trap.contains("hostile.panic (sha256:") && trap.contains("execution_failed/guest_panicked"), "{trap}");
+    assert!(
+        trap.contains("hostile.panic (sha256:") && trap.contains("execution_failed/guest_panicked"),
+        "{trap}"
+    );
     // What the engine said and the tool printed is the operator's.
-    assert!(!trap.contains("panicked at") && !trap.contains("unreachable"), "{trap}");
+    assert!(
+        !trap.contains("panicked at") && !trap.contains("unreachable"),
+        "{trap}"
+    );
     let call = said("probe.fail", json!({ "class": "invalid_arguments" }));
     let id = call.split(' ').nth(1).unwrap();
-    assert_eq!(web.get(&format!("/v1/calls/{id}")).value()["tool_id"], "probe.fail", "{call}");
+    assert_eq!(
+        web.get(&format!("/v1/calls/{id}")).value()["tool_id"],
+        "probe.fail",
+        "{call}"
+    );
 }
 
 #[test]
 fn an_execution_runs_once_for_its_own_principal() {
     let (_guard, path) = scratch();
     let file = path.join("records");
-    let mut web = of_two(&["probe#progress"], &[&format!("--record={}", file.display())]);
-    let body = request(&web, "probe.progress", "one", &json!({ "count": 3, "interval_ms": 200 }));
-    let waiting = web.begin("POST /v1/dialects/otc/execute", &web.headers(), &body.to_string());
+    let mut web = of_two(
+        &["probe#progress"],
+        &[&format!("--record={}", file.display())],
+    );
+    let body = request(
+        &web,
+        "probe.progress",
+        "one",
+        &json!({ "count": 3, "interval_ms": 200 }),
+    );
+    let waiting = web.begin(
+        "POST /v1/dialects/otc/execute",
+        &web.headers(),
+        &body.to_string(),
+    );
     std::thread::sleep(Duration::from_millis(300));
     // Its client comes back for the answer.
     drop(waiting);
     let first = web.post("/v1/dialects/otc/execute", &[], &body);
     output(&first, "otc");
-    assert_eq!(web.post("/v1/dialects/otc/execute", &[], &body).value(), first.value());
+    assert_eq!(
+        web.post("/v1/dialects/otc/execute", &[], &body).value(),
+        first.value()
+    );
     let mut other = body.clone();
     other["inputs"]["count"] = json!(1);
     let reused = web.post("/v1/dialects/otc/execute", &[], &other);
-    assert!(reused.status == 409 && reused.body.contains("execution_id_reused"), "{reused:?}");
-    web.post("/v1/dialects/otc/execute", &[("Authorization", "Bearer 00000000000000000")], &body)
-        .is_problem(401, "unauthorized");
+    assert!(
+        reused.status == 409 && reused.body.contains("execution_id_reused"),
+        "{reused:?}"
+    );
+    web.post(
+        "/v1/dialects/otc/execute",
+        &[("Authorization", "Bearer 00000000000000000")],
+        &body,
+    )
+    .is_problem(401, "unauthorized");
     web.token = BERT.to_owned();
     output(&web.post("/v1/dialects/otc/execute", &[], &other), "otc");
     web.end();
-    let actors: Vec<Value> = records(&file).iter().map(|record| record["invocation"]["actor_ref"].clone()).collect();
+    let actors: Vec<Value> = records(&file)
+        .iter()
+        .map(|record| record["invocation"]["actor_ref"].clone())
+        .collect();
     assert_eq!(actors, ["token:anna", "token:bert"]);
 }
 
@@ -214,7 +353,11 @@ fn stable(value: &Value) -> Value {
         Value::Object(fields) => {
             let differs = |name: &str| name.ends_with("_id") || name.ends_with("_at");
             let fields = fields.iter().filter(|(name, _)| !differs(name));
-            Value::Object(fields.map(|(name, value)| (name.clone(), stable(value))).collect())
+            Value::Object(
+                fields
+                    .map(|(name, value)| (name.clone(), stable(value)))
+                    .collect(),
+            )
         }
         Value::Array(items) => Value::Array(items.iter().map(stable).collect()),
         other => other.clone(),
@@ -225,12 +368,19 @@ fn stable(value: &Value) -> Value {
 fn a_call_has_the_decision_limits_and_trace_of_the_api() {
     let (_guard, path) = scratch();
     let file = path.join("records");
-    let options = [format!("--record={}", file.display()), "--timeout=1s".to_owned()];
+    let options = [
+        format!("--record={}", file.display()),
+        "--timeout=1s".to_owned(),
+    ];
     let web = Web::with(&["probe#progress"], options);
     let inputs = json!({ "count": 10_000, "interval_ms": 100 });
     let parent = format!("00-{TRACE}-b7ad6b7169203331-01");
     let trace = [("traceparent", parent.as_str()), ("tracestate", "vendor=1")];
-    let api = web.post("/v1/calls", &trace, &json!({ "tool": "progress", "input": inputs }));
+    let api = web.post(
+        "/v1/calls",
+        &trace,
+        &json!({ "tool": "progress", "input": inputs }),
+    );
     assert_eq!(api.status, 504, "{api:?}");
     let mut body = request(&web, "probe.progress", "one", &inputs);
     body["context"]["user_id"] = json!("user-7");
@@ -240,24 +390,52 @@ fn a_call_has_the_decision_limits_and_trace_of_the_api() {
     web.end();
     let records = records(&file);
     records.iter().for_each(check_record);
-    let [api, otc] = records.as_slice() else { panic!("{} records", records.len()) };
-    for part in
-        ["/declaration", "/decisions", "/invocation/status", "/result/error/error_class", "/result/error/error_code"]
-    {
-        assert_eq!(api.pointer(part).map(stable), otc.pointer(part).map(stable), "{part}");
+    let [api, otc] = records.as_slice() else {
+        panic!("{} records", records.len())
+    };
+    for part in [
+        "/declaration",
+        "/decisions",
+        "/invocation/status",
+        "/result/error/error_class",
+        "/result/error/error_code",
+    ] {
+        assert_eq!(
+            api.pointer(part).map(stable),
+            otc.pointer(part).map(stable),
+            "{part}"
+        );
     }
     assert_eq!(
-        (api["decisions"][0]["behavior"].is_string(), &api["invocation"]["status"]),
+        (
+            api["decisions"][0]["behavior"].is_string(),
+            &api["invocation"]["status"]
+        ),
         (true, &json!("timed_out"))
     );
     for record in [api, otc] {
         let reference = &record["invocation"]["telemetry_refs"][0];
-        assert_eq!((&reference["trace_id"], &reference["trace_state"]), (&json!(TRACE), &json!("vendor=1")));
+        assert_eq!(
+            (&reference["trace_id"], &reference["trace_state"]),
+            (&json!(TRACE), &json!("vendor=1"))
+        );
     }
-    let (invocation, mapping) = (&otc["invocation"], &otc["invocation"]["external_mappings"][0]);
-    assert_eq!((&invocation["native_call_id"], &mapping["source"]), (&json!("one"), &json!("open-tool-calling")));
-    assert_eq!((&mapping["run_id"], &mapping["user_id"]), (&json!("run-1"), &json!("user-7")));
-    assert_eq!(mapping["user_info"], json!({ "name": "Anna", "roles": ["a"] }));
+    let (invocation, mapping) = (
+        &otc["invocation"],
+        &otc["invocation"]["external_mappings"][0],
+    );
+    assert_eq!(
+        (&invocation["native_call_id"], &mapping["source"]),
+        (&json!("one"), &json!("open-tool-calling"))
+    );
+    assert_eq!(
+        (&mapping["run_id"], &mapping["user_id"]),
+        (&json!("run-1"), &json!("user-7"))
+    );
+    assert_eq!(
+        mapping["user_info"],
+        json!({ "name": "Anna", "roles": ["a"] })
+    );
     assert_eq!(invocation["actor_ref"], api["invocation"]["actor_ref"]);
 }
 
@@ -266,12 +444,22 @@ fn courier(place: &Place) -> (Web, Mirror) {
     let mirror = Mirror::reflecting();
     let origin = mirror.origin();
     let options = [
-        format!("--token-file={}", token_file(&place.home, "tokens", &format!("anna {ANNA}\nbert {BERT}\n"))),
+        format!(
+            "--token-file={}",
+            token_file(
+                &place.home,
+                "tokens",
+                &format!("anna {ANNA}\nbert {BERT}\n")
+            )
+        ),
         format!("--record={}", place.home.join("records").display()),
         format!("--allow-net={origin}"),
         format!("--allow-secret=API_KEY@{origin}"),
     ];
-    let mut web = Web::run(Toolcell::at(&place.home, Web::arguments(&["courier#authorized"], options)));
+    let mut web = Web::run(Toolcell::at(
+        &place.home,
+        Web::arguments(&["courier#authorized"], options),
+    ));
     web.token = ANNA.to_owned();
     (web, mirror)
 }
@@ -285,22 +473,44 @@ fn an_execution_waits_for_the_secret_that_the_operator_sets() {
     let asked = execute(&web, "otc", &body)["requires_authorization"].clone();
     let id = asked["id"].as_str().unwrap();
     let path = format!("/v1/dialects/otc/authorizations/{id}");
-    assert_eq!((&asked["status"], &asked["url"]), (&json!("pending"), &json!(format!("http://{}{path}", web.address))));
+    assert_eq!(
+        (&asked["status"], &asked["url"]),
+        (
+            &json!("pending"),
+            &json!(format!("http://{}{path}", web.address))
+        )
+    );
     let poll = web.get(&path).value();
     check_one("otc/authorization", &poll);
     assert_eq!(poll, asked);
     web.token = BERT.to_owned();
-    assert_eq!(web.get(&path).status, 404, "another principal does not see it");
+    assert_eq!(
+        web.get(&path).status,
+        404,
+        "another principal does not see it"
+    );
     web.token = ANNA.to_owned();
-    Toolcell::at(&place.home, ["secret", "set", "API_KEY"]).stdin(CANARY.value()).run().exits(0);
+    Toolcell::at(&place.home, ["secret", "set", "API_KEY"])
+        .stdin(CANARY.value())
+        .run()
+        .exits(0);
     assert_eq!(web.get(&path).value()["status"], "completed");
     let done = web.post("/v1/dialects/otc/execute", &[], &body);
     assert!(output(&done, "otc")["value"].is_object(), "{done:?}");
     CANARY.is_not_in("the answer", &done.body);
-    assert!(mirror.seen().iter().any(|request| request.contains(CANARY.value())), "the request carried it");
+    assert!(
+        mirror
+            .seen()
+            .iter()
+            .any(|request| request.contains(CANARY.value())),
+        "the request carried it"
+    );
     web.end();
-    let classes: Vec<Value> =
-        place.records().iter().map(|record| record["result"]["error"]["error_class"].clone()).collect();
+    let classes: Vec<Value> = place
+        .records()
+        .iter()
+        .map(|record| record["result"]["error"]["error_class"].clone())
+        .collect();
     assert_eq!(classes, [json!("credential_missing"), Value::Null]);
 }
 
@@ -311,26 +521,53 @@ fn an_arcade_engine_calls_with_its_own_token_alone() {
     let secret = token_file(&path, "secret", &format!("{SECRET}\n"));
     let web = of_two(
         &["probe#echo", "probe#good_structured"],
-        &[&format!("--record={}", file.display()), &format!("--arcade-secret-file={secret}"), "--tool-budget=1"],
+        &[
+            &format!("--record={}", file.display()),
+            &format!("--arcade-secret-file={secret}"),
+            "--tool-budget=1",
+        ],
     );
-    let health = web.request("GET /worker/health", &[("Authorization", "")], "").value();
+    let health = web
+        .request("GET /worker/health", &[("Authorization", "")], "")
+        .value();
     check_one("otc/worker-health", &health);
-    assert_eq!(health["tool_count"], "2", "no tool is deferred for an engine");
+    assert_eq!(
+        health["tool_count"], "2",
+        "no tool is deferred for an engine"
+    );
     let body = json!({ "tool": { "name": "good_structured", "toolkit": "probe" }, "inputs": {}, "context": {} });
     let right = engine(SECRET);
-    for wrong in ["", &format!("Bearer {ANNA}"), &engine("another secret of an engine"), &right[..right.len() - 2]] {
+    for wrong in [
+        "",
+        &format!("Bearer {ANNA}"),
+        &engine("another secret of an engine"),
+        &right[..right.len() - 2],
+    ] {
         let wrong = [("Authorization", wrong)];
-        for reply in [web.request("GET /worker/tools", &wrong, ""), web.post("/worker/tools/invoke", &wrong, &body)] {
+        for reply in [
+            web.request("GET /worker/tools", &wrong, ""),
+            web.post("/worker/tools/invoke", &wrong, &body),
+        ] {
             reply.is_problem(401, "unauthorized");
-            assert_eq!(reply.header("www-authenticate").as_deref(), Some("Bearer"), "{wrong:?}");
+            assert_eq!(
+                reply.header("www-authenticate").as_deref(),
+                Some("Bearer"),
+                "{wrong:?}"
+            );
         }
     }
     let right = [("Authorization", right.as_str())];
-    web.request("GET /v1/tools", &right, "").is_problem(401, "unauthorized");
-    web.request("GET /worker/nothing", &right, "").is_problem(404, "unknown_path");
+    web.request("GET /v1/tools", &right, "")
+        .is_problem(401, "unauthorized");
+    web.request("GET /worker/nothing", &right, "")
+        .is_problem(404, "unknown_path");
     let listed = web.request("GET /worker/tools", &right, "").value();
     assert_eq!(listed.as_array().unwrap().len(), 2);
-    listed.as_array().unwrap().iter().for_each(|tool| check_one("otc/arcade-tool-definition", tool));
+    listed
+        .as_array()
+        .unwrap()
+        .iter()
+        .for_each(|tool| check_one("otc/arcade-tool-definition", tool));
     for _ in 0..2 {
         let ended = output(&web.post("/worker/tools/invoke", &right, &body), "arcade");
         assert_eq!(ended["value"], json!({ "n": 7 }));
@@ -339,25 +576,45 @@ fn an_arcade_engine_calls_with_its_own_token_alone() {
     assert!(document["paths"]["/worker/tools/invoke"].is_object());
     web.end();
     let records = records(&file);
-    assert_eq!(records.len(), 2, "a request without an id is a call of its own");
+    assert_eq!(
+        records.len(),
+        2,
+        "a request without an id is a call of its own"
+    );
     records.iter().for_each(check_record);
     assert_eq!(records[0]["invocation"]["actor_ref"], "arcade:engine");
-    assert_eq!(records[0]["invocation"]["external_mappings"][0]["method"], "POST /worker/tools/invoke");
+    assert_eq!(
+        records[0]["invocation"]["external_mappings"][0]["method"],
+        "POST /worker/tools/invoke"
+    );
 }
 
 #[test]
 fn a_call_without_an_id_ends_with_its_request() {
     let (_guard, path) = scratch();
     let file = path.join("records");
-    let web = Web::with(&["probe#progress"], [format!("--record={}", file.display())]);
+    let web = Web::with(
+        &["probe#progress"],
+        [format!("--record={}", file.display())],
+    );
     let inputs = json!({ "count": 10_000, "interval_ms": 100 });
     let body = json!({ "tool": { "name": "progress", "toolkit": "probe" }, "inputs": inputs, "context": {} });
-    let waiting = web.begin("POST /v1/dialects/arcade/execute", &web.headers(), &body.to_string());
+    let waiting = web.begin(
+        "POST /v1/dialects/arcade/execute",
+        &web.headers(),
+        &body.to_string(),
+    );
     std::thread::sleep(Duration::from_millis(500));
     drop(waiting);
     let began = Instant::now();
-    while std::fs::read_to_string(&file).unwrap_or_default().is_empty() {
-        assert!(began.elapsed() < SOON, "the call runs on, and no client can find it again");
+    while std::fs::read_to_string(&file)
+        .unwrap_or_default()
+        .is_empty()
+    {
+        assert!(
+            began.elapsed() < SOON,
+            "the call runs on, and no client can find it again"
+        );
         std::thread::sleep(Duration::from_millis(50));
     }
     web.end();
@@ -371,55 +628,96 @@ fn a_server_is_no_worker_without_a_secret_that_only_its_owner_reads() {
     let (_guard, path) = scratch();
     let refused = |file: &str| {
         let option = format!("--arcade-secret-file={file}");
-        Toolcell::new(Web::arguments(&["probe#echo"], [option])).run().exits(2).stderr
+        Toolcell::new(Web::arguments(&["probe#echo"], [option]))
+            .run()
+            .exits(2)
+            .stderr
     };
     let short = refused(&token_file(&path, "short", "dev"));
     assert!(short.contains("shorter than 16 characters"), "{short}");
     let open = token_file(&path, "open", SECRET);
     std::fs::set_permissions(&open, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
     let open = refused(&open);
-    assert!(open.contains("others can read the secret of the Arcade engine"), "{open}");
+    assert!(
+        open.contains("others can read the secret of the Arcade engine"),
+        "{open}"
+    );
 }
 
 #[test]
 fn a_registry_of_agentool_has_the_tools_that_match() {
     let web = Web::with(&["probe#echo", "probe#fail"], ["--tool-budget=1"]);
     let registry = |query: &str| {
-        let registry = web.get(&format!("/v1/dialects/agentool/registry{query}")).value();
+        let registry = web
+            .get(&format!("/v1/dialects/agentool/registry{query}"))
+            .value();
         check_one("agentool-tool-registry", &registry);
         let tools = registry["tools"].as_array().unwrap().iter();
-        tools.map(|tool| tool["spec"]["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        tools
+            .map(|tool| tool["spec"]["name"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
     };
-    let listed = web.get("/v1/tools").value()["tools"].as_array().unwrap().len();
+    let listed = web.get("/v1/tools").value()["tools"]
+        .as_array()
+        .unwrap()
+        .len();
     assert_eq!(registry("").len(), listed);
     assert_eq!(registry("?q=echo"), ["probe_echo"]);
-    assert_eq!(registry("?q=fail"), ["probe_fail"], "a search finds the deferred tools, too");
+    assert_eq!(
+        registry("?q=fail"),
+        ["probe_fail"],
+        "a search finds the deferred tools, too"
+    );
     assert_eq!(registry("?tag=no-such-tag").len(), 0);
     assert_eq!(registry("?category=no-such-category").len(), 0);
-    web.get("/v1/dialects/agentool/registry?limit=1").is_problem(400, "query_invalid");
+    web.get("/v1/dialects/agentool/registry?limit=1")
+        .is_problem(400, "query_invalid");
 }
 
 #[test]
 fn an_endpoint_of_agentool_takes_the_calls_of_its_tool() {
     let (_guard, path) = scratch();
     let file = path.join("records");
-    let options = [format!("--record={}", file.display()), "--tool-budget=1".to_owned()];
+    let options = [
+        format!("--record={}", file.display()),
+        "--tool-budget=1".to_owned(),
+    ];
     let web = Web::with(&["probe#echo", "probe#fail"], options);
     let entry = |name: &str| {
-        let found = web.get(&format!("/v1/dialects/agentool/registry?q={name}")).value()["tools"][0].clone();
-        assert_eq!((&found["spec"]["name"], &found["auth"]), (&json!(format!("probe_{name}")), &json!("bearer")));
+        let found = web
+            .get(&format!("/v1/dialects/agentool/registry?q={name}"))
+            .value()["tools"][0]
+            .clone();
+        assert_eq!(
+            (&found["spec"]["name"], &found["auth"]),
+            (&json!(format!("probe_{name}")), &json!("bearer"))
+        );
         let endpoint = found["endpoint"].as_str().unwrap();
-        endpoint.strip_prefix(&format!("http://{}", web.address)).unwrap().to_owned()
+        endpoint
+            .strip_prefix(&format!("http://{}", web.address))
+            .unwrap()
+            .to_owned()
     };
     let listed = web.get("/v1/dialects/agentool/registry").value();
-    let [first] = listed["tools"].as_array().unwrap().as_slice() else { panic!("{listed:#}") };
-    let other = if first["spec"]["name"] == "probe_echo" { "fail" } else { "echo" };
+    let [first] = listed["tools"].as_array().unwrap().as_slice() else {
+        panic!("{listed:#}")
+    };
+    let other = if first["spec"]["name"] == "probe_echo" {
+        "fail"
+    } else {
+        "echo"
+    };
     let call = |endpoint: &str, name: &str, arguments: &str| {
-        let body = format!(r#"{{"id": "call_{name}", "name": "probe_{name}", "arguments": {arguments}, "more": 1}}"#);
+        let body = format!(
+            r#"{{"id": "call_{name}", "name": "probe_{name}", "arguments": {arguments}, "more": 1}}"#
+        );
         web.request(&format!("POST {endpoint}"), &[], &body)
     };
     let result = |reply: &Reply, name: &str| {
-        assert!(reply.status == 200 && reply.header("location").is_some(), "{reply:?}");
+        assert!(
+            reply.status == 200 && reply.header("location").is_some(),
+            "{reply:?}"
+        );
         check_one("agentool-tool-result", &reply.value());
         assert_eq!(reply.value()["call_id"], json!(format!("call_{name}")));
         reply.value()
@@ -427,17 +725,33 @@ fn an_endpoint_of_agentool_takes_the_calls_of_its_tool() {
     // A deferred tool takes calls once its entry was asked for.
     let endpoint = entry(other);
     let refused = result(&call(&endpoint, other, "{}"), other);
-    assert!(refused["error"].as_str().unwrap().starts_with("schema_not_loaded: "), "{refused:#}");
+    assert!(
+        refused["error"]
+            .as_str()
+            .unwrap()
+            .starts_with("schema_not_loaded: "),
+        "{refused:#}"
+    );
     let shown = web.get(&endpoint).value();
     check_one("agentool-tool-registry", &shown);
     assert_eq!(shown["tools"].as_array().unwrap().len(), 1);
     let echo = entry("echo");
-    let said = result(&call(&echo, "echo", r#"{ "n": 1.50, "a": "\u0061" }"#), "echo");
-    assert!(said["error"].is_null() && said["output"]["input"]["a"] == "a", "{said:#}");
+    let said = result(
+        &call(&echo, "echo", r#"{ "n": 1.50, "a": "\u0061" }"#),
+        "echo",
+    );
+    assert!(
+        said["error"].is_null() && said["output"]["input"]["a"] == "a",
+        "{said:#}"
+    );
     let fail = entry("fail");
     let failed = result(&call(&fail, "fail", r#"{"class": "rate_limited"}"#), "fail");
     assert!(
-        failed["output"].is_null() && failed["error"].as_str().unwrap().starts_with("rate_limited: "),
+        failed["output"].is_null()
+            && failed["error"]
+                .as_str()
+                .unwrap()
+                .starts_with("rate_limited: "),
         "{failed:#}"
     );
     call(&echo, "fail", "{}").is_problem(400, "body_invalid");
@@ -450,22 +764,45 @@ fn an_endpoint_of_agentool_takes_the_calls_of_its_tool() {
     for body in [&exchange, &unnamed] {
         check_one("agentool-tool-call", body);
         let reply = web.post(&echo, &[], body);
-        let id = reply.header("location").unwrap().rsplit('/').next().unwrap().to_owned();
+        let id = reply
+            .header("location")
+            .unwrap()
+            .rsplit('/')
+            .next()
+            .unwrap()
+            .to_owned();
         let meant = body.pointer("/tool_call/id").cloned().unwrap_or(json!(id));
-        assert_eq!((reply.status, &reply.value()["call_id"]), (200, &meant), "{reply:?}");
+        assert_eq!(
+            (reply.status, &reply.value()["call_id"]),
+            (200, &meant),
+            "{reply:?}"
+        );
     }
     call("/v1/dialects/agentool/tools/nothing", "nothing", "{}").is_problem(404, "unknown_tool");
-    web.request(&format!("POST {echo}"), &[], r#"{"name": "echo"}"#).is_problem(400, "body_invalid");
-    web.request(&format!("POST {echo}"), &[("Authorization", "")], "{}").is_problem(401, "unauthorized");
+    web.request(&format!("POST {echo}"), &[], r#"{"name": "echo"}"#)
+        .is_problem(400, "body_invalid");
+    web.request(&format!("POST {echo}"), &[("Authorization", "")], "{}")
+        .is_problem(401, "unauthorized");
     web.end();
     let records = records(&file);
     records.iter().for_each(check_record);
-    let ids: Vec<&Value> = records.iter().map(|record| &record["invocation"]["native_call_id"]).collect();
-    let named =
-        [json!(format!("call_{other}")), json!("call_echo"), json!("call_fail"), json!("call_seed"), Value::Null];
+    let ids: Vec<&Value> = records
+        .iter()
+        .map(|record| &record["invocation"]["native_call_id"])
+        .collect();
+    let named = [
+        json!(format!("call_{other}")),
+        json!("call_echo"),
+        json!("call_fail"),
+        json!("call_seed"),
+        Value::Null,
+    ];
     assert_eq!(ids, named.iter().collect::<Vec<_>>());
     let sent = &records[1]["invocation"];
-    assert_eq!(sent["external_mappings"][0]["method"], "POST /v1/dialects/agentool/tools/{name}");
+    assert_eq!(
+        sent["external_mappings"][0]["method"],
+        "POST /v1/dialects/agentool/tools/{name}"
+    );
     assert_eq!(sent["model_input_text"], r#"{ "n": 1.50, "a": "\u0061" }"#);
 }
 
@@ -476,24 +813,51 @@ fn a_specification_of_agentool_that_was_exported_is_imported_and_calls_the_same_
     // Of the two tools, the second one is deferred.
     let config = path.join("settings.toml");
     std::fs::write(&config, "[surface]\nmax_loaded = 1\n").unwrap();
-    let options = [format!("--record={}", file.display()), format!("--config={}", config.display())];
+    let options = [
+        format!("--record={}", file.display()),
+        format!("--config={}", config.display()),
+    ];
     let web = Web::with(&["probe#fail", "probe#echo"], options);
     let tool = format!("{}#echo", fixture("probe").display());
-    let exported = Toolcell::new(["export", &tool, "--dialect=agentool", "--no-config"]).run().exits(0);
+    let exported = Toolcell::new(["export", &tool, "--dialect=agentool", "--no-config"])
+        .run()
+        .exits(0);
     let spec = exported.json()[0].clone();
     check_one("agentool-tool-spec", &spec);
     let import = |spec: &Value| web.post("/v1/dialects/agentool/registry", &[], spec);
-    let early =
-        web.post("/v1/dialects/agentool/tools/probe_echo", &[], &json!({ "name": "probe_echo", "arguments": {} }));
+    let early = web.post(
+        "/v1/dialects/agentool/tools/probe_echo",
+        &[],
+        &json!({ "name": "probe_echo", "arguments": {} }),
+    );
     assert!(early.body.contains("schema_not_loaded"), "{early:?}");
     let imported = import(&spec).value();
     check_one("agentool-tool-registry", &imported);
-    let [entry] = imported["tools"].as_array().unwrap().as_slice() else { panic!("{imported:#}") };
-    let endpoint = entry["endpoint"].as_str().unwrap().strip_prefix(&format!("http://{}", web.address)).unwrap();
-    let called = web.post(endpoint, &[], &json!({ "id": "a", "name": entry["spec"]["name"], "arguments": {} }));
-    assert_eq!((called.status, &called.value()["error"]), (200, &Value::Null), "{called:?}");
+    let [entry] = imported["tools"].as_array().unwrap().as_slice() else {
+        panic!("{imported:#}")
+    };
+    let endpoint = entry["endpoint"]
+        .as_str()
+        .unwrap()
+        .strip_prefix(&format!("http://{}", web.address))
+        .unwrap();
+    let called = web.post(
+        endpoint,
+        &[],
+        &json!({ "id": "a", "name": entry["spec"]["name"], "arguments": {} }),
+    );
+    assert_eq!(
+        (called.status, &called.value()["error"]),
+        (200, &Value::Null),
+        "{called:?}"
+    );
     for (field, other, status, code) in [
-        ("component", json!(format!("sha256:{}", "0".repeat(64))), 409, "version_mismatch"),
+        (
+            "component",
+            json!(format!("sha256:{}", "0".repeat(64))),
+            409,
+            "version_mismatch",
+        ),
         ("tool_id", json!("probe.nothing"), 404, "unknown_tool"),
         ("component", Value::Null, 400, "body_invalid"),
     ] {
@@ -502,12 +866,29 @@ fn a_specification_of_agentool_that_was_exported_is_imported_and_calls_the_same_
         import(&spec).is_problem(status, code);
     }
     // A tool that no call can reach is not imported.
-    std::fs::write(path.join("denying.toml"), "[[rule]]\nbehavior = \"deny\"\ntool = \"probe.echo\"\n").unwrap();
-    let denying = Web::with(&["probe#fail", "probe#echo"], [format!("--config={}/denying.toml", path.display())]);
+    std::fs::write(
+        path.join("denying.toml"),
+        "[[rule]]\nbehavior = \"deny\"\ntool = \"probe.echo\"\n",
+    )
+    .unwrap();
+    let denying = Web::with(
+        &["probe#fail", "probe#echo"],
+        [format!("--config={}/denying.toml", path.display())],
+    );
     let refused = denying.post("/v1/dialects/agentool/registry", &[], &spec);
-    assert!(refused.body.contains("echo cannot be loaded: a rule denies its calls"), "{refused:?}");
+    assert!(
+        refused
+            .body
+            .contains("echo cannot be loaded: a rule denies its calls"),
+        "{refused:?}"
+    );
     refused.is_problem(403, "denied_by_rule");
-    denying.get("/v1/dialects/agentool/tools/echo").is_problem(403, "denied_by_rule");
+    denying
+        .get("/v1/dialects/agentool/tools/echo")
+        .is_problem(403, "denied_by_rule");
     web.end();
-    assert_eq!(records(&file).last().unwrap()["result"]["provenance"]["component"], spec["component"]);
+    assert_eq!(
+        records(&file).last().unwrap()["result"]["provenance"]["component"],
+        spec["component"]
+    );
 }

@@ -8,13 +8,23 @@ use crate::support::Client;
 fn calls_run_side_by_side() {
     let mut client = Client::of(&["probe#hold"]);
     client.call("hold", json!({ "ms": 1 }));
-    let ids: Vec<Value> = (0..2).map(|_| client.begin_call("hold", json!({ "ms": 500 }))).collect();
+    let ids: Vec<Value> = (0..2)
+        .map(|_| client.begin_call("hold", json!({ "ms": 500 })))
+        .collect();
     let held: Vec<(u64, u64)> = ids
         .iter()
         .map(|id| client.answer(id)["result"]["structuredContent"].clone())
-        .map(|held| (held["entered_ns"].as_u64().unwrap(), held["left_ns"].as_u64().unwrap()))
+        .map(|held| {
+            (
+                held["entered_ns"].as_u64().unwrap(),
+                held["left_ns"].as_u64().unwrap(),
+            )
+        })
         .collect();
-    assert!(held[0].0 < held[1].1 && held[1].0 < held[0].1, "they took turns: {held:?}");
+    assert!(
+        held[0].0 < held[1].1 && held[1].0 < held[0].1,
+        "they took turns: {held:?}"
+    );
 }
 
 #[test]

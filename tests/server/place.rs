@@ -19,7 +19,11 @@ impl Place {
         std::fs::create_dir(&folder).unwrap();
         std::fs::create_dir(&home).unwrap();
         share_compiled(&home);
-        Self { _guard: guard, home, folder }
+        Self {
+            _guard: guard,
+            home,
+            folder,
+        }
     }
 
     /// The options of a server whose tools may write to the folder, and whose records are kept; and more of them.
@@ -33,11 +37,20 @@ impl Place {
     }
 
     pub(super) fn toolcell(&self, arguments: Vec<String>) -> Toolcell {
-        Toolcell::at(&self.home, arguments).dir(&self.folder).env("TOOLCELL_SESSION", "").env("TOOLCELL_ACTOR", "")
+        Toolcell::at(&self.home, arguments)
+            .dir(&self.folder)
+            .env("TOOLCELL_SESSION", "")
+            .env("TOOLCELL_ACTOR", "")
     }
 
     pub(super) fn run(&self, arguments: &[&str]) -> Ran {
-        self.toolcell(arguments.iter().map(|argument| (*argument).to_owned()).collect()).run()
+        self.toolcell(
+            arguments
+                .iter()
+                .map(|argument| (*argument).to_owned())
+                .collect(),
+        )
+        .run()
     }
 
     /// Arguments of `append_approved`, which adds `line` to those that [`Self::lines`] returns.
@@ -52,8 +65,11 @@ impl Place {
 
     /// The data of all events of this type, which are on record.
     pub(super) fn events_of_type(&self, event_type: &str) -> Vec<Value> {
-        let ran = self.run(&["events", "--json", &format!("--type={event_type}")]).exits(0);
-        let read = |line: &str| serde_json::from_str::<Value>(line).unwrap()["event"]["data"].clone();
+        let ran = self
+            .run(&["events", "--json", &format!("--type={event_type}")])
+            .exits(0);
+        let read =
+            |line: &str| serde_json::from_str::<Value>(line).unwrap()["event"]["data"].clone();
         ran.stdout.lines().map(read).collect()
     }
 

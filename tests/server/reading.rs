@@ -10,7 +10,9 @@ use crate::support::{Client, OLD, Toolcell, fixture, scratch, share_compiled};
 /// A client of a server with a home of its own, which offers tools of the test guest `probe`.
 fn client(home: &Path, tools: &[&str], config: &str) -> Client {
     std::fs::write(home.join("toolcell.toml"), config).unwrap();
-    let offered = tools.iter().map(|name| format!("{}#{name}", fixture("probe").display()));
+    let offered = tools
+        .iter()
+        .map(|name| format!("{}#{name}", fixture("probe").display()));
     let arguments: Vec<String> = std::iter::once("mcp".to_owned()).chain(offered).collect();
     let mut client = Client::run(Toolcell::at(home, arguments).dir(home));
     client.initialize(OLD);
@@ -24,31 +26,47 @@ fn home() -> (tempfile::TempDir, PathBuf) {
 }
 
 fn listed(client: &mut Client) -> Vec<Value> {
-    client.request("tools/list", json!({}))["result"]["tools"].as_array().unwrap().clone()
+    client.request("tools/list", json!({}))["result"]["tools"]
+        .as_array()
+        .unwrap()
+        .clone()
 }
 
 fn names(tools: &[Value]) -> Vec<&str> {
-    tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect()
+    tools
+        .iter()
+        .map(|tool| tool["name"].as_str().unwrap())
+        .collect()
 }
 
 /// The URI of the payload that a result refers to.
 #[track_caller]
 fn reference(answer: &Value) -> String {
     let content = answer["content"].as_array().unwrap();
-    let link = content.iter().find(|block| block["type"] == "resource_link").unwrap_or_else(|| panic!("{answer:#}"));
+    let link = content
+        .iter()
+        .find(|block| block["type"] == "resource_link")
+        .unwrap_or_else(|| panic!("{answer:#}"));
     link["uri"].as_str().unwrap().to_owned()
 }
 
 fn state(answer: &Value) -> (&Value, &Value) {
     assert_eq!(answer["isError"], json!(true), "{answer:#}");
-    (&answer["structuredContent"]["state"], &answer["_meta"]["toolcell/error"]["code"])
+    (
+        &answer["structuredContent"]["state"],
+        &answer["_meta"]["toolcell/error"]["code"],
+    )
 }
 
 /// Why the resource cannot be read, for programs.
 #[track_caller]
 fn resource_state(client: &mut Client, uri: &str) -> String {
     let error = client.request("resources/read", json!({ "uri": uri }))["error"].clone();
-    assert_eq!((&error["code"], &error["data"]["uri"]), (&json!(-32002), &json!(uri)), "{error:#}");
+    assert_eq!(
+        (&error["code"], &error["data"]["uri"]),
+        (&json!(-32002), &json!(uri)),
+        "{error:#}"
+    );
     error["data"]["state"].as_str().unwrap().to_owned()
 }
 
@@ -57,7 +75,10 @@ fn a_large_result_is_read_back_in_parts_and_persists_nothing_again() {
     let (_guard, home) = home();
     let mut client = client(&home, &["big_multibyte", "echo"], "");
     let tools = listed(&mut client);
-    assert_eq!(names(&tools), ["probe_big_multibyte", "probe_echo", "read_result"]);
+    assert_eq!(
+        names(&tools),
+        ["probe_big_multibyte", "probe_echo", "read_result"]
+    );
     assert_eq!(tools[2]["inputSchema"]["required"], json!(["reference"]));
     let uri = reference(&client.call("big_multibyte", json!({ "bytes": 200_000 })));
     let payloads = || std::fs::read_dir(home.join("payloads")).unwrap().count();
@@ -67,12 +88,23 @@ fn a_large_result_is_read_back_in_parts_and_persists_nothing_again() {
         let mut offset = json!(0);
         while !offset.is_null() {
             // Not a multiple of the four bytes of a character.
-            let part = client.call("read_result", json!({ "reference": uri, "offset": offset, "length": 50_001 }));
+            let part = client.call(
+                "read_result",
+                json!({ "reference": uri, "offset": offset, "length": 50_001 }),
+            );
             assert_eq!(part["isError"], json!(false), "{part:#}");
-            assert_eq!(part["_meta"]["toolcell/provenance"]["tool_id"], "probe.big_multibyte");
+            assert_eq!(
+                part["_meta"]["toolcell/provenance"]["tool_id"],
+                "probe.big_multibyte"
+            );
             let text = part["content"][0]["text"].as_str().unwrap();
             assert_eq!(part["structuredContent"]["length"], text.len());
-            assert!(part["structuredContent"]["text"].as_str().unwrap().starts_with(text));
+            assert!(
+                part["structuredContent"]["text"]
+                    .as_str()
+                    .unwrap()
+                    .starts_with(text)
+            );
             whole.push_str(text);
             offset = part["structuredContent"]["next_offset"].clone();
         }
@@ -80,7 +112,10 @@ fn a_large_result_is_read_back_in_parts_and_persists_nothing_again() {
     }
     assert_eq!(payloads(), 1, "reading made no payload");
     // A whole payload in one call would be as large as the result that was cut.
-    let most = client.call("read_result", json!({ "reference": uri, "length": 1_000_000 }));
+    let most = client.call(
+        "read_result",
+        json!({ "reference": uri, "length": 1_000_000 }),
+    );
     assert_eq!(most["content"][0]["text"].as_str().unwrap().len(), 64 << 10);
 }
 
@@ -93,14 +128,26 @@ fn only_what_a_client_was_referred_to_can_be_read_and_why_not_is_for_programs_to
     let by_digest = owner.call("read_result", json!({ "reference": digest, "length": 3 }));
     assert_eq!(by_digest["content"][0]["text"], "xxx");
     let mut other = client(&home, &["big"], "");
-    for forged in [uri.as_str(), "toolcell:payload/sha256:../../keys/components", "", "\u{1b}[31m"] {
+    for forged in [
+        uri.as_str(),
+        "toolcell:payload/sha256:../../keys/components",
+        "",
+        "\u{1b}[31m",
+    ] {
         let refused = other.call("read_result", json!({ "reference": forged }));
-        assert_eq!(state(&refused), (&json!("unknown_reference"), &json!("unknown_reference")));
+        assert_eq!(
+            state(&refused),
+            (&json!("unknown_reference"), &json!("unknown_reference"))
+        );
     }
     assert_eq!(resource_state(&mut other, &uri), "unknown_reference");
     let wrong = owner.call("read_result", json!({ "reference": uri, "offset": "0" }));
     assert_eq!(wrong["_meta"]["toolcell/error"]["code"], "schema_mismatch");
-    std::fs::remove_file(home.join("payloads").join(digest.strip_prefix("sha256:").unwrap())).unwrap();
+    std::fs::remove_file(
+        home.join("payloads")
+            .join(digest.strip_prefix("sha256:").unwrap()),
+    )
+    .unwrap();
     let gone = owner.call("read_result", json!({ "reference": uri }));
     assert_eq!(state(&gone), (&json!("gone"), &json!("gone")));
     for uri in [uri.clone(), format!("{uri}?offset=5")] {
@@ -113,14 +160,19 @@ fn a_payload_that_was_cut_on_disk_is_not_read() {
     let (_guard, home) = home();
     let mut client = client(&home, &["big"], "");
     let uri = reference(&client.call("big", json!({ "bytes": 100_000 })));
-    let file = home.join("payloads").join(uri.rsplit_once("sha256:").unwrap().1);
+    let file = home
+        .join("payloads")
+        .join(uri.rsplit_once("sha256:").unwrap().1);
     // A payload is read-only once it is stored.
     std::fs::remove_file(&file).unwrap();
     std::fs::write(&file, "x".repeat(50_000)).unwrap();
     let first = client.call("read_result", json!({ "reference": uri, "length": 3 }));
     assert_eq!(first["content"][0]["text"], "xxx");
     let refused = client.call("read_result", json!({ "reference": uri, "offset": 49_990 }));
-    assert_eq!(refused["_meta"]["toolcell/error"]["code"], "payload_unreadable");
+    assert_eq!(
+        refused["_meta"]["toolcell/error"]["code"],
+        "payload_unreadable"
+    );
     for uri in [uri.clone(), format!("{uri}?offset=5")] {
         assert_eq!(resource_state(&mut client, &uri), "damaged");
     }
@@ -148,23 +200,37 @@ fn a_result_that_is_displaced_by_a_thousand_newer_ones_has_expired() {
 fn where_nothing_is_persisted_nothing_is_offered_to_read_it() {
     for strategy in ["never_persist", "drop_with_reason", "redact"] {
         let (_guard, home) = home();
-        let mut client = client(&home, &["big"], &format!("[results]\npersistence = \"{strategy}\"\n"));
+        let mut client = client(
+            &home,
+            &["big"],
+            &format!("[results]\npersistence = \"{strategy}\"\n"),
+        );
         assert_eq!(names(&listed(&mut client)), ["probe_big"], "{strategy}");
         let refused = client.call("big", json!({ "bytes": 100_000 }));
         assert_eq!(refused["isError"], json!(true), "{strategy}: {refused:#}");
         let id = client.begin_call("read_result", json!({ "reference": "x" }));
-        assert_eq!(client.answer(&id)["error"]["data"]["error"]["error_class"], "unknown_tool");
+        assert_eq!(
+            client.answer(&id)["error"]["data"]["error"]["error_class"],
+            "unknown_tool"
+        );
         assert!(!home.join("payloads").exists(), "{strategy}");
     }
     // The same for a server all of whose tools persist nothing.
     let (_guard, home) = home();
-    assert_eq!(names(&listed(&mut client(&home, &["say_or_drop"], ""))), ["probe_say_or_drop"]);
+    assert_eq!(
+        names(&listed(&mut client(&home, &["say_or_drop"], ""))),
+        ["probe_say_or_drop"]
+    );
 }
 
 #[test]
 fn an_operator_who_keeps_all_output_by_reference_announces_no_schema_of_it() {
     let (_guard, home) = home();
-    let mut client = client(&home, &["good_structured"], "[results]\npersistence = \"ref_only\"\n");
+    let mut client = client(
+        &home,
+        &["good_structured"],
+        "[results]\npersistence = \"ref_only\"\n",
+    );
     let tools = listed(&mut client);
     assert_eq!(names(&tools), ["probe_good_structured", "read_result"]);
     assert!(tools[0].get("outputSchema").is_none(), "{}", tools[0]);
@@ -193,11 +259,17 @@ fn what_was_readable_is_redacted_once_the_operator_says_so() {
 fn no_tool_takes_the_name_of_the_reader() {
     let (_guard, home) = home();
     let component = home.join("named.wasm");
-    let bytes = declaring("named_reader", |declaration| declaration["name"] = json!("read_result"));
+    let bytes = declaring("named_reader", |declaration| {
+        declaration["name"] = json!("read_result")
+    });
     std::fs::write(&component, bytes).unwrap();
-    let mut client = Client::run(Toolcell::at(&home, ["mcp".as_ref(), component.as_os_str()]).dir(&home));
+    let mut client =
+        Client::run(Toolcell::at(&home, ["mcp".as_ref(), component.as_os_str()]).dir(&home));
     client.initialize(OLD);
-    assert_eq!(names(&listed(&mut client)), ["named_reader_read_result", "read_result"]);
+    assert_eq!(
+        names(&listed(&mut client)),
+        ["named_reader_read_result", "read_result"]
+    );
     let answer = client.call("named_reader_read_result", json!({ "n": 1 }));
     assert_eq!(answer["structuredContent"], json!({ "n": 1 }));
 }

@@ -8,7 +8,10 @@ use crate::support::{Client, records, scratch};
 fn recorded(tools: &[&str]) -> (Client, tempfile::TempDir, std::path::PathBuf) {
     let (folder, path) = scratch();
     let file = path.join("records");
-    let client = Client::with(tools, ["--record", file.to_str().unwrap(), "--timeout", "50s"]);
+    let client = Client::with(
+        tools,
+        ["--record", file.to_str().unwrap(), "--timeout", "50s"],
+    );
     (client, folder, file)
 }
 
@@ -31,16 +34,33 @@ fn is_canceled(record: &Value) {
 #[test]
 fn canceling_stops_a_spinning_tool_and_the_next_call_does_not_notice() {
     let mut client = Client::with(&["hostile#spin", "probe#counter"], ["--timeout", "50s"]);
-    let id = client.begin("tools/call", json!({ "name": "spin", "arguments": {}, "_meta": { "progressToken": 1 } }));
+    let id = client.begin(
+        "tools/call",
+        json!({ "name": "spin", "arguments": {}, "_meta": { "progressToken": 1 } }),
+    );
     client.call("counter", json!({}));
     let began = Instant::now();
-    client.notify("notifications/cancelled", json!({ "requestId": id, "reason": "enough" }));
-    assert_eq!(client.call("counter", json!({}))["structuredContent"]["count"], json!(1));
+    client.notify(
+        "notifications/cancelled",
+        json!({ "requestId": id, "reason": "enough" }),
+    );
+    assert_eq!(
+        client.call("counter", json!({}))["structuredContent"]["count"],
+        json!(1)
+    );
     assert!(began.elapsed() < Duration::from_secs(5));
     let (status, took, _, frames) = client.close();
-    assert!(status.success() && took < Duration::from_secs(3), "{took:?}");
+    assert!(
+        status.success() && took < Duration::from_secs(3),
+        "{took:?}"
+    );
     // A canceled request gets no answer.
-    assert!(frames.iter().all(|frame| frame["id"] != id || frame.get("method").is_some()), "{frames:#?}");
+    assert!(
+        frames
+            .iter()
+            .all(|frame| frame["id"] != id || frame.get("method").is_some()),
+        "{frames:#?}"
+    );
 }
 
 #[test]
@@ -63,14 +83,25 @@ fn canceling_what_is_not_there_changes_nothing() {
         client.notify("notifications/cancelled", json!({ "requestId": id }));
     }
     client.notify("notifications/cancelled", json!({}));
-    assert_eq!(client.call("counter", json!({}))["structuredContent"]["count"], json!(1));
+    assert_eq!(
+        client.call("counter", json!({}))["structuredContent"]["count"],
+        json!(1)
+    );
 }
 
 #[test]
 fn closed_standard_input_stops_everything_and_leaves_terminal_records() {
-    let (mut client, _folder, file) = recorded(&["hostile#spin", "hostile#sleep", "cancellable#acknowledge_and_stay"]);
+    let (mut client, _folder, file) = recorded(&[
+        "hostile#spin",
+        "hostile#sleep",
+        "cancellable#acknowledge_and_stay",
+    ]);
     for tool in ["spin", "sleep", "acknowledge_and_stay"] {
-        let arguments = if tool == "sleep" { json!({ "ms": 60_000 }) } else { json!({}) };
+        let arguments = if tool == "sleep" {
+            json!({ "ms": 60_000 })
+        } else {
+            json!({})
+        };
         client.begin_call(tool, arguments);
     }
     client.request("tools/list", json!({}));
@@ -88,7 +119,12 @@ fn requests_that_are_piped_in_are_answered_before_the_end() {
     let id = client.begin_call("invocation", json!({}));
     let (status, _, _, frames) = client.close();
     assert!(status.success());
-    assert!(frames.iter().any(|frame| frame["id"] == id && frame.get("result").is_some()), "{frames:#?}");
+    assert!(
+        frames
+            .iter()
+            .any(|frame| frame["id"] == id && frame.get("result").is_some()),
+        "{frames:#?}"
+    );
 }
 
 #[test]
@@ -96,12 +132,17 @@ fn many_requests_that_are_piped_in_are_all_taken_before_the_end() {
     for _ in 0..10 {
         let mut client = Client::of(&["probe#invocation"]);
         client.call("invocation", json!({}));
-        let ids: Vec<Value> = (0..40).map(|_| client.begin_call("invocation", json!({}))).collect();
+        let ids: Vec<Value> = (0..40)
+            .map(|_| client.begin_call("invocation", json!({})))
+            .collect();
         let (_, _, _, frames) = client.close();
         for id in ids {
             let answer = frames.iter().find(|frame| frame["id"] == id);
             let answer = answer.unwrap_or_else(|| panic!("nothing answers {id}: {frames:#?}"));
-            assert_ne!(answer["result"]["_meta"]["toolcell/error"]["code"], "too_many_calls", "{answer:?}");
+            assert_ne!(
+                answer["result"]["_meta"]["toolcell/error"]["code"], "too_many_calls",
+                "{answer:?}"
+            );
         }
     }
 }
@@ -114,7 +155,10 @@ fn one_request_that_is_piped_in_has_its_result() {
         client.call("invocation", json!({}));
         let id = client.begin_call("invocation", json!({}));
         let (_, _, _, frames) = client.close();
-        let answer = frames.iter().find(|frame| frame["id"] == id).unwrap_or_else(|| panic!("{frames:#?}"));
+        let answer = frames
+            .iter()
+            .find(|frame| frame["id"] == id)
+            .unwrap_or_else(|| panic!("{frames:#?}"));
         assert_eq!(answer["result"]["isError"], json!(false), "{answer:#}");
     }
 }
@@ -130,9 +174,18 @@ fn an_id_that_was_canceled_is_not_that_of_a_second_request() {
     let answers_it = |frame: &Value| frame["id"] == id && frame.get("method").is_none();
     let (_, answer) = client.until(|frame| answers_it(frame) || frame.get("error").is_some());
     assert_eq!(answer["error"]["code"], json!(-32600), "{answer:#}");
-    assert!(answer["error"]["message"].as_str().unwrap().contains("was canceled"), "{answer:#}");
+    assert!(
+        answer["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("was canceled"),
+        "{answer:#}"
+    );
     assert!(answer["id"].is_null(), "{answer:#}");
-    assert_eq!(client.call("counter", json!({}))["structuredContent"]["count"], json!(1));
+    assert_eq!(
+        client.call("counter", json!({}))["structuredContent"]["count"],
+        json!(1)
+    );
     let (.., frames) = client.close();
     assert!(!frames.iter().any(answers_it), "{frames:#?}");
 }
@@ -144,11 +197,20 @@ fn termination_cancels_what_runs_and_says_so() {
     client.request("tools/list", json!({}));
     let began = Instant::now();
     let pid = client.pid().to_string();
-    assert!(std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    assert!(
+        std::process::Command::new("kill")
+            .args(["-TERM", &pid])
+            .status()
+            .unwrap()
+            .success()
+    );
     let answer = client.answer(&id)["result"].clone();
     assert_eq!(answer["_meta"]["toolcell/error"]["class"], "canceled");
     let (status, took, _, _) = client.end(began);
-    assert!(status.success() && took < Duration::from_secs(3), "{status} {took:?}");
+    assert!(
+        status.success() && took < Duration::from_secs(3),
+        "{status} {took:?}"
+    );
     let records = records(&file);
     assert_eq!(records.len(), 1);
     is_canceled(&records[0]);
@@ -169,9 +231,14 @@ fn a_request_can_shorten_its_time_and_not_lengthen_it() {
     let mut client = Client::with(&["hostile#spin"], ["--timeout", "2s"]);
     for (wish, at_most) in [(200, 1_500), (60_000, 10_000)] {
         let began = Instant::now();
-        let params = json!({ "name": "spin", "arguments": {}, "_meta": { "toolcell/timeout_ms": wish } });
+        let params =
+            json!({ "name": "spin", "arguments": {}, "_meta": { "toolcell/timeout_ms": wish } });
         let answer = client.request("tools/call", params)["result"].clone();
         assert_eq!(answer["_meta"]["toolcell/error"]["class"], "timeout");
-        assert!(began.elapsed() < Duration::from_millis(at_most), "{:?}", began.elapsed());
+        assert!(
+            began.elapsed() < Duration::from_millis(at_most),
+            "{:?}",
+            began.elapsed()
+        );
     }
 }

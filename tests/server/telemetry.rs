@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::{Canary, Client, Home, Identity, Server, Web, check_record, fixture, frame, records};
+use crate::support::{
+    Canary, Client, Home, Identity, Server, Web, check_record, fixture, frame, records,
+};
 
 const CANARY: Canary = Canary::new("otel-9c4/xw-kq-a7-long-enough");
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
@@ -17,7 +19,8 @@ const BOUND: Duration = Duration::from_secs(2);
 /// Longer than any step takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-const TAKEN: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}";
+const TAKEN: &str =
+    "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}";
 
 /// A collector of OTLP over HTTP.
 struct Collector {
@@ -48,9 +51,17 @@ impl Collector {
             for mut stream in listener.incoming().map_while(Result::ok) {
                 let request = read(&stream);
                 let mut got = into.lock().unwrap();
-                let answer = if got.requests.is_empty() { first } else { answer };
+                let answer = if got.requests.is_empty() {
+                    first
+                } else {
+                    answer
+                };
                 got.requests.extend(request);
-                if answer.is_empty() { got.held.push(stream) } else { _ = stream.write_all(answer.as_bytes()) }
+                if answer.is_empty() {
+                    got.held.push(stream)
+                } else {
+                    _ = stream.write_all(answer.as_bytes())
+                }
             }
         });
         Self { address, got }
@@ -59,21 +70,38 @@ impl Collector {
     /// A home whose calls are told here, with more settings.
     fn home(&self, more: &str) -> Home {
         let home = Home::new();
-        home.configure(&format!("[telemetry]\nexport = true\nendpoint = \"http://{}\"\n{more}", self.address));
+        home.configure(&format!(
+            "[telemetry]\nexport = true\nendpoint = \"http://{}\"\n{more}",
+            self.address
+        ));
         home
     }
 
     fn requests(&self, path: &str) -> Vec<(String, Value)> {
         let requests = self.got.lock().unwrap().requests.clone();
-        requests.into_iter().filter(|(head, _)| head.starts_with(&format!("POST {path} "))).collect()
+        requests
+            .into_iter()
+            .filter(|(head, _)| head.starts_with(&format!("POST {path} ")))
+            .collect()
     }
 
     /// All spans so far.
     fn spans(&self) -> Vec<Value> {
         let list = |value: &Value| value.as_array().unwrap().clone();
-        let resources = self.requests("/v1/traces").iter().flat_map(|(_, body)| list(&body["resourceSpans"])).collect();
-        let scopes = |all: Vec<Value>| all.iter().flat_map(|one| list(&one["scopeSpans"])).collect::<Vec<_>>();
-        scopes(resources).iter().flat_map(|scope| list(&scope["spans"])).collect()
+        let resources = self
+            .requests("/v1/traces")
+            .iter()
+            .flat_map(|(_, body)| list(&body["resourceSpans"]))
+            .collect();
+        let scopes = |all: Vec<Value>| {
+            all.iter()
+                .flat_map(|one| list(&one["scopeSpans"]))
+                .collect::<Vec<_>>()
+        };
+        scopes(resources)
+            .iter()
+            .flat_map(|scope| list(&scope["spans"]))
+            .collect()
     }
 
     /// The span of a call that is on record.
@@ -81,8 +109,12 @@ impl Collector {
     fn span_of(&self, record: &Value) -> Value {
         let id = &record["invocation"]["invocation_id"];
         let spans = self.spans();
-        let found = spans.iter().find(|span| attribute(span, "toolcell.invocation.id") == *id);
-        found.unwrap_or_else(|| panic!("no span of {id}: {spans:#?}")).clone()
+        let found = spans
+            .iter()
+            .find(|span| attribute(span, "toolcell.invocation.id") == *id);
+        found
+            .unwrap_or_else(|| panic!("no span of {id}: {spans:#?}"))
+            .clone()
     }
 }
 
@@ -95,8 +127,13 @@ fn read(stream: &TcpStream) -> Option<(String, Value)> {
             return None;
         }
     }
-    let length =
-        head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length:")?.trim().parse().ok());
+    let length = head.lines().find_map(|line| {
+        line.to_ascii_lowercase()
+            .strip_prefix("content-length:")?
+            .trim()
+            .parse()
+            .ok()
+    });
     let mut body = vec![0; length?];
     reader.read_exact(&mut body).ok()?;
     Some((head, serde_json::from_slice(&body).ok()?))
@@ -105,8 +142,17 @@ fn read(stream: &TcpStream) -> Option<(String, Value)> {
 /// The value of an attribute, whatever its type; null if there is none.
 fn attribute(span: &Value, key: &str) -> Value {
     let attributes = span["attributes"].as_array().unwrap();
-    let value = attributes.iter().find(|one| one["key"] == key).map(|one| one["value"].clone());
-    value.and_then(|value| value.as_object().and_then(|value| value.values().next().cloned())).unwrap_or_default()
+    let value = attributes
+        .iter()
+        .find(|one| one["key"] == key)
+        .map(|one| one["value"].clone());
+    value
+        .and_then(|value| {
+            value
+                .as_object()
+                .and_then(|value| value.values().next().cloned())
+        })
+        .unwrap_or_default()
 }
 
 fn guest(tool: &str) -> String {
@@ -134,64 +180,157 @@ fn a_batch_is_one_tree_with_its_calls_and_those_that_tools_make() {
     ];
     let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
     let probe = format!("--tool={}", fixture("probe").display());
-    let ran = home.toolcell(&["batch", "-", "--record", &probe, "--allow-tool=probe.*"]).stdin(&text).run();
-    assert!(!ran.stderr.contains("telemetry") && !ran.stderr.contains("otel-secret"), "{}", ran.stderr);
-    let records: Vec<Value> = ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let ran = home
+        .toolcell(&["batch", "-", "--record", &probe, "--allow-tool=probe.*"])
+        .stdin(&text)
+        .run();
+    assert!(
+        !ran.stderr.contains("telemetry") && !ran.stderr.contains("otel-secret"),
+        "{}",
+        ran.stderr
+    );
+    let records: Vec<Value> = ran
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
     records.iter().for_each(check_record);
     let spans = collector.spans();
-    assert_eq!(spans.len(), 5, "three calls, one that a tool made, and the batch: {spans:#?}");
+    assert_eq!(
+        spans.len(),
+        5,
+        "three calls, one that a tool made, and the batch: {spans:#?}"
+    );
     let batch = spans.iter().find(|span| span["name"] == "batch").unwrap();
-    assert_eq!((batch.get("parentSpanId"), attribute(batch, "toolcell.calls")), (None, json!("3")));
-    assert!(spans.iter().all(|span| span["traceId"] == batch["traceId"] && span["kind"] == 1), "{spans:#?}");
+    assert_eq!(
+        (
+            batch.get("parentSpanId"),
+            attribute(batch, "toolcell.calls")
+        ),
+        (None, json!("3"))
+    );
+    assert!(
+        spans
+            .iter()
+            .all(|span| span["traceId"] == batch["traceId"] && span["kind"] == 1),
+        "{spans:#?}"
+    );
     for record in &records {
         let span = collector.span_of(record);
         let reference = &record["invocation"]["telemetry_refs"][0];
-        assert_eq!((&reference["trace_id"], &reference["span_id"]), (&span["traceId"], &span["spanId"]));
+        assert_eq!(
+            (&reference["trace_id"], &reference["span_id"]),
+            (&span["traceId"], &span["spanId"])
+        );
         assert_eq!(&record["result"]["telemetry_refs"][0], reference);
         assert_eq!(reference["tool_name"], record["invocation"]["tool_id"]);
-        assert_eq!(reference["tool_call_id"], record["invocation"]["native_call_id"]);
-        assert!(reference["duration_ms"].is_u64() && reference["result_size_bytes"].is_u64(), "{reference}");
+        assert_eq!(
+            reference["tool_call_id"],
+            record["invocation"]["native_call_id"]
+        );
+        assert!(
+            reference["duration_ms"].is_u64() && reference["result_size_bytes"].is_u64(),
+            "{reference}"
+        );
         assert_eq!(span["parentSpanId"], batch["spanId"]);
-        assert_eq!(attribute(&span, "gen_ai.tool.call.id"), record["invocation"]["native_call_id"]);
-        let (phases, told): (Vec<&Value>, Vec<&Value>) =
-            span["events"].as_array().unwrap().iter().partition(|event| event["name"] == "toolcell.phase");
+        assert_eq!(
+            attribute(&span, "gen_ai.tool.call.id"),
+            record["invocation"]["native_call_id"]
+        );
+        let (phases, told): (Vec<&Value>, Vec<&Value>) = span["events"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .partition(|event| event["name"] == "toolcell.phase");
         let told = told.into_iter().map(|event| &event["name"]);
-        assert!(told.eq(record["events"].as_array().unwrap().iter().map(|event| &event["event_type"])));
-        let phases: Vec<Value> = phases.into_iter().map(|event| attribute(event, "toolcell.phase")).collect();
-        let steps = record["invocation"]["status_transitions"].as_array().unwrap().iter().map(|step| &step["to"]);
+        assert!(
+            told.eq(record["events"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|event| &event["event_type"]))
+        );
+        let phases: Vec<Value> = phases
+            .into_iter()
+            .map(|event| attribute(event, "toolcell.phase"))
+            .collect();
+        let steps = record["invocation"]["status_transitions"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|step| &step["to"]);
         assert!(phases.iter().eq(steps), "{phases:?}");
     }
     let [called, refused, failed] = [0, 1, 2].map(|at| collector.span_of(&records[at]));
-    let below = spans.iter().find(|span| span["name"] == "execute_tool probe.echo").unwrap();
-    assert_eq!((&below["parentSpanId"], &called["name"]), (&called["spanId"], &json!("execute_tool caller.call")));
+    let below = spans
+        .iter()
+        .find(|span| span["name"] == "execute_tool probe.echo")
+        .unwrap();
+    assert_eq!(
+        (&below["parentSpanId"], &called["name"]),
+        (&called["spanId"], &json!("execute_tool caller.call"))
+    );
     assert_eq!(called["status"], json!({}));
-    assert_eq!((attribute(&refused, "error.type"), &refused["status"]["code"]), (json!("unknown_tool"), &json!(2)));
+    assert_eq!(
+        (
+            attribute(&refused, "error.type"),
+            &refused["status"]["code"]
+        ),
+        (json!("unknown_tool"), &json!(2))
+    );
     assert_eq!(
         (attribute(&failed, "error.type"), &failed["name"]),
         (json!("rate_limited"), &json!("execute_tool probe.fail"))
     );
     // `busy` is the tool's own code.
     assert_eq!(attribute(&failed, "toolcell.error.code"), "tool_failed");
-    assert!(!failed.to_string().contains("busy") && attribute(&refused, "toolcell.error.code") == "unknown_tool");
+    assert!(
+        !failed.to_string().contains("busy")
+            && attribute(&refused, "toolcell.error.code") == "unknown_tool"
+    );
     assert_eq!(attribute(&failed, "gen_ai.operation.name"), "execute_tool");
     assert_eq!(attribute(&failed, "gen_ai.tool.type"), "function");
-    assert!(attribute(&failed, "gen_ai.tool.description").as_str().is_some_and(|text| !text.is_empty()));
-    for (head, _) in [collector.requests("/v1/traces"), collector.requests("/v1/metrics")].concat() {
-        assert!(head.to_ascii_lowercase().contains("authorization: bearer otel-secret-77\r\n"), "{head}");
+    assert!(
+        attribute(&failed, "gen_ai.tool.description")
+            .as_str()
+            .is_some_and(|text| !text.is_empty())
+    );
+    for (head, _) in [
+        collector.requests("/v1/traces"),
+        collector.requests("/v1/metrics"),
+    ]
+    .concat()
+    {
+        assert!(
+            head.to_ascii_lowercase()
+                .contains("authorization: bearer otel-secret-77\r\n"),
+            "{head}"
+        );
     }
     let metrics = collector.requests("/v1/metrics");
     let (_, last) = metrics.last().unwrap();
-    assert!(last.to_string().contains("toolcell_calls") && last.to_string().contains("probe.fail"), "{last:#}");
+    assert!(
+        last.to_string().contains("toolcell_calls") && last.to_string().contains("probe.fail"),
+        "{last:#}"
+    );
 }
 
 #[test]
 fn arguments_stay_here_unless_they_are_wanted_and_are_redacted_then() {
     for (setting, wanted) in [("", false), ("arguments = true", true)] {
         let collector = Collector::answering(TAKEN);
-        let record = collector.home(setting).call(&guest("probe#sensitive"), &sensitive(), &[]);
+        let record = collector
+            .home(setting)
+            .call(&guest("probe#sensitive"), &sensitive(), &[]);
         let span = collector.span_of(&record);
         let arguments = attribute(&span, "gen_ai.tool.call.arguments");
-        assert_eq!(arguments.as_str().is_some_and(|text| text.contains("ada-of-the-test")), wanted, "{span:#}");
+        assert_eq!(
+            arguments
+                .as_str()
+                .is_some_and(|text| text.contains("ada-of-the-test")),
+            wanted,
+            "{span:#}"
+        );
         let all = format!("{:?}", collector.got.lock().unwrap().requests);
         assert_eq!(all.contains("ada-of-the-test"), wanted);
         CANARY.is_not_in("what the collector got", &all);
@@ -205,11 +344,20 @@ fn the_steps_of_an_agent_are_events_of_a_span_beside_its_calls() {
         let home = collector.home(setting);
         let add = |steps: Value| {
             let arguments = ["trace", "add", "--session=review", "-"];
-            let ran = home.toolcell(&arguments).stdin(&steps.to_string()).run().exits(0);
+            let ran = home
+                .toolcell(&arguments)
+                .stdin(&steps.to_string())
+                .run()
+                .exits(0);
             assert!(!ran.stderr.contains("telemetry"), "{}", ran.stderr);
         };
-        let spans =
-            |name: &str| -> Vec<Value> { collector.spans().into_iter().filter(|span| span["name"] == name).collect() };
+        let spans = |name: &str| -> Vec<Value> {
+            collector
+                .spans()
+                .into_iter()
+                .filter(|span| span["name"] == name)
+                .collect()
+        };
         add(json!({ "type": "start", "input": CANARY.value() }));
         let record = home.call(&guest("probe#echo"), &json!({}), &["--session=review"]);
         let call = collector.span_of(&record);
@@ -219,20 +367,39 @@ fn the_steps_of_an_agent_are_events_of_a_span_beside_its_calls() {
         ]));
         let [alone, beside] = spans("invoke_agent").try_into().unwrap();
         assert_ne!(alone["traceId"], call["traceId"], "there was no call yet");
-        assert_eq!((&beside["traceId"], &beside["parentSpanId"]), (&call["traceId"], &call["spanId"]));
+        assert_eq!(
+            (&beside["traceId"], &beside["parentSpanId"]),
+            (&call["traceId"], &call["spanId"])
+        );
         let events = beside["events"].as_array().unwrap();
         let names: Vec<&Value> = events.iter().map(|event| &event["name"]).collect();
         assert_eq!(names, ["agentool.reasoning", "agentool.memory_write"]);
         assert_eq!(attribute(&events[0], "agentool.tokens"), "1200");
-        CANARY.is_not_in("what the collector got", &format!("{:?}", collector.got.lock().unwrap().requests));
+        CANARY.is_not_in(
+            "what the collector got",
+            &format!("{:?}", collector.got.lock().unwrap().requests),
+        );
     }
     // The steps are added although no collector answers.
     let home = Home::new();
     home.configure("[telemetry]\nexport = true\nendpoint = \"http://127.0.0.1:1\"\n");
     let step = json!({ "type": "reasoning", "content": "c" }).to_string();
-    let ran = home.toolcell(&["trace", "add", "--session=review", "-"]).stdin(&step).run().exits(0);
-    assert!(ran.stderr.contains("warning: the collector of telemetry cannot be reached"), "{}", ran.stderr);
-    let trace = home.toolcell(&["trace", "--session=review", "--json"]).run().exits(0).json();
+    let ran = home
+        .toolcell(&["trace", "add", "--session=review", "-"])
+        .stdin(&step)
+        .run()
+        .exits(0);
+    assert!(
+        ran.stderr
+            .contains("warning: the collector of telemetry cannot be reached"),
+        "{}",
+        ran.stderr
+    );
+    let trace = home
+        .toolcell(&["trace", "--session=review", "--json"])
+        .run()
+        .exits(0)
+        .json();
     assert_eq!(trace["steps"].as_array().unwrap().len(), 1);
 }
 
@@ -241,8 +408,18 @@ fn headers_do_not_leave_the_machine_in_clear() {
     let home = Home::new();
     home.configure("[telemetry]\nexport = true\nendpoint = \"http://collector.example\"\n");
     let call = || home.toolcell(&["call", &guest("probe#echo"), "{}", "--json"]);
-    let refused = call().env("OTEL_EXPORTER_OTLP_HEADERS", "authorization=k3y-of-the-collector").run().exits(3);
-    assert!(refused.stdout.contains("cannot send headers"), "{}", refused.stdout);
+    let refused = call()
+        .env(
+            "OTEL_EXPORTER_OTLP_HEADERS",
+            "authorization=k3y-of-the-collector",
+        )
+        .run()
+        .exits(3);
+    assert!(
+        refused.stdout.contains("cannot send headers"),
+        "{}",
+        refused.stdout
+    );
     assert!(!format!("{}{}", refused.stdout, refused.stderr).contains("k3y-of-the-collector"));
 }
 
@@ -250,15 +427,30 @@ fn headers_do_not_leave_the_machine_in_clear() {
 fn nothing_is_sent_and_nothing_is_on_record_unless_it_is_turned_on() {
     let collector = Collector::answering(TAKEN);
     let home = Home::new();
-    home.configure(&format!("telemetry.endpoint = \"http://{}\"", collector.address));
+    home.configure(&format!(
+        "telemetry.endpoint = \"http://{}\"",
+        collector.address
+    ));
     let input = json!({}).to_string();
     let call = home.toolcell(&["call", &guest("probe#echo"), &input, "--record"]);
-    let ran = call.env("OTEL_EXPORTER_OTLP_ENDPOINT", &format!("http://{}", collector.address)).run().exits(0);
+    let ran = call
+        .env(
+            "OTEL_EXPORTER_OTLP_ENDPOINT",
+            &format!("http://{}", collector.address),
+        )
+        .run()
+        .exits(0);
     assert_eq!(ran.json()["invocation"].get("telemetry_refs"), None);
     assert!(collector.got.lock().unwrap().requests.is_empty());
     home.configure("telemetry.export = true");
     let call = home.toolcell(&["call", &guest("probe#echo"), &input, "--record"]);
-    let ran = call.env("OTEL_EXPORTER_OTLP_ENDPOINT", &format!("http://{}", collector.address)).run().exits(0);
+    let ran = call
+        .env(
+            "OTEL_EXPORTER_OTLP_ENDPOINT",
+            &format!("http://{}", collector.address),
+        )
+        .run()
+        .exits(0);
     collector.span_of(&ran.json());
 }
 
@@ -275,14 +467,22 @@ fn a_collector_that_fails_delays_no_call_and_the_exit_by_two_seconds_at_the_most
         alone.call(&guest("probe#echo"), &json!({}), &[]);
         let usual = began.elapsed();
         let began = Instant::now();
-        let ran = home.toolcell(&["call", &guest("probe#echo"), "{}", "--json"]).run().exits(0);
+        let ran = home
+            .toolcell(&["call", &guest("probe#echo"), "{}", "--json"])
+            .run()
+            .exits(0);
         assert!(
             began.elapsed() < usual * 4 + BOUND + Duration::from_secs(1),
             "{:?}, usual: {usual:?}",
             began.elapsed()
         );
         assert!(ran.stderr.contains(said), "{answer:?}: {}", ran.stderr);
-        assert_eq!(ran.stderr.matches("warning: spans that").count(), 1, "{}", ran.stderr);
+        assert_eq!(
+            ran.stderr.matches("warning: spans that").count(),
+            1,
+            "{}",
+            ran.stderr
+        );
         let arguments = ["mcp".to_owned(), guest("probe#echo")];
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let mut client = Client::run(home.toolcell(&arguments));
@@ -290,7 +490,11 @@ fn a_collector_that_fails_delays_no_call_and_the_exit_by_two_seconds_at_the_most
         let began = Instant::now();
         (0..50).for_each(|at| _ = client.call("echo", json!({ "at": at })));
         // One request to the collector takes five seconds alone.
-        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+        assert!(
+            began.elapsed() < Duration::from_secs(5),
+            "{:?}",
+            began.elapsed()
+        );
         let (status, took, ..) = client.close();
         assert!(status.success() && took < BOUND * 2, "{took:?}");
     }
@@ -322,24 +526,41 @@ fn the_trace_of_a_client_is_continued_and_what_is_malformed_is_not() {
     let home = collector.home("");
     let file = home.path().join("records");
     let record = format!("--record={}", file.display());
-    let arguments = Web::arguments(&["caller#call", "probe#echo"], [record.as_str(), "--allow-tool=*"]);
-    let arguments: Vec<String> = arguments.into_iter().map(|one| one.into_string().unwrap()).collect();
+    let arguments = Web::arguments(
+        &["caller#call", "probe#echo"],
+        [record.as_str(), "--allow-tool=*"],
+    );
+    let arguments: Vec<String> = arguments
+        .into_iter()
+        .map(|one| one.into_string().unwrap())
+        .collect();
     let web = Web::run(home.toolcell(&arguments.iter().map(String::as_str).collect::<Vec<_>>()));
     let session = web.session(json!({}));
     let send = |header: &str, meta: Value| {
         let input = json!({ "tool": "probe.echo", "input": {} });
         let params = json!({ "name": "call", "arguments": input, "_meta": meta });
         let [id, revision] = web.in_session(&session);
-        let more = [id, revision, ("traceparent", header), ("tracestate", "vendor=t61")];
+        let more = [
+            id,
+            revision,
+            ("traceparent", header),
+            ("tracestate", "vendor=t61"),
+        ];
         let reply = web.request("POST /mcp", &more, &frame(json!(1), "tools/call", params));
         assert_eq!(reply.status, 200, "{reply:?}");
         let result = reply.answer()["result"].to_string();
-        assert!(!result.contains(TRACE) && !result.contains("t61"), "a guest and a model see nothing of it: {result}");
+        assert!(
+            !result.contains(TRACE) && !result.contains("t61"),
+            "a guest and a model see nothing of it: {result}"
+        );
     };
     let other = "00-11111111111111111111111111111111-2222222222222222-01";
     send(&traceparent("01"), json!({}));
     send(other, json!({ "traceparent": traceparent("01") }));
-    send(&traceparent("01").to_uppercase(), json!({ "traceparent": "00-0-0-01" }));
+    send(
+        &traceparent("01").to_uppercase(),
+        json!({ "traceparent": "00-0-0-01" }),
+    );
     send(&traceparent("00"), json!({}));
     web.end();
     let records = records(&file);
@@ -349,30 +570,74 @@ fn the_trace_of_a_client_is_continued_and_what_is_malformed_is_not() {
     for at in [0, 2] {
         let below = reference(at);
         let above = reference(at + 1);
-        assert_eq!((&above["trace_id"], &above["parent_span_id"]), (&json!(TRACE), &json!(PARENT)));
-        assert_eq!((&below["trace_id"], &below["parent_span_id"]), (&json!(TRACE), &above["span_id"]));
+        assert_eq!(
+            (&above["trace_id"], &above["parent_span_id"]),
+            (&json!(TRACE), &json!(PARENT))
+        );
+        assert_eq!(
+            (&below["trace_id"], &below["parent_span_id"]),
+            (&json!(TRACE), &above["span_id"])
+        );
         let span = collector.span_of(&records[at + 1]);
-        assert_eq!((&span["traceId"], &span["parentSpanId"]), (&json!(TRACE), &json!(PARENT)));
-        assert_eq!(collector.span_of(&records[at])["parentSpanId"], span["spanId"]);
+        assert_eq!(
+            (&span["traceId"], &span["parentSpanId"]),
+            (&json!(TRACE), &json!(PARENT))
+        );
+        assert_eq!(
+            collector.span_of(&records[at])["parentSpanId"],
+            span["spanId"]
+        );
     }
     assert_eq!(reference(1)["trace_state"], "vendor=t61");
     let span = json!([{ "trace_id": TRACE, "span_id": reference(1)["span_id"] }]);
     let events = records[1]["events"].as_array().unwrap();
-    assert!(events.iter().all(|event| event["trace_refs"] == span), "{events:#?}");
-    assert_eq!(reference(1)["tool_name"], records[1]["invocation"]["tool_id"]);
-    assert_eq!((&reference(1)["request_id"], &reference(1)["tool_call_id"]), (&json!(1), &json!("1")));
-    let output = serde_json::to_string(&records[1]["result"]["structured_content"]).unwrap().len() as u64;
-    assert!(reference(1)["duration_ms"].is_u64() && reference(1)["result_size_bytes"].as_u64() >= Some(output));
-    assert_eq!(records[1]["invocation"]["external_mappings"][0]["mcp_session_id"], session);
+    assert!(
+        events.iter().all(|event| event["trace_refs"] == span),
+        "{events:#?}"
+    );
+    assert_eq!(
+        reference(1)["tool_name"],
+        records[1]["invocation"]["tool_id"]
+    );
+    assert_eq!(
+        (&reference(1)["request_id"], &reference(1)["tool_call_id"]),
+        (&json!(1), &json!("1"))
+    );
+    let output = serde_json::to_string(&records[1]["result"]["structured_content"])
+        .unwrap()
+        .len() as u64;
+    assert!(
+        reference(1)["duration_ms"].is_u64()
+            && reference(1)["result_size_bytes"].as_u64() >= Some(output)
+    );
+    assert_eq!(
+        records[1]["invocation"]["external_mappings"][0]["mcp_session_id"],
+        session
+    );
     // In the trace of its session.
     let span = collector.span_of(&records[5]);
-    let sessions: Vec<Value> = collector.spans().into_iter().filter(|span| span["name"] == "session").collect();
+    let sessions: Vec<Value> = collector
+        .spans()
+        .into_iter()
+        .filter(|span| span["name"] == "session")
+        .collect();
     assert_ne!(span["traceId"], TRACE);
-    assert!(sessions.iter().any(|session| session["spanId"] == span["parentSpanId"]), "{sessions:#?}");
+    assert!(
+        sessions
+            .iter()
+            .any(|session| session["spanId"] == span["parentSpanId"]),
+        "{sessions:#?}"
+    );
     // Its caller does not record it.
     assert_eq!(reference(7)["trace_flags"], "00");
-    let ids = collector.spans().into_iter().map(|span| attribute(&span, "toolcell.invocation.id"));
-    assert!(!ids.into_iter().any(|id| id == records[7]["invocation"]["invocation_id"]));
+    let ids = collector
+        .spans()
+        .into_iter()
+        .map(|span| attribute(&span, "toolcell.invocation.id"));
+    assert!(
+        !ids.into_iter()
+            .any(|id| id == records[7]["invocation"]["invocation_id"])
+    );
 }
 
 #[test]
@@ -380,11 +645,22 @@ fn metrics_are_for_callers_with_a_token_if_they_are_turned_on() {
     let home = Home::new();
     home.configure("telemetry.metrics = true");
     let arguments = Web::arguments(&["probe#echo", "probe#hold", "probe#fail"], [""; 0]);
-    let arguments: Vec<String> = arguments.into_iter().map(|one| one.into_string().unwrap()).collect();
+    let arguments: Vec<String> = arguments
+        .into_iter()
+        .map(|one| one.into_string().unwrap())
+        .collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let web = Web::run(home.toolcell(&arguments));
-    assert_eq!(web.request("GET /metrics", &[("Authorization", "")], "").status, 401);
-    assert_eq!(web.request("GET /metrics", &[("Host", "elsewhere.example")], "").status, 403);
+    assert_eq!(
+        web.request("GET /metrics", &[("Authorization", "")], "")
+            .status,
+        401
+    );
+    assert_eq!(
+        web.request("GET /metrics", &[("Host", "elsewhere.example")], "")
+            .status,
+        403
+    );
     assert_eq!(web.request("POST /metrics", &[], "").status, 405);
     let session = web.session(json!({}));
     web.call(&session, "echo", json!({}));
@@ -392,7 +668,16 @@ fn metrics_are_for_callers_with_a_token_if_they_are_turned_on() {
     web.call(&session, "fail", json!({ "class": "rate_limited" }));
     let metrics = || web.request("GET /metrics", &[], "");
     let reply = metrics();
-    assert_eq!((reply.status, reply.header("content-type").unwrap().contains("version=0.0.4")), (200, true));
+    assert_eq!(
+        (
+            reply.status,
+            reply
+                .header("content-type")
+                .unwrap()
+                .contains("version=0.0.4")
+        ),
+        (200, true)
+    );
     for line in [
         "toolcell_calls_total{tool=\"probe.echo\",status=\"succeeded\"} 2",
         "toolcell_call_errors_total{tool=\"probe.fail\",class=\"rate_limited\"} 1",
@@ -400,17 +685,36 @@ fn metrics_are_for_callers_with_a_token_if_they_are_turned_on() {
         "toolcell_calls_running 0",
         "toolcell_calls_queued 0",
     ] {
-        assert!(reply.body.lines().any(|known| known == line), "{line}\n{}", reply.body);
+        assert!(
+            reply.body.lines().any(|known| known == line),
+            "{line}\n{}",
+            reply.body
+        );
     }
     let fuel = "toolcell_call_fuel_total{tool=\"probe.echo\"} ";
-    let fuel = reply.body.lines().find_map(|line| line.strip_prefix(fuel)?.parse::<u64>().ok());
+    let fuel = reply
+        .body
+        .lines()
+        .find_map(|line| line.strip_prefix(fuel)?.parse::<u64>().ok());
     assert!(fuel.is_some_and(|fuel| fuel > 0), "{}", reply.body);
     let params = json!({ "name": "hold", "arguments": { "ms": 10_000 } });
     let [id, revision] = web.in_session(&session);
-    let held = web.begin("POST /mcp", &web.changed(&[id, revision]), &frame(json!(2), "tools/call", params));
+    let held = web.begin(
+        "POST /mcp",
+        &web.changed(&[id, revision]),
+        &frame(json!(2), "tools/call", params),
+    );
     let began = Instant::now();
-    while !metrics().body.lines().any(|line| line == "toolcell_calls_running 1") {
-        assert!(began.elapsed() < PATIENCE, "no call runs: {}", metrics().body);
+    while !metrics()
+        .body
+        .lines()
+        .any(|line| line == "toolcell_calls_running 1")
+    {
+        assert!(
+            began.elapsed() < PATIENCE,
+            "no call runs: {}",
+            metrics().body
+        );
     }
     drop(held);
     web.end();
@@ -435,15 +739,31 @@ fn a_collector_proves_itself_with_a_certificate_that_is_trusted() {
     let authority = format!("--tls-ca={}", identity.authority_in(home.path()).display());
     let call = |options: &[&str]| {
         let tool = guest("probe#echo");
-        home.toolcell(&[&["call", &tool, "{}"], options].concat()).run().exits(0).stderr
+        home.toolcell(&[&["call", &tool, "{}"], options].concat())
+            .run()
+            .exits(0)
+            .stderr
     };
     let unproven = call(&[]);
-    assert!(unproven.contains("the collector of telemetry cannot be reached"), "{unproven}");
+    assert!(
+        unproven.contains("the collector of telemetry cannot be reached"),
+        "{unproven}"
+    );
     assert!(collector.heads().is_empty(), "{:?}", collector.heads());
     let proven = call(&[&authority]);
     assert!(!proven.contains("telemetry"), "{proven}");
-    let paths: Vec<String> = collector.heads().iter().map(|head| head.lines().next().unwrap().to_owned()).collect();
-    assert_eq!(paths, ["POST /otlp/v1/traces HTTP/1.1", "POST /otlp/v1/metrics HTTP/1.1"]);
+    let paths: Vec<String> = collector
+        .heads()
+        .iter()
+        .map(|head| head.lines().next().unwrap().to_owned())
+        .collect();
+    assert_eq!(
+        paths,
+        [
+            "POST /otlp/v1/traces HTTP/1.1",
+            "POST /otlp/v1/metrics HTTP/1.1"
+        ]
+    );
 }
 
 #[test]
@@ -455,10 +775,20 @@ fn a_collector_leads_to_no_other_host() {
     );
     let collector = Collector::answering(moved.leak());
     let home = collector.home("headers = { Authorization = \"Bearer k3y-of-the-collector\" }");
-    let ran = home.toolcell(&["call", &guest("probe#echo"), "{}", "--json"]).run().exits(0);
-    assert!(ran.stderr.contains("answers 307") && !ran.stderr.contains("k3y-of"), "{}", ran.stderr);
+    let ran = home
+        .toolcell(&["call", &guest("probe#echo"), "{}", "--json"])
+        .run()
+        .exits(0);
+    assert!(
+        ran.stderr.contains("answers 307") && !ran.stderr.contains("k3y-of"),
+        "{}",
+        ran.stderr
+    );
     let requests = collector.requests("/v1/traces");
-    assert!(requests.len() == 1 && requests[0].0.contains("Bearer k3y-of-the-collector"), "{requests:?}");
+    assert!(
+        requests.len() == 1 && requests[0].0.contains("Bearer k3y-of-the-collector"),
+        "{requests:?}"
+    );
     assert!(other.got.lock().unwrap().requests.is_empty());
 }
 
@@ -466,10 +796,22 @@ fn a_collector_leads_to_no_other_host() {
 fn an_output_that_may_be_on_no_disk_goes_to_no_collector() {
     let collector = Collector::answering(TAKEN);
     let home = collector.home("arguments = true\n[results]\npersistence = \"never_persist\"");
-    let record = home.call(&guest("probe#echo"), &json!({ "text": CANARY.value() }), &[]);
-    assert!(record["result"].to_string().contains(CANARY.value()), "{record:#}");
+    let record = home.call(
+        &guest("probe#echo"),
+        &json!({ "text": CANARY.value() }),
+        &[],
+    );
+    assert!(
+        record["result"].to_string().contains(CANARY.value()),
+        "{record:#}"
+    );
     let span = collector.span_of(&record);
-    assert_eq!(attribute(&span, "gen_ai.tool.call.result").as_str().filter(|text| text.contains(CANARY.value())), None);
+    assert_eq!(
+        attribute(&span, "gen_ai.tool.call.result")
+            .as_str()
+            .filter(|text| text.contains(CANARY.value())),
+        None
+    );
 }
 
 #[test]
@@ -478,7 +820,15 @@ fn the_file_of_a_project_cannot_choose_a_collector() {
     let project = home.path().join("project");
     std::fs::create_dir(&project).unwrap();
     std::fs::write(project.join("toolcell.toml"), "telemetry.export = true\n").unwrap();
-    let trusted = home.toolcell(&["policy", "trust", project.to_str().unwrap()]).run();
+    let trusted = home
+        .toolcell(&["policy", "trust", project.to_str().unwrap()])
+        .run();
     assert_ne!(trusted.code, Some(0), "{trusted:?}");
-    assert!(trusted.stderr.contains("[telemetry] is for your own toolcell.toml"), "{}", trusted.stderr);
+    assert!(
+        trusted
+            .stderr
+            .contains("[telemetry] is for your own toolcell.toml"),
+        "{}",
+        trusted.stderr
+    );
 }

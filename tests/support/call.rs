@@ -15,7 +15,9 @@ use super::{check_record, fixture, kept, wat};
 
 /// A host with changed settings.
 pub(crate) fn host(change: impl FnOnce(&mut HostBuilder)) -> Host {
-    let mut settings = Host::builder().home(Home::at(kept("home"))).compiler(env!("CARGO_BIN_EXE_toolcell"));
+    let mut settings = Host::builder()
+        .home(Home::at(kept("home")))
+        .compiler(env!("CARGO_BIN_EXE_toolcell"));
     settings.calls_at_once = 16;
     change(&mut settings);
     settings.build().unwrap()
@@ -50,7 +52,9 @@ impl Test {
         if let Some(name) = tool.strip_prefix("wat:") {
             return Self::of_bytes(wat(name), None);
         }
-        let (guest, name) = tool.split_once('#').unwrap_or_else(|| panic!("{tool}: name a tool, as in probe#echo"));
+        let (guest, name) = tool
+            .split_once('#')
+            .unwrap_or_else(|| panic!("{tool}: name a tool, as in probe#echo"));
         Self::of_file(&fixture(guest), Some(name))
     }
 
@@ -144,7 +148,9 @@ impl Test {
 
     /// Sets values of secrets for this call alone.
     pub(crate) fn secrets(mut self, values: &[(&str, &str)]) -> Self {
-        let value = |(name, value): &(&str, &str)| ((*name).to_owned(), SecretValue::new((*value).to_owned()));
+        let value = |(name, value): &(&str, &str)| {
+            ((*name).to_owned(), SecretValue::new((*value).to_owned()))
+        };
         self.secrets = Secrets::new(values.iter().map(value).collect());
         self
     }
@@ -176,7 +182,11 @@ impl Test {
     /// Loads the component, for tests of loading.
     pub(crate) async fn load(&self) -> Result<Vec<String>, Refusal> {
         let loaded = self.host.load(&self.component).await?;
-        Ok(loaded.tools.iter().map(|tool| tool.declaration().qualified_name()).collect())
+        Ok(loaded
+            .tools
+            .iter()
+            .map(|tool| tool.declaration().qualified_name())
+            .collect())
     }
 
     /// Calls the tool with JSON arguments. Every record is validated against the schemas.
@@ -190,12 +200,18 @@ impl Test {
             Ok(loaded) => loaded,
             Err(refusal) => panic!("load the component: {refusal:?}"),
         };
-        let names: Vec<String> = loaded.tools.iter().map(|tool| tool.declaration().qualified_name()).collect();
+        let names: Vec<String> = loaded
+            .tools
+            .iter()
+            .map(|tool| tool.declaration().qualified_name())
+            .collect();
         let tool = match (self.typed, &self.tool) {
             (Some(typed), _) => typed,
-            (None, Some(name)) => {
-                names.iter().find(|known| known.ends_with(&format!(".{name}"))).cloned().unwrap_or(name.clone())
-            }
+            (None, Some(name)) => names
+                .iter()
+                .find(|known| known.ends_with(&format!(".{name}")))
+                .cloned()
+                .unwrap_or(name.clone()),
             (None, None) => names.first().cloned().unwrap(),
         };
         let mut request = Request::new(tool, input)
@@ -230,16 +246,29 @@ impl Called {
     /// Asserts that the call ended with this error class and code.
     #[track_caller]
     pub(crate) fn failed(&self, class: &str, code: &str) -> &Self {
-        let error = self.0.result.error.as_ref().unwrap_or_else(|| panic!("the call succeeded: {:?}", self.0.result));
+        let error = self
+            .0
+            .result
+            .error
+            .as_ref()
+            .unwrap_or_else(|| panic!("the call succeeded: {:?}", self.0.result));
         let found = serde_json::to_value(error.error_class).unwrap();
-        assert_eq!((found.as_str().unwrap(), error.error_code.as_str()), (class, code), "{}", error.message);
+        assert_eq!(
+            (found.as_str().unwrap(), error.error_code.as_str()),
+            (class, code),
+            "{}",
+            error.message
+        );
         self
     }
 
     /// Asserts that no guest code ran.
     #[track_caller]
     pub(crate) fn never_ran(&self) -> &Self {
-        assert!(self.0.invocation.started_at().is_none(), "the guest was started");
+        assert!(
+            self.0.invocation.started_at().is_none(),
+            "the guest was started"
+        );
         assert!(self.0.result.usage.is_none());
         self
     }
@@ -255,7 +284,10 @@ impl Called {
         };
         assert_eq!(events.pop().unwrap(), format!("tool.invocation.{last}"));
         if last != invocation {
-            assert_eq!(events.pop().unwrap(), format!("tool.invocation.{invocation}"));
+            assert_eq!(
+                events.pop().unwrap(),
+                format!("tool.invocation.{invocation}")
+            );
         }
         assert_eq!(events.pop().unwrap(), "tool.result.created");
         assert_eq!(self.0.events.last().unwrap().data["status"], invocation);
@@ -277,7 +309,11 @@ impl Called {
 
     /// The types of all events, in order.
     pub(crate) fn events(&self) -> Vec<&'static str> {
-        self.0.events.iter().map(|event| event.event_type.as_str()).collect()
+        self.0
+            .events
+            .iter()
+            .map(|event| event.event_type.as_str())
+            .collect()
     }
 
     pub(crate) fn record(&self) -> Value {

@@ -19,10 +19,28 @@ impl Canary {
         let bytes = self.0.as_bytes();
         let percent = |all: bool| -> String {
             let plain = |byte: u8| byte.is_ascii_alphanumeric() && !all;
-            bytes.iter().map(|b| if plain(*b) { (*b as char).to_string() } else { format!("%{b:02X}") }).collect()
+            bytes
+                .iter()
+                .map(|b| {
+                    if plain(*b) {
+                        (*b as char).to_string()
+                    } else {
+                        format!("%{b:02X}")
+                    }
+                })
+                .collect()
         };
-        let json = serde_json::to_string(self.0).unwrap().trim_matches('"').to_owned();
-        let mut forms = vec![self.0.to_owned(), HEXLOWER.encode(bytes), percent(false), percent(true), json];
+        let json = serde_json::to_string(self.0)
+            .unwrap()
+            .trim_matches('"')
+            .to_owned();
+        let mut forms = vec![
+            self.0.to_owned(),
+            HEXLOWER.encode(bytes),
+            percent(false),
+            percent(true),
+            json,
+        ];
         forms.push(self.0.chars().rev().collect());
         // The part of the base64 that does not depend on the text before and after.
         for shift in 0..3 {
@@ -41,7 +59,11 @@ impl Canary {
     #[track_caller]
     pub(crate) fn is_not_in(&self, what: &str, text: &str) {
         let text = text.to_ascii_lowercase();
-        let found: Vec<String> = self.forms().into_iter().filter(|form| text.contains(form)).collect();
+        let found: Vec<String> = self
+            .forms()
+            .into_iter()
+            .filter(|form| text.contains(form))
+            .collect();
         assert!(found.is_empty(), "{what} holds {found:?}: {text}");
     }
 
@@ -58,7 +80,10 @@ impl Canary {
             } else if kind.is_file() {
                 looked_at += 1;
                 let bytes = std::fs::read(&path).unwrap();
-                self.is_not_in(&path.display().to_string(), &String::from_utf8_lossy(&bytes));
+                self.is_not_in(
+                    &path.display().to_string(),
+                    &String::from_utf8_lossy(&bytes),
+                );
             }
         }
         looked_at

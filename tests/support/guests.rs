@@ -11,7 +11,14 @@ use super::root;
 pub(crate) fn component(folder: &str) -> PathBuf {
     type Built = Mutex<HashMap<String, Arc<OnceLock<PathBuf>>>>;
     static BUILT: OnceLock<Built> = OnceLock::new();
-    let cell = Arc::clone(BUILT.get_or_init(Mutex::default).lock().unwrap().entry(folder.to_owned()).or_default());
+    let cell = Arc::clone(
+        BUILT
+            .get_or_init(Mutex::default)
+            .lock()
+            .unwrap()
+            .entry(folder.to_owned())
+            .or_default(),
+    );
     cell.get_or_init(|| {
         // One build at a time, because parallel builds would wait for cargo's lock.
         static TURN: Mutex<()> = Mutex::new(());
@@ -30,7 +37,9 @@ pub(crate) fn build_in(folder: &str, home: &Home) -> PathBuf {
     // What the tools have in common is compiled once, here and where a test runs `toolcell build`.
     settings.target_dir = Some(own.compiling());
     let dir = root().join(folder);
-    build(&dir, &settings, &mut |line| eprintln!("{line}")).unwrap_or_else(|e| panic!("build {folder}: {e:#}")).wasm
+    build(&dir, &settings, &mut |line| eprintln!("{line}"))
+        .unwrap_or_else(|e| panic!("build {folder}: {e:#}"))
+        .wasm
 }
 
 /// The component of a test guest by its name: `probe`, `hostile`, ...

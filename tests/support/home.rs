@@ -15,7 +15,10 @@ impl Home {
     pub(crate) fn new() -> Self {
         let (guard, path) = scratch();
         share_compiled(&path);
-        Self { _guard: guard, path }
+        Self {
+            _guard: guard,
+            path,
+        }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -36,7 +39,9 @@ impl Home {
 
     /// The program with its state here, without a session and an actor of the environment.
     pub(crate) fn toolcell(&self, arguments: &[&str]) -> Toolcell {
-        Toolcell::at(&self.path, arguments).env("TOOLCELL_SESSION", "").env("TOOLCELL_ACTOR", "")
+        Toolcell::at(&self.path, arguments)
+            .env("TOOLCELL_SESSION", "")
+            .env("TOOLCELL_ACTOR", "")
     }
 
     /// Calls a tool, and returns the record of the call.
@@ -48,7 +53,10 @@ impl Home {
 
     /// The list of `calls --json`.
     pub(crate) fn calls(&self, options: &[&str]) -> Vec<Value> {
-        let ran = self.toolcell(&[&["calls", "--json"], options].concat()).run().exits(0);
+        let ran = self
+            .toolcell(&[&["calls", "--json"], options].concat())
+            .run()
+            .exits(0);
         ran.json()["calls"].as_array().unwrap().clone()
     }
 

@@ -38,14 +38,20 @@ impl Client {
         Self::with(tools, [""; 0])
     }
 
-    pub(crate) fn with<I: AsRef<OsStr>>(tools: &[&str], options: impl IntoIterator<Item = I>) -> Self {
+    pub(crate) fn with<I: AsRef<OsStr>>(
+        tools: &[&str],
+        options: impl IntoIterator<Item = I>,
+    ) -> Self {
         let mut client = Self::silent(tools, options);
         client.initialize(OLD);
         client
     }
 
     /// A client that has not sent anything yet.
-    pub(crate) fn silent<I: AsRef<OsStr>>(tools: &[&str], options: impl IntoIterator<Item = I>) -> Self {
+    pub(crate) fn silent<I: AsRef<OsStr>>(
+        tools: &[&str],
+        options: impl IntoIterator<Item = I>,
+    ) -> Self {
         let mut arguments = vec!["mcp".into()];
         arguments.extend(tools.iter().map(|tool| match tool.split_once('#') {
             Some((guest, name)) => {
@@ -67,7 +73,8 @@ impl Client {
         std::thread::spawn(move || {
             for line in stdout.lines() {
                 let line = line.unwrap_or_default();
-                let frame = serde_json::from_str(&line).unwrap_or_else(|_| json!({ "not a frame": line }));
+                let frame =
+                    serde_json::from_str(&line).unwrap_or_else(|_| json!({ "not a frame": line }));
                 if sender.send((Instant::now(), frame)).is_err() {
                     return;
                 }
@@ -122,7 +129,10 @@ impl Client {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        panic!("the server did not print {meant:?}: {}", self.said.lock().unwrap())
+        panic!(
+            "the server did not print {meant:?}: {}",
+            self.said.lock().unwrap()
+        )
     }
 
     /// From now on, every request carries the metadata that 2026-07-28 requires.
@@ -146,7 +156,10 @@ impl Client {
     pub(crate) fn send_bytes(&mut self, bytes: &[u8]) {
         let stdin = self.stdin.as_mut().unwrap();
         // The program may have ended; the test fails when it waits for an answer.
-        let _ = stdin.write_all(bytes).and_then(|()| stdin.write_all(b"\n")).and_then(|()| stdin.flush());
+        let _ = stdin
+            .write_all(bytes)
+            .and_then(|()| stdin.write_all(b"\n"))
+            .and_then(|()| stdin.flush());
     }
 
     pub(crate) fn send(&mut self, frame: &Value) {
@@ -161,17 +174,26 @@ impl Client {
     pub(crate) fn begin(&mut self, method: &str, mut params: Value) -> Value {
         self.next_id += 1;
         if self.revision == NEW {
-            let meta = params.as_object_mut().unwrap().entry("_meta").or_insert_with(|| json!({}));
+            let meta = params
+                .as_object_mut()
+                .unwrap()
+                .entry("_meta")
+                .or_insert_with(|| json!({}));
             meta["io.modelcontextprotocol/protocolVersion"] = json!(NEW);
             meta["io.modelcontextprotocol/clientInfo"] = json!({ "name": "test", "version": "1" });
             meta["io.modelcontextprotocol/clientCapabilities"] = self.capabilities.clone();
         }
-        self.send(&json!({ "jsonrpc": "2.0", "id": self.next_id, "method": method, "params": params }));
+        self.send(
+            &json!({ "jsonrpc": "2.0", "id": self.next_id, "method": method, "params": params }),
+        );
         json!(self.next_id)
     }
 
     pub(crate) fn begin_call(&mut self, tool: &str, arguments: Value) -> Value {
-        self.begin("tools/call", json!({ "name": tool, "arguments": arguments }))
+        self.begin(
+            "tools/call",
+            json!({ "name": tool, "arguments": arguments }),
+        )
     }
 
     pub(crate) fn request(&mut self, method: &str, params: Value) -> Value {
@@ -191,7 +213,8 @@ impl Client {
     /// The answer to the request with that id.
     #[track_caller]
     pub(crate) fn answer(&mut self, id: &Value) -> Value {
-        self.until(|frame| frame.get("id") == Some(id) && frame.get("method").is_none()).1
+        self.until(|frame| frame.get("id") == Some(id) && frame.get("method").is_none())
+            .1
     }
 
     /// The first matching frame, among those received and those to come.
@@ -207,10 +230,15 @@ impl Client {
             }
             match self.frames.recv_timeout(PATIENCE) {
                 Ok(frame) => self.seen.push(frame),
-                Err(RecvTimeoutError::Timeout) => panic!("no answer in {PATIENCE:?}; came: {:#?}", self.seen),
+                Err(RecvTimeoutError::Timeout) => {
+                    panic!("no answer in {PATIENCE:?}; came: {:#?}", self.seen)
+                }
                 Err(RecvTimeoutError::Disconnected) => {
                     let stderr = self.stderr.take().map(|reader| reader.join().unwrap());
-                    panic!("the program ended; came: {:#?}; stderr: {stderr:?}", self.seen)
+                    panic!(
+                        "the program ended; came: {:#?}; stderr: {stderr:?}",
+                        self.seen
+                    )
                 }
             }
         }
@@ -268,8 +296,18 @@ pub(crate) fn records(file: &Path) -> Vec<Value> {
 pub(crate) fn bare_names(tools: &Value) -> Vec<String> {
     let bare = |tool: &Value| {
         let name = tool["name"].as_str().unwrap();
-        let namespace = tool["_meta"]["toolcell/tool"]["namespace"].as_str().unwrap_or_default().replace('.', "_");
-        name.strip_prefix(&format!("{namespace}_")).unwrap_or(name).to_owned()
+        let namespace = tool["_meta"]["toolcell/tool"]["namespace"]
+            .as_str()
+            .unwrap_or_default()
+            .replace('.', "_");
+        name.strip_prefix(&format!("{namespace}_"))
+            .unwrap_or(name)
+            .to_owned()
     };
-    tools.as_array().unwrap_or_else(|| panic!("{tools}")).iter().map(bare).collect()
+    tools
+        .as_array()
+        .unwrap_or_else(|| panic!("{tools}"))
+        .iter()
+        .map(bare)
+        .collect()
 }

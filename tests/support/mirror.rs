@@ -65,7 +65,10 @@ impl Drop for Mirror {
 
 /// A response with these headers.
 pub(crate) fn response(headers: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
-    let mut head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n", body.len());
+    let mut head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n",
+        body.len()
+    );
     for (name, value) in headers {
         head.push_str(&format!("{name}: {value}\r\n"));
     }
@@ -73,7 +76,9 @@ pub(crate) fn response(headers: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
 }
 
 fn serve(mut stream: TcpStream, seen: &Mutex<Vec<String>>, respond: &Respond) {
-    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(10)))
+        .unwrap();
     let mut head = Vec::new();
     let mut byte = [0];
     while !head.ends_with(b"\r\n\r\n") {

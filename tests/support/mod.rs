@@ -27,7 +27,9 @@ pub(crate) use mirror::{Mirror, response};
 pub(crate) use program::{Ran, Toolcell};
 pub(crate) use registry::{Answer, Body, Registry};
 pub(crate) use resolver::ScriptedResolver;
-pub(crate) use schemas::{check_one, check_printed, check_record, own as own_schemas, prepare_schemas};
+pub(crate) use schemas::{
+    check_one, check_printed, check_record, own as own_schemas, prepare_schemas,
+};
 pub(crate) use server::{Identity, Server, Visit};
 pub(crate) use sigstore::{IDENTITY, ISSUER, Sigstore, Wanted};
 pub(crate) use special::SPECIAL_HOSTS;
@@ -38,7 +40,10 @@ use std::path::{Path, PathBuf};
 
 /// The root of the checkout.
 pub(crate) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .unwrap()
 }
 
 /// A folder of this test binary, kept between runs so that compiled components are reused.

@@ -28,7 +28,10 @@ impl Toolcell {
 
     /// Runs a command that another configuration specifies.
     pub(crate) fn exactly(command: Command) -> Self {
-        Self { command, input: None }
+        Self {
+            command,
+            input: None,
+        }
     }
 
     pub(crate) fn dir(mut self, dir: &Path) -> Self {
@@ -48,8 +51,18 @@ impl Toolcell {
 
     /// Starts the program and returns the process, so that a test can interrupt or kill it.
     pub(crate) fn spawn(mut self) -> Child {
-        let stdin = if self.input.is_some() { Stdio::piped() } else { Stdio::null() };
-        let mut child = self.command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let stdin = if self.input.is_some() {
+            Stdio::piped()
+        } else {
+            Stdio::null()
+        };
+        let mut child = self
+            .command
+            .stdin(stdin)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         if let (Some(mut pipe), Some(text)) = (child.stdin.take(), self.input) {
             // The program may exit before it reads everything.
             let _ = pipe.write_all(text.as_bytes());
@@ -59,7 +72,12 @@ impl Toolcell {
 
     /// Starts the program with pipes at all three streams.
     pub(crate) fn spawn_piped(mut self) -> Child {
-        self.command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        self.command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
     }
 
     /// Runs the program to its end.
@@ -89,15 +107,21 @@ impl From<Output> for Ran {
 impl Ran {
     #[track_caller]
     pub(crate) fn exits(self, code: i32) -> Self {
-        assert_eq!(self.code, Some(code), "stdout: {}\nstderr: {}", self.stdout, self.stderr);
+        assert_eq!(
+            self.code,
+            Some(code),
+            "stdout: {}\nstderr: {}",
+            self.stdout,
+            self.stderr
+        );
         self
     }
 
     /// The only JSON document on standard output.
     #[track_caller]
     pub(crate) fn json(&self) -> Value {
-        let value: Value =
-            serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {:?}", self.stdout));
+        let value: Value = serde_json::from_str(&self.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {:?}", self.stdout));
         check_printed(&value);
         value
     }

@@ -67,12 +67,20 @@ pub(crate) enum Body {
 impl Answer {
     pub(crate) fn of(status: u16, media_type: &str, body: &[u8]) -> Self {
         let headers = vec![("content-type".to_owned(), media_type.to_owned())];
-        Self { status, headers, body: Body::Whole(body.to_owned()) }
+        Self {
+            status,
+            headers,
+            body: Body::Whole(body.to_owned()),
+        }
     }
 
     pub(crate) fn redirect(location: &str) -> Self {
         let headers = vec![("location".to_owned(), location.to_owned())];
-        Self { status: 307, headers, body: Body::Whole(Vec::new()) }
+        Self {
+            status: 307,
+            headers,
+            body: Body::Whole(Vec::new()),
+        }
     }
 
     pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
@@ -119,7 +127,10 @@ impl Registry {
         shelf.exchanged = Some(basic(user, password));
     }
 
-    pub(crate) fn tamper(&self, change: impl Fn(&str, &str, Answer) -> Answer + Send + Sync + 'static) {
+    pub(crate) fn tamper(
+        &self,
+        change: impl Fn(&str, &str, Answer) -> Answer + Send + Sync + 'static,
+    ) {
         self.shelf.lock().unwrap().tamper = Some(Arc::new(change));
     }
 
@@ -133,11 +144,20 @@ impl Registry {
     }
 
     /// Keeps a manifest as it is, under a tag or a digest.
-    pub(crate) fn put_manifest(&self, repository: &str, reference: &str, media_type: &str, bytes: &[u8]) -> Digest {
+    pub(crate) fn put_manifest(
+        &self,
+        repository: &str,
+        reference: &str,
+        media_type: &str,
+        bytes: &[u8],
+    ) -> Digest {
         let digest = Digest::of(bytes);
         let mut shelf = self.shelf.lock().unwrap();
         for name in [reference.to_owned(), digest.to_string()] {
-            shelf.manifests.insert(format!("{repository}/{name}"), (media_type.to_owned(), bytes.to_owned()));
+            shelf.manifests.insert(
+                format!("{repository}/{name}"),
+                (media_type.to_owned(), bytes.to_owned()),
+            );
         }
         digest
     }
@@ -145,7 +165,11 @@ impl Registry {
     /// Keeps a blob, and returns its descriptor.
     pub(crate) fn put_blob(&self, media_type: &str, bytes: &[u8]) -> Value {
         let digest = Digest::of(bytes).to_string();
-        self.shelf.lock().unwrap().blobs.insert(digest.clone(), bytes.to_owned());
+        self.shelf
+            .lock()
+            .unwrap()
+            .blobs
+            .insert(digest.clone(), bytes.to_owned());
         json!({ "mediaType": media_type, "digest": digest, "size": bytes.len() })
     }
 
@@ -158,7 +182,13 @@ impl Registry {
     }
 
     /// Attaches a document to the manifest `subject`.
-    pub(crate) fn attach(&self, repository: &str, subject: Digest, media_type: &str, bytes: &[u8]) -> Digest {
+    pub(crate) fn attach(
+        &self,
+        repository: &str,
+        subject: Digest,
+        media_type: &str,
+        bytes: &[u8],
+    ) -> Digest {
         let config = self.put_blob("application/vnd.oci.empty.v1+json", b"{}");
         let layer = self.put_blob(media_type, bytes);
         let subject = json!({ "mediaType": MANIFEST, "digest": subject, "size": 1 });
@@ -166,7 +196,12 @@ impl Registry {
             "schemaVersion": 2, "mediaType": MANIFEST, "artifactType": media_type, "config": config, "layers": [layer],
             "subject": subject,
         });
-        self.put_manifest(repository, "attached", MANIFEST, manifest.to_string().as_bytes())
+        self.put_manifest(
+            repository,
+            "attached",
+            MANIFEST,
+            manifest.to_string().as_bytes(),
+        )
     }
 }
 
@@ -178,7 +213,10 @@ impl Drop for Registry {
 }
 
 fn basic(user: &str, password: &str) -> String {
-    format!("Basic {}", data_encoding::BASE64.encode(format!("{user}:{password}").as_bytes()))
+    format!(
+        "Basic {}",
+        data_encoding::BASE64.encode(format!("{user}:{password}").as_bytes())
+    )
 }
 
 fn serve(stream: TcpStream, port: u16, shelf: &Mutex<Shelf>, over: &AtomicBool) {
@@ -197,7 +235,9 @@ fn serve(stream: TcpStream, port: u16, shelf: &Mutex<Shelf>, over: &AtomicBool) 
 }
 
 fn read(stream: &TcpStream) -> Option<Seen> {
-    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(30)))
+        .unwrap();
     let mut reader = BufReader::new(stream);
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -206,19 +246,36 @@ fn read(stream: &TcpStream) -> Option<Seen> {
         }
     }
     let header = |name: &str| {
-        let found =
-            head.lines().filter_map(|line| line.split_once(':')).find(|(known, _)| known.eq_ignore_ascii_case(name));
+        let found = head
+            .lines()
+            .filter_map(|line| line.split_once(':'))
+            .find(|(known, _)| known.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value.trim().to_owned())
     };
     let mut words = head.split(' ');
     let method = words.next()?.to_owned();
     let path = words.next()?.to_owned();
-    let mut body = vec![0; header("content-length").and_then(|length| length.parse().ok()).unwrap_or(0)];
+    let mut body = vec![
+        0;
+        header("content-length")
+            .and_then(|length| length.parse().ok())
+            .unwrap_or(0)
+    ];
     reader.read_exact(&mut body).ok()?;
-    Some(Seen { method, path, authorization: header("authorization"), body })
+    Some(Seen {
+        method,
+        path,
+        authorization: header("authorization"),
+        body,
+    })
 }
 
-fn write(mut stream: TcpStream, method: &str, answer: Answer, over: &AtomicBool) -> std::io::Result<()> {
+fn write(
+    mut stream: TcpStream,
+    method: &str,
+    answer: Answer,
+    over: &AtomicBool,
+) -> std::io::Result<()> {
     let mut head = format!("HTTP/1.1 {} Status\r\nconnection: close\r\n", answer.status);
     for (name, value) in &answer.headers {
         head.push_str(&format!("{name}: {value}\r\n"));
@@ -260,7 +317,9 @@ impl Shelf {
         }
         if self.wanted.is_some() && seen.authorization != self.wanted {
             let challenge = match self.exchanged {
-                Some(_) => format!("Bearer realm=\"http://127.0.0.1:{port}/token\",service=\"here\""),
+                Some(_) => {
+                    format!("Bearer realm=\"http://127.0.0.1:{port}/token\",service=\"here\"")
+                }
                 None => "Basic realm=\"here\"".to_owned(),
             };
             return error(401, "UNAUTHORIZED").with("www-authenticate", &challenge);
@@ -286,10 +345,15 @@ impl Shelf {
 
     fn upload(&mut self, seen: &Seen, repository: &str, query: &str) -> Answer {
         if seen.method == "POST" {
-            return Answer::of(202, "text/plain", b"")
-                .with("location", &format!("/v2/{repository}/blobs/uploads/1?state=x"));
+            return Answer::of(202, "text/plain", b"").with(
+                "location",
+                &format!("/v2/{repository}/blobs/uploads/1?state=x"),
+            );
         }
-        let digest = query.rsplit_once("digest=").map(|(_, digest)| digest.replace("%3A", ":")).unwrap_or_default();
+        let digest = query
+            .rsplit_once("digest=")
+            .map(|(_, digest)| digest.replace("%3A", ":"))
+            .unwrap_or_default();
         if digest != Digest::of(&seen.body).to_string() {
             return error(400, "DIGEST_INVALID");
         }
@@ -300,12 +364,18 @@ impl Shelf {
     fn manifest(&mut self, seen: &Seen, repository: &str, reference: &str) -> Answer {
         if seen.method != "PUT" {
             let found = self.manifests.get(&format!("{repository}/{reference}"));
-            return found.map_or_else(|| error(404, "MANIFEST_UNKNOWN"), |(kind, bytes)| Answer::of(200, kind, bytes));
+            return found.map_or_else(
+                || error(404, "MANIFEST_UNKNOWN"),
+                |(kind, bytes)| Answer::of(200, kind, bytes),
+            );
         }
         let manifest: Value = serde_json::from_slice(&seen.body).unwrap();
         let kind = manifest["mediaType"].as_str().unwrap().to_owned();
         for name in [reference.to_owned(), Digest::of(&seen.body).to_string()] {
-            self.manifests.insert(format!("{repository}/{name}"), (kind.clone(), seen.body.clone()));
+            self.manifests.insert(
+                format!("{repository}/{name}"),
+                (kind.clone(), seen.body.clone()),
+            );
         }
         let answer = Answer::of(201, "text/plain", b"");
         match manifest["subject"]["digest"].as_str() {
@@ -319,7 +389,8 @@ impl Shelf {
         for (name, (kind, bytes)) in &self.manifests {
             let manifest: Value = serde_json::from_slice(bytes).unwrap_or_default();
             let digest = Digest::of(bytes).to_string();
-            if *name == format!("{repository}/{digest}") && manifest["subject"]["digest"] == subject {
+            if *name == format!("{repository}/{digest}") && manifest["subject"]["digest"] == subject
+            {
                 entries.push(json!({ "mediaType": kind, "digest": digest, "size": bytes.len() }));
             }
         }
@@ -329,5 +400,11 @@ impl Shelf {
 }
 
 fn error(status: u16, code: &str) -> Answer {
-    Answer::of(status, "application/json", json!({ "errors": [{ "code": code }] }).to_string().as_bytes())
+    Answer::of(
+        status,
+        "application/json",
+        json!({ "errors": [{ "code": code }] })
+            .to_string()
+            .as_bytes(),
+    )
 }

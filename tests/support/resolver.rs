@@ -23,7 +23,10 @@ impl ScriptedResolver {
 
     /// Sets the answers, and forgets the recorded names.
     pub(crate) fn script(&self, answers: &[&[&str]]) {
-        let answers = answers.iter().map(|answer| answer.iter().map(|ip| ip.parse().unwrap()).collect()).collect();
+        let answers = answers
+            .iter()
+            .map(|answer| answer.iter().map(|ip| ip.parse().unwrap()).collect())
+            .collect();
         *self.answers.lock().unwrap() = answers;
         self.asked.lock().unwrap().clear();
     }
@@ -37,7 +40,13 @@ impl Resolver for ScriptedResolver {
     fn resolve<'a>(&'a self, name: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
         self.asked.lock().unwrap().push(name.to_owned());
         let mut answers = self.answers.lock().unwrap();
-        let answer = if answers.len() > 1 { answers.pop_front() } else { answers.front().cloned() };
-        Box::pin(std::future::ready(answer.ok_or_else(|| io::ErrorKind::NotFound.into())))
+        let answer = if answers.len() > 1 {
+            answers.pop_front()
+        } else {
+            answers.front().cloned()
+        };
+        Box::pin(std::future::ready(
+            answer.ok_or_else(|| io::ErrorKind::NotFound.into()),
+        ))
     }
 }

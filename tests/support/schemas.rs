@@ -32,9 +32,17 @@ pub(crate) fn check_record(record: &Value) {
         ("persistence", "result-persistence"),
         ("events", "event"),
     ] {
-        record[list].as_array().unwrap().iter().for_each(|value| check_specified(name, value));
+        record[list]
+            .as_array()
+            .unwrap()
+            .iter()
+            .for_each(|value| check_specified(name, value));
     }
-    for mutation in record["result"]["input_mutations"].as_array().into_iter().flatten() {
+    for mutation in record["result"]["input_mutations"]
+        .as_array()
+        .into_iter()
+        .flatten()
+    {
         check_specified("input-mutation", mutation);
     }
 }
@@ -114,24 +122,38 @@ fn read_own(folder: &Path, prefix: &str, schemas: &mut BTreeMap<String, Value>) 
             read_own(&file.path(), &format!("{prefix}{name}/"), schemas);
             continue;
         }
-        let name = name.strip_suffix(".schema.json").unwrap_or_else(|| panic!("{name} is not a schema"));
-        schemas
-            .insert(format!("{prefix}{name}"), serde_json::from_slice(&std::fs::read(file.path()).unwrap()).unwrap());
+        let name = name
+            .strip_suffix(".schema.json")
+            .unwrap_or_else(|| panic!("{name} is not a schema"));
+        schemas.insert(
+            format!("{prefix}{name}"),
+            serde_json::from_slice(&std::fs::read(file.path()).unwrap()).unwrap(),
+        );
     }
 }
 
 #[track_caller]
 fn check_own(name: &str, value: &Value) {
     let problems = compiled(name).violations(value, VIOLATIONS_MAX);
-    assert!(problems.is_empty(), "schemas/{name}.schema.json: {problems:#?}\n{value:#}");
+    assert!(
+        problems.is_empty(),
+        "schemas/{name}.schema.json: {problems:#?}\n{value:#}"
+    );
 }
 
 /// The schema of that name, compiled once.
 #[track_caller]
 fn compiled(name: &str) -> &'static RecordSchema {
     static COMPILED: OnceLock<BTreeMap<&str, OnceLock<RecordSchema>>> = OnceLock::new();
-    let all = COMPILED.get_or_init(|| own().keys().map(|name| (name.as_str(), OnceLock::new())).collect());
-    let Some(schema) = all.get(name) else { panic!("there is no schema {name}") };
+    let all = COMPILED.get_or_init(|| {
+        own()
+            .keys()
+            .map(|name| (name.as_str(), OnceLock::new()))
+            .collect()
+    });
+    let Some(schema) = all.get(name) else {
+        panic!("there is no schema {name}")
+    };
     schema.get_or_init(|| {
         let all: Vec<Value> = own().values().cloned().collect();
         RecordSchema::compile(&own()[name], &all).unwrap()
@@ -149,9 +171,13 @@ pub(crate) fn prepare_schemas() {
 /// Validates one object against the specification's schema of that name, if it is available.
 #[track_caller]
 fn check_specified(name: &str, value: &Value) {
-    let Some(validator) = specified().and_then(|schemas| schemas.get(name)) else { return };
-    let problems: Vec<String> =
-        validator.iter_errors(value).map(|error| format!("{error} at {}", error.instance_path())).collect();
+    let Some(validator) = specified().and_then(|schemas| schemas.get(name)) else {
+        return;
+    };
+    let problems: Vec<String> = validator
+        .iter_errors(value)
+        .map(|error| format!("{error} at {}", error.instance_path()))
+        .collect();
     assert!(problems.is_empty(), "{name}: {problems:?}\n{value:#}");
 }
 
@@ -159,12 +185,25 @@ fn check_specified(name: &str, value: &Value) {
 fn check_invariants(record: &Value) {
     let invocation = &record["invocation"];
     let id = &invocation["invocation_id"];
-    let terminal = ["denied", "succeeded", "failed", "canceled", "timed_out", "blocked"];
+    let terminal = [
+        "denied",
+        "succeeded",
+        "failed",
+        "canceled",
+        "timed_out",
+        "blocked",
+    ];
     let status = invocation["status"].as_str().unwrap();
     assert!(terminal.contains(&status), "{status} is not terminal");
     let transitions = invocation["status_transitions"].as_array().unwrap();
     assert_eq!(transitions.last().unwrap()["to"], invocation["status"]);
-    assert_eq!(transitions.iter().filter(|t| terminal.contains(&t["to"].as_str().unwrap())).count(), 1);
+    assert_eq!(
+        transitions
+            .iter()
+            .filter(|t| terminal.contains(&t["to"].as_str().unwrap()))
+            .count(),
+        1
+    );
     for pair in transitions.windows(2) {
         assert_eq!(pair[0]["to"], pair[1]["from"]);
     }
@@ -172,13 +211,21 @@ fn check_invariants(record: &Value) {
     let events = record["events"].as_array().unwrap();
     assert!(events.iter().all(|event| event["invocation_id"] == *id));
     assert_eq!(events[0]["event_type"], "tool.invocation.planned");
-    let ends = ["succeeded", "failed", "canceled", "timed_out"].map(|end| format!("tool.invocation.{end}"));
+    let ends = ["succeeded", "failed", "canceled", "timed_out"]
+        .map(|end| format!("tool.invocation.{end}"));
     let is_end = |event: &&Value| ends.iter().any(|end| event["event_type"] == end.as_str());
     assert_eq!(events.iter().filter(is_end).count(), 1, "{events:?}");
     assert!(is_end(&events.last().unwrap()));
-    let sequences: Vec<u64> =
-        record["progress"].as_array().unwrap().iter().map(|p| p["sequence"].as_u64().unwrap()).collect();
-    assert!(sequences.iter().copied().eq(1..=sequences.len() as u64), "{sequences:?}");
+    let sequences: Vec<u64> = record["progress"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|p| p["sequence"].as_u64().unwrap())
+        .collect();
+    assert!(
+        sequences.iter().copied().eq(1..=sequences.len() as u64),
+        "{sequences:?}"
+    );
 }
 
 /// The schemas of the specification, by name.
@@ -186,15 +233,21 @@ fn specified() -> Option<&'static HashMap<String, Validator>> {
     static SCHEMAS: OnceLock<Option<HashMap<String, Validator>>> = OnceLock::new();
     SCHEMAS
         .get_or_init(|| {
-            let folder = root().parent()?.join("shared/spec/agent-tool-0.2.0/schemas");
+            let folder = root()
+                .parent()?
+                .join("shared/spec/agent-tool-0.2.0/schemas");
             let files = std::fs::read_dir(folder).ok()?;
             Some(
                 files
                     .map(|file| {
                         let path = file.unwrap().path();
                         let name = path.file_name().unwrap().to_str().unwrap();
-                        let name = name.trim_start_matches("agenttool-").trim_end_matches(".schema.json").to_owned();
-                        let schema: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+                        let name = name
+                            .trim_start_matches("agenttool-")
+                            .trim_end_matches(".schema.json")
+                            .to_owned();
+                        let schema: Value =
+                            serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
                         (name, jsonschema::validator_for(&schema).unwrap())
                     })
                     .collect(),

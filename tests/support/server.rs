@@ -72,8 +72,15 @@ impl Server {
     }
 
     /// Speaks TLS as `identity`.
-    pub(crate) fn secure(identity: &Identity, serve: impl Fn(&mut Visit) + Send + Sync + 'static) -> Self {
-        Self::listen(TcpListener::bind("127.0.0.1:0").unwrap(), Some(Arc::clone(&identity.config)), serve)
+    pub(crate) fn secure(
+        identity: &Identity,
+        serve: impl Fn(&mut Visit) + Send + Sync + 'static,
+    ) -> Self {
+        Self::listen(
+            TcpListener::bind("127.0.0.1:0").unwrap(),
+            Some(Arc::clone(&identity.config)),
+            serve,
+        )
     }
 
     fn listen(
@@ -83,7 +90,11 @@ impl Server {
     ) -> Self {
         let address = listener.local_addr().unwrap();
         let seen = Arc::new(Seen::default());
-        let server = Self { port: address.port(), address, seen: Arc::clone(&seen) };
+        let server = Self {
+            port: address.port(),
+            address,
+            seen: Arc::clone(&seen),
+        };
         let serve = Arc::new(serve);
         std::thread::spawn(move || {
             for socket in listener.incoming() {
@@ -100,10 +111,17 @@ impl Server {
                 std::thread::spawn(move || {
                     let held = socket.try_clone().unwrap();
                     let stream: Box<dyn Stream> = match tls {
-                        Some(config) => Box::new(StreamOwned::new(ServerConnection::new(config).unwrap(), socket)),
+                        Some(config) => Box::new(StreamOwned::new(
+                            ServerConnection::new(config).unwrap(),
+                            socket,
+                        )),
                         None => Box::new(socket),
                     };
-                    serve(&mut Visit { stream, socket: held, seen });
+                    serve(&mut Visit {
+                        stream,
+                        socket: held,
+                        seen,
+                    });
                 });
             }
         });
@@ -164,7 +182,10 @@ impl Visit {
 
     /// Sends `text`. Returns whether the client was still connected.
     pub(crate) fn say(&mut self, text: &str) -> bool {
-        self.stream.write_all(text.as_bytes()).and_then(|()| self.stream.flush()).is_ok()
+        self.stream
+            .write_all(text.as_bytes())
+            .and_then(|()| self.stream.flush())
+            .is_ok()
     }
 
     /// Reads to the end of the connection. Returns the number of bytes.
@@ -215,8 +236,14 @@ impl Identity {
         let issuer = Issuer::new(authority, authority_key);
         let key = KeyPair::generate().unwrap();
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        let certificate = CertificateParams::new(names).unwrap().signed_by(&key, &issuer).unwrap();
-        Self { config: Arc::new(configured(certificate.der().clone(), &key)), authority: root.pem() }
+        let certificate = CertificateParams::new(names)
+            .unwrap()
+            .signed_by(&key, &issuer)
+            .unwrap();
+        Self {
+            config: Arc::new(configured(certificate.der().clone(), &key)),
+            authority: root.pem(),
+        }
     }
 
     /// The certificate of an authority, which a server uses as its own.
@@ -226,7 +253,10 @@ impl Identity {
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();
         let root = authority.self_signed(&key).unwrap();
-        Self { config: Arc::new(configured(root.der().clone(), &key)), authority: root.pem() }
+        Self {
+            config: Arc::new(configured(root.der().clone(), &key)),
+            authority: root.pem(),
+        }
     }
 
     /// A file in `dir` with the certificate of the authority.

@@ -2,9 +2,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use data_encoding::{BASE64, HEXLOWER};
 use rcgen::{
-    BasicConstraints, CertificateParams, CustomExtension, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PublicKeyData, SanType, SerialNumber, SignatureAlgorithm, SigningKey,
-    date_time_ymd,
+    BasicConstraints, CertificateParams, CustomExtension, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PublicKeyData, SanType, SerialNumber,
+    SignatureAlgorithm, SigningKey, date_time_ymd,
 };
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -80,7 +80,13 @@ impl Sigstore {
         let timestamps = Timestamps::new(&authority);
         let certificates = KeyPair::generate().unwrap();
         let signatures = KeyPair::generate().unwrap();
-        Self { authority, authority_der, certificates, signatures, timestamps }
+        Self {
+            authority,
+            authority_der,
+            certificates,
+            signatures,
+            timestamps,
+        }
     }
 
     /// The trusted root of this deployment.
@@ -135,7 +141,11 @@ impl Sigstore {
                 },
             },
         });
-        let body = if wanted.is_rekor_v2 { second(&certified, artifact, &signature) } else { first };
+        let body = if wanted.is_rekor_v2 {
+            second(&certified, artifact, &signature)
+        } else {
+            first
+        };
         let mut bundle = self.bundle(&certified, wanted, ("hashedrekord", &body), &signature);
         bundle["messageSignature"] = json!({
             "messageDigest": { "algorithm": "SHA2_256", "digest": BASE64.encode(&digest) },
@@ -170,7 +180,11 @@ impl Sigstore {
             },
         });
         let second = second(&certified, message.as_bytes(), &raw);
-        let entry = if wanted.is_rekor_v2 { ("hashedrekord", &second) } else { ("dsse", &first) };
+        let entry = if wanted.is_rekor_v2 {
+            ("hashedrekord", &second)
+        } else {
+            ("dsse", &first)
+        };
         let mut bundle = self.bundle(&certified, wanted, entry, &raw);
         bundle["dsseEnvelope"] = json!({
             "payload": BASE64.encode(payload.as_bytes()),
@@ -181,7 +195,13 @@ impl Sigstore {
     }
 
     /// A bundle without its content, whose log entry has this body. The entry is the second one of its log.
-    fn bundle(&self, certified: &Certified, wanted: &Wanted, (kind, body): (&str, &Value), signature: &[u8]) -> Value {
+    fn bundle(
+        &self,
+        certified: &Certified,
+        wanted: &Wanted,
+        (kind, body): (&str, &Value),
+        signature: &[u8],
+    ) -> Value {
         let body = body.to_string();
         let time = certified.begins + wanted.age;
         let promised = format!(
@@ -193,7 +213,11 @@ impl Sigstore {
         let leaf = Sha256::digest([&[0][..], body.as_bytes()].concat());
         let root = BASE64.encode(&Sha256::digest([&[1][..], &sibling, &leaf].concat()));
         let note = format!("log.acme.test\n2\n{root}\n");
-        let signed = [&id(&self.signatures)[..4], &self.signatures.sign(note.as_bytes()).unwrap()].concat();
+        let signed = [
+            &id(&self.signatures)[..4],
+            &self.signatures.sign(note.as_bytes()).unwrap(),
+        ]
+        .concat();
         let mut bundle = json!({
             "mediaType": "application/vnd.dev.sigstore.bundle.v0.3+json",
             "verificationMaterial": {
@@ -226,14 +250,18 @@ impl Sigstore {
         }
         if wanted.is_timestamped {
             let token = BASE64.encode(&self.timestamps.token(signature, time));
-            material["timestampVerificationData"] = json!({ "rfc3161Timestamps": [{ "signedTimestamp": token }] });
+            material["timestampVerificationData"] =
+                json!({ "rfc3161Timestamps": [{ "signedTimestamp": token }] });
         }
         bundle
     }
 
     fn certify(&self, wanted: &Wanted) -> Certified {
         let key = KeyPair::generate_for(wanted.algorithm).unwrap();
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap()
+            .as_secs();
         let begins = now - wanted.age - 5;
         let mut params = CertificateParams::default();
         params.not_before = date_time_ymd(1970, 1, 1) + Duration::from_secs(begins);
@@ -247,14 +275,22 @@ impl Sigstore {
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::CodeSigning];
         let issuer = der(0x0c, ISSUER.as_bytes());
-        params.custom_extensions = vec![CustomExtension::from_oid_content(&[1, 3, 6, 1, 4, 1, 57264, 1, 8], issuer)];
+        params.custom_extensions = vec![CustomExtension::from_oid_content(
+            &[1, 3, 6, 1, 4, 1, 57264, 1, 8],
+            issuer,
+        )];
         if wanted.in_certificate_log {
             let before = params.signed_by(&key, &self.authority).unwrap();
             let stamp = der(0x04, &self.stamp(first_inside(before.der()), begins));
-            let extension = CustomExtension::from_oid_content(&[1, 3, 6, 1, 4, 1, 11129, 2, 4, 2], stamp);
+            let extension =
+                CustomExtension::from_oid_content(&[1, 3, 6, 1, 4, 1, 11129, 2, 4, 2], stamp);
             params.custom_extensions.push(extension);
         }
-        let der = params.signed_by(&key, &self.authority).unwrap().der().to_vec();
+        let der = params
+            .signed_by(&key, &self.authority)
+            .unwrap()
+            .der()
+            .to_vec();
         Certified { key, der, begins }
     }
 
@@ -263,9 +299,25 @@ impl Sigstore {
         let time = (seconds * 1000).to_be_bytes();
         let issuer = Sha256::digest(self.authority.key().subject_public_key_info());
         let length = u32::try_from(certificate.len()).unwrap().to_be_bytes();
-        let signed = [&[0, 0][..], &time, &[0, 1], &issuer, &length[1..], certificate, &[0, 0]].concat();
+        let signed = [
+            &[0, 0][..],
+            &time,
+            &[0, 1],
+            &issuer,
+            &length[1..],
+            certificate,
+            &[0, 0],
+        ]
+        .concat();
         let signature = self.certificates.sign(&signed).unwrap();
-        let stamp = [&[0][..], &id(&self.certificates), &time, &[0, 0, 4, 3], &prefixed(&signature)].concat();
+        let stamp = [
+            &[0][..],
+            &id(&self.certificates),
+            &time,
+            &[0, 0, 4, 3],
+            &prefixed(&signature),
+        ]
+        .concat();
         prefixed(&prefixed(&stamp))
     }
 }
@@ -295,13 +347,24 @@ fn id(key: &KeyPair) -> Vec<u8> {
 
 fn pem(certificate: &[u8]) -> String {
     let text = BASE64.encode(certificate);
-    let lines: Vec<&str> = text.as_bytes().chunks(64).map(|line| str::from_utf8(line).unwrap()).collect();
-    format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
+    let lines: Vec<&str> = text
+        .as_bytes()
+        .chunks(64)
+        .map(|line| str::from_utf8(line).unwrap())
+        .collect();
+    format!(
+        "-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n",
+        lines.join("\n")
+    )
 }
 
 /// `bytes` after their length in two bytes.
 fn prefixed(bytes: &[u8]) -> Vec<u8> {
-    [&u16::try_from(bytes.len()).unwrap().to_be_bytes()[..], bytes].concat()
+    [
+        &u16::try_from(bytes.len()).unwrap().to_be_bytes()[..],
+        bytes,
+    ]
+    .concat()
 }
 
 /// A value in DER, of less than 65,536 bytes.
@@ -328,7 +391,12 @@ pub(super) fn lengths(bytes: &[u8]) -> (usize, usize) {
         short @ 0..128 => (2, usize::from(short)),
         long => {
             let digits = usize::from(long & 0x7f);
-            (2 + digits, bytes[2..2 + digits].iter().fold(0, |length, digit| length << 8 | usize::from(*digit)))
+            (
+                2 + digits,
+                bytes[2..2 + digits]
+                    .iter()
+                    .fold(0, |length, digit| length << 8 | usize::from(*digit)),
+            )
         }
     }
 }

@@ -1,6 +1,9 @@
 use std::time::Duration;
 
-use rcgen::{CertificateParams, ExtendedKeyUsagePurpose, Issuer, KeyPair, SerialNumber, SigningKey, date_time_ymd};
+use rcgen::{
+    CertificateParams, ExtendedKeyUsagePurpose, Issuer, KeyPair, SerialNumber, SigningKey,
+    date_time_ymd,
+};
 use sha2::{Digest, Sha256};
 
 use super::sigstore::{der, first_inside, lengths};
@@ -41,12 +44,25 @@ impl Timestamps {
         let month = u8::from(at.month());
         let day = at.day();
         let hour = at.hour();
-        let time = format!("{}{month:02}{day:02}{hour:02}{:02}{:02}Z", at.year(), at.minute(), at.second());
+        let time = format!(
+            "{}{month:02}{day:02}{hour:02}{:02}{:02}Z",
+            at.year(),
+            at.minute(),
+            at.second()
+        );
         let imprint = sequence(&[&sha_256, &der(4, &Sha256::digest(message))]);
-        let info = sequence(&[&integer(1), &id(POLICY), &imprint, &integer(1), &der(0x18, time.as_bytes())]);
-        let attributes =
-            [attribute(CONTENT_TYPE, &id(TIMESTAMP_INFO)), attribute(MESSAGE_DIGEST, &der(4, &Sha256::digest(&info)))]
-                .concat();
+        let info = sequence(&[
+            &integer(1),
+            &id(POLICY),
+            &imprint,
+            &integer(1),
+            &der(0x18, time.as_bytes()),
+        ]);
+        let attributes = [
+            attribute(CONTENT_TYPE, &id(TIMESTAMP_INFO)),
+            attribute(MESSAGE_DIGEST, &der(4, &Sha256::digest(&info))),
+        ]
+        .concat();
         let signature = self.key.sign(&der(0x31, &attributes)).unwrap();
         let signer = sequence(&[
             &integer(1),
@@ -57,7 +73,12 @@ impl Timestamps {
             &der(4, &signature),
         ]);
         let content = sequence(&[&id(TIMESTAMP_INFO), &der(0xa0, &der(4, &info))]);
-        let signed = sequence(&[&integer(3), &der(0x31, &sha_256), &content, &der(0x31, &signer)]);
+        let signed = sequence(&[
+            &integer(3),
+            &der(0x31, &sha_256),
+            &content,
+            &der(0x31, &signer),
+        ]);
         sequence(&[&id(SIGNED_DATA), &der(0xa0, &signed)])
     }
 

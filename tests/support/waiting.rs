@@ -24,12 +24,17 @@ const SLEEPER: &str = r#"
 /// for a task that never ends.
 pub(crate) fn waiting_tasks(tasks: usize) -> Vec<u8> {
     let each = |line: fn(usize) -> String| (0..tasks).map(line).collect::<String>();
-    let instances =
-        each(|task| format!(r#"(instance $waiter{task} (instantiate $waiter (with "run" (func $sleeper "run"))))"#));
+    let instances = each(|task| {
+        format!(
+            r#"(instance $waiter{task} (instantiate $waiter (with "run" (func $sleeper "run"))))"#
+        )
+    });
     let imports = each(|task| format!(r#"(import "run{task}" (func $run{task} async))"#));
-    let lowered =
-        each(|task| format!("(core func $start{task} (canon lower (func $run{task}) async (memory $memory)))"));
-    let starts = each(|task| format!(r#"(import "" "start{task}" (func $start{task} (result i32)))"#));
+    let lowered = each(|task| {
+        format!("(core func $start{task} (canon lower (func $run{task}) async (memory $memory)))")
+    });
+    let starts =
+        each(|task| format!(r#"(import "" "start{task}" (func $start{task} (result i32)))"#));
     let calls = each(|task| format!("(drop (call $start{task}))"));
     let given = each(|task| format!(r#"(export "start{task}" (func $start{task}))"#));
     let arguments = each(|task| format!(r#"(with "run{task}" (func $waiter{task} "run"))"#));

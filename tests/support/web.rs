@@ -11,8 +11,8 @@ use tokio::runtime::Runtime;
 use toolcell_core::catalog::TOOL_BUDGET;
 use toolcell_core::policy::Limits;
 use toolcell_server::{
-    ApprovalSettings, Away, Gate, HttpLimits, HttpSettings, Interrupted, Offered, Offering, Offers, Server, Settings,
-    Tokens, serve_http,
+    ApprovalSettings, Away, Gate, HttpLimits, HttpSettings, Interrupted, Offered, Offering, Offers,
+    Server, Settings, Tokens, serve_http,
 };
 
 use super::{NEW, OLD, Toolcell, fixture, host};
@@ -57,7 +57,10 @@ impl Web {
         Self::with(tools, [""; 0])
     }
 
-    pub(crate) fn with<I: AsRef<OsStr>>(tools: &[&str], options: impl IntoIterator<Item = I>) -> Self {
+    pub(crate) fn with<I: AsRef<OsStr>>(
+        tools: &[&str],
+        options: impl IntoIterator<Item = I>,
+    ) -> Self {
         Self::run(Toolcell::new(Self::arguments(tools, options)))
     }
 
@@ -66,7 +69,8 @@ impl Web {
         tools: &[&str],
         options: impl IntoIterator<Item = I>,
     ) -> Vec<std::ffi::OsString> {
-        let mut arguments: Vec<std::ffi::OsString> = vec!["serve".into(), "--listen=127.0.0.1:0".into()];
+        let mut arguments: Vec<std::ffi::OsString> =
+            vec!["serve".into(), "--listen=127.0.0.1:0".into()];
         arguments.extend(tools.iter().map(|tool| match tool.split_once('#') {
             Some((guest, name)) => {
                 let mut path = fixture(guest).into_os_string();
@@ -81,18 +85,31 @@ impl Web {
 
     pub(crate) fn run(program: Toolcell) -> Self {
         let mut child = program.spawn();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+        let mut lines = BufReader::new(child.stderr.take().unwrap())
+            .lines()
+            .map_while(Result::ok);
         let mut heard = Vec::new();
         let address = lines.by_ref().find_map(|line| {
             heard.push(line.clone());
-            line.strip_prefix("MCP at http://")?.strip_suffix("/mcp")?.parse().ok()
+            line.strip_prefix("MCP at http://")?
+                .strip_suffix("/mcp")?
+                .parse()
+                .ok()
         });
         let address = address.unwrap_or_else(|| panic!("the program ended: {heard:#?}"));
-        let token =
-            heard.iter().find_map(|line| line.strip_prefix("Authorization: Bearer ")).unwrap_or_default().to_owned();
+        let token = heard
+            .iter()
+            .find_map(|line| line.strip_prefix("Authorization: Bearer "))
+            .unwrap_or_default()
+            .to_owned();
         let (sender, said) = std::sync::mpsc::channel();
         std::thread::spawn(move || lines.for_each(|line| _ = sender.send(line)));
-        Self { behind: Behind::Program(child), address, token, said }
+        Self {
+            behind: Behind::Program(child),
+            address,
+            token,
+            said,
+        }
     }
 
     /// Serves a tool of a test guest as an embedder of the library would, without a token.
@@ -101,14 +118,29 @@ impl Web {
     }
 
     /// Does what [`Self::embedded`] does, until `interrupted` completes.
-    pub(crate) fn embedded_until(guest: &str, limits: HttpLimits, interrupted: Interrupted) -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    pub(crate) fn embedded_until(
+        guest: &str,
+        limits: HttpLimits,
+        interrupted: Interrupted,
+    ) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
         let component = fixture(guest);
         let address = runtime.block_on(async {
             let host = host(|_| {});
             let tools = host.load_file(&component).await.unwrap().tools;
-            let offered =
-                tools.into_iter().map(|tool| Offered { tool, wall: None, origin: None, provider: None }).collect();
+            let offered = tools
+                .into_iter()
+                .map(|tool| Offered {
+                    tool,
+                    wall: None,
+                    origin: None,
+                    provider: None,
+                })
+                .collect();
             let offers = Offers::new(offered, TOOL_BUDGET);
             let approvals = ApprovalSettings {
                 expire: Duration::from_secs(60),
@@ -119,9 +151,17 @@ impl Web {
             let host = Arc::new(host);
             let grants = Arc::default();
             let policy = Arc::default();
-            let offering = Offering::new(host, offers, grants, policy, Limits::default(), approvals);
-            let server =
-                Server::new(Settings { recorder: None, announcer: Arc::new(|_| {}), store: None, log: None }, offering);
+            let offering =
+                Offering::new(host, offers, grants, policy, Limits::default(), approvals);
+            let server = Server::new(
+                Settings {
+                    recorder: None,
+                    announcer: Arc::new(|_| {}),
+                    store: None,
+                    log: None,
+                },
+                offering,
+            );
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
             let gate = Gate::new(address.port(), &[], &[]);
@@ -129,12 +169,25 @@ impl Web {
             let name = None;
             let worker = None;
             let new_tokens = None;
-            let settings = HttpSettings { listener, gate, tokens, limits, name, worker, new_tokens };
+            let settings = HttpSettings {
+                listener,
+                gate,
+                tokens,
+                limits,
+                name,
+                worker,
+                new_tokens,
+            };
             tokio::spawn(async move { serve_http(&server, settings, interrupted).await });
             address
         });
         let (_, said) = std::sync::mpsc::channel();
-        Self { behind: Behind::Library(Some(runtime)), address, token: String::new(), said }
+        Self {
+            behind: Behind::Library(Some(runtime)),
+            address,
+            token: String::new(),
+            said,
+        }
     }
 
     #[track_caller]
@@ -150,7 +203,10 @@ impl Web {
     pub(crate) fn says(&self, meant: &str) -> String {
         let began = Instant::now();
         let mut heard = Vec::new();
-        while let Ok(line) = self.said.recv_timeout(PATIENCE.saturating_sub(began.elapsed())) {
+        while let Ok(line) = self
+            .said
+            .recv_timeout(PATIENCE.saturating_sub(began.elapsed()))
+        {
             if line.contains(meant) {
                 return line;
             }
@@ -174,7 +230,10 @@ impl Web {
         let mut headers = vec![
             ("Host".to_owned(), self.address.to_string()),
             ("Content-Type".to_owned(), "application/json".to_owned()),
-            ("Accept".to_owned(), "application/json, text/event-stream".to_owned()),
+            (
+                "Accept".to_owned(),
+                "application/json, text/event-stream".to_owned(),
+            ),
         ];
         if !self.token.is_empty() {
             headers.push(("Authorization".to_owned(), format!("Bearer {}", self.token)));
@@ -185,9 +244,14 @@ impl Web {
     /// Sends a request with only these headers, and does not wait for the response.
     pub(crate) fn begin(&self, line: &str, headers: &[(String, String)], body: &str) -> TcpStream {
         let mut stream = self.connect();
-        let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-        let text =
-            format!("{line} HTTP/1.1\r\n{headers}Connection: close\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        let headers: String = headers
+            .iter()
+            .map(|(name, value)| format!("{name}: {value}\r\n"))
+            .collect();
+        let text = format!(
+            "{line} HTTP/1.1\r\n{headers}Connection: close\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
         // The server may refuse the request before all of it is sent.
         let _ = stream.write_all(text.as_bytes());
         stream
@@ -206,7 +270,11 @@ impl Web {
     /// The usual headers, replaced by `more`; a header with an empty value is left out.
     pub(crate) fn changed(&self, more: &[(&str, &str)]) -> Vec<(String, String)> {
         let mut headers = self.headers();
-        headers.retain(|(name, _)| !more.iter().any(|(other, _)| other.eq_ignore_ascii_case(name)));
+        headers.retain(|(name, _)| {
+            !more
+                .iter()
+                .any(|(other, _)| other.eq_ignore_ascii_case(name))
+        });
         headers.extend(
             more.iter()
                 .filter(|(_, value)| !value.is_empty())
@@ -238,7 +306,11 @@ impl Web {
     #[track_caller]
     pub(crate) fn call(&self, session: &str, tool: &str, arguments: Value) -> Value {
         let params = json!({ "name": tool, "arguments": arguments });
-        let reply = self.request("POST /mcp", &self.in_session(session), &frame(json!(1), "tools/call", params));
+        let reply = self.request(
+            "POST /mcp",
+            &self.in_session(session),
+            &frame(json!(1), "tools/call", params),
+        );
         assert_eq!(reply.status, 200, "{reply:?}");
         reply.frames().pop().unwrap()
     }
@@ -250,13 +322,31 @@ impl Web {
     }
 
     /// Sends a request of 2026-07-28, and does not wait for the response.
-    pub(crate) fn begin_stateless(&self, method: &str, mut params: Value, capabilities: Value) -> TcpStream {
+    pub(crate) fn begin_stateless(
+        &self,
+        method: &str,
+        mut params: Value,
+        capabilities: Value,
+    ) -> TcpStream {
         params["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!(NEW);
-        params["_meta"]["io.modelcontextprotocol/clientInfo"] = json!({ "name": "test", "version": "1" });
+        params["_meta"]["io.modelcontextprotocol/clientInfo"] =
+            json!({ "name": "test", "version": "1" });
         params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = capabilities;
-        let name = params["name"].as_str().or(params["taskId"].as_str()).unwrap_or_default().to_owned();
-        let more = [("MCP-Protocol-Version", NEW), ("Mcp-Method", method), ("Mcp-Name", name.as_str())];
-        self.begin("POST /mcp", &self.changed(&more), &frame(json!(1), method, params))
+        let name = params["name"]
+            .as_str()
+            .or(params["taskId"].as_str())
+            .unwrap_or_default()
+            .to_owned();
+        let more = [
+            ("MCP-Protocol-Version", NEW),
+            ("Mcp-Method", method),
+            ("Mcp-Name", name.as_str()),
+        ];
+        self.begin(
+            "POST /mcp",
+            &self.changed(&more),
+            &frame(json!(1), method, params),
+        )
     }
 
     /// Ends the program. Returns its output since it printed its address.
@@ -268,7 +358,13 @@ impl Web {
 
     fn ask_to_end(&mut self) {
         let pid = self.pid().to_string();
-        assert!(std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        assert!(
+            std::process::Command::new("kill")
+                .args(["-TERM", &pid])
+                .status()
+                .unwrap()
+                .success()
+        );
     }
 
     /// Ends the program, and waits for its exit.
@@ -286,7 +382,10 @@ impl Drop for Web {
                 let _ = child.kill();
                 let _ = child.wait();
             }
-            Behind::Library(runtime) => runtime.take().into_iter().for_each(Runtime::shutdown_background),
+            Behind::Library(runtime) => runtime
+                .take()
+                .into_iter()
+                .for_each(Runtime::shutdown_background),
         }
     }
 }
@@ -296,9 +395,20 @@ impl Coming {
         let mut reader = BufReader::new(stream);
         let mut head = String::new();
         while reader.read_line(&mut head).unwrap_or(0) > 0 && !head.ends_with("\r\n\r\n") {}
-        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
-        let chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
-        Self { status, head, reader, chunked }
+        let status = head
+            .split(' ')
+            .nth(1)
+            .and_then(|status| status.parse().ok())
+            .unwrap_or(0);
+        let chunked = head
+            .to_ascii_lowercase()
+            .contains("transfer-encoding: chunked");
+        Self {
+            status,
+            head,
+            reader,
+            chunked,
+        }
     }
 
     /// The next message of a stream.
@@ -306,8 +416,14 @@ impl Coming {
     pub(crate) fn next(&mut self) -> Value {
         loop {
             let mut line = String::new();
-            assert!(self.reader.read_line(&mut line).unwrap() > 0, "the stream ended");
-            if let Some(frame) = line.strip_prefix("data:").and_then(|data| serde_json::from_str(data.trim()).ok()) {
+            assert!(
+                self.reader.read_line(&mut line).unwrap() > 0,
+                "the stream ended"
+            );
+            if let Some(frame) = line
+                .strip_prefix("data:")
+                .and_then(|data| serde_json::from_str(data.trim()).ok())
+            {
                 return frame;
             }
         }
@@ -317,15 +433,23 @@ impl Coming {
         let mut rest = Vec::new();
         let _ = self.reader.read_to_end(&mut rest);
         let body = if self.chunked { unchunked(&rest) } else { rest };
-        Reply { status: self.status, head: self.head, body: String::from_utf8_lossy(&body).into_owned() }
+        Reply {
+            status: self.status,
+            head: self.head,
+            body: String::from_utf8_lossy(&body).into_owned(),
+        }
     }
 }
 
 fn unchunked(mut rest: &[u8]) -> Vec<u8> {
     let mut body = Vec::new();
     while let Some(at) = rest.windows(2).position(|pair| pair == b"\r\n") {
-        let size = std::str::from_utf8(&rest[..at]).ok().and_then(|size| usize::from_str_radix(size, 16).ok());
-        let Some(size) = size.filter(|size| *size > 0 && rest.len() >= at + 4 + size) else { break };
+        let size = std::str::from_utf8(&rest[..at])
+            .ok()
+            .and_then(|size| usize::from_str_radix(size, 16).ok());
+        let Some(size) = size.filter(|size| *size > 0 && rest.len() >= at + 4 + size) else {
+            break;
+        };
         body.extend_from_slice(&rest[at + 2..at + 2 + size]);
         rest = &rest[at + 4 + size..];
     }
@@ -336,7 +460,9 @@ impl Reply {
     pub(crate) fn header(&self, name: &str) -> Option<String> {
         self.head.lines().find_map(|line| {
             let (known, value) = line.split_once(':')?;
-            known.eq_ignore_ascii_case(name).then(|| value.trim().to_owned())
+            known
+                .eq_ignore_ascii_case(name)
+                .then(|| value.trim().to_owned())
         })
     }
 
@@ -345,14 +471,20 @@ impl Reply {
         if let Ok(frame) = serde_json::from_str(&self.body) {
             return vec![frame];
         }
-        let data = self.body.lines().filter_map(|line| line.strip_prefix("data:"));
-        data.filter_map(|data| serde_json::from_str(data.trim()).ok()).collect()
+        let data = self
+            .body
+            .lines()
+            .filter_map(|line| line.strip_prefix("data:"));
+        data.filter_map(|data| serde_json::from_str(data.trim()).ok())
+            .collect()
     }
 
     /// The last message, which is the answer.
     #[track_caller]
     pub(crate) fn answer(&self) -> Value {
-        self.frames().pop().unwrap_or_else(|| panic!("no answer: {self:?}"))
+        self.frames()
+            .pop()
+            .unwrap_or_else(|| panic!("no answer: {self:?}"))
     }
 }
 

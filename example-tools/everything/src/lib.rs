@@ -44,17 +44,23 @@ fn test_embedded_resource() -> Output {
 /// Answers with a text, an image and a resource.
 #[tool(read_only, concurrency_safe, content = ["text", "image", "embedded_resource"])]
 fn test_multiple_content_types() -> Output {
-    Output::new().text("Multiple content types test:").block(pixel()).block(Content::embedded_resource(
-        "test://mixed-content-resource",
-        "application/json",
-        r#"{"test":"data","value":123}"#,
-    ))
+    Output::new()
+        .text("Multiple content types test:")
+        .block(pixel())
+        .block(Content::embedded_resource(
+            "test://mixed-content-resource",
+            "application/json",
+            r#"{"test":"data","value":123}"#,
+        ))
 }
 
 /// Fails, always.
 #[tool(read_only, concurrency_safe)]
 fn test_error_handling() -> Result<String, ToolError> {
-    Err(ToolError::execution_failed("intentional", "This tool intentionally returns an error for testing"))
+    Err(ToolError::execution_failed(
+        "intentional",
+        "This tool intentionally returns an error for testing",
+    ))
 }
 
 #[data]

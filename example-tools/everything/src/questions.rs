@@ -43,7 +43,11 @@ pub fn test_elicitation_sep1034_defaults() -> Result<String, ToolError> {
 pub fn test_elicitation_sep1330_enums() -> Result<String, ToolError> {
     let titled = |what: &str| {
         let option = |at: &str, nth: &str| json!({ "const": format!("value{at}"), "title": format!("{nth} {what}") });
-        json!([option("1", "First"), option("2", "Second"), option("3", "Third")])
+        json!([
+            option("1", "First"),
+            option("2", "Second"),
+            option("3", "Third")
+        ])
     };
     let plain = json!(["option1", "option2", "option3"]);
     let fields = json!({
@@ -89,7 +93,10 @@ pub fn test_input_required_result_request_state() -> Result<String, ToolError> {
     let Confirmation { ok } = ask("confirm", "Please confirm")?.accepted()?;
     match remembered().as_slice() {
         b"asked once" => Ok(format!("state-ok, confirmed: {ok}")),
-        other => Err(ToolError::execution_failed("state_lost", format!("{} bytes came back", other.len()))),
+        other => Err(ToolError::execution_failed(
+            "state_lost",
+            format!("{} bytes came back", other.len()),
+        )),
     }
 }
 
@@ -124,5 +131,7 @@ fn completed(response: Response) -> Result<String, ToolError> {
         Response::Decline => ("decline", Value::Null),
         Response::Cancel => ("cancel", Value::Null),
     };
-    Ok(format!("Elicitation completed: action={action}, content={content}"))
+    Ok(format!(
+        "Elicitation completed: action={action}, content={content}"
+    ))
 }

@@ -67,9 +67,15 @@ impl JsonSchema for Contact {
 #[tool(read_only, concurrency_safe)]
 pub fn json_schema_2020_12_tool(input: Contact) -> String {
     let name = input.name.as_deref().unwrap_or("the person");
-    let city = input.address.and_then(|address| address.city).map(|city| format!(" in {city}")).unwrap_or_default();
+    let city = input
+        .address
+        .and_then(|address| address.city)
+        .map(|city| format!(" in {city}"))
+        .unwrap_or_default();
     let reached = match (input.contact_method, input.phone, input.email) {
-        (Some(Method::Phone), Some(phone), _) | (_, Some(phone), None) => format!("by phone at {phone}"),
+        (Some(Method::Phone), Some(phone), _) | (_, Some(phone), None) => {
+            format!("by phone at {phone}")
+        }
         (_, _, Some(email)) => format!("by mail at {email}"),
         (_, None, None) => "not at all".to_owned(),
     };

@@ -40,7 +40,10 @@ pub fn slow_compute(input: Computation) -> Result<String, ToolError> {
 #[tool(read_only, concurrency_safe, requires_background)]
 pub fn failing_job() -> Result<String, ToolError> {
     cancellation::sleep(LONG)?;
-    Err(ToolError::execution_failed("intentional", "This job intentionally fails for testing"))
+    Err(ToolError::execution_failed(
+        "intentional",
+        "This job intentionally fails for testing",
+    ))
 }
 
 /// Crashes after a while, always.
@@ -65,7 +68,8 @@ struct Confirmation {
 #[tool(read_only, concurrency_safe)]
 pub fn confirm_delete(input: Deletion) -> Result<String, ToolError> {
     cancellation::sleep(LONG)?;
-    let Confirmation { confirm } = ask("confirm", &format!("Delete {}?", input.filename))?.accepted()?;
+    let Confirmation { confirm } =
+        ask("confirm", &format!("Delete {}?", input.filename))?.accepted()?;
     Ok(format!("{}: confirmed: {confirm}", input.filename))
 }
 
@@ -75,9 +79,16 @@ pub fn multi_input() -> Result<String, ToolError> {
     cancellation::sleep(LONG)?;
     let fields = json!({ "name": { "type": "string" }, "confirm": { "type": "boolean" } });
     let schema = json!({ "type": "object", "properties": fields });
-    let question = |key| Question { key, message: "Please answer", schema: &schema };
+    let question = |key| Question {
+        key,
+        message: "Please answer",
+        schema: &schema,
+    };
     let answers = ask_forms(&[question("first"), question("second")])?;
-    let accepted = answers.iter().filter(|answer| matches!(answer, Response::Accept(_))).count();
+    let accepted = answers
+        .iter()
+        .filter(|answer| matches!(answer, Response::Accept(_)))
+        .count();
     Ok(format!("{accepted} of 2 answers"))
 }
 

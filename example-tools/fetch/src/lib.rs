@@ -52,12 +52,25 @@ struct Fetched {
 )]
 fn fetch(input: Fetch) -> Result<Output<Fetched>, ToolError> {
     let limit = usize::try_from(input.max_bytes.unwrap_or(MAX_BYTES)).unwrap_or(usize::MAX);
-    let Transfer { url, content_type, body } = transfer::transfer(&input.url, limit)?;
+    let Transfer {
+        url,
+        content_type,
+        body,
+    } = transfer::transfer(&input.url, limit)?;
     let bytes = body.len();
     let Content { title, text } = content::read(&content_type, &body, &url)?;
-    let text = if text.is_empty() { "The page holds no text.".to_owned() } else { text };
+    let text = if text.is_empty() {
+        "The page holds no text.".to_owned()
+    } else {
+        text
+    };
     let content_type = content_type.essence;
-    Ok(Output::new().text(text).structured(Fetched { url: url.into(), title, content_type, bytes }))
+    Ok(Output::new().text(text).structured(Fetched {
+        url: url.into(),
+        title,
+        content_type,
+        bytes,
+    }))
 }
 
 toolkit! { namespace: "web", tools: [fetch] }

@@ -11,8 +11,8 @@ use crate::content::Content;
 
 /// Elements that are not part of the page's text.
 const SKIPPED: [&str; 17] = [
-    "head", "script", "style", "noscript", "template", "iframe", "object", "svg", "canvas", "nav", "footer", "aside",
-    "dialog", "button", "input", "select", "textarea",
+    "head", "script", "style", "noscript", "template", "iframe", "object", "svg", "canvas", "nav",
+    "footer", "aside", "dialog", "button", "input", "select", "textarea",
 ];
 /// Maximum nesting depth of elements. A deeper page is made to exhaust its parser.
 const DEPTH_MAX: usize = 200;
@@ -20,12 +20,19 @@ const TITLE_CHARS_MAX: usize = 300;
 
 /// Returns the Markdown of a page that came from `url`, with absolute links.
 pub(crate) fn to_markdown(html: &str, url: &Url) -> Result<Content, ToolError> {
-    let converter = HtmlToMarkdown::builder().skip_tags(SKIPPED.to_vec()).scripting_enabled(false).build();
-    let failed = |error: std::io::Error| ToolError::execution_failed("unreadable_page", error.to_string());
+    let converter = HtmlToMarkdown::builder()
+        .skip_tags(SKIPPED.to_vec())
+        .scripting_enabled(false)
+        .build();
+    let failed =
+        |error: std::io::Error| ToolError::execution_failed("unreadable_page", error.to_string());
     let tree = converter.html_to_tree(html).map_err(failed)?;
     let found = look(&tree, url)?;
     let text = converter.tree_to_markdown(found.main.as_ref().unwrap_or(&tree));
-    Ok(Content { title: found.title, text })
+    Ok(Content {
+        title: found.title,
+        text,
+    })
 }
 
 #[derive(Default)]
@@ -50,7 +57,9 @@ fn look(tree: &Handle, url: &Url) -> Result<Found, ToolError> {
             for attribute in attrs.borrow_mut().iter_mut() {
                 let is_link = matches!(&*attribute.name.local, "href" | "src");
                 match base.join(attribute.value.trim()) {
-                    Ok(absolute) if is_link && &*name.local == "base" && !based => (base, based) = (absolute, true),
+                    Ok(absolute) if is_link && &*name.local == "base" && !based => {
+                        (base, based) = (absolute, true)
+                    }
                     Ok(absolute) if is_link => attribute.value = absolute.as_str().into(),
                     _ => {}
                 }
@@ -61,7 +70,13 @@ fn look(tree: &Handle, url: &Url) -> Result<Found, ToolError> {
                 _ => {}
             }
         }
-        waiting.extend(node.children.borrow().iter().rev().map(|child| (Rc::clone(child), depth + 1)));
+        waiting.extend(
+            node.children
+                .borrow()
+                .iter()
+                .rev()
+                .map(|child| (Rc::clone(child), depth + 1)),
+        );
     }
     Ok(found)
 }
@@ -73,7 +88,11 @@ fn text_of(node: &Handle) -> Option<String> {
         NodeData::Text { contents } => Some(contents.borrow().to_string()),
         _ => None,
     });
-    let line = texts.collect::<String>().split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = texts
+        .collect::<String>()
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
     let title: String = line.chars().take(TITLE_CHARS_MAX).collect();
     (!title.is_empty()).then_some(title)
 }

@@ -34,10 +34,15 @@ pub(crate) fn transfer(url: &str, limit: usize) -> Result<Transfer, ToolError> {
             Some(to) => url = to,
             None => {
                 check(&response, &url)?;
-                let content_type = ContentType::parse(response.header("content-type").unwrap_or_default());
+                let content_type =
+                    ContentType::parse(response.header("content-type").unwrap_or_default());
                 content_type.check()?;
                 let body = read(&mut response, limit).map_err(|error| explain(error, &url, hop))?;
-                return Ok(Transfer { url, content_type, body });
+                return Ok(Transfer {
+                    url,
+                    content_type,
+                    body,
+                });
             }
         }
     }
@@ -48,8 +53,14 @@ pub(crate) fn transfer(url: &str, limit: usize) -> Result<Transfer, ToolError> {
 fn ask(url: &Url) -> Result<Response, Error> {
     progress::message(format!("asking {}", url.host_str().unwrap_or_default()));
     http::get(url.as_str())
-        .header("accept", "text/html, text/markdown, text/plain, application/json, text/*;q=0.8")
-        .header("user-agent", concat!("toolcell-fetch/", env!("CARGO_PKG_VERSION")))
+        .header(
+            "accept",
+            "text/html, text/markdown, text/plain, application/json, text/*;q=0.8",
+        )
+        .header(
+            "user-agent",
+            concat!("toolcell-fetch/", env!("CARGO_PKG_VERSION")),
+        )
         .send()
 }
 
@@ -58,12 +69,19 @@ fn next(response: &Response, url: &Url) -> Result<Option<Url>, ToolError> {
     if !matches!(response.status, 301 | 302 | 303 | 307 | 308) {
         return Ok(None);
     }
-    let broken = |why: &str| ToolError::execution_failed("bad_redirect", format!("{url} redirects {why}"));
-    let location = response.header("location").ok_or_else(|| broken("to nowhere"))?;
-    let to = url.join(location).map_err(|_| broken("to an invalid URL"))?;
+    let broken =
+        |why: &str| ToolError::execution_failed("bad_redirect", format!("{url} redirects {why}"));
+    let location = response
+        .header("location")
+        .ok_or_else(|| broken("to nowhere"))?;
+    let to = url
+        .join(location)
+        .map_err(|_| broken("to an invalid URL"))?;
     match to.scheme() {
         "http" | "https" => Ok(Some(to)),
-        scheme => Err(broken(&format!("to a URL of the scheme {scheme}, which is not followed"))),
+        scheme => Err(broken(&format!(
+            "to a URL of the scheme {scheme}, which is not followed"
+        ))),
     }
 }
 
@@ -75,7 +93,9 @@ fn check(response: &Response, url: &Url) -> Result<(), ToolError> {
         404 | 410 => Err(ToolError::execution_failed("not_found", message)),
         429 | 503 => {
             let error = ToolError::rate_limited("server_busy", message);
-            let seconds = response.header("retry-after").and_then(|text| text.trim().parse().ok());
+            let seconds = response
+                .header("retry-after")
+                .and_then(|text| text.trim().parse().ok());
             Err(match seconds {
                 Some(seconds) => error.retry_after(Duration::from_secs(seconds)),
                 None => error,
@@ -86,7 +106,9 @@ fn check(response: &Response, url: &Url) -> Result<(), ToolError> {
 }
 
 fn read(response: &mut Response, limit: usize) -> Result<Vec<u8>, Error> {
-    let expected = response.header("content-length").and_then(|text| text.parse::<usize>().ok());
+    let expected = response
+        .header("content-length")
+        .and_then(|text| text.parse::<usize>().ok());
     if expected.is_some_and(|expected| expected > limit) {
         return Err(Error::TooLarge { limit });
     }
@@ -107,7 +129,9 @@ fn read(response: &mut Response, limit: usize) -> Result<Vec<u8>, Error> {
 }
 
 fn report(read: usize, expected: Option<usize>) {
-    let update = Update::new().message(format!("{} KiB read", read.div_ceil(1 << 10))).bytes_read(read as u64);
+    let update = Update::new()
+        .message(format!("{} KiB read", read.div_ceil(1 << 10)))
+        .bytes_read(read as u64);
     progress::report(match expected {
         Some(expected) if expected > 0 => update.percent(read as f64 * 100.0 / expected as f64),
         _ => update,
@@ -118,10 +142,14 @@ fn report(read: usize, expected: Option<usize>) {
 fn explain(error: Error, url: &Url, hop: usize) -> ToolError {
     match error {
         Error::NotAllowed if hop > 0 => {
-            let message = format!("the page redirects to {url}, which this call may not reach: fetch that URL itself");
+            let message = format!(
+                "the page redirects to {url}, which this call may not reach: fetch that URL itself"
+            );
             ToolError::execution_failed("not_allowed", message)
         }
-        Error::NotAllowed => ToolError::execution_failed("not_allowed", format!("this call may not reach {url}")),
+        Error::NotAllowed => {
+            ToolError::execution_failed("not_allowed", format!("this call may not reach {url}"))
+        }
         Error::TooLarge { limit } => {
             let message = format!("{url} is larger than {limit} bytes; max_bytes raises the limit");
             ToolError::result_too_large("too_large", message)

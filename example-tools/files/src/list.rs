@@ -70,14 +70,20 @@ enum Kind {
     concurrency_safe
 )]
 pub(crate) fn list(input: Folder) -> Result<Output<Listing>, ToolError> {
-    let mut listing = Listing { entries: Vec::new(), truncated: false, unreadable: 0 };
+    let mut listing = Listing {
+        entries: Vec::new(),
+        truncated: false,
+        unreadable: 0,
+    };
     let max = input.max as usize;
     match &input.pattern {
         Some(pattern) => {
             let glob = Glob::new(pattern)?;
-            listing.unreadable = walk(Path::new(&input.path), input.include_generated, &mut |entry| {
-                Ok(!glob.matches(&entry.relative) || take(&mut listing, max, entry))
-            })?;
+            listing.unreadable = walk(
+                Path::new(&input.path),
+                input.include_generated,
+                &mut |entry| Ok(!glob.matches(&entry.relative) || take(&mut listing, max, entry)),
+            )?;
         }
         None => {
             for entry in children(Path::new(&input.path), Path::new(""))? {
@@ -107,10 +113,16 @@ fn describe(entry: Entry) -> Listed {
         _ => Kind::Other,
     };
     let bytes = match kind {
-        Kind::File => fs::symlink_metadata(&entry.path).ok().map(|metadata| metadata.len()),
+        Kind::File => fs::symlink_metadata(&entry.path)
+            .ok()
+            .map(|metadata| metadata.len()),
         _ => None,
     };
-    Listed { path: entry.path.display().to_string(), kind, bytes }
+    Listed {
+        path: entry.path.display().to_string(),
+        kind,
+        bytes,
+    }
 }
 
 fn render(listing: &Listing) -> String {
@@ -128,7 +140,11 @@ fn render(listing: &Listing) -> String {
         text.push_str("nothing found\n");
     }
     if listing.truncated {
-        let _ = writeln!(text, "(cut after {} entries; there are more)", listing.entries.len());
+        let _ = writeln!(
+            text,
+            "(cut after {} entries; there are more)",
+            listing.entries.len()
+        );
     }
     if listing.unreadable > 0 {
         let _ = writeln!(text, "({} folders could not be read)", listing.unreadable);
@@ -147,9 +163,15 @@ mod tests {
     use crate::{Toolkit, folder::Folder};
 
     fn list(input: Value) -> (Vec<String>, Value) {
-        let Outcome::Success(output) = testing::invoke::<Toolkit>("list", input) else { panic!() };
+        let Outcome::Success(output) = testing::invoke::<Toolkit>("list", input) else {
+            panic!()
+        };
         let value = output.structured.unwrap();
-        let paths = value["entries"].as_array().unwrap().iter().map(|entry| entry["path"].as_str().unwrap().to_owned());
+        let paths = value["entries"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|entry| entry["path"].as_str().unwrap().to_owned());
         (paths.collect(), value)
     }
 
@@ -159,23 +181,39 @@ mod tests {
         let (paths, value) = list(json!({"path": folder.text("")}));
         assert_eq!(paths, [folder.text("a"), folder.text("b.txt")]);
         assert_eq!(value["entries"][0]["kind"], "folder");
-        assert_eq!((&value["entries"][1]["kind"], &value["entries"][1]["bytes"]), (&json!("file"), &json!(4)));
+        assert_eq!(
+            (&value["entries"][1]["kind"], &value["entries"][1]["bytes"]),
+            (&json!("file"), &json!(4))
+        );
     }
 
     #[test]
     fn a_pattern_finds_files_in_the_tree_up_to_a_limit() {
-        let folder = Folder::new(&[("x/a.rs", ""), ("x/y/b.rs", ""), ("c.md", ""), ("target/d.rs", "")]);
+        let folder = Folder::new(&[
+            ("x/a.rs", ""),
+            ("x/y/b.rs", ""),
+            ("c.md", ""),
+            ("target/d.rs", ""),
+        ]);
         let (paths, _) = list(json!({"path": folder.text(""), "pattern": "**/*.rs"}));
         assert_eq!(paths, [folder.text("x/a.rs"), folder.text("x/y/b.rs")]);
         let (paths, value) = list(json!({"path": folder.text(""), "pattern": "*.rs", "max": 1}));
         assert_eq!((paths.len(), &value["truncated"]), (1, &json!(true)));
-        let (paths, _) = list(json!({"path": folder.text(""), "pattern": "*.rs", "include_generated": true}));
+        let (paths, _) =
+            list(json!({"path": folder.text(""), "pattern": "*.rs", "include_generated": true}));
         assert_eq!(paths.len(), 3);
     }
 
     #[test]
     fn a_missing_folder_is_named() {
-        let Outcome::Failure(error) = testing::invoke::<Toolkit>("list", json!({"path": "/no/such"})) else { panic!() };
-        assert_eq!((error.code.as_str(), error.message.as_str()), ("not_found", "/no/such: no such file or folder"));
+        let Outcome::Failure(error) =
+            testing::invoke::<Toolkit>("list", json!({"path": "/no/such"}))
+        else {
+            panic!()
+        };
+        assert_eq!(
+            (error.code.as_str(), error.message.as_str()),
+            ("not_found", "/no/such: no such file or folder")
+        );
     }
 }

@@ -71,8 +71,16 @@ pub(crate) fn read(input: Part) -> Result<Output<Extract>, ToolError> {
         return Err(failed(io::ErrorKind::IsADirectory.into()));
     }
     let part = match input.unit {
-        Unit::Lines => lines(BufReader::new(file), input.offset.unwrap_or(1), input.limit.unwrap_or(2000)),
-        Unit::Bytes => bytes(file, input.offset.unwrap_or(0), input.limit.unwrap_or(1 << 16)),
+        Unit::Lines => lines(
+            BufReader::new(file),
+            input.offset.unwrap_or(1),
+            input.limit.unwrap_or(2000),
+        ),
+        Unit::Bytes => bytes(
+            file,
+            input.offset.unwrap_or(0),
+            input.limit.unwrap_or(1 << 16),
+        ),
     };
     let part = part.map_err(|error| error.at(path))?;
     let extract = Extract {
@@ -120,9 +128,13 @@ impl Refusal {
             ),
             Self::LongLine(line) => ToolError::result_too_large(
                 "line_too_long",
-                format!("{path_text}: line {line} is longer than {BYTES_MAX} bytes; read it with `unit` bytes"),
+                format!(
+                    "{path_text}: line {line} is longer than {BYTES_MAX} bytes; read it with `unit` bytes"
+                ),
             ),
-            Self::BadOffset(what) => ToolError::invalid_arguments("offset_invalid", format!("{path_text}: {what}")),
+            Self::BadOffset(what) => {
+                ToolError::invalid_arguments("offset_invalid", format!("{path_text}: {what}"))
+            }
         }
     }
 }
@@ -147,12 +159,24 @@ fn lines(mut file: impl BufRead, first: u64, limit: u64) -> Result<Text, Refusal
         let mut line = Vec::new();
         file.by_ref().take(room + 1).read_until(b'\n', &mut line)?;
         if line.is_empty() {
-            return Ok(Text { text, offset: first, count, next_offset: None });
+            return Ok(Text {
+                text,
+                offset: first,
+                count,
+                next_offset: None,
+            });
         }
         if line.len() as u64 > room {
             match count {
                 0 => return Err(Refusal::LongLine(first)),
-                _ => return Ok(Text { text, offset: first, count, next_offset: Some(first + count) }),
+                _ => {
+                    return Ok(Text {
+                        text,
+                        offset: first,
+                        count,
+                        next_offset: Some(first + count),
+                    });
+                }
             }
         }
         text.push_str(utf8(&line).map_err(|bad| Refusal::Binary(place + bad))?);
@@ -160,7 +184,12 @@ fn lines(mut file: impl BufRead, first: u64, limit: u64) -> Result<Text, Refusal
         count += 1;
     }
     let more = !file.fill_buf()?.is_empty();
-    Ok(Text { text, offset: first, count, next_offset: more.then_some(first + count) })
+    Ok(Text {
+        text,
+        offset: first,
+        count,
+        next_offset: more.then_some(first + count),
+    })
 }
 
 /// Reads bytes, and moves both ends forward to the start of a character, so that `next_offset` skips no byte.
@@ -170,7 +199,11 @@ fn bytes(mut file: impl Read + Seek, first: u64, limit: u64) -> Result<Text, Ref
     let mut read = Vec::new();
     // Enough to move each end past the rest of a character, and to see whether more follows.
     file.take(limit + 8).read_to_end(&mut read)?;
-    let start = read.iter().take(3).take_while(|byte| is_inside_character(**byte)).count();
+    let start = read
+        .iter()
+        .take(3)
+        .take_while(|byte| is_inside_character(**byte))
+        .count();
     let mut end = read.len().min(start + limit as usize);
     while end < read.len() && is_inside_character(read[end]) {
         end += 1;
@@ -179,7 +212,12 @@ fn bytes(mut file: impl Read + Seek, first: u64, limit: u64) -> Result<Text, Ref
     let text = utf8(&read[start..end]).map_err(|bad| Refusal::Binary(offset + bad))?;
     let count = text.len() as u64;
     let next_offset = (end < read.len()).then_some(offset + count);
-    Ok(Text { text: text.to_owned(), offset, count, next_offset })
+    Ok(Text {
+        text: text.to_owned(),
+        offset,
+        count,
+        next_offset,
+    })
 }
 
 fn is_inside_character(byte: u8) -> bool {
@@ -207,9 +245,15 @@ mod tests {
 
     fn read(input: Value) -> (String, Value) {
         match testing::invoke::<Toolkit>("read", input) {
-            Outcome::Success(output) => {
-                (output.content[0].get("text").unwrap().as_str().unwrap().to_owned(), output.structured.unwrap())
-            }
+            Outcome::Success(output) => (
+                output.content[0]
+                    .get("text")
+                    .unwrap()
+                    .as_str()
+                    .unwrap()
+                    .to_owned(),
+                output.structured.unwrap(),
+            ),
             other => panic!("{other:?}"),
         }
     }
@@ -226,13 +270,25 @@ mod tests {
         let folder = Folder::new(&[("a.txt", "one\r\ntwo\nthree")]);
         let path = folder.text("a.txt");
         let (text, part) = read(json!({"path": path}));
-        assert_eq!((text.as_str(), &part["count"], part.get("next_offset")), ("one\r\ntwo\nthree", &json!(3), None));
+        assert_eq!(
+            (text.as_str(), &part["count"], part.get("next_offset")),
+            ("one\r\ntwo\nthree", &json!(3), None)
+        );
         let (text, part) = read(json!({"path": path, "offset": 2, "limit": 1}));
         assert_eq!((text.as_str(), &part["next_offset"]), ("two\n", &json!(3)));
         let (text, part) = read(json!({"path": path, "offset": 3, "limit": 1}));
-        assert_eq!((text.as_str(), part.get("next_offset"), &part["file_bytes"]), ("three", None, &json!(14)));
-        assert_eq!(refused(json!({"path": path, "offset": 9})).code, "offset_invalid");
-        assert_eq!(refused(json!({"path": path, "offset": 0})).code, "offset_invalid");
+        assert_eq!(
+            (text.as_str(), part.get("next_offset"), &part["file_bytes"]),
+            ("three", None, &json!(14))
+        );
+        assert_eq!(
+            refused(json!({"path": path, "offset": 9})).code,
+            "offset_invalid"
+        );
+        assert_eq!(
+            refused(json!({"path": path, "offset": 0})).code,
+            "offset_invalid"
+        );
     }
 
     #[test]
@@ -252,15 +308,17 @@ mod tests {
             let mut seen = String::new();
             let mut offset = Some(0);
             while let Some(at) = offset {
-                let (text, part) =
-                    read(json!({"path": folder.text("t"), "unit": "bytes", "offset": at, "limit": limit}));
+                let (text, part) = read(
+                    json!({"path": folder.text("t"), "unit": "bytes", "offset": at, "limit": limit}),
+                );
                 assert!(!text.is_empty());
                 seen.push_str(&text);
                 offset = part.get("next_offset").and_then(Value::as_u64);
             }
             assert_eq!(seen, whole);
         }
-        let (text, part) = read(json!({"path": folder.text("t"), "unit": "bytes", "offset": 2, "limit": 3}));
+        let (text, part) =
+            read(json!({"path": folder.text("t"), "unit": "bytes", "offset": 2, "limit": 3}));
         assert_eq!((text.as_str(), &part["offset"]), ("漢", &json!(3)));
     }
 
@@ -272,8 +330,15 @@ mod tests {
         let error = refused(json!({"path": folder.text("image")}));
         assert_eq!(error.code, "binary_file");
         assert!(error.message.contains("byte 4 "), "{}", error.message);
-        assert!(refused(json!({"path": folder.text("latin")})).message.contains("byte 3 "));
-        assert_eq!(refused(json!({"path": folder.text("")})).code, "is_a_folder");
+        assert!(
+            refused(json!({"path": folder.text("latin")}))
+                .message
+                .contains("byte 3 ")
+        );
+        assert_eq!(
+            refused(json!({"path": folder.text("")})).code,
+            "is_a_folder"
+        );
     }
 
     #[test]
@@ -281,7 +346,13 @@ mod tests {
         let long = "x".repeat(BYTES_MAX as usize + 1);
         let folder = Folder::new(&[("long", &format!("short\n{long}\n"))]);
         let (text, part) = read(json!({"path": folder.text("long")}));
-        assert_eq!((text.as_str(), &part["next_offset"]), ("short\n", &json!(2)));
-        assert_eq!(refused(json!({"path": folder.text("long"), "offset": 2})).code, "line_too_long");
+        assert_eq!(
+            (text.as_str(), &part["next_offset"]),
+            ("short\n", &json!(2))
+        );
+        assert_eq!(
+            refused(json!({"path": folder.text("long"), "offset": 2})).code,
+            "line_too_long"
+        );
     }
 }

@@ -91,7 +91,9 @@ pub(crate) fn search(input: Query) -> Result<Output<Found>, ToolError> {
     if metadata.is_file() {
         search.file(root);
     } else {
-        let closed = walk(root, input.include_generated, &mut |entry| search.entry(&entry))?;
+        let closed = walk(root, input.include_generated, &mut |entry| {
+            search.entry(&entry)
+        })?;
         search.found.unreadable += closed;
     }
     let text = render(&search.found);
@@ -120,20 +122,33 @@ impl Search {
                 .map_err(|error| ToolError::invalid_arguments("pattern_invalid", error.to_string()))
         };
         // In a whole file, `\A` and `\z` do not match at line ends, and inline flags can redefine `^` and `$`.
-        let same_on_whole = ["\\A", "\\z", "(?"].iter().all(|part| !input.pattern.contains(part));
+        let same_on_whole = ["\\A", "\\z", "(?"]
+            .iter()
+            .all(|part| !input.pattern.contains(part));
         Ok(Self {
             expression: build(false)?,
             anywhere: same_on_whole.then(|| build(true)).transpose()?,
             glob: input.glob.as_deref().map(Glob::new).transpose()?,
             matches_max: input.max_matches as usize,
             bytes_read: 0,
-            found: Found { matches: Vec::new(), truncated: false, files_searched: 0, files_skipped: 0, unreadable: 0 },
+            found: Found {
+                matches: Vec::new(),
+                truncated: false,
+                files_searched: 0,
+                files_skipped: 0,
+                unreadable: 0,
+            },
         })
     }
 
     /// Returns whether to go on.
     fn entry(&mut self, entry: &Entry) -> Result<bool, ToolError> {
-        if entry.kind.is_file() && self.glob.as_ref().is_none_or(|glob| glob.matches(&entry.relative)) {
+        if entry.kind.is_file()
+            && self
+                .glob
+                .as_ref()
+                .is_none_or(|glob| glob.matches(&entry.relative))
+        {
             self.file(&entry.path);
             self.report()?;
         }
@@ -142,30 +157,46 @@ impl Search {
 
     fn file(&mut self, path: &Path) {
         match fs::metadata(path) {
-            Ok(metadata) if metadata.len() > FILE_BYTES_MAX => return self.found.files_skipped += 1,
+            Ok(metadata) if metadata.len() > FILE_BYTES_MAX => {
+                return self.found.files_skipped += 1;
+            }
             Ok(_) => {}
             Err(_) => return self.found.unreadable += 1,
         }
-        let Ok(bytes) = fs::read(path) else { return self.found.unreadable += 1 };
+        let Ok(bytes) = fs::read(path) else {
+            return self.found.unreadable += 1;
+        };
         self.bytes_read += bytes.len() as u64;
         if bytes.iter().take(SNIFFED_BYTES).any(|byte| *byte == 0) {
             return self.found.files_skipped += 1;
         }
         self.found.files_searched += 1;
-        if self.anywhere.as_ref().is_some_and(|anywhere| !anywhere.is_match(&bytes)) {
+        if self
+            .anywhere
+            .as_ref()
+            .is_some_and(|anywhere| !anywhere.is_match(&bytes))
+        {
             return;
         }
         for (number, line) in (1..).zip(bytes.split(|byte| *byte == b'\n')) {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
-            let Some(hit) = self.expression.find(line) else { continue };
+            let Some(hit) = self.expression.find(line) else {
+                continue;
+            };
             if self.found.matches.len() == self.matches_max {
                 return self.found.truncated = true;
             }
             self.found.matches.push(Match {
                 path: path.display().to_string(),
                 line: number,
-                column: String::from_utf8_lossy(&line[..hit.start()]).chars().count() as u64 + 1,
-                text: String::from_utf8_lossy(line).chars().take(LINE_CHARS_MAX).collect(),
+                column: String::from_utf8_lossy(&line[..hit.start()])
+                    .chars()
+                    .count() as u64
+                    + 1,
+                text: String::from_utf8_lossy(line)
+                    .chars()
+                    .take(LINE_CHARS_MAX)
+                    .collect(),
             });
         }
     }
@@ -196,10 +227,18 @@ fn render(found: &Found) -> String {
         let _ = writeln!(text, "no match in {} files", found.files_searched);
     }
     if found.truncated {
-        let _ = writeln!(text, "(cut after {} matches; there are more)", found.matches.len());
+        let _ = writeln!(
+            text,
+            "(cut after {} matches; there are more)",
+            found.matches.len()
+        );
     }
     if found.unreadable > 0 {
-        let _ = writeln!(text, "({} files or folders could not be read)", found.unreadable);
+        let _ = writeln!(
+            text,
+            "({} files or folders could not be read)",
+            found.unreadable
+        );
     }
     text
 }
@@ -217,9 +256,15 @@ mod tests {
 
     fn search(input: Value) -> (String, Value) {
         match testing::invoke::<Toolkit>("search", input) {
-            Outcome::Success(output) => {
-                (output.content[0].get("text").unwrap().as_str().unwrap().to_owned(), output.structured.unwrap())
-            }
+            Outcome::Success(output) => (
+                output.content[0]
+                    .get("text")
+                    .unwrap()
+                    .as_str()
+                    .unwrap()
+                    .to_owned(),
+                output.structured.unwrap(),
+            ),
             other => panic!("{other:?}"),
         }
     }
@@ -227,17 +272,28 @@ mod tests {
     #[test]
     fn matches_have_path_line_and_column_in_order() {
         let folder = Folder::new(&[("b.txt", "Needle\n"), ("a/z.txt", "hay\r\nhäy needle\r\n")]);
-        let (text, found) = search(json!({"pattern": "needle$", "path": folder.text(""), "ignore_case": true}));
+        let (text, found) =
+            search(json!({"pattern": "needle$", "path": folder.text(""), "ignore_case": true}));
         let deep = folder.text("a/z.txt");
         let flat = folder.text("b.txt");
         assert_eq!(text, format!("{deep}:2: häy needle\n{flat}:1: Needle\n"));
-        assert_eq!(found["matches"][0], json!({"path": deep, "line": 2, "column": 5, "text": "häy needle"}));
-        assert_eq!((&found["files_searched"], &found["truncated"]), (&json!(2), &json!(false)));
+        assert_eq!(
+            found["matches"][0],
+            json!({"path": deep, "line": 2, "column": 5, "text": "häy needle"})
+        );
+        assert_eq!(
+            (&found["files_searched"], &found["truncated"]),
+            (&json!(2), &json!(false))
+        );
     }
 
     #[test]
     fn the_ends_of_a_line_are_where_a_person_sees_them() {
-        let folder = Folder::new(&[("unix", "a\nbc\n"), ("windows", "a\r\nbc\r\n"), ("open", "a\nbc")]);
+        let folder = Folder::new(&[
+            ("unix", "a\nbc\n"),
+            ("windows", "a\r\nbc\r\n"),
+            ("open", "a\nbc"),
+        ]);
         for pattern in ["^bc$", "\\Abc\\z", "(?-m)^bc$", "^b"] {
             let (_, found) = search(json!({"pattern": pattern, "path": folder.text("")}));
             assert_eq!(found["matches"].as_array().unwrap().len(), 3, "{pattern}");
@@ -248,29 +304,49 @@ mod tests {
 
     #[test]
     fn binary_and_generated_files_are_left_out() {
-        let folder = Folder::new(&[("a.rs", "x"), ("a.md", "x"), (".git/a.rs", "x"), ("node_modules/a.rs", "x")]);
+        let folder = Folder::new(&[
+            ("a.rs", "x"),
+            ("a.md", "x"),
+            (".git/a.rs", "x"),
+            ("node_modules/a.rs", "x"),
+        ]);
         folder.write("b.rs", b"x\x00");
         let (_, found) = search(json!({"pattern": "x", "path": folder.text(""), "glob": "*.rs"}));
         assert_eq!(found["matches"].as_array().unwrap().len(), 1);
-        assert_eq!((&found["files_searched"], &found["files_skipped"]), (&json!(1), &json!(1)));
-        let (_, found) = search(json!({"pattern": "x", "path": folder.text(""), "include_generated": true}));
+        assert_eq!(
+            (&found["files_searched"], &found["files_skipped"]),
+            (&json!(1), &json!(1))
+        );
+        let (_, found) =
+            search(json!({"pattern": "x", "path": folder.text(""), "include_generated": true}));
         assert_eq!(found["matches"].as_array().unwrap().len(), 4);
     }
 
     #[test]
     fn more_matches_than_wanted_are_cut_and_said_so() {
         let folder = Folder::new(&[("a", "x\nx\nx\n")]);
-        let (text, found) = search(json!({"pattern": "x", "path": folder.text("a"), "max_matches": 2}));
-        assert_eq!((found["matches"].as_array().unwrap().len(), &found["truncated"]), (2, &json!(true)));
+        let (text, found) =
+            search(json!({"pattern": "x", "path": folder.text("a"), "max_matches": 2}));
+        assert_eq!(
+            (
+                found["matches"].as_array().unwrap().len(),
+                &found["truncated"]
+            ),
+            (2, &json!(true))
+        );
         assert!(text.ends_with("(cut after 2 matches; there are more)\n"));
-        let (text, found) = search(json!({"pattern": "x", "path": folder.text("a"), "max_matches": 3}));
+        let (text, found) =
+            search(json!({"pattern": "x", "path": folder.text("a"), "max_matches": 3}));
         assert_eq!(found["truncated"], false);
         assert!(!text.contains("cut"));
     }
 
     #[test]
     fn a_pattern_that_is_none_is_refused() {
-        let Outcome::Failure(error) = testing::invoke::<Toolkit>("search", json!({"pattern": "("})) else { panic!() };
+        let Outcome::Failure(error) = testing::invoke::<Toolkit>("search", json!({"pattern": "("}))
+        else {
+            panic!()
+        };
         assert_eq!(error.code, "pattern_invalid");
     }
 
@@ -281,9 +357,13 @@ mod tests {
         let files: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "x")).collect();
         let folder = Folder::new(&files);
         search(json!({"pattern": "x", "path": folder.text("")}));
-        assert_eq!(testing::progress()[0].message.as_deref(), Some("100 files, 100 matches"));
+        assert_eq!(
+            testing::progress()[0].message.as_deref(),
+            Some("100 files, 100 matches")
+        );
         testing::cancel(AbortReason::UserInterruption);
-        let outcome = testing::invoke::<Toolkit>("search", json!({"pattern": "x", "path": folder.text("")}));
+        let outcome =
+            testing::invoke::<Toolkit>("search", json!({"pattern": "x", "path": folder.text("")}));
         assert!(matches!(outcome, Outcome::Failure(_)) && testing::acknowledged());
     }
 }

@@ -56,21 +56,37 @@ pub(crate) fn children(folder: &Path, relative: &Path) -> Result<Vec<Entry>, Too
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).map_err(|error| ToolError::at_path(folder, &error))? {
         let entry = entry.map_err(|error| ToolError::at_path(folder, &error))?;
-        let kind = entry.file_type().map_err(|error| ToolError::at_path(entry.path(), &error))?;
+        let kind = entry
+            .file_type()
+            .map_err(|error| ToolError::at_path(entry.path(), &error))?;
         let name = entry.file_name();
-        found.push(Entry { path: join(folder, &name), relative: relative.join(&name), kind });
+        found.push(Entry {
+            path: join(folder, &name),
+            relative: relative.join(&name),
+            kind,
+        });
     }
-    found.sort_by(|a, b| a.path.as_os_str().as_encoded_bytes().cmp(b.path.as_os_str().as_encoded_bytes()));
+    found.sort_by(|a, b| {
+        a.path
+            .as_os_str()
+            .as_encoded_bytes()
+            .cmp(b.path.as_os_str().as_encoded_bytes())
+    });
     Ok(found)
 }
 
 /// Joins the two; below `.` the result is `src`, not `./src`, as people write it.
 fn join(folder: &Path, name: impl AsRef<Path>) -> PathBuf {
-    if folder == Path::new(".") { name.as_ref().to_owned() } else { folder.join(name) }
+    if folder == Path::new(".") {
+        name.as_ref().to_owned()
+    } else {
+        folder.join(name)
+    }
 }
 
 fn is_generated(path: &Path) -> bool {
-    path.file_name().is_some_and(|name| GENERATED.iter().any(|generated| name == *generated))
+    path.file_name()
+        .is_some_and(|name| GENERATED.iter().any(|generated| name == *generated))
 }
 
 /// A glob that matches the whole path from the root if it contains a `/`, and the file name if it does not.
@@ -83,8 +99,12 @@ impl Glob {
     /// Returns the error invalid_arguments, code `glob_invalid`, if the pattern is not a glob.
     pub(crate) fn new(pattern: &str) -> Result<Self, ToolError> {
         let glob = GlobBuilder::new(pattern).literal_separator(true).build();
-        let glob = glob.map_err(|error| ToolError::invalid_arguments("glob_invalid", error.to_string()))?;
-        Ok(Self { matcher: glob.compile_matcher(), whole: pattern.contains('/') })
+        let glob =
+            glob.map_err(|error| ToolError::invalid_arguments("glob_invalid", error.to_string()))?;
+        Ok(Self {
+            matcher: glob.compile_matcher(),
+            whole: pattern.contains('/'),
+        })
     }
 
     pub(crate) fn matches(&self, relative: &Path) -> bool {
@@ -112,16 +132,38 @@ mod tests {
 
     #[test]
     fn the_order_is_that_of_the_names_and_generated_folders_stay_closed() {
-        let folder = Folder::new(&[("b.txt", "b"), ("a/z.txt", "z"), ("a/y.txt", "y"), ("target/out", "o")]);
-        assert_eq!(seen(folder.path(), false), ["a", "a/y.txt", "a/z.txt", "b.txt", "target"]);
-        assert_eq!(seen(folder.path(), true).last().map(String::as_str), Some("target/out"));
+        let folder = Folder::new(&[
+            ("b.txt", "b"),
+            ("a/z.txt", "z"),
+            ("a/y.txt", "y"),
+            ("target/out", "o"),
+        ]);
+        assert_eq!(
+            seen(folder.path(), false),
+            ["a", "a/y.txt", "a/z.txt", "b.txt", "target"]
+        );
+        assert_eq!(
+            seen(folder.path(), true).last().map(String::as_str),
+            Some("target/out")
+        );
     }
 
     #[test]
     fn a_glob_without_a_slash_looks_at_the_name_alone() {
         assert!(Glob::new("*.rs").unwrap().matches(Path::new("src/a.rs")));
-        assert!(!Glob::new("src/*.rs").unwrap().matches(Path::new("src/deep/a.rs")));
-        assert!(Glob::new("src/**/*.rs").unwrap().matches(Path::new("src/deep/a.rs")));
-        assert_eq!(Glob::new("[").err().map(|error| error.code), Some("glob_invalid".to_owned()));
+        assert!(
+            !Glob::new("src/*.rs")
+                .unwrap()
+                .matches(Path::new("src/deep/a.rs"))
+        );
+        assert!(
+            Glob::new("src/**/*.rs")
+                .unwrap()
+                .matches(Path::new("src/deep/a.rs"))
+        );
+        assert_eq!(
+            Glob::new("[").err().map(|error| error.code),
+            Some("glob_invalid".to_owned())
+        );
     }
 }

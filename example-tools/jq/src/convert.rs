@@ -8,9 +8,16 @@ pub(crate) fn to_json(value: &Val) -> Value {
         Val::Null => Value::Null,
         Val::Bool(yes) => Value::Bool(*yes),
         Val::Num(number) => self::number(number),
-        Val::TStr(bytes) | Val::BStr(bytes) => Value::String(String::from_utf8_lossy(bytes).into_owned()),
+        Val::TStr(bytes) | Val::BStr(bytes) => {
+            Value::String(String::from_utf8_lossy(bytes).into_owned())
+        }
         Val::Arr(items) => Value::Array(items.iter().map(to_json).collect()),
-        Val::Obj(fields) => Value::Object(fields.iter().map(|(key, value)| (self::key(key), to_json(value))).collect()),
+        Val::Obj(fields) => Value::Object(
+            fields
+                .iter()
+                .map(|(key, value)| (self::key(key), to_json(value)))
+                .collect(),
+        ),
     }
 }
 
@@ -24,7 +31,12 @@ fn number(number: &Num) -> Value {
     }
     let text = number.to_string();
     let exact = text.parse().map(Value::Number);
-    exact.unwrap_or_else(|_| text.parse().ok().and_then(Number::from_f64).map_or(Value::Null, Value::Number))
+    exact.unwrap_or_else(|_| {
+        text.parse()
+            .ok()
+            .and_then(Number::from_f64)
+            .map_or(Value::Null, Value::Number)
+    })
 }
 
 fn key(key: &Val) -> String {
@@ -55,5 +67,10 @@ fn from_number(number: &Number) -> Num {
 }
 
 fn from_object(fields: &Map<String, Value>) -> Val {
-    Val::obj(fields.iter().map(|(key, value)| (Val::utf8_str(key.clone()), from_json(value))).collect())
+    Val::obj(
+        fields
+            .iter()
+            .map(|(key, value)| (Val::utf8_str(key.clone()), from_json(value)))
+            .collect(),
+    )
 }

@@ -38,7 +38,10 @@ struct Answer {
 /// Supports the jq language except modules, `input` and the environment.
 #[tool(search_hint = "jq filter query transform JSON", read_only, concurrency_safe, content = ["text"])]
 fn jq(query: Query) -> Result<Output<Answer>, ToolError> {
-    let mut answer = Answer { outputs: Vec::new(), truncated: false };
+    let mut answer = Answer {
+        outputs: Vec::new(),
+        truncated: false,
+    };
     let mut bytes = 0;
     let end = filter::run(&query.filter, &query.input, &mut |output| {
         bytes += output.to_string().len();
@@ -53,7 +56,9 @@ fn jq(query: Query) -> Result<Output<Answer>, ToolError> {
         if answer.truncated {
             return Err(ToolError::result_too_large(
                 "output_too_large",
-                format!("the first output is larger than {BYTES_MAX} bytes of JSON; let the filter choose less"),
+                format!(
+                    "the first output is larger than {BYTES_MAX} bytes of JSON; let the filter choose less"
+                ),
             ));
         }
         return Ok(render(answer));
@@ -69,7 +74,10 @@ fn jq(query: Query) -> Result<Output<Answer>, ToolError> {
 fn render(answer: Answer) -> Output<Answer> {
     let mut lines: Vec<String> = answer.outputs.iter().map(Value::to_string).collect();
     if answer.truncated {
-        lines.push(format!("(cut after {} outputs: the limits are reached)", answer.outputs.len()));
+        lines.push(format!(
+            "(cut after {} outputs: the limits are reached)",
+            answer.outputs.len()
+        ));
     }
     Output::new().text(lines.join("\n")).structured(answer)
 }

@@ -34,17 +34,39 @@ impl<'t> Old<'t> {
             lines.pop();
         }
         // A file with `\r\n` throughout accepts a diff with `\n`, because diffs in JSON often lose the `\r`.
-        let closed = if ends_closed { lines.len() } else { lines.len() - 1 };
+        let closed = if ends_closed {
+            lines.len()
+        } else {
+            lines.len() - 1
+        };
         let windows = closed > 0 && lines[..closed].iter().all(|line| line.ends_with('\r'));
-        if windows && !hunks.iter().flat_map(Hunk::old).any(|line| line.ends_with('\r')) {
-            let plain = lines.iter().map(|line| line.strip_suffix('\r').unwrap_or(line)).collect();
-            return Self { lines: plain, line_end: "\r\n", ends_closed };
+        if windows
+            && !hunks
+                .iter()
+                .flat_map(Hunk::old)
+                .any(|line| line.ends_with('\r'))
+        {
+            let plain = lines
+                .iter()
+                .map(|line| line.strip_suffix('\r').unwrap_or(line))
+                .collect();
+            return Self {
+                lines: plain,
+                line_end: "\r\n",
+                ends_closed,
+            };
         }
-        Self { lines, line_end: "\n", ends_closed }
+        Self {
+            lines,
+            line_end: "\n",
+            ends_closed,
+        }
     }
 
     fn has(&self, at: usize, wanted: &[&str]) -> bool {
-        self.lines.get(at..at + wanted.len()).is_some_and(|lines| lines == wanted)
+        self.lines
+            .get(at..at + wanted.len())
+            .is_some_and(|lines| lines == wanted)
     }
 }
 
@@ -55,11 +77,19 @@ impl<'t> Old<'t> {
 pub(crate) fn apply(name: &str, text: &str, hunks: &[Hunk]) -> Result<Applied, ToolError> {
     let old = Old::new(text, hunks);
     let mut new = New::default();
-    let mut applied = Applied { hunks: hunks.len() as u32, ..Applied::default() };
+    let mut applied = Applied {
+        hunks: hunks.len() as u32,
+        ..Applied::default()
+    };
     let mut done = 0;
     let mut drift = 0;
     for (number, hunk) in (1..).zip(hunks) {
-        let place = Place { file: name, hunk: number, stated: stated(hunk), first: done };
+        let place = Place {
+            file: name,
+            hunk: number,
+            stated: stated(hunk),
+            first: done,
+        };
         let at = place.find(&old, hunk, drift)?;
         applied.moved += u32::from(at != place.stated);
         drift = at as isize - place.stated as isize;
@@ -68,11 +98,22 @@ pub(crate) fn apply(name: &str, text: &str, hunks: &[Hunk]) -> Result<Applied, T
         new.hunk(&old, at, hunk);
         done = at + hunk.old().len();
         if hunk.open_end && done != old.lines.len() {
-            return Err(place.refuse("line_end_misplaced", "it ends the file without a line end, but there is more"));
+            return Err(place.refuse(
+                "line_end_misplaced",
+                "it ends the file without a line end, but there is more",
+            ));
         }
         applied.diff.push_str(&render(hunk, at, new_start));
-        applied.added += hunk.lines.iter().filter(|line| matches!(line, Line::Added(_))).count() as u32;
-        applied.removed += hunk.lines.iter().filter(|line| matches!(line, Line::Removed(_))).count() as u32;
+        applied.added += hunk
+            .lines
+            .iter()
+            .filter(|line| matches!(line, Line::Added(_)))
+            .count() as u32;
+        applied.removed += hunk
+            .lines
+            .iter()
+            .filter(|line| matches!(line, Line::Removed(_)))
+            .count() as u32;
     }
     new.keep(&old, done..old.lines.len());
     applied.text = new.text(&old);
@@ -81,7 +122,11 @@ pub(crate) fn apply(name: &str, text: &str, hunks: &[Hunk]) -> Result<Applied, T
 
 /// The index of a hunk's stated first line. Without old lines, the hunk's number is that of the line before.
 fn stated(hunk: &Hunk) -> usize {
-    if hunk.old().is_empty() { hunk.old_start } else { hunk.old_start.saturating_sub(1) }
+    if hunk.old().is_empty() {
+        hunk.old_start
+    } else {
+        hunk.old_start.saturating_sub(1)
+    }
 }
 
 /// The place where a hunk should go, for the search and for its errors.
@@ -101,7 +146,10 @@ impl Place<'_> {
             return if old.lines.is_empty() {
                 Ok(0)
             } else {
-                Err(self.refuse("no_context", "it only adds, and has no line that shows where"))
+                Err(self.refuse(
+                    "no_context",
+                    "it only adds, and has no line that shows where",
+                ))
             };
         }
         // After a hunk that moved, the lines at the stated place may only look the same.
@@ -109,22 +157,26 @@ impl Place<'_> {
             return Ok(self.stated);
         }
         let guess = self.stated.saturating_add_signed(drift);
-        let near = guess.saturating_sub(DISTANCE_MAX).max(self.first)..=guess.saturating_add(DISTANCE_MAX);
+        let near =
+            guess.saturating_sub(DISTANCE_MAX).max(self.first)..=guess.saturating_add(DISTANCE_MAX);
         let last = old.lines.len().saturating_sub(wanted.len());
         // Two matches anywhere make the place ambiguous, even if one of them is far away.
         let mut places = (self.first..=last).filter(|at| old.has(*at, &wanted));
         match (places.next(), places.next()) {
             (Some(at), None) if near.contains(&at) => Ok(at),
-            (Some(_), Some(_)) => {
-                Err(self.refuse("hunk_ambiguous", "its lines are in more than one place; give more context"))
-            }
+            (Some(_), Some(_)) => Err(self.refuse(
+                "hunk_ambiguous",
+                "its lines are in more than one place; give more context",
+            )),
             _ => Err(self.mismatch(old, &wanted)),
         }
     }
 
     /// Returns an error that shows the first differing line at the stated place.
     fn mismatch(&self, old: &Old<'_>, wanted: &[&str]) -> ToolError {
-        let differs = (0..).zip(wanted).find(|(offset, line)| old.lines.get(self.stated + offset) != Some(line));
+        let differs = (0..)
+            .zip(wanted)
+            .find(|(offset, line)| old.lines.get(self.stated + offset) != Some(line));
         let Some((offset, expected)) = differs else {
             return self.refuse("hunk_mismatch", "its lines are part of the hunk before");
         };
@@ -133,11 +185,20 @@ impl Place<'_> {
             Some(found) => format!("has {found:?}"),
             None => "does not exist".to_owned(),
         };
-        self.refuse("hunk_mismatch", &format!("it expects {expected:?} in line {line}, which {found}"))
+        self.refuse(
+            "hunk_mismatch",
+            &format!("it expects {expected:?} in line {line}, which {found}"),
+        )
     }
 
     fn refuse(&self, code: &str, what: &str) -> ToolError {
-        ToolError::invalid_arguments(code, format!("{}: hunk {}: {what}; nothing was changed", self.file, self.hunk))
+        ToolError::invalid_arguments(
+            code,
+            format!(
+                "{}: hunk {}: {what}; nothing was changed",
+                self.file, self.hunk
+            ),
+        )
     }
 }
 
@@ -189,9 +250,17 @@ impl New {
 /// The hunk as it was applied.
 fn render(hunk: &Hunk, old_start: usize, new_start: usize) -> String {
     let old = hunk.old().len();
-    let new = hunk.lines.iter().filter(|line| !matches!(line, Line::Removed(_))).count();
+    let new = hunk
+        .lines
+        .iter()
+        .filter(|line| !matches!(line, Line::Removed(_)))
+        .count();
     let start = |start: usize, count: usize| if count == 0 { start } else { start + 1 };
-    let mut text = format!("@@ -{},{old} +{},{new} @@\n", start(old_start, old), start(new_start, new));
+    let mut text = format!(
+        "@@ -{},{old} +{},{new} @@\n",
+        start(old_start, old),
+        start(new_start, new)
+    );
     for line in &hunk.lines {
         let (mark, line) = match line {
             Line::Context(line) => (' ', line),
@@ -215,21 +284,32 @@ mod tests {
 
     fn patched(text: &str, hunks: &str) -> Result<Applied, String> {
         let patch = parse(&format!("--- a/x\n+++ b/x\n{hunks}")).unwrap();
-        apply("x", text, &patch[0].hunks).map_err(|error| format!("{}: {}", error.code, error.message))
+        apply("x", text, &patch[0].hunks)
+            .map_err(|error| format!("{}: {}", error.code, error.message))
     }
 
     #[test]
     fn several_hunks_apply_in_their_places() {
-        let applied = patched("a\nb\nc\nd\ne\n", "@@ -1,2 +1,3 @@\n a\n+new\n b\n@@ -4,2 +5,1 @@\n-d\n e\n").unwrap();
+        let applied = patched(
+            "a\nb\nc\nd\ne\n",
+            "@@ -1,2 +1,3 @@\n a\n+new\n b\n@@ -4,2 +5,1 @@\n-d\n e\n",
+        )
+        .unwrap();
         assert_eq!(applied.text, "a\nnew\nb\nc\ne\n");
         assert_eq!((applied.added, applied.removed, applied.moved), (1, 1, 0));
-        assert_eq!(applied.diff, "@@ -1,2 +1,3 @@\n a\n+new\n b\n@@ -4,2 +5,1 @@\n-d\n e\n");
+        assert_eq!(
+            applied.diff,
+            "@@ -1,2 +1,3 @@\n a\n+new\n b\n@@ -4,2 +5,1 @@\n-d\n e\n"
+        );
     }
 
     #[test]
     fn a_file_that_has_moved_on_is_followed_to_the_one_place_that_fits() {
         let applied = patched("0\n0\n0\na\nb\nc\n", "@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n").unwrap();
-        assert_eq!((applied.text.as_str(), applied.moved), ("0\n0\n0\na\nB\nc\n", 1));
+        assert_eq!(
+            (applied.text.as_str(), applied.moved),
+            ("0\n0\n0\na\nB\nc\n", 1)
+        );
         assert!(applied.diff.starts_with("@@ -4,3 +4,3 @@\n"));
     }
 
@@ -238,11 +318,18 @@ mod tests {
         let twice = patched("x\na\nb\nx\na\nb\n", "@@ -1,2 +1,2 @@\n a\n-b\n+B\n");
         assert!(twice.unwrap_err().starts_with("hunk_ambiguous"));
         let far = format!("{}a\nb\n", "0\n".repeat(DISTANCE_MAX + 1));
-        assert!(patched(&far, "@@ -1,2 +1,2 @@\n a\n-b\n+B\n").unwrap_err().starts_with("hunk_mismatch"));
+        assert!(
+            patched(&far, "@@ -1,2 +1,2 @@\n a\n-b\n+B\n")
+                .unwrap_err()
+                .starts_with("hunk_mismatch")
+        );
         let blind = patched("a\nb\n", "@@ -1,0 +2,1 @@\n+new\n");
         assert!(blind.unwrap_err().starts_with("no_context"));
         let other = patched("a\nX\nc\n", "@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n").unwrap_err();
-        assert!(other.contains("x: hunk 1: it expects \"b\" in line 2, which has \"X\""), "{other}");
+        assert!(
+            other.contains("x: hunk 1: it expects \"b\" in line 2, which has \"X\""),
+            "{other}"
+        );
         let short = patched("a\n", "@@ -1,2 +1,1 @@\n a\n-b\n").unwrap_err();
         assert!(short.contains("in line 2, which does not exist"), "{short}");
     }
@@ -252,26 +339,48 @@ mod tests {
         // Two lines were inserted above. The second hunk matches line 5 by chance; its true place is line 7.
         let text = "new\nnew\na\nb\nx\nc\nx\n";
         let hunks = "@@ -1,2 +1,2 @@\n a\n-b\n+B\n@@ -5,1 +5,1 @@\n-x\n+X\n";
-        assert!(patched(text, hunks).unwrap_err().starts_with("hunk_ambiguous: x: hunk 2"));
+        assert!(
+            patched(text, hunks)
+                .unwrap_err()
+                .starts_with("hunk_ambiguous: x: hunk 2")
+        );
     }
 
     #[test]
     fn hunks_do_not_overlap() {
-        let again = patched("a\nb\nc\n", "@@ -1,2 +1,2 @@\n a\n-b\n+B\n@@ -2,2 +2,2 @@\n-b\n+BB\n c\n");
+        let again = patched(
+            "a\nb\nc\n",
+            "@@ -1,2 +1,2 @@\n a\n-b\n+B\n@@ -2,2 +2,2 @@\n-b\n+BB\n c\n",
+        );
         assert!(again.unwrap_err().contains("hunk 2"));
     }
 
     #[test]
     fn the_end_of_the_last_line_is_kept_or_changed_as_the_diff_says() {
-        let keep = patched("a\nb", "@@ -1,2 +1,2 @@\n-a\n+A\n b\n\\ No newline at end of file\n").unwrap();
+        let keep = patched(
+            "a\nb",
+            "@@ -1,2 +1,2 @@\n-a\n+A\n b\n\\ No newline at end of file\n",
+        )
+        .unwrap();
         assert_eq!(keep.text, "A\nb");
-        let close = patched("a\nb", "@@ -1,2 +1,2 @@\n a\n-b\n\\ No newline at end of file\n+b\n").unwrap();
+        let close = patched(
+            "a\nb",
+            "@@ -1,2 +1,2 @@\n a\n-b\n\\ No newline at end of file\n+b\n",
+        )
+        .unwrap();
         assert_eq!(close.text, "a\nb\n");
-        let open = patched("a\nb\n", "@@ -1,2 +1,2 @@\n a\n-b\n+b\n\\ No newline at end of file\n").unwrap();
+        let open = patched(
+            "a\nb\n",
+            "@@ -1,2 +1,2 @@\n a\n-b\n+b\n\\ No newline at end of file\n",
+        )
+        .unwrap();
         assert_eq!(open.text, "a\nb");
         let after = patched("a", "@@ -1,1 +1,2 @@\n a\n+b\n").unwrap();
         assert_eq!(after.text, "a\nb\n");
-        let middle = patched("a\nb\n", "@@ -1,1 +1,1 @@\n-a\n+A\n\\ No newline at end of file\n");
+        let middle = patched(
+            "a\nb\n",
+            "@@ -1,1 +1,1 @@\n-a\n+A\n\\ No newline at end of file\n",
+        );
         assert!(middle.unwrap_err().starts_with("line_end_misplaced"));
     }
 
@@ -285,7 +394,13 @@ mod tests {
 
     #[test]
     fn an_empty_file_can_be_filled_and_a_full_one_emptied() {
-        assert_eq!(patched("", "@@ -0,0 +1,2 @@\n+a\n+b\n").unwrap().text, "a\nb\n");
-        assert_eq!(patched("a\nb\n", "@@ -1,2 +0,0 @@\n-a\n-b\n").unwrap().text, "");
+        assert_eq!(
+            patched("", "@@ -0,0 +1,2 @@\n+a\n+b\n").unwrap().text,
+            "a\nb\n"
+        );
+        assert_eq!(
+            patched("a\nb\n", "@@ -1,2 +0,0 @@\n-a\n-b\n").unwrap().text,
+            ""
+        );
     }
 }

@@ -78,7 +78,10 @@ enum Action {
 fn patch(input: Patch) -> Result<Output<Patched>, ToolError> {
     let patches = parse::parse(&input.diff)?;
     // Every hunk of every file must find its place before anything is written.
-    let changes = patches.iter().map(|patch| plan(&input.path, patch)).collect::<Result<Vec<_>, _>>()?;
+    let changes = patches
+        .iter()
+        .map(|patch| plan(&input.path, patch))
+        .collect::<Result<Vec<_>, _>>()?;
     write::commit(&changes)?;
     Ok(render(&changes))
 }
@@ -94,22 +97,44 @@ fn is_readable(input: &Patch) -> Result<(), ToolError> {
 fn plan(base: &str, patch: &FilePatch) -> Result<Change, ToolError> {
     let target = place::find(base, patch)?;
     let before = place::read(&target, patch.action)?;
-    let applied = apply::apply(&target.name, before.as_deref().unwrap_or_default(), &patch.hunks)?;
+    let applied = apply::apply(
+        &target.name,
+        before.as_deref().unwrap_or_default(),
+        &patch.hunks,
+    )?;
     if patch.action == Action::Deleted && !applied.text.is_empty() {
-        let message = format!("{}: the diff deletes the file, but does not remove all of its lines", target.name);
+        let message = format!(
+            "{}: the diff deletes the file, but does not remove all of its lines",
+            target.name
+        );
         return Err(ToolError::invalid_arguments("deletes_too_little", message));
     }
-    Ok(Change { name: target.name, path: target.path, action: patch.action, before, applied })
+    Ok(Change {
+        name: target.name,
+        path: target.path,
+        action: patch.action,
+        before,
+        applied,
+    })
 }
 
 fn render(changes: &[Change]) -> Output<Patched> {
     let files: Vec<Summary> = changes.iter().map(summary).collect();
-    let (added, removed) = files.iter().fold((0, 0), |sum, file| (sum.0 + file.added, sum.1 + file.removed));
+    let (added, removed) = files.iter().fold((0, 0), |sum, file| {
+        (sum.0 + file.added, sum.1 + file.removed)
+    });
     let lines: Vec<String> = files.iter().map(line).collect();
     let mut output = Output::new()
         .text(lines.join("\n"))
-        .ui_summary(format!("{} files changed, +{added} -{removed}", files.len()))
-        .structured(Patched { files, added, removed });
+        .ui_summary(format!(
+            "{} files changed, +{added} -{removed}",
+            files.len()
+        ))
+        .structured(Patched {
+            files,
+            added,
+            removed,
+        });
     for change in changes {
         output = output.diff(&change.name, change.diff());
     }
@@ -135,9 +160,15 @@ fn line(file: &Summary) -> String {
     };
     let moved = match file.moved {
         0 => String::new(),
-        moved => format!(", {moved} of {} hunks at other lines than the diff says", file.hunks),
+        moved => format!(
+            ", {moved} of {} hunks at other lines than the diff says",
+            file.hunks
+        ),
     };
-    format!("{action} {} (+{} -{}{moved})", file.path, file.added, file.removed)
+    format!(
+        "{action} {} (+{} -{}{moved})",
+        file.path, file.added, file.removed
+    )
 }
 
 toolkit! { namespace: "patch", tools: [patch] }

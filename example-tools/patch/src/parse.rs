@@ -53,7 +53,10 @@ pub(crate) fn parse(diff: &str) -> Result<Vec<FilePatch>, ToolError> {
         patches.push(patch);
     }
     if patches.is_empty() {
-        Err(ToolError::invalid_arguments("diff_invalid", "the diff changes no file: it needs `---`, `+++`, `@@`"))
+        Err(ToolError::invalid_arguments(
+            "diff_invalid",
+            "the diff changes no file: it needs `---`, `+++`, `@@`",
+        ))
     } else {
         Ok(patches)
     }
@@ -120,7 +123,12 @@ fn file(lines: &mut Lines<'_>) -> Result<Option<FilePatch>, ToolError> {
         }
         let line = lines.pop().unwrap_or_default();
         match line.strip_prefix("diff --git ") {
-            Some(paths) => git = Some(GitHeader { path: same_path(paths), ..GitHeader::default() }),
+            Some(paths) => {
+                git = Some(GitHeader {
+                    path: same_path(paths),
+                    ..GitHeader::default()
+                })
+            }
             None => extended(lines, line, git.as_mut())?,
         }
     }
@@ -133,13 +141,18 @@ fn extended(lines: &Lines<'_>, line: &str, git: Option<&mut GitHeader>) -> Resul
     }
     let Some(git) = git else { return Ok(()) };
     let refuse = |what: &str| {
-        let message = format!("line {} of the diff: {what} cannot be applied here", lines.next);
+        let message = format!(
+            "line {} of the diff: {what} cannot be applied here",
+            lines.next
+        );
         Err(ToolError::capability_gap("diff_unsupported", message))
     };
     match line {
         _ if line.starts_with("new file mode ") => git.created = true,
         _ if line.starts_with("deleted file mode ") => git.deleted = true,
-        _ if line.starts_with("rename ") || line.starts_with("copy ") => return refuse("a rename or a copy"),
+        _ if line.starts_with("rename ") || line.starts_with("copy ") => {
+            return refuse("a rename or a copy");
+        }
         _ if line.starts_with("old mode ") => return refuse("a change of the file mode"),
         _ if line.starts_with("GIT binary patch") || line.starts_with("Binary files ") => {
             return refuse("a binary patch");
@@ -156,7 +169,11 @@ fn empty_file(lines: &Lines<'_>, git: GitHeader) -> Result<Option<FilePatch>, To
         _ => return Ok(None),
     };
     match git.path {
-        Some(path) => Ok(Some(FilePatch { path, action, hunks: Vec::new() })),
+        Some(path) => Ok(Some(FilePatch {
+            path,
+            action,
+            hunks: Vec::new(),
+        })),
         None => Err(lines.invalid("a file without a name that can be read")),
     }
 }
@@ -189,7 +206,11 @@ fn named(lines: &mut Lines<'_>) -> Result<FilePatch, ToolError> {
     if hunks.is_empty() {
         Err(lines.invalid(format!("{path} has no hunks")))
     } else {
-        Ok(FilePatch { path, action, hunks })
+        Ok(FilePatch {
+            path,
+            action,
+            hunks,
+        })
     }
 }
 
@@ -197,7 +218,10 @@ fn named(lines: &mut Lines<'_>) -> Result<FilePatch, ToolError> {
 fn name(lines: &mut Lines<'_>, mark: &str) -> Result<Option<String>, ToolError> {
     let line = lines.pop().unwrap_or_default();
     let Some(rest) = line.strip_prefix(mark) else {
-        return Err(lines.invalid(format!("expected a line that begins with `{}`", mark.trim_end())));
+        return Err(lines.invalid(format!(
+            "expected a line that begins with `{}`",
+            mark.trim_end()
+        )));
     };
     let name = rest.split('\t').next().unwrap_or_default().trim_end();
     match name {
@@ -216,7 +240,9 @@ fn one(lines: &Lines<'_>, old: &str, new: &str) -> Result<String, ToolError> {
     if old == new {
         Ok(new.to_owned())
     } else {
-        Err(lines.invalid(format!("{old} would become {new}: a rename cannot be applied here")))
+        Err(lines.invalid(format!(
+            "{old} would become {new}: a rename cannot be applied here"
+        )))
     }
 }
 
@@ -225,7 +251,10 @@ fn hunk(lines: &mut Lines<'_>) -> Result<Hunk, ToolError> {
     let Some((old, new)) = ranges(header) else {
         return Err(lines.invalid("expected `@@ -line,count +line,count @@`"));
     };
-    let mut hunk = Hunk { old_start: old.0, ..Hunk::default() };
+    let mut hunk = Hunk {
+        old_start: old.0,
+        ..Hunk::default()
+    };
     let mut old_left = old.1;
     let mut new_left = new.1;
     while old_left > 0 || new_left > 0 {
@@ -247,7 +276,9 @@ fn hunk(lines: &mut Lines<'_>) -> Result<Hunk, ToolError> {
         for counter in counters {
             match counter.checked_sub(1) {
                 Some(left) => **counter = left,
-                None => return Err(lines.invalid("the hunk has more lines than its `@@` line says")),
+                None => {
+                    return Err(lines.invalid("the hunk has more lines than its `@@` line says"));
+                }
             }
         }
         hunk.lines.push(match mark {
@@ -274,7 +305,9 @@ fn open_end(lines: &Lines<'_>, hunk: &mut Hunk) -> Result<(), ToolError> {
 }
 
 fn count_error(old_left: usize, new_left: usize) -> String {
-    format!("the hunk ends too early: by its `@@` line, {old_left} old and {new_left} new lines are missing")
+    format!(
+        "the hunk ends too early: by its `@@` line, {old_left} old and {new_left} new lines are missing"
+    )
 }
 
 /// More lines than any file has, and small enough to rule out overflow.
@@ -298,7 +331,10 @@ mod tests {
     use super::*;
 
     fn refusal(diff: &str) -> String {
-        parse(diff).err().map(|error| error.message).unwrap_or_default()
+        parse(diff)
+            .err()
+            .map(|error| error.message)
+            .unwrap_or_default()
     }
 
     #[test]
@@ -310,8 +346,15 @@ mod tests {
             "diff --git a/old.txt b/old.txt\ndeleted file mode 100644\n--- a/old.txt\n+++ /dev/null\n@@ -1 +0,0 @@\n-old\n",
         ))
         .unwrap();
-        let seen: Vec<_> = patches.iter().map(|patch| (patch.path.as_str(), patch.action)).collect();
-        let expected = [("x.txt", Action::Modified), ("new.txt", Action::Created), ("old.txt", Action::Deleted)];
+        let seen: Vec<_> = patches
+            .iter()
+            .map(|patch| (patch.path.as_str(), patch.action))
+            .collect();
+        let expected = [
+            ("x.txt", Action::Modified),
+            ("new.txt", Action::Created),
+            ("old.txt", Action::Deleted),
+        ];
         assert_eq!(seen, expected);
         assert_eq!(patches[0].hunks[0].old(), ["one", "two"]);
         assert!(patches[1].hunks[0].open_end);
@@ -324,31 +367,52 @@ mod tests {
             "diff --git a/gone b/gone\ndeleted file mode 100644\n",
         ))
         .unwrap();
-        let seen: Vec<_> = patches.iter().map(|patch| (patch.path.as_str(), patch.action)).collect();
-        assert_eq!(seen, [("m/__init__.py", Action::Created), ("gone", Action::Deleted)]);
+        let seen: Vec<_> = patches
+            .iter()
+            .map(|patch| (patch.path.as_str(), patch.action))
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                ("m/__init__.py", Action::Created),
+                ("gone", Action::Deleted)
+            ]
+        );
     }
 
     #[test]
     fn a_line_that_looks_like_a_header_is_a_line_of_the_hunk() {
-        let patches = parse("--- a/q.sql\n+++ b/q.sql\n@@ -1,2 +1,1 @@\n--- comment\n select\n").unwrap();
-        assert_eq!(patches[0].hunks[0].lines[0], Line::Removed("-- comment".to_owned()));
+        let patches =
+            parse("--- a/q.sql\n+++ b/q.sql\n@@ -1,2 +1,1 @@\n--- comment\n select\n").unwrap();
+        assert_eq!(
+            patches[0].hunks[0].lines[0],
+            Line::Removed("-- comment".to_owned())
+        );
     }
 
     #[test]
     fn what_is_no_diff_is_refused_with_the_line() {
         assert!(refusal("hello").starts_with("the diff changes no file"));
         assert!(
-            refusal("--- a/x\n@@ -1 +1 @@\n").starts_with("line 2 of the diff: expected a line that begins with `+++`")
+            refusal("--- a/x\n@@ -1 +1 @@\n")
+                .starts_with("line 2 of the diff: expected a line that begins with `+++`")
         );
         assert!(refusal("--- a/x\n+++ b/x\n").contains("x has no hunks"));
         assert!(
-            refusal("--- a/x\n+++ b/x\n@@ -1,3 +1,3 @@\n a\n-b\n+c\n").contains("1 old and 1 new lines are missing")
+            refusal("--- a/x\n+++ b/x\n@@ -1,3 +1,3 @@\n a\n-b\n+c\n")
+                .contains("1 old and 1 new lines are missing")
         );
         assert!(refusal("--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n-b\n+c\n").contains("more lines than"));
-        assert!(refusal("--- a/x\n+++ b/x\n@@ -99999999999999999 +1 @@\n-a\n+b\n").contains("expected `@@"));
+        assert!(
+            refusal("--- a/x\n+++ b/x\n@@ -99999999999999999 +1 @@\n-a\n+b\n")
+                .contains("expected `@@")
+        );
         assert!(refusal("@@ -1 +1 @@\n-a\n+b\n").contains("a hunk without"));
         assert!(refusal("--- a/x\n+++ b/y\n@@ -1 +1 @@\n-a\n+b\n").contains("a rename cannot"));
-        assert!(refusal("diff --git a/x b/y\nrename from x\nrename to y\n").contains("a rename or a copy"));
+        assert!(
+            refusal("diff --git a/x b/y\nrename from x\nrename to y\n")
+                .contains("a rename or a copy")
+        );
         let twice = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n".repeat(2);
         assert!(refusal(&twice).contains("x is changed twice"));
     }

@@ -21,7 +21,9 @@ pub(crate) struct Target {
 
 /// Refuses a path that could lead out of the diff's folder. Fails with invalid_arguments, code `path_outside`.
 pub(crate) fn inside(path: &str) -> Result<(), ToolError> {
-    let plain = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
+    let plain = Path::new(path)
+        .components()
+        .all(|part| matches!(part, Component::Normal(_)));
     // A backslash separates folders for some readers of the diff, and a NUL ends the path for others.
     if plain && !path.is_empty() && !path.contains(['\\', '\0']) {
         return Ok(());
@@ -38,16 +40,29 @@ pub(crate) fn find(base: &str, patch: &FilePatch) -> Result<Target, ToolError> {
     if !metadata.is_file() {
         let path = base.join(&patch.path);
         no_links(base, Path::new(&patch.path))?;
-        return Ok(Target { name: patch.path.clone(), path });
+        return Ok(Target {
+            name: patch.path.clone(),
+            path,
+        });
     }
-    refuse_link(base, &fs::symlink_metadata(base).map_err(|error| ToolError::at_path(base, &error))?)?;
+    refuse_link(
+        base,
+        &fs::symlink_metadata(base).map_err(|error| ToolError::at_path(base, &error))?,
+    )?;
     let same_name = base.file_name() == Path::new(&patch.path).file_name();
     if same_name && patch.action != Action::Created {
-        Ok(Target { name: patch.path.clone(), path: base.to_owned() })
+        Ok(Target {
+            name: patch.path.clone(),
+            path: base.to_owned(),
+        })
     } else {
         Err(ToolError::invalid_arguments(
             "other_file",
-            format!("`path` is the file {}, but the diff is about {}", base.display(), patch.path),
+            format!(
+                "`path` is the file {}, but the diff is about {}",
+                base.display(),
+                patch.path
+            ),
         ))
     }
 }
@@ -70,7 +85,10 @@ fn refuse_link(path: &Path, metadata: &fs::Metadata) -> Result<(), ToolError> {
     if !metadata.is_symlink() {
         return Ok(());
     }
-    let message = format!("{} is a link, which a patch does not follow", path.display());
+    let message = format!(
+        "{} is a link, which a patch does not follow",
+        path.display()
+    );
     Err(ToolError::invalid_arguments("path_is_link", message))
 }
 
@@ -79,7 +97,9 @@ pub(crate) fn read(target: &Target, action: Action) -> Result<Option<String>, To
     let failed = |error: &io::Error| ToolError::at_path(&target.name, error);
     let metadata = match (fs::symlink_metadata(&target.path), action) {
         (Ok(_), Action::Created) => return Err(failed(&io::ErrorKind::AlreadyExists.into())),
-        (Err(error), Action::Created) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        (Err(error), Action::Created) if error.kind() == io::ErrorKind::NotFound => {
+            return Ok(None);
+        }
         (metadata, _) => metadata.map_err(|error| failed(&error))?,
     };
     if metadata.is_dir() {
@@ -87,7 +107,9 @@ pub(crate) fn read(target: &Target, action: Action) -> Result<Option<String>, To
     }
     let mut bytes = Vec::new();
     let file = File::open(&target.path).map_err(|error| failed(&error))?;
-    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| failed(&error))?;
+    file.take(FILE_BYTES_MAX + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| failed(&error))?;
     // Counted as it is read, because the file may grow.
     if bytes.len() as u64 > FILE_BYTES_MAX {
         let message = format!("{} is larger than {FILE_BYTES_MAX} bytes", target.name);
@@ -95,7 +117,10 @@ pub(crate) fn read(target: &Target, action: Action) -> Result<Option<String>, To
     }
     match String::from_utf8(bytes) {
         Ok(text) => Ok(Some(text)),
-        Err(_) => Err(ToolError::invalid_arguments("binary_file", format!("{} is not UTF-8 text", target.name))),
+        Err(_) => Err(ToolError::invalid_arguments(
+            "binary_file",
+            format!("{} is not UTF-8 text", target.name),
+        )),
     }
 }
 

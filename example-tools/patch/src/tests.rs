@@ -24,7 +24,8 @@ impl Folder {
     fn new(files: &[(&str, &str)]) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let folder = Self(env::temp_dir().join(format!("toolcell-patch-{}-{number}", process::id())));
+        let folder =
+            Self(env::temp_dir().join(format!("toolcell-patch-{}-{number}", process::id())));
         fs::create_dir_all(&folder.0).unwrap();
         for (path, text) in files {
             fs::create_dir_all(folder.0.join(path).parent().unwrap()).unwrap();
@@ -55,7 +56,10 @@ impl Folder {
     }
 
     fn patch(&self, diff: &str) -> Outcome {
-        testing::invoke::<Toolkit>("patch", json!({"path": self.0.display().to_string(), "diff": diff}))
+        testing::invoke::<Toolkit>(
+            "patch",
+            json!({"path": self.0.display().to_string(), "diff": diff}),
+        )
     }
 
     fn patched(&self, diff: &str) -> Output<Value> {
@@ -80,7 +84,10 @@ impl Drop for Folder {
 }
 
 fn owned(files: &[(&str, &str)]) -> Vec<(String, String)> {
-    files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect()
+    files
+        .iter()
+        .map(|(path, text)| ((*path).to_owned(), (*text).to_owned()))
+        .collect()
 }
 
 const MODIFY: &str = "--- a/a.txt\n+++ b/a.txt\n@@ -1,2 +1,2 @@\n one\n-two\n+2\n";
@@ -91,14 +98,24 @@ const DELETE: &str = "--- a/old.txt\n+++ /dev/null\n@@ -1 +0,0 @@\n-old\n";
 fn files_are_modified_created_and_deleted_together() {
     let folder = Folder::new(&[("a.txt", "one\ntwo\n"), ("old.txt", "old\n")]);
     let output = folder.patched(&format!("{MODIFY}{CREATE}{DELETE}"));
-    assert_eq!(folder.files(), owned(&[("a.txt", "one\n2\n"), ("deep/er/new.txt", "new\n")]));
+    assert_eq!(
+        folder.files(),
+        owned(&[("a.txt", "one\n2\n"), ("deep/er/new.txt", "new\n")])
+    );
     let summary = output.structured.unwrap();
-    assert_eq!((&summary["added"], &summary["removed"]), (&json!(2), &json!(2)));
+    assert_eq!(
+        (&summary["added"], &summary["removed"]),
+        (&json!(2), &json!(2))
+    );
     assert_eq!(
         summary["files"][1],
         json!({"path": "deep/er/new.txt", "action": "created", "added": 1, "removed": 0, "hunks": 1})
     );
-    let diffs: Vec<_> = output.content.iter().filter(|block| block.kind() == "diff").collect();
+    let diffs: Vec<_> = output
+        .content
+        .iter()
+        .filter(|block| block.kind() == "diff")
+        .collect();
     assert_eq!(diffs.len(), 3);
     assert_eq!(diffs[0].get("diff"), Some(&json!(MODIFY)));
     assert_eq!(output.ui_summary.as_deref(), Some("3 files changed, +2 -2"));
@@ -108,7 +125,9 @@ fn files_are_modified_created_and_deleted_together() {
 fn one_hunk_that_does_not_fit_leaves_everything_as_it_was() {
     let files = [("a.txt", "one\ntwo\n"), ("b.txt", "other\n")];
     let folder = Folder::new(&files);
-    let error = folder.refused(&format!("{MODIFY}{CREATE}--- a/b.txt\n+++ b/b.txt\n@@ -1 +1 @@\n-this\n+that\n"));
+    let error = folder.refused(&format!(
+        "{MODIFY}{CREATE}--- a/b.txt\n+++ b/b.txt\n@@ -1 +1 @@\n-this\n+that\n"
+    ));
     assert_eq!(error.code, "hunk_mismatch");
     assert_eq!(folder.files(), owned(&files));
     assert!(!folder.0.join("deep").exists());
@@ -121,7 +140,10 @@ fn change(folder: &Folder, name: &str, action: Action, before: Option<&str>, tex
         path: folder.0.join(name),
         action,
         before: before.map(str::to_owned),
-        applied: Applied { text: text.to_owned(), ..Applied::default() },
+        applied: Applied {
+            text: text.to_owned(),
+            ..Applied::default()
+        },
     }
 }
 
@@ -148,7 +170,14 @@ fn a_failure_while_writing_puts_everything_back() {
         assert!(!folder.0.join("new").exists());
     }
     commit(&good()).unwrap();
-    assert_eq!(folder.files(), owned(&[("a.txt", "A\n"), ("file", "no folder\n"), ("new/er.txt", "new\n")]));
+    assert_eq!(
+        folder.files(),
+        owned(&[
+            ("a.txt", "A\n"),
+            ("file", "no folder\n"),
+            ("new/er.txt", "new\n")
+        ])
+    );
 }
 
 #[test]
@@ -156,10 +185,28 @@ fn a_file_that_changed_since_it_was_read_is_not_overwritten() {
     let files = [("a.txt", "a\n"), ("b.txt", "theirs\n")];
     let folder = Folder::new(&files);
     for (bad, code) in [
-        (change(&folder, "b.txt", Action::Modified, Some("read\n"), "mine\n"), "changed_meanwhile"),
-        (change(&folder, "b.txt", Action::Modified, Some("mineee\n"), "mine\n"), "changed_meanwhile"),
-        (change(&folder, "b.txt", Action::Deleted, Some("read\n"), ""), "changed_meanwhile"),
-        (change(&folder, "b.txt", Action::Created, None, "mine\n"), "already_exists"),
+        (
+            change(&folder, "b.txt", Action::Modified, Some("read\n"), "mine\n"),
+            "changed_meanwhile",
+        ),
+        (
+            change(
+                &folder,
+                "b.txt",
+                Action::Modified,
+                Some("mineee\n"),
+                "mine\n",
+            ),
+            "changed_meanwhile",
+        ),
+        (
+            change(&folder, "b.txt", Action::Deleted, Some("read\n"), ""),
+            "changed_meanwhile",
+        ),
+        (
+            change(&folder, "b.txt", Action::Created, None, "mine\n"),
+            "already_exists",
+        ),
     ] {
         let good = change(&folder, "a.txt", Action::Modified, Some("a\n"), "A\n");
         let error = commit(&[good, bad]).unwrap_err();
@@ -190,8 +237,16 @@ fn paths_that_lead_out_are_refused_before_anybody_is_asked() {
     let error = testing::validate::<Toolkit>("patch", json!({"diff": diff})).unwrap_err();
     assert_eq!(error.code, "path_outside");
     assert_eq!(Folder::new(&[]).refused(&diff).code, "path_outside");
-    assert_eq!(testing::validate::<Toolkit>("patch", json!({"diff": MODIFY})), Ok(()));
-    assert_eq!(testing::validate::<Toolkit>("patch", json!({"diff": "hi"})).unwrap_err().code, "diff_invalid");
+    assert_eq!(
+        testing::validate::<Toolkit>("patch", json!({"diff": MODIFY})),
+        Ok(())
+    );
+    assert_eq!(
+        testing::validate::<Toolkit>("patch", json!({"diff": "hi"}))
+            .unwrap_err()
+            .code,
+        "diff_invalid"
+    );
 }
 
 #[cfg(unix)]
@@ -200,7 +255,10 @@ fn links_are_not_followed() {
     let outside = Folder::new(&[("a.txt", "one\ntwo\n")]);
     let folder = Folder::new(&[]);
     std::os::unix::fs::symlink(&outside.0, folder.0.join("way")).unwrap();
-    assert_eq!(folder.refused(&MODIFY.replace("a.txt", "way/a.txt")).code, "path_is_link");
+    assert_eq!(
+        folder.refused(&MODIFY.replace("a.txt", "way/a.txt")).code,
+        "path_is_link"
+    );
     assert_eq!(outside.files(), owned(&[("a.txt", "one\ntwo\n")]));
 }
 
@@ -211,7 +269,9 @@ fn the_path_may_be_the_file_itself() {
     let outcome = testing::invoke::<Toolkit>("patch", json!({"path": path, "diff": MODIFY}));
     assert!(matches!(outcome, Outcome::Success(_)), "{outcome:?}");
     assert_eq!(folder.files(), owned(&[("src/a.txt", "one\n2\n")]));
-    let Outcome::Failure(error) = testing::invoke::<Toolkit>("patch", json!({"path": path, "diff": CREATE})) else {
+    let Outcome::Failure(error) =
+        testing::invoke::<Toolkit>("patch", json!({"path": path, "diff": CREATE}))
+    else {
         panic!()
     };
     assert_eq!(error.code, "other_file");

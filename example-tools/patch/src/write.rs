@@ -23,7 +23,13 @@ pub(crate) struct Change {
 impl Change {
     /// The unified diff that was applied.
     pub(crate) fn diff(&self) -> String {
-        let name = |side: &str, exists: bool| if exists { format!("{side}/{}", self.name) } else { "/dev/null".into() };
+        let name = |side: &str, exists: bool| {
+            if exists {
+                format!("{side}/{}", self.name)
+            } else {
+                "/dev/null".into()
+            }
+        };
         let old = name("a", self.action != Action::Created);
         let new = name("b", self.action != Action::Deleted);
         format!("--- {old}\n+++ {new}\n{}", self.applied.diff)
@@ -35,15 +41,23 @@ impl Change {
 /// back.
 pub(crate) fn commit(changes: &[Change]) -> Result<(), ToolError> {
     let mut journal = Journal::default();
-    let result = stage(changes, &mut journal).and_then(|staged| replace(changes, &staged, &mut journal));
+    let result =
+        stage(changes, &mut journal).and_then(|staged| replace(changes, &staged, &mut journal));
     result.map_err(|error| {
         let left = journal.undo();
         if left.is_empty() {
-            ToolError { message: format!("{}; nothing was changed", error.message), ..error }
+            ToolError {
+                message: format!("{}; nothing was changed", error.message),
+                ..error
+            }
         } else {
             ToolError::execution_failed(
                 "undo_failed",
-                format!("{}, and these files could not be put back: {}", error.message, left.join(", ")),
+                format!(
+                    "{}, and these files could not be put back: {}",
+                    error.message,
+                    left.join(", ")
+                ),
             )
         }
     })
@@ -71,7 +85,9 @@ impl Journal<'_> {
                 Step::MadeFolder(path) => drop(fs::remove_dir(path)),
                 Step::Staged(path) => drop(fs::remove_file(path)),
                 Step::Created(change) => note(&mut left, change, fs::remove_file(&change.path)),
-                Step::Replaced(change) | Step::Deleted(change) => note(&mut left, change, restore(change)),
+                Step::Replaced(change) | Step::Deleted(change) => {
+                    note(&mut left, change, restore(change))
+                }
             }
         }
         left
@@ -92,7 +108,10 @@ fn restore(change: &Change) -> io::Result<()> {
 }
 
 /// Writes each new text beside its file. Returns the staged paths, in the order of the changes.
-fn stage<'c>(changes: &'c [Change], journal: &mut Journal<'c>) -> Result<Vec<Option<PathBuf>>, ToolError> {
+fn stage<'c>(
+    changes: &'c [Change],
+    journal: &mut Journal<'c>,
+) -> Result<Vec<Option<PathBuf>>, ToolError> {
     let mut staged = Vec::new();
     for change in changes {
         if change.action == Action::Deleted {
@@ -107,18 +126,28 @@ fn stage<'c>(changes: &'c [Change], journal: &mut Journal<'c>) -> Result<Vec<Opt
             write_new(&path, &change.applied.text)?;
             Ok(path)
         };
-        staged.push(Some(write().map_err(|error: io::Error| ToolError::at_path(&change.name, &error))?));
+        staged.push(Some(write().map_err(|error: io::Error| {
+            ToolError::at_path(&change.name, &error)
+        })?));
     }
     Ok(staged)
 }
 
-fn replace<'c>(changes: &'c [Change], staged: &[Option<PathBuf>], journal: &mut Journal<'c>) -> Result<(), ToolError> {
+fn replace<'c>(
+    changes: &'c [Change],
+    staged: &[Option<PathBuf>],
+    journal: &mut Journal<'c>,
+) -> Result<(), ToolError> {
     for (change, staged) in changes.iter().zip(staged) {
         let failed = |error: io::Error| ToolError::at_path(&change.name, &error);
         match (staged, change.action) {
             (Some(staged), Action::Created) => {
                 // Takes the name first, because a rename would replace a file that was created since it was looked for.
-                OpenOptions::new().write(true).create_new(true).open(&change.path).map_err(failed)?;
+                OpenOptions::new()
+                    .write(true)
+                    .create_new(true)
+                    .open(&change.path)
+                    .map_err(failed)?;
                 journal.0.push(Step::Created(change));
                 fs::rename(staged, &change.path).map_err(failed)?;
             }
@@ -143,18 +172,26 @@ fn is_as_read(change: &Change) -> Result<(), ToolError> {
     let failed = |error: io::Error| ToolError::at_path(&change.name, &error);
     let before = change.before.as_deref().unwrap_or_default().as_bytes();
     let metadata = fs::symlink_metadata(&change.path).map_err(failed)?;
-    if metadata.is_file() && metadata.len() == before.len() as u64 && fs::read(&change.path).map_err(failed)? == before
+    if metadata.is_file()
+        && metadata.len() == before.len() as u64
+        && fs::read(&change.path).map_err(failed)? == before
     {
         return Ok(());
     }
-    let message = format!("{} was changed by another program since it was read; apply the patch again", change.name);
+    let message = format!(
+        "{} was changed by another program since it was read; apply the patch again",
+        change.name
+    );
     Err(ToolError::execution_failed("changed_meanwhile", message))
 }
 
 /// Creates the missing parent folders of `path`.
 fn make_folders(path: &Path, journal: &mut Journal<'_>) -> io::Result<()> {
-    let missing: Vec<&Path> =
-        path.ancestors().skip(1).take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists()).collect();
+    let missing: Vec<&Path> = path
+        .ancestors()
+        .skip(1)
+        .take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists())
+        .collect();
     for folder in missing.into_iter().rev() {
         fs::create_dir(folder)?;
         journal.0.push(Step::MadeFolder(folder.to_owned()));
@@ -167,7 +204,9 @@ fn beside(path: &Path) -> io::Result<PathBuf> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     (0..100)
         .map(|number| path.with_file_name(format!(".{name}.patch-{number}")))
-        .find(|path| fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound))
+        .find(|path| {
+            fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+        })
         .ok_or_else(|| io::ErrorKind::AlreadyExists.into())
 }
 

@@ -18,11 +18,19 @@ fn redact_paths(call: Call) -> Option<Output> {
 
 /// The content blocks in a JSON array.
 fn blocks(content: &Value) -> Vec<Content> {
-    let objects = content.as_array().into_iter().flatten().filter_map(Value::as_object);
+    let objects = content
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_object);
     objects
         .map(|fields| {
             let kind = fields.get("type").and_then(Value::as_str).unwrap_or("text");
-            fields.iter().fold(Content::new(kind), |block, (name, value)| block.field(name, value.clone()))
+            fields
+                .iter()
+                .fold(Content::new(kind), |block, (name, value)| {
+                    block.field(name, value.clone())
+                })
         })
         .collect()
 }
@@ -45,12 +53,16 @@ fn shorten(text: &str) -> (String, usize) {
     let mut shorter = String::new();
     let mut rest = text;
     let mut found = 0;
-    while let Some((start, home)) =
-        HOMES.iter().filter_map(|home| Some((rest.find(home)?, home))).min_by_key(|(start, _)| *start)
+    while let Some((start, home)) = HOMES
+        .iter()
+        .filter_map(|home| Some((rest.find(home)?, home)))
+        .min_by_key(|(start, _)| *start)
     {
         let before = &rest[..start];
         let after = &rest[start + home.len()..];
-        let end = after.find(|c: char| !c.is_alphanumeric() && !matches!(c, '.' | '-' | '_')).unwrap_or(after.len());
+        let end = after
+            .find(|c: char| !c.is_alphanumeric() && !matches!(c, '.' | '-' | '_'))
+            .unwrap_or(after.len());
         shorter.push_str(before);
         shorter.push_str(if end == 0 { home } else { "~" });
         found += usize::from(end > 0);
@@ -76,8 +88,12 @@ mod tests {
 
     #[test]
     fn every_text_of_a_value_is_looked_at() {
-        let mut value = toolcell_guest::serde_json::json!({"a": ["/home/ada/x", 7], "b": {"c": "/home/ada"}});
+        let mut value =
+            toolcell_guest::serde_json::json!({"a": ["/home/ada/x", 7], "b": {"c": "/home/ada"}});
         assert_eq!(redact(&mut value), 2);
-        assert_eq!(value, toolcell_guest::serde_json::json!({"a": ["~/x", 7], "b": {"c": "~"}}));
+        assert_eq!(
+            value,
+            toolcell_guest::serde_json::json!({"a": ["~/x", 7], "b": {"c": "~"}})
+        );
     }
 }

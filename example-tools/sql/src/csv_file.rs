@@ -17,11 +17,18 @@ const FIELD_BYTES_MAX: usize = 1 << 20;
 const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
 
 /// Loads a file into a table of its name. `delimiter`: `None` to take the one that the first line has most of.
-pub(crate) fn load(connection: &Connection, file: &Named, delimiter: Option<u8>) -> Result<u64, ToolError> {
+pub(crate) fn load(
+    connection: &Connection,
+    file: &Named,
+    delimiter: Option<u8>,
+) -> Result<u64, ToolError> {
     let bytes = files::read(&file.path)?;
     let delimiter = delimiter.unwrap_or_else(|| most(&bytes));
     let names = header(&file.path, &bytes, delimiter)?;
-    let mut shape = Shape { types: vec![Type::Empty; names.len()], names };
+    let mut shape = Shape {
+        types: vec![Type::Empty; names.len()],
+        names,
+    };
     each(&file.path, &bytes, delimiter, &mut |record| {
         for (field, kind) in record.iter().zip(&mut shape.types) {
             // A column that is not only numbers is text, so that 007 keeps its zeros.
@@ -33,20 +40,37 @@ pub(crate) fn load(connection: &Connection, file: &Named, delimiter: Option<u8>)
         Ok(())
     })?;
     let types = shape.types.clone();
-    table::create(connection, &file.name, &file.path, &shape, &mut |insertion| {
-        let mut cells = Vec::with_capacity(types.len());
-        each(&file.path, &bytes, delimiter, &mut |record| {
-            cells.clear();
-            cells.extend(record.iter().zip(&types).map(|(field, kind)| cell(field, *kind)));
-            insertion.row(&cells)
-        })
-    })
+    table::create(
+        connection,
+        &file.name,
+        &file.path,
+        &shape,
+        &mut |insertion| {
+            let mut cells = Vec::with_capacity(types.len());
+            each(&file.path, &bytes, delimiter, &mut |record| {
+                cells.clear();
+                cells.extend(
+                    record
+                        .iter()
+                        .zip(&types)
+                        .map(|(field, kind)| cell(field, *kind)),
+                );
+                insertion.row(&cells)
+            })
+        },
+    )
 }
 
 fn header(path: &str, bytes: &[u8], delimiter: u8) -> Result<Vec<String>, ToolError> {
     let mut record = StringRecord::new();
-    let mut reader = ReaderBuilder::new().delimiter(delimiter).has_headers(false).from_reader(bytes);
-    if !reader.read_record(&mut record).map_err(|error| unreadable(path, &error))? {
+    let mut reader = ReaderBuilder::new()
+        .delimiter(delimiter)
+        .has_headers(false)
+        .from_reader(bytes);
+    if !reader
+        .read_record(&mut record)
+        .map_err(|error| unreadable(path, &error))?
+    {
         return Err(ToolError::invalid_arguments(
             "csv_invalid",
             format!("{path}: the file is empty: it has no header"),
@@ -54,12 +78,19 @@ fn header(path: &str, bytes: &[u8], delimiter: u8) -> Result<Vec<String>, ToolEr
     }
     check(path, &record)?;
     if record.len() > COLUMNS_MAX {
-        let message = format!("{path}: {} columns, and a table has at most {COLUMNS_MAX}", record.len());
+        let message = format!(
+            "{path}: {} columns, and a table has at most {COLUMNS_MAX}",
+            record.len()
+        );
         return Err(ToolError::result_too_large("too_many_columns", message));
     }
     let mut taken = HashSet::new();
     let names = record.iter().enumerate().map(|(at, name)| {
-        let name = if name.trim().is_empty() { format!("column_{}", at + 1) } else { name.trim().to_owned() };
+        let name = if name.trim().is_empty() {
+            format!("column_{}", at + 1)
+        } else {
+            name.trim().to_owned()
+        };
         let mut unique = name.clone();
         let mut number = 2;
         while !taken.insert(unique.to_ascii_lowercase()) {
@@ -79,11 +110,19 @@ fn each(
     take: &mut dyn FnMut(&StringRecord) -> Result<(), ToolError>,
 ) -> Result<(), ToolError> {
     // The header is a record like others, because an error in a record after a hidden one has the place of that one.
-    let mut reader = ReaderBuilder::new().delimiter(delimiter).has_headers(false).from_reader(bytes);
+    let mut reader = ReaderBuilder::new()
+        .delimiter(delimiter)
+        .has_headers(false)
+        .from_reader(bytes);
     let mut record = StringRecord::new();
-    reader.read_record(&mut record).map_err(|error| unreadable(path, &error))?;
+    reader
+        .read_record(&mut record)
+        .map_err(|error| unreadable(path, &error))?;
     let mut row = 0;
-    while reader.read_record(&mut record).map_err(|error| unreadable(path, &error))? {
+    while reader
+        .read_record(&mut record)
+        .map_err(|error| unreadable(path, &error))?
+    {
         check(path, &record)?;
         row += 1;
         table::look(row)?;
@@ -99,15 +138,24 @@ fn check(path: &str, record: &StringRecord) -> Result<(), ToolError> {
     let line = record.position().map_or(1, csv::Position::line);
     Err(ToolError::invalid_arguments(
         "csv_invalid",
-        format!("{path}: line {line}: a field has more than {FIELD_BYTES_MAX} bytes: is a quote never closed?"),
+        format!(
+            "{path}: line {line}: a field has more than {FIELD_BYTES_MAX} bytes: is a quote never closed?"
+        ),
     ))
 }
 
 fn unreadable(path: &str, error: &csv::Error) -> ToolError {
     let line = |position: &Option<csv::Position>| position.as_ref().map_or(1, csv::Position::line);
     let what = match error.kind() {
-        csv::ErrorKind::UnequalLengths { pos, expected_len, len } => {
-            format!("line {}: {len} fields where the header has {expected_len}", line(pos))
+        csv::ErrorKind::UnequalLengths {
+            pos,
+            expected_len,
+            len,
+        } => {
+            format!(
+                "line {}: {len} fields where the header has {expected_len}",
+                line(pos)
+            )
         }
         csv::ErrorKind::Utf8 { pos, .. } => format!("line {}: it is not UTF-8 text", line(pos)),
         _ => error.to_string(),
@@ -126,7 +174,11 @@ fn most(bytes: &[u8]) -> u8 {
         }
     }
     // The first of several with the same count.
-    let best = counts.iter().zip(DELIMITERS).rev().max_by_key(|(count, _)| **count);
+    let best = counts
+        .iter()
+        .zip(DELIMITERS)
+        .rev()
+        .max_by_key(|(count, _)| **count);
     best.map_or(b',', |(_, delimiter)| delimiter)
 }
 
@@ -151,7 +203,9 @@ fn is_plain(field: &str) -> bool {
     let padded = first == Some('0') && second.is_some_and(|letter| letter.is_ascii_digit());
     !padded
         && first.is_some_and(|letter| letter.is_ascii_digit())
-        && digits.chars().all(|letter| letter.is_ascii_digit() || matches!(letter, '.' | 'e' | 'E' | '+' | '-'))
+        && digits
+            .chars()
+            .all(|letter| letter.is_ascii_digit() || matches!(letter, '.' | 'e' | 'E' | '+' | '-'))
 }
 
 fn cell(field: &str, kind: Type) -> Cell {
@@ -176,7 +230,18 @@ mod tests {
         for field in ["0.5", "-1e3", "9223372036854775808", "1."] {
             assert_eq!(type_of(field), Type::Real, "{field}");
         }
-        for field in ["007", "+49", "inf", "NaN", "1,5", "1e999", "-", "2024-01-01", " 1", "0x1"] {
+        for field in [
+            "007",
+            "+49",
+            "inf",
+            "NaN",
+            "1,5",
+            "1e999",
+            "-",
+            "2024-01-01",
+            " 1",
+            "0x1",
+        ] {
             assert_eq!(type_of(field), Type::Text, "{field}");
         }
     }

@@ -31,11 +31,24 @@ const VALUE_BYTES_MAX: i32 = 16 << 20;
 const STEPS_PER_LOOK: i32 = 10_000;
 
 /// PRAGMAs that show something, and change nothing as long as they have no value.
-const SHOWN: [&str; 7] =
-    ["application_id", "database_list", "encoding", "page_count", "page_size", "table_list", "user_version"];
+const SHOWN: [&str; 7] = [
+    "application_id",
+    "database_list",
+    "encoding",
+    "page_count",
+    "page_size",
+    "table_list",
+    "user_version",
+];
 /// PRAGMAs whose value names a table or an index.
-const SHOWN_OF: [&str; 6] =
-    ["foreign_key_list", "index_info", "index_list", "index_xinfo", "table_info", "table_xinfo"];
+const SHOWN_OF: [&str; 6] = [
+    "foreign_key_list",
+    "index_info",
+    "index_list",
+    "index_xinfo",
+    "table_info",
+    "table_xinfo",
+];
 
 pub(crate) struct Database {
     pub(crate) connection: Connection,
@@ -57,7 +70,11 @@ impl Database {
             load(&mut connection, file, &mut notes)?;
         }
         close(&mut connection).map_err(|error| failure("", &error))?;
-        Ok(Self { connection, files, notes })
+        Ok(Self {
+            connection,
+            files,
+            notes,
+        })
     }
 }
 
@@ -77,7 +94,9 @@ fn connection() -> rusqlite::Result<Connection> {
     }
     connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, VALUE_BYTES_MAX)?;
     // There is no folder for temporary files.
-    connection.execute_batch("PRAGMA temp_store = MEMORY; PRAGMA cell_size_check = ON; PRAGMA journal_mode = OFF;")?;
+    connection.execute_batch(
+        "PRAGMA temp_store = MEMORY; PRAGMA cell_size_check = ON; PRAGMA journal_mode = OFF;",
+    )?;
     randomize(&connection)?;
     connection.progress_handler(STEPS_PER_LOOK, Some(|| cancellation::requested().is_some()))?;
     Ok(connection)
@@ -88,11 +107,17 @@ fn randomize(connection: &Connection) -> rusqlite::Result<()> {
     let keys = RandomState::new();
     let next = AtomicU64::new(0);
     connection.create_scalar_function("random", 0, FunctionFlags::SQLITE_UTF8, move |_| {
-        Ok(keys.hash_one(next.fetch_add(1, Ordering::Relaxed)).cast_signed())
+        Ok(keys
+            .hash_one(next.fetch_add(1, Ordering::Relaxed))
+            .cast_signed())
     })
 }
 
-fn load(connection: &mut Connection, file: &Named, notes: &mut Vec<String>) -> Result<(), ToolError> {
+fn load(
+    connection: &mut Connection,
+    file: &Named,
+    notes: &mut Vec<String>,
+) -> Result<(), ToolError> {
     let table = match file.kind {
         Kind::Sqlite => return attach(connection, file, notes),
         Kind::Csv => csv_file::load(connection, file, None)?,
@@ -108,7 +133,9 @@ fn load(connection: &mut Connection, file: &Named, notes: &mut Vec<String>) -> R
 fn attach(connection: &Connection, file: &Named, notes: &mut Vec<String>) -> Result<(), ToolError> {
     let failed = |error: rusqlite::Error| failure(&file.path, &error);
     let uri = format!("file:{}?mode=ro&immutable=1", escaped(&file.path));
-    connection.execute(&format!("ATTACH ?1 AS {}", quoted(&file.name)), [uri]).map_err(failed)?;
+    connection
+        .execute(&format!("ATTACH ?1 AS {}", quoted(&file.name)), [uri])
+        .map_err(failed)?;
     // Reads the header and the schema, so that the error names the file.
     if !names_are_text(connection, &file.name).map_err(failed)? {
         let message = format!("{}: a name in it is not UTF-8 text", file.path);
@@ -126,12 +153,16 @@ fn attach(connection: &Connection, file: &Named, notes: &mut Vec<String>) -> Res
 
 /// Whether all names in a schema are UTF-8. SQLite does not check them, and a panic over one would be a crash.
 fn names_are_text(connection: &Connection, schema: &str) -> rusqlite::Result<bool> {
-    let sql = format!("SELECT type, name, tbl_name, sql FROM {}.sqlite_schema", quoted(schema));
+    let sql = format!(
+        "SELECT type, name, tbl_name, sql FROM {}.sqlite_schema",
+        quoted(schema)
+    );
     let mut statement = connection.prepare(&sql)?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         for at in 0..4 {
-            if matches!(row.get_ref(at)?, ValueRef::Text(bytes) if std::str::from_utf8(bytes).is_err()) {
+            if matches!(row.get_ref(at)?, ValueRef::Text(bytes) if std::str::from_utf8(bytes).is_err())
+            {
                 return Ok(false);
             }
         }
@@ -142,19 +173,27 @@ fn names_are_text(connection: &Connection, schema: &str) -> rusqlite::Result<boo
 /// From here on, statements can only read.
 fn close(connection: &mut Connection) -> rusqlite::Result<()> {
     connection.execute_batch("PRAGMA query_only = ON;")?;
-    connection.authorizer(Some(
-        |context: AuthContext<'_>| if is_reading(&context.action) { Authorization::Allow } else { Authorization::Deny },
-    ))
+    connection.authorizer(Some(|context: AuthContext<'_>| {
+        if is_reading(&context.action) {
+            Authorization::Allow
+        } else {
+            Authorization::Deny
+        }
+    }))
 }
 
 fn is_reading(action: &AuthAction<'_>) -> bool {
-    let one_of = |names: &[&str], name: &str| names.iter().any(|known| known.eq_ignore_ascii_case(name));
+    let one_of =
+        |names: &[&str], name: &str| names.iter().any(|known| known.eq_ignore_ascii_case(name));
     match action {
         AuthAction::Select | AuthAction::Read { .. } | AuthAction::Recursive => true,
-        AuthAction::Function { function_name } => !one_of(&["load_extension", "fts3_tokenizer"], function_name),
-        AuthAction::Pragma { pragma_name, pragma_value: None } => {
-            one_of(&SHOWN, pragma_name) || one_of(&SHOWN_OF, pragma_name)
+        AuthAction::Function { function_name } => {
+            !one_of(&["load_extension", "fts3_tokenizer"], function_name)
         }
+        AuthAction::Pragma {
+            pragma_name,
+            pragma_value: None,
+        } => one_of(&SHOWN, pragma_name) || one_of(&SHOWN_OF, pragma_name),
         AuthAction::Pragma { pragma_name, .. } => one_of(&SHOWN_OF, pragma_name),
         _ => false,
     }
@@ -167,5 +206,7 @@ pub(crate) fn quoted(name: &str) -> String {
 
 /// A path in a URI.
 fn escaped(path: &str) -> String {
-    path.replace('%', "%25").replace('?', "%3f").replace('#', "%23")
+    path.replace('%', "%25")
+        .replace('?', "%3f")
+        .replace('#', "%23")
 }

@@ -51,10 +51,17 @@ pub(crate) fn named(sources: &[Source]) -> Result<Vec<Named>, ToolError> {
         if !taken.insert(name.to_ascii_lowercase()) {
             return Err(ToolError::invalid_arguments(
                 "name_taken",
-                format!("{}: the name {name} is taken: give the file another one with `table`", source.path),
+                format!(
+                    "{}: the name {name} is taken: give the file another one with `table`",
+                    source.path
+                ),
             ));
         }
-        files.push(Named { path: source.path.clone(), kind, name });
+        files.push(Named {
+            path: source.path.clone(),
+            kind,
+            name,
+        });
     }
     Ok(files)
 }
@@ -68,13 +75,20 @@ pub(crate) fn read(path: &str) -> Result<Vec<u8>, ToolError> {
     if size <= TEXT_BYTES_MAX {
         // At once, because a vector that grows takes twice as much for a while.
         let room = usize::try_from(size).unwrap_or(usize::MAX);
-        bytes.try_reserve_exact(room.saturating_add(1)).map_err(|_| out_of_memory(path))?;
-        file.take(TEXT_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
+        bytes
+            .try_reserve_exact(room.saturating_add(1))
+            .map_err(|_| out_of_memory(path))?;
+        file.take(TEXT_BYTES_MAX + 1)
+            .read_to_end(&mut bytes)
+            .map_err(failed)?;
     }
     if size > TEXT_BYTES_MAX || bytes.len() as u64 > TEXT_BYTES_MAX {
         return Err(ToolError::result_too_large(
             "file_too_large",
-            format!("{path}: a CSV or JSON file may have {} MiB: put it into a SQLite file", TEXT_BYTES_MAX >> 20),
+            format!(
+                "{path}: a CSV or JSON file may have {} MiB: put it into a SQLite file",
+                TEXT_BYTES_MAX >> 20
+            ),
         ));
     }
     if bytes.starts_with(b"\xEF\xBB\xBF") {
@@ -96,7 +110,10 @@ fn kind(path: &Path) -> Result<Kind, ToolError> {
     }
     let mut first = [0; MAGIC.len()];
     let magic = file.read_exact(&mut first).is_ok() && &first == MAGIC;
-    let extension = path.extension().map(|name| name.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
+    let extension = path
+        .extension()
+        .map(|name| name.to_string_lossy().to_ascii_lowercase())
+        .unwrap_or_default();
     match extension.as_str() {
         _ if magic => Ok(Kind::Sqlite),
         "csv" => Ok(Kind::Csv),
@@ -107,14 +124,19 @@ fn kind(path: &Path) -> Result<Kind, ToolError> {
         "db" | "db3" | "sqlite" | "sqlite3" => Ok(Kind::Sqlite),
         _ => Err(ToolError::invalid_arguments(
             "format_unknown",
-            format!("{}: neither a SQLite file nor named .csv, .tsv, .tab, .json, .ndjson or .jsonl", path.display()),
+            format!(
+                "{}: neither a SQLite file nor named .csv, .tsv, .tab, .json, .ndjson or .jsonl",
+                path.display()
+            ),
         )),
     }
 }
 
 fn checked(name: &str) -> Result<String, ToolError> {
     if name.to_ascii_lowercase().starts_with("sqlite_") || name.chars().any(char::is_control) {
-        let message = format!("{name:?} cannot name a table: `sqlite_` and control characters are not for names");
+        let message = format!(
+            "{name:?} cannot name a table: `sqlite_` and control characters are not for names"
+        );
         return Err(ToolError::invalid_arguments("name_invalid", message));
     }
     Ok(name.to_owned())
@@ -122,9 +144,21 @@ fn checked(name: &str) -> Result<String, ToolError> {
 
 /// A name that needs no quotes.
 fn default_name(path: &str) -> String {
-    let stem = Path::new(path).file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-    let mut name: String =
-        stem.chars().take(64).map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '_' }).collect();
+    let stem = Path::new(path)
+        .file_stem()
+        .map(|stem| stem.to_string_lossy().into_owned())
+        .unwrap_or_default();
+    let mut name: String = stem
+        .chars()
+        .take(64)
+        .map(|letter| {
+            if letter.is_ascii_alphanumeric() {
+                letter
+            } else {
+                '_'
+            }
+        })
+        .collect();
     if !name.starts_with(|letter: char| letter.is_ascii_alphabetic())
         || name.to_ascii_lowercase().starts_with("sqlite_")
     {

@@ -26,27 +26,46 @@ pub(crate) fn load(connection: &Connection, file: &Named, lines: bool) -> Result
     let bytes = files::read(&file.path)?;
     let mut shape = Shape::default();
     let mut places = HashMap::new();
-    each(&file.path, &bytes, lines, &mut |fields| learn(&file.path, &mut shape, &mut places, fields))?;
+    each(&file.path, &bytes, lines, &mut |fields| {
+        learn(&file.path, &mut shape, &mut places, fields)
+    })?;
     if shape.names.is_empty() {
         // A table has to have a column.
-        shape = Shape { names: vec![VALUE.to_owned()], types: vec![Type::Empty] };
+        shape = Shape {
+            names: vec![VALUE.to_owned()],
+            types: vec![Type::Empty],
+        };
         places.insert(VALUE.to_owned(), 0);
     }
-    table::create(connection, &file.name, &file.path, &shape, &mut |insertion| {
-        each(&file.path, &bytes, lines, &mut |fields| {
-            let mut cells: Vec<Cell> = shape.names.iter().map(|_| Cell::Null).collect();
-            for (name, value) in fields {
-                if let Some(cell) = places.get(&name.to_ascii_lowercase()).and_then(|at| cells.get_mut(*at)) {
-                    *cell = self::cell(value);
+    table::create(
+        connection,
+        &file.name,
+        &file.path,
+        &shape,
+        &mut |insertion| {
+            each(&file.path, &bytes, lines, &mut |fields| {
+                let mut cells: Vec<Cell> = shape.names.iter().map(|_| Cell::Null).collect();
+                for (name, value) in fields {
+                    if let Some(cell) = places
+                        .get(&name.to_ascii_lowercase())
+                        .and_then(|at| cells.get_mut(*at))
+                    {
+                        *cell = self::cell(value);
+                    }
                 }
-            }
-            insertion.row(&cells)
-        })
-    })
+                insertion.row(&cells)
+            })
+        },
+    )
 }
 
 /// Adds the columns of a row, in the order in which they appear. SQL compares names without regard to case, in ASCII.
-fn learn(path: &str, shape: &mut Shape, places: &mut HashMap<String, usize>, fields: Fields) -> Result<(), ToolError> {
+fn learn(
+    path: &str,
+    shape: &mut Shape,
+    places: &mut HashMap<String, usize>,
+    fields: Fields,
+) -> Result<(), ToolError> {
     for (name, value) in fields {
         let at = *places.entry(name.to_ascii_lowercase()).or_insert_with(|| {
             shape.names.push(name);
@@ -54,7 +73,8 @@ fn learn(path: &str, shape: &mut Shape, places: &mut HashMap<String, usize>, fie
             shape.names.len() - 1
         });
         if shape.names.len() > COLUMNS_MAX {
-            let message = format!("{path}: the objects have more than {COLUMNS_MAX} different keys");
+            let message =
+                format!("{path}: the objects have more than {COLUMNS_MAX} different keys");
             return Err(ToolError::result_too_large("too_many_columns", message));
         }
         if let Some(kind) = shape.types.get_mut(at) {
@@ -79,9 +99,10 @@ pub(crate) fn cell(value: Value) -> Cell {
     match value {
         Value::Null => Cell::Null,
         Value::Bool(yes) => Cell::Integer(yes.into()),
-        Value::Number(number) => {
-            number.as_i64().map_or_else(|| number.as_f64().map_or(Cell::Null, Cell::Real), Cell::Integer)
-        }
+        Value::Number(number) => number.as_i64().map_or_else(
+            || number.as_f64().map_or(Cell::Null, Cell::Real),
+            Cell::Integer,
+        ),
         Value::String(text) => Cell::Text(text),
         nested => Cell::Text(nested.to_string()),
     }
@@ -93,14 +114,23 @@ fn each(path: &str, bytes: &[u8], lines: bool, take: Take<'_>) -> Result<(), Too
     let mut row = 0;
     let mut take = |fields: Fields| {
         row += 1;
-        table::look(row).and_then(|()| take(fields)).map_err(|error| {
-            *stopped.borrow_mut() = Some(error);
-        })
+        table::look(row)
+            .and_then(|()| take(fields))
+            .map_err(|error| {
+                *stopped.borrow_mut() = Some(error);
+            })
     };
-    let read = if lines { each_line(bytes, &mut take) } else { each_item(bytes, &mut take) };
+    let read = if lines {
+        each_line(bytes, &mut take)
+    } else {
+        each_item(bytes, &mut take)
+    };
     match (stopped.into_inner(), read) {
         (Some(error), _) => Err(error),
-        (None, Err(what)) => Err(ToolError::invalid_arguments("json_invalid", format!("{path}: {what}"))),
+        (None, Err(what)) => Err(ToolError::invalid_arguments(
+            "json_invalid",
+            format!("{path}: {what}"),
+        )),
         (None, Ok(())) => Ok(()),
     }
 }
@@ -110,7 +140,9 @@ type Feed<'a> = &'a mut dyn FnMut(Fields) -> Result<(), ()>;
 
 fn each_item(bytes: &[u8], take: Feed<'_>) -> Result<(), String> {
     let mut reader = serde_json::Deserializer::from_slice(bytes);
-    let read = Document(take).deserialize(&mut reader).and_then(|()| reader.end());
+    let read = Document(take)
+        .deserialize(&mut reader)
+        .and_then(|()| reader.end());
     read.map_err(|error| error.to_string())
 }
 
@@ -120,10 +152,14 @@ fn each_line(bytes: &[u8], take: Feed<'_>) -> Result<(), String> {
             continue;
         }
         let mut reader = serde_json::Deserializer::from_slice(line);
-        let read = Row.deserialize(&mut reader).and_then(|fields| reader.end().map(|()| fields));
+        let read = Row
+            .deserialize(&mut reader)
+            .and_then(|fields| reader.end().map(|()| fields));
         let fields = read.map_err(|error| {
             let text = error.to_string();
-            let what = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
+            let what = text
+                .rsplit_once(" at line ")
+                .map_or(text.as_str(), |(what, _)| what);
             format!("{what} at line {number} column {}", error.column())
         })?;
         if take(fields).is_err() {

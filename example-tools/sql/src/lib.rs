@@ -75,7 +75,9 @@ struct Files {
 fn query(input: Query) -> Result<Output<Answer>, ToolError> {
     let database = Database::open(&input.files)?;
     let answer = rows::of(&database, &input)?;
-    Ok(Output::new().text(result::render(&answer)).structured(answer))
+    Ok(Output::new()
+        .text(result::render(&answer))
+        .structured(answer))
 }
 
 /// Lists the tables of CSV, TSV, JSON, NDJSON and SQLite files: columns, types and numbers of rows.
@@ -91,7 +93,9 @@ fn query(input: Query) -> Result<Output<Answer>, ToolError> {
 fn schema(input: Files) -> Result<Output<Schema>, ToolError> {
     let database = Database::open(&input.files)?;
     let schema = tables::of(&database)?;
-    Ok(Output::new().text(tables::render(&schema)).structured(schema))
+    Ok(Output::new()
+        .text(tables::render(&schema))
+        .structured(schema))
 }
 
 toolkit! { namespace: "sql", tools: [query, schema] }

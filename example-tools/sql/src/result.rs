@@ -21,7 +21,12 @@ pub(crate) struct Answer {
 
 /// A line for each row, its values between bars.
 pub(crate) fn render(answer: &Answer) -> String {
-    let mut text = answer.columns.iter().map(|name| shown(name)).collect::<Vec<_>>().join(" | ");
+    let mut text = answer
+        .columns
+        .iter()
+        .map(|name| shown(name))
+        .collect::<Vec<_>>()
+        .join(" | ");
     for row in &answer.rows {
         let cells: Vec<String> = row.iter().map(cell).collect();
         // Writing to a String cannot fail.
@@ -31,7 +36,11 @@ pub(crate) fn render(answer: &Answer) -> String {
         text.push_str("\n(no rows)");
     }
     if answer.truncated {
-        let _ = write!(text, "\n(cut after {} rows; there are more)", answer.rows.len());
+        let _ = write!(
+            text,
+            "\n(cut after {} rows; there are more)",
+            answer.rows.len()
+        );
     }
     for note in &answer.notes {
         let _ = write!(text, "\n({note})");
@@ -52,5 +61,11 @@ fn cell(value: &Value) -> String {
 fn shown(text: &str) -> String {
     let cut: String = text.chars().take(CELL_CHARS_MAX).collect();
     let more = if cut.len() < text.len() { ".." } else { "" };
-    format!("{}{more}", cut.replace('\\', "\\\\").replace('\n', "\\n").replace('\r', "\\r").replace('|', "\\|"))
+    format!(
+        "{}{more}",
+        cut.replace('\\', "\\\\")
+            .replace('\n', "\\n")
+            .replace('\r', "\\r")
+            .replace('|', "\\|")
+    )
 }

@@ -100,7 +100,11 @@ pub(crate) fn create(
     let places = vec!["?"; shape.names.len()].join(", ");
     let insert = format!("INSERT INTO {} VALUES ({places})", quoted(table));
     let statement = connection.prepare(&insert).map_err(failed)?;
-    let mut insertion = Insertion { statement, path, rows: 0 };
+    let mut insertion = Insertion {
+        statement,
+        path,
+        rows: 0,
+    };
     fill(&mut insertion)?;
     let rows = insertion.rows;
     drop(insertion);
@@ -120,11 +124,17 @@ impl Insertion<'_> {
         self.rows += 1;
         look(self.rows)?;
         let inserted = self.statement.execute(rusqlite::params_from_iter(cells));
-        inserted.map(|_| ()).map_err(|error| failure(self.path, &error))
+        inserted
+            .map(|_| ())
+            .map_err(|error| failure(self.path, &error))
     }
 }
 
 /// Fails if the call is canceled; looks at some rows alone.
 pub(crate) fn look(row: u64) -> Result<(), ToolError> {
-    if row.is_multiple_of(ROWS_PER_LOOK) && cancellation::requested().is_some() { Err(canceled()) } else { Ok(()) }
+    if row.is_multiple_of(ROWS_PER_LOOK) && cancellation::requested().is_some() {
+        Err(canceled())
+    } else {
+        Ok(())
+    }
 }

@@ -53,10 +53,16 @@ struct Column {
 }
 
 pub(crate) fn of(database: &Database) -> Result<Schema, ToolError> {
-    let mut schema = Schema { tables: Vec::new(), truncated: false, notes: database.notes.clone() };
+    let mut schema = Schema {
+        tables: Vec::new(),
+        truncated: false,
+        notes: database.notes.clone(),
+    };
     for file in &database.files {
         if file.kind != Kind::Sqlite {
-            schema.tables.push(table(database, file, "main", &file.name, TableKind::Table)?);
+            schema
+                .tables
+                .push(table(database, file, "main", &file.name, TableKind::Table)?);
             continue;
         }
         for (name, kind) in tables(database, file)? {
@@ -64,7 +70,9 @@ pub(crate) fn of(database: &Database) -> Result<Schema, ToolError> {
                 schema.truncated = true;
                 break;
             }
-            schema.tables.push(table(database, file, &file.name, &name, kind)?);
+            schema
+                .tables
+                .push(table(database, file, &file.name, &name, kind)?);
         }
     }
     Ok(schema)
@@ -81,36 +89,78 @@ fn tables(database: &Database, file: &Named) -> Result<Vec<(String, TableKind)>,
     );
     let mut statement = database.connection.prepare(&sql).map_err(failed)?;
     let rows = statement.query_map([], |row| {
-        let kind = if row.get::<_, String>(1)? == "view" { TableKind::View } else { TableKind::Table };
+        let kind = if row.get::<_, String>(1)? == "view" {
+            TableKind::View
+        } else {
+            TableKind::Table
+        };
         Ok((row.get(0)?, kind))
     });
-    rows.map_err(failed)?.collect::<Result<_, _>>().map_err(failed)
+    rows.map_err(failed)?
+        .collect::<Result<_, _>>()
+        .map_err(failed)
 }
 
-fn table(database: &Database, file: &Named, schema: &str, name: &str, kind: TableKind) -> Result<Table, ToolError> {
-    let about = if schema == "main" { file.path.clone() } else { format!("{}: {name}", file.path) };
+fn table(
+    database: &Database,
+    file: &Named,
+    schema: &str,
+    name: &str,
+    kind: TableKind,
+) -> Result<Table, ToolError> {
+    let about = if schema == "main" {
+        file.path.clone()
+    } else {
+        format!("{}: {name}", file.path)
+    };
     let failed = |error: rusqlite::Error| failure(&about, &error);
     let sql = "SELECT name, type FROM pragma_table_xinfo(?1, ?2) WHERE hidden <> 1";
     let mut statement = database.connection.prepare(sql).map_err(failed)?;
-    let columns = statement.query_map([name, schema], |row| Ok(Column { name: row.get(0)?, kind: row.get(1)? }));
-    let columns = columns.map_err(failed)?.collect::<Result<_, _>>().map_err(failed)?;
-    let place = if schema == "main" { plain(name) } else { format!("{}.{}", plain(schema), plain(name)) };
+    let columns = statement.query_map([name, schema], |row| {
+        Ok(Column {
+            name: row.get(0)?,
+            kind: row.get(1)?,
+        })
+    });
+    let columns = columns
+        .map_err(failed)?
+        .collect::<Result<_, _>>()
+        .map_err(failed)?;
+    let place = if schema == "main" {
+        plain(name)
+    } else {
+        format!("{}.{}", plain(schema), plain(name))
+    };
     let rows = match kind {
         TableKind::View => None,
         TableKind::Table => {
             let count = format!("SELECT count(*) FROM {}.{}", quoted(schema), quoted(name));
-            let rows = database.connection.query_row(&count, [], |row| row.get::<_, i64>(0)).map_err(failed)?;
+            let rows = database
+                .connection
+                .query_row(&count, [], |row| row.get::<_, i64>(0))
+                .map_err(failed)?;
             u64::try_from(rows).ok()
         }
     };
-    Ok(Table { file: file.path.clone(), table: place, kind, columns, rows })
+    Ok(Table {
+        file: file.path.clone(),
+        table: place,
+        kind,
+        columns,
+        rows,
+    })
 }
 
 /// A name in quotes if it needs them.
 fn plain(name: &str) -> String {
     let letters = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
-    let needs_none = name.starts_with(|letter: char| letter.is_ascii_alphabetic()) && name.chars().all(letters);
-    if needs_none { name.to_owned() } else { quoted(name) }
+    let needs_none =
+        name.starts_with(|letter: char| letter.is_ascii_alphabetic()) && name.chars().all(letters);
+    if needs_none {
+        name.to_owned()
+    } else {
+        quoted(name)
+    }
 }
 
 pub(crate) fn render(schema: &Schema) -> String {
@@ -119,7 +169,11 @@ pub(crate) fn render(schema: &Schema) -> String {
         let columns: Vec<String> = table
             .columns
             .iter()
-            .map(|column| format!("{} {}", plain(&column.name), column.kind).trim_end().to_owned())
+            .map(|column| {
+                format!("{} {}", plain(&column.name), column.kind)
+                    .trim_end()
+                    .to_owned()
+            })
             .collect();
         let rows = match table.rows {
             None => "a view".to_owned(),
@@ -127,7 +181,13 @@ pub(crate) fn render(schema: &Schema) -> String {
             Some(rows) => format!("{rows} rows"),
         };
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "{} ({}), {rows}: {}", table.table, columns.join(", "), table.file);
+        let _ = writeln!(
+            text,
+            "{} ({}), {rows}: {}",
+            table.table,
+            columns.join(", "),
+            table.file
+        );
     }
     if schema.tables.is_empty() {
         text.push_str("no tables\n");

@@ -69,22 +69,46 @@ fn columns_of_csv_have_the_type_of_all_their_values() {
     let folder = Folder::new();
     let csv = "id;city;zip;share\n1;Łódź;00123;0.5\n2;\"a;b\";90210;1\n;;;\n";
     let path = folder.file("people.csv", csv);
-    let found = rows("SELECT id, city, zip, share FROM people ORDER BY id NULLS LAST", &[&path]).unwrap();
-    assert_eq!(found, json!([[1, "Łódź", "00123", 0.5], [2, "a;b", "90210", 1.0], [null, null, null, null]]));
+    let found = rows(
+        "SELECT id, city, zip, share FROM people ORDER BY id NULLS LAST",
+        &[&path],
+    )
+    .unwrap();
+    assert_eq!(
+        found,
+        json!([
+            [1, "Łódź", "00123", 0.5],
+            [2, "a;b", "90210", 1.0],
+            [null, null, null, null]
+        ])
+    );
     let schema = answer("schema", json!({ "files": [{ "path": path }] })).unwrap();
-    let types: Vec<&Value> =
-        schema["tables"][0]["columns"].as_array().unwrap().iter().map(|column| &column["type"]).collect();
+    let types: Vec<&Value> = schema["tables"][0]["columns"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|column| &column["type"])
+        .collect();
     assert_eq!(types, ["INTEGER", "TEXT", "TEXT", "REAL"]);
-    assert_eq!((&schema["tables"][0]["rows"], &schema["tables"][0]["table"]), (&json!(3), &json!("people")));
+    assert_eq!(
+        (&schema["tables"][0]["rows"], &schema["tables"][0]["table"]),
+        (&json!(3), &json!("people"))
+    );
 }
 
 #[test]
 fn a_header_with_the_same_name_twice_or_without_one_still_names_every_column() {
     let folder = Folder::new();
     let path = folder.file("a.csv", "\u{feff}x,X,,x\n1,2,3,4\n");
-    assert_eq!(rows("SELECT x, X_2, column_3, x_3 FROM a", &[&path]).unwrap(), json!([[1, 2, 3, 4]]));
+    assert_eq!(
+        rows("SELECT x, X_2, column_3, x_3 FROM a", &[&path]).unwrap(),
+        json!([[1, 2, 3, 4]])
+    );
     let tab = folder.file("b.tsv", "x\ty,z\n1\t2\n");
-    assert_eq!(rows("SELECT \"y,z\" FROM b", &[&tab]).unwrap(), json!([[2]]));
+    assert_eq!(
+        rows("SELECT \"y,z\" FROM b", &[&tab]).unwrap(),
+        json!([[2]])
+    );
 }
 
 #[test]
@@ -93,17 +117,30 @@ fn an_error_of_csv_names_the_line() {
     let short = folder.file("a.csv", "x,y\n1,2\n3\n");
     let error = rows("SELECT * FROM a", &[&short]).unwrap_err();
     assert_eq!(
-        (error.code.as_str(), error.message.ends_with("line 3: 1 fields where the header has 2")),
+        (
+            error.code.as_str(),
+            error
+                .message
+                .ends_with("line 3: 1 fields where the header has 2")
+        ),
         ("csv_invalid", true)
     );
     let latin = folder.file("b.csv", b"x\n\xe9\n");
-    assert!(rows("SELECT * FROM b", &[&latin]).unwrap_err().message.ends_with("line 2: it is not UTF-8 text"));
+    assert!(
+        rows("SELECT * FROM b", &[&latin])
+            .unwrap_err()
+            .message
+            .ends_with("line 2: it is not UTF-8 text")
+    );
     let empty = folder.file("c.csv", "");
     assert_eq!(code(rows("SELECT * FROM c", &[&empty])), "csv_invalid");
     // A quote that is never closed takes the rest of the file into one field.
     let open = folder.file("d.csv", format!("x,y\n1,\"{}", "line\n".repeat(300_000)));
     let error = rows("SELECT * FROM d", &[&open]).unwrap_err();
-    assert!(error.message.contains("line 2: a field has more than"), "{error}");
+    assert!(
+        error.message.contains("line 2: a field has more than"),
+        "{error}"
+    );
     let wide = folder.file("e.csv", vec!["a"; 3000].join(","));
     assert_eq!(code(rows("SELECT * FROM e", &[&wide])), "too_many_columns");
 }
@@ -111,19 +148,38 @@ fn an_error_of_csv_names_the_line() {
 #[test]
 fn json_objects_are_rows_with_the_columns_of_all_of_them() {
     let folder = Folder::new();
-    let path = folder.file("items.json", r#"[{"b": 1, "a": true}, {"b": "x", "c": {"n": [1]}}, {}]"#);
+    let path = folder.file(
+        "items.json",
+        r#"[{"b": 1, "a": true}, {"b": "x", "c": {"n": [1]}}, {}]"#,
+    );
     assert_eq!(
         rows("SELECT * FROM items", &[&path]).unwrap(),
         json!([[1, 1, null], ["x", null, "{\"n\":[1]}"], [null, null, null]])
     );
-    assert_eq!(rows("SELECT c ->> '$.n[0]' FROM items WHERE b = 'x'", &[&path]).unwrap(), json!([[1]]));
+    assert_eq!(
+        rows("SELECT c ->> '$.n[0]' FROM items WHERE b = 'x'", &[&path]).unwrap(),
+        json!([[1]])
+    );
     let one = folder.file("one.json", r#"{"items": [{"n": 1}, {"n": 2}]}"#);
-    assert_eq!(rows("SELECT value ->> 'n' FROM one, json_each(one.items)", &[&one]).unwrap(), json!([[1], [2]]));
+    assert_eq!(
+        rows(
+            "SELECT value ->> 'n' FROM one, json_each(one.items)",
+            &[&one]
+        )
+        .unwrap(),
+        json!([[1], [2]])
+    );
     let plain = folder.file("plain.json", "[1, 2.5, null, \"x\", [3]]");
-    assert_eq!(rows("SELECT value FROM plain", &[&plain]).unwrap(), json!([[1], [2.5], [null], ["x"], ["[3]"]]));
+    assert_eq!(
+        rows("SELECT value FROM plain", &[&plain]).unwrap(),
+        json!([[1], [2.5], [null], ["x"], ["[3]"]])
+    );
     // SQL tells these names apart, as it does not `a` and `A`.
     let letters = folder.file("letters.json", r#"[{"é": 1, "É": 2}]"#);
-    assert_eq!(rows("SELECT * FROM letters", &[&letters]).unwrap(), json!([[1, 2]]));
+    assert_eq!(
+        rows("SELECT * FROM letters", &[&letters]).unwrap(),
+        json!([[1, 2]])
+    );
     let none = folder.file("none.json", "[]");
     assert_eq!(rows("SELECT * FROM none", &[&none]).unwrap(), json!([]));
 }
@@ -134,14 +190,20 @@ fn an_error_of_json_names_line_and_column() {
     let path = folder.file("a.json", "[{\"a\": 1},\n {\"a\": }]");
     let error = rows("SELECT * FROM a", &[&path]).unwrap_err();
     assert_eq!(error.code, "json_invalid");
-    assert!(error.message.ends_with("expected value at line 2 column 8"), "{error}");
+    assert!(
+        error.message.ends_with("expected value at line 2 column 8"),
+        "{error}"
+    );
     let lines = folder.file("b.ndjson", "{\"a\": 1}\n\n{\"a\": 2\n");
     let error = rows("SELECT * FROM b", &[&lines]).unwrap_err();
     assert!(error.message.contains("at line 3 column"), "{error}");
     let deep = folder.file("c.json", format!("[{}", "[".repeat(100_000)));
     assert_eq!(code(rows("SELECT * FROM c", &[&deep])), "json_invalid");
     let good = folder.file("d.jsonl", "{\"a\": 1}\r\n{\"a\": 2}");
-    assert_eq!(rows("SELECT sum(a) FROM d", &[&good]).unwrap(), json!([[3]]));
+    assert_eq!(
+        rows("SELECT sum(a) FROM d", &[&good]).unwrap(),
+        json!([[3]])
+    );
 }
 
 #[test]
@@ -154,12 +216,30 @@ fn a_sqlite_file_is_a_schema_beside_other_files() {
     let csv = folder.file("people.csv", "who,age\nada,36\n");
     let files = json!([{ "path": path, "table": "shop" }, { "path": csv }]);
     let sql = "SELECT o.id, p.age FROM shop.orders o JOIN people p USING (who)";
-    assert_eq!(answer("query", json!({ "sql": sql, "files": files })).unwrap()["rows"], json!([[1, 36]]));
+    assert_eq!(
+        answer("query", json!({ "sql": sql, "files": files })).unwrap()["rows"],
+        json!([[1, 36]])
+    );
     let schema = answer("schema", json!({ "files": files })).unwrap();
-    let names: Vec<&str> =
-        schema["tables"].as_array().unwrap().iter().map(|table| table["table"].as_str().unwrap()).collect();
-    assert_eq!(names, ["shop.everyone", "shop.\"odd name\"", "shop.orders", "people"]);
-    assert_eq!((&schema["tables"][0]["kind"], &schema["tables"][0]["rows"]), (&json!("view"), &Value::Null));
+    let names: Vec<&str> = schema["tables"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|table| table["table"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "shop.everyone",
+            "shop.\"odd name\"",
+            "shop.orders",
+            "people"
+        ]
+    );
+    assert_eq!(
+        (&schema["tables"][0]["kind"], &schema["tables"][0]["rows"]),
+        (&json!("view"), &Value::Null)
+    );
     assert_eq!(schema["tables"][2]["rows"], 2);
 }
 
@@ -190,13 +270,23 @@ fn nothing_can_be_changed_attached_or_loaded() {
         "ANALYZE".to_owned(),
     ] {
         let refused = code(rows(&sql, &[&path, &csv]));
-        assert!(["not_allowed", "sql_invalid"].contains(&refused.as_str()), "{sql}: {refused}");
+        assert!(
+            ["not_allowed", "sql_invalid"].contains(&refused.as_str()),
+            "{sql}: {refused}"
+        );
     }
     assert_eq!(fs::read(&path).unwrap(), before);
-    assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 2, "no file is made beside them");
-    for sql in
-        ["PRAGMA table_info(t)", "SELECT name FROM pragma_table_list", "PRAGMA a.user_version", "EXPLAIN SELECT 1"]
-    {
+    assert_eq!(
+        fs::read_dir(&folder.0).unwrap().count(),
+        2,
+        "no file is made beside them"
+    );
+    for sql in [
+        "PRAGMA table_info(t)",
+        "SELECT name FROM pragma_table_list",
+        "PRAGMA a.user_version",
+        "EXPLAIN SELECT 1",
+    ] {
         rows(sql, &[&path]).unwrap();
     }
 }
@@ -217,10 +307,20 @@ fn an_error_of_a_statement_names_line_and_column() {
 #[test]
 fn parameters_are_bound_by_place_or_by_name() {
     let query = |sql: &str, parameters: Value| {
-        answer("query", json!({ "sql": sql, "files": [], "parameters": parameters })).map(|found| found["rows"].clone())
+        answer(
+            "query",
+            json!({ "sql": sql, "files": [], "parameters": parameters }),
+        )
+        .map(|found| found["rows"].clone())
     };
-    assert_eq!(query("SELECT ?, ?", json!([1, "'; --"])).unwrap(), json!([[1, "'; --"]]));
-    assert_eq!(query("SELECT :a, @b", json!({ "a": null, "@b": [1] })).unwrap(), json!([[null, "[1]"]]));
+    assert_eq!(
+        query("SELECT ?, ?", json!([1, "'; --"])).unwrap(),
+        json!([[1, "'; --"]])
+    );
+    assert_eq!(
+        query("SELECT :a, @b", json!({ "a": null, "@b": [1] })).unwrap(),
+        json!([[null, "[1]"]])
+    );
     for (sql, wrong) in [
         ("SELECT ?", json!([])),
         ("SELECT ?", Value::Null),
@@ -241,13 +341,24 @@ fn rows_end_at_the_limit_and_values_that_json_lacks_are_shown() {
     assert_eq!(code(rows(sql, &[])), "sql_invalid");
     let sql = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n";
     let found = answer("query", json!({ "sql": sql, "files": [], "limit": 3 })).unwrap();
-    assert_eq!((&found["rows"], &found["truncated"]), (&json!([[1], [2], [3]]), &json!(true)));
-    let long =
-        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT printf('%.*c', 100000, 'x') FROM n";
+    assert_eq!(
+        (&found["rows"], &found["truncated"]),
+        (&json!([[1], [2], [3]]), &json!(true))
+    );
+    let long = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT printf('%.*c', 100000, 'x') FROM n";
     let found = answer("query", json!({ "sql": long, "files": [] })).unwrap();
-    assert_eq!((found["rows"].as_array().unwrap().len(), &found["truncated"]), (10, &json!(true)));
-    assert_eq!(code(rows("SELECT printf('%.*c', 2000000, 'x')", &[])), "row_too_large");
-    assert_eq!(code(rows("SELECT zeroblob(100000000)", &[])), "value_too_large");
+    assert_eq!(
+        (found["rows"].as_array().unwrap().len(), &found["truncated"]),
+        (10, &json!(true))
+    );
+    assert_eq!(
+        code(rows("SELECT printf('%.*c', 2000000, 'x')", &[])),
+        "row_too_large"
+    );
+    assert_eq!(
+        code(rows("SELECT zeroblob(100000000)", &[])),
+        "value_too_large"
+    );
     assert_eq!(
         rows("SELECT x'00ff', 9e999, 9223372036854775807, NULL", &[]).unwrap(),
         json!([[{ "bytes": 2, "hex": "00ff" }, "inf", 9_223_372_036_854_775_807_i64, null]])
@@ -258,28 +369,54 @@ fn rows_end_at_the_limit_and_values_that_json_lacks_are_shown() {
 fn files_that_are_none_of_these_are_refused_by_what_they_are() {
     let folder = Folder::new();
     let damaged = {
-        let path = folder.database("damaged.db", "CREATE TABLE t (x); INSERT INTO t VALUES (1);");
+        let path = folder.database(
+            "damaged.db",
+            "CREATE TABLE t (x); INSERT INTO t VALUES (1);",
+        );
         let mut bytes = fs::read(&path).unwrap();
         bytes[100..].fill(0xff);
         folder.file("damaged.db", bytes)
     };
-    assert_eq!(code(rows("SELECT * FROM t", &[&damaged])), "database_corrupt");
+    assert_eq!(
+        code(rows("SELECT * FROM t", &[&damaged])),
+        "database_corrupt"
+    );
     // "CREATE TABLE t (name_" and a byte that no UTF-8 has.
     let sql = "CREATE TABLE t (x); PRAGMA writable_schema = ON;
                UPDATE sqlite_schema SET sql = CAST(x'435245415445205441424c45207420286e616d655fff29' AS TEXT);";
     let named = folder.database("named.db", sql);
     assert_eq!(code(rows("SELECT * FROM t", &[&named])), "database_corrupt");
-    let noise = folder.file("noise.db", "this is not a database, and long enough to have a header");
+    let noise = folder.file(
+        "noise.db",
+        "this is not a database, and long enough to have a header",
+    );
     assert_eq!(code(rows("SELECT 1", &[&noise])), "not_a_database");
     let text = folder.file("notes.txt", "x\n1\n");
     assert_eq!(code(rows("SELECT 1", &[&text])), "format_unknown");
-    assert_eq!(code(rows("SELECT 1", &[&folder.0.join("none.csv").display().to_string()])), "not_found");
-    assert_eq!(code(rows("SELECT 1", &[&folder.0.display().to_string()])), "is_a_folder");
+    assert_eq!(
+        code(rows(
+            "SELECT 1",
+            &[&folder.0.join("none.csv").display().to_string()]
+        )),
+        "not_found"
+    );
+    assert_eq!(
+        code(rows("SELECT 1", &[&folder.0.display().to_string()])),
+        "is_a_folder"
+    );
     let one = folder.file("a.csv", "x\n");
     let two = folder.file("A.tsv", "x\n");
     assert_eq!(code(rows("SELECT 1", &[&one, &two])), "name_taken");
-    let named = |table: &str| answer("query", json!({ "sql": "SELECT 1", "files": [{ "path": one, "table": table }] }));
-    assert_eq!((code(named("main")), code(named("sqlite_x"))), ("name_taken".to_owned(), "name_invalid".to_owned()));
+    let named = |table: &str| {
+        answer(
+            "query",
+            json!({ "sql": "SELECT 1", "files": [{ "path": one, "table": table }] }),
+        )
+    };
+    assert_eq!(
+        (code(named("main")), code(named("sqlite_x"))),
+        ("name_taken".to_owned(), "name_invalid".to_owned())
+    );
     assert_eq!(named("odd \" name").unwrap()["rows"], json!([[1]]));
 }
 
@@ -295,14 +432,18 @@ fn changes_that_only_the_log_has_are_said_to_be_missing() {
     let input = json!({ "sql": "SELECT count(*) FROM t", "files": [{ "path": path.display().to_string() }] });
     let found = answer("query", input).unwrap();
     assert_eq!(found["rows"], json!([[0]]));
-    assert!(found["notes"][0].as_str().unwrap().contains("-wal file"), "{found}");
+    assert!(
+        found["notes"][0].as_str().unwrap().contains("-wal file"),
+        "{found}"
+    );
 }
 
 #[test]
 fn an_endless_statement_is_stopped_by_a_cancellation() {
     testing::reset();
     testing::cancel(AbortReason::UserInterruption);
-    let sql = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n";
+    let sql =
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n";
     assert_eq!(code(rows(sql, &[])), "canceled");
     assert!(testing::acknowledged());
     testing::reset();

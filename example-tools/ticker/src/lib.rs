@@ -56,34 +56,51 @@ fn ticker(input: Ticks) -> Output<Ticked> {
 }
 
 fn ticked(ticks: u32, of: u32) -> Output<Ticked> {
-    Output::new().text(format!("{ticks} of {of} ticks")).structured(Ticked { ticks, of })
+    Output::new()
+        .text(format!("{ticks} of {of} ticks"))
+        .structured(Ticked { ticks, of })
 }
 
 toolkit! { namespace: "ticker", tools: [ticker] }
 
 #[cfg(test)]
 mod tests {
-    use toolcell_guest::{ErrorClass, Outcome, cancellation::AbortReason, serde_json::json, testing};
+    use toolcell_guest::{
+        ErrorClass, Outcome, cancellation::AbortReason, serde_json::json, testing,
+    };
 
     use super::*;
 
     #[test]
     fn every_tick_is_reported_and_the_last_one_is_all() {
         testing::reset();
-        let output = ticker(Ticks { ticks: 4, interval_ms: 250, partial: true });
+        let output = ticker(Ticks {
+            ticks: 4,
+            interval_ms: 250,
+            partial: true,
+        });
         assert_eq!(output.structured.map(|ticked| ticked.ticks), Some(4));
-        let percents: Vec<_> = testing::progress().iter().map(|update| update.percent).collect();
+        let percents: Vec<_> = testing::progress()
+            .iter()
+            .map(|update| update.percent)
+            .collect();
         assert_eq!(percents, [25.0, 50.0, 75.0, 100.0].map(Some));
         assert_eq!(testing::slept(), Duration::from_millis(750));
-        assert_eq!(testing::partials(), [json!([{"type": "text", "text": "2 ticks so far"}])]);
+        assert_eq!(
+            testing::partials(),
+            [json!([{"type": "text", "text": "2 ticks so far"}])]
+        );
     }
 
     #[test]
     fn a_cancelled_call_acknowledges_and_returns_what_it_has() {
         testing::reset();
         testing::cancel_after(Duration::from_millis(150), AbortReason::UserInterruption);
-        let outcome = testing::invoke::<Toolkit>("ticker", json!({"ticks": 10, "interval_ms": 100}));
-        let Outcome::Partial(output, error) = outcome else { panic!("{outcome:?}") };
+        let outcome =
+            testing::invoke::<Toolkit>("ticker", json!({"ticks": 10, "interval_ms": 100}));
+        let Outcome::Partial(output, error) = outcome else {
+            panic!("{outcome:?}")
+        };
         assert_eq!(output.structured, Some(json!({"ticks": 2, "of": 10})));
         assert_eq!(error.class, ErrorClass::Canceled);
         assert!(testing::acknowledged());

@@ -39,7 +39,10 @@ impl Artifact {
     /// # Errors
     ///
     /// Too many artifacts, a media type that is not valid, or a call that may not write artifacts.
-    pub fn create(name: impl AsRef<str>, media_type: impl AsRef<str>) -> Result<Self, ArtifactError> {
+    pub fn create(
+        name: impl AsRef<str>,
+        media_type: impl AsRef<str>,
+    ) -> Result<Self, ArtifactError> {
         host::create_artifact(name.as_ref(), media_type.as_ref()).map(Self)
     }
 
@@ -82,7 +85,8 @@ pub enum ArtifactError {
 
 impl fmt::Display for ArtifactError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Denied(why) | Self::QuotaExceeded(why) | Self::Invalid(why) | Self::Failed(why)) = self;
+        let (Self::Denied(why) | Self::QuotaExceeded(why) | Self::Invalid(why) | Self::Failed(why)) =
+            self;
         f.write_str(why)
     }
 }
@@ -120,13 +124,24 @@ mod tests {
         let mut first = Artifact::create("a.txt", "text/plain").unwrap();
         let mut second = Artifact::create("b.bin", "application/octet-stream").unwrap();
         first.write_all(b"one ").unwrap();
-        second.write_all(&vec![7_u8; 3 * CHUNK_BYTES_MAX + 1]).unwrap();
+        second
+            .write_all(&vec![7_u8; 3 * CHUNK_BYTES_MAX + 1])
+            .unwrap();
         first.write_all(b"two").unwrap();
         let block = first.finish().unwrap();
-        assert_eq!(block, Content::new("artifact_ref").field("reference", "toolcell:artifact/1"));
+        assert_eq!(
+            block,
+            Content::new("artifact_ref").field("reference", "toolcell:artifact/1")
+        );
         let written = testing::artifacts();
-        assert_eq!((written[0].name.as_str(), written[0].bytes.as_slice()), ("a.txt", &b"one two"[..]));
-        assert_eq!((written[1].media_type.as_str(), written[1].bytes.len()), ("application/octet-stream", 3_145_729));
+        assert_eq!(
+            (written[0].name.as_str(), written[0].bytes.as_slice()),
+            ("a.txt", &b"one two"[..])
+        );
+        assert_eq!(
+            (written[1].media_type.as_str(), written[1].bytes.len()),
+            ("application/octet-stream", 3_145_729)
+        );
         assert!(written[0].is_finished && !written[1].is_finished);
     }
 
@@ -137,7 +152,10 @@ mod tests {
         let mut artifact = Artifact::create("a", "text/plain").unwrap();
         artifact.write_all(b"1234").unwrap();
         let error = ToolError::from(artifact.write_all(b"5").unwrap_err());
-        assert_eq!((error.class, error.code.as_str()), (ErrorClass::ResultTooLarge, "artifact_quota"));
+        assert_eq!(
+            (error.class, error.code.as_str()),
+            (ErrorClass::ResultTooLarge, "artifact_quota")
+        );
         assert!(error.message.contains("4 are allowed"), "{}", error.message);
     }
 }

@@ -82,8 +82,8 @@ use configuring::exports::toolcell::tool::configuration;
 use tool::{
     exports::toolcell::tool::guest,
     toolcell::tool::{
-        artifacts, cancellation as stop, cancellation_signal, context_modifiers as changes, interaction, log as lines,
-        progress, tools, types,
+        artifacts, cancellation as stop, cancellation_signal, context_modifiers as changes,
+        interaction, log as lines, progress, tools, types,
     },
     wasi::{clocks::monotonic_clock, io::poll},
 };
@@ -102,9 +102,10 @@ impl<K: Toolkit> guest::Guest for K {
                 Short::Json(value) => guest::Outcome::Json(value.to_string()),
                 Short::Neither(output) => guest::Outcome::Success(output.into()),
             },
-            Outcome::Partial(output, error) => {
-                guest::Outcome::Partial(guest::PartialOutput { output: output.into(), error: error.into() })
-            }
+            Outcome::Partial(output, error) => guest::Outcome::Partial(guest::PartialOutput {
+                output: output.into(),
+                error: error.into(),
+            }),
             Outcome::Failure(error) => guest::Outcome::Failure(error.into()),
         }
     }
@@ -143,7 +144,9 @@ impl From<ToolError> for types::ToolError {
             code: error.code,
             message: error.message,
             detail: error.detail,
-            retry_after_ms: error.retry_after.map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX)),
+            retry_after_ms: error
+                .retry_after
+                .map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX)),
         }
     }
 }
@@ -199,7 +202,10 @@ impl From<types::ErrorClass> for ErrorClass {
 }
 
 pub(crate) fn callable() -> Vec<Callable> {
-    let callable = |tool: tools::Callable| Callable { name: tool.name, description: tool.description };
+    let callable = |tool: tools::Callable| Callable {
+        name: tool.name,
+        description: tool.description,
+    };
     tools::list().into_iter().map(callable).collect()
 }
 
@@ -209,7 +215,9 @@ pub(crate) fn call_tool(tool: &str, input: &str) -> Result<Answer, ToolError> {
         invocation_id: answer.invocation_id,
         // The host writes both.
         content: serde_json::from_str(&answer.content).unwrap_or_default(),
-        structured: answer.structured.and_then(|value| serde_json::from_str(&value).ok()),
+        structured: answer
+            .structured
+            .and_then(|value| serde_json::from_str(&value).ok()),
         missing: answer.missing.map(ToolError::from),
     })
 }
@@ -244,7 +252,10 @@ pub(crate) fn log(level: Level, message: &str, fields: Option<&Value>) {
 /// An artifact that is not finished.
 pub(crate) struct ArtifactDraft(artifacts::Artifact);
 
-pub(crate) fn create_artifact(name: &str, media_type: &str) -> Result<ArtifactDraft, ArtifactError> {
+pub(crate) fn create_artifact(
+    name: &str,
+    media_type: &str,
+) -> Result<ArtifactDraft, ArtifactError> {
     Ok(ArtifactDraft(artifacts::create(name, media_type)?))
 }
 

@@ -19,7 +19,10 @@ pub fn configuration<T: 'static>() -> Option<Rc<T>> {
 /// Keeps the settings `config`, JSON text.
 pub fn configure<T: DeserializeOwned + 'static>(config: &str) -> Result<(), ToolError> {
     let settings: T = serde_json::from_str(config).map_err(|error| {
-        ToolError::setup_required("invalid_configuration", format!("cannot use the settings of the tool: {error}"))
+        ToolError::setup_required(
+            "invalid_configuration",
+            format!("cannot use the settings of the tool: {error}"),
+        )
     })?;
     GIVEN.set(Some(Rc::new(settings)));
     Ok(())

@@ -44,17 +44,28 @@ impl Context {
         };
         let cwd = text("cwd");
         let scratch = text("scratch");
-        Self { invocation_id, attempt, cwd, scratch, extra }
+        Self {
+            invocation_id,
+            attempt,
+            cwd,
+            scratch,
+            extra,
+        }
     }
 }
 
 /// Enters the caller's working directory. Fails if that is impossible, because elsewhere the tool would read and write
 /// the wrong files.
 pub fn enter_cwd() -> Result<(), ToolError> {
-    let Some(cwd) = context().cwd else { return Ok(()) };
+    let Some(cwd) = context().cwd else {
+        return Ok(());
+    };
     std::env::set_current_dir(&cwd).map_err(|error| {
-        ToolError::setup_required("cwd_unavailable", format!("the working directory {cwd} cannot be entered"))
-            .detail(error.to_string())
+        ToolError::setup_required(
+            "cwd_unavailable",
+            format!("the working directory {cwd} cannot be entered"),
+        )
+        .detail(error.to_string())
     })
 }
 
@@ -64,8 +75,15 @@ mod tests {
 
     #[test]
     fn the_open_object_gives_cwd_and_keeps_the_rest() {
-        let context = Context::new("inv_1".to_owned(), 2, r#"{"cwd": "/project", "scratch": "/s", "locale": "fr"}"#);
-        assert_eq!((context.cwd.as_deref(), context.scratch.as_deref()), (Some("/project"), Some("/s")));
+        let context = Context::new(
+            "inv_1".to_owned(),
+            2,
+            r#"{"cwd": "/project", "scratch": "/s", "locale": "fr"}"#,
+        );
+        assert_eq!(
+            (context.cwd.as_deref(), context.scratch.as_deref()),
+            (Some("/project"), Some("/s"))
+        );
         assert_eq!(context.extra["locale"], "fr");
         assert_eq!(Context::new(String::new(), 1, "nonsense").extra, Map::new());
     }

@@ -49,7 +49,9 @@ use crate::{ErrorClass, ToolError, host};
 /// A call that may not change the context, a key or a value that is not valid, or more than 32 keys or 16 KiB in one call.
 pub fn modify(key: &str, value: impl Serialize) -> Result<(), ModifyError> {
     let value = serde_json::to_string(&value).map_err(|error| {
-        ModifyError::Invalid(format!("cannot change {key}: its value cannot be written as JSON: {error}"))
+        ModifyError::Invalid(format!(
+            "cannot change {key}: its value cannot be written as JSON: {error}"
+        ))
     })?;
     host::modify_context(key, &value)
 }
@@ -96,10 +98,17 @@ mod tests {
     #[test]
     fn changes_are_recorded_by_key_and_the_last_value_counts() {
         testing::reset();
-        for (key, value) in [("b", json!(1)), ("a", json!(null)), ("b", json!({ "n": [2] }))] {
+        for (key, value) in [
+            ("b", json!(1)),
+            ("a", json!(null)),
+            ("b", json!({ "n": [2] })),
+        ] {
             modify(key, value).unwrap();
         }
-        let expected = [("a".to_owned(), json!(null)), ("b".to_owned(), json!({ "n": [2] }))];
+        let expected = [
+            ("a".to_owned(), json!(null)),
+            ("b".to_owned(), json!({ "n": [2] })),
+        ];
         assert_eq!(testing::context_modifiers(), expected);
         testing::reset();
         assert!(testing::context_modifiers().is_empty());
@@ -110,8 +119,15 @@ mod tests {
         testing::reset();
         testing::forbid_context_modifiers();
         let error = ToolError::from(modify("a", 1).unwrap_err());
-        assert_eq!((error.class, error.code.as_str()), (ErrorClass::CapabilityGap, "context_modifiers_forbidden"));
-        assert!(error.message.starts_with("cannot change the context"), "{}", error.message);
+        assert_eq!(
+            (error.class, error.code.as_str()),
+            (ErrorClass::CapabilityGap, "context_modifiers_forbidden")
+        );
+        assert!(
+            error.message.starts_with("cannot change the context"),
+            "{}",
+            error.message
+        );
         assert!(testing::context_modifiers().is_empty());
         testing::reset();
     }

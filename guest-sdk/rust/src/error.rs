@@ -86,7 +86,13 @@ macro_rules! constructors {
 impl ToolError {
     /// An error of any class.
     pub fn new(class: ErrorClass, code: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { class, code: code.into(), message: message.into(), detail: None, retry_after: None }
+        Self {
+            class,
+            code: code.into(),
+            message: message.into(),
+            detail: None,
+            retry_after: None,
+        }
     }
 
     constructors! {
@@ -138,7 +144,13 @@ impl ToolError {
 
 impl fmt::Display for ToolError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} ({})", self.class.as_str(), self.message, self.code)
+        write!(
+            f,
+            "{}: {} ({})",
+            self.class.as_str(),
+            self.message,
+            self.code
+        )
     }
 }
 
@@ -147,7 +159,10 @@ impl std::error::Error for ToolError {}
 /// Derives the class and the code from the kind of the error. The path is unknown here: prefer [`ToolError::at_path`].
 impl From<io::Error> for ToolError {
     fn from(error: io::Error) -> Self {
-        if let Some(artifact) = error.get_ref().and_then(|inner| inner.downcast_ref::<ArtifactError>()) {
+        if let Some(artifact) = error
+            .get_ref()
+            .and_then(|inner| inner.downcast_ref::<ArtifactError>())
+        {
             return artifact.clone().into();
         }
         let (class, code, what) = classify(&error);
@@ -162,7 +177,11 @@ fn classify(error: &io::Error) -> (ErrorClass, &'static str, String) {
     use io::ErrorKind::*;
     let fixed = |class, code, what: &str| (class, code, what.to_owned());
     if cfg!(target_os = "wasi") && error.raw_os_error() == Some(ENOTCAPABLE) {
-        return fixed(ErrorClass::ExecutionFailed, "not_granted", "not in any folder that this tool was granted");
+        return fixed(
+            ErrorClass::ExecutionFailed,
+            "not_granted",
+            "not in any folder that this tool was granted",
+        );
     }
     match error.kind() {
         // In the sandbox, what is outside the granted folders does not exist.
@@ -171,24 +190,60 @@ fn classify(error: &io::Error) -> (ErrorClass, &'static str, String) {
             "not_found",
             "no such file or folder, or not in a folder that this tool was granted",
         ),
-        NotFound => fixed(ErrorClass::InvalidArguments, "not_found", "no such file or folder"),
-        AlreadyExists => fixed(ErrorClass::InvalidArguments, "already_exists", "already exists"),
+        NotFound => fixed(
+            ErrorClass::InvalidArguments,
+            "not_found",
+            "no such file or folder",
+        ),
+        AlreadyExists => fixed(
+            ErrorClass::InvalidArguments,
+            "already_exists",
+            "already exists",
+        ),
         NotADirectory => fixed(ErrorClass::InvalidArguments, "not_a_folder", "not a folder"),
         IsADirectory => fixed(ErrorClass::InvalidArguments, "is_a_folder", "is a folder"),
-        DirectoryNotEmpty => fixed(ErrorClass::InvalidArguments, "folder_not_empty", "the folder is not empty"),
-        InvalidFilename => fixed(ErrorClass::InvalidArguments, "invalid_name", "not a valid file name"),
-        PermissionDenied | ReadOnlyFilesystem => {
-            fixed(ErrorClass::ExecutionFailed, "access_refused", "the grants of this tool do not allow this access")
-        }
-        InvalidData => (ErrorClass::ExecutionFailed, "invalid_data", error.to_string()),
-        UnexpectedEof => fixed(ErrorClass::ExecutionFailed, "unexpected_end", "ended too early"),
-        StorageFull | QuotaExceeded => fixed(ErrorClass::ExecutionFailed, "storage_full", "no space is left"),
+        DirectoryNotEmpty => fixed(
+            ErrorClass::InvalidArguments,
+            "folder_not_empty",
+            "the folder is not empty",
+        ),
+        InvalidFilename => fixed(
+            ErrorClass::InvalidArguments,
+            "invalid_name",
+            "not a valid file name",
+        ),
+        PermissionDenied | ReadOnlyFilesystem => fixed(
+            ErrorClass::ExecutionFailed,
+            "access_refused",
+            "the grants of this tool do not allow this access",
+        ),
+        InvalidData => (
+            ErrorClass::ExecutionFailed,
+            "invalid_data",
+            error.to_string(),
+        ),
+        UnexpectedEof => fixed(
+            ErrorClass::ExecutionFailed,
+            "unexpected_end",
+            "ended too early",
+        ),
+        StorageFull | QuotaExceeded => fixed(
+            ErrorClass::ExecutionFailed,
+            "storage_full",
+            "no space is left",
+        ),
         TimedOut => fixed(ErrorClass::Timeout, "timed_out", "took too long"),
-        ConnectionRefused | ConnectionReset | ConnectionAborted | NotConnected | HostUnreachable
-        | NetworkUnreachable | NetworkDown | BrokenPipe => {
-            (ErrorClass::DependencyUnavailable, "connection_failed", error.to_string())
-        }
-        Unsupported => fixed(ErrorClass::CapabilityGap, "unsupported", "not supported in this sandbox"),
+        ConnectionRefused | ConnectionReset | ConnectionAborted | NotConnected
+        | HostUnreachable | NetworkUnreachable | NetworkDown | BrokenPipe => (
+            ErrorClass::DependencyUnavailable,
+            "connection_failed",
+            error.to_string(),
+        ),
+        Unsupported => fixed(
+            ErrorClass::CapabilityGap,
+            "unsupported",
+            "not supported in this sandbox",
+        ),
         _ => (ErrorClass::ExecutionFailed, "io_error", error.to_string()),
     }
 }
@@ -205,7 +260,10 @@ mod tests {
     #[test]
     fn an_io_error_becomes_a_tool_error_with_a_code() {
         let error = open("/no/such/file").unwrap_err();
-        assert_eq!((error.class, error.code.as_str()), (ErrorClass::InvalidArguments, "not_found"));
+        assert_eq!(
+            (error.class, error.code.as_str()),
+            (ErrorClass::InvalidArguments, "not_found")
+        );
     }
 
     #[test]
@@ -219,8 +277,12 @@ mod tests {
 
     #[test]
     fn constructors_carry_their_class() {
-        assert_eq!(ToolError::setup_required("no_index", "build it").class, ErrorClass::SetupRequired);
-        let error = ToolError::rate_limited("slow_down", "too fast").retry_after(Duration::from_secs(2));
+        assert_eq!(
+            ToolError::setup_required("no_index", "build it").class,
+            ErrorClass::SetupRequired
+        );
+        let error =
+            ToolError::rate_limited("slow_down", "too fast").retry_after(Duration::from_secs(2));
         assert_eq!(error.to_string(), "rate_limited: too fast (slow_down)");
         assert_eq!(error.retry_after, Some(Duration::from_secs(2)));
     }

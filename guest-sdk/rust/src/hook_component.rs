@@ -24,7 +24,14 @@ use world::exports::toolcell::tool::hook_handler as wit;
 
 impl<H: Hook> wit::Guest for H {
     fn describe() -> wit::Description {
-        wit::Description { id: H::ID.to_owned(), events: H::EVENTS.iter().copied().map(wit::HookEvent::from).collect() }
+        wit::Description {
+            id: H::ID.to_owned(),
+            events: H::EVENTS
+                .iter()
+                .copied()
+                .map(wit::HookEvent::from)
+                .collect(),
+        }
     }
 
     fn handle(call: wit::HookCall) -> Result<Vec<wit::HookOutput>, String> {
@@ -40,7 +47,10 @@ impl<H: Hook> wit::Guest for H {
             invocation_id: call.invocation_id,
             tool_id: call.tool_id,
         };
-        Ok(H::handle(call)?.into_iter().map(wit::HookOutput::from).collect())
+        Ok(H::handle(call)?
+            .into_iter()
+            .map(wit::HookOutput::from)
+            .collect())
     }
 }
 
@@ -50,10 +60,13 @@ fn parse(what: &str, text: &str) -> Result<Value, String> {
 
 impl From<Output> for wit::HookOutput {
     fn from(output: Output) -> Self {
-        let opinion = |behavior, reason| Self::PermissionResult(wit::PermissionResult { behavior, reason });
+        let opinion =
+            |behavior, reason| Self::PermissionResult(wit::PermissionResult { behavior, reason });
         match output {
             Output::Message(text) => Self::Message(text),
-            Output::Progress(message, percent) => Self::Progress(wit::HookProgress { message, percent }),
+            Output::Progress(message, percent) => {
+                Self::Progress(wit::HookProgress { message, percent })
+            }
             Output::UpdatedInput(value) => Self::UpdatedInput(value.to_string()),
             Output::Allow(reason) => opinion(wit::Behavior::Allow, reason),
             Output::Ask(reason) => opinion(wit::Behavior::Ask, reason),

@@ -42,18 +42,27 @@ thread_local! {
 
 /// Asks for a `T`: a flat struct of strings, numbers, booleans and choices, whose doc comments describe its fields.
 /// `key` identifies the question within the call, `message` is shown to the user.
-pub fn ask<T: DeserializeOwned + JsonSchema>(key: &str, message: &str) -> Result<Response<T>, ToolError> {
+pub fn ask<T: DeserializeOwned + JsonSchema>(
+    key: &str,
+    message: &str,
+) -> Result<Response<T>, ToolError> {
     let content = match ask_form(key, message, &schema::of_form::<T>())? {
         Response::Accept(content) => content,
         Response::Decline => return Ok(Response::Decline),
         Response::Cancel => return Ok(Response::Cancel),
     };
-    serde_json::from_value(Value::Object(content)).map(Response::Accept).map_err(|error| unusable(&error))
+    serde_json::from_value(Value::Object(content))
+        .map(Response::Accept)
+        .map_err(|error| unusable(&error))
 }
 
 /// Like [`ask`], with a JSON Schema of your own.
 pub fn ask_form(key: &str, message: &str, schema: &Value) -> Result<Response, ToolError> {
-    let question = Question { key, message, schema };
+    let question = Question {
+        key,
+        message,
+        schema,
+    };
     response(&answers_to(&[question])?, &question)
 }
 
@@ -72,13 +81,21 @@ pub struct Question<'a> {
 /// the questions.
 pub fn ask_forms(questions: &[Question<'_>]) -> Result<Vec<Response>, ToolError> {
     let answers = answers_to(questions)?;
-    questions.iter().map(|question| response(&answers, question)).collect()
+    questions
+        .iter()
+        .map(|question| response(&answers, question))
+        .collect()
 }
 
 /// The answers so far, once there is one to each question; until then, asks.
 fn answers_to(questions: &[Question<'_>]) -> Result<Map<String, Value>, ToolError> {
-    let answers: Map<String, Value> = serde_json::from_str(&host::responses()).map_err(|error| unusable(&error))?;
-    let open: Vec<_> = questions.iter().copied().filter(|question| !answers.contains_key(question.key)).collect();
+    let answers: Map<String, Value> =
+        serde_json::from_str(&host::responses()).map_err(|error| unusable(&error))?;
+    let open: Vec<_> = questions
+        .iter()
+        .copied()
+        .filter(|question| !answers.contains_key(question.key))
+        .collect();
     match open.as_slice() {
         [] => Ok(answers),
         open => host::ask(open, &REMEMBERED.take()),
@@ -103,5 +120,8 @@ pub fn remembered() -> Vec<u8> {
 }
 
 fn unusable(error: &serde_json::Error) -> ToolError {
-    ToolError::invalid_arguments("unusable_answer", format!("the answer cannot be used: {error}"))
+    ToolError::invalid_arguments(
+        "unusable_answer",
+        format!("the answer cannot be used: {error}"),
+    )
 }

@@ -44,7 +44,9 @@ impl Content {
 
     /// A unified diff of the file `path`.
     pub fn diff(path: impl Into<String>, diff: impl Into<String>) -> Self {
-        Self::new("diff").field("path", path.into()).field("diff", diff.into())
+        Self::new("diff")
+            .field("path", path.into())
+            .field("diff", diff.into())
     }
 
     /// An image; `media_type` such as `image/png`. The bytes are encoded as base64.
@@ -69,11 +71,17 @@ impl Content {
 
     /// A link to a resource that the caller can fetch.
     pub fn resource_link(uri: impl Into<String>, name: impl Into<String>) -> Self {
-        Self::new("resource_link").field("uri", uri.into()).field("name", name.into())
+        Self::new("resource_link")
+            .field("uri", uri.into())
+            .field("name", name.into())
     }
 
     /// A text resource with a URI of its own.
-    pub fn embedded_resource(uri: impl Into<String>, media_type: &str, text: impl Into<String>) -> Self {
+    pub fn embedded_resource(
+        uri: impl Into<String>,
+        media_type: &str,
+        text: impl Into<String>,
+    ) -> Self {
         Self::new("embedded_resource")
             .field("uri", uri.into())
             .field("media_type", media_type)
@@ -82,7 +90,9 @@ impl Content {
 
     /// A proposal to hand the work to another agent, which the caller may follow or not. The host acts on none.
     pub fn handoff(to_agent: impl Into<String>, message: impl Into<String>) -> Self {
-        Self::new("handoff_ref").field("to_agent", to_agent.into()).field("message", message.into())
+        Self::new("handoff_ref")
+            .field("to_agent", to_agent.into())
+            .field("message", message.into())
     }
 
     /// Adds or replaces a field. The type of a block cannot be changed: a field named `type` is ignored.
@@ -107,7 +117,9 @@ impl Content {
     /// Takes the text out of a block that is nothing else.
     #[cfg_attr(not(any(target_arch = "wasm32", test)), allow(dead_code))]
     fn take_text(&mut self) -> Option<String> {
-        let is_plain = self.0.len() == 2 && self.kind() == "text" && self.get("text").is_some_and(Value::is_string);
+        let is_plain = self.0.len() == 2
+            && self.kind() == "text"
+            && self.get("text").is_some_and(Value::is_string);
         if !is_plain {
             return None;
         }
@@ -118,7 +130,9 @@ impl Content {
     }
 
     fn media(kind: &str, media_type: &str, bytes: &[u8]) -> Self {
-        Self::new(kind).field("media_type", media_type).field("data", base64(bytes))
+        Self::new(kind)
+            .field("media_type", media_type)
+            .field("data", base64(bytes))
     }
 }
 
@@ -143,7 +157,12 @@ pub struct Output<T = Unstructured> {
 
 impl<T> Default for Output<T> {
     fn default() -> Self {
-        Self { content: Vec::new(), structured: None, ui_summary: None, error: None }
+        Self {
+            content: Vec::new(),
+            structured: None,
+            ui_summary: None,
+            error: None,
+        }
     }
 }
 
@@ -250,8 +269,11 @@ impl<T: Serialize + JsonSchema> Structured for T {
 
     fn to_json(self) -> Result<Value, ToolError> {
         serde_json::to_value(self).map_err(|error| {
-            ToolError::execution_failed("output_not_json", "the tool's result cannot be written as JSON")
-                .detail(error.to_string())
+            ToolError::execution_failed(
+                "output_not_json",
+                "the tool's result cannot be written as JSON",
+            )
+            .detail(error.to_string())
         })
     }
 }
@@ -297,14 +319,27 @@ impl<E: std::fmt::Display + 'static> IntoFailure for E {
     fn into_failure(self) -> ToolError {
         let mut whole = Some(self);
         let any: &mut dyn Any = &mut whole;
-        if let Some(error) = any.downcast_mut::<Option<ToolError>>().and_then(Option::take) {
+        if let Some(error) = any
+            .downcast_mut::<Option<ToolError>>()
+            .and_then(Option::take)
+        {
             return error;
         }
-        if let Some(error) = any.downcast_mut::<Option<std::io::Error>>().and_then(Option::take) {
+        if let Some(error) = any
+            .downcast_mut::<Option<std::io::Error>>()
+            .and_then(Option::take)
+        {
             return error.into();
         }
         let text = whole.map(|error| error.to_string()).unwrap_or_default();
-        ToolError::execution_failed("failed", if text.is_empty() { "the tool failed".to_owned() } else { text })
+        ToolError::execution_failed(
+            "failed",
+            if text.is_empty() {
+                "the tool failed".to_owned()
+            } else {
+                text
+            },
+        )
     }
 }
 
@@ -334,7 +369,11 @@ impl<T: Serialize + JsonSchema + 'static> IntoOutcome<shape::Plain> for T {
     }
 
     fn content_types() -> &'static [&'static str] {
-        if is_text::<T>() { &["text"] } else { &["structured_content"] }
+        if is_text::<T>() {
+            &["text"]
+        } else {
+            &["structured_content"]
+        }
     }
 
     fn into_outcome(self) -> Outcome {
@@ -364,7 +403,12 @@ impl<T: Structured> IntoOutcome<shape::Built> for Output<T> {
             Ok(structured) => structured,
             Err(error) => return Outcome::Failure(error),
         };
-        let output = Output { content: self.content, structured, ui_summary: self.ui_summary, error: None };
+        let output = Output {
+            content: self.content,
+            structured,
+            ui_summary: self.ui_summary,
+            error: None,
+        };
         match self.error {
             Some(error) => Outcome::Partial(output, error),
             None => Outcome::Success(output),
@@ -412,10 +456,17 @@ fn base64(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for chunk in bytes.chunks(3) {
-        let word = chunk.iter().fold(0u32, |word, byte| word << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
+        let word = chunk
+            .iter()
+            .fold(0u32, |word, byte| word << 8 | u32::from(*byte))
+            << (8 * (3 - chunk.len()));
         for place in 0..4 {
             let sextet = (word >> (18 - 6 * place)) & 63;
-            text.push(if place <= chunk.len() { char::from(ALPHABET[sextet as usize]) } else { '=' });
+            text.push(if place <= chunk.len() {
+                char::from(ALPHABET[sextet as usize])
+            } else {
+                '='
+            });
         }
     }
     text
@@ -432,12 +483,28 @@ mod tests {
 
     #[test]
     fn a_value_is_structured_and_a_string_is_text() {
-        let Outcome::Success(output) = Count { words: 2 }.into_outcome() else { panic!() };
-        assert_eq!((output.content, output.structured), (vec![], Some(json!({"words": 2}))));
-        let Outcome::Success(output) = "two".to_owned().into_outcome() else { panic!() };
-        assert_eq!((output.content, output.structured), (vec![Content::text("two")], None));
-        assert_eq!(<Result<String, ToolError> as IntoOutcome<_>>::structured_schema(), None);
-        assert_eq!(<Result<String, ToolError> as IntoOutcome<_>>::content_types(), ["text"]);
+        let Outcome::Success(output) = Count { words: 2 }.into_outcome() else {
+            panic!()
+        };
+        assert_eq!(
+            (output.content, output.structured),
+            (vec![], Some(json!({"words": 2})))
+        );
+        let Outcome::Success(output) = "two".to_owned().into_outcome() else {
+            panic!()
+        };
+        assert_eq!(
+            (output.content, output.structured),
+            (vec![Content::text("two")], None)
+        );
+        assert_eq!(
+            <Result<String, ToolError> as IntoOutcome<_>>::structured_schema(),
+            None
+        );
+        assert_eq!(
+            <Result<String, ToolError> as IntoOutcome<_>>::content_types(),
+            ["text"]
+        );
     }
 
     #[test]
@@ -450,16 +517,27 @@ mod tests {
     #[test]
     fn a_failure_beside_a_usable_output_is_partial() {
         let error = ToolError::partial_failure("one_missing", "one file was not found");
-        let outcome = Output::<Count>::new().text("some").partial_failure(error.clone()).into_outcome();
-        let Outcome::Partial(output, said) = outcome else { panic!() };
+        let outcome = Output::<Count>::new()
+            .text("some")
+            .partial_failure(error.clone())
+            .into_outcome();
+        let Outcome::Partial(output, said) = outcome else {
+            panic!()
+        };
         assert_eq!((output.content.len(), said), (1, error));
     }
 
     #[test]
     fn only_an_output_that_is_nothing_else_is_shortened() {
         let empty = Output::<Value>::new;
-        assert_eq!(empty().text("a \"b\"").shorten(), Short::Text("a \"b\"".to_owned()));
-        assert_eq!(empty().structured(json!({"n": 1})).shorten(), Short::Json(json!({"n": 1})));
+        assert_eq!(
+            empty().text("a \"b\"").shorten(),
+            Short::Text("a \"b\"".to_owned())
+        );
+        assert_eq!(
+            empty().structured(json!({"n": 1})).shorten(),
+            Short::Json(json!({"n": 1}))
+        );
         for whole in [
             empty(),
             empty().text("a").text("b"),
@@ -477,10 +555,19 @@ mod tests {
 
     #[test]
     fn bytes_travel_as_base64() {
-        for (bytes, text) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")] {
+        for (bytes, text) in [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foob", "Zm9vYg=="),
+        ] {
             assert_eq!(base64(bytes.as_bytes()), text);
         }
         let image = Content::image("image/png", &[0xff, 0xfe]);
-        assert_eq!(json!(image), json!({"type": "image", "media_type": "image/png", "data": "//4="}));
+        assert_eq!(
+            json!(image),
+            json!({"type": "image", "media_type": "image/png", "data": "//4="})
+        );
     }
 }

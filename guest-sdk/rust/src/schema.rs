@@ -12,7 +12,11 @@ pub fn of_input<T: JsonSchema>() -> Value {
 pub(crate) fn of_form<T: JsonSchema>() -> Value {
     let mut schema = of_input::<T>();
     let fields = schema.get_mut("properties").and_then(Value::as_object_mut);
-    for kind in fields.into_iter().flat_map(|fields| fields.values_mut()).filter_map(|field| field.get_mut("type")) {
+    for kind in fields
+        .into_iter()
+        .flat_map(|fields| fields.values_mut())
+        .filter_map(|field| field.get_mut("type"))
+    {
         if let Some(kinds) = kind.as_array_mut() {
             kinds.retain(|kind| kind != "null");
             if let [one] = kinds.as_slice() {
@@ -51,7 +55,9 @@ fn plain(schema: &mut Schema) {
 
 /// Turns Rust's number formats, which JSON Schema does not know, into the bounds that they mean.
 fn numbers(schema: &mut Schema) {
-    let Some(format) = schema.get("format").and_then(Value::as_str) else { return };
+    let Some(format) = schema.get("format").and_then(Value::as_str) else {
+        return;
+    };
     let bounds = match format {
         "int8" => Some((json!(i8::MIN), json!(i8::MAX))),
         "uint8" => Some((json!(0), json!(u8::MAX))),
@@ -105,11 +111,20 @@ mod tests {
         assert_eq!(schema["type"], "object");
         assert_eq!(schema["required"], json!(["pattern"]));
         assert_eq!(schema["additionalProperties"], false);
-        assert_eq!(schema["properties"]["pattern"]["description"], "What to look for.");
+        assert_eq!(
+            schema["properties"]["pattern"]["description"],
+            "What to look for."
+        );
         let limit = &schema["properties"]["limit"];
-        assert_eq!((&limit["minimum"], &limit["maximum"]), (&json!(0), &json!(u32::MAX)));
+        assert_eq!(
+            (&limit["minimum"], &limit["maximum"]),
+            (&json!(0), &json!(u32::MAX))
+        );
         let text = schema.to_string();
-        assert!(!text.contains("$ref") && !text.contains("$schema") && !text.contains("uint32"), "{text}");
+        assert!(
+            !text.contains("$ref") && !text.contains("$schema") && !text.contains("uint32"),
+            "{text}"
+        );
         assert!(schema.get("title").is_none());
     }
 
@@ -129,7 +144,12 @@ mod tests {
     #[test]
     fn a_recursive_type_carries_its_definitions() {
         let schema = of_output::<Tree>();
-        let reference = schema["properties"]["children"]["items"]["$ref"].as_str().unwrap();
-        assert!(schema.pointer(reference.trim_start_matches('#')).is_some(), "{schema}");
+        let reference = schema["properties"]["children"]["items"]["$ref"]
+            .as_str()
+            .unwrap();
+        assert!(
+            schema.pointer(reference.trim_start_matches('#')).is_some(),
+            "{schema}"
+        );
     }
 }

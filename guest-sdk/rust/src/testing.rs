@@ -119,8 +119,13 @@ pub fn set_artifact_bytes_max(bytes: u64) {
 
 /// What the tool changed in the context of its caller, sorted by key.
 pub fn context_modifiers() -> Vec<(String, Value)> {
-    RECORDED
-        .with_borrow(|recorded| recorded.modifiers.iter().map(|(key, value)| (key.clone(), value.clone())).collect())
+    RECORDED.with_borrow(|recorded| {
+        recorded
+            .modifiers
+            .iter()
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect()
+    })
 }
 
 /// Lets every change of the context fail from now on, as in a batch that forbids them.
@@ -170,7 +175,9 @@ pub fn set_context(context: Context) {
 
 /// Sets the function that answers every HTTP request from now on.
 #[cfg(feature = "http")]
-pub fn serve(answer: impl Fn(&crate::http::Request) -> Result<Served, crate::http::Error> + 'static) {
+pub fn serve(
+    answer: impl Fn(&crate::http::Request) -> Result<Served, crate::http::Error> + 'static,
+) {
     SERVER.set(Some(Box::new(answer)));
 }
 
@@ -212,7 +219,9 @@ pub fn preflight<K: Toolkit>(tool: &str, input: Value) -> Result<(), ToolError> 
 }
 
 #[cfg(feature = "http")]
-pub(crate) fn send(request: crate::http::Request) -> Result<crate::http::Response, crate::http::Error> {
+pub(crate) fn send(
+    request: crate::http::Request,
+) -> Result<crate::http::Response, crate::http::Error> {
     SERVER.with_borrow(|server| match server {
         Some(answer) => answer(&request).map(|served| crate::http::Response {
             status: served.status,
@@ -241,24 +250,38 @@ pub(crate) fn report(update: Update) {
 
 pub(crate) fn partial_result(content: String) -> String {
     RECORDED.with_borrow_mut(|recorded| {
-        recorded.partials.push(serde_json::from_str(&content).unwrap_or_default());
+        recorded
+            .partials
+            .push(serde_json::from_str(&content).unwrap_or_default());
         format!("partial-{}", recorded.partials.len())
     })
 }
 
 pub(crate) fn log(level: Level, message: &str, fields: Option<&Value>) {
-    let line = Line { level, message: message.to_owned(), fields: fields.cloned() };
+    let line = Line {
+        level,
+        message: message.to_owned(),
+        fields: fields.cloned(),
+    };
     RECORDED.with_borrow_mut(|recorded| recorded.logs.push(line));
 }
 
 /// An artifact that is not finished, by its number.
 pub(crate) struct ArtifactDraft(usize);
 
-pub(crate) fn create_artifact(name: &str, media_type: &str) -> Result<ArtifactDraft, ArtifactError> {
+pub(crate) fn create_artifact(
+    name: &str,
+    media_type: &str,
+) -> Result<ArtifactDraft, ArtifactError> {
     RECORDED.with_borrow_mut(|recorded| {
         let name = name.to_owned();
         let media_type = media_type.to_owned();
-        recorded.artifacts.push(Written { name, media_type, bytes: Vec::new(), is_finished: false });
+        recorded.artifacts.push(Written {
+            name,
+            media_type,
+            bytes: Vec::new(),
+            is_finished: false,
+        });
         Ok(ArtifactDraft(recorded.artifacts.len()))
     })
 }
@@ -266,12 +289,21 @@ pub(crate) fn create_artifact(name: &str, media_type: &str) -> Result<ArtifactDr
 impl ArtifactDraft {
     pub(crate) fn write(&mut self, chunk: &[u8]) -> Result<(), ArtifactError> {
         RECORDED.with_borrow_mut(|recorded| {
-            let used = recorded.artifacts.iter().map(|written| written.bytes.len()).sum::<usize>() + chunk.len();
+            let used = recorded
+                .artifacts
+                .iter()
+                .map(|written| written.bytes.len())
+                .sum::<usize>()
+                + chunk.len();
             if let Some(max) = recorded.artifact_bytes_max.filter(|max| used as u64 > *max) {
-                let why = format!("the artifacts of this call would have {used} bytes, {max} are allowed");
+                let why = format!(
+                    "the artifacts of this call would have {used} bytes, {max} are allowed"
+                );
                 return Err(ArtifactError::QuotaExceeded(why));
             }
-            recorded.artifacts[self.0 - 1].bytes.extend_from_slice(chunk);
+            recorded.artifacts[self.0 - 1]
+                .bytes
+                .extend_from_slice(chunk);
             Ok(())
         })
     }
@@ -285,9 +317,14 @@ impl ArtifactDraft {
 pub(crate) fn modify_context(key: &str, value: &str) -> Result<(), ModifyError> {
     RECORDED.with_borrow_mut(|recorded| {
         if recorded.modifiers_forbidden {
-            return Err(ModifyError::Forbidden("cannot change the context: this test forbids it".to_owned()));
+            return Err(ModifyError::Forbidden(
+                "cannot change the context: this test forbids it".to_owned(),
+            ));
         }
-        recorded.modifiers.insert(key.to_owned(), serde_json::from_str(value).unwrap_or_default());
+        recorded.modifiers.insert(
+            key.to_owned(),
+            serde_json::from_str(value).unwrap_or_default(),
+        );
         Ok(())
     })
 }
@@ -304,31 +341,44 @@ pub(crate) fn ask(questions: &[Question<'_>], _state: &[u8]) -> ! {
     let asked: Vec<String> = questions
         .iter()
         .map(|Question { key, message, .. }| {
-            format!("the tool asks {message:?}; a test answers with `testing::respond({key:?}, ..)`")
+            format!(
+                "the tool asks {message:?}; a test answers with `testing::respond({key:?}, ..)`"
+            )
         })
         .collect();
     panic!("{}", asked.join("\n"))
 }
 
 pub(crate) fn callable() -> Vec<Callable> {
-    let callable = |name: &String| Callable { name: name.clone(), description: String::new() };
+    let callable = |name: &String| Callable {
+        name: name.clone(),
+        description: String::new(),
+    };
     TOOLS.with_borrow(|tools| tools.iter().map(|(name, _)| callable(name)).collect())
 }
 
 pub(crate) fn call_tool(tool: &str, input: &str) -> Result<Answer, ToolError> {
     let input = serde_json::from_str(input).unwrap_or_default();
-    TOOLS.with_borrow(|tools| match tools.iter().rev().find(|(name, _)| name == tool) {
-        Some((_, answer)) => answer(&input),
-        None => {
-            let class = ErrorClass::Other("permission_denied".to_owned());
-            let message = format!("`{tool}` is no tool of this test; offer it with `testing::offer({tool:?}, ..)`");
-            Err(ToolError::new(class, "tool_not_callable", message))
-        }
-    })
+    TOOLS.with_borrow(
+        |tools| match tools.iter().rev().find(|(name, _)| name == tool) {
+            Some((_, answer)) => answer(&input),
+            None => {
+                let class = ErrorClass::Other("permission_denied".to_owned());
+                let message = format!(
+                    "`{tool}` is no tool of this test; offer it with `testing::offer({tool:?}, ..)`"
+                );
+                Err(ToolError::new(class, "tool_not_callable", message))
+            }
+        },
+    )
 }
 
 pub(crate) fn cancel_requested() -> Option<AbortReason> {
-    RECORDED.with_borrow(|recorded| recorded.cancel.and_then(|(at, reason)| (recorded.elapsed >= at).then_some(reason)))
+    RECORDED.with_borrow(|recorded| {
+        recorded
+            .cancel
+            .and_then(|(at, reason)| (recorded.elapsed >= at).then_some(reason))
+    })
 }
 
 pub(crate) fn acknowledge_cancel() {
@@ -373,8 +423,14 @@ mod tests {
         reset();
         let ask = || interaction::ask::<Name>("who", "Who are you?").unwrap();
         respond("who", Response::Decline);
-        assert_eq!(ask().accepted().err().unwrap().class, crate::ErrorClass::Canceled);
-        respond("who", Response::Accept(Map::from_iter([("name".to_owned(), "Ada".into())])));
+        assert_eq!(
+            ask().accepted().err().unwrap().class,
+            crate::ErrorClass::Canceled
+        );
+        respond(
+            "who",
+            Response::Accept(Map::from_iter([("name".to_owned(), "Ada".into())])),
+        );
         assert_eq!(ask().accepted().unwrap().name, "Ada");
     }
 
@@ -382,7 +438,11 @@ mod tests {
     fn questions_that_are_asked_together_get_their_answers_in_their_order() {
         reset();
         let schema = json!({ "type": "object", "properties": {} });
-        let [first, second] = ["b", "a"].map(|key| Question { key, message: "?", schema: &schema });
+        let [first, second] = ["b", "a"].map(|key| Question {
+            key,
+            message: "?",
+            schema: &schema,
+        });
         respond("a", Response::Decline);
         respond("b", Response::Cancel);
         let answers = interaction::ask_forms(&[first, second]).unwrap();
@@ -390,13 +450,18 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "the tool asks \"B?\"; a test answers with `testing::respond(\"b\", ..)`")]
+    #[should_panic(
+        expected = "the tool asks \"B?\"; a test answers with `testing::respond(\"b\", ..)`"
+    )]
     fn a_question_without_an_answer_fails_the_test() {
         reset();
         let schema = json!({ "type": "object", "properties": {} });
         respond("a", Response::Decline);
-        let [first, second] =
-            [("a", "A?"), ("b", "B?")].map(|(key, message)| Question { key, message, schema: &schema });
+        let [first, second] = [("a", "A?"), ("b", "B?")].map(|(key, message)| Question {
+            key,
+            message,
+            schema: &schema,
+        });
         let _ = interaction::ask_forms(&[first, second]);
     }
 

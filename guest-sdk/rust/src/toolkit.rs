@@ -157,7 +157,10 @@ pub trait Toolkit {
 
     /// Takes the settings of the operator, as JSON text. Only a component whose `toolkit!` names a type for them takes any.
     fn configure(_config: &str) -> Result<(), ToolError> {
-        Err(ToolError::setup_required("not_configurable", "the component takes no settings"))
+        Err(ToolError::setup_required(
+            "not_configurable",
+            "the component takes no settings",
+        ))
     }
 }
 
@@ -187,7 +190,10 @@ const fn equal(a: &[u8], b: &[u8]) -> bool {
 
 /// The records of every tool of `K`, in the order of its list.
 pub(crate) fn describe<K: Toolkit>() -> Value {
-    let records: Vec<Records> = K::TOOLS.iter().map(|entry| Records::of(K::NAMESPACE, entry)).collect();
+    let records: Vec<Records> = K::TOOLS
+        .iter()
+        .map(|entry| Records::of(K::NAMESPACE, entry))
+        .collect();
     let each = |pick: fn(&Records) -> &Value| records.iter().map(pick).cloned().collect::<Vec<_>>();
     json!({
         "declarations": each(|records| &records.declaration),
@@ -217,14 +223,21 @@ pub(crate) fn preflight<K: Toolkit>(tool: &str, input: &str) -> Result<(), ToolE
 }
 
 fn find<K: Toolkit>(tool: &str) -> Result<&'static Entry, ToolError> {
-    K::TOOLS.iter().find(|entry| entry.attributes.name == tool).ok_or_else(|| {
-        ToolError::capability_gap("unknown_tool", format!("the toolkit {} has no tool {tool}", K::NAMESPACE))
-    })
+    K::TOOLS
+        .iter()
+        .find(|entry| entry.attributes.name == tool)
+        .ok_or_else(|| {
+            ToolError::capability_gap(
+                "unknown_tool",
+                format!("the toolkit {} has no tool {tool}", K::NAMESPACE),
+            )
+        })
 }
 
 /// Parses the input of a tool from JSON text.
 pub fn parse<T: DeserializeOwned>(input: &str) -> Result<T, ToolError> {
-    serde_json::from_str(input).map_err(|error| ToolError::invalid_arguments("invalid_input", error.to_string()))
+    serde_json::from_str(input)
+        .map_err(|error| ToolError::invalid_arguments("invalid_input", error.to_string()))
 }
 
 /// The four records of one tool. The host adds what only it can know.
@@ -321,7 +334,10 @@ fn interface(entry: &Entry, ids: &Ids) -> Value {
         .maybe("is_open_world", attributes.open_world)
         .maybe("should_defer", attributes.should_defer)
         .maybe("always_load", attributes.always_load)
-        .maybe("context_modifier_policy", attributes.context_modifier_policy)
+        .maybe(
+            "context_modifier_policy",
+            attributes.context_modifier_policy,
+        )
         .maybe("permission_subjects", permission_subjects(attributes))
         .set("execution_profile_ref", ids.execution_profile.as_str())
         .set("permission_profile_ref", ids.permission_profile.as_str())
@@ -332,7 +348,11 @@ fn interface(entry: &Entry, ids: &Ids) -> Value {
 /// `/`.
 fn permission_subjects(attributes: &Attributes) -> Option<Value> {
     let mut subjects = Object::new();
-    for (kind, fields) in [("path", attributes.paths), ("url", attributes.urls), ("resource", attributes.resources)] {
+    for (kind, fields) in [
+        ("path", attributes.paths),
+        ("url", attributes.urls),
+        ("resource", attributes.resources),
+    ] {
         for field in fields {
             let pointer = match field.strip_prefix('/') {
                 Some(_) => (*field).to_owned(),
@@ -409,12 +429,20 @@ impl Object {
     }
 
     fn list(self, name: &str, values: &[&str]) -> Self {
-        if values.is_empty() { self } else { self.set(name, json!(values)) }
+        if values.is_empty() {
+            self
+        } else {
+            self.set(name, json!(values))
+        }
     }
 
     fn jsons(self, name: &str, texts: &[&str]) -> Self {
         let values: Vec<Value> = texts.iter().map(|text| json(text)).collect();
-        if values.is_empty() { self } else { self.set(name, values) }
+        if values.is_empty() {
+            self
+        } else {
+            self.set(name, values)
+        }
     }
 }
 

@@ -68,17 +68,26 @@ pub struct Answer {
 impl Answer {
     /// A result with text alone, for tests.
     pub fn text(text: impl Into<String>) -> Self {
-        Self { content: vec![Content::text(text)], ..Self::default() }
+        Self {
+            content: vec![Content::text(text)],
+            ..Self::default()
+        }
     }
 
     /// A result with a structured value alone, for tests.
     pub fn structured(value: impl Into<Value>) -> Self {
-        Self { structured: Some(value.into()), ..Self::default() }
+        Self {
+            structured: Some(value.into()),
+            ..Self::default()
+        }
     }
 
     /// The text blocks, each on lines of its own.
     pub fn to_text(&self) -> String {
-        let texts = self.content.iter().filter_map(|block| block.get("text").and_then(Value::as_str));
+        let texts = self
+            .content
+            .iter()
+            .filter_map(|block| block.get("text").and_then(Value::as_str));
         texts.collect::<Vec<_>>().join("\n")
     }
 
@@ -88,10 +97,14 @@ impl Answer {
     ///
     /// An error of class `execution_failed` if there is no such value, or if it is no `T`.
     pub fn read<T: DeserializeOwned>(self) -> Result<T, ToolError> {
-        let unusable =
-            |why: &str| ToolError::execution_failed("unusable_answer", format!("another tool's answer {why}"));
-        let value = self.structured.ok_or_else(|| unusable("has no structured value"))?;
-        serde_json::from_value(value).map_err(|error| unusable("is not what was expected").detail(error.to_string()))
+        let unusable = |why: &str| {
+            ToolError::execution_failed("unusable_answer", format!("another tool's answer {why}"))
+        };
+        let value = self
+            .structured
+            .ok_or_else(|| unusable("has no structured value"))?;
+        serde_json::from_value(value)
+            .map_err(|error| unusable("is not what was expected").detail(error.to_string()))
     }
 }
 
@@ -108,8 +121,11 @@ pub fn list() -> Vec<Callable> {
 /// `permission_denied`, and a code, such as `tool_not_callable` or `recursive_tool_forbidden`.
 pub fn call(tool: &str, input: impl Serialize) -> Result<Answer, ToolError> {
     let input = serde_json::to_string(&input).map_err(|error| {
-        ToolError::execution_failed("input_not_json", "the arguments for another tool cannot be written as JSON")
-            .detail(error.to_string())
+        ToolError::execution_failed(
+            "input_not_json",
+            "the arguments for another tool cannot be written as JSON",
+        )
+        .detail(error.to_string())
     })?;
     host::call_tool(tool, &input)
 }
@@ -124,11 +140,27 @@ mod tests {
     #[test]
     fn a_test_offers_the_tools_that_are_called() {
         testing::reset();
-        testing::offer("files.read", |input| Ok(Answer::text(format!("content of {}", input["path"]))));
-        assert_eq!(list().iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), ["files.read"]);
-        assert_eq!(call("files.read", json!({ "path": "a" })).unwrap().to_text(), "content of \"a\"");
+        testing::offer("files.read", |input| {
+            Ok(Answer::text(format!("content of {}", input["path"])))
+        });
+        assert_eq!(
+            list()
+                .iter()
+                .map(|tool| tool.name.as_str())
+                .collect::<Vec<_>>(),
+            ["files.read"]
+        );
+        assert_eq!(
+            call("files.read", json!({ "path": "a" }))
+                .unwrap()
+                .to_text(),
+            "content of \"a\""
+        );
         let refused = call("files.write", json!({})).unwrap_err();
-        assert_eq!(refused.class, ErrorClass::Other("permission_denied".to_owned()));
+        assert_eq!(
+            refused.class,
+            ErrorClass::Other("permission_denied".to_owned())
+        );
         assert_eq!(refused.code, "tool_not_callable");
         testing::reset();
         assert!(list().is_empty());
@@ -138,7 +170,10 @@ mod tests {
     fn an_answer_without_the_expected_value_is_an_error() {
         let read = |answer: Answer| answer.read::<Vec<u32>>().map_err(|error| error.code);
         assert_eq!(read(Answer::structured(json!([1, 2]))), Ok(vec![1, 2]));
-        assert_eq!(read(Answer::structured(json!({}))), Err("unusable_answer".to_owned()));
+        assert_eq!(
+            read(Answer::structured(json!({}))),
+            Err("unusable_answer".to_owned())
+        );
         assert_eq!(read(Answer::text("[1]")), Err("unusable_answer".to_owned()));
     }
 }

@@ -1,7 +1,9 @@
 //! What `#[tool]` and `toolkit!` generate, tested from outside the crate.
 
 use serde_json::json;
-use toolcell_guest::{Content, Context, ErrorClass, Outcome, Output, ToolError, context, data, testing, tool, toolkit};
+use toolcell_guest::{
+    Content, Context, ErrorClass, Outcome, Output, ToolError, context, data, testing, tool, toolkit,
+};
 
 #[data]
 struct Text {
@@ -47,7 +49,10 @@ fn not_blank(input: &Text) -> Result<(), ToolError> {
 fn count(input: Text) -> Result<Count, ToolError> {
     let words = input.text.split_whitespace().count();
     if words > input.limit as usize {
-        return Err(ToolError::result_too_large("too_many", format!("{words} words")));
+        return Err(ToolError::result_too_large(
+            "too_many",
+            format!("{words} words"),
+        ));
     }
     Ok(Count { words })
 }
@@ -85,7 +90,10 @@ mod files {
         content = ["text", "diff"]
     )]
     pub(crate) fn remove_all(_input: Text) -> Output<Count> {
-        Output::new().text("gone").structured(Count { words: 0 }).ui_summary("all gone")
+        Output::new()
+            .text("gone")
+            .structured(Count { words: 0 })
+            .ui_summary("all gone")
     }
 }
 
@@ -95,7 +103,11 @@ mod fallible {
     #[tool]
     /// Fails with text.
     pub(crate) fn text(input: Text) -> Result<Count, String> {
-        if input.text.is_empty() { Err("nothing to count".to_owned()) } else { Ok(Count { words: 1 }) }
+        if input.text.is_empty() {
+            Err("nothing to count".to_owned())
+        } else {
+            Ok(Count { words: 1 })
+        }
     }
 
     #[tool]
@@ -111,17 +123,40 @@ mod fallible {
 fn an_error_of_any_type_is_a_failure_and_its_tool_has_the_schema_of_its_answer() {
     let described = testing::describe::<fallible::Toolkit>();
     let contract = |at: usize| described["declarations"][at]["output_contract"].clone();
-    assert_eq!(contract(0)["structured_schema"]["required"], json!(["words"]), "{described}");
+    assert_eq!(
+        contract(0)["structured_schema"]["required"],
+        json!(["words"]),
+        "{described}"
+    );
     assert!(contract(1).get("structured_schema").is_none());
     let failure = |outcome: Outcome| match outcome {
         Outcome::Failure(error) => (error.class, error.code, error.message),
         other => panic!("{other:?}"),
     };
-    let failed = failure(testing::invoke::<fallible::Toolkit>("text", json!({ "text": "" })));
-    assert_eq!(failed, (ErrorClass::ExecutionFailed, "failed".into(), "nothing to count".into()));
-    let failed = failure(testing::invoke::<fallible::Toolkit>("system", json!({ "text": "" })));
-    assert_eq!((failed.0, failed.1.as_str()), (ErrorClass::InvalidArguments, "not_found"));
-    assert!(matches!(testing::invoke::<fallible::Toolkit>("text", json!({ "text": "a" })), Outcome::Success(_)));
+    let failed = failure(testing::invoke::<fallible::Toolkit>(
+        "text",
+        json!({ "text": "" }),
+    ));
+    assert_eq!(
+        failed,
+        (
+            ErrorClass::ExecutionFailed,
+            "failed".into(),
+            "nothing to count".into()
+        )
+    );
+    let failed = failure(testing::invoke::<fallible::Toolkit>(
+        "system",
+        json!({ "text": "" }),
+    ));
+    assert_eq!(
+        (failed.0, failed.1.as_str()),
+        (ErrorClass::InvalidArguments, "not_found")
+    );
+    assert!(matches!(
+        testing::invoke::<fallible::Toolkit>("text", json!({ "text": "a" })),
+        Outcome::Success(_)
+    ));
 }
 
 toolkit! { namespace: "demo", tools: [count, hello, files::remove_all] }
@@ -132,17 +167,39 @@ fn records_refer_to_each_other() {
     assert_eq!(described, testing::describe::<Toolkit>());
     let declaration = &described["declarations"][0];
     assert_eq!(declaration["tool_id"], "demo.count");
-    assert_eq!(declaration["description"], "Counts the words of a text.\n\nWords are what white space keeps apart.");
-    assert_eq!((&declaration["lifecycle"], &declaration["tool_kind"]), (&json!("available"), &json!("function")));
+    assert_eq!(
+        declaration["description"],
+        "Counts the words of a text.\n\nWords are what white space keeps apart."
+    );
+    assert_eq!(
+        (&declaration["lifecycle"], &declaration["tool_kind"]),
+        (&json!("available"), &json!("function"))
+    );
     assert_eq!(declaration["aliases"], json!(["wc"]));
     assert_eq!(declaration["input_contract"]["strict"], true);
-    assert_eq!(declaration["output_contract"]["content_types"], json!(["structured_content"]));
+    assert_eq!(
+        declaration["output_contract"]["content_types"],
+        json!(["structured_content"])
+    );
     for (record, reference, list, id) in [
         (0, "interface_ref", "interfaces", "interface_id"),
-        (1, "execution_profile_ref", "execution_profiles", "execution_profile_id"),
-        (2, "permission_profile_ref", "permission_profiles", "permission_profile_id"),
+        (
+            1,
+            "execution_profile_ref",
+            "execution_profiles",
+            "execution_profile_id",
+        ),
+        (
+            2,
+            "permission_profile_ref",
+            "permission_profiles",
+            "permission_profile_id",
+        ),
     ] {
-        assert_eq!(described["declarations"][record][reference], described[list][record][id]);
+        assert_eq!(
+            described["declarations"][record][reference],
+            described[list][record][id]
+        );
     }
 }
 
@@ -150,17 +207,40 @@ fn records_refer_to_each_other() {
 fn what_is_not_stated_stays_absent() {
     let described = testing::describe::<Toolkit>();
     let stated = &described["interfaces"][0];
-    assert_eq!((&stated["is_read_only"], &stated["is_destructive"]), (&json!(true), &json!(false)));
+    assert_eq!(
+        (&stated["is_read_only"], &stated["is_destructive"]),
+        (&json!(true), &json!(false))
+    );
     assert!(stated.get("is_open_world").is_none());
     assert!(described["interfaces"][1].get("is_read_only").is_none());
-    assert_eq!((&stated["always_load"], &stated["context_modifier_policy"]), (&json!(true), &json!("forbid")));
-    assert!(described["interfaces"][1].get("context_modifier_policy").is_none());
-    assert!(stated.get("should_defer").is_none() && described["interfaces"][1].get("always_load").is_none());
+    assert_eq!(
+        (&stated["always_load"], &stated["context_modifier_policy"]),
+        (&json!(true), &json!("forbid"))
+    );
+    assert!(
+        described["interfaces"][1]
+            .get("context_modifier_policy")
+            .is_none()
+    );
+    assert!(
+        stated.get("should_defer").is_none()
+            && described["interfaces"][1].get("always_load").is_none()
+    );
     let [profile, other] = [0, 1].map(|at| &described["execution_profiles"][at]);
-    assert_eq!((&profile["timeout_ms"], &profile["requires_background"]), (&json!(500), &json!(true)));
+    assert_eq!(
+        (&profile["timeout_ms"], &profile["requires_background"]),
+        (&json!(500), &json!(true))
+    );
     assert!(other.get("timeout_ms").is_none() && other.get("requires_background").is_none());
-    assert!(described["declarations"][1]["output_contract"].get("structured_schema").is_none());
-    assert_eq!(described["permission_profiles"][0]["access_kinds"], json!([]));
+    assert!(
+        described["declarations"][1]["output_contract"]
+            .get("structured_schema")
+            .is_none()
+    );
+    assert_eq!(
+        described["permission_profiles"][0]["access_kinds"],
+        json!([])
+    );
 }
 
 #[test]
@@ -170,14 +250,27 @@ fn what_the_host_enforces_can_be_stated() {
     let profile = &described["permission_profiles"][1];
     assert_eq!(declaration["lifecycle"], "deprecated");
     let input = &declaration["input_contract"];
-    assert_eq!((&input["defaults"], &input["examples"]), (&json!({"name": "you"}), &json!([{}])));
+    assert_eq!(
+        (&input["defaults"], &input["examples"]),
+        (&json!({"name": "you"}), &json!([{}]))
+    );
     assert_eq!(input["internal_only_fields"], json!(["trace"]));
-    assert_eq!(declaration["output_contract"]["redaction_rules"], json!(["token", {"pattern": "k-[0-9]+"}]));
-    assert_eq!(profile["credential_uses"], json!([{"ref": "KEY", "header": "x-key"}]));
+    assert_eq!(
+        declaration["output_contract"]["redaction_rules"],
+        json!(["token", {"pattern": "k-[0-9]+"}])
+    );
+    assert_eq!(
+        profile["credential_uses"],
+        json!([{"ref": "KEY", "header": "x-key"}])
+    );
     let approval = (&profile["approval_required"], &profile["approval_reason"]);
     assert_eq!(approval, (&json!(true), &json!("It leaves the machine.")));
     assert_eq!(profile["data_sensitivity"], "internal");
-    assert!(described["permission_profiles"][0].get("approval_required").is_none());
+    assert!(
+        described["permission_profiles"][0]
+            .get("approval_required")
+            .is_none()
+    );
 }
 
 #[test]
@@ -187,42 +280,77 @@ fn a_tool_that_writes_files_says_so() {
     assert_eq!(profile["permission_profile_id"], "demo.wipe.permission");
     assert_eq!(profile["access_kinds"], json!(["file_read", "file_write"]));
     assert_eq!(profile["write_effects"], json!(["local_persistent"]));
-    assert_eq!((&profile["risk_level"], &profile["environment"]), (&json!("critical"), &json!(["HOME"])));
-    assert_eq!(described["declarations"][2]["output_contract"]["content_types"], json!(["text", "diff"]));
+    assert_eq!(
+        (&profile["risk_level"], &profile["environment"]),
+        (&json!("critical"), &json!(["HOME"]))
+    );
+    assert_eq!(
+        described["declarations"][2]["output_contract"]["content_types"],
+        json!(["text", "diff"])
+    );
     let subjects = json!({"/text": "path", "/limit": "resource"});
     assert_eq!(described["interfaces"][2]["permission_subjects"], subjects);
-    assert!(described["interfaces"][0].get("permission_subjects").is_none());
+    assert!(
+        described["interfaces"][0]
+            .get("permission_subjects")
+            .is_none()
+    );
 }
 
 #[test]
 fn a_call_gets_its_structured_value_its_text_or_its_error() {
-    let Outcome::Success(output) = testing::invoke::<Toolkit>("count", json!({"text": "a b c"})) else { panic!() };
-    assert_eq!(output.structured, Some(json!({"words": 3})));
-    let Outcome::Failure(error) = testing::invoke::<Toolkit>("count", json!({"text": "a b", "limit": 1})) else {
+    let Outcome::Success(output) = testing::invoke::<Toolkit>("count", json!({"text": "a b c"}))
+    else {
         panic!()
     };
-    assert_eq!((error.class, error.code.as_str()), (ErrorClass::ResultTooLarge, "too_many"));
+    assert_eq!(output.structured, Some(json!({"words": 3})));
+    let Outcome::Failure(error) =
+        testing::invoke::<Toolkit>("count", json!({"text": "a b", "limit": 1}))
+    else {
+        panic!()
+    };
+    assert_eq!(
+        (error.class, error.code.as_str()),
+        (ErrorClass::ResultTooLarge, "too_many")
+    );
 
-    testing::set_context(Context { attempt: 2, ..Context::default() });
-    let Outcome::Success(output) = testing::invoke::<Toolkit>("hello", json!({})) else { panic!() };
+    testing::set_context(Context {
+        attempt: 2,
+        ..Context::default()
+    });
+    let Outcome::Success(output) = testing::invoke::<Toolkit>("hello", json!({})) else {
+        panic!()
+    };
     assert_eq!(output.content, [Content::text("hello, attempt 2")]);
 
-    let Outcome::Success(output) = testing::invoke::<Toolkit>("wipe", json!({"text": ""})) else { panic!() };
+    let Outcome::Success(output) = testing::invoke::<Toolkit>("wipe", json!({"text": ""})) else {
+        panic!()
+    };
     assert_eq!(output.ui_summary.as_deref(), Some("all gone"));
 }
 
 #[test]
 fn input_that_does_not_fit_is_refused_with_the_reason() {
     for (input, reason) in [
-        (json!({"text": 1}), "invalid type: integer `1`, expected a string"),
-        (json!({"text": "", "colour": "red"}), "unknown field `colour`"),
+        (
+            json!({"text": 1}),
+            "invalid type: integer `1`, expected a string",
+        ),
+        (
+            json!({"text": "", "colour": "red"}),
+            "unknown field `colour`",
+        ),
         (json!({}), "missing field `text`"),
     ] {
-        let Outcome::Failure(error) = testing::invoke::<Toolkit>("count", input) else { panic!() };
+        let Outcome::Failure(error) = testing::invoke::<Toolkit>("count", input) else {
+            panic!()
+        };
         assert_eq!(error.class, ErrorClass::InvalidArguments);
         assert!(error.message.contains(reason), "{}", error.message);
     }
-    let Outcome::Failure(error) = testing::invoke::<Toolkit>("missing", json!({})) else { panic!() };
+    let Outcome::Failure(error) = testing::invoke::<Toolkit>("missing", json!({})) else {
+        panic!()
+    };
     assert_eq!(error.code, "unknown_tool");
 }
 
@@ -231,7 +359,10 @@ fn values_are_checked_where_the_tool_says_how() {
     let error = testing::validate::<Toolkit>("count", json!({"text": " "})).unwrap_err();
     assert_eq!(error.code, "blank");
     assert_eq!(testing::validate::<Toolkit>("hello", json!({})), Ok(()));
-    assert_eq!(testing::preflight::<Toolkit>("count", json!({"text": " "})), Ok(()));
+    assert_eq!(
+        testing::preflight::<Toolkit>("count", json!({"text": " "})),
+        Ok(())
+    );
 }
 
 mod configured {
@@ -265,7 +396,9 @@ mod configured {
 
     #[track_caller]
     fn says(text: &str) {
-        let Outcome::Success(output) = testing::invoke::<Toolkit>("unit", json!({})) else { panic!() };
+        let Outcome::Success(output) = testing::invoke::<Toolkit>("unit", json!({})) else {
+            panic!()
+        };
         assert_eq!(output.content, [Content::text(text)]);
     }
 
@@ -278,12 +411,20 @@ mod configured {
         for (config, why) in [
             (json!({}), "missing field `unit`"),
             (json!({"unit": "metre", "places": -1}), "invalid value"),
-            (json!({"unit": "metre", "color": 1}), "unknown field `color`"),
+            (
+                json!({"unit": "metre", "color": 1}),
+                "unknown field `color`",
+            ),
             (json!({"unit": "furlong"}), "unknown variant `furlong`"),
         ] {
             let error = testing::configure::<Toolkit>(config).unwrap_err();
-            assert_eq!((error.class, error.code.as_str()), (ErrorClass::SetupRequired, "invalid_configuration"));
-            let is_told = error.message.starts_with("cannot use the settings of the tool: ");
+            assert_eq!(
+                (error.class, error.code.as_str()),
+                (ErrorClass::SetupRequired, "invalid_configuration")
+            );
+            let is_told = error
+                .message
+                .starts_with("cannot use the settings of the tool: ");
             assert!(is_told && error.message.contains(why), "{}", error.message);
         }
         // What was refused changes nothing.
@@ -295,6 +436,9 @@ mod configured {
     #[test]
     fn a_toolkit_without_settings_refuses_them() {
         let error = testing::configure::<super::Toolkit>(json!({})).unwrap_err();
-        assert_eq!((error.class, error.code.as_str()), (ErrorClass::SetupRequired, "not_configurable"));
+        assert_eq!(
+            (error.class, error.code.as_str()),
+            (ErrorClass::SetupRequired, "not_configurable")
+        );
     }
 }

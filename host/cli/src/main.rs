@@ -25,7 +25,8 @@ fn hide_memory() {
     #[cfg(target_os = "linux")]
     if guard!("not_dumpable") {
         // Only a filter of system calls can forbid it, and then nothing else can be done about it.
-        let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
+        let _ =
+            rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
     }
 }
 

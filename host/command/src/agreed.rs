@@ -40,9 +40,18 @@ impl Agreed {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let nothing = Ceiling::default();
         for (at, (named, loaded)) in tools.enumerate() {
-            let is_added = || named.folder().is_some_and(|(folder, _)| known.folders.contains(folder));
-            let before = known.components.get(&named.target.path).or_else(|| is_added().then_some(&nothing));
-            let grown = before.map(|before| before.difference(&Ceiling::of(&loaded.tools)).grown).unwrap_or_default();
+            let is_added = || {
+                named
+                    .folder()
+                    .is_some_and(|(folder, _)| known.folders.contains(folder))
+            };
+            let before = known
+                .components
+                .get(&named.target.path)
+                .or_else(|| is_added().then_some(&nothing));
+            let grown = before
+                .map(|before| before.difference(&Ceiling::of(&loaded.tools)).grown)
+                .unwrap_or_default();
             if !grown.is_empty() && guard!("grown_ceilings") {
                 return Err((at, refusal(&grown)));
             }
@@ -58,10 +67,20 @@ impl Agreed {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for (named, loaded) in tools {
             let path = named.target.path.clone();
-            known.components.entry(path).or_insert_with(|| Ceiling::of(&loaded.tools));
-            known.folders.extend(named.folder().map(|(folder, _)| folder.clone()));
+            known
+                .components
+                .entry(path)
+                .or_insert_with(|| Ceiling::of(&loaded.tools));
+            known
+                .folders
+                .extend(named.folder().map(|(folder, _)| folder.clone()));
             let tools = loaded.tools.iter().map(|tool| tool.declaration());
-            let told = tools.map(|tool| (tool.tool_id.clone(), (tool.tool_kind.clone(), tool.namespace.clone())));
+            let told = tools.map(|tool| {
+                (
+                    tool.tool_id.clone(),
+                    (tool.tool_kind.clone(), tool.namespace.clone()),
+                )
+            });
             known.tools.extend(told);
         }
     }
@@ -86,13 +105,21 @@ impl Known {
             legible(before),
             legible(now),
         );
-        Some(Refusal::new(ErrorClass::PolicyBlocked, "tool_kind_changed", message))
+        Some(Refusal::new(
+            ErrorClass::PolicyBlocked,
+            "tool_kind_changed",
+            message,
+        ))
     }
 }
 
 fn refusal(grown: &[String]) -> Refusal {
     // The lines have names and hosts that the component chose.
-    let lines: Vec<String> = grown.iter().take(DIFFERENCES_MAX).map(|line| legible(line)).collect();
+    let lines: Vec<String> = grown
+        .iter()
+        .take(DIFFERENCES_MAX)
+        .map(|line| legible(line))
+        .collect();
     let more = match grown.len().saturating_sub(DIFFERENCES_MAX) {
         0 => String::new(),
         more => format!("; and {more} more"),

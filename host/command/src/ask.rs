@@ -19,7 +19,9 @@ pub const ACTOR_VARIABLE: &str = "TOOLCELL_ACTOR";
 
 /// The name of the caller, if it is known.
 pub fn actor() -> Option<String> {
-    std::env::var(ACTOR_VARIABLE).ok().filter(|actor| !actor.is_empty())
+    std::env::var(ACTOR_VARIABLE)
+        .ok()
+        .filter(|actor| !actor.is_empty())
 }
 
 /// The name of the approver: the same name if it is set, else the system user.
@@ -58,7 +60,10 @@ impl Approver for Announcer {
         "none"
     }
 
-    fn ask<'a>(&'a self, prompt: &'a Prompt) -> Pin<Box<dyn Future<Output = Option<Reply>> + Send + 'a>> {
+    fn ask<'a>(
+        &'a self,
+        prompt: &'a Prompt,
+    ) -> Pin<Box<dyn Future<Output = Option<Reply>> + Send + 'a>> {
         announce(prompt);
         Box::pin(async { None })
     }
@@ -67,7 +72,9 @@ impl Approver for Announcer {
 /// How to answer from another process.
 pub fn elsewhere(prompt: &Prompt) -> String {
     let id = prompt.invocation_id();
-    format!("waiting for approval; answer with `toolcell approvals approve {id}` or `toolcell approvals deny {id}`")
+    format!(
+        "waiting for approval; answer with `toolcell approvals approve {id}` or `toolcell approvals deny {id}`"
+    )
 }
 
 /// The data with which another process can repeat a request: its options as they were typed, without any values.
@@ -96,7 +103,11 @@ pub struct Origin {
 
 impl Origin {
     pub fn new(component: &Path, named: &CommandFiles, options: &CallOptions) -> Self {
-        let CallOptions { grants, limits, policy } = options.clone();
+        let CallOptions {
+            grants,
+            limits,
+            policy,
+        } = options.clone();
         Self {
             sources: named.sources.clone(),
             callable: Vec::new(),
@@ -122,7 +133,10 @@ pub struct Origins(Option<Value>);
 
 impl Origins {
     pub fn new(named: &CommandFiles, options: &CallOptions, role: Option<&String>) -> Self {
-        let origin = Origin { role: role.cloned(), ..Origin::new(Path::new(""), named, options) };
+        let origin = Origin {
+            role: role.cloned(),
+            ..Origin::new(Path::new(""), named, options)
+        };
         Self(serde_json::to_value(origin).ok())
     }
 
@@ -156,13 +170,19 @@ mod tests {
     fn the_tools_of_a_command_have_the_data_that_each_would_have_alone() {
         let options = Options::parse_from(["toolcell", "--allow-read=/data"]).call;
         let files = vec![KeptFile::shut(Path::new("/tokens"), "tokens")];
-        let named = CommandFiles { sources: vec![PathBuf::from("/tools/a")], files };
+        let named = CommandFiles {
+            sources: vec![PathBuf::from("/tools/a")],
+            files,
+        };
         let origins = Origins::new(&named, &options, None);
         for file in ["b.wasm", "/tools/c.wasm"] {
             let alone = Origin::new(Path::new(file), &named, &options).words();
             let words = origins.words(Path::new(file));
             assert!(words.is_some());
-            assert_eq!(words.map(|words| words.to_string()), alone.map(|words| words.to_string()));
+            assert_eq!(
+                words.map(|words| words.to_string()),
+                alone.map(|words| words.to_string())
+            );
         }
     }
 }

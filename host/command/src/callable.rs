@@ -19,24 +19,40 @@ pub struct Callables {
 impl Callables {
     /// Finds the components of the tools `typed`, or of those of the files if there are none. If no call of a tool was
     /// granted, it looks for none. A source folder has to be built before.
-    pub fn find(home: &Home, typed: &[String], layers: &Layers, grants: &Grants) -> Result<Self, Refusal> {
+    pub fn find(
+        home: &Home,
+        typed: &[String],
+        layers: &Layers,
+        grants: &Grants,
+    ) -> Result<Self, Refusal> {
         let is_named = !typed.is_empty()
-            || layers.files().iter().any(|layer| !layer.file.tools.is_empty() || !layer.file.declared.is_empty());
+            || layers
+                .files()
+                .iter()
+                .any(|layer| !layer.file.tools.is_empty() || !layer.file.declared.is_empty());
         if grants.tools.is_empty() || !is_named {
             return Ok(Self::default());
         }
         let find = |named: Named| {
             let file = named.target.locate(home, Building::No);
-            let file =
-                file.map(|file| std::path::absolute(&file).unwrap_or(file)).map_err(|refusal| named.failed(refusal));
+            let file = file
+                .map(|file| std::path::absolute(&file).unwrap_or(file))
+                .map_err(|refusal| named.failed(refusal));
             (named, file)
         };
-        Ok(Self { tools: serving::named(typed, layers)?.into_iter().map(find).collect() })
+        Ok(Self {
+            tools: serving::named(typed, layers)?
+                .into_iter()
+                .map(find)
+                .collect(),
+        })
     }
 
     /// The files of the components.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
-        self.tools.iter().filter_map(|(_, file)| file.as_deref().ok())
+        self.tools
+            .iter()
+            .filter_map(|(_, file)| file.as_deref().ok())
     }
 
     /// Loads the tools, if `caller` can call tools at all.
@@ -52,10 +68,18 @@ impl Callables {
         }
         for (named, file) in &self.tools {
             let file = file.as_ref().map_err(Clone::clone)?;
-            let loaded = host.load_file(file).await.map_err(|refusal| named.failed(refusal))?;
-            named.target.check(&loaded).map_err(|refusal| named.failed(refusal))?;
+            let loaded = host
+                .load_file(file)
+                .await
+                .map_err(|refusal| named.failed(refusal))?;
+            named
+                .target
+                .check(&loaded)
+                .map_err(|refusal| named.failed(refusal))?;
             named.target.name(policy, entries, &loaded);
-            configs.give(&named.target.path, &loaded).map_err(|refusal| named.failed(refusal))?;
+            configs
+                .give(&named.target.path, &loaded)
+                .map_err(|refusal| named.failed(refusal))?;
         }
         Ok(())
     }
@@ -63,5 +87,8 @@ impl Callables {
 
 /// The targets of `typed`, whose sources no tool may change.
 pub fn targets(typed: &[String], names: &Names) -> Vec<Target> {
-    typed.iter().map(|typed| Target::named(typed, names)).collect()
+    typed
+        .iter()
+        .map(|typed| Target::named(typed, names))
+        .collect()
 }

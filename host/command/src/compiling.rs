@@ -75,8 +75,14 @@ impl Line {
             }
             bar.finish_and_clear();
         };
-        let thread = std::thread::Builder::new().name("compiling".to_owned()).spawn(draw).ok()?;
-        Some(Self { ends: Some(ends), thread: Some(thread) })
+        let thread = std::thread::Builder::new()
+            .name("compiling".to_owned())
+            .spawn(draw)
+            .ok()?;
+        Some(Self {
+            ends: Some(ends),
+            thread: Some(thread),
+        })
     }
 }
 
@@ -96,10 +102,20 @@ mod tests {
 
     #[test]
     fn a_compilation_is_said_to_have_ended_if_it_was_seen() {
-        assert_eq!(running(19_398_656), "compiling a component of 18.5 MiB, once");
+        assert_eq!(
+            running(19_398_656),
+            "compiling a component of 18.5 MiB, once"
+        );
         assert_eq!(running(49_500), "compiling a component of 49 KiB, once");
-        assert_eq!(ended(Duration::from_millis(16_240), true).as_deref(), Some("compiled in 16.2 s"));
+        assert_eq!(
+            ended(Duration::from_millis(16_240), true).as_deref(),
+            Some("compiled in 16.2 s")
+        );
         assert_eq!(ended(Duration::from_millis(100), true), None);
-        assert_eq!(ended(Duration::from_secs(16), false), None, "the refusal says more");
+        assert_eq!(
+            ended(Duration::from_secs(16), false),
+            None,
+            "the refusal says more"
+        );
     }
 }

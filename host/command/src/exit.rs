@@ -70,11 +70,17 @@ impl From<anyhow::Error> for Stop {
 /// The exit code of a command that ended in an error.
 pub fn of_error(error: &anyhow::Error) -> Exit {
     let is_ambiguous = matches!(error.downcast_ref(), Some(LogError::Ambiguous(_)));
-    if is_ambiguous || error.is::<BadRequest>() { Exit::BadRequest } else { Exit::HostFault }
+    if is_ambiguous || error.is::<BadRequest>() {
+        Exit::BadRequest
+    } else {
+        Exit::HostFault
+    }
 }
 
 pub fn of_result(result: &ToolResult) -> Exit {
-    result.error.as_ref().map_or(Exit::Succeeded, |error| of_error_code(error.error_class, &error.error_code))
+    result.error.as_ref().map_or(Exit::Succeeded, |error| {
+        of_error_code(error.error_class, &error.error_code)
+    })
 }
 
 /// The exit code of a refusal: that of a call that ends with it.
@@ -84,14 +90,20 @@ pub fn of_refusal(refusal: &Refusal) -> Exit {
 
 /// The exit code of a command that was refused several things and went on: the highest.
 pub fn of_refusals<'r>(refusals: impl IntoIterator<Item = &'r Refusal>) -> Exit {
-    refusals.into_iter().map(of_refusal).max_by_key(|exit| *exit as u8).unwrap_or(Exit::Succeeded)
+    refusals
+        .into_iter()
+        .map(of_refusal)
+        .max_by_key(|exit| *exit as u8)
+        .unwrap_or(Exit::Succeeded)
 }
 
 fn of_error_code(class: ErrorClass, code: &str) -> Exit {
     match (class, code) {
         (_, Refusal::HOST_FAULT) => Exit::HostFault,
         // A violation that is not a limit: the sandbox refused a network request.
-        (ErrorClass::SandboxViolation, "network_denied" | "network_request_refused") => Exit::Refused,
+        (ErrorClass::SandboxViolation, "network_denied" | "network_request_refused") => {
+            Exit::Refused
+        }
         (class, _) => of_class(class),
     }
 }
@@ -105,9 +117,13 @@ fn of_class(class: ErrorClass) -> Exit {
         | SchemaNotLoaded
         | SetupRequired
         | CredentialMissing => Exit::BadRequest,
-        PermissionDenied | ApprovalRejected | PolicyBlocked | HookBlocked | CapabilityGap => Exit::Refused,
+        PermissionDenied | ApprovalRejected | PolicyBlocked | HookBlocked | CapabilityGap => {
+            Exit::Refused
+        }
         Timeout | SandboxViolation | ResultTooLarge | RateLimited => Exit::Limit,
         Canceled | SiblingCanceled | StreamingFallbackDiscarded => Exit::Canceled,
-        DependencyUnavailable | ExecutionFailed | PartialFailure | ResultRedacted => Exit::ToolFailed,
+        DependencyUnavailable | ExecutionFailed | PartialFailure | ResultRedacted => {
+            Exit::ToolFailed
+        }
     }
 }

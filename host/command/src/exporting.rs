@@ -17,17 +17,31 @@ impl Drop for Exporting {
 }
 
 /// Starts what the files ask for. Without it, calls go on all the same.
-pub fn start(layers: &Layers, grants: &GrantOptions, above: &'static str) -> Option<Arc<Telemetry>> {
+pub fn start(
+    layers: &Layers,
+    grants: &GrantOptions,
+    above: &'static str,
+) -> Option<Arc<Telemetry>> {
     let mut network = NetworkSettings::default();
     grants.reach(&mut network);
-    let started = Telemetry::start(layers.telemetry(), network.extra_roots.as_deref(), above, show::say);
+    let started = Telemetry::start(
+        layers.telemetry(),
+        network.extra_roots.as_deref(),
+        above,
+        show::say,
+    );
     started.unwrap_or_else(|error| {
-        show::say(&format!("warning: nothing is sent to the collector of telemetry: {error:#}"));
+        show::say(&format!(
+            "warning: nothing is sent to the collector of telemetry: {error:#}"
+        ));
         None
     })
 }
 
 /// The listeners of a host with this telemetry.
 pub fn listeners(telemetry: Option<&Arc<Telemetry>>) -> Vec<Arc<dyn Listener>> {
-    telemetry.map(|telemetry| Arc::<Telemetry>::clone(telemetry) as Arc<dyn Listener>).into_iter().collect()
+    telemetry
+        .map(|telemetry| Arc::<Telemetry>::clone(telemetry) as Arc<dyn Listener>)
+        .into_iter()
+        .collect()
 }

@@ -19,7 +19,9 @@ pub fn components(path: &Path) -> io::Result<Option<Vec<PathBuf>>> {
     for entry in std::fs::read_dir(path)? {
         let file = path.join(entry?.file_name());
         // A hidden file may be one that is still being written.
-        let hidden = file.file_name().is_some_and(|name| name.as_encoded_bytes().first() == Some(&b'.'));
+        let hidden = file
+            .file_name()
+            .is_some_and(|name| name.as_encoded_bytes().first() == Some(&b'.'));
         if hidden || file.extension() != Some(OsStr::new("wasm")) {
             continue;
         }
@@ -50,6 +52,10 @@ mod tests {
         assert_eq!(components(folder.path()).unwrap(), Some(vec![a.clone(), b]));
         assert_eq!(components(&a).unwrap(), None);
         fs::write(folder.path().join("Cargo.toml"), "").unwrap();
-        assert_eq!(components(folder.path()).unwrap(), None, "it is the source folder of a tool");
+        assert_eq!(
+            components(folder.path()).unwrap(),
+            None,
+            "it is the source folder of a tool"
+        );
     }
 }

@@ -14,17 +14,28 @@ use super::target::{Building, Target};
 
 /// Adds the hooks of `layers` to `host`; none of them may change what `kept` closes. A hook that cannot be loaded is
 /// reported on standard error, and blocks the calls that it guards.
-pub async fn add(host: &mut Host, home: &Home, layers: &Layers, kept: &Grants) -> Result<(), BadRequest> {
+pub async fn add(
+    host: &mut Host,
+    home: &Home,
+    layers: &Layers,
+    kept: &Grants,
+) -> Result<(), BadRequest> {
     for layer in layers.files() {
         for (at, entry) in layer.file.hooks.iter().enumerate() {
             let component = locate(&path(layer, &entry.component), layer.source, home);
             let configured = ConfiguredHook {
                 entry,
-                said: Provenance { source: layer.source, file: Some(&layer.file.path) },
+                said: Provenance {
+                    source: layer.source,
+                    file: Some(&layer.file.path),
+                },
                 digest: layer.trusted.get(at).map(String::as_str),
                 kept,
             };
-            if let Some(why) = config::add_hook(host, &configured, component).await.map_err(BadRequest)? {
+            if let Some(why) = config::add_hook(host, &configured, component)
+                .await
+                .map_err(BadRequest)?
+            {
                 show::say(&format!("warning: {why}"));
             }
         }
@@ -43,10 +54,14 @@ fn locate(path: &Path, source: RuleSource, home: &Home) -> anyhow::Result<PathBu
     if source == RuleSource::ProjectSettings {
         return Ok(path.to_owned());
     }
-    let text = path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))?;
+    let text = path
+        .to_str()
+        .with_context(|| format!("{} is not UTF-8", path.display()))?;
     let target = Target::parse(text);
     if target.name.is_some() {
         bail!("a hook is a whole component, and has no #NAME: there is no {text}");
     }
-    target.locate(home, Building::No).map_err(|refusal| anyhow::anyhow!(refusal.message))
+    target
+        .locate(home, Building::No)
+        .map_err(|refusal| anyhow::anyhow!(refusal.message))
 }

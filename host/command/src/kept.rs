@@ -41,17 +41,28 @@ pub struct KeptFile {
 impl KeptFile {
     /// A file that holds authority or evidence: closed for reading and writing.
     pub fn shut(path: &Path, what: &str) -> Self {
-        Self { path: absolute(path), what: what.to_owned(), read: true }
+        Self {
+            path: absolute(path),
+            what: what.to_owned(),
+            read: true,
+        }
     }
 
     /// A file that decides what runs: closed for writing.
     pub fn unchanged(path: &Path, what: &str) -> Self {
-        Self { path: absolute(path), what: what.to_owned(), read: false }
+        Self {
+            path: absolute(path),
+            what: what.to_owned(),
+            read: false,
+        }
     }
 
     /// A file that another program may create: as long as it does not exist, nothing can be read in it.
     fn if_there(path: &Path, what: &str) -> Self {
-        Self { read: path.exists(), ..Self::shut(path, what) }
+        Self {
+            read: path.exists(),
+            ..Self::shut(path, what)
+        }
     }
 }
 
@@ -67,7 +78,10 @@ impl CommandFiles {
     /// The sources and the components of `targets`.
     pub fn of<'a>(targets: impl IntoIterator<Item = &'a Target> + Clone) -> Self {
         let files = targets.clone().into_iter().flat_map(components).collect();
-        Self { sources: source_folders(targets), files }
+        Self {
+            sources: source_folders(targets),
+            files,
+        }
     }
 }
 
@@ -80,27 +94,69 @@ pub fn of_settings(
     layers: &Layers,
 ) -> Vec<KeptFile> {
     let mut files = Vec::new();
-    files.extend(grants.tls_ca().map(|file| KeptFile::shut(file, "the certificates of --tls-ca")));
-    for file in policy.places(home, here).iter().chain(layers.files().iter().map(|layer| &layer.file.path)) {
+    files.extend(
+        grants
+            .tls_ca()
+            .map(|file| KeptFile::shut(file, "the certificates of --tls-ca")),
+    );
+    for file in policy
+        .places(home, here)
+        .iter()
+        .chain(layers.files().iter().map(|layer| &layer.file.path))
+    {
         files.push(KeptFile::if_there(file, "a file of settings"));
-        files.push(KeptFile::if_there(&lock::beside(file), "the lock of installed tools"));
+        files.push(KeptFile::if_there(
+            &lock::beside(file),
+            "the lock of installed tools",
+        ));
     }
     for layer in layers.files() {
-        let root = layer.file.trusted_root.iter().map(|word| (word, "the trusted root of signatures"));
-        let certificates = layer.file.registry.certificates.iter().map(|word| (word, "certificates of [registry]"));
+        let root = layer
+            .file
+            .trusted_root
+            .iter()
+            .map(|word| (word, "the trusted root of signatures"));
+        let certificates = layer
+            .file
+            .registry
+            .certificates
+            .iter()
+            .map(|word| (word, "certificates of [registry]"));
         let named = root.chain(certificates);
-        files.extend(named.map(|(word, what)| KeptFile::shut(&layer.file.folder.join(&**word), what)));
+        files.extend(
+            named.map(|(word, what)| KeptFile::shut(&layer.file.folder.join(&**word), what)),
+        );
         for entry in &layer.file.tools {
-            files.extend(components(&Target::of_entry(layer, &entry.component, layers.names())));
+            files.extend(components(&Target::of_entry(
+                layer,
+                &entry.component,
+                layers.names(),
+            )));
         }
     }
-    files.extend(Credentials::of_docker().file().map(|file| KeptFile::if_there(file, "credentials of registries")));
+    files.extend(
+        Credentials::of_docker()
+            .file()
+            .map(|file| KeptFile::if_there(file, "credentials of registries")),
+    );
     let user = std::env::home_dir();
     let client = "the settings of a client, which starts programs";
-    let of_user = user.iter().flat_map(|user| USER_CLIENTS.iter().map(|file| user.join(file)));
-    let of_project = here.into_iter().flat_map(|here| PROJECT_CLIENTS.iter().map(|file| here.join(file)));
-    files.extend(of_user.chain(of_project).map(|file| KeptFile::if_there(&file, client)));
-    files.extend(std::env::current_exe().ok().map(|program| KeptFile::unchanged(&program, "the program of toolcell")));
+    let of_user = user
+        .iter()
+        .flat_map(|user| USER_CLIENTS.iter().map(|file| user.join(file)));
+    let of_project = here
+        .into_iter()
+        .flat_map(|here| PROJECT_CLIENTS.iter().map(|file| here.join(file)));
+    files.extend(
+        of_user
+            .chain(of_project)
+            .map(|file| KeptFile::if_there(&file, client)),
+    );
+    files.extend(
+        std::env::current_exe()
+            .ok()
+            .map(|program| KeptFile::unchanged(&program, "the program of toolcell")),
+    );
     files
 }
 
@@ -111,17 +167,30 @@ fn components(target: &Target) -> Vec<KeptFile> {
         return Vec::new();
     }
     let is_folder = target.path.is_dir();
-    let files = target.files().into_iter().filter(|file| file.is_symlink() || (!is_folder && !file.is_dir()));
-    files.map(|file| KeptFile::unchanged(&file, "the component of a tool")).collect()
+    let files = target
+        .files()
+        .into_iter()
+        .filter(|file| file.is_symlink() || (!is_folder && !file.is_dir()));
+    files
+        .map(|file| KeptFile::unchanged(&file, "the component of a tool"))
+        .collect()
 }
 
 /// Closes, in the grants of `settings`, what its files name, and what the command line names. Returns everything that hooks
 /// may not reach either.
 pub fn close(home: &Home, settings: &mut Settings, command: &CommandFiles) -> Grants {
     let mut kept = settings.layers.kept().clone();
-    let hooks = || settings.layers.files().iter().flat_map(|layer| &layer.file.hooks);
-    let writes = !settings.grants.write.is_empty() || hooks().any(|hook| !hook.grants.write.is_empty());
-    let reads = !settings.grants.read.is_empty() || hooks().any(|hook| !hook.grants.read.is_empty());
+    let hooks = || {
+        settings
+            .layers
+            .files()
+            .iter()
+            .flat_map(|layer| &layer.file.hooks)
+    };
+    let writes =
+        !settings.grants.write.is_empty() || hooks().any(|hook| !hook.grants.write.is_empty());
+    let reads =
+        !settings.grants.read.is_empty() || hooks().any(|hook| !hook.grants.read.is_empty());
     // Without grants, there is nothing to close.
     if !writes && !reads {
         return kept;
@@ -130,8 +199,15 @@ pub fn close(home: &Home, settings: &mut Settings, command: &CommandFiles) -> Gr
         close_sources(home, settings, &mut kept, &command.sources);
     }
     for file in settings.kept.iter().chain(&command.files) {
-        let is_needed = if file.read { guard!("authority_closed") } else { writes && guard!("components_closed") };
-        for grants in [&mut settings.grants, &mut kept].into_iter().filter(|_| is_needed) {
+        let is_needed = if file.read {
+            guard!("authority_closed")
+        } else {
+            writes && guard!("components_closed")
+        };
+        for grants in [&mut settings.grants, &mut kept]
+            .into_iter()
+            .filter(|_| is_needed)
+        {
             if file.read {
                 grants.shut_so_far(&file.path, &file.what, RuleSource::PolicySettings)
             } else {
@@ -166,14 +242,26 @@ fn absolute(path: &Path) -> PathBuf {
 /// The source folders among `targets`, as absolute paths, because another process reads them, too.
 fn source_folders<'a>(targets: impl IntoIterator<Item = &'a Target>) -> Vec<PathBuf> {
     let folders = targets.into_iter().filter_map(Target::source_folder);
-    folders.map(|folder| folder.canonicalize().unwrap_or_else(|_| folder.to_owned())).collect()
+    folders
+        .map(|folder| folder.canonicalize().unwrap_or_else(|_| folder.to_owned()))
+        .collect()
 }
 
 fn all(layers: &Layers, sources: &[PathBuf]) -> Vec<PathBuf> {
     let mut folders = sources.to_vec();
     for layer in layers.files() {
-        let tools = layer.file.tools.iter().map(|entry| Path::new(&*entry.component));
-        let named = tools.chain(layer.file.hooks.iter().map(|entry| entry.component.as_path()));
+        let tools = layer
+            .file
+            .tools
+            .iter()
+            .map(|entry| Path::new(&*entry.component));
+        let named = tools.chain(
+            layer
+                .file
+                .hooks
+                .iter()
+                .map(|entry| entry.component.as_path()),
+        );
         for word in named {
             let path = hooks::path(layer, word);
             folders.extend(source_folders(path.to_str().map(Target::parse).as_ref()));

@@ -8,8 +8,12 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
-use toolcell::{GrantWord, Grants, Home, Limits, NetworkSettings, Policy, Session, SystemResolver, Terms};
-use toolcell_config::{self as config, ConfigFile, GivenLimits, LayerOptions, Layers, Word, duration, size};
+use toolcell::{
+    GrantWord, Grants, Home, Limits, NetworkSettings, Policy, Session, SystemResolver, Terms,
+};
+use toolcell_config::{
+    self as config, ConfigFile, GivenLimits, LayerOptions, Layers, Word, duration, size,
+};
 use toolcell_core::approval::{EXPIRE_DEFAULT, EXPIRE_MAX};
 use toolcell_core::catalog::Selection;
 use toolcell_core::policy::Provenance;
@@ -119,7 +123,9 @@ impl GrantOptions {
     /// Adds these options to `grants`.
     fn add_to(&self, grants: &mut Grants) -> anyhow::Result<()> {
         for word in GrantWord::ALL {
-            self.specs(word).iter().try_for_each(|spec| grants.add(word, spec, &Provenance::COMMAND_LINE))?;
+            self.specs(word)
+                .iter()
+                .try_for_each(|spec| grants.add(word, spec, &Provenance::COMMAND_LINE))?;
         }
         for (option, word, folder) in self.chosen() {
             // One that is there is granted as a whole, even if its name has a `=`.
@@ -135,8 +141,15 @@ impl GrantOptions {
 
     /// The folders that the user of a bundle chose, each with its option.
     fn chosen(&self) -> impl Iterator<Item = (&'static str, GrantWord, &str)> {
-        let read = self.chosen_read.iter().map(|folder| (CHOSEN_READ, GrantWord::Read, folder.as_str()));
-        read.chain(self.chosen_write.iter().map(|folder| (CHOSEN_WRITE, GrantWord::Write, folder.as_str())))
+        let read = self
+            .chosen_read
+            .iter()
+            .map(|folder| (CHOSEN_READ, GrantWord::Read, folder.as_str()));
+        read.chain(
+            self.chosen_write
+                .iter()
+                .map(|folder| (CHOSEN_WRITE, GrantWord::Write, folder.as_str())),
+        )
     }
 
     /// These options as they would be typed on another machine. Fails if a value is not understood, or leads to a place
@@ -145,12 +158,17 @@ impl GrantOptions {
         let mut typed = Vec::new();
         let mut grants = Grants::default();
         if let Some((option, ..)) = self.chosen().next() {
-            anyhow::bail!("{option} is for the user of a bundle: grant a folder of this machine with --allow-read");
+            anyhow::bail!(
+                "{option} is for the user of a bundle: grant a folder of this machine with --allow-read"
+            );
         }
         for word in GrantWord::ALL {
             for spec in self.specs(word) {
-                let place = spec.split_once('=').map_or(spec.as_str(), |(place, _)| place);
-                let is_pattern = matches!(word, GrantWord::DenyRead | GrantWord::DenyWrite) && place.starts_with('*');
+                let place = spec
+                    .split_once('=')
+                    .map_or(spec.as_str(), |(place, _)| place);
+                let is_pattern = matches!(word, GrantWord::DenyRead | GrantWord::DenyWrite)
+                    && place.starts_with('*');
                 match word.is_path() {
                     true if is_pattern || Path::new(place).is_absolute() => {}
                     true => anyhow::bail!(
@@ -163,10 +181,21 @@ impl GrantOptions {
             }
         }
         if let Some(file) = &self.tls_ca {
-            anyhow::ensure!(file.is_absolute(), "--tls-ca={} is not an absolute path", file.display());
-            typed.push(format!("--tls-ca={}", file.to_str().context("--tls-ca is not Unicode")?));
+            anyhow::ensure!(
+                file.is_absolute(),
+                "--tls-ca={} is not an absolute path",
+                file.display()
+            );
+            typed.push(format!(
+                "--tls-ca={}",
+                file.to_str().context("--tls-ca is not Unicode")?
+            ));
         }
-        typed.extend(self.name_server.iter().map(|server| format!("--name-server={server}")));
+        typed.extend(
+            self.name_server
+                .iter()
+                .map(|server| format!("--name-server={server}")),
+        );
         Ok(typed)
     }
 
@@ -190,8 +219,13 @@ impl GrantOptions {
 const DNS_PORT: u16 = 53;
 
 fn name_server(text: &str) -> Result<SocketAddr, String> {
-    let address = text.parse().or_else(|_| text.parse().map(|address: IpAddr| SocketAddr::new(address, DNS_PORT)));
-    address.map_err(|_| format!("{text:?} is neither an IP address nor one with a port, such as 10.0.0.1:53"))
+    let address = text.parse().or_else(|_| {
+        text.parse()
+            .map(|address: IpAddr| SocketAddr::new(address, DNS_PORT))
+    });
+    address.map_err(|_| {
+        format!("{text:?} is neither an IP address nor one with a port, such as 10.0.0.1:53")
+    })
 }
 
 /// What decides besides grants: the mode, and the files with rules.
@@ -212,7 +246,12 @@ pub struct PolicyOptions {
 impl PolicyOptions {
     /// Merges these options and the files, as [`settings`] does. The command line grants nothing.
     pub fn settings(&self, home: &Home) -> Result<Settings, Stop> {
-        settings(home, &GrantOptions::default(), &LimitOptions::default(), self)
+        settings(
+            home,
+            &GrantOptions::default(),
+            &LimitOptions::default(),
+            self,
+        )
     }
 
     /// The file that `--config` names.
@@ -261,12 +300,19 @@ pub fn settings(
     let bad = |error: anyhow::Error| BadRequest(format!("{error:#}"));
     if let Some(file) = &grants.tls_ca {
         // Read here, because the sandbox, which reads it again, can only say that it cannot be set up.
-        tls::client(std::slice::from_ref(file)).map_err(|error| BadRequest(format!("--tls-ca: {error:#}")))?;
+        tls::client(std::slice::from_ref(file))
+            .map_err(|error| BadRequest(format!("--tls-ca: {error:#}")))?;
     }
     let cwd = std::env::current_dir().and_then(std::fs::canonicalize).ok();
-    let mut granted = Grants { cwd: cwd.clone(), ..Grants::default() };
+    let mut granted = Grants {
+        cwd: cwd.clone(),
+        ..Grants::default()
+    };
     grants.add_to(&mut granted).map_err(bad)?;
-    let options = LayerOptions { file: policy.config.clone(), none: policy.no_config };
+    let options = LayerOptions {
+        file: policy.config.clone(),
+        none: policy.no_config,
+    };
     let mut layers = Layers::read(home, cwd.as_deref(), &options)?;
     let expire = expiry_of_files(&layers)?;
     let selection = config::selection(&layers, None, None)?;
@@ -316,15 +362,37 @@ pub struct LimitOptions {
 impl LimitOptions {
     /// The limits of one call that are given.
     fn given(&self) -> GivenLimits {
-        let &Self { timeout, fuel, memory, max_output, max_disk, max_artifact_bytes } = self;
-        GivenLimits { timeout, fuel, memory, memory_total: None, max_output, max_disk, max_artifact_bytes }
+        let &Self {
+            timeout,
+            fuel,
+            memory,
+            max_output,
+            max_disk,
+            max_artifact_bytes,
+        } = self;
+        GivenLimits {
+            timeout,
+            fuel,
+            memory,
+            memory_total: None,
+            max_output,
+            max_disk,
+            max_artifact_bytes,
+        }
     }
 }
 
 impl LimitOptions {
     /// These options as they would be typed.
     pub fn typed(&self) -> Vec<String> {
-        let &Self { timeout, fuel, memory, max_output, max_disk, max_artifact_bytes } = self;
+        let &Self {
+            timeout,
+            fuel,
+            memory,
+            max_output,
+            max_disk,
+            max_artifact_bytes,
+        } = self;
         let numbers = [
             ("--fuel", fuel),
             ("--memory", memory),
@@ -333,7 +401,9 @@ impl LimitOptions {
             ("--max-artifact-bytes", max_artifact_bytes),
         ];
         let timeout = timeout.map(|timeout| format!("--timeout={}ms", timeout.as_millis()));
-        let numbers = numbers.into_iter().filter_map(|(option, value)| Some(format!("{option}={}", value?)));
+        let numbers = numbers
+            .into_iter()
+            .filter_map(|(option, value)| Some(format!("{option}={}", value?)));
         timeout.into_iter().chain(numbers).collect()
     }
 }
@@ -356,14 +426,20 @@ pub struct ApprovalOptions {
 impl ApprovalOptions {
     /// The name of the session, where one is given.
     pub fn session(&self) -> Option<String> {
-        let named = self.session.clone().or_else(|| std::env::var(SESSION_VARIABLE).ok());
+        let named = self
+            .session
+            .clone()
+            .or_else(|| std::env::var(SESSION_VARIABLE).ok());
         named.filter(|name| !name.is_empty())
     }
 
     /// The terms of a call; `configured` is how long the configuration lets a question stay open.
     pub fn terms(&self, configured: Option<Duration>) -> Terms {
         Terms {
-            expire: self.approval_timeout.or(configured).unwrap_or(EXPIRE_DEFAULT),
+            expire: self
+                .approval_timeout
+                .or(configured)
+                .unwrap_or(EXPIRE_DEFAULT),
             session: self.session().map_or(Session::Terminal, Session::Named),
             origin: None,
             approver: None,
@@ -376,7 +452,8 @@ pub fn expiry_of_files(layers: &Layers) -> Result<Option<Duration>, Refusal> {
     let mut shortest = None;
     for layer in layers.files() {
         let said = configured_expiry(&layer.file).map_err(|error| {
-            let message = format!("all calls are refused, because the policy cannot be read: {error}");
+            let message =
+                format!("all calls are refused, because the policy cannot be read: {error}");
             Refusal::new(ErrorClass::PolicyBlocked, "policy_unreadable", message)
         })?;
         shortest = [shortest, said].into_iter().flatten().min();
@@ -387,7 +464,12 @@ pub fn expiry_of_files(layers: &Layers) -> Result<Option<Duration>, Refusal> {
 /// How long a question stays open according to `[approvals]`; `None` if it does not say.
 fn configured_expiry(file: &ConfigFile) -> Result<Option<Duration>, String> {
     let read = |word: &Word| {
-        expiry(word).map_err(|error| format!("{}: [approvals] expire = {word:?}: {error}", file.place_of(word)))
+        expiry(word).map_err(|error| {
+            format!(
+                "{}: [approvals] expire = {word:?}: {error}",
+                file.place_of(word)
+            )
+        })
     };
     file.approvals.expire.as_ref().map(read).transpose()
 }
@@ -397,7 +479,10 @@ fn expiry(text: &str) -> Result<Duration, String> {
     if wanted <= EXPIRE_MAX {
         Ok(wanted)
     } else {
-        Err(format!("a question can stay open for {} hours at the most", EXPIRE_MAX.as_secs() / 3_600))
+        Err(format!(
+            "a question can stay open for {} hours at the most",
+            EXPIRE_MAX.as_secs() / 3_600
+        ))
     }
 }
 
@@ -419,22 +504,31 @@ mod tests {
     /// The names of all options of `T`, with their dashes.
     fn options<T: Args>() -> Vec<String> {
         let command = T::augment_args(Command::new("t"));
-        command.get_arguments().filter_map(|argument| Some(format!("--{}", argument.get_long()?))).collect()
+        command
+            .get_arguments()
+            .filter_map(|argument| Some(format!("--{}", argument.get_long()?)))
+            .collect()
     }
 
     fn typed<T: Args>(option: &str) -> T {
-        let matches = T::augment_args(Command::new("t")).try_get_matches_from(["t", option]).unwrap();
+        let matches = T::augment_args(Command::new("t"))
+            .try_get_matches_from(["t", option])
+            .unwrap();
         T::from_arg_matches(&matches).unwrap()
     }
 
     #[test]
     fn a_question_stays_open_for_a_time_that_has_an_end() {
-        let of = |text: &str| configured_expiry(&file(&format!("[approvals]\nexpire = {text:?}\n")));
+        let of =
+            |text: &str| configured_expiry(&file(&format!("[approvals]\nexpire = {text:?}\n")));
         assert_eq!(of("10m").unwrap(), Some(Duration::from_secs(600)));
         assert_eq!(configured_expiry(&ConfigFile::default()).unwrap(), None);
         for wrong in ["", "soon", "0s", "10", "99999m"] {
             let error = of(wrong).unwrap_err();
-            assert!(error.contains("line 2: [approvals] expire"), "{wrong}: {error}");
+            assert!(
+                error.contains("line 2: [approvals] expire"),
+                "{wrong}: {error}"
+            );
         }
     }
 
@@ -452,7 +546,12 @@ mod tests {
             for other in GrantWord::ALL {
                 let expected: &[&str] = if other == word { &["x"] } else { &[] };
                 assert_eq!(options.specs(other), expected, "{word:?}, {other:?}");
-                let specs: Vec<&str> = file.grants.specs(other).iter().map(|spec| &**spec).collect();
+                let specs: Vec<&str> = file
+                    .grants
+                    .specs(other)
+                    .iter()
+                    .map(|spec| &**spec)
+                    .collect();
                 assert_eq!(specs, expected, "{word:?}, {other:?}");
             }
         }
@@ -473,7 +572,8 @@ mod tests {
             let options: LimitOptions = typed(&format!("{option}={}", value.trim_matches('"')));
             let given = options.given().over(Limits::default());
             assert_ne!(given, Limits::default(), "{option}");
-            let said = GivenLimits::of_file(&file(&format!("[limits]\n{entry} = {value}\n"))).unwrap();
+            let said =
+                GivenLimits::of_file(&file(&format!("[limits]\n{entry} = {value}\n"))).unwrap();
             assert_eq!(given, said.over(Limits::default()), "{entry}");
             known.push(option);
         }

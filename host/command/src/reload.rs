@@ -20,17 +20,29 @@ pub struct Reload<'s> {
 
 impl<'s> Reload<'s> {
     pub fn new(server: &'s Server, changed: &'s [PathBuf], components: &Components) -> Self {
-        Self { server, changed: changed.iter().collect(), known: components.values().cloned().collect() }
+        Self {
+            server,
+            changed: changed.iter().collect(),
+            known: components.values().cloned().collect(),
+        }
     }
 
     /// Tells which components are loaded now: those that changed, and those that are new.
     pub fn begins(&self, named: &[Named], components: &[PathBuf]) {
-        let is_loaded = |component: &PathBuf| self.changed.contains(component) || !self.known.contains(component);
-        let loaded = named.iter().zip(components).filter(|(_, component)| is_loaded(component));
+        let is_loaded = |component: &PathBuf| {
+            self.changed.contains(component) || !self.known.contains(component)
+        };
+        let loaded = named
+            .iter()
+            .zip(components)
+            .filter(|(_, component)| is_loaded(component));
         let providers: BTreeSet<Provider> = loaded.map(|(tool, _)| tool.provider()).collect();
         let pending = providers.into_iter().take(RESULTS_MAX).collect();
         // What could not be loaded before stays named until this has ended.
-        self.server.tell_providers(Providers { pending, ..self.server.providers() });
+        self.server.tell_providers(Providers {
+            pending,
+            ..self.server.providers()
+        });
     }
 
     /// Tells that the component of `tool` cannot be loaded. While the host is only too busy for it, it stays pending.
@@ -39,12 +51,18 @@ impl<'s> Reload<'s> {
             return;
         }
         let unavailable = tool.map(|tool| UnavailableProvider::new(tool.provider().name, refusal));
-        self.server.tell_providers(Providers { pending: Vec::new(), unavailable: unavailable.into_iter().collect() });
+        self.server.tell_providers(Providers {
+            pending: Vec::new(),
+            unavailable: unavailable.into_iter().collect(),
+        });
     }
 
     /// Tells that nothing is loaded any more, because the reload failed.
     pub fn ends(&self) {
-        let providers = Providers { pending: Vec::new(), ..self.server.providers() };
+        let providers = Providers {
+            pending: Vec::new(),
+            ..self.server.providers()
+        };
         self.server.tell_providers(providers);
     }
 }

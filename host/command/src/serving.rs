@@ -11,8 +11,8 @@ use clap::{Args, ValueEnum};
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
 use toolcell::{
-    Compilation, Home, Host, HostBuilder, Limits, LogSettings, MemoryBudget, Policy, ResourceLocks, Terms, Tool,
-    memory_bytes, memory_share_bytes,
+    Compilation, Home, Host, HostBuilder, Limits, LogSettings, MemoryBudget, Policy, ResourceLocks,
+    Terms, Tool, memory_bytes, memory_share_bytes,
 };
 use toolcell_config::{self as config, Layer, Layers, Names, Trust, Word};
 use toolcell_core::approval::EXPIRE_DEFAULT;
@@ -21,8 +21,8 @@ use toolcell_core::journal::{CallLog, Journal};
 use toolcell_core::record::{ErrorClass, Refusal};
 use toolcell_server::telemetry::Telemetry;
 use toolcell_server::{
-    self as server, ApprovalSettings, Away, CallStore, Interrupted, Log, Offered, Offering, Offers, Provider, Recorder,
-    Server,
+    self as server, ApprovalSettings, Away, CallStore, Interrupted, Log, Offered, Offering, Offers,
+    Provider, Recorder, Server,
 };
 
 use super::agreed::Agreed;
@@ -149,10 +149,19 @@ impl Named {
     }
 
     /// Its tools, which another process can call again by `origin`.
-    fn offer(&self, tools: Vec<Arc<Tool>>, origin: Option<Arc<Value>>) -> impl Iterator<Item = Offered> {
+    fn offer(
+        &self,
+        tools: Vec<Arc<Tool>>,
+        origin: Option<Arc<Value>>,
+    ) -> impl Iterator<Item = Offered> {
         let wall = self.timeout;
         let provider = Arc::new(self.provider());
-        let one = move |tool| Offered { tool, wall, origin: origin.clone(), provider: Some(Arc::clone(&provider)) };
+        let one = move |tool| Offered {
+            tool,
+            wall,
+            origin: origin.clone(),
+            provider: Some(Arc::clone(&provider)),
+        };
         tools.into_iter().map(one)
     }
 
@@ -184,8 +193,16 @@ pub fn offered(
     (home, host, runtime): (&Home, &Host, &Runtime),
 ) -> Result<Vec<Offered>, Refusal> {
     let named = named(typed, layers)?;
-    let locate = |named: &Named| named.target.locate(home, Building::No).map_err(|refusal| named.failed(refusal));
-    let components = named.iter().map(locate).collect::<Result<Vec<PathBuf>, Refusal>>()?;
+    let locate = |named: &Named| {
+        named
+            .target
+            .locate(home, Building::No)
+            .map_err(|refusal| named.failed(refusal))
+    };
+    let components = named
+        .iter()
+        .map(locate)
+        .collect::<Result<Vec<PathBuf>, Refusal>>()?;
     let loaded = runtime.block_on(host.load_files(&components));
     let loaded = loaded.map_err(|(at, refusal)| failed(&named, at, refusal))?;
     let entries = EntryPaths::of(layers);
@@ -193,8 +210,13 @@ pub fn offered(
     let mut offered = Vec::new();
     for (named, loaded) in named.iter().zip(&loaded) {
         named.target.name(policy, &entries, loaded);
-        configs.give(&named.target.path, loaded).map_err(|refusal| named.failed(refusal))?;
-        let tools = named.target.tools(loaded).map_err(|refusal| named.failed(refusal))?;
+        configs
+            .give(&named.target.path, loaded)
+            .map_err(|refusal| named.failed(refusal))?;
+        let tools = named
+            .target
+            .tools(loaded)
+            .map_err(|refusal| named.failed(refusal))?;
         offered.extend(named.offer(tools, None));
     }
     Ok(offered)
@@ -202,18 +224,29 @@ pub fn offered(
 
 /// Whether `named` is one component, of its own file.
 fn is_one(named: &[Named], paths: &[PathBuf]) -> bool {
-    paths.iter().all(|path| Some(path) == paths.first()) && named.iter().all(|tool| tool.folder().is_none())
+    paths.iter().all(|path| Some(path) == paths.first())
+        && named.iter().all(|tool| tool.folder().is_none())
 }
 
 impl Serving {
     pub fn settings(&self, home: &Home) -> anyhow::Result<server::Settings> {
-        let recorder = self.record.as_deref().map(|file| Recorder::open(file, unwritable)).transpose()?.map(Arc::new);
+        let recorder = self
+            .record
+            .as_deref()
+            .map(|file| Recorder::open(file, unwritable))
+            .transpose()?
+            .map(Arc::new);
         let store = CallStore {
             // For reading: the host of each offering has its own, which writes as its settings say.
             calls: CallLog::new(home.calls(), home.calls_key(), LogSettings::default()),
             approvals: Journal::new(home.journal(), home.journal_key()),
         };
-        Ok(server::Settings { recorder, announcer: Arc::new(ask::announce), store: Some(store), log: self.log.clone() })
+        Ok(server::Settings {
+            recorder,
+            announcer: Arc::new(ask::announce),
+            store: Some(store),
+            log: self.log.clone(),
+        })
     }
 
     /// Adds to what a host does with compilations that this server notices them.
@@ -244,17 +277,42 @@ impl Serving {
         let named = named(&self.tools, &settings.layers)?;
         let approvals = self.approvals(&settings.layers, settings.expire)?;
         let memory = self.budget(&settings.layers, &settings.limits)?;
-        let mut own = CommandFiles::of(named.iter().filter(|tool| tool.is_alone()).map(|tool| &tool.target));
-        let folders: BTreeMap<&PathBuf, Stamp> = named.iter().rev().filter_map(Named::folder).collect();
+        let mut own = CommandFiles::of(
+            named
+                .iter()
+                .filter(|tool| tool.is_alone())
+                .map(|tool| &tool.target),
+        );
+        let folders: BTreeMap<&PathBuf, Stamp> =
+            named.iter().rev().filter_map(Named::folder).collect();
         // A component that a tool puts there would be served with the grants of all.
-        own.sources.extend(folders.keys().map(|folder| folder.canonicalize().unwrap_or_else(|_| (*folder).clone())));
-        folders.into_iter().for_each(|(folder, state)| watched.add_stamped(folder.clone(), state));
-        let selection = config::selection(&settings.layers, self.tool_budget, self.role.as_deref())?;
-        own.files.extend(self.record.iter().map(|file| KeptFile::shut(file, "the records of --record")));
+        own.sources.extend(
+            folders
+                .keys()
+                .map(|folder| folder.canonicalize().unwrap_or_else(|_| (*folder).clone())),
+        );
+        folders
+            .into_iter()
+            .for_each(|(folder, state)| watched.add_stamped(folder.clone(), state));
+        let selection =
+            config::selection(&settings.layers, self.tool_budget, self.role.as_deref())?;
+        own.files.extend(
+            self.record
+                .iter()
+                .map(|file| KeptFile::shut(file, "the records of --record")),
+        );
         own.files.extend(self.kept.iter().cloned());
         let closed = kept::close(home, &mut settings, &own);
-        let Settings { mut grants, limits, mut policy, layers, .. } = settings;
-        let telemetry = self.telemetry.get_or_init(|| exporting::start(&layers, &self.options.grants, "session"));
+        let Settings {
+            mut grants,
+            limits,
+            mut policy,
+            layers,
+            ..
+        } = settings;
+        let telemetry = self
+            .telemetry
+            .get_or_init(|| exporting::start(&layers, &self.options.grants, "session"));
         let mut host = target::host(home, |host| {
             host.pooled = true;
             host.calls_at_once = toolcell::CALLS_AT_ONCE;
@@ -283,13 +341,20 @@ impl Serving {
             reload.begins(&named, &paths);
         }
         let loaded = host.load_files(&paths).await.map_err(failed)?;
-        self.agreed.check(named.iter().zip(&loaded)).map_err(failed)?;
+        self.agreed
+            .check(named.iter().zip(&loaded))
+            .map_err(failed)?;
         let origins = Origins::new(&own, &self.options, self.role.as_ref());
         let mut offered = Vec::new();
         for (at, ((tool, path), loaded)) in named.iter().zip(paths).zip(&loaded).enumerate() {
             tool.target.name(&mut policy, &entries, loaded);
-            configs.give(&tool.target.path, loaded).map_err(|refusal| failed((at, refusal)))?;
-            let tools = tool.target.tools(loaded).map_err(|refusal| failed((at, refusal)))?;
+            configs
+                .give(&tool.target.path, loaded)
+                .map_err(|refusal| failed((at, refusal)))?;
+            let tools = tool
+                .target
+                .tools(loaded)
+                .map_err(|refusal| failed((at, refusal)))?;
             offered.extend(tool.offer(tools, origins.words(&path)));
             components.insert(tool.target.path.clone(), path);
         }
@@ -299,9 +364,21 @@ impl Serving {
             watched.add(home.secrets());
         }
         let missing = host.missing_secrets(&grants).await;
-        let conditions = Conditions { policy: &policy, missing_secrets: &missing };
-        let offers = Offers::on(offered, |tools| Surface::build(tools, selection, &conditions));
-        let mut offering = Offering::new(Arc::new(host), offers, Arc::new(grants), Arc::new(policy), limits, approvals);
+        let conditions = Conditions {
+            policy: &policy,
+            missing_secrets: &missing,
+        };
+        let offers = Offers::on(offered, |tools| {
+            Surface::build(tools, selection, &conditions)
+        });
+        let mut offering = Offering::new(
+            Arc::new(host),
+            offers,
+            Arc::new(grants),
+            Arc::new(policy),
+            limits,
+            approvals,
+        );
         offering.keep = layers.journal().keep;
         offering.telemetry.clone_from(telemetry);
         Ok(offering)
@@ -318,7 +395,11 @@ impl Serving {
                  --memory or --max-output",
                 limits.host_bytes()
             );
-            return Err(Refusal::new(ErrorClass::SetupRequired, "memory_total_too_small", message));
+            return Err(Refusal::new(
+                ErrorClass::SetupRequired,
+                "memory_total_too_small",
+                message,
+            ));
         }
         if self.listens {
             fits(said, limits)?;
@@ -335,14 +416,22 @@ impl Serving {
     /// a client starts this program in another folder. Fails if the file is not trusted in its current state, because naming it implies
     /// trust.
     pub fn project_file(&self, names: &Names, folder: &Path) -> anyhow::Result<Vec<String>> {
-        let is_of_project = |tool: &String| names.is_of_project(tool.split('#').next().unwrap_or_default()).is_some();
+        let is_of_project = |tool: &String| {
+            names
+                .is_of_project(tool.split('#').next().unwrap_or_default())
+                .is_some()
+        };
         let is_needed = self.tools.is_empty() || self.tools.iter().any(is_of_project);
         if !is_needed || self.options.policy.named().is_some() || self.options.policy.reads_none() {
             return Ok(Vec::new());
         }
-        let Some(file) = config::project_file(folder) else { return Ok(Vec::new()) };
+        let Some(file) = config::project_file(folder) else {
+            return Ok(Vec::new());
+        };
         let bytes = config::project_bytes(&file)?.unwrap_or_default();
-        let file = file.canonicalize().with_context(|| format!("cannot find {}", file.display()))?;
+        let file = file
+            .canonicalize()
+            .with_context(|| format!("cannot find {}", file.display()))?;
         let trust = Trust::at(Home::find()?.trusted());
         if trust.of(&file, &bytes)?.is_none() {
             return Err(BadRequest(config::untrusted(&trust, &file, &bytes)).into());
@@ -352,23 +441,40 @@ impl Serving {
 
     /// The approval settings: the command line takes precedence over the files. Disabling elicitation is the stricter
     /// setting, so it counts wherever it is set.
-    fn approvals(&self, layers: &Layers, expire: Option<Duration>) -> Result<ApprovalSettings, Refusal> {
+    fn approvals(
+        &self,
+        layers: &Layers,
+        expire: Option<Duration>,
+    ) -> Result<ApprovalSettings, Refusal> {
         let Terms { expire, .. } = self.approvals.terms(expire.or(Some(EXPIRE_DEFAULT)));
         let sections = || layers.files().iter().map(|layer| &layer.file.approvals);
-        let silent = self.no_elicitation || sections().any(|section| section.elicitation == Some(false));
+        let silent =
+            self.no_elicitation || sections().any(|section| section.elicitation == Some(false));
         let away = match self.approval_away.or(away_of_files(layers)?) {
             Some(AwayWord::Return) => Away::Return,
             Some(AwayWord::Wait) | None => Away::Wait,
         };
-        Ok(ApprovalSettings { expire, session: self.approvals.session(), elicitation: !silent, away })
+        Ok(ApprovalSettings {
+            expire,
+            session: self.approvals.session(),
+            elicitation: !silent,
+            away,
+        })
     }
 
     /// The component files of `named`, in their order. A file that was found before is not looked for again. Fails with the
     /// index of the first tool that has none.
-    fn locate(home: &Home, named: &[Named], components: &Components) -> Result<Vec<PathBuf>, (usize, Refusal)> {
+    fn locate(
+        home: &Home,
+        named: &[Named],
+        components: &Components,
+    ) -> Result<Vec<PathBuf>, (usize, Refusal)> {
         let locate = |(at, tool): (usize, &Named)| match components.get(&tool.target.path) {
             Some(component) => Ok(component.clone()),
-            None => tool.target.locate(home, Building::No).map_err(|refusal| (at, refusal)),
+            None => tool
+                .target
+                .locate(home, Building::No)
+                .map_err(|refusal| (at, refusal)),
         };
         named.iter().enumerate().map(locate).collect()
     }
@@ -386,7 +492,16 @@ impl Served {
             let reload = Reload::new(&self.server, &changed, &self.components);
             let mut watched = Watched::new(&self.home, &self.serving.options.policy);
             let assembled = loop {
-                match self.serving.assemble(&self.home, &mut self.components, &mut watched, Some(&reload)).await {
+                match self
+                    .serving
+                    .assemble(
+                        &self.home,
+                        &mut self.components,
+                        &mut watched,
+                        Some(&reload),
+                    )
+                    .await
+                {
                     // The change counts as seen, so it would be lost without a retry.
                     Err(Stop::Refused(busy)) if busy.class == ErrorClass::RateLimited => {
                         tokio::time::sleep(RETRY).await
@@ -400,7 +515,9 @@ impl Served {
                     let changed = self.server.replace(offering).await;
                     show::say("tools or configuration changed; now serving the new version");
                     if let Some(reason) = changed {
-                        show::say(&format!("the list of tools that clients can call changed ({reason})"));
+                        show::say(&format!(
+                            "the list of tools that clients can call changed ({reason})"
+                        ));
                     }
                 }
                 Err(stop) => {
@@ -408,7 +525,9 @@ impl Served {
                     self.watched.add_all(watched);
                     reload.ends();
                     match stop {
-                        Stop::Refused(refusal) => kept(&format!("{} [{}]", refusal.message, refusal.code)),
+                        Stop::Refused(refusal) => {
+                            kept(&format!("{} [{}]", refusal.message, refusal.code))
+                        }
                         Stop::Failed(error) => kept(&format!("{error:#}")),
                     }
                 }
@@ -439,14 +558,22 @@ fn fits(said: Option<u64>, limits: &Limits) -> Result<(), Refusal> {
         mib(beside),
         mib(calls.saturating_add(beside)),
     );
-    Err(Refusal::new(ErrorClass::SetupRequired, "memory_too_small", message))
+    Err(Refusal::new(
+        ErrorClass::SetupRequired,
+        "memory_too_small",
+        message,
+    ))
 }
 
 /// The tools of the command line, else those of the files.
 pub fn named(typed: &[String], layers: &Layers) -> Result<Vec<Named>, Refusal> {
     let mut named = Vec::new();
     for typed in typed {
-        named.extend(each(Target::named(typed, layers.names()), typed.clone(), None)?);
+        named.extend(each(
+            Target::named(typed, layers.names()),
+            typed.clone(),
+            None,
+        )?);
     }
     if typed.is_empty() {
         for layer in layers.files() {
@@ -454,10 +581,19 @@ pub fn named(typed: &[String], layers: &Layers) -> Result<Vec<Named>, Refusal> {
                 named.extend(of_entry(layer, entry, layers.names())?);
             }
             // Those that no entry names already.
-            let is_entry =
-                |name: &str| layer.file.tools.iter().any(|entry| entry.component.split('#').next() == Some(name));
+            let is_entry = |name: &str| {
+                layer
+                    .file
+                    .tools
+                    .iter()
+                    .any(|entry| entry.component.split('#').next() == Some(name))
+            };
             for name in layer.file.declared.keys().filter(|name| !is_entry(name)) {
-                named.extend(each(Target::declared(layer, name, layers.names()), name.clone(), None)?);
+                named.extend(each(
+                    Target::declared(layer, name, layers.names()),
+                    name.clone(),
+                    None,
+                )?);
             }
         }
     }
@@ -471,7 +607,10 @@ pub fn named(typed: &[String], layers: &Layers) -> Result<Vec<Named>, Refusal> {
 
 /// Checks the settings in the files that are for servers. Does not load the tools that they name.
 pub fn understands(layers: &Layers) -> Result<(), Refusal> {
-    let entries = layers.files().iter().flat_map(|layer| layer.file.tools.iter().map(move |entry| (layer, entry)));
+    let entries = layers
+        .files()
+        .iter()
+        .flat_map(|layer| layer.file.tools.iter().map(move |entry| (layer, entry)));
     for (layer, entry) in entries {
         of_entry(layer, entry, layers.names())?;
     }
@@ -485,7 +624,11 @@ fn away_of_files(layers: &Layers) -> Result<Option<AwayWord>, Refusal> {
     for layer in layers.files() {
         if let Some(word) = &layer.file.approvals.away {
             away = Some(AwayWord::from_str(word, false).map_err(|_| {
-                unreadable(layer, &format!("[approvals] away = {word:?} is not one of: wait, return"), word)
+                unreadable(
+                    layer,
+                    &format!("[approvals] away = {word:?} is not one of: wait, return"),
+                    word,
+                )
             })?);
         }
     }
@@ -493,26 +636,47 @@ fn away_of_files(layers: &Layers) -> Result<Option<AwayWord>, Refusal> {
 }
 
 fn kept(why: &str) {
-    show::say(&format!("warning: cannot load the change; still serving the previous version: {why}"));
+    show::say(&format!(
+        "warning: cannot load the change; still serving the previous version: {why}"
+    ));
 }
 
-fn of_entry(layer: &Layer, entry: &config::ToolEntry, names: &Names) -> Result<Vec<Named>, Refusal> {
+fn of_entry(
+    layer: &Layer,
+    entry: &config::ToolEntry,
+    names: &Names,
+) -> Result<Vec<Named>, Refusal> {
     let path = hooks::path(layer, Path::new(&*entry.component));
     if path.to_str().is_none() {
-        return Err(unreadable(layer, "the path of a tool is not UTF-8", &entry.component));
+        return Err(unreadable(
+            layer,
+            "the path of a tool is not UTF-8",
+            &entry.component,
+        ));
     }
     let timeout = entry.timeout.as_ref().map(|word| {
-        config::duration(word)
-            .map_err(|error| unreadable(layer, &format!("[[tool]] timeout = {word:?}: {error}"), word))
+        config::duration(word).map_err(|error| {
+            unreadable(
+                layer,
+                &format!("[[tool]] timeout = {word:?}: {error}"),
+                word,
+            )
+        })
     });
     let typed = String::from(&*entry.component);
-    each(Target::of_entry(layer, &entry.component, names), typed, timeout.transpose()?)
+    each(
+        Target::of_entry(layer, &entry.component, names),
+        typed,
+        timeout.transpose()?,
+    )
 }
 
 /// The tools that `target` stands for: one, or those of a folder of components.
 fn each(target: Target, typed: String, timeout: Option<Duration>) -> Result<Vec<Named>, Refusal> {
     let unreadable = |why: &str| {
-        let message = format!("{typed}: the folder of components cannot be read: {why}; name its files one by one");
+        let message = format!(
+            "{typed}: the folder of components cannot be read: {why}; name its files one by one"
+        );
         Refusal::new(ErrorClass::SetupRequired, "folder_unreadable", message)
     };
     let state = watching::stamp(&target.path);
@@ -522,31 +686,55 @@ fn each(target: Target, typed: String, timeout: Option<Duration>) -> Result<Vec<
         }
         _ => None,
     };
-    let Some(files) = found else { return Ok(vec![Named { target, typed, timeout, folder: None }]) };
+    let Some(files) = found else {
+        return Ok(vec![Named {
+            target,
+            typed,
+            timeout,
+            folder: None,
+        }]);
+    };
     let one = |file: PathBuf| -> Result<Named, Refusal> {
-        let text = file.to_str().ok_or_else(|| unreadable("the name of a file is not UTF-8"))?;
+        let text = file
+            .to_str()
+            .ok_or_else(|| unreadable("the name of a file is not UTF-8"))?;
         let folder = Some((target.path.clone(), state));
-        Ok(Named { target: Target::parse(text), typed: text.to_owned(), timeout, folder })
+        Ok(Named {
+            target: Target::parse(text),
+            typed: text.to_owned(),
+            timeout,
+            folder,
+        })
     };
     files.into_iter().map(one).collect()
 }
 
 fn unreadable(layer: &Layer, why: &str, word: &Word) -> Refusal {
-    let message = format!("the configuration cannot be read: {}: {why}", layer.file.place_of(word));
+    let message = format!(
+        "the configuration cannot be read: {}: {why}",
+        layer.file.place_of(word)
+    );
     Refusal::new(ErrorClass::PolicyBlocked, "policy_unreadable", message)
 }
 
 fn unwritable(error: &std::io::Error) {
-    show::say(&format!("warning: the records of calls cannot be written any more: {error}"));
+    show::say(&format!(
+        "warning: the records of calls cannot be written any more: {error}"
+    ));
 }
 
 /// Completes on SIGINT or SIGTERM. Signals count from this call on, not from the first poll, because a client may end
 /// the server as soon as it reads that it is ready. Must be called within a runtime.
 pub fn interrupted() -> Interrupted {
     use tokio::signal::unix::{SignalKind, signal};
-    let signals = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
+    let signals = (
+        signal(SignalKind::interrupt()),
+        signal(SignalKind::terminate()),
+    );
     Box::pin(async move {
-        let (Ok(mut interrupt), Ok(mut terminate)) = signals else { return std::future::pending().await };
+        let (Ok(mut interrupt), Ok(mut terminate)) = signals else {
+            return std::future::pending().await;
+        };
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}

@@ -13,8 +13,8 @@ use serde_json::Value;
 use toolcell::Listener;
 use toolcell_core::approval::{COLUMNS, Whitespace, visible, visible_json};
 use toolcell_core::record::{
-    ARTIFACT, CallRecord, Content, ContextModifier, EventType, HookOutcome, PermissionDecision, Refusal, ToolError,
-    ToolEvent, ToolHook, ToolResult,
+    ARTIFACT, CallRecord, Content, ContextModifier, EventType, HookOutcome, PermissionDecision,
+    Refusal, ToolError, ToolEvent, ToolHook, ToolResult,
 };
 
 use super::exit::{self, Exit};
@@ -35,7 +35,11 @@ pub fn say(line: &str) {
         return takes(line);
     }
     let terminal = io::stderr().is_terminal();
-    let _ = writeln!(io::stderr(), "{}", emphasized(&printable(line, terminal), terminal && wants_colours()));
+    let _ = writeln!(
+        io::stderr(),
+        "{}",
+        emphasized(&printable(line, terminal), terminal && wants_colours())
+    );
 }
 
 /// The line with `error:` at its start in the style of clap's own errors, if `colours`.
@@ -55,13 +59,21 @@ pub fn wants_colours() -> bool {
 }
 
 fn wants_colours_by(variable: impl Fn(&str) -> Option<String>) -> bool {
-    variable("NO_COLOR").is_none_or(|value| value.is_empty()) && variable("TERM").is_some_and(|name| name != "dumb")
+    variable("NO_COLOR").is_none_or(|value| value.is_empty())
+        && variable("TERM").is_some_and(|name| name != "dumb")
 }
 
 /// Whether the locale's character set is UTF-8, by the first of its variables that is set and not empty.
 fn is_utf8(variable: impl Fn(&str) -> Option<String>) -> bool {
-    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(variable).find(|value| !value.is_empty());
-    locale.is_some_and(|locale| ["utf-8", "utf8"].iter().any(|name| locale.to_ascii_lowercase().contains(name)))
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
+        .into_iter()
+        .filter_map(variable)
+        .find(|value| !value.is_empty());
+    locale.is_some_and(|locale| {
+        ["utf-8", "utf8"]
+            .iter()
+            .any(|name| locale.to_ascii_lowercase().contains(name))
+    })
 }
 
 fn variable(name: &str) -> Option<String> {
@@ -70,7 +82,8 @@ fn variable(name: &str) -> Option<String> {
 
 /// The number of columns for standard output; 78 if its width is unknown.
 pub fn columns() -> usize {
-    let columns = rustix::termios::tcgetwinsize(io::stdout()).map_or(0, |size| usize::from(size.ws_col));
+    let columns =
+        rustix::termios::tcgetwinsize(io::stdout()).map_or(0, |size| usize::from(size.ws_col));
     // One less, because a terminal may wrap a row that fills the last column.
     if columns == 0 { COLUMNS } else { columns - 1 }
 }
@@ -82,12 +95,20 @@ pub fn refused(refusal: &Refusal) {
 
 /// Prints what a refusal says to the operator alone: the last output of a tool that crashed while it was loaded.
 pub fn detail(refusal: &Refusal) {
-    refusal.detail.iter().flat_map(|detail| detail.lines()).for_each(|line| say(&format!("detail| {line}")));
+    refusal
+        .detail
+        .iter()
+        .flat_map(|detail| detail.lines())
+        .for_each(|line| say(&format!("detail| {line}")));
 }
 
 /// Prints what became of a command that makes one thing: `record` as JSON, if that is wanted, or else the refusal, or else
 /// `made`, which names the thing. Returns the exit code.
-pub fn outcome(refusal: Option<&Refusal>, record: Option<&Value>, made: &str) -> anyhow::Result<Exit> {
+pub fn outcome(
+    refusal: Option<&Refusal>,
+    record: Option<&Value>,
+    made: &str,
+) -> anyhow::Result<Exit> {
     refusal.into_iter().for_each(detail);
     let exit = refusal.map_or(Exit::Succeeded, exit::of_refusal);
     let printed = match (record, refusal) {
@@ -96,7 +117,11 @@ pub fn outcome(refusal: Option<&Refusal>, record: Option<&Value>, made: &str) ->
             refused(refusal);
             Ok(())
         }
-        (None, None) => writeln!(io::stdout(), "{}", printable(made, io::stdout().is_terminal())),
+        (None, None) => writeln!(
+            io::stdout(),
+            "{}",
+            printable(made, io::stdout().is_terminal())
+        ),
     };
     printed.map(|()| exit).or_else(closed)
 }
@@ -135,7 +160,9 @@ pub fn record(record: &CallRecord, form: Form) -> anyhow::Result<Exit> {
         Form::Record => whole(record).and_then(|record| json(&record)),
     };
     // The exit code is that of the call even if the reader closed the pipe.
-    printed.map(|()| exit).or_else(|error| closed(error).map(|_| exit))
+    printed
+        .map(|()| exit)
+        .or_else(|error| closed(error).map(|_| exit))
 }
 
 /// Prints the result of a call of a batch, and returns the matching exit code. Its grants are for all calls of the batch,
@@ -148,35 +175,48 @@ pub fn record_of_batch(id: &str, record: &CallRecord, form: Form) -> anyhow::Res
             let id = visible(id, Whitespace::WrittenOut);
             people(record, &format!("{id}| "), &format!("{id}: "))
         }
-        Form::Result => {
-            represented(&record.result).and_then(|result| json(&serde_json::json!({ "id": id, "result": result })))
-        }
+        Form::Result => represented(&record.result)
+            .and_then(|result| json(&serde_json::json!({ "id": id, "result": result }))),
         Form::Record => whole(record).and_then(|record| json(&record)),
     };
-    printed.map(|()| exit).or_else(|error| closed(error).map(|_| exit))
+    printed
+        .map(|()| exit)
+        .or_else(|error| closed(error).map(|_| exit))
 }
 
 /// Prints the context modifiers of a call of a batch that come after the results of all calls.
-pub fn modifiers_of_batch(id: &str, modifiers: &[ContextModifier], form: Form) -> anyhow::Result<()> {
+pub fn modifiers_of_batch(
+    id: &str,
+    modifiers: &[ContextModifier],
+    form: Form,
+) -> anyhow::Result<()> {
     let printed = match form {
         Form::People => {
             let prefix = format!("{}: ", visible(id, Whitespace::WrittenOut));
-            modifiers.iter().try_for_each(|modifier| writeln!(io::stderr(), "{prefix}{}", modifier_line(modifier)))
+            modifiers.iter().try_for_each(|modifier| {
+                writeln!(io::stderr(), "{prefix}{}", modifier_line(modifier))
+            })
         }
-        Form::Result | Form::Record => json(&serde_json::json!({ "id": id, "context_modifiers": modifiers })),
+        Form::Result | Form::Record => {
+            json(&serde_json::json!({ "id": id, "context_modifiers": modifiers }))
+        }
     };
     printed.or_else(|error| closed(error).map(drop))
 }
 
 /// The line for a change of the context. Its key has letters, digits and a few signs.
 fn modifier_line(ContextModifier { key, value }: &ContextModifier) -> String {
-    format!("context| {key} = {}", json_for_terminals(&value.to_string()))
+    format!(
+        "context| {key} = {}",
+        json_for_terminals(&value.to_string())
+    )
 }
 
 /// The result with the representations that its record does not hold (AT-REND-01..08).
 fn represented(result: &ToolResult) -> io::Result<Value> {
     let mut value = serde_json::to_value(result)?;
-    if let (Value::Object(fields), Value::Object(more)) = (&mut value, serde_json::to_value(result.representations())?)
+    if let (Value::Object(fields), Value::Object(more)) =
+        (&mut value, serde_json::to_value(result.representations())?)
     {
         fields.extend(more);
     }
@@ -212,17 +252,29 @@ fn prefixed<'a>(prefix: &str, text: &'a str) -> Cow<'a, str> {
     if prefix.is_empty() {
         return Cow::Borrowed(text);
     }
-    Cow::Owned(text.split('\n').map(|line| format!("{prefix}{line}")).collect::<Vec<_>>().join("\n"))
+    Cow::Owned(
+        text.split('\n')
+            .map(|line| format!("{prefix}{line}"))
+            .collect::<Vec<_>>()
+            .join("\n"),
+    )
 }
 
 /// Writes `text`, with `prefix` before each line and a line break at its end.
 fn write_lines(out: &mut impl Write, text: &str, prefix: &str) -> io::Result<()> {
-    writeln!(out, "{}", prefixed(prefix, text.strip_suffix('\n').unwrap_or(text)))
+    writeln!(
+        out,
+        "{}",
+        prefixed(prefix, text.strip_suffix('\n').unwrap_or(text))
+    )
 }
 
 /// The notes of a decision: grants that give the call nothing.
 pub fn notes(decision: &PermissionDecision) -> impl Iterator<Item = &str> {
-    let notes = decision.extra.get("notes").and_then(|notes| notes.as_array());
+    let notes = decision
+        .extra
+        .get("notes")
+        .and_then(|notes| notes.as_array());
     notes.into_iter().flatten().filter_map(|note| note.as_str())
 }
 
@@ -238,7 +290,11 @@ fn aside_notes(decisions: &[PermissionDecision]) {
 /// Prints one line of JSON.
 pub fn json(value: &impl serde::Serialize) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    writeln!(out, "{}", json_for_terminals(&serde_json::to_string(value)?))?;
+    writeln!(
+        out,
+        "{}",
+        json_for_terminals(&serde_json::to_string(value)?)
+    )?;
     out.flush()
 }
 
@@ -257,7 +313,11 @@ fn content(result: &ToolResult, prefix: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let terminal = out.is_terminal();
     let mut shown = false;
-    for block in result.content.iter().filter(|block| block.is_model_facing()) {
+    for block in result
+        .content
+        .iter()
+        .filter(|block| block.is_model_facing())
+    {
         let text = block_text(block);
         // An artifact is what the call made beside its output.
         shown |= block.kind != ARTIFACT;
@@ -276,11 +336,24 @@ fn content(result: &ToolResult, prefix: &str) -> io::Result<()> {
 fn aside(result: &ToolResult, prefix: &str) -> io::Result<()> {
     let mut err = io::stderr().lock();
     let terminal = err.is_terminal();
-    for line in result.content.iter().filter(|block| block.is_model_facing()).filter_map(kept_line) {
+    for line in result
+        .content
+        .iter()
+        .filter(|block| block.is_model_facing())
+        .filter_map(kept_line)
+    {
         writeln!(err, "{prefix}{}", printable(&line, terminal))?;
     }
-    for block in result.content.iter().filter(|block| !block.is_model_facing()) {
-        let stream = block.fields.get("stream").and_then(|stream| stream.as_str()).unwrap_or("log");
+    for block in result
+        .content
+        .iter()
+        .filter(|block| !block.is_model_facing())
+    {
+        let stream = block
+            .fields
+            .get("stream")
+            .and_then(|stream| stream.as_str())
+            .unwrap_or("log");
         for line in block_text(block).lines() {
             writeln!(err, "{prefix}{stream}| {}", printable(line, terminal))?;
         }
@@ -293,7 +366,11 @@ fn aside(result: &ToolResult, prefix: &str) -> io::Result<()> {
     }
     if let Some(error) = &result.error {
         let line = printable(&error_line(error), terminal);
-        writeln!(err, "{}", prefixed(prefix, &emphasized(&line, terminal && wants_colours())))?;
+        writeln!(
+            err,
+            "{}",
+            prefixed(prefix, &emphasized(&line, terminal && wants_colours()))
+        )?;
     }
     Ok(())
 }
@@ -304,19 +381,33 @@ fn hooks(runs: &[ToolHook], prefix: &str) {
     let mut err = io::stderr().lock();
     let terminal = err.is_terminal();
     for run in runs {
-        let messages = run.outputs.iter().filter(|output| output.get("type").is_some_and(|kind| kind == "message"));
+        let messages = run
+            .outputs
+            .iter()
+            .filter(|output| output.get("type").is_some_and(|kind| kind == "message"));
         let messages = messages.filter_map(|message| message.get("text")?.as_str());
         // A hook that was not loaded was reported before the call.
-        let failure = run.error.as_deref().filter(|_| run.outcome != HookOutcome::NotLoaded);
+        let failure = run
+            .error
+            .as_deref()
+            .filter(|_| run.outcome != HookOutcome::NotLoaded);
         for line in messages.chain(failure).flat_map(str::lines) {
-            let _ = writeln!(err, "{prefix}hook {}| {}", run.hook_id, printable(line, terminal));
+            let _ = writeln!(
+                err,
+                "{prefix}hook {}| {}",
+                run.hook_id,
+                printable(line, terminal)
+            );
         }
     }
 }
 
 fn error_line(error: &ToolError) -> String {
     let class = serde_json::to_value(error.error_class).ok();
-    let class = class.as_ref().and_then(|class| class.as_str()).unwrap_or("error");
+    let class = class
+        .as_ref()
+        .and_then(|class| class.as_str())
+        .unwrap_or("error");
     format!("error: {} [{class}/{}]", error.message, error.error_code)
 }
 
@@ -325,15 +416,31 @@ fn block_text(block: &Content) -> String {
         return text.to_owned();
     }
     if block.kind == ARTIFACT {
-        let of = |field: &str| block.fields.get(field).and_then(|value| value.as_str()).unwrap_or_default();
-        let size = block.fields.get("size_bytes").map(ToString::to_string).unwrap_or_default();
+        let of = |field: &str| {
+            block
+                .fields
+                .get(field)
+                .and_then(|value| value.as_str())
+                .unwrap_or_default()
+        };
+        let size = block
+            .fields
+            .get("size_bytes")
+            .map(ToString::to_string)
+            .unwrap_or_default();
         let name = of("name");
         let media_type = of("media_type");
         let uri = of("uri");
-        return format!("[artifact {name}: {size} bytes, {media_type}; toolcell artifact get {uri}]");
+        return format!(
+            "[artifact {name}: {size} bytes, {media_type}; toolcell artifact get {uri}]"
+        );
     }
     if block.is_persisted() {
-        let preview = block.fields.get("preview").and_then(|preview| preview.as_str()).unwrap_or_default();
+        let preview = block
+            .fields
+            .get("preview")
+            .and_then(|preview| preview.as_str())
+            .unwrap_or_default();
         return preview.to_owned();
     }
     serde_json::to_string(block).unwrap_or_default()
@@ -341,29 +448,60 @@ fn block_text(block: &Content) -> String {
 
 /// Where the whole of a block is, of which the result has a preview. Not on standard output, which has the output alone.
 fn kept_line(block: &Content) -> Option<String> {
-    let reference = block.fields.get("persisted_ref").filter(|_| block.is_persisted())?;
-    let size = reference.get("size_bytes").map(ToString::to_string).unwrap_or_default();
-    let uri = reference.get("uri").and_then(Value::as_str).unwrap_or_default();
-    let preview = block.fields.get("preview").and_then(Value::as_str).unwrap_or_default();
-    let what = if preview.is_empty() { "the output is not shown" } else { "the output is cut" };
-    Some(format!("note: {what}, {size} bytes in all; `toolcell artifact get {uri}` prints them"))
+    let reference = block
+        .fields
+        .get("persisted_ref")
+        .filter(|_| block.is_persisted())?;
+    let size = reference
+        .get("size_bytes")
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    let uri = reference
+        .get("uri")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    let preview = block
+        .fields
+        .get("preview")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    let what = if preview.is_empty() {
+        "the output is not shown"
+    } else {
+        "the output is cut"
+    };
+    Some(format!(
+        "note: {what}, {size} bytes in all; `toolcell artifact get {uri}` prints them"
+    ))
 }
 
 /// Escapes control, bidirectional and invisible characters for a terminal. A file or a pipe gets the text unchanged.
 pub fn printable(text: &str, terminal: bool) -> String {
-    if terminal && guard!("terminal_escapes") { visible(text, Whitespace::Kept) } else { text.to_owned() }
+    if terminal && guard!("terminal_escapes") {
+        visible(text, Whitespace::Kept)
+    } else {
+        text.to_owned()
+    }
 }
 
 /// The same JSON, safe for terminals: such characters occur in strings only, and JSON can escape them.
 pub fn json_for_terminals(text: &str) -> Cow<'_, str> {
-    if guard!("terminal_escapes") { visible_json(text) } else { Cow::Borrowed(text) }
+    if guard!("terminal_escapes") {
+        visible_json(text)
+    } else {
+        Cow::Borrowed(text)
+    }
 }
 
 /// Returns the style of a line of progress, in the characters that the locale has; `None` for a template that cannot be
 /// parsed.
 pub fn style(template: &str) -> Option<ProgressStyle> {
     let style = ProgressStyle::with_template(template).ok()?;
-    Some(if is_utf8(variable) { style } else { style.tick_chars("|/-\\ ").progress_chars("#-") })
+    Some(if is_utf8(variable) {
+        style
+    } else {
+        style.tick_chars("|/-\\ ").progress_chars("#-")
+    })
 }
 
 /// Shows progress on standard error while a tool runs: a spinner, and a bar once the tool says how far it is. A terminal
@@ -382,8 +520,15 @@ impl Bar {
         if !io::stderr().is_terminal() {
             return None;
         }
-        let styles = [style("{spinner} {msg}")?, style("{spinner} {wide_bar} {pos:>3}% {msg}")?];
-        Some(Arc::new(Self { bar: ProgressBar::new(100), styles, ticks: AtomicBool::new(false) }))
+        let styles = [
+            style("{spinner} {msg}")?,
+            style("{spinner} {wide_bar} {pos:>3}% {msg}")?,
+        ];
+        Some(Arc::new(Self {
+            bar: ProgressBar::new(100),
+            styles,
+            ticks: AtomicBool::new(false),
+        }))
     }
 
     pub fn clear(&self) {
@@ -394,7 +539,8 @@ impl Bar {
     /// may be on the terminal.
     fn update(&self, event: &ToolEvent) {
         let field = |name: &str| event.data.pointer(&format!("/progress/{name}"));
-        if !field("status").is_some_and(|status| status == "running" || status == "partial_result") {
+        if !field("status").is_some_and(|status| status == "running" || status == "partial_result")
+        {
             return;
         }
         let percent = field("percent").and_then(|percent| percent.as_f64());
@@ -402,12 +548,19 @@ impl Bar {
         let [spinner, bar] = &self.styles;
         if let Some(percent) = percent {
             self.bar.set_style(bar.clone());
-            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 100")]
+            #[allow(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "0 to 100"
+            )]
             self.bar.set_position(percent as u64);
         } else if first {
             self.bar.set_style(spinner.clone());
         }
-        if let Some(message) = field("message").or(field("current_step")).and_then(|message| message.as_str()) {
+        if let Some(message) = field("message")
+            .or(field("current_step"))
+            .and_then(|message| message.as_str())
+        {
             self.bar.set_message(printable(message, true));
         }
         if first {
@@ -442,15 +595,25 @@ mod tests {
 
     /// The value of a variable among `variables`.
     fn of<'a>(variables: &'a [(&str, &str)]) -> impl Fn(&str) -> Option<String> + 'a {
-        move |name| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+        move |name| {
+            variables
+                .iter()
+                .find(|(known, _)| *known == name)
+                .map(|(_, value)| (*value).to_owned())
+        }
     }
 
     #[test]
     fn errors_have_colours_only_where_they_are_wanted() {
         let has = |variables: &[(&str, &str)]| wants_colours_by(of(variables));
         assert!(has(&[("TERM", "xterm")]) && has(&[("TERM", "xterm"), ("NO_COLOR", "")]));
-        assert!(!has(&[("TERM", "xterm"), ("NO_COLOR", "1")]) && !has(&[("TERM", "dumb")]) && !has(&[]));
-        assert_eq!(emphasized("error: a error: b", true), "\u{1b}[1m\u{1b}[31merror:\u{1b}[0m a error: b");
+        assert!(
+            !has(&[("TERM", "xterm"), ("NO_COLOR", "1")]) && !has(&[("TERM", "dumb")]) && !has(&[])
+        );
+        assert_eq!(
+            emphasized("error: a error: b", true),
+            "\u{1b}[1m\u{1b}[31merror:\u{1b}[0m a error: b"
+        );
         assert_eq!(emphasized("error: a", false), "error: a");
         assert_eq!(emphasized("note: error: a", true), "note: error: a");
     }
@@ -461,7 +624,10 @@ mod tests {
             (&[("LANG", "en_US.UTF-8")], true),
             (&[("LANG", "C.utf8")], true),
             (&[("LC_ALL", "C"), ("LANG", "en_US.UTF-8")], false),
-            (&[("LC_ALL", ""), ("LC_CTYPE", "de_DE.UTF-8"), ("LANG", "C")], true),
+            (
+                &[("LC_ALL", ""), ("LC_CTYPE", "de_DE.UTF-8"), ("LANG", "C")],
+                true,
+            ),
             (&[("LC_CTYPE", "POSIX"), ("LANG", "en_US.UTF-8")], false),
             (&[], false),
         ];
@@ -475,25 +641,41 @@ mod tests {
         let value = serde_json::json!({"a\u{9b}31m": ["\u{202e}x\u{e0041}\u{7f}\n", "b\u{e9}"]});
         let text = serde_json::to_string_pretty(&value).unwrap();
         let shown = json_for_terminals(&text);
-        assert!(shown.contains("\\u009b31m") && shown.contains("\\udb40\\udc41\\u007f") && shown.contains('\u{e9}'));
-        assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).unwrap(), value);
+        assert!(
+            shown.contains("\\u009b31m")
+                && shown.contains("\\udb40\\udc41\\u007f")
+                && shown.contains('\u{e9}')
+        );
+        assert_eq!(
+            serde_json::from_str::<serde_json::Value>(&shown).unwrap(),
+            value
+        );
     }
 
     #[test]
     fn a_prefix_is_before_every_line() {
         assert_eq!(prefixed("a| ", "one\na| two\n"), "a| one\na| a| two\na| ");
-        assert_eq!((prefixed("", "one\n"), prefixed("a| ", "")), ("one\n".into(), "a| ".into()));
+        assert_eq!(
+            (prefixed("", "one\n"), prefixed("a| ", "")),
+            ("one\n".into(), "a| ".into())
+        );
         let written = |text| {
             let mut out = Vec::new();
             super::write_lines(&mut out, text, "").unwrap();
             String::from_utf8(out).unwrap()
         };
-        assert_eq!(["", "one", "one\n", "\n"].map(written), ["\n", "one\n", "one\n", "\n"]);
+        assert_eq!(
+            ["", "one", "one\n", "\n"].map(written),
+            ["\n", "one\n", "one\n", "\n"]
+        );
     }
 
     #[test]
     fn a_terminal_is_spared_what_would_act_on_it() {
-        assert_eq!(printable("a\x1b[2Jb\u{202e}c\n", true), "a\\u{1b}[2Jb\\u{202e}c\n");
+        assert_eq!(
+            printable("a\x1b[2Jb\u{202e}c\n", true),
+            "a\\u{1b}[2Jb\\u{202e}c\n"
+        );
         assert_eq!(printable("a\x1b[2Jb", false), "a\x1b[2Jb");
     }
 }

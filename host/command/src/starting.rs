@@ -78,11 +78,19 @@ impl Start {
     fn new(serving: Serving) -> anyhow::Result<Self> {
         let home = Home::find()?;
         let watched = Watched::new(&home, &serving.options.policy);
-        Ok(Self { serving: Arc::new(serving), home, components: Components::new(), watched })
+        Ok(Self {
+            serving: Arc::new(serving),
+            home,
+            components: Components::new(),
+            watched,
+        })
     }
 
     async fn load(mut self) -> (Self, Result<Offering, Stop>) {
-        let loaded = self.serving.assemble(&self.home, &mut self.components, &mut self.watched, None).await;
+        let loaded = self
+            .serving
+            .assemble(&self.home, &mut self.components, &mut self.watched, None)
+            .await;
         (self, loaded)
     }
 
@@ -97,8 +105,20 @@ impl Start {
     }
 
     fn served(self, server: Arc<Server>) -> Served {
-        let Self { serving, home, components, watched } = self;
-        Served { server, serving, home, components, watched, reload: Arc::default() }
+        let Self {
+            serving,
+            home,
+            components,
+            watched,
+        } = self;
+        Served {
+            server,
+            serving,
+            home,
+            components,
+            watched,
+            reload: Arc::default(),
+        }
     }
 }
 
@@ -138,9 +158,25 @@ fn refused(stop: Stop) -> anyhow::Result<Exit> {
 /// of them.
 fn interim(home: &Home, serving: &Serving) -> anyhow::Result<Offering> {
     // What is wrong with the files is said when the tools are loaded.
-    let grants = serving.options.settings(home).map(|settings| settings.grants).unwrap_or_default();
+    let grants = serving
+        .options
+        .settings(home)
+        .map(|settings| settings.grants)
+        .unwrap_or_default();
     let host = Arc::new(target::host(home, |_| {})?);
     let offers = Offers::on(Vec::new(), |tools| Surface::new(tools, 0));
-    let approvals = ApprovalSettings { expire: EXPIRE_DEFAULT, session: None, elicitation: false, away: Away::Return };
-    Ok(Offering::new(host, offers, Arc::new(grants), Arc::default(), Limits::default(), approvals))
+    let approvals = ApprovalSettings {
+        expire: EXPIRE_DEFAULT,
+        session: None,
+        elicitation: false,
+        away: Away::Return,
+    };
+    Ok(Offering::new(
+        host,
+        offers,
+        Arc::new(grants),
+        Arc::default(),
+        Limits::default(),
+        approvals,
+    ))
 }

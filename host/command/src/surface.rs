@@ -15,7 +15,14 @@ pub async fn of(
     (policy, grants): (&Policy, &Grants),
 ) -> Surface {
     let missing = host.missing_secrets(grants).await;
-    Surface::build(tools, selection, &Conditions { policy, missing_secrets: &missing })
+    Surface::build(
+        tools,
+        selection,
+        &Conditions {
+            policy,
+            missing_secrets: &missing,
+        },
+    )
 }
 
 /// Has `callee` called through `surface`.
@@ -26,6 +33,12 @@ pub fn place(callee: Callee, surface: &Surface) -> Callee {
 
 /// The tools that the tool of a call may call through `surface`, as far as it was granted them.
 pub fn callable(surface: &Surface) -> Arc<HashMap<String, Option<Duration>>> {
-    let callable = surface.tools().filter(|(tool, standing)| surface.is_callable(tool, *standing));
-    Arc::new(callable.map(|(tool, _)| (tool.declaration().tool_id.clone(), None)).collect())
+    let callable = surface
+        .tools()
+        .filter(|(tool, standing)| surface.is_callable(tool, *standing));
+    Arc::new(
+        callable
+            .map(|(tool, _)| (tool.declaration().tool_id.clone(), None))
+            .collect(),
+    )
 }

@@ -13,7 +13,9 @@ use toolcell_core::record::{ErrorClass, Refusal};
 use toolcell_install::lock::is_name;
 use toolcell_install::package::Package;
 use toolcell_install::store;
-use toolcell_toolchain::{self as toolchain, BuildSettings, Built, Lang, Preference, Search, Standing};
+use toolcell_toolchain::{
+    self as toolchain, BuildSettings, Built, Lang, Preference, Search, Standing,
+};
 
 use super::{folder, shipped, terminal};
 
@@ -35,21 +37,35 @@ impl Target {
     }
 
     /// The target that `find` knows by name, if there is one.
-    fn installed(typed: &str, find: impl FnOnce(&str) -> Option<Result<Found, Refusal>>) -> Option<Self> {
+    fn installed(
+        typed: &str,
+        find: impl FnOnce(&str) -> Option<Result<Found, Refusal>>,
+    ) -> Option<Self> {
         let (word, name) = match typed.split_once('#') {
             Some((word, name)) => (word, Some(name.to_owned())),
             None => (typed, None),
         };
         let found = find(word)?;
-        let path = found.as_ref().map_or_else(|_| PathBuf::from(word), |found| found.file.clone());
-        Some(Self { path, name, typed: typed.to_owned(), installed: Some(found) })
+        let path = found
+            .as_ref()
+            .map_or_else(|_| PathBuf::from(word), |found| found.file.clone());
+        Some(Self {
+            path,
+            name,
+            typed: typed.to_owned(),
+            installed: Some(found),
+        })
     }
 
     /// A name of `[tools]` in the file of `layer`.
     pub fn declared(layer: &Layer, name: &str, names: &Names) -> Self {
         let config = &layer.file.path;
         let find = |name: &str| {
-            Some(names.find_beside(config, name).unwrap_or_else(|| Err(config::not_installed(name, config))))
+            Some(
+                names
+                    .find_beside(config, name)
+                    .unwrap_or_else(|| Err(config::not_installed(name, config))),
+            )
         };
         Self::installed(name, find).unwrap_or_else(|| Self::parse(name))
     }
@@ -74,12 +90,19 @@ impl Target {
 
     /// Fails if the target is an installed tool, and what was loaded from the store is not what was installed.
     pub fn check(&self, loaded: &Loaded) -> Result<(), Refusal> {
-        let Some(found) = self.found() else { return Ok(()) };
+        let Some(found) = self.found() else {
+            return Ok(());
+        };
         let expected = found.component.to_string();
-        match loaded.tools.iter().find(|tool| **tool.component() != *expected) {
-            Some(tool) if guard!("store_digests") => {
-                Err(store::changed(&found.file, &format!("its bytes have the digest {}", tool.component())))
-            }
+        match loaded
+            .tools
+            .iter()
+            .find(|tool| **tool.component() != *expected)
+        {
+            Some(tool) if guard!("store_digests") => Err(store::changed(
+                &found.file,
+                &format!("its bytes have the digest {}", tool.component()),
+            )),
             _ => Ok(()),
         }
     }
@@ -91,7 +114,12 @@ impl Target {
             _ => (whole.to_owned(), None),
         };
         let path = shipped::component(&path).unwrap_or(path);
-        Self { path, name, typed: typed.to_owned(), installed: None }
+        Self {
+            path,
+            name,
+            typed: typed.to_owned(),
+            installed: None,
+        }
     }
 
     /// Returns the component file. A source folder that was never built is built if `building` allows it, else refused. One
@@ -131,14 +159,23 @@ impl Target {
     fn standing(&self, home: &Home) -> Result<Standing, Refusal> {
         if Lang::of(&self.path).is_none() {
             let message = toolchain::no_project(&self.path);
-            return Err(Refusal::new(ErrorClass::SetupRequired, "not_a_tool_folder", message));
+            return Err(Refusal::new(
+                ErrorClass::SetupRequired,
+                "not_a_tool_folder",
+                message,
+            ));
         }
         Ok(toolchain::standing(&self.path, &home.builds()))
     }
 
     fn build(&self, home: &Home) -> Result<PathBuf, Refusal> {
-        build(&self.path, home)
-            .map_err(|error| Refusal::new(ErrorClass::SetupRequired, "build_failed", format!("{error:#}")))?;
+        build(&self.path, home).map_err(|error| {
+            Refusal::new(
+                ErrorClass::SetupRequired,
+                "build_failed",
+                format!("{error:#}"),
+            )
+        })?;
         match self.standing(home)? {
             // A source that changed during the build and that it did not read is one for the next.
             Standing::Built(component) | Standing::Outdated(component, _) => Ok(component),
@@ -154,12 +191,16 @@ impl Target {
     /// Tells `policy` which files name the loaded component as one of their tools, because a rule of the same file may
     /// allow it by name.
     pub fn name(&self, policy: &mut Policy, entries: &EntryPaths, loaded: &Loaded) {
-        let Some(component) = loaded.tools.first().map(|tool| tool.component()) else { return };
+        let Some(component) = loaded.tools.first().map(|tool| tool.component()) else {
+            return;
+        };
         // Most files name no tool: then nothing is looked up.
         if entries.0.iter().all(|(_, paths)| paths.is_empty()) {
             return;
         }
-        let Ok(own) = self.path.canonicalize() else { return };
+        let Ok(own) = self.path.canonicalize() else {
+            return;
+        };
         for (file, _) in entries.0.iter().filter(|(_, paths)| paths.contains(&own)) {
             policy.name(file, component);
         }
@@ -210,17 +251,17 @@ impl Target {
         let refuse = |what: &str| {
             // Only available tools are suggested, not deprecated ones.
             let offered = loaded.tools.iter().filter(|tool| tool.is_offered());
-            let choices: Vec<String> =
-                offered.map(|tool| format!("{}#{}", self.shown(), tool.declaration().name)).collect();
+            let choices: Vec<String> = offered
+                .map(|tool| format!("{}#{}", self.shown(), tool.declaration().name))
+                .collect();
             let message = format!("{what}; use one of: {}", choices.join(", "));
             Refusal::new(ErrorClass::UnknownTool, "unknown_tool", message)
         };
         match (&self.name, loaded.tools.as_slice()) {
             (None, [tool]) => Ok(Arc::clone(tool)),
             (None, _) => Err(refuse(&format!("{} has several tools", self.typed))),
-            (Some(name), tools) => {
-                pick(tools, name)?.ok_or_else(|| refuse(&format!("{} has no tool `{name}`", self.shown())))
-            }
+            (Some(name), tools) => pick(tools, name)?
+                .ok_or_else(|| refuse(&format!("{} has no tool `{name}`", self.shown()))),
         }
     }
 }
@@ -232,10 +273,23 @@ impl EntryPaths {
     pub fn of(layers: &Layers) -> Self {
         let paths = |layer: &Layer| {
             let names = layers.names();
-            let targets = layer.file.tools.iter().map(|entry| Target::of_entry(layer, &entry.component, names));
-            targets.flat_map(|target| target.files()).filter_map(|file| file.canonicalize().ok()).collect()
+            let targets = layer
+                .file
+                .tools
+                .iter()
+                .map(|entry| Target::of_entry(layer, &entry.component, names));
+            targets
+                .flat_map(|target| target.files())
+                .filter_map(|file| file.canonicalize().ok())
+                .collect()
         };
-        Self(layers.files().iter().map(|layer| (layer.file.path.clone(), paths(layer))).collect())
+        Self(
+            layers
+                .files()
+                .iter()
+                .map(|layer| (layer.file.path.clone(), paths(layer)))
+                .collect(),
+        )
     }
 }
 
@@ -277,7 +331,10 @@ fn building(folder: &Path) -> Vec<String> {
     let lang = Lang::of(folder);
     let mut rows = match lang.filter(|lang| lang.name() != "rust") {
         Some(lang) => {
-            vec![format!("Building runs the toolchain of {} on it as you, outside of the sandbox.", lang.title())]
+            vec![format!(
+                "Building runs the toolchain of {} on it as you, outside of the sandbox.",
+                lang.title()
+            )]
         }
         None => vec![
             "A build runs native code as you, outside the sandbox: build scripts and".to_owned(),
@@ -285,21 +342,35 @@ fn building(folder: &Path) -> Vec<String> {
         ],
     };
     let preference = Preference::from_env().unwrap_or_default();
-    let search = Home::find().map(|home| Search { dir: folder.to_owned(), ..Search::new(preference, home.cache()) });
-    let fetches = lang.zip(search.ok()).map(|(lang, search)| lang.fetches(&search)).unwrap_or_default();
-    rows.extend(fetches.into_iter().map(|fetch| format!("It fetches {fetch}.")));
+    let search = Home::find().map(|home| Search {
+        dir: folder.to_owned(),
+        ..Search::new(preference, home.cache())
+    });
+    let fetches = lang
+        .zip(search.ok())
+        .map(|(lang, search)| lang.fetches(&search))
+        .unwrap_or_default();
+    rows.extend(
+        fetches
+            .into_iter()
+            .map(|fetch| format!("It fetches {fetch}.")),
+    );
     rows
 }
 
 /// Says on standard error that what runs is older than its sources: once for each folder, however often it is looked at.
 fn note_age(folder: &Path, why: &str) {
     static NOTED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
-    let fresh = NOTED.lock().unwrap_or_else(PoisonError::into_inner).insert(folder.to_owned());
+    let fresh = NOTED
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .insert(folder.to_owned());
     if fresh {
         let folder = folder.display();
         let why = legible(why);
-        let note =
-            format!("note: {folder} is older than its sources: {why}; `toolcell build {folder}` builds it again");
+        let note = format!(
+            "note: {folder} is older than its sources: {why}; `toolcell build {folder}` builds it again"
+        );
         super::show::say(&note);
     }
 }
@@ -311,7 +382,11 @@ pub const NOT_BUILT: &str = "not_built";
 fn not_built(folder: &Path, why: &str, building: Building) -> Refusal {
     let folder = folder.display();
     let why = legible(why);
-    let or = if building == Building::No { "" } else { ", or add --build" };
+    let or = if building == Building::No {
+        ""
+    } else {
+        ", or add --build"
+    };
     let message = format!(
         "{folder} is a source folder that is not built: {why}. Building runs its code as you: look at it, \
          then run `toolcell build {folder}`{or}"

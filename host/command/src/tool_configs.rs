@@ -27,14 +27,25 @@ struct Entry {
 
 impl ToolConfigs {
     pub fn of(home: &Home, layers: &Layers) -> Self {
-        let entries = layers.files().iter().flat_map(|layer| layer.file.tools.iter().map(move |entry| (layer, entry)));
-        let entries = entries.filter_map(|(layer, entry)| Entry::of(layer, entry, layers.names())).collect();
-        Self { home: home.clone(), entries }
+        let entries = layers
+            .files()
+            .iter()
+            .flat_map(|layer| layer.file.tools.iter().map(move |entry| (layer, entry)));
+        let entries = entries
+            .filter_map(|(layer, entry)| Entry::of(layer, entry, layers.names()))
+            .collect();
+        Self {
+            home: home.clone(),
+            entries,
+        }
     }
 
     /// The one entry of a file.
     pub fn of_entry(home: &Home, layer: &Layer, entry: &ToolEntry, names: &Names) -> Self {
-        Self { home: home.clone(), entries: Entry::of(layer, entry, names).into_iter().collect() }
+        Self {
+            home: home.clone(),
+            entries: Entry::of(layer, entry, names).into_iter().collect(),
+        }
     }
 
     /// Gives the tools of `loaded`, which was found at `path`, their settings. `path` is a component, or a source folder.
@@ -47,8 +58,13 @@ impl ToolConfigs {
         if self.entries.is_empty() {
             return Ok(());
         }
-        let Ok(own) = path.canonicalize() else { return Ok(()) };
-        self.entries.iter().filter(|entry| entry.leads_to(&own, &self.home)).try_for_each(|entry| entry.give(loaded))
+        let Ok(own) = path.canonicalize() else {
+            return Ok(());
+        };
+        self.entries
+            .iter()
+            .filter(|entry| entry.leads_to(&own, &self.home))
+            .try_for_each(|entry| entry.give(loaded))
     }
 }
 
@@ -56,10 +72,20 @@ impl Entry {
     fn of(layer: &Layer, entry: &ToolEntry, names: &Names) -> Option<Self> {
         let config = entry.config.as_ref()?.json().to_owned();
         let target = Target::of_entry(layer, &entry.component, names);
-        let paths = target.files().into_iter().filter_map(|file| file.canonicalize().ok()).collect();
+        let paths = target
+            .files()
+            .into_iter()
+            .filter_map(|file| file.canonicalize().ok())
+            .collect();
         let built = OnceLock::new();
         let place = layer.file.place_of(&entry.component);
-        Some(Self { target, paths, built, config, place })
+        Some(Self {
+            target,
+            paths,
+            built,
+            config,
+            place,
+        })
     }
 
     fn leads_to(&self, own: &Path, home: &Home) -> bool {
@@ -70,7 +96,11 @@ impl Entry {
     fn built(&self, home: &Home) -> Option<&Path> {
         let find = || {
             self.target.source_folder()?;
-            self.target.locate(home, Building::No).ok()?.canonicalize().ok()
+            self.target
+                .locate(home, Building::No)
+                .ok()?
+                .canonicalize()
+                .ok()
         };
         self.built.get_or_init(find).as_deref()
     }

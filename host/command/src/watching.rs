@@ -32,7 +32,9 @@ impl Watched {
         let mut watched = Self(BTreeMap::new());
         let here = std::env::current_dir().ok();
         let files = policy.places(home, here.as_deref());
-        files.iter().for_each(|file| watched.add(lock::beside(file)));
+        files
+            .iter()
+            .for_each(|file| watched.add(lock::beside(file)));
         if !policy.reads_none() {
             files.into_iter().for_each(|file| watched.add(file));
         }
@@ -45,7 +47,11 @@ impl Watched {
         for layer in layers {
             self.add(layer.file.path.clone());
             self.add(lock::beside(&layer.file.path));
-            layer.file.hooks.iter().for_each(|entry| self.add(hooks::path(layer, &entry.component)));
+            layer
+                .file
+                .hooks
+                .iter()
+                .for_each(|entry| self.add(hooks::path(layer, &entry.component)));
         }
     }
 
@@ -62,7 +68,10 @@ impl Watched {
 
     /// Watches what `others` watches, too.
     pub fn add_all(&mut self, others: Self) {
-        others.0.into_iter().for_each(|(file, state)| self.add_stamped(file, state));
+        others
+            .0
+            .into_iter()
+            .for_each(|(file, state)| self.add_stamped(file, state));
     }
 
     /// Waits until a file has changed and its state is stable. The new state then counts as seen. Returns what changed.
@@ -72,7 +81,9 @@ impl Watched {
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
             match look(&files).await {
-                Some(now) if before.as_ref() == Some(&now) && !now.iter().eq(self.0.values()) => return self.saw(now),
+                Some(now) if before.as_ref() == Some(&now) && !now.iter().eq(self.0.values()) => {
+                    return self.saw(now);
+                }
                 now => before = now,
             }
         }
@@ -80,7 +91,11 @@ impl Watched {
 
     /// Takes the states of all files, in their order, for seen. Returns what changed.
     fn saw(&mut self, now: Vec<Stamp>) -> Vec<PathBuf> {
-        let differ = self.0.iter_mut().zip(now).filter(|((_, seen), now)| **seen != *now);
+        let differ = self
+            .0
+            .iter_mut()
+            .zip(now)
+            .filter(|((_, seen), now)| **seen != *now);
         differ
             .map(|((file, seen), now)| {
                 *seen = now;
@@ -94,7 +109,10 @@ impl Watched {
 /// because there may be thousands, and a disk that hangs must keep no worker from the calls.
 async fn look(files: &Arc<[PathBuf]>) -> Option<Vec<Stamp>> {
     let files = Arc::clone(files);
-    WATCHED.run(move || files.iter().map(|file| stamp(file)).collect()).await.ok()
+    WATCHED
+        .run(move || files.iter().map(|file| stamp(file)).collect())
+        .await
+        .ok()
 }
 
 /// The state of a file now.
@@ -103,16 +121,30 @@ pub(crate) fn stamp(file: &Path) -> Stamp {
     let device = state.dev();
     let inode = state.ino();
     let size = state.size();
-    Some((device, inode, size, state.mtime(), state.mtime_nsec(), state.ctime(), state.ctime_nsec()))
+    Some((
+        device,
+        inode,
+        size,
+        state.mtime(),
+        state.mtime_nsec(),
+        state.ctime(),
+        state.ctime_nsec(),
+    ))
 }
 
 impl PolicyOptions {
     /// The paths of the configuration files, whether they exist or not, and whether they are read or not: without them, the
     /// locks beside them still say what the names of installed tools stand for. `here` is the current folder.
     pub fn places(&self, home: &Home, here: Option<&Path>) -> Vec<PathBuf> {
-        let project = here.map(|here| config::project_file(here).unwrap_or_else(|| here.join(toolcell::FILE_NAME)));
+        let project = here.map(|here| {
+            config::project_file(here).unwrap_or_else(|| here.join(toolcell::FILE_NAME))
+        });
         let named = self.named().map(Path::to_owned);
-        home.user_file().ok().into_iter().chain(named.or(project)).collect()
+        home.user_file()
+            .ok()
+            .into_iter()
+            .chain(named.or(project))
+            .collect()
     }
 }
 
@@ -127,14 +159,19 @@ mod tests {
     #[tokio::test]
     async fn the_files_that_changed_are_named_and_the_others_are_not() {
         let folder = tempfile::tempdir().unwrap();
-        let [changed, same, made] = ["changed", "same", "made"].map(|name| folder.path().join(name));
+        let [changed, same, made] =
+            ["changed", "same", "made"].map(|name| folder.path().join(name));
         fs::write(&changed, "before").unwrap();
         fs::write(&same, "before").unwrap();
         let mut watched = Watched(BTreeMap::new());
-        [&changed, &same, &made].into_iter().for_each(|file| watched.add(file.clone()));
+        [&changed, &same, &made]
+            .into_iter()
+            .for_each(|file| watched.add(file.clone()));
         fs::write(&changed, "afterwards").unwrap();
         fs::write(&made, "new").unwrap();
-        let named = timeout(Duration::from_secs(20), watched.changed()).await.unwrap();
+        let named = timeout(Duration::from_secs(20), watched.changed())
+            .await
+            .unwrap();
         assert_eq!(named, [changed, made]);
     }
 
@@ -148,7 +185,9 @@ mod tests {
         // It is read, and changes. Then it is named once more.
         fs::write(&file, "afterwards").unwrap();
         watched.add(file);
-        timeout(Duration::from_secs(20), watched.changed()).await.unwrap();
+        timeout(Duration::from_secs(20), watched.changed())
+            .await
+            .unwrap();
         assert!(timeout(LOOK_EVERY * 5, watched.changed()).await.is_err());
     }
 }

@@ -3,7 +3,8 @@
 
 use anyhow::Context;
 use toolcell::{
-    CACHE_BYTES, COMPILE_CPU_SECONDS, COMPILE_MEMORY_BYTES, COMPONENT_BYTES, Home, HostBuilder, set_component_bytes_max,
+    CACHE_BYTES, COMPILE_CPU_SECONDS, COMPILE_MEMORY_BYTES, COMPONENT_BYTES, Home, HostBuilder,
+    set_component_bytes_max,
 };
 
 use super::{ConfigFile, Word};
@@ -37,16 +38,21 @@ impl CompilationSettings {
     pub(super) fn of_file(file: &ConfigFile) -> anyhow::Result<Self> {
         let mut settings = Self::default();
         let size = |name: &str, word: &Word| {
-            let parsed = super::size(word).map_err(|error| anyhow::anyhow!("{name} = {word:?}: {error}"));
+            let parsed =
+                super::size(word).map_err(|error| anyhow::anyhow!("{name} = {word:?}: {error}"));
             parsed.with_context(|| file.place_of(word))
         };
         if let Some(word) = &file.cache.max {
             settings.cache_bytes_max = size("[cache] max", word)?;
         }
         if let Some(word) = &file.compile.time {
-            let parsed = super::duration(word).map_err(|error| anyhow::anyhow!("[compile] time = {word:?}: {error}"));
+            let parsed = super::duration(word)
+                .map_err(|error| anyhow::anyhow!("[compile] time = {word:?}: {error}"));
             // The kernel counts whole seconds, and none would be no limit at all.
-            settings.cpu_seconds = parsed.with_context(|| file.place_of(word))?.as_secs().max(1);
+            settings.cpu_seconds = parsed
+                .with_context(|| file.place_of(word))?
+                .as_secs()
+                .max(1);
         }
         if let Some(word) = &file.compile.memory {
             settings.memory_bytes = size("[compile] memory", word)?;
@@ -59,7 +65,12 @@ impl CompilationSettings {
 
     /// The first word of `file` that is for the user's own file alone, and its section.
     pub(super) fn word(file: &ConfigFile) -> Option<(&'static str, &Word)> {
-        let compile = file.compile.time.as_ref().or(file.compile.memory.as_ref()).or(file.compile.size.as_ref());
+        let compile = file
+            .compile
+            .time
+            .as_ref()
+            .or(file.compile.memory.as_ref())
+            .or(file.compile.size.as_ref());
         let cache = file.cache.max.as_ref().map(|word| ("[cache]", word));
         cache.or(compile.map(|word| ("[compile]", word)))
     }
@@ -81,7 +92,10 @@ impl CompilationSettings {
 /// Returns what the user's own file says of compiled components, for commands that read nothing else of it.
 pub fn configured_compilation(home: &Home) -> anyhow::Result<CompilationSettings> {
     let file = ConfigFile::read(&home.user_file()?)?;
-    let settings = file.as_ref().map_or_else(|| Ok(CompilationSettings::default()), CompilationSettings::of_file);
+    let settings = file.as_ref().map_or_else(
+        || Ok(CompilationSettings::default()),
+        CompilationSettings::of_file,
+    );
     settings.map(CompilationSettings::heeded)
 }
 
@@ -93,9 +107,14 @@ mod tests {
 
     #[test]
     fn limits_are_read_and_a_wrong_one_is_an_error_with_its_place() {
-        let of = |text: &str| CompilationSettings::of_file(&ConfigFile::parse(text, Path::new("/")).unwrap());
+        let of = |text: &str| {
+            CompilationSettings::of_file(&ConfigFile::parse(text, Path::new("/")).unwrap())
+        };
         assert_eq!(of("").unwrap(), CompilationSettings::default());
-        let all = of("[cache]\nmax = \"1KiB\"\n[compile]\ntime = \"5m\"\nmemory = \"8GiB\"\nsize = \"1GiB\"").unwrap();
+        let all = of(
+            "[cache]\nmax = \"1KiB\"\n[compile]\ntime = \"5m\"\nmemory = \"8GiB\"\nsize = \"1GiB\"",
+        )
+        .unwrap();
         let expected = CompilationSettings {
             cache_bytes_max: 1 << 10,
             cpu_seconds: 300,
@@ -104,7 +123,11 @@ mod tests {
         };
         assert_eq!(all, expected);
         assert_eq!(of("[compile]\ntime = \"20ms\"").unwrap().cpu_seconds, 1);
-        for wrong in ["[compile]\ntime = \"soon\"", "[compile]\nmemory = \"0\"", "[cache]\nmax = \"much\""] {
+        for wrong in [
+            "[compile]\ntime = \"soon\"",
+            "[compile]\nmemory = \"0\"",
+            "[cache]\nmax = \"much\"",
+        ] {
             let error = format!("{:#}", of(wrong).unwrap_err());
             assert!(error.contains("line 2"), "{error}");
         }

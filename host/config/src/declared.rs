@@ -23,7 +23,11 @@ where
     D: serde::Deserializer<'de>,
 {
     let declared = BTreeMap::<String, DeclaredTool>::deserialize(deserializer)?;
-    match declared.keys().find(|name| !is_name(name)).filter(|_| guard!("declared_names")) {
+    match declared
+        .keys()
+        .find(|name| !is_name(name))
+        .filter(|_| guard!("declared_names"))
+    {
         Some(name) => Err(D::Error::custom(not_a_name(name))),
         None => Ok(declared),
     }
@@ -53,12 +57,21 @@ impl<'de> Visitor<'de> for Either {
     }
 
     fn visit_str<E: Error>(self, reference: &str) -> Result<DeclaredTool, E> {
-        Ok(DeclaredTool { reference: reference.to_owned(), allow_unsigned: false })
+        Ok(DeclaredTool {
+            reference: reference.to_owned(),
+            allow_unsigned: false,
+        })
     }
 
     fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<DeclaredTool, M::Error> {
-        let Table { reference, allow_unsigned } = Table::deserialize(MapAccessDeserializer::new(map))?;
-        Ok(DeclaredTool { reference, allow_unsigned })
+        let Table {
+            reference,
+            allow_unsigned,
+        } = Table::deserialize(MapAccessDeserializer::new(map))?;
+        Ok(DeclaredTool {
+            reference,
+            allow_unsigned,
+        })
     }
 }
 
@@ -73,11 +86,22 @@ mod tests {
     fn a_tool_is_declared_in_a_word_or_in_a_table() {
         let text = "[tools]\njq = \"ghcr.io/x/jq:1\"\nmine = { reference = \"./a.wasm\", allow_unsigned = true }\n";
         let file = ConfigFile::parse(text, Path::new("/")).unwrap();
-        let of = |reference: &str, allow_unsigned| DeclaredTool { reference: reference.to_owned(), allow_unsigned };
+        let of = |reference: &str, allow_unsigned| DeclaredTool {
+            reference: reference.to_owned(),
+            allow_unsigned,
+        };
         assert_eq!(file.declared.get("jq"), Some(&of("ghcr.io/x/jq:1", false)));
         assert_eq!(file.declared.get("mine"), Some(&of("./a.wasm", true)));
-        for wrong in ["jq = 1", "jq = { ref = \"x\" }", "jq = { reference = \"x\", more = 1 }", "\"a/b\" = \"x\""] {
-            assert!(ConfigFile::parse(&format!("[tools]\n{wrong}\n"), Path::new("/")).is_err(), "{wrong}");
+        for wrong in [
+            "jq = 1",
+            "jq = { ref = \"x\" }",
+            "jq = { reference = \"x\", more = 1 }",
+            "\"a/b\" = \"x\"",
+        ] {
+            assert!(
+                ConfigFile::parse(&format!("[tools]\n{wrong}\n"), Path::new("/")).is_err(),
+                "{wrong}"
+            );
         }
     }
 }

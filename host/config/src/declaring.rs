@@ -19,18 +19,30 @@ const DRAFT: &str = ".toolcell.toml.draft";
 /// # Errors
 ///
 /// A file that is not TOML or whose `tools` is not a table, that cannot be written, or that changed since it was trusted.
-pub fn declare(file: &Path, name: &str, tool: Option<&DeclaredTool>, trust: &Trust) -> anyhow::Result<()> {
+pub fn declare(
+    file: &Path,
+    name: &str,
+    tool: Option<&DeclaredTool>,
+    trust: &Trust,
+) -> anyhow::Result<()> {
     let before = bytes(file)?.with_context(|| format!("cannot find {}", file.display()))?;
-    let text = str::from_utf8(&before).with_context(|| format!("{} is not UTF-8 text", file.display()))?;
-    let Some(after) =
-        edited(text, name, tool).with_context(|| format!("cannot write [tools] of {}", file.display()))?
+    let text =
+        str::from_utf8(&before).with_context(|| format!("{} is not UTF-8 text", file.display()))?;
+    let Some(after) = edited(text, name, tool)
+        .with_context(|| format!("cannot write [tools] of {}", file.display()))?
     else {
         return Ok(());
     };
     match trust.of(file, &before)? {
-        Some(trusted) => trust.renew(file, (&before, after.as_bytes()), &trusted, || replace(file, &after)),
+        Some(trusted) => trust.renew(file, (&before, after.as_bytes()), &trusted, || {
+            replace(file, &after)
+        }),
         None => {
-            ensure!(!trust.knows(file), "{} changed since it was trusted", file.display());
+            ensure!(
+                !trust.knows(file),
+                "{} changed since it was trusted",
+                file.display()
+            );
             replace(file, &after)
         }
     }
@@ -76,7 +88,10 @@ fn edited(text: &str, name: &str, tool: Option<&DeclaredTool>) -> anyhow::Result
 /// Returns `true` if `item` already names `tool`, in any spelling.
 fn is_same(item: &Item, tool: &DeclaredTool) -> bool {
     let (reference, allow_unsigned) = match item.as_table_like() {
-        Some(table) => (table.get("reference"), table.get("allow_unsigned").and_then(Item::as_bool)),
+        Some(table) => (
+            table.get("reference"),
+            table.get("allow_unsigned").and_then(Item::as_bool),
+        ),
         None => (Some(item), None),
     };
     reference.and_then(Item::as_str) == Some(&tool.reference)
@@ -100,7 +115,11 @@ fn replace(file: &Path, text: &str) -> anyhow::Result<()> {
         let permissions = std::fs::metadata(&file)?.permissions();
         // Left by a process that was killed. A new file is created, because a link could be in its place.
         let _ = std::fs::remove_file(&draft);
-        let mut open = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+        let mut open = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&draft)?;
         open.write_all(text.as_bytes())?;
         open.set_permissions(permissions)?;
         open.sync_all()?;
@@ -114,27 +133,58 @@ mod tests {
     use super::{DeclaredTool, edited};
 
     fn tool(reference: &str, allow_unsigned: bool) -> DeclaredTool {
-        DeclaredTool { reference: reference.to_owned(), allow_unsigned }
+        DeclaredTool {
+            reference: reference.to_owned(),
+            allow_unsigned,
+        }
     }
 
     #[test]
     fn the_rest_of_the_file_stays_as_it_is() {
         let one = "[tools]\njq = \"./jq.wasm\"\n";
-        let file = "# mine\nmode = \"plan\"\n\n[tools] # all\na = \"x\" # why\n\n[limits]\nfuel = 7\n";
+        let file =
+            "# mine\nmode = \"plan\"\n\n[tools] # all\na = \"x\" # why\n\n[limits]\nfuel = 7\n";
         for (before, name, tool, after) in [
             ("", "jq", Some(tool("./jq.wasm", false)), one.to_owned()),
             (one, "jq", None, "[tools]\n".to_owned()),
-            (one, "b", Some(tool("b", true)), format!("{one}b = {{ reference = \"b\", allow_unsigned = true }}\n")),
-            (file, "b", Some(tool("y", false)), file.replace("# why\n", "# why\nb = \"y\"\n")),
+            (
+                one,
+                "b",
+                Some(tool("b", true)),
+                format!("{one}b = {{ reference = \"b\", allow_unsigned = true }}\n"),
+            ),
+            (
+                file,
+                "b",
+                Some(tool("y", false)),
+                file.replace("# why\n", "# why\nb = \"y\"\n"),
+            ),
             (file, "a", None, file.replace("a = \"x\" # why\n", "")),
-            (file, "a", Some(tool("y", false)), file.replace("\"x\"", "\"y\"")),
-            ("fuel = 1", "a", Some(tool("y", false)), "fuel = 1\n\n[tools]\na = \"y\"\n".to_owned()),
+            (
+                file,
+                "a",
+                Some(tool("y", false)),
+                file.replace("\"x\"", "\"y\""),
+            ),
+            (
+                "fuel = 1",
+                "a",
+                Some(tool("y", false)),
+                "fuel = 1\n\n[tools]\na = \"y\"\n".to_owned(),
+            ),
         ] {
-            assert_eq!(edited(before, name, tool.as_ref()).unwrap(), Some(after), "{before}");
+            assert_eq!(
+                edited(before, name, tool.as_ref()).unwrap(),
+                Some(after),
+                "{before}"
+            );
         }
         assert_eq!(edited(one, "b", None).unwrap(), None);
         assert_eq!(edited("", "b", None).unwrap(), None);
-        assert_eq!(edited(one, "jq", Some(&tool("./jq.wasm", false))).unwrap(), None);
+        assert_eq!(
+            edited(one, "jq", Some(&tool("./jq.wasm", false))).unwrap(),
+            None
+        );
     }
 
     #[test]
@@ -153,18 +203,33 @@ mod tests {
             assert_eq!(table["tools"]["a"], toml::Value::from(wanted), "{replaced}");
             let removed = edited(text, "a", None).unwrap().unwrap();
             let table: toml::Table = removed.parse().unwrap();
-            assert!(table.get("tools").is_none_or(|tools| tools.get("a").is_none()), "{removed}");
+            assert!(
+                table
+                    .get("tools")
+                    .is_none_or(|tools| tools.get("a").is_none()),
+                "{removed}"
+            );
             let lines = |text: &str| (text.matches('\n').count(), text.matches("\r\n").count());
             for after in [replaced, removed] {
                 let (all, crlf) = lines(&after);
-                assert!(crlf == if text.contains('\r') { all } else { 0 }, "{after:?}");
+                assert!(
+                    crlf == if text.contains('\r') { all } else { 0 },
+                    "{after:?}"
+                );
             }
         }
         let mixed = "[other]\r\nb = \"\"\"\nx\n\"\"\"\r\n";
-        let after: toml::Table = edited(mixed, "a", Some(&tool("y", false))).unwrap().unwrap().parse().unwrap();
+        let after: toml::Table = edited(mixed, "a", Some(&tool("y", false)))
+            .unwrap()
+            .unwrap()
+            .parse()
+            .unwrap();
         assert_eq!(after["other"]["b"].as_str(), Some("x\n"));
         for text in ["tools = 1\n", "[[tools]]\n", "[tools\n"] {
-            assert!(edited(text, "a", Some(&tool("y", false))).is_err(), "{text}");
+            assert!(
+                edited(text, "a", Some(&tool("y", false))).is_err(),
+                "{text}"
+            );
         }
     }
 }

@@ -296,19 +296,25 @@ impl ConfigFile {
     /// Reads `path`, the user's own file; `None` if it does not exist. Fails if it cannot be parsed, or if another user
     /// could have written it.
     pub fn read(path: &Path) -> anyhow::Result<Option<Self>> {
-        bytes(path)?.map(|bytes| Self::from_bytes(bytes, path)).transpose()
+        bytes(path)?
+            .map(|bytes| Self::from_bytes(bytes, path))
+            .transpose()
     }
 
     /// Reads `path`, a file that the user named.
     pub fn read_named(path: &Path) -> anyhow::Result<Option<Self>> {
-        named_bytes(path)?.map(|bytes| Self::from_bytes(bytes, path)).transpose()
+        named_bytes(path)?
+            .map(|bytes| Self::from_bytes(bytes, path))
+            .transpose()
     }
 
     /// Parses `bytes`, the content of the file `path`.
     pub fn from_bytes(bytes: Vec<u8>, path: &Path) -> anyhow::Result<Self> {
-        let text = String::from_utf8(bytes).with_context(|| format!("cannot parse {}", path.display()))?;
+        let text =
+            String::from_utf8(bytes).with_context(|| format!("cannot parse {}", path.display()))?;
         let folder = path.parent().unwrap_or(Path::new("."));
-        let mut file = Self::parse(&text, folder).with_context(|| format!("cannot parse {}", path.display()))?;
+        let mut file = Self::parse(&text, folder)
+            .with_context(|| format!("cannot parse {}", path.display()))?;
         path.clone_into(&mut file.path);
         Ok(file)
     }
@@ -345,11 +351,16 @@ impl ConfigFile {
             Err(error) => (Some(error.valid_up_to()), "not UTF-8".to_owned()),
             Ok(text) => match toml::from_str::<Self>(text) {
                 Ok(_) => return None,
-                Err(error) => (error.span().map(|span| span.start), error.message().to_owned()),
+                Err(error) => (
+                    error.span().map(|span| span.start),
+                    error.message().to_owned(),
+                ),
             },
         };
         let why: String = why.chars().take(PROBLEM_CHARS_MAX).collect();
-        let place = at.map(|at| format!("line {}: ", line(bytes, at))).unwrap_or_default();
+        let place = at
+            .map(|at| format!("line {}: ", line(bytes, at)))
+            .unwrap_or_default();
         Some(format!("{place}{}", visible(&why, Whitespace::WrittenOut)))
     }
 }
@@ -404,7 +415,9 @@ fn read(
     }
     check(path, &file, &metadata)?;
     let mut bytes = Vec::new();
-    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).with_context(place)?;
+    file.take(FILE_BYTES_MAX + 1)
+        .read_to_end(&mut bytes)
+        .with_context(place)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
         bail!("{}: larger than {FILE_BYTES_MAX} bytes", path.display());
     }
@@ -447,8 +460,16 @@ mod tests {
 
     #[test]
     fn a_misspelled_field_is_an_error() {
-        let wrong = ["mod = \"plan\"", "[grants]\nraed = []", "[[rule]]\nbehavior = \"deny\"\npaht = \"/\""];
-        assert!(wrong.iter().all(|text| ConfigFile::parse(text, Path::new("/")).is_err()));
+        let wrong = [
+            "mod = \"plan\"",
+            "[grants]\nraed = []",
+            "[[rule]]\nbehavior = \"deny\"\npaht = \"/\"",
+        ];
+        assert!(
+            wrong
+                .iter()
+                .all(|text| ConfigFile::parse(text, Path::new("/")).is_err())
+        );
     }
 
     #[test]
@@ -466,7 +487,11 @@ mod tests {
             (&file.tools[0].component, 11),
         ];
         for (word, line) in words {
-            assert!(file.place_of(word).ends_with(&format!(", line {line}")), "{word:?}: {}", file.place_of(word));
+            assert!(
+                file.place_of(word).ends_with(&format!(", line {line}")),
+                "{word:?}: {}",
+                file.place_of(word)
+            );
         }
     }
 
@@ -476,10 +501,20 @@ mod tests {
         assert_eq!(ConfigFile::problem(b"[grants]\nread = []\n"), None);
         assert!(of("\n[grants]\nraed = []\n").starts_with("line 3: unknown field `raed`"));
         assert!(of("mode = \"plan\"\n[grants\n").starts_with("line 2: "));
-        assert_eq!(ConfigFile::problem(b"\n\n\xff").unwrap(), "line 3: not UTF-8");
+        assert_eq!(
+            ConfigFile::problem(b"\n\n\xff").unwrap(),
+            "line 3: not UTF-8"
+        );
         let hostile = of("\"\\u001b[2J\\nline 1: all is well\" = 1\n");
-        assert!(hostile.starts_with("line 1: ") && !hostile.chars().any(char::is_control), "{hostile}");
+        assert!(
+            hostile.starts_with("line 1: ") && !hostile.chars().any(char::is_control),
+            "{hostile}"
+        );
         let long = of(&format!("{} = 1\n", "k".repeat(100_000)));
-        assert!(long.chars().count() <= PROBLEM_CHARS_MAX + "line 1: ".len(), "{}", long.len());
+        assert!(
+            long.chars().count() <= PROBLEM_CHARS_MAX + "line 1: ".len(),
+            "{}",
+            long.len()
+        );
     }
 }

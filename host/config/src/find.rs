@@ -6,8 +6,13 @@ use toolcell::FILE_NAME;
 /// accessed counts as present, so that it is not skipped.
 pub fn project_file(folder: &Path) -> Option<PathBuf> {
     let files = folder.ancestors().map(|folder| folder.join(FILE_NAME));
-    files.into_iter().find(|file| match std::fs::symlink_metadata(file) {
-        Ok(_) => true,
-        Err(error) => !matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory),
-    })
+    files
+        .into_iter()
+        .find(|file| match std::fs::symlink_metadata(file) {
+            Ok(_) => true,
+            Err(error) => !matches!(
+                error.kind(),
+                std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory
+            ),
+        })
 }

@@ -29,7 +29,10 @@ pub struct ConfiguredHook<'a> {
 /// Returns the digests of the hook components that `file`, a project's file, names, in their order. Fails at the first
 /// component that cannot be trusted.
 pub fn hook_digests(file: &ConfigFile) -> anyhow::Result<Vec<String>> {
-    file.hooks.iter().map(|entry| hook_digest(file, entry)).collect()
+    file.hooks
+        .iter()
+        .map(|entry| hook_digest(file, entry))
+        .collect()
 }
 
 /// Returns the digest of the component that `entry` of `file` names. Fails for a source folder, because a build runs
@@ -42,13 +45,23 @@ pub(super) fn hook_digest(file: &ConfigFile, entry: &HookEntry) -> anyhow::Resul
             "{path} is a source folder, which is not built for a project; run `toolcell build {path}`, and name the .wasm"
         );
     }
-    read_component(&path).map(|bytes| digest(&bytes)).map_err(|refusal| anyhow::anyhow!(refusal.message))
+    read_component(&path)
+        .map(|bytes| digest(&bytes))
+        .map_err(|refusal| anyhow::anyhow!(refusal.message))
 }
 
 /// Fails if `entry` cannot be configured: an event, a time, a pattern or a grant is invalid, or no hook may have the
 /// grant. It does not read the component.
-pub(super) fn check(entry: &HookEntry, said: &Provenance<'_>, protected: &[PathBuf]) -> anyhow::Result<()> {
-    Matcher::new(entry.matcher.tool.as_deref(), entry.matcher.namespace.as_deref()).map_err(anyhow::Error::msg)?;
+pub(super) fn check(
+    entry: &HookEntry,
+    said: &Provenance<'_>,
+    protected: &[PathBuf],
+) -> anyhow::Result<()> {
+    Matcher::new(
+        entry.matcher.tool.as_deref(),
+        entry.matcher.namespace.as_deref(),
+    )
+    .map_err(anyhow::Error::msg)?;
     match understand(entry, said)?.grants.refusal(protected) {
         Some(refusal) => bail!(refusal.message),
         None => Ok(()),
@@ -73,7 +86,10 @@ pub async fn add_hook(
 ) -> Result<Option<String>, String> {
     let entry = configured.entry;
     let id = id(entry);
-    let matcher = Matcher::new(entry.matcher.tool.as_deref(), entry.matcher.namespace.as_deref());
+    let matcher = Matcher::new(
+        entry.matcher.tool.as_deref(),
+        entry.matcher.namespace.as_deref(),
+    );
     let loaded = match (&matcher, component) {
         (Err(why), _) => Err(anyhow::Error::msg(why.clone())),
         (_, Err(error)) => Err(error),
@@ -87,7 +103,9 @@ pub async fn add_hook(
         }
     };
     // A hook with an invalid matcher guards every call.
-    let registration = registration.matching(matcher.unwrap_or_default()).priority(entry.priority);
+    let registration = registration
+        .matching(matcher.unwrap_or_default())
+        .priority(entry.priority);
     host.add_hook(match entry.on_failure {
         Some(super::OnFailure::Block) => registration.on_failure(OnFailure::Block),
         Some(super::OnFailure::Warn) => registration.on_failure(OnFailure::Warn),
@@ -102,56 +120,114 @@ async fn load_hook(
     id: &str,
     component: &Path,
 ) -> anyhow::Result<Registration> {
-    let Settings { events, mut grants, wall } = understand(configured.entry, &configured.said)?;
+    let Settings {
+        events,
+        mut grants,
+        wall,
+    } = understand(configured.entry, &configured.said)?;
     grants.extend(configured.kept)?;
     let bytes = read_component(component).map_err(|refusal| anyhow::anyhow!(refusal.message))?;
     // Checks the loaded bytes, because the file may have changed since its project was found to be trusted (a
     // TOCTOU race).
-    if configured.digest.is_some_and(|trusted| trusted != digest(&bytes)) {
-        bail!("{} is not the component that was trusted", component.display());
+    if configured
+        .digest
+        .is_some_and(|trusted| trusted != digest(&bytes))
+    {
+        bail!(
+            "{} is not the component that was trusted",
+            component.display()
+        );
     }
-    let hook = host.load_hook(id, &bytes, &grants, wall).await.map_err(|refusal| {
-        anyhow::anyhow!([Some(refusal.message), refusal.detail].into_iter().flatten().collect::<Vec<_>>().join(": "))
-    })?;
-    if let Some(event) = events.iter().find(|event| !toolcell_core::hook::Hook::events(&*hook).contains(event)) {
-        bail!("it does not handle {}, which its entry names", event.as_str());
+    let hook = host
+        .load_hook(id, &bytes, &grants, wall)
+        .await
+        .map_err(|refusal| {
+            anyhow::anyhow!(
+                [Some(refusal.message), refusal.detail]
+                    .into_iter()
+                    .flatten()
+                    .collect::<Vec<_>>()
+                    .join(": ")
+            )
+        })?;
+    if let Some(event) = events
+        .iter()
+        .find(|event| !toolcell_core::hook::Hook::events(&*hook).contains(event))
+    {
+        bail!(
+            "it does not handle {}, which its entry names",
+            event.as_str()
+        );
     }
     let registration = Registration::new(hook).within(wall);
-    Ok(if events.is_empty() { registration } else { registration.only(&events) })
+    Ok(if events.is_empty() {
+        registration
+    } else {
+        registration.only(&events)
+    })
 }
 
 /// Returns the name of a hook in records: the entry's id, or else its file's name.
 fn id(entry: &HookEntry) -> String {
-    let file = || entry.component.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    let file = || {
+        entry
+            .component
+            .file_stem()
+            .map(|stem| stem.to_string_lossy().into_owned())
+    };
     entry.id.clone().or_else(file).unwrap_or_default()
 }
 
 fn understand(entry: &HookEntry, said: &Provenance<'_>) -> anyhow::Result<Settings> {
-    let events = entry.events.iter().map(|word| event(word)).collect::<anyhow::Result<_>>()?;
+    let events = entry
+        .events
+        .iter()
+        .map(|word| event(word))
+        .collect::<anyhow::Result<_>>()?;
     let wall = match &entry.timeout {
-        Some(text) => super::duration(text).map_err(|error| anyhow::anyhow!("timeout = {text:?}: {error}"))?,
+        Some(text) => {
+            super::duration(text).map_err(|error| anyhow::anyhow!("timeout = {text:?}: {error}"))?
+        }
         None => WALL_DEFAULT,
     };
-    Ok(Settings { events, grants: grants(&entry.grants, said)?, wall })
+    Ok(Settings {
+        events,
+        grants: grants(&entry.grants, said)?,
+        wall,
+    })
 }
 
 fn event(word: &str) -> anyhow::Result<HookEvent> {
-    HookEvent::ALL.into_iter().find(|event| event.as_str() == word).with_context(|| {
-        let known: Vec<&str> = HookEvent::ALL.iter().map(|event| event.as_str()).collect();
-        format!("there is no hook event {word:?}; there are: {}", known.join(", "))
-    })
+    HookEvent::ALL
+        .into_iter()
+        .find(|event| event.as_str() == word)
+        .with_context(|| {
+            let known: Vec<&str> = HookEvent::ALL.iter().map(|event| event.as_str()).collect();
+            format!(
+                "there is no hook event {word:?}; there are: {}",
+                known.join(", ")
+            )
+        })
 }
 
 /// Returns the grants of a hook. A grant that no hook can have is an error, because a hook that was meant to have it
 /// would behave differently without it.
 pub(super) fn grants(section: &GrantSection, said: &Provenance<'_>) -> anyhow::Result<Grants> {
     if !section.net.is_empty() || !section.secret.is_empty() || !section.tool.is_empty() {
-        bail!("a hook has no network and no secrets, and calls no tools; remove net, secret and tool from its grants");
+        bail!(
+            "a hook has no network and no secrets, and calls no tools; remove net, secret and tool from its grants"
+        );
     }
     let mut grants = Grants::default();
     // A denial of requests has no effect on a hook, which sends none.
-    for word in GrantWord::ALL.into_iter().filter(|word| *word != GrantWord::DenyNet) {
-        section.specs(word).iter().try_for_each(|spec| grants.add(word, spec, said))?;
+    for word in GrantWord::ALL
+        .into_iter()
+        .filter(|word| *word != GrantWord::DenyNet)
+    {
+        section
+            .specs(word)
+            .iter()
+            .try_for_each(|spec| grants.add(word, spec, said))?;
     }
     Ok(grants)
 }
@@ -169,17 +245,32 @@ mod tests {
     #[test]
     fn a_hook_is_named_by_its_entry_or_by_its_file() {
         assert_eq!(id(&entry("component = \"hooks/audit.wasm\"")), "audit");
-        assert_eq!(id(&entry("component = \"audit.wasm\"\nid = \"auditor\"")), "auditor");
+        assert_eq!(
+            id(&entry("component = \"audit.wasm\"\nid = \"auditor\"")),
+            "auditor"
+        );
     }
 
     #[test]
     fn an_entry_that_cannot_be_understood_says_why() {
-        let said = Provenance { source: RuleSource::UserSettings, file: Some(Path::new("/nowhere/toolcell.toml")) };
+        let said = Provenance {
+            source: RuleSource::UserSettings,
+            file: Some(Path::new("/nowhere/toolcell.toml")),
+        };
         for (text, why) in [
-            ("events = [\"pre_tool\"]", "there is no hook event \"pre_tool\"; there are: pre_tool_use"),
+            (
+                "events = [\"pre_tool\"]",
+                "there is no hook event \"pre_tool\"; there are: pre_tool_use",
+            ),
             ("timeout = \"soon\"", "timeout = \"soon\""),
-            ("grants = { net = [\"https://a\"] }", "a hook has no network"),
-            ("grants = { read = [\"not/there\"] }", "not/there\" in /nowhere/toolcell.toml: cannot find the folder"),
+            (
+                "grants = { net = [\"https://a\"] }",
+                "a hook has no network",
+            ),
+            (
+                "grants = { read = [\"not/there\"] }",
+                "not/there\" in /nowhere/toolcell.toml: cannot find the folder",
+            ),
         ] {
             let entry = entry(&format!("component = \"x.wasm\"\n{text}"));
             let error = understand(&entry, &said).err().unwrap();

@@ -49,7 +49,12 @@ impl Names {
         let named = named.map(|file| file.canonicalize().unwrap_or_else(|_| file.to_owned()));
         let project = named.or_else(|| super::project_file(folder?));
         let configs = project.into_iter().chain(home.user_file().ok()).collect();
-        Self { home: home.folder().to_owned(), configs, declared: Vec::new(), read: OnceLock::new() }
+        Self {
+            home: home.folder().to_owned(),
+            configs,
+            declared: Vec::new(),
+            read: OnceLock::new(),
+        }
     }
 
     /// Those for a command in the current folder, without settings.
@@ -62,8 +67,14 @@ impl Names {
             let read = |config: &PathBuf| {
                 let place = Place::beside(config, &self.home);
                 let installed = place.read();
-                let known = installed.as_ref().map_or_else(|_| place.known(), |read| read.confirmed().to_vec());
-                Read { config: config.clone(), installed, known }
+                let known = installed
+                    .as_ref()
+                    .map_or_else(|_| place.known(), |read| read.confirmed().to_vec());
+                Read {
+                    config: config.clone(),
+                    installed,
+                    known,
+                }
             };
             self.configs.iter().map(read).collect()
         })
@@ -71,7 +82,8 @@ impl Names {
 
     /// Notes the names of `[tools]` in `config`, which mean what is installed beside it, and nothing else.
     pub fn declare<'a>(&mut self, config: &Path, names: impl Iterator<Item = &'a String>) {
-        self.declared.push((config.to_owned(), names.cloned().collect()));
+        self.declared
+            .push((config.to_owned(), names.cloned().collect()));
     }
 
     /// The tool that was installed as `name`; `None` if none was.
@@ -89,7 +101,10 @@ impl Names {
 
     /// Does what [`Self::find`] does, in the lock beside `config` alone.
     pub fn find_beside(&self, config: &Path, name: &str) -> Option<Result<Found, Refusal>> {
-        let read = self.read().iter().find(|read| is_same(&read.config, config))?;
+        let read = self
+            .read()
+            .iter()
+            .find(|read| is_same(&read.config, config))?;
         self.in_lock(read, name)
     }
 
@@ -105,19 +120,27 @@ impl Names {
         };
         match installed.get(name) {
             Some(entry) => Some(entry.map(found)),
-            None => self.declares(&read.config, name).then(|| Err(not_installed(name, &read.config))),
+            None => self
+                .declares(&read.config, name)
+                .then(|| Err(not_installed(name, &read.config))),
         }
     }
 
     /// Whether `[tools]` in `config` has `name`.
     fn declares(&self, config: &Path, name: &str) -> bool {
-        let has = |(file, names): &(PathBuf, BTreeSet<String>)| names.contains(name) && is_same(file, config);
+        let has = |(file, names): &(PathBuf, BTreeSet<String>)| {
+            names.contains(name) && is_same(file, config)
+        };
         self.declared.iter().any(has) && guard!("declared_tools")
     }
 
     /// Whether `name` was installed beside `config`, the file of a project, and so is known in its folder alone.
     pub fn is_of_project(&self, name: &str) -> Option<&Path> {
-        let has = |read: &&Read| read.installed.as_ref().is_ok_and(|installed| installed.get(name).is_some());
+        let has = |read: &&Read| {
+            read.installed
+                .as_ref()
+                .is_ok_and(|installed| installed.get(name).is_some())
+        };
         let first = self.read().iter().find(has)?;
         let user = self.configs.last()?;
         (&first.config != user).then_some(first.config.as_path())
@@ -127,15 +150,22 @@ impl Names {
     /// file, too.
     pub fn bind<'a>(&self, files: impl Iterator<Item = &'a Path> + Clone, policy: &mut Policy) {
         for read in self.read() {
-            let mut beside: Vec<&Path> = files.clone().filter(|file| is_same(&read.config, file)).collect();
+            let mut beside: Vec<&Path> = files
+                .clone()
+                .filter(|file| is_same(&read.config, file))
+                .collect();
             if beside.is_empty() {
                 beside.push(&read.config);
             }
             for entry in read.installed.iter().flat_map(Installed::entries) {
-                beside.iter().for_each(|config| policy.install(config, tool(entry)));
+                beside
+                    .iter()
+                    .for_each(|config| policy.install(config, tool(entry)));
             }
             for entry in &read.known {
-                beside.iter().for_each(|config| policy.reserve(config, tool(entry)));
+                beside
+                    .iter()
+                    .for_each(|config| policy.reserve(config, tool(entry)));
             }
         }
     }
@@ -151,10 +181,14 @@ fn tool(entry: &Entry) -> InstalledTool {
 
 /// The refusal of a name of `[tools]` in `config` that is not installed.
 pub fn not_installed(name: &str, config: &Path) -> Refusal {
-    let message = format!("`{name}`, of [tools] in {}, is not installed: run `toolcell install`", config.display());
+    let message = format!(
+        "`{name}`, of [tools] in {}, is not installed: run `toolcell install`",
+        config.display()
+    );
     Refusal::new(ErrorClass::SetupRequired, "not_installed", message)
 }
 
 fn is_same(one: &Path, other: &Path) -> bool {
-    one == other || matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
+    one == other
+        || matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
 }

@@ -8,28 +8,50 @@ use super::{duration, size};
 impl JournalSection {
     /// The first word of the section; `None` if it is empty.
     pub(super) fn word(&self) -> Option<&Word> {
-        let Self { keep, durability, max, age, payloads, replay } = self;
-        [keep, durability, max, age, payloads, replay].into_iter().find_map(Option::as_ref)
+        let Self {
+            keep,
+            durability,
+            max,
+            age,
+            payloads,
+            replay,
+        } = self;
+        [keep, durability, max, age, payloads, replay]
+            .into_iter()
+            .find_map(Option::as_ref)
     }
 }
 
 /// Parses the `[journal]` of `file`.
 pub(super) fn settings(file: &ConfigFile) -> anyhow::Result<LogSettings> {
-    let JournalSection { keep, durability, max, age, payloads, replay } = &file.journal;
+    let JournalSection {
+        keep,
+        durability,
+        max,
+        age,
+        payloads,
+        replay,
+    } = &file.journal;
     let mut settings = LogSettings::default();
     if let Some(word) = keep {
         settings.keep = match &**word {
             "all" => Keep::All,
             "failures" => Keep::Failures,
             "none" => Keep::None,
-            _ => bail!("{}: [journal] keep = {word:?}: say \"all\", \"failures\" or \"none\"", file.place_of(word)),
+            _ => bail!(
+                "{}: [journal] keep = {word:?}: say \"all\", \"failures\" or \"none\"",
+                file.place_of(word)
+            ),
         };
     }
     if let Some(word) = durability {
         settings.flush = match &**word {
             "normal" => false,
             "full" => true,
-            _ => bail!("{}: [journal] durability = {word:?}: say \"normal\" or \"full\"", file.place_of(word)),
+            _ => bail!(
+                "{}: [journal] durability = {word:?}: say \"normal\" or \"full\"",
+                file.place_of(word)
+            ),
         };
     }
     if let Some(word) = max {
@@ -48,7 +70,10 @@ pub(super) fn settings(file: &ConfigFile) -> anyhow::Result<LogSettings> {
         settings.replay = match &**word {
             "on" => true,
             "off" => false,
-            _ => bail!("{}: [journal] replay = {word:?}: say \"on\" or \"off\"", file.place_of(word)),
+            _ => bail!(
+                "{}: [journal] replay = {word:?}: say \"on\" or \"off\"",
+                file.place_of(word)
+            ),
         };
     }
     Ok(settings)
@@ -56,5 +81,6 @@ pub(super) fn settings(file: &ConfigFile) -> anyhow::Result<LogSettings> {
 
 /// Returns what the user's own file says about the journal, for commands that read nothing else of it.
 pub fn configured_journal(home: &Home) -> anyhow::Result<LogSettings> {
-    ConfigFile::read(&home.user_file()?)?.map_or_else(|| Ok(LogSettings::default()), |file| settings(&file))
+    ConfigFile::read(&home.user_file()?)?
+        .map_or_else(|| Ok(LogSettings::default()), |file| settings(&file))
 }

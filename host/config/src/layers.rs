@@ -7,13 +7,17 @@ use anyhow::Context;
 
 use toolcell::record::Keeping;
 use toolcell::{Home, LogSettings};
-use toolcell_core::policy::{FolderGrant, GrantWord, Grants, Limits, Policy, Provenance, Rule, RuleWords};
+use toolcell_core::policy::{
+    FolderGrant, GrantWord, Grants, Limits, Policy, Provenance, Rule, RuleWords,
+};
 use toolcell_core::record::{ErrorClass, Mode, Refusal, RuleSource, digest};
 use toolcell_core::scheduler::RetryPolicy;
 use toolcell_install::trust::TrustPolicy;
 
 use super::hooks::{self, hook_digest};
-use super::{CompilationSettings, ConfigFile, GivenLimits, Names, TelemetrySettings, Trust, Trusted};
+use super::{
+    CompilationSettings, ConfigFile, GivenLimits, Names, TelemetrySettings, Trust, Trusted,
+};
 
 const FOLDER_GONE: &str = "the current folder no longer exists, so its toolcell.toml cannot be found; change to an \
  existing folder, or use --no-config or --config=FILE";
@@ -68,7 +72,10 @@ const CHANGES_MAX: usize = 64;
 impl Layers {
     /// No files, and the installed tools that are known in the current folder; `named` is the file of `--config`.
     pub fn without_files(home: &Home, named: Option<&Path>) -> Self {
-        Self { names: Names::here(home, named), ..Self::default() }
+        Self {
+            names: Names::here(home, named),
+            ..Self::default()
+        }
     }
 
     /// Reads the user's own file alone, if there is one.
@@ -77,7 +84,10 @@ impl Layers {
     ///
     /// A file that cannot be read or applied.
     pub fn of_user(home: &Home) -> anyhow::Result<Self> {
-        let mut layers = Self { names: Names::of(home, None, None), ..Self::default() };
+        let mut layers = Self {
+            names: Names::of(home, None, None),
+            ..Self::default()
+        };
         layers.add_user(&home.user_file()?)?;
         Ok(layers)
     }
@@ -85,13 +95,21 @@ impl Layers {
     /// Reads the files that apply to a call from `folder`. Fails if a file cannot be read or parsed, or has a setting
     /// that cannot be applied, and if the user has not trusted the project's file in its current state. Fails without a
     /// folder, in which the project's file would be searched for, unless `options` exclude that file.
-    pub fn read(home: &Home, folder: Option<&Path>, options: &LayerOptions) -> Result<Self, Refusal> {
+    pub fn read(
+        home: &Home,
+        folder: Option<&Path>,
+        options: &LayerOptions,
+    ) -> Result<Self, Refusal> {
         let unreadable = |error: anyhow::Error| {
-            let message = format!("all calls are refused, because the policy cannot be read: {error:#}");
+            let message =
+                format!("all calls are refused, because the policy cannot be read: {error:#}");
             Refusal::new(ErrorClass::PolicyBlocked, "policy_unreadable", message)
         };
         let names = Names::of(home, folder, options.file.as_deref());
-        let mut layers = Self { names, ..Self::default() };
+        let mut layers = Self {
+            names,
+            ..Self::default()
+        };
         if options.none {
             return Ok(layers);
         }
@@ -99,24 +117,33 @@ impl Layers {
         layers.add_user(&user).map_err(unreadable)?;
         if let Some(named) = &options.file {
             let file = named_file(named).map_err(unreadable)?;
-            layers.add(RuleSource::FlagSettings, file, Vec::new()).map_err(unreadable)?;
+            layers
+                .add(RuleSource::FlagSettings, file, Vec::new())
+                .map_err(unreadable)?;
             return Ok(layers);
         }
         let folder = folder.context(FOLDER_GONE).map_err(unreadable)?;
         if let Some(path) = super::project_file(folder).filter(|path| !is_same(path, &user))
             && let Some(bytes) = super::project_bytes(&path).map_err(unreadable)?
         {
-            let path =
-                path.canonicalize().with_context(|| format!("cannot find {}", path.display())).map_err(unreadable)?;
+            let path = path
+                .canonicalize()
+                .with_context(|| format!("cannot find {}", path.display()))
+                .map_err(unreadable)?;
             let trust = Trust::at(home.trusted());
             let (bytes, trusted) = settled(&trust, &path, bytes).map_err(unreadable)?;
-            let Trusted { components, folders } = trusted.ok_or_else(|| {
+            let Trusted {
+                components,
+                folders,
+            } = trusted.ok_or_else(|| {
                 let message = format!("{}; {WITHOUT_FILES}", untrusted(&trust, &path, &bytes));
                 Refusal::new(ErrorClass::PolicyBlocked, "project_not_trusted", message)
             })?;
             let file = ConfigFile::from_bytes(bytes, &path).map_err(unreadable)?;
             check_hooks(&file, &components)?;
-            let found = layers.add(RuleSource::ProjectSettings, file, components).map_err(unreadable)?;
+            let found = layers
+                .add(RuleSource::ProjectSettings, file, components)
+                .map_err(unreadable)?;
             check_folders(&path, &found, &folders)?;
         }
         Ok(layers)
@@ -131,10 +158,17 @@ impl Layers {
     /// that reaches toolcell's own state, a hook that cannot be configured.
     pub fn of_project(home: &Home, path: &Path, bytes: Vec<u8>) -> anyhow::Result<(Self, Trusted)> {
         let file = ConfigFile::from_bytes(bytes, path)?;
-        let said = Provenance { source: RuleSource::ProjectSettings, file: Some(path) };
-        let understood = file.hooks.iter().try_for_each(|entry| hooks::check(entry, &said, &home.protected()));
+        let said = Provenance {
+            source: RuleSource::ProjectSettings,
+            file: Some(path),
+        };
+        let understood = file
+            .hooks
+            .iter()
+            .try_for_each(|entry| hooks::check(entry, &said, &home.protected()));
         understood.with_context(|| format!("a hook of {}", path.display()))?;
-        let components = hooks::hook_digests(&file).with_context(|| format!("a hook of {}", path.display()))?;
+        let components =
+            hooks::hook_digests(&file).with_context(|| format!("a hook of {}", path.display()))?;
         let mut layers = Self::default();
         // A denial of the user can make a wide grant possible.
         layers.add_user(&home.user_file()?)?;
@@ -143,13 +177,21 @@ impl Layers {
             anyhow::bail!("{}: {}", path.display(), refusal.message);
         }
         let folders = found.iter().map(|(_, folder)| folder.clone()).collect();
-        Ok((layers, Trusted { components, folders }))
+        Ok((
+            layers,
+            Trusted {
+                components,
+                folders,
+            },
+        ))
     }
 
     /// Adds the user's own file, if there is one.
     fn add_user(&mut self, path: &Path) -> anyhow::Result<()> {
         match ConfigFile::read(path)? {
-            Some(file) => self.add(RuleSource::UserSettings, file, Vec::new()).map(|_| ()),
+            Some(file) => self
+                .add(RuleSource::UserSettings, file, Vec::new())
+                .map(|_| ()),
             None => Ok(()),
         }
     }
@@ -161,7 +203,10 @@ impl Layers {
         file: ConfigFile,
         trusted: Vec<String>,
     ) -> anyhow::Result<Vec<(String, String)>> {
-        let said = Provenance { source, file: Some(&file.path) };
+        let said = Provenance {
+            source,
+            file: Some(&file.path),
+        };
         if let Some(word) = &file.mode {
             let mode = mode(word).with_context(|| file.place_of(word))?;
             self.mode = stricter(self.mode, mode);
@@ -169,11 +214,15 @@ impl Layers {
         let mut grants = Grants::default();
         for word in GrantWord::ALL {
             for spec in file.grants.specs(word) {
-                grants.add(word, spec, &said).with_context(|| file.place_of(spec))?;
+                grants
+                    .add(word, spec, &said)
+                    .with_context(|| file.place_of(spec))?;
             }
         }
         let mut found: Vec<(String, String)> = grants.folders().map(bound).collect();
-        self.grants.extend(&grants).with_context(|| file.path.display().to_string())?;
+        self.grants
+            .extend(&grants)
+            .with_context(|| file.path.display().to_string())?;
         for entry in &file.rules {
             let words = RuleWords {
                 behavior: &entry.behavior,
@@ -188,14 +237,36 @@ impl Layers {
                 risk: entry.risk.as_deref(),
                 reason: entry.reason.as_deref(),
             };
-            let telling = [&entry.path, &entry.url, &entry.risk, &entry.tool, &entry.resource, &entry.command];
-            let place = || file.place_of(telling.into_iter().flatten().next().unwrap_or(&entry.behavior));
-            self.rules.push(Rule::compile(&words, &said).with_context(place)?);
+            let telling = [
+                &entry.path,
+                &entry.url,
+                &entry.risk,
+                &entry.tool,
+                &entry.resource,
+                &entry.command,
+            ];
+            let place = || {
+                file.place_of(
+                    telling
+                        .into_iter()
+                        .flatten()
+                        .next()
+                        .unwrap_or(&entry.behavior),
+                )
+            };
+            self.rules
+                .push(Rule::compile(&words, &said).with_context(place)?);
         }
         for entry in &file.hooks {
-            let rule = format!("hook component {:?} in {}", entry.component, file.path.display());
+            let rule = format!(
+                "hook component {:?} in {}",
+                entry.component,
+                file.path.display()
+            );
             let path = file.folder.join(&entry.component);
-            [&mut self.grants, &mut self.kept].into_iter().try_for_each(|grants| grants.keep(&path, &rule, source))?;
+            [&mut self.grants, &mut self.kept]
+                .into_iter()
+                .try_for_each(|grants| grants.keep(&path, &rule, source))?;
             // A hook with invalid grants is not loaded, and changes nothing.
             if let Ok(of_hook) = hooks::grants(&entry.grants, &said) {
                 found.extend(of_hook.folders().map(bound));
@@ -229,7 +300,11 @@ impl Layers {
             (known, said) => known.or(said),
         };
         self.names.declare(&file.path, file.declared.keys());
-        self.layers.push(Layer { source, file, trusted });
+        self.layers.push(Layer {
+            source,
+            file,
+            trusted,
+        });
         Ok(found)
     }
 
@@ -247,7 +322,10 @@ impl Layers {
     pub fn policy(&self, mode: Option<Mode>) -> Policy {
         let mut policy = Policy::new(mode.unwrap_or(self.mode), self.rules.clone());
         policy.retry = self.retry.clone().unwrap_or_default();
-        self.names.bind(self.layers.iter().map(|layer| layer.file.path.as_path()), &mut policy);
+        self.names.bind(
+            self.layers.iter().map(|layer| layer.file.path.as_path()),
+            &mut policy,
+        );
         policy
     }
 
@@ -320,11 +398,16 @@ fn stricter(one: Mode, other: Mode) -> Mode {
         Mode::NonInteractive => 1,
         Mode::Plan => 2,
     };
-    [one, other].into_iter().max_by_key(strictness).unwrap_or_default()
+    [one, other]
+        .into_iter()
+        .max_by_key(strictness)
+        .unwrap_or_default()
 }
 
 fn named_file(named: &Path) -> anyhow::Result<ConfigFile> {
-    let path = named.canonicalize().with_context(|| format!("cannot find {}", named.display()))?;
+    let path = named
+        .canonicalize()
+        .with_context(|| format!("cannot find {}", named.display()))?;
     ConfigFile::read_named(&path)?.with_context(|| format!("cannot find {}", named.display()))
 }
 
@@ -346,7 +429,8 @@ fn check_hooks(file: &ConfigFile, trusted: &[String]) -> Result<(), Refusal> {
         Refusal::new(ErrorClass::PolicyBlocked, "project_not_trusted", message)
     };
     for (at, entry) in file.hooks.iter().enumerate() {
-        let now = hook_digest(file, entry).map_err(|error| refusal(&entry.component).detail(format!("{error:#}")))?;
+        let now = hook_digest(file, entry)
+            .map_err(|error| refusal(&entry.component).detail(format!("{error:#}")))?;
         if trusted.get(at) != Some(&now) {
             return Err(refusal(&entry.component));
         }
@@ -356,28 +440,46 @@ fn check_hooks(file: &ConfigFile, trusted: &[String]) -> Result<(), Refusal> {
 
 /// Returns the rule that grants a folder, and a digest of the folder's path.
 fn bound(grant: &FolderGrant) -> (String, String) {
-    (grant.rule.clone(), digest(grant.host.as_os_str().as_encoded_bytes()))
+    (
+        grant.rule.clone(),
+        digest(grant.host.as_os_str().as_encoded_bytes()),
+    )
 }
 
 /// Fails if the grants of the project's file `path` lead to other folders than when the user trusted it: a folder
 /// outside of the project can be a link, which another user or process may change.
-fn check_folders(path: &Path, found: &[(String, String)], trusted: &[String]) -> Result<(), Refusal> {
+fn check_folders(
+    path: &Path,
+    found: &[(String, String)],
+    trusted: &[String],
+) -> Result<(), Refusal> {
     if !guard!("trusted_folders") || found.iter().map(|(_, folder)| folder).eq(trusted) {
         return Ok(());
     }
-    let moved = found.iter().enumerate().find(|(at, (_, folder))| trusted.get(*at) != Some(folder));
+    let moved = found
+        .iter()
+        .enumerate()
+        .find(|(at, (_, folder))| trusted.get(*at) != Some(folder));
     let rule = moved.map_or_else(|| path.display().to_string(), |(_, (rule, _))| rule.clone());
     let message = format!(
         "{rule} leads to another folder than when the file was trusted; look at where it leads, then run \
          `toolcell policy trust {}`; {WITHOUT_FILES}",
         path.parent().unwrap_or(path).display(),
     );
-    Err(Refusal::new(ErrorClass::PolicyBlocked, "project_not_trusted", message))
+    Err(Refusal::new(
+        ErrorClass::PolicyBlocked,
+        "project_not_trusted",
+        message,
+    ))
 }
 
 /// Returns what `path` was trusted with, and its content, which was `bytes` when it was last read: an install in another
 /// process changes the file and the trust in it one after the other.
-fn settled(trust: &Trust, path: &Path, mut bytes: Vec<u8>) -> anyhow::Result<(Vec<u8>, Option<Trusted>)> {
+fn settled(
+    trust: &Trust,
+    path: &Path,
+    mut bytes: Vec<u8>,
+) -> anyhow::Result<(Vec<u8>, Option<Trusted>)> {
     for _ in 0..CHANGES_MAX {
         if let Some(trusted) = trust.of(path, &bytes)? {
             return Ok((bytes, Some(trusted)));
@@ -401,7 +503,9 @@ pub fn untrusted(trust: &Trust, path: &Path, bytes: &[u8]) -> String {
     }
     match ConfigFile::problem(bytes) {
         Some(why) => {
-            format!("{shown} has changed since it was trusted, and cannot be parsed ({why}): correct it, {trusting}")
+            format!(
+                "{shown} has changed since it was trusted, and cannot be parsed ({why}): correct it, {trusting}"
+            )
         }
         None => format!("{shown} changed after you trusted it: review it, {trusting}"),
     }

@@ -32,8 +32,8 @@ pub use compilation::{CompilationSettings, configured_compilation};
 pub use declared::DeclaredTool;
 pub use declaring::declare;
 pub use file::{
-    ApprovalSection, ConfigFile, GrantSection, HookEntry, HookMatcher, LimitSection, OnFailure, RuleEntry, ToolEntry,
-    bytes, project_bytes,
+    ApprovalSection, ConfigFile, GrantSection, HookEntry, HookMatcher, LimitSection, OnFailure,
+    RuleEntry, ToolEntry, bytes, project_bytes,
 };
 pub use find::project_file;
 pub use hooks::{ConfiguredHook, add_hook, hook_digests};

@@ -36,8 +36,15 @@ impl GivenLimits {
             let parsed = parse(word).map_err(|error| anyhow::anyhow!("limits: {word:?}: {error}"));
             parsed.map(Some).with_context(|| file.place_of(word))
         }
-        let LimitSection { timeout, fuel, memory, memory_total, max_output, max_disk, max_artifact_bytes } =
-            &file.limits;
+        let LimitSection {
+            timeout,
+            fuel,
+            memory,
+            memory_total,
+            max_output,
+            max_disk,
+            max_artifact_bytes,
+        } = &file.limits;
         Ok(Self {
             timeout: read(file, timeout.as_ref(), duration)?,
             fuel: *fuel,
@@ -54,7 +61,15 @@ impl GivenLimits {
         fn of<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
             [one, other].into_iter().flatten().min()
         }
-        let Self { timeout, fuel, memory, memory_total, max_output, max_disk, max_artifact_bytes } = other;
+        let Self {
+            timeout,
+            fuel,
+            memory,
+            memory_total,
+            max_output,
+            max_disk,
+            max_artifact_bytes,
+        } = other;
         Self {
             timeout: of(self.timeout, timeout),
             fuel: of(self.fuel, fuel),
@@ -68,7 +83,15 @@ impl GivenLimits {
 
     /// Returns the limits of one call: these, and `defaults` for those that are not set.
     pub fn over(&self, defaults: Limits) -> Limits {
-        let Self { timeout, fuel, memory, memory_total: _, max_output, max_disk, max_artifact_bytes } = self;
+        let Self {
+            timeout,
+            fuel,
+            memory,
+            memory_total: _,
+            max_output,
+            max_disk,
+            max_artifact_bytes,
+        } = self;
         Limits {
             wall: timeout.unwrap_or(defaults.wall),
             fuel: fuel.unwrap_or(defaults.fuel),
@@ -89,13 +112,23 @@ mod tests {
     #[test]
     fn the_lowest_limit_of_all_files_counts() {
         let of = |text: &str| {
-            GivenLimits::of_file(&ConfigFile::parse(&format!("[limits]\n{text}"), Path::new("/")).unwrap()).unwrap()
+            GivenLimits::of_file(
+                &ConfigFile::parse(&format!("[limits]\n{text}"), Path::new("/")).unwrap(),
+            )
+            .unwrap()
         };
-        let both = of("timeout = \"5s\"\nfuel = 7\nmax_disk = \"2MiB\"").lower(of("timeout = \"3s\"\nfuel = 9"));
+        let both = of("timeout = \"5s\"\nfuel = 7\nmax_disk = \"2MiB\"")
+            .lower(of("timeout = \"3s\"\nfuel = 9"));
         assert_eq!(both, of("timeout = \"3s\"\nfuel = 7\nmax_disk = \"2MiB\""));
         let limits = both.over(Limits::default());
         let defaults = Limits::default();
-        assert_eq!((limits.wall, limits.fuel, limits.disk_bytes), (Duration::from_secs(3), 7, 2 << 20));
-        assert_eq!((limits.memory_bytes, limits.output_bytes), (defaults.memory_bytes, defaults.output_bytes));
+        assert_eq!(
+            (limits.wall, limits.fuel, limits.disk_bytes),
+            (Duration::from_secs(3), 7, 2 << 20)
+        );
+        assert_eq!(
+            (limits.memory_bytes, limits.output_bytes),
+            (defaults.memory_bytes, defaults.output_bytes)
+        );
     }
 }

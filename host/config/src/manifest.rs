@@ -12,7 +12,8 @@ use rustix::fs::{Mode, OFlags};
 use serde::Deserialize;
 use serde_json::Value;
 use toolcell_core::dialect::near::{
-    Audience, Credential, DefaultPermission, Effect, Injection, MANIFEST_BYTES_MAX, Manifest, SCHEMA_VERSION, Tool,
+    Audience, Credential, DefaultPermission, Effect, Injection, MANIFEST_BYTES_MAX, Manifest,
+    SCHEMA_VERSION, Tool,
 };
 use toolcell_core::record::{JSON_VALUES_MAX, read_json};
 
@@ -81,34 +82,61 @@ pub fn extension_manifest(file: &Path) -> anyhow::Result<Manifest> {
     let manifest = manifest(source, folder).with_context(place)?;
     // As the sandbox reads it from the component.
     let written = serde_json::to_string(&manifest)?;
-    Manifest::read(&written).map_err(anyhow::Error::msg).with_context(place)
+    Manifest::read(&written)
+        .map_err(anyhow::Error::msg)
+        .with_context(place)
 }
 
 fn manifest(source: Source, folder: &Path) -> anyhow::Result<Manifest> {
     let version = &source.schema_version;
-    ensure!(version == SCHEMA_VERSION, "schema_version: {version:?} is not {SCHEMA_VERSION}, which this host reads");
+    ensure!(
+        version == SCHEMA_VERSION,
+        "schema_version: {version:?} is not {SCHEMA_VERSION}, which this host reads"
+    );
     if let Some(Runtime { kind }) = &source.runtime {
-        ensure!(kind == COMPONENT, "runtime.kind: {kind:?} is not {COMPONENT}, so that the extension has no component");
+        ensure!(
+            kind == COMPONENT,
+            "runtime.kind: {kind:?} is not {COMPONENT}, so that the extension has no component"
+        );
     }
     let mut room = MANIFEST_BYTES_MAX;
     let mut tools = Vec::with_capacity(source.tools.len());
     for (at, tool) in source.tools.into_iter().enumerate() {
         tools.push(self::tool(tool, folder, &mut room).with_context(|| format!("tools[{at}]"))?);
     }
-    Ok(Manifest { id: source.id, tools })
+    Ok(Manifest {
+        id: source.id,
+        tools,
+    })
 }
 
 fn tool(source: SourceTool, folder: &Path, room: &mut usize) -> anyhow::Result<Tool> {
-    let input_schema = schema(folder, &source.input_schema_ref, room).context("input_schema_ref")?;
-    let output_schema = source.output_schema_ref.map(|named| schema(folder, &named, room)).transpose();
+    let input_schema =
+        schema(folder, &source.input_schema_ref, room).context("input_schema_ref")?;
+    let output_schema = source
+        .output_schema_ref
+        .map(|named| schema(folder, &named, room))
+        .transpose();
     let is_for_models = source.visibility.is_none_or(|whom| whom == FOR_MODELS);
-    let credential = |SourceCredential { handle, audience, injection }| Credential { handle, audience, injection };
+    let credential = |SourceCredential {
+                          handle,
+                          audience,
+                          injection,
+                      }| Credential {
+        handle,
+        audience,
+        injection,
+    };
     Ok(Tool {
         id: source.id,
         description: source.description,
         effects: source.effects,
         // A tool for its own assistant alone must not become one for every caller.
-        default_permission: if is_for_models { source.default_permission } else { DefaultPermission::Deny },
+        default_permission: if is_for_models {
+            source.default_permission
+        } else {
+            DefaultPermission::Deny
+        },
         input_schema,
         output_schema: output_schema.context("output_schema_ref")?,
         credentials: source.credentials.into_iter().map(credential).collect(),
@@ -118,17 +146,32 @@ fn tool(source: SourceTool, folder: &Path, room: &mut usize) -> anyhow::Result<T
 /// Reads the schema at `named`, a path below `folder`. All schemas together fit into `room`.
 fn schema(folder: &Path, named: &str, room: &mut usize) -> anyhow::Result<Value> {
     let path = Path::new(named);
-    let is_below = path.components().all(|part| matches!(part, Component::Normal(_))) && !named.is_empty();
-    ensure!(is_below, "{named:?} is not a path below the folder of the manifest");
-    let folder = folder.canonicalize().with_context(|| format!("cannot find the folder {}", folder.display()))?;
+    let is_below = path
+        .components()
+        .all(|part| matches!(part, Component::Normal(_)))
+        && !named.is_empty();
+    ensure!(
+        is_below,
+        "{named:?} is not a path below the folder of the manifest"
+    );
+    let folder = folder
+        .canonicalize()
+        .with_context(|| format!("cannot find the folder {}", folder.display()))?;
     let whole = folder.join(path);
-    let real = whole.canonicalize().with_context(|| format!("cannot read {}", whole.display()))?;
-    ensure!(real == whole, "{named:?} leads through a link; put the file itself there");
+    let real = whole
+        .canonicalize()
+        .with_context(|| format!("cannot read {}", whole.display()))?;
+    ensure!(
+        real == whole,
+        "{named:?} leads through a link; put the file itself there"
+    );
     let text = text(&whole, MANIFEST_BYTES_MAX)?;
-    *room = room
-        .checked_sub(text.len())
-        .with_context(|| format!("{named:?}: the schemas together have more than {MANIFEST_BYTES_MAX} bytes"))?;
-    read_json(&text, JSON_VALUES_MAX).map_err(anyhow::Error::msg).with_context(|| format!("{named:?} is not JSON"))
+    *room = room.checked_sub(text.len()).with_context(|| {
+        format!("{named:?}: the schemas together have more than {MANIFEST_BYTES_MAX} bytes")
+    })?;
+    read_json(&text, JSON_VALUES_MAX)
+        .map_err(anyhow::Error::msg)
+        .with_context(|| format!("{named:?} is not JSON"))
 }
 
 /// Reads a text file of at most `bytes_max` bytes that is no link.
@@ -140,13 +183,21 @@ pub(super) fn text(file: &Path, bytes_max: usize) -> anyhow::Result<String> {
     );
     // Without NONBLOCK, a named pipe would block the reader.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let open = rustix::fs::open(file, flags, Mode::empty()).with_context(|| format!("cannot read {shown}"))?;
+    let open = rustix::fs::open(file, flags, Mode::empty())
+        .with_context(|| format!("cannot read {shown}"))?;
     let open = File::from(open);
-    let metadata = open.metadata().with_context(|| format!("cannot read {shown}"))?;
-    ensure!(metadata.is_file(), "cannot read {shown}: it is not a regular file");
+    let metadata = open
+        .metadata()
+        .with_context(|| format!("cannot read {shown}"))?;
+    ensure!(
+        metadata.is_file(),
+        "cannot read {shown}: it is not a regular file"
+    );
     let mut bytes = Vec::new();
     let most = bytes_max as u64;
-    open.take(most + 1).read_to_end(&mut bytes).with_context(|| format!("cannot read {shown}"))?;
+    open.take(most + 1)
+        .read_to_end(&mut bytes)
+        .with_context(|| format!("cannot read {shown}"))?;
     if bytes.len() as u64 > most {
         bail!("cannot read {shown}: it is larger than {most} bytes");
     }
@@ -197,24 +248,39 @@ output_schema_ref = "schemas/get_issue.json"
     fn folder(manifest: &str) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("schemas")).unwrap();
-        std::fs::write(folder.path().join("schemas/get_issue.json"), r#"{"type": "object"}"#).unwrap();
+        std::fs::write(
+            folder.path().join("schemas/get_issue.json"),
+            r#"{"type": "object"}"#,
+        )
+        .unwrap();
         std::fs::write(folder.path().join("manifest.toml"), manifest).unwrap();
         folder
     }
 
     fn read(folder: &tempfile::TempDir) -> Result<Manifest, String> {
-        extension_manifest(&folder.path().join("manifest.toml")).map_err(|error| format!("{error:#}"))
+        extension_manifest(&folder.path().join("manifest.toml"))
+            .map_err(|error| format!("{error:#}"))
     }
 
     #[test]
     fn a_manifest_is_read_with_its_schemas() {
         let manifest = read(&folder(MANIFEST)).unwrap();
-        let [issue, internal] = &manifest.tools[..] else { panic!("{manifest:?}") };
-        assert_eq!((manifest.id.as_str(), issue.id.as_str()), ("github", "github.get_issue"));
+        let [issue, internal] = &manifest.tools[..] else {
+            panic!("{manifest:?}")
+        };
+        assert_eq!(
+            (manifest.id.as_str(), issue.id.as_str()),
+            ("github", "github.get_issue")
+        );
         assert_eq!(issue.input_schema["type"], "object");
-        assert_eq!(issue.network_scope().as_deref(), Some("https://api.github.com"));
+        assert_eq!(
+            issue.network_scope().as_deref(),
+            Some("https://api.github.com")
+        );
         assert!(!issue.is_denied() && issue.output_schema.is_none());
-        assert!(internal.is_denied() && internal.effects.is_empty() && internal.output_schema.is_some());
+        assert!(
+            internal.is_denied() && internal.effects.is_empty() && internal.output_schema.is_some()
+        );
     }
 
     #[test]
@@ -222,25 +288,60 @@ output_schema_ref = "schemas/get_issue.json"
         for (from, to, why) in [
             ("manifest.v3", "manifest.v2", "schema_version: "),
             ("kind = \"wasm\"", "kind = \"mcp\"", "runtime.kind: "),
-            ("\"network\", ", "\"teleport\", ", "unknown variant `teleport`"),
-            ("effects = [\"network\", \"use_secret\"]", "effects = [\"network\"]", "tools[0].effects: "),
-            ("host = \"api.github.com\"", "host = \"api.github.com\", path = \"/repos\"", "unknown field `path`"),
+            (
+                "\"network\", ",
+                "\"teleport\", ",
+                "unknown variant `teleport`",
+            ),
+            (
+                "effects = [\"network\", \"use_secret\"]",
+                "effects = [\"network\"]",
+                "tools[0].effects: ",
+            ),
+            (
+                "host = \"api.github.com\"",
+                "host = \"api.github.com\", path = \"/repos\"",
+                "unknown field `path`",
+            ),
             (
                 "\"schemas/get_issue.json\"",
                 "\"../get_issue.json\"",
                 "tools[0]: input_schema_ref: \"../get_issue.json\"",
             ),
-            ("\"schemas/get_issue.json\"", "\"/etc/passwd\"", "tools[0]: input_schema_ref: \"/etc/passwd\""),
-            ("\"schemas/get_issue.json\"", "\"missing.json\"", "tools[0]: input_schema_ref: cannot read"),
-            ("\"schemas/get_issue.json\"", "\"manifest.toml\"", "is not JSON"),
-            ("\"schemas/get_issue.json\"", "\"schemas\"", "not a regular file"),
-            ("id = \"github.internal\"", "id = \"github.get_issue\"", "tools[1].id: "),
+            (
+                "\"schemas/get_issue.json\"",
+                "\"/etc/passwd\"",
+                "tools[0]: input_schema_ref: \"/etc/passwd\"",
+            ),
+            (
+                "\"schemas/get_issue.json\"",
+                "\"missing.json\"",
+                "tools[0]: input_schema_ref: cannot read",
+            ),
+            (
+                "\"schemas/get_issue.json\"",
+                "\"manifest.toml\"",
+                "is not JSON",
+            ),
+            (
+                "\"schemas/get_issue.json\"",
+                "\"schemas\"",
+                "not a regular file",
+            ),
+            (
+                "id = \"github.internal\"",
+                "id = \"github.get_issue\"",
+                "tools[1].id: ",
+            ),
             ("id = \"github\"", "id = ", ": line "),
         ] {
             let text = MANIFEST.replacen(from, to, 1);
             assert_ne!(text, MANIFEST, "{from}");
             let error = read(&folder(&text)).unwrap_err();
-            assert!(error.contains(why) && error.contains("manifest.toml"), "{from}: {error}");
+            assert!(
+                error.contains(why) && error.contains("manifest.toml"),
+                "{from}: {error}"
+            );
         }
     }
 
@@ -260,13 +361,25 @@ output_schema_ref = "schemas/get_issue.json"
         assert!(read(&linked).unwrap_err().contains("leads through a link"));
         let linked = folder(MANIFEST);
         std::fs::remove_file(linked.path().join("manifest.toml")).unwrap();
-        symlink(own.path().join("manifest.toml"), linked.path().join("manifest.toml")).unwrap();
+        symlink(
+            own.path().join("manifest.toml"),
+            linked.path().join("manifest.toml"),
+        )
+        .unwrap();
         assert!(read(&linked).unwrap_err().contains("it is a link"));
         let large = folder(&format!("{MANIFEST}\n#{}", "x".repeat(MANIFEST_BYTES_MAX)));
-        assert!(read(&large).unwrap_err().contains("is larger than 1048576 bytes"));
+        assert!(
+            read(&large)
+                .unwrap_err()
+                .contains("is larger than 1048576 bytes")
+        );
         let wide = folder(MANIFEST);
         let schema = format!("{{\"title\": \"{}\"}}", "x".repeat(MANIFEST_BYTES_MAX / 2));
         std::fs::write(wide.path().join("schemas/get_issue.json"), schema).unwrap();
-        assert!(read(&wide).unwrap_err().contains("the schemas together have more than"));
+        assert!(
+            read(&wide)
+                .unwrap_err()
+                .contains("the schemas together have more than")
+        );
     }
 }

@@ -17,14 +17,26 @@ const LIST_BYTES_MAX: u64 = 1 << 20;
 
 /// Fails if a user other than this one and root could have written `file`, which was opened at `path` and has
 /// `metadata`, or could replace it: in any folder above it, or above a symbolic link that leads to it.
-pub(super) fn check_with_folders(path: &Path, file: &File, metadata: &Metadata) -> anyhow::Result<()> {
+pub(super) fn check_with_folders(
+    path: &Path,
+    file: &File,
+    metadata: &Metadata,
+) -> anyhow::Result<()> {
     check(path, file, metadata)?;
-    let full = std::path::absolute(path).with_context(|| format!("cannot find {}", path.display()))?;
+    let full =
+        std::path::absolute(path).with_context(|| format!("cannot find {}", path.display()))?;
     let resolved = ResolvedPath::of(&full)?;
     let mut seen = HashSet::new();
-    for place in resolved.links.iter().chain([&resolved.end]).flat_map(|place| place.ancestors()) {
+    for place in resolved
+        .links
+        .iter()
+        .chain([&resolved.end])
+        .flat_map(|place| place.ancestors())
+    {
         if seen.insert(place) {
-            let metadata = place.symlink_metadata().with_context(|| format!("cannot inspect {}", place.display()))?;
+            let metadata = place
+                .symlink_metadata()
+                .with_context(|| format!("cannot inspect {}", place.display()))?;
             check_place(place, None, &metadata)?;
         }
     }
@@ -69,7 +81,9 @@ fn check_place(path: &Path, file: Option<&File>, metadata: &Metadata) -> anyhow:
     }
     if !is_private(metadata.gid(), me) {
         let group = metadata.gid();
-        bail!("{shown} can be changed by the group {group}, and so could what is allowed: chmod g-w {shown}");
+        bail!(
+            "{shown} can be changed by the group {group}, and so could what is allowed: chmod g-w {shown}"
+        );
     }
     Ok(())
 }
@@ -96,7 +110,11 @@ fn has_access_list(_path: &Path, _file: Option<&File>) -> bool {
 fn is_private(group: u32, user: u32) -> bool {
     let read = |path: &str| -> Option<String> {
         let mut text = String::new();
-        std::fs::File::open(path).ok()?.take(LIST_BYTES_MAX).read_to_string(&mut text).ok()?;
+        std::fs::File::open(path)
+            .ok()?
+            .take(LIST_BYTES_MAX)
+            .read_to_string(&mut text)
+            .ok()?;
         Some(text)
     };
     match (read("/etc/passwd"), read("/etc/group")) {
@@ -111,14 +129,28 @@ fn has_one_user(group: u32, user: u32, users: &str, groups: &str) -> bool {
     let fields = |line: &str| line.split(':').map(str::to_owned).collect::<Vec<_>>();
     let is = |field: Option<&String>, id: u32| field.is_some_and(|field| *field == id.to_string());
     let users: Vec<Vec<String>> = users.lines().map(fields).collect();
-    let Some(name) = users.iter().find(|line| is(line.get(2), user)).and_then(|line| line.first()) else {
+    let Some(name) = users
+        .iter()
+        .find(|line| is(line.get(2), user))
+        .and_then(|line| line.first())
+    else {
         return false;
     };
-    let others_have_it = users.iter().any(|line| is(line.get(3), group) && !is(line.get(2), user));
-    let mut listed = groups.lines().map(fields).filter(|line| is(line.get(2), group)).peekable();
+    let others_have_it = users
+        .iter()
+        .any(|line| is(line.get(3), group) && !is(line.get(2), user));
+    let mut listed = groups
+        .lines()
+        .map(fields)
+        .filter(|line| is(line.get(2), group))
+        .peekable();
     let is_listed = listed.peek().is_some();
     let only_me = |line: Vec<String>| {
-        line.get(3).is_some_and(|members| members.split(',').all(|member| member.is_empty() || member == name))
+        line.get(3).is_some_and(|members| {
+            members
+                .split(',')
+                .all(|member| member.is_empty() || member == name)
+        })
     };
     is_listed && !others_have_it && listed.all(only_me)
 }
@@ -143,16 +175,36 @@ mod tests {
         let mut list = 2_u32.to_le_bytes().to_vec();
         let me = rustix::process::geteuid().as_raw();
         let none = u32::MAX;
-        for (tag, rights, id) in [(1_u16, 6_u16, none), (2, 6, me), (4, 4, none), (0x10, 6, none), (0x20, 4, none)] {
-            list.extend(tag.to_le_bytes().into_iter().chain(rights.to_le_bytes()).chain(id.to_le_bytes()));
+        for (tag, rights, id) in [
+            (1_u16, 6_u16, none),
+            (2, 6, me),
+            (4, 4, none),
+            (0x10, 6, none),
+            (0x20, 4, none),
+        ] {
+            list.extend(
+                tag.to_le_bytes()
+                    .into_iter()
+                    .chain(rights.to_le_bytes())
+                    .chain(id.to_le_bytes()),
+            );
         }
         let set = rustix::fs::setxattr(path, "system.posix_acl_access", &list, XattrFlags::empty());
         set.expect("the folder for temporary files has to be in a file system with access control lists: set TMPDIR");
         assert!(super::has_access_list(path, None) && super::has_access_list(path, Some(&open)));
         let metadata = open.metadata().unwrap();
-        assert_eq!(metadata.mode() & 0o777, 0o664, "the mode shows the mask as the rights of the group");
-        let refused = super::check(path, &open, &metadata).unwrap_err().to_string();
-        assert!(refused.contains("setfacl -b") && super::check_place(path, None, &metadata).is_err(), "{refused}");
+        assert_eq!(
+            metadata.mode() & 0o777,
+            0o664,
+            "the mode shows the mask as the rights of the group"
+        );
+        let refused = super::check(path, &open, &metadata)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            refused.contains("setfacl -b") && super::check_place(path, None, &metadata).is_err(),
+            "{refused}"
+        );
     }
 
     #[test]
@@ -164,7 +216,10 @@ mod tests {
         assert!(private(1000, 1000) && private(70, 1000));
         assert!(!private(1001, 1001), "another member");
         assert!(!private(50, 1002), "another user whose first group it is");
-        assert!(!private(60, 1000) && !private(1000, 1001), "a group of another user");
+        assert!(
+            !private(60, 1000) && !private(1000, 1001),
+            "a group of another user"
+        );
         assert!(!private(4_000, 1000), "not listed");
         assert!(!private(1000, 5_000), "a user who is not listed");
     }

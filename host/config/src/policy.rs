@@ -34,12 +34,21 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = |name: &str| folder.path().join(name);
         let write = |name: &str, text: &str| std::fs::write(file(name), text).unwrap();
-        write("policy.yaml", "version: '1.0'\npermissions:\n  network: {allow: [{host: example.com}]}\n");
-        assert_eq!(policy_ceiling(&file("policy.yaml")).unwrap().network.len(), 2);
+        write(
+            "policy.yaml",
+            "version: '1.0'\npermissions:\n  network: {allow: [{host: example.com}]}\n",
+        );
+        assert_eq!(
+            policy_ceiling(&file("policy.yaml")).unwrap().network.len(),
+            2
+        );
         symlink(file("policy.yaml"), file("link.yaml")).unwrap();
         write("large.yaml", &"#".repeat(70_000));
         write("broken.yaml", "version: '1.0'\nversion: '1.1'\n");
-        write("unknown.yaml", "version: '1.0'\npermissions: {network: {alow: []}}\n");
+        write(
+            "unknown.yaml",
+            "version: '1.0'\npermissions: {network: {alow: []}}\n",
+        );
         for (name, why) in [
             ("link.yaml", "it is a link"),
             ("large.yaml", "larger than 65536 bytes"),
@@ -48,7 +57,10 @@ mod tests {
             ("missing.yaml", "cannot read"),
         ] {
             let refusal = format!("{:#}", policy_ceiling(&file(name)).unwrap_err());
-            assert!(refusal.contains(why) && refusal.contains(name), "{name}: {refusal}");
+            assert!(
+                refusal.contains(why) && refusal.contains(name),
+                "{name}: {refusal}"
+            );
         }
     }
 }

@@ -32,28 +32,51 @@ pub struct RegistrySection {
 /// Words that cannot be applied, and any file but the user's own: that of a project could send credentials over a network in
 /// clear, and one that an option names has no effect.
 pub(super) fn settings(source: RuleSource, file: &ConfigFile) -> anyhow::Result<RegistrySettings> {
-    let RegistrySection { plain_http, token_servers, certificates, timeout } = &file.registry;
+    let RegistrySection {
+        plain_http,
+        token_servers,
+        certificates,
+        timeout,
+    } = &file.registry;
     ensure!(
-        file.registry == RegistrySection::default() || source == RuleSource::UserSettings || !guard!("registry_source"),
+        file.registry == RegistrySection::default()
+            || source == RuleSource::UserSettings
+            || !guard!("registry_source"),
         "{}: [registry] is for your own toolcell.toml, because it says whom your credentials are sent to; remove it here",
         file.path.display()
     );
-    let mut settings = RegistrySettings { credentials: Credentials::of_docker(), ..RegistrySettings::default() };
+    let mut settings = RegistrySettings {
+        credentials: Credentials::of_docker(),
+        ..RegistrySettings::default()
+    };
     let hosts = |name: &'static str, words: &[Word]| {
         let read = |host: &Word| {
-            let is_host =
-                !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-:[]".contains(&byte));
-            let why = || format!("[registry] {name} = {host:?}: give a host, such as \"registry.lan:5000\"");
+            let is_host = !host.is_empty()
+                && host
+                    .bytes()
+                    .all(|byte| byte.is_ascii_alphanumeric() || b".-:[]".contains(&byte));
+            let why = || {
+                format!("[registry] {name} = {host:?}: give a host, such as \"registry.lan:5000\"")
+            };
             ensure!(is_host, "{}: {}", file.place_of(host), why());
             Ok(host.to_ascii_lowercase())
         };
-        words.iter().map(read).collect::<anyhow::Result<Vec<String>>>()
+        words
+            .iter()
+            .map(read)
+            .collect::<anyhow::Result<Vec<String>>>()
     };
     settings.plain_http.extend(hosts("plain_http", plain_http)?);
-    settings.token_servers.extend(hosts("token_servers", token_servers)?);
-    settings.roots = certificates.iter().map(|path| file.folder.join(PathBuf::from(&**path))).collect();
+    settings
+        .token_servers
+        .extend(hosts("token_servers", token_servers)?);
+    settings.roots = certificates
+        .iter()
+        .map(|path| file.folder.join(PathBuf::from(&**path)))
+        .collect();
     if let Some(word) = timeout {
-        let parsed = super::duration(word).map_err(|error| anyhow::anyhow!("[registry] timeout = {word:?}: {error}"));
+        let parsed = super::duration(word)
+            .map_err(|error| anyhow::anyhow!("[registry] timeout = {word:?}: {error}"));
         settings.patience = parsed.with_context(|| file.place_of(word))?;
     }
     Ok(settings)
@@ -81,7 +104,10 @@ mod tests {
         let text = "[registry]\nplain_http = [\"Registry.lan:5000\"]\ncertificates = \"ca.pem\"\ntimeout = \"2s\"";
         let read = of(RuleSource::UserSettings, text).unwrap();
         assert_eq!(read.plain_http, ["registry.lan:5000"]);
-        assert_eq!((read.roots, read.patience), (vec!["/etc/ca.pem".into()], Duration::from_secs(2)));
+        assert_eq!(
+            (read.roots, read.patience),
+            (vec!["/etc/ca.pem".into()], Duration::from_secs(2))
+        );
         for (wrong, why) in [
             ("plain_http = [\"http://a/b\"]", "give a host"),
             ("token_servers = [\"\"]", "give a host"),
@@ -97,7 +123,10 @@ mod tests {
         assert!(of(RuleSource::ProjectSettings, "").is_ok());
         for source in [RuleSource::ProjectSettings, RuleSource::FlagSettings] {
             let error = of(source, "[registry]\nplain_http = [\"a.lan\"]").unwrap_err();
-            assert!(error.to_string().contains("is for your own toolcell.toml"), "{error}");
+            assert!(
+                error.to_string().contains("is for your own toolcell.toml"),
+                "{error}"
+            );
         }
     }
 }

@@ -15,12 +15,17 @@ const STRATEGIES: [(&str, Strategy); 6] = [
 
 /// Parses the `[results]` of `file`.
 pub(super) fn keeping(file: &ConfigFile) -> anyhow::Result<Keeping> {
-    let Some(word) = &file.results.persistence else { return Ok(Keeping::default()) };
+    let Some(word) = &file.results.persistence else {
+        return Ok(Keeping::default());
+    };
     match STRATEGIES.into_iter().find(|(name, _)| *name == &**word) {
         Some((_, strategy)) => Ok(Keeping::by(strategy)),
         None => {
             let known = STRATEGIES.map(|(name, _)| name).join(", ");
-            bail!("{}: [results] persistence = {word:?} is not one of: {known}", file.place_of(word))
+            bail!(
+                "{}: [results] persistence = {word:?} is not one of: {known}",
+                file.place_of(word)
+            )
         }
     }
 }
@@ -37,8 +42,18 @@ mod tests {
     fn a_strategy_is_read_and_another_word_is_an_error_with_its_place() {
         let of = |text: &str| keeping(&ConfigFile::parse(text, Path::new("/")).unwrap());
         assert_eq!(of("").unwrap(), Keeping::default());
-        assert_eq!(of("[results]\npersistence = \"ref_only\"").unwrap(), Keeping::by(Strategy::RefOnly));
-        let error = of("[results]\npersistence = \"never\"").unwrap_err().to_string();
-        assert!(error.contains("line 2") && error.contains("\"never\"") && error.contains("never_persist"), "{error}");
+        assert_eq!(
+            of("[results]\npersistence = \"ref_only\"").unwrap(),
+            Keeping::by(Strategy::RefOnly)
+        );
+        let error = of("[results]\npersistence = \"never\"")
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("line 2")
+                && error.contains("\"never\"")
+                && error.contains("never_persist"),
+            "{error}"
+        );
     }
 }

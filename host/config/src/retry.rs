@@ -7,7 +7,11 @@ use super::file::{ConfigFile, RetrySection};
 
 /// Parses the `[retry]` of `file`; `None` if it is empty.
 pub(super) fn policy(file: &ConfigFile) -> anyhow::Result<Option<RetryPolicy>> {
-    let RetrySection { attempts, backoff, classes } = &file.retry;
+    let RetrySection {
+        attempts,
+        backoff,
+        classes,
+    } = &file.retry;
     if file.retry == RetrySection::default() {
         return Ok(None);
     }
@@ -52,7 +56,10 @@ fn class(word: &str) -> Option<ErrorClass> {
 
 /// The specification's word.
 fn name(class: ErrorClass) -> String {
-    serde_json::to_value(class).ok().and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default()
+    serde_json::to_value(class)
+        .ok()
+        .and_then(|word| word.as_str().map(str::to_owned))
+        .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -69,11 +76,20 @@ mod tests {
     #[test]
     fn what_a_file_says_is_read_and_the_rest_is_the_default() {
         assert_eq!(of("").unwrap(), None);
-        let said = of("[retry]\nattempts = 3\nbackoff = \"1s\"\nclasses = [\"execution_failed\"]\n").unwrap().unwrap();
-        let wanted =
-            RetryPolicy { attempts: 3, backoff: Duration::from_secs(1), classes: vec![ErrorClass::ExecutionFailed] };
+        let said =
+            of("[retry]\nattempts = 3\nbackoff = \"1s\"\nclasses = [\"execution_failed\"]\n")
+                .unwrap()
+                .unwrap();
+        let wanted = RetryPolicy {
+            attempts: 3,
+            backoff: Duration::from_secs(1),
+            classes: vec![ErrorClass::ExecutionFailed],
+        };
         assert_eq!(said, wanted);
-        assert_eq!(of("[retry]\nattempts = 2\n").unwrap().unwrap().classes, RetryPolicy::default().classes);
+        assert_eq!(
+            of("[retry]\nattempts = 2\n").unwrap().unwrap().classes,
+            RetryPolicy::default().classes
+        );
     }
 
     #[test]
@@ -83,7 +99,10 @@ mod tests {
             ("attempts = 11", "attempts = 11"),
             ("backoff = \"soon\"", "backoff = \"soon\""),
             ("backoff = \"5m\"", "30 seconds"),
-            ("classes = [\"canceled\"]", "\"canceled\" is not one of: rate_limited, dependency_unavailable"),
+            (
+                "classes = [\"canceled\"]",
+                "\"canceled\" is not one of: rate_limited, dependency_unavailable",
+            ),
         ] {
             let error = format!("{:#}", of(&format!("[retry]\n{text}\n")).unwrap_err());
             assert!(error.contains(why), "{text}: {error}");

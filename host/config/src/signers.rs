@@ -7,7 +7,8 @@ use serde::Deserialize;
 use toolcell_core::record::RuleSource;
 use toolcell_install::signature::{ManagedKey, MinisignKey};
 use toolcell_install::trust::{
-    ENTRIES_MAX, Pattern, TrustEntry, TrustPolicy, TrustedSigner, plain_host, plain_path, plain_repository,
+    ENTRIES_MAX, Pattern, TrustEntry, TrustPolicy, TrustedSigner, plain_host, plain_path,
+    plain_repository,
 };
 
 use super::Word;
@@ -31,7 +32,11 @@ pub struct TrustSection {
 }
 
 /// Adds what `file`, a file of this `source`, says of signers.
-pub(super) fn read(policy: &mut TrustPolicy, source: RuleSource, file: &ConfigFile) -> anyhow::Result<()> {
+pub(super) fn read(
+    policy: &mut TrustPolicy,
+    source: RuleSource,
+    file: &ConfigFile,
+) -> anyhow::Result<()> {
     if let Some(word) = &file.trusted_root {
         // The trust in a project's file covers its own bytes, and not those of another file.
         ensure!(
@@ -45,7 +50,11 @@ pub(super) fn read(policy: &mut TrustPolicy, source: RuleSource, file: &ConfigFi
     if file.trust.is_empty() {
         return Ok(());
     }
-    ensure!(file.trust.len() <= ENTRIES_MAX, "{}: more than {ENTRIES_MAX} [[trust]] entries", file.path.display());
+    ensure!(
+        file.trust.len() <= ENTRIES_MAX,
+        "{}: more than {ENTRIES_MAX} [[trust]] entries",
+        file.path.display()
+    );
     let entries = file.trust.iter().map(|section| entry(section, file));
     policy.add(entries.collect::<anyhow::Result<_>>()?);
     Ok(())
@@ -55,11 +64,21 @@ fn entry(section: &TrustSection, file: &ConfigFile) -> anyhow::Result<TrustEntry
     let place = file.place_of(&section.reference);
     let reference = pattern(&section.reference, &file.folder).with_context(|| place.clone())?;
     let signer = signer(section).with_context(|| place.clone())?;
-    Ok(TrustEntry { reference, signer, place })
+    Ok(TrustEntry {
+        reference,
+        signer,
+        place,
+    })
 }
 
 fn signer(section: &TrustSection) -> anyhow::Result<TrustedSigner> {
-    let TrustSection { identity, issuer, key, minisign, .. } = section;
+    let TrustSection {
+        identity,
+        issuer,
+        key,
+        minisign,
+        ..
+    } = section;
     match (identity, issuer, key, minisign) {
         (Some(identity), Some(issuer), None, None) => identified(identity, issuer),
         (None, None, Some(key), None) => match ManagedKey::parse(key) {
@@ -77,12 +96,18 @@ fn signer(section: &TrustSection) -> anyhow::Result<TrustedSigner> {
 /// The signer with this sigstore identity.
 pub fn identified(identity: &str, issuer: &str) -> anyhow::Result<TrustedSigner> {
     let identity = Pattern::new(identity);
-    ensure!(!identity.is_blank(), "[[trust]] identity: it would match every identity; name one, or a part of it");
+    ensure!(
+        !identity.is_blank(),
+        "[[trust]] identity: it would match every identity; name one, or a part of it"
+    );
     ensure!(
         issuer.starts_with("https://"),
         "[[trust]] issuer: {issuer:?} is not an https URL, such as https://accounts.google.com"
     );
-    Ok(TrustedSigner::Identity { identity, issuer: issuer.to_owned() })
+    Ok(TrustedSigner::Identity {
+        identity,
+        issuer: issuer.to_owned(),
+    })
 }
 
 /// The references that `word` names. A version is no part of them.
@@ -116,11 +141,22 @@ fn pattern(word: &str, folder: &Path) -> anyhow::Result<Pattern> {
 fn files(word: &str, folder: &Path) -> anyhow::Result<Pattern> {
     let path = std::path::absolute(folder.join(word)).context("[[trust]] reference")?;
     let path = plain_path(&path).to_string_lossy().into_owned();
-    let named = path.split('*').next().unwrap_or_default().rfind('/').unwrap_or_default();
+    let named = path
+        .split('*')
+        .next()
+        .unwrap_or_default()
+        .rfind('/')
+        .unwrap_or_default();
     let (folder, rest) = path.split_at(named);
-    let folder =
-        Path::new(folder).canonicalize().map_or(folder.to_owned(), |folder| folder.to_string_lossy().into_owned());
-    Ok(Pattern::new(format!("{}{rest}", folder.trim_end_matches('/'))))
+    let folder = Path::new(folder)
+        .canonicalize()
+        .map_or(folder.to_owned(), |folder| {
+            folder.to_string_lossy().into_owned()
+        });
+    Ok(Pattern::new(format!(
+        "{}{rest}",
+        folder.trim_end_matches('/')
+    )))
 }
 
 /// The URLs that begin with this scheme, spelt as references are.
@@ -132,8 +168,15 @@ fn url(scheme: &str, rest: &str) -> anyhow::Result<Pattern> {
         _ => bail!("[[trust]] reference: `{scheme}` is not `https`, so it would match nothing"),
     };
     let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    let path = if path.is_empty() && !host.ends_with('*') { "/" } else { path };
-    Ok(Pattern::new(format!("{scheme}://{}{path}", plain_host(host, default_port))))
+    let path = if path.is_empty() && !host.ends_with('*') {
+        "/"
+    } else {
+        path
+    };
+    Ok(Pattern::new(format!(
+        "{scheme}://{}{path}",
+        plain_host(host, default_port)
+    )))
 }
 
 #[cfg(test)]
@@ -144,7 +187,11 @@ mod tests {
 
     fn policy(source: RuleSource, text: &str) -> anyhow::Result<TrustPolicy> {
         let mut policy = TrustPolicy::default();
-        read(&mut policy, source, &ConfigFile::parse(text, Path::new("/project"))?)?;
+        read(
+            &mut policy,
+            source,
+            &ConfigFile::parse(text, Path::new("/project"))?,
+        )?;
         Ok(policy)
     }
 
@@ -157,8 +204,13 @@ mod tests {
         let read = policy(RuleSource::UserSettings, &text).unwrap();
         assert_eq!(read.trusted_root(), Some(Path::new("/project/root.json")));
         assert_eq!(read.minisign_keys().count(), 1);
-        let error = policy(RuleSource::ProjectSettings, &text).unwrap_err().to_string();
-        assert!(error.contains("`trusted_root` is not for a project's file"), "{error}");
+        let error = policy(RuleSource::ProjectSettings, &text)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("`trusted_root` is not for a project's file"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -172,36 +224,81 @@ mod tests {
             ("GHCR.io:443/Acme/*", "ghcr.io/acme/*".to_owned()),
             ("docker.io/jq", "docker.io/library/jq".to_owned()),
             ("index.docker.io/*", "docker.io/*".to_owned()),
-            ("HTTPS://Example.org:443/Tools/*", "https://example.org/Tools/*".to_owned()),
+            (
+                "HTTPS://Example.org:443/Tools/*",
+                "https://example.org/Tools/*".to_owned(),
+            ),
             ("https://example.org", "https://example.org/".to_owned()),
             ("https://*", "https://*".to_owned()),
-            ("http://127.0.0.1:8000/*", "http://127.0.0.1:8000/*".to_owned()),
+            (
+                "http://127.0.0.1:8000/*",
+                "http://127.0.0.1:8000/*".to_owned(),
+            ),
             ("./tools/*", format!("{root}/real/tools/*")),
-            ("../link/tools/jq.wasm", format!("{root}/real/tools/jq.wasm")),
+            (
+                "../link/tools/jq.wasm",
+                format!("{root}/real/tools/jq.wasm"),
+            ),
             ("/*", "/*".to_owned()),
             ("*", "*".to_owned()),
         ] {
             let folder = Path::new(&*root).join("link");
-            assert_eq!(pattern(word, &folder).unwrap(), Pattern::new(expected), "{word}");
+            assert_eq!(
+                pattern(word, &folder).unwrap(),
+                Pattern::new(expected),
+                "{word}"
+            );
         }
-        assert!(pattern("ftp://example.org/*", Path::new("/")).unwrap_err().to_string().contains("match nothing"));
+        assert!(
+            pattern("ftp://example.org/*", Path::new("/"))
+                .unwrap_err()
+                .to_string()
+                .contains("match nothing")
+        );
     }
 
     #[test]
     fn what_an_entry_lacks_or_has_too_much_is_named() {
         let of = |words: &str| {
-            format!("{:#}", policy(RuleSource::ProjectSettings, &format!("[[trust]]\n{words}")).unwrap_err())
+            format!(
+                "{:#}",
+                policy(RuleSource::ProjectSettings, &format!("[[trust]]\n{words}")).unwrap_err()
+            )
         };
         for (words, why) in [
             ("reference = \"a.b/c\"", "names one signer"),
-            ("reference = \"a.b/c\"\nidentity = \"a@b.c\"", "names one signer"),
-            ("reference = \"a.b/c\"\nidentity = \"*\"\nissuer = \"https://x\"", "it would match every identity"),
-            ("reference = \"a.b/c\"\nidentity = \"a@b.c\"\nissuer = \"x\"", "not an https URL"),
-            ("reference = \"a.b/c\"\nkey = \"x\"", "[[trust]] key: it is neither PEM nor base64"),
-            ("reference = \"a.b/c\"\nminisign = \"x\"", "[[trust]] minisign: it is not a minisign public key"),
-            ("reference = \"a.b/c:1\"\nkey = \"x\"", "has a tag or a digest"),
-            ("reference = \"jq\"\nkey = \"x\"", "is not `host/repository`"),
-            ("reference = \"a.b/c\"\nkeys = \"x\"", "unknown field `keys`"),
+            (
+                "reference = \"a.b/c\"\nidentity = \"a@b.c\"",
+                "names one signer",
+            ),
+            (
+                "reference = \"a.b/c\"\nidentity = \"*\"\nissuer = \"https://x\"",
+                "it would match every identity",
+            ),
+            (
+                "reference = \"a.b/c\"\nidentity = \"a@b.c\"\nissuer = \"x\"",
+                "not an https URL",
+            ),
+            (
+                "reference = \"a.b/c\"\nkey = \"x\"",
+                "[[trust]] key: it is neither PEM nor base64",
+            ),
+            (
+                "reference = \"a.b/c\"\nminisign = \"x\"",
+                "[[trust]] minisign: it is not a minisign public key",
+            ),
+            (
+                "reference = \"a.b/c:1\"\nkey = \"x\"",
+                "has a tag or a digest",
+            ),
+            (
+                "reference = \"jq\"\nkey = \"x\"",
+                "is not `host/repository`",
+            ),
+            (
+                "reference = \"a.b/c\"\nkeys = \"x\"",
+                "unknown field `keys`",
+            ),
         ] {
             assert!(of(words).contains(why), "{words}: {}", of(words));
         }

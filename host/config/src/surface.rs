@@ -44,23 +44,42 @@ pub struct SurfaceSection {
 ///
 /// `policy_blocked`/`policy_unreadable`: a word that is not known, two files that allow different tools alone, or a role
 /// that no file describes.
-pub fn selection(layers: &Layers, budget: Option<usize>, role: Option<&str>) -> Result<Selection, Refusal> {
+pub fn selection(
+    layers: &Layers,
+    budget: Option<usize>,
+    role: Option<&str>,
+) -> Result<Selection, Refusal> {
     combined(layers, budget, role).map_err(|error| {
-        let message = format!("all calls are refused, because the policy cannot be read: {error:#}");
+        let message =
+            format!("all calls are refused, because the policy cannot be read: {error:#}");
         Refusal::new(ErrorClass::PolicyBlocked, "policy_unreadable", message)
     })
 }
 
-fn combined(layers: &Layers, budget: Option<usize>, role: Option<&str>) -> anyhow::Result<Selection> {
-    let mut selection = Selection { role: role.map(str::to_owned), ..Selection::default() };
+fn combined(
+    layers: &Layers,
+    budget: Option<usize>,
+    role: Option<&str>,
+) -> anyhow::Result<Selection> {
+    let mut selection = Selection {
+        role: role.map(str::to_owned),
+        ..Selection::default()
+    };
     let mut least = None;
     for layer in layers.files() {
         let section = &layer.file.surface;
         least = [least, section.max_loaded].into_iter().flatten().min();
-        selection.capabilities.extend(section.capabilities.iter().map(|word| word.to_string()));
-        selection.features.extend(section.features.iter().map(|word| word.to_string()));
+        selection
+            .capabilities
+            .extend(section.capabilities.iter().map(|word| word.to_string()));
+        selection
+            .features
+            .extend(section.features.iter().map(|word| word.to_string()));
         if let Some(media) = &section.media {
-            let media = media.iter().map(|word| medium(layer, word)).collect::<anyhow::Result<BTreeSet<String>>>()?;
+            let media = media
+                .iter()
+                .map(|word| medium(layer, word))
+                .collect::<anyhow::Result<BTreeSet<String>>>()?;
             selection.model.media = Some(match selection.model.media.take() {
                 Some(others) => others.intersection(&media).cloned().collect(),
                 None => media,
@@ -75,7 +94,8 @@ fn combined(layers: &Layers, budget: Option<usize>, role: Option<&str>) -> anyho
             *takes &= said.unwrap_or(true);
         }
         if let Some(word) = &section.tool_choice {
-            selection.choice = stricter(selection.choice, word).with_context(|| place(layer, word))?;
+            selection.choice =
+                stricter(selection.choice, word).with_context(|| place(layer, word))?;
         }
         // One role for all files: another one could undo what the first restricts. All files say together which tools it has.
         if let (None, Some(word)) = (role, &section.role) {
@@ -89,14 +109,16 @@ fn combined(layers: &Layers, budget: Option<usize>, role: Option<&str>) -> anyho
         }
     }
     selection.budget = budget.or(least).unwrap_or(TOOL_BUDGET);
-    let Some(role) = selection.role.clone() else { return Ok(selection) };
+    let Some(role) = selection.role.clone() else {
+        return Ok(selection);
+    };
     for layer in layers.files() {
         if let Some(words) = layer.file.surface.roles.get(&role) {
             let texts: Vec<&str> = words.iter().map(|word| &**word).collect();
             let tools = ToolPatterns::compile(&texts);
-            selection
-                .role_tools
-                .push(tools.with_context(|| format!("{}: the role {role}", layer.file.path.display()))?);
+            selection.role_tools.push(
+                tools.with_context(|| format!("{}: the role {role}", layer.file.path.display()))?,
+            );
         }
     }
     if selection.role_tools.is_empty() {
@@ -110,7 +132,10 @@ fn combined(layers: &Layers, budget: Option<usize>, role: Option<&str>) -> anyho
 fn medium(layer: &Layer, word: &Word) -> anyhow::Result<String> {
     if !GUEST_BLOCKS.contains(&&**word) {
         let known = GUEST_BLOCKS.join(", ");
-        bail!("{}: [surface] media {word:?} is not one of: {known}", place(layer, word));
+        bail!(
+            "{}: [surface] media {word:?} is not one of: {known}",
+            place(layer, word)
+        );
     }
     Ok(word.to_string())
 }
@@ -120,7 +145,9 @@ fn stricter(choice: ToolChoice, word: &Word) -> anyhow::Result<ToolChoice> {
         "auto" => ToolChoice::Auto,
         "none" => ToolChoice::None,
         "required" => ToolChoice::Required,
-        "" => bail!("[surface] tool_choice is empty; write auto, none, required, or the name of a tool"),
+        "" => bail!(
+            "[surface] tool_choice is empty; write auto, none, required, or the name of a tool"
+        ),
         name => ToolChoice::Tool(name.to_owned()),
     };
     match (choice, next) {
@@ -129,9 +156,13 @@ fn stricter(choice: ToolChoice, word: &Word) -> anyhow::Result<ToolChoice> {
         // One tool is any tool, too.
         (ToolChoice::Required, next @ (ToolChoice::Required | ToolChoice::Tool(_))) => Ok(next),
         (choice @ ToolChoice::Tool(_), ToolChoice::Required) => Ok(choice),
-        (ToolChoice::Tool(one), ToolChoice::Tool(other)) if one == other => Ok(ToolChoice::Tool(one)),
+        (ToolChoice::Tool(one), ToolChoice::Tool(other)) if one == other => {
+            Ok(ToolChoice::Tool(one))
+        }
         (ToolChoice::Tool(one), ToolChoice::Tool(other)) => {
-            bail!("[surface] tool_choice is {other:?} here and {one:?} in another file; write it in one of them")
+            bail!(
+                "[surface] tool_choice is {other:?} here and {one:?} in another file; write it in one of them"
+            )
         }
         _ => Ok(ToolChoice::None),
     }

@@ -15,7 +15,13 @@ use super::file::ConfigFile;
 /// The address of a collector on this machine, as the OTLP specification has it.
 const ENDPOINT: &str = "http://localhost:4318";
 /// Headers that say how a request is framed.
-const OWN: [HeaderName; 5] = [CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING];
+const OWN: [HeaderName; 5] = [
+    CONNECTION,
+    CONTENT_LENGTH,
+    CONTENT_TYPE,
+    HOST,
+    TRANSFER_ENCODING,
+];
 /// Maximum number of headers for the collector.
 const HEADERS_MAX: usize = 16;
 
@@ -68,7 +74,8 @@ impl Headers {
         let header = |(at, (name, value)): (usize, (String, Option<String>))| {
             // Not by its name: where the name is missing, a part of the value would be taken for it.
             let why = |why: &str| format!("telemetry: header number {} {why}", at + 1);
-            let known = HeaderName::try_from(&name).map_err(|_| why("has no name that a header can have"))?;
+            let known = HeaderName::try_from(&name)
+                .map_err(|_| why("has no name that a header can have"))?;
             if OWN.contains(&known) {
                 return Err(why("is one that toolcell writes itself"));
             }
@@ -78,7 +85,10 @@ impl Headers {
             value.set_sensitive(true);
             Ok((known, value))
         };
-        let headers = pairs.enumerate().map(header).collect::<Result<Vec<_>, String>>()?;
+        let headers = pairs
+            .enumerate()
+            .map(header)
+            .collect::<Result<Vec<_>, String>>()?;
         if headers.len() > HEADERS_MAX {
             Err(format!("telemetry: more than {HEADERS_MAX} headers"))
         } else {
@@ -88,7 +98,10 @@ impl Headers {
 
     /// Parses `OTEL_EXPORTER_OTLP_HEADERS`: `name=value`, with commas between them, and values in percent-encoding.
     fn of_variable(text: &str) -> Result<Self, String> {
-        let pairs = text.split(',').map(str::trim).filter(|pair| !pair.is_empty());
+        let pairs = text
+            .split(',')
+            .map(str::trim)
+            .filter(|pair| !pair.is_empty());
         Self::of(pairs.map(|pair| match pair.split_once('=') {
             Some((name, value)) => (name.trim().to_owned(), decoded(value.trim())),
             // The text may be a value whose name is missing.
@@ -102,23 +115,30 @@ impl<'de> Deserialize<'de> for Headers {
         // Read as any value, because serde's own errors quote what they did not expect.
         let read = toml::Value::deserialize(deserializer)?;
         let toml::Value::Table(table) = read else {
-            return Err(D::Error::custom("telemetry: headers are a table: { name = \"value\" }"));
+            return Err(D::Error::custom(
+                "telemetry: headers are a table: { name = \"value\" }",
+            ));
         };
         let text = |value: toml::Value| value.as_str().map(str::to_owned);
-        Self::of(table.into_iter().map(|(name, value)| (name, text(value)))).map_err(D::Error::custom)
+        Self::of(table.into_iter().map(|(name, value)| (name, text(value))))
+            .map_err(D::Error::custom)
     }
 }
 
 impl fmt::Debug for Headers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.0.iter().map(|(name, _)| name.as_str())).finish()
+        f.debug_list()
+            .entries(self.0.iter().map(|(name, _)| name.as_str()))
+            .finish()
     }
 }
 
 impl fmt::Debug for Collector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // A path can hold a key.
-        f.debug_struct("Collector").field("host", &self.endpoint.host()).finish_non_exhaustive()
+        f.debug_struct("Collector")
+            .field("host", &self.endpoint.host())
+            .finish_non_exhaustive()
     }
 }
 
@@ -127,7 +147,11 @@ impl fmt::Debug for Collector {
 /// # Errors
 ///
 /// Fails for the file of a project: it would choose where the calls of its user are told.
-pub(super) fn read(known: &mut TelemetrySettings, source: RuleSource, file: &ConfigFile) -> anyhow::Result<()> {
+pub(super) fn read(
+    known: &mut TelemetrySettings,
+    source: RuleSource,
+    file: &ConfigFile,
+) -> anyhow::Result<()> {
     if file.telemetry == TelemetrySection::default() {
         return Ok(());
     }
@@ -136,14 +160,25 @@ pub(super) fn read(known: &mut TelemetrySettings, source: RuleSource, file: &Con
         "{}: [telemetry] is for your own toolcell.toml, because it says where all your calls are told; remove it here",
         file.path.display()
     );
-    *known = settings(file, |name| std::env::var(name).ok().filter(|value| !value.is_empty()))
-        .with_context(|| file.path.display().to_string())?;
+    *known = settings(file, |name| {
+        std::env::var(name).ok().filter(|value| !value.is_empty())
+    })
+    .with_context(|| file.path.display().to_string())?;
     Ok(())
 }
 
 /// Parses the `[telemetry]` of `file`. `variable` reads the environment.
-fn settings(file: &ConfigFile, variable: impl Fn(&str) -> Option<String>) -> anyhow::Result<TelemetrySettings> {
-    let TelemetrySection { export, endpoint, headers, arguments, metrics } = &file.telemetry;
+fn settings(
+    file: &ConfigFile,
+    variable: impl Fn(&str) -> Option<String>,
+) -> anyhow::Result<TelemetrySettings> {
+    let TelemetrySection {
+        export,
+        endpoint,
+        headers,
+        arguments,
+        metrics,
+    } = &file.telemetry;
     let mut settings = TelemetrySettings {
         collector: None,
         arguments: arguments.unwrap_or_default(),
@@ -153,18 +188,20 @@ fn settings(file: &ConfigFile, variable: impl Fn(&str) -> Option<String>) -> any
         return Ok(settings);
     }
     let endpoint = match endpoint {
-        Some(word) => parsed(word).with_context(|| format!("[telemetry] endpoint in line {}", file.line_of(word)))?,
+        Some(word) => parsed(word)
+            .with_context(|| format!("[telemetry] endpoint in line {}", file.line_of(word)))?,
         None => match variable("OTEL_EXPORTER_OTLP_ENDPOINT") {
             Some(text) => parsed(&text).context("OTEL_EXPORTER_OTLP_ENDPOINT")?,
             None => parsed(ENDPOINT)?,
         },
     };
-    let headers = match variable("OTEL_EXPORTER_OTLP_HEADERS").filter(|_| *headers == Headers::default()) {
-        Some(text) => Headers::of_variable(&text)
-            .map_err(anyhow::Error::msg)
-            .context("OTEL_EXPORTER_OTLP_HEADERS: give name=value, with commas between them")?,
-        None => headers.clone(),
-    };
+    let headers =
+        match variable("OTEL_EXPORTER_OTLP_HEADERS").filter(|_| *headers == Headers::default()) {
+            Some(text) => Headers::of_variable(&text)
+                .map_err(anyhow::Error::msg)
+                .context("OTEL_EXPORTER_OTLP_HEADERS: give name=value, with commas between them")?,
+            None => headers.clone(),
+        };
     ensure!(
         headers == Headers::default() || is_private(&endpoint) || !guard!("telemetry_clear"),
         "cannot send headers to a collector over http:// to another machine, because they are secrets; give an endpoint with \
@@ -186,7 +223,8 @@ pub fn configured_telemetry(home: &Home) -> anyhow::Result<TelemetrySettings> {
 /// Whether no other machine sees what is sent to the collector.
 fn is_private(endpoint: &Uri) -> bool {
     let host = endpoint.host().unwrap_or_default().trim_matches(['[', ']']);
-    let is_here = host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    let is_here = host.eq_ignore_ascii_case("localhost")
+        || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
     endpoint.scheme_str() == Some("https") || is_here
 }
 
@@ -214,7 +252,9 @@ fn decoded(text: &str) -> Option<String> {
             b'%' => {
                 let (digits, after) = rest.split_at_checked(2)?;
                 rest = after;
-                let digits = std::str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'))?;
+                let digits = std::str::from_utf8(digits)
+                    .ok()
+                    .filter(|digits| !digits.starts_with('+'))?;
                 u8::from_str_radix(digits, 16).ok()?
             }
             other => *other,
@@ -230,25 +270,40 @@ mod tests {
     use super::*;
 
     fn of(text: &str, variables: &[(&str, &str)]) -> anyhow::Result<TelemetrySettings> {
-        let variable =
-            |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+        let variable = |name: &str| {
+            variables
+                .iter()
+                .find(|(known, _)| *known == name)
+                .map(|(_, value)| (*value).to_owned())
+        };
         settings(&ConfigFile::parse(text, Path::new("/home"))?, variable)
     }
 
     #[test]
     fn nothing_is_sent_unless_one_line_says_so() {
-        let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", "https://collector:1"), ("OTEL_EXPORTER_OTLP_HEADERS", "a=b")];
+        let variables = [
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", "https://collector:1"),
+            ("OTEL_EXPORTER_OTLP_HEADERS", "a=b"),
+        ];
         let off = of("telemetry.endpoint = \"http://collector:2\"", &variables).unwrap();
         assert_eq!(off, TelemetrySettings::default());
         let endpoint = |text: &str, variables: &[_]| {
             let collector = of(text, variables).unwrap().collector.unwrap();
             (collector.endpoint.to_string(), collector.headers.0.len())
         };
-        assert_eq!(endpoint("telemetry.export = true", &[]), ("http://localhost:4318/".to_owned(), 0));
-        assert_eq!(endpoint("telemetry.export = true", &variables), ("https://collector:1/".to_owned(), 1));
-        let said =
-            "[telemetry]\nexport = true\nendpoint = \"https://c.example/otlp\"\nheaders = { a = \"1\", b = \"2\" }";
-        assert_eq!(endpoint(said, &variables), ("https://c.example/otlp".to_owned(), 2));
+        assert_eq!(
+            endpoint("telemetry.export = true", &[]),
+            ("http://localhost:4318/".to_owned(), 0)
+        );
+        assert_eq!(
+            endpoint("telemetry.export = true", &variables),
+            ("https://collector:1/".to_owned(), 1)
+        );
+        let said = "[telemetry]\nexport = true\nendpoint = \"https://c.example/otlp\"\nheaders = { a = \"1\", b = \"2\" }";
+        assert_eq!(
+            endpoint(said, &variables),
+            ("https://c.example/otlp".to_owned(), 2)
+        );
     }
 
     #[test]
@@ -266,12 +321,26 @@ mod tests {
             let error = format!("{:#}", of(&text, &[]).unwrap_err());
             assert!(!error.contains(secret) && !error.contains("me:"), "{error}");
         }
-        for variable in [format!("a={secret}%zz"), secret.to_owned(), format!("Bearer {secret}==")] {
+        for variable in [
+            format!("a={secret}%zz"),
+            secret.to_owned(),
+            format!("Bearer {secret}=="),
+        ] {
             let variables = [("OTEL_EXPORTER_OTLP_HEADERS", variable.as_str())];
-            let error = format!("{:#}", of("telemetry.export = true", &variables).unwrap_err());
-            assert!(error.contains("OTEL_EXPORTER_OTLP_HEADERS") && !error.contains(secret), "{error}");
+            let error = format!(
+                "{:#}",
+                of("telemetry.export = true", &variables).unwrap_err()
+            );
+            assert!(
+                error.contains("OTEL_EXPORTER_OTLP_HEADERS") && !error.contains(secret),
+                "{error}"
+            );
         }
-        let read = of(&format!("[telemetry]\nexport = true\nheaders = {{ a = \"{secret}\" }}"), &[]).unwrap();
+        let read = of(
+            &format!("[telemetry]\nexport = true\nheaders = {{ a = \"{secret}\" }}"),
+            &[],
+        )
+        .unwrap();
         assert!(!format!("{read:?}").contains(secret), "{read:?}");
     }
 
@@ -279,9 +348,13 @@ mod tests {
     fn headers_are_sent_in_clear_to_this_machine_alone() {
         let headers = [("OTEL_EXPORTER_OTLP_HEADERS", "authorization=s3cret-value")];
         let endpoint = |url: &str| format!("[telemetry]\nexport = true\nendpoint = \"{url}\"\n");
-        for url in
-            ["https://c.example", "http://localhost:4318", "http://127.0.0.1:1", "http://[::1]:1", "http://LOCALHOST"]
-        {
+        for url in [
+            "https://c.example",
+            "http://localhost:4318",
+            "http://127.0.0.1:1",
+            "http://[::1]:1",
+            "http://LOCALHOST",
+        ] {
             assert!(of(&endpoint(url), &headers).is_ok(), "{url}");
         }
         for url in [
@@ -294,7 +367,10 @@ mod tests {
             let written = format!("{}headers = {{ a = \"s3cret-value\" }}", endpoint(url));
             for refused in [of(&endpoint(url), &headers), of(&written, &[])] {
                 let error = format!("{:#}", refused.unwrap_err());
-                assert!(error.contains("cannot send headers") && !error.contains("s3cret"), "{url}: {error}");
+                assert!(
+                    error.contains("cannot send headers") && !error.contains("s3cret"),
+                    "{url}: {error}"
+                );
             }
             assert!(of(&endpoint(url), &[]).is_ok(), "without headers: {url}");
             let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", url), headers[0]];
@@ -305,7 +381,10 @@ mod tests {
     #[test]
     fn a_value_in_percent_encoding_is_read() {
         let headers = Headers::of_variable("authorization=Bearer%20abc, x-team = a=b").unwrap();
-        let values: Vec<_> = headers.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
+        let values: Vec<_> = headers
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.to_str().unwrap()))
+            .collect();
         assert_eq!(values, [("authorization", "Bearer abc"), ("x-team", "a=b")]);
     }
 

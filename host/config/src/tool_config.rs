@@ -25,12 +25,16 @@ fn value(written: toml::Value) -> Result<Value, &'static str> {
     Ok(match written {
         toml::Value::String(text) => text.into(),
         toml::Value::Integer(number) => number.into(),
-        toml::Value::Float(number) => {
-            Number::from_f64(number).ok_or("cannot use `config`: JSON has no number `inf` or `nan`")?.into()
-        }
+        toml::Value::Float(number) => Number::from_f64(number)
+            .ok_or("cannot use `config`: JSON has no number `inf` or `nan`")?
+            .into(),
         toml::Value::Boolean(flag) => flag.into(),
-        toml::Value::Datetime(_) => return Err("cannot use `config`: JSON has no dates; write the date as a text"),
-        toml::Value::Array(items) => Value::Array(items.into_iter().map(value).collect::<Result<_, _>>()?),
+        toml::Value::Datetime(_) => {
+            return Err("cannot use `config`: JSON has no dates; write the date as a text");
+        }
+        toml::Value::Array(items) => {
+            Value::Array(items.into_iter().map(value).collect::<Result<_, _>>()?)
+        }
         toml::Value::Table(fields) => {
             let mut sorted = fields.into_iter().collect::<Vec<(String, toml::Value)>>();
             sorted.sort_by(|(one, _), (other, _)| one.cmp(other));
@@ -49,21 +53,33 @@ mod tests {
 
     fn read(text: &str) -> Result<String, String> {
         let table: toml::Table = toml::from_str(text).unwrap();
-        ToolConfig::try_from(table).map(|config| config.json().to_owned()).map_err(str::to_owned)
+        ToolConfig::try_from(table)
+            .map(|config| config.json().to_owned())
+            .map_err(str::to_owned)
     }
 
     #[test]
     fn a_table_is_an_object_with_sorted_keys() {
         let text = "b = [1, 2.5, true]\na = { y = 'text', x = {} }\n";
-        assert_eq!(read(text).unwrap(), r#"{"a":{"x":{},"y":"text"},"b":[1,2.5,true]}"#);
+        assert_eq!(
+            read(text).unwrap(),
+            r#"{"a":{"x":{},"y":"text"},"b":[1,2.5,true]}"#
+        );
         assert_eq!(read("").unwrap(), "{}");
     }
 
     #[test]
     fn what_json_does_not_have_is_refused() {
-        for (text, why) in [("a = [2026-11-22]", "dates"), ("a = inf", "`inf`"), ("a = { b = nan }", "`nan`")] {
+        for (text, why) in [
+            ("a = [2026-11-22]", "dates"),
+            ("a = inf", "`inf`"),
+            ("a = { b = nan }", "`nan`"),
+        ] {
             let error = read(text).unwrap_err();
-            assert!(error.starts_with("cannot use `config`") && error.contains(why), "{text}: {error}");
+            assert!(
+                error.starts_with("cannot use `config`") && error.contains(why),
+                "{text}: {error}"
+            );
         }
     }
 }

@@ -38,19 +38,29 @@ impl Trust {
     ///
     /// An entry that cannot be read, or that another user could have written.
     pub fn of(&self, file: &Path, bytes: &[u8]) -> anyhow::Result<Option<Trusted>> {
-        let Some(entry) = super::bytes(&self.entry(file))? else { return Ok(None) };
+        let Some(entry) = super::bytes(&self.entry(file))? else {
+            return Ok(None);
+        };
         let mut kinds: [Vec<String>; 3] = Default::default();
-        for line in entry.split(|byte| *byte == b'\n').map_while(|line| str::from_utf8(line).ok()) {
+        for line in entry
+            .split(|byte| *byte == b'\n')
+            .map_while(|line| str::from_utf8(line).ok())
+        {
             // The path comes last and begins with a slash, so that no prefix matches it.
-            let Some((kind, digest)) =
-                KINDS.iter().zip(&mut kinds).find_map(|(kind, of)| Some((of, line.strip_prefix(kind)?)))
+            let Some((kind, digest)) = KINDS
+                .iter()
+                .zip(&mut kinds)
+                .find_map(|(kind, of)| Some((of, line.strip_prefix(kind)?)))
             else {
                 break;
             };
             kind.push(digest.to_owned());
         }
         let [files, components, folders] = kinds;
-        Ok(files.contains(&digest(bytes)).then_some(Trusted { components, folders }))
+        Ok(files.contains(&digest(bytes)).then_some(Trusted {
+            components,
+            folders,
+        }))
     }
 
     /// Trusts `file` with exactly these `bytes` and digests.
@@ -73,7 +83,11 @@ impl Trust {
     ) -> anyhow::Result<()> {
         self.write(file, &[after, before], trusted)?;
         let written = write();
-        self.write(file, &[if written.is_ok() { after } else { before }], trusted)?;
+        self.write(
+            file,
+            &[if written.is_ok() { after } else { before }],
+            trusted,
+        )?;
         written
     }
 
@@ -82,17 +96,19 @@ impl Trust {
         private::create_dir(&self.dir).context("cannot create the folder of trusted files")?;
         let files: Vec<String> = contents.iter().map(|bytes| digest(bytes)).collect();
         let digests = [&files[..], &trusted.components, &trusted.folders];
-        let lines = KINDS
-            .iter()
-            .zip(digests)
-            .flat_map(|(kind, digests)| digests.iter().map(move |digest| format!("{kind}{digest}\n")));
+        let lines = KINDS.iter().zip(digests).flat_map(|(kind, digests)| {
+            digests
+                .iter()
+                .map(move |digest| format!("{kind}{digest}\n"))
+        });
         // The path is for people: the name of the entry is a digest of it already.
         let lines: String = lines.collect();
         let parts = [lines.as_bytes(), file.as_os_str().as_bytes()];
         private::write_atomically(&self.entry(file), &parts, OnDisk::Later)
             .context("cannot write that a file is trusted")?;
         let latest = contents.first().copied().unwrap_or_default();
-        private::write_atomically(&self.copy(file), &[latest], OnDisk::Later).context("cannot copy a trusted file")
+        private::write_atomically(&self.copy(file), &[latest], OnDisk::Later)
+            .context("cannot copy a trusted file")
     }
 
     /// Whether `file` was trusted, with whatever content.
@@ -126,7 +142,8 @@ impl Trust {
     }
 
     fn entry(&self, file: &Path) -> PathBuf {
-        self.dir.join(blake3::hash(file.as_os_str().as_bytes()).to_hex().as_str())
+        self.dir
+            .join(blake3::hash(file.as_os_str().as_bytes()).to_hex().as_str())
     }
 }
 
@@ -160,9 +177,19 @@ mod tests {
             );
             Ok(())
         });
-        assert!(renewed.is_ok() && has("/project/toolcell.toml", b"c") && !has("/project/toolcell.toml", b"b"));
-        let failed = trust.renew(file, (b"c", b"d"), &Trusted::default(), || anyhow::bail!("full"));
-        assert!(failed.is_err() && has("/project/toolcell.toml", b"c") && !has("/project/toolcell.toml", b"d"));
+        assert!(
+            renewed.is_ok()
+                && has("/project/toolcell.toml", b"c")
+                && !has("/project/toolcell.toml", b"b")
+        );
+        let failed = trust.renew(file, (b"c", b"d"), &Trusted::default(), || {
+            anyhow::bail!("full")
+        });
+        assert!(
+            failed.is_err()
+                && has("/project/toolcell.toml", b"c")
+                && !has("/project/toolcell.toml", b"d")
+        );
         trust.add(file, b"b", &Trusted::default()).unwrap();
         assert!(trust.remove(file).unwrap() && !has("/project/toolcell.toml", b"b"));
         assert!(!trust.remove(file).unwrap() && trust.content(file).unwrap().is_none());
@@ -173,8 +200,16 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let trust = Trust::at(dir.path().join("trusted"));
         let file = Path::new("/project\nhook c\nfolder d/toolcell.toml");
-        let of = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-        let trusted = Trusted { components: of(&["a", "b"]), folders: of(&["x"]) };
+        let of = |words: &[&str]| {
+            words
+                .iter()
+                .map(|word| (*word).to_owned())
+                .collect::<Vec<_>>()
+        };
+        let trusted = Trusted {
+            components: of(&["a", "b"]),
+            folders: of(&["x"]),
+        };
         trust.add(file, b"x", &trusted).unwrap();
         assert_eq!(trust.of(file, b"x").unwrap(), Some(trusted));
         trust.add(file, b"x", &Trusted::default()).unwrap();

@@ -34,7 +34,9 @@ pub fn size(text: &str) -> Result<u64, String> {
 }
 
 fn split(text: &str) -> Option<(u64, &str)> {
-    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let end = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
     let (number, unit) = text.split_at_checked(end)?;
     Some((number.parse().ok()?, unit.trim()))
 }
@@ -50,8 +52,16 @@ mod tests {
         assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
         assert!(duration("5").is_err() && duration("0s").is_err() && duration("s").is_err());
         assert!(duration("99999999999999999999s").is_err());
-        assert_eq!(duration("525600m"), Ok(Duration::from_secs(365 * 24 * 60 * 60)));
-        for long in ["525601m", "18446744073709551615s", "18446744073709551615m", "18446744073709551615ms"] {
+        assert_eq!(
+            duration("525600m"),
+            Ok(Duration::from_secs(365 * 24 * 60 * 60))
+        );
+        for long in [
+            "525601m",
+            "18446744073709551615s",
+            "18446744073709551615m",
+            "18446744073709551615ms",
+        ] {
             assert!(duration(long).unwrap_err().contains("365 days"), "{long}");
         }
         assert_eq!(size("64MiB"), Ok(64 << 20));

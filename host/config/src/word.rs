@@ -43,14 +43,20 @@ impl Visitor<'_> for StringOrNumber {
 
 impl From<Spanned<String>> for Word {
     fn from(read: Spanned<String>) -> Self {
-        Self { at: read.span().start, text: read.into_inner() }
+        Self {
+            at: read.span().start,
+            text: read.into_inner(),
+        }
     }
 }
 
 /// Reads a size, which needs no quotes if it has no unit: `memory = 64` is the same as `--memory 64`, bytes.
 pub(super) fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Word>, D::Error> {
     let read = Spanned::<Text>::deserialize(deserializer)?;
-    Ok(Some(Word { at: read.span().start, text: read.into_inner().0 }))
+    Ok(Some(Word {
+        at: read.span().start,
+        text: read.into_inner().0,
+    }))
 }
 
 impl Deref for Word {

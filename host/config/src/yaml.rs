@@ -36,7 +36,9 @@ pub(super) fn read(text: &str) -> Result<Value, String> {
     let mut reader = Reader::default();
     for next in Parser::new_from_str(text) {
         let (event, span) = next.map_err(|error| error.to_string())?;
-        reader.take(event).map_err(|why| format!("line {}: {why}", span.start.line()))?;
+        reader
+            .take(event)
+            .map_err(|why| format!("line {}: {why}", span.start.line()))?;
     }
     reader.whole.ok_or_else(|| "it is empty".to_owned())
 }
@@ -55,7 +57,10 @@ impl Reader {
             Event::Scalar(text, style, anchor, tag) => {
                 self.begin(anchor, tag.is_some())?;
                 match self.open.last_mut() {
-                    Some(Open::Map { fields, key: key @ None }) => {
+                    Some(Open::Map {
+                        fields,
+                        key: key @ None,
+                    }) => {
                         if fields.contains_key(&*text) {
                             return Err(format!("{text:?} is a duplicate key"));
                         }
@@ -65,10 +70,17 @@ impl Reader {
                     _ => self.add(scalar(&text, style)),
                 }
             }
-            Event::SequenceStart(_, anchor, tag) => self.nest(Open::List(Vec::new()), anchor, tag.is_some()),
-            Event::MappingStart(_, anchor, tag) => {
-                self.nest(Open::Map { fields: Map::new(), key: None }, anchor, tag.is_some())
+            Event::SequenceStart(_, anchor, tag) => {
+                self.nest(Open::List(Vec::new()), anchor, tag.is_some())
             }
+            Event::MappingStart(_, anchor, tag) => self.nest(
+                Open::Map {
+                    fields: Map::new(),
+                    key: None,
+                },
+                anchor,
+                tag.is_some(),
+            ),
             Event::SequenceEnd | Event::MappingEnd => match self.open.pop() {
                 Some(Open::List(items)) => self.add(items.into()),
                 Some(Open::Map { fields, .. }) => self.add(fields.into()),
@@ -152,7 +164,11 @@ mod tests {
     #[test]
     fn what_could_hide_something_or_grow_is_refused_at_its_line() {
         let bomb = "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n";
-        let deep = format!("{}x{}", "[".repeat(DEPTH_MAX + 1), "]".repeat(DEPTH_MAX + 1));
+        let deep = format!(
+            "{}x{}",
+            "[".repeat(DEPTH_MAX + 1),
+            "]".repeat(DEPTH_MAX + 1)
+        );
         let wide = "- x\n".repeat(VALUES_MAX + 1);
         for (text, why) in [
             ("", "it is empty"),

@@ -11,8 +11,8 @@ use std::time::Duration;
 use crate::journal::Artifacts;
 use crate::policy::{Limits, Look, Permit};
 use crate::record::{
-    AbortReason, Content, ContextModifier, ErrorClass, InvocationId, ProgressStatus, Refusal, Replay, ReplayData,
-    SafetyFacts, Usage,
+    AbortReason, Content, ContextModifier, ErrorClass, InvocationId, ProgressStatus, Refusal,
+    Replay, ReplayData, SafetyFacts, Usage,
 };
 pub use crate::scheduler::Cancellation;
 use crate::secret::Secrets;
@@ -37,7 +37,10 @@ pub trait Executor: Send + Sync {
 
     /// Returns the component's claims about one input, from an empty world. `None` if it does not export the interface,
     /// or does not answer; the conservative facts then apply.
-    fn classify<'a>(&'a self, check: Check<'a>) -> BoxFuture<'a, Result<Option<SafetyFacts>, Refusal>>;
+    fn classify<'a>(
+        &'a self,
+        check: Check<'a>,
+    ) -> BoxFuture<'a, Result<Option<SafetyFacts>, Refusal>>;
 
     /// Runs the tool that `permit` names, with what `permit` carries, and reports usage even if it fails. A call that
     /// needs input is run again with the same permit.
@@ -259,15 +262,29 @@ pub struct GuestOutput {
 #[cold]
 pub fn canceled(reason: AbortReason) -> Refusal {
     let (class, code, why) = match reason {
-        AbortReason::SiblingError => {
-            (ErrorClass::SiblingCanceled, "sibling_canceled", "stopped, because a sibling call failed")
+        AbortReason::SiblingError => (
+            ErrorClass::SiblingCanceled,
+            "sibling_canceled",
+            "stopped, because a sibling call failed",
+        ),
+        AbortReason::Fallback => (
+            ErrorClass::StreamingFallbackDiscarded,
+            "fallback",
+            "superseded by another attempt at the same call",
+        ),
+        AbortReason::RuntimeShutdown => (
+            ErrorClass::Canceled,
+            Refusal::SHUT_DOWN,
+            "toolcell is shutting down",
+        ),
+        AbortReason::Timeout => (
+            ErrorClass::Canceled,
+            "canceled",
+            "the caller stopped waiting",
+        ),
+        AbortReason::UserInterruption => {
+            (ErrorClass::Canceled, "canceled", "the call was canceled")
         }
-        AbortReason::Fallback => {
-            (ErrorClass::StreamingFallbackDiscarded, "fallback", "superseded by another attempt at the same call")
-        }
-        AbortReason::RuntimeShutdown => (ErrorClass::Canceled, Refusal::SHUT_DOWN, "toolcell is shutting down"),
-        AbortReason::Timeout => (ErrorClass::Canceled, "canceled", "the caller stopped waiting"),
-        AbortReason::UserInterruption => (ErrorClass::Canceled, "canceled", "the call was canceled"),
     };
     let mut refusal = Refusal::new(class, code, why).aborted(reason);
     if reason == AbortReason::RuntimeShutdown {

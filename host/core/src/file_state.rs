@@ -46,7 +46,9 @@ impl FileState {
         // A time before 1970 is a huge number here, and the addition fails.
         let since = Duration::from_secs(seconds).checked_add(Duration::from_nanos(nanoseconds));
         let changed = since.and_then(|since| UNIX_EPOCH.checked_add(since));
-        changed.and_then(|changed| at.duration_since(changed).ok()).is_some_and(|age| age >= SETTLED)
+        changed
+            .and_then(|changed| at.duration_since(changed).ok())
+            .is_some_and(|age| age >= SETTLED)
     }
 }
 
@@ -76,7 +78,8 @@ fn dates_mapped_writes(file: &File) -> bool {
     // It leaves pages and times to the file system of its upper layer, and containers use it.
     const OVERLAY: u64 = 0x794C_7630;
     // The type is `i64` or `u32`, depending on the platform.
-    rustix::fs::fstatfs(file).is_ok_and(|found| [EXT4, XFS, BTRFS, F2FS, OVERLAY].contains(&(found.f_type as u64)))
+    rustix::fs::fstatfs(file)
+        .is_ok_and(|found| [EXT4, XFS, BTRFS, F2FS, OVERLAY].contains(&(found.f_type as u64)))
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -90,7 +93,9 @@ mod tests {
 
     #[test]
     fn a_change_that_could_happen_again_at_the_same_time_is_not_settled() {
-        let at = |seconds: i64, nanoseconds: u64| FileState([1, 2, 3, 4, 5, seconds.cast_unsigned(), nanoseconds]);
+        let at = |seconds: i64, nanoseconds: u64| {
+            FileState([1, 2, 3, 4, 5, seconds.cast_unsigned(), nanoseconds])
+        };
         let now = UNIX_EPOCH + Duration::from_secs(100);
         assert!(at(99, 0).is_settled(now) && !at(99, 1).is_settled(now));
         assert!(!at(101, 0).is_settled(now), "it is in the future");

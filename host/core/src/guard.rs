@@ -22,13 +22,18 @@ macro_rules! guard {
 }
 
 #[cfg(all(feature = "mutants", not(debug_assertions)))]
-compile_error!("the feature `mutants` takes guards out of the sandbox; it is for tests, never for a release");
+compile_error!(
+    "the feature `mutants` takes guards out of the sandbox; it is for tests, never for a release"
+);
 
 /// Whether the environment leaves the guard `name` active.
 #[cfg(feature = "mutants")]
 pub fn stands(name: &str) -> bool {
     static MUTANT: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
-    MUTANT.get_or_init(|| std::env::var("TOOLCELL_MUTANT").ok()).as_deref() != Some(name)
+    MUTANT
+        .get_or_init(|| std::env::var("TOOLCELL_MUTANT").ok())
+        .as_deref()
+        != Some(name)
 }
 
 /// The environment that a process needs which is started without one, so that the same guard is left out there.

@@ -15,7 +15,10 @@ use rustix::fs::OFlags;
 /// A path that cannot be opened, and what is not a regular file.
 pub fn open(path: &Path) -> io::Result<File> {
     // Without NONBLOCK, a named pipe would block here. It changes nothing for a regular file.
-    let file = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
+        .open(path)?;
     if file.metadata()?.is_file() || !guard!("named_files") {
         Ok(file)
     } else {
@@ -30,9 +33,13 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// Those of [`open`], and more than `bytes_max` bytes.
 pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    open(path)?.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
+    open(path)?
+        .take(bytes_max.saturating_add(1))
+        .read_to_end(&mut bytes)?;
     if bytes.len() as u64 > bytes_max {
-        Err(io::Error::other(format!("it is larger than {bytes_max} bytes")))
+        Err(io::Error::other(format!(
+            "it is larger than {bytes_max} bytes"
+        )))
     } else {
         Ok(bytes)
     }
@@ -45,7 +52,8 @@ pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
 /// Those of [`read`], and what is not UTF-8.
 pub fn read_text(path: &Path, bytes_max: u64) -> io::Result<String> {
     let bytes = read(path, bytes_max)?;
-    String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
+    String::from_utf8(bytes)
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
 }
 
 #[cfg(test)]
@@ -58,11 +66,30 @@ mod tests {
         let file = folder.path().join("file");
         std::fs::write(&file, "four").unwrap();
         assert_eq!(read_text(&file, 4).unwrap(), "four");
-        assert!(read(&file, 3).unwrap_err().to_string().contains("larger than 3 bytes"));
+        assert!(
+            read(&file, 3)
+                .unwrap_err()
+                .to_string()
+                .contains("larger than 3 bytes")
+        );
         let pipe = folder.path().join("pipe");
-        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &pipe,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR,
+            0,
+        )
+        .unwrap();
         for other in [Path::new("/dev/zero"), folder.path(), &pipe] {
-            assert!(read(other, 4).unwrap_err().to_string().contains("not a regular file"), "{}", other.display());
+            assert!(
+                read(other, 4)
+                    .unwrap_err()
+                    .to_string()
+                    .contains("not a regular file"),
+                "{}",
+                other.display()
+            );
         }
         assert!(read(&folder.path().join("missing"), 4).is_err());
     }

@@ -35,16 +35,26 @@ pub struct Shared {
 
 impl Shared {
     const fn new(name: &'static str, threads: usize, waiting: usize) -> Self {
-        Self { name, threads, waiting, pool: OnceLock::new() }
+        Self {
+            name,
+            threads,
+            waiting,
+            pool: OnceLock::new(),
+        }
     }
 
     /// Returns the pool; `None` if the operating system has no resources for it.
     fn pool(&self) -> Option<&Pool> {
-        self.pool.get_or_init(|| Pool::new(self.name, self.threads, self.waiting, STACK_BYTES).ok()).as_ref()
+        self.pool
+            .get_or_init(|| Pool::new(self.name, self.threads, self.waiting, STACK_BYTES).ok())
+            .as_ref()
     }
 
     /// See [`Pool::run`].
-    pub async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Unfinished> {
+    pub async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Unfinished> {
         self.pool().ok_or(Busy)?.run(work).await
     }
 
@@ -131,21 +141,36 @@ impl Pool {
     /// # Errors
     ///
     /// The operating system's error, if it has no resources for a runtime.
-    pub fn new(name: &'static str, threads: usize, waiting: usize, stack: usize) -> io::Result<Self> {
+    pub fn new(
+        name: &'static str,
+        threads: usize,
+        waiting: usize,
+        stack: usize,
+    ) -> io::Result<Self> {
         let runtime = Builder::new_current_thread()
             .max_blocking_threads(threads)
             .thread_stack_size(stack)
             .thread_name(name)
             .thread_keep_alive(IDLE)
             .build()?;
-        Ok(Self { runtime: Some(runtime), places: Arc::new(Semaphore::new(threads + waiting)) })
+        Ok(Self {
+            runtime: Some(runtime),
+            places: Arc::new(Semaphore::new(threads + waiting)),
+        })
     }
 
     /// Runs `work` on a thread of this pool. Dropping the future removes work that has not begun from the queue; work
     /// that has begun goes on to its end, and keeps its thread until then.
-    pub async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Unfinished> {
-        let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| Busy)?;
-        let Some(runtime) = &self.runtime else { return Err(Busy.into()) };
+    pub async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Unfinished> {
+        let place = Arc::clone(&self.places)
+            .try_acquire_owned()
+            .map_err(|_| Busy)?;
+        let Some(runtime) = &self.runtime else {
+            return Err(Busy.into());
+        };
         let begun = starting_threads(|| {
             runtime.spawn_blocking(move || {
                 let _place = place;
@@ -203,7 +228,11 @@ mod tests {
         let mut first = Box::pin(full.run(blocks()));
         let mut second = Box::pin(full.run(blocks()));
         for begun in [&mut first, &mut second] {
-            assert!(tokio::time::timeout(Duration::from_millis(1), begun).await.is_err());
+            assert!(
+                tokio::time::timeout(Duration::from_millis(1), begun)
+                    .await
+                    .is_err()
+            );
         }
         assert!(matches!(full.run(|| ()).await, Err(Unfinished::Busy(_))));
         assert_eq!(other.run(|| 7).await.unwrap(), 7);

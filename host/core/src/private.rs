@@ -20,14 +20,20 @@ pub fn unwritable(path: &Path, error: &io::Error) -> Option<Refusal> {
     let what_to_do = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free some space there",
         io::ErrorKind::ReadOnlyFilesystem => "make its file system writable",
-        io::ErrorKind::PermissionDenied if error.raw_os_error().is_some() => "make its folder writable for you",
+        io::ErrorKind::PermissionDenied if error.raw_os_error().is_some() => {
+            "make its folder writable for you"
+        }
         _ => return None,
     };
     let message = format!(
         "toolcell cannot write its own state, {}: {error}; {what_to_do}, or set TOOLCELL_HOME to a folder that can be written",
         path.display()
     );
-    Some(Refusal::new(ErrorClass::SetupRequired, "home_unwritable", message))
+    Some(Refusal::new(
+        ErrorClass::SetupRequired,
+        "home_unwritable",
+        message,
+    ))
 }
 
 /// What is on disk when a write returns.
@@ -53,7 +59,10 @@ pub enum Others {
 /// Creates `dir`, and the folders above it that do not exist. Only this user can enter them. A folder that exists keeps
 /// its mode.
 pub fn create_dir(dir: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(dir)
+    DirBuilder::new()
+        .recursive(true)
+        .mode(FOLDER_MODE)
+        .create(dir)
 }
 
 /// Does what [`create_dir`] does, and closes `dir` to other users if it existed. Fails if it belongs to another user.
@@ -66,7 +75,12 @@ pub fn close_dir(dir: &Path) -> io::Result<()> {
 /// does. Fails for a symbolic link, and for a file of another user.
 pub fn open_or_create(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false).mode(FILE_MODE);
+    options
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(FILE_MODE);
     let file = options.custom_flags(flags()).open(path)?;
     close(&file, FILE_MODE)?;
     Ok(file)
@@ -82,7 +96,9 @@ pub fn create_missing(path: &Path) -> io::Result<()> {
             let empty = draft(path, &[], OnDisk::Later)?.into_temp_path();
             match empty.persist_noclobber(path) {
                 Ok(()) => return Ok(()),
-                Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => fs::symlink_metadata(path)?,
+                Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {
+                    fs::symlink_metadata(path)?
+                }
                 Err(error) => return Err(error.error),
             }
         }
@@ -103,7 +119,10 @@ pub fn create_missing(path: &Path) -> io::Result<()> {
 /// Opens the file `path` for reading. Fails for a symbolic link, for what is not a regular file, for a file of another
 /// user, and for one with which `others` may do more.
 pub fn open(path: &Path, others: Others) -> io::Result<File> {
-    let file = OpenOptions::new().read(true).custom_flags(flags()).open(path)?;
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags())
+        .open(path)?;
     let metadata = file.metadata()?;
     if !metadata.is_file() {
         return Err(io::Error::other("it is not a regular file"));
@@ -117,7 +136,9 @@ pub fn open(path: &Path, others: Others) -> io::Result<File> {
     }
     if metadata.mode() & taken != 0 && guard!("private_files") {
         let mode = metadata.mode() & 0o777;
-        return Err(io::Error::other(format!("it can be {what} by others (mode {mode:o}; 600 is expected)")));
+        return Err(io::Error::other(format!(
+            "it can be {what} by others (mode {mode:o}; 600 is expected)"
+        )));
     }
     Ok(file)
 }
@@ -136,8 +157,9 @@ pub fn create_atomically(path: &Path, parts: &[&[u8]], on_disk: OnDisk) -> io::R
 
 /// A temporary file beside `path`, with its content. Its name begins with a dot.
 fn draft(path: &Path, parts: &[&[u8]], on_disk: OnDisk) -> io::Result<NamedTempFile> {
-    let mut file =
-        tempfile::Builder::new().permissions(Permissions::from_mode(FILE_MODE)).tempfile_in(folder_of(path))?;
+    let mut file = tempfile::Builder::new()
+        .permissions(Permissions::from_mode(FILE_MODE))
+        .tempfile_in(folder_of(path))?;
     parts.iter().try_for_each(|part| file.write_all(part))?;
     match on_disk {
         OnDisk::Later => {}
@@ -172,7 +194,10 @@ fn close(file: &File, mode: u32) -> io::Result<()> {
 }
 
 fn foreign() -> io::Error {
-    io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to another user")
+    io::Error::new(
+        io::ErrorKind::PermissionDenied,
+        "it belongs to another user",
+    )
 }
 
 /// Without NONBLOCK, a named pipe would block the reader.
@@ -214,17 +239,26 @@ mod tests {
         create_missing(&path).unwrap();
         let file = File::options().read(true).write(true).open(&path).unwrap();
         (&file).write_all(b"content").unwrap();
-        rustix::fs::fcntl_lock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
+        rustix::fs::fcntl_lock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)
+            .unwrap();
         let is_locked = || {
             let locks = fs::read_to_string("/proc/locks").unwrap();
             let place = format!(":{} ", file.metadata().unwrap().ino());
-            locks.lines().any(|line| line.contains("POSIX") && line.contains(&place))
+            locks
+                .lines()
+                .any(|line| line.contains("POSIX") && line.contains(&place))
         };
         assert!(is_locked());
         set_mode(&path, 0o644);
         create_missing(&path).unwrap();
-        assert!(is_locked(), "the lock of a database that another thread writes");
-        assert_eq!((mode(&path), fs::read(&path).unwrap()), (0o600, b"content".to_vec()));
+        assert!(
+            is_locked(),
+            "the lock of a database that another thread writes"
+        );
+        assert_eq!(
+            (mode(&path), fs::read(&path).unwrap()),
+            (0o600, b"content".to_vec())
+        );
         symlink(&path, &link).unwrap();
         assert!(create_missing(&link).is_err());
     }
@@ -268,12 +302,18 @@ mod tests {
     fn a_write_replaces_the_whole_file_and_leaves_nothing_else() {
         let root = tempfile::tempdir().unwrap();
         let file = root.path().join("file");
-        for (at, on_disk) in [OnDisk::Later, OnDisk::Content, OnDisk::Name].into_iter().enumerate() {
+        for (at, on_disk) in [OnDisk::Later, OnDisk::Content, OnDisk::Name]
+            .into_iter()
+            .enumerate()
+        {
             let content = format!("content {at}");
             write_atomically(&file, &[b"content ", at.to_string().as_bytes()], on_disk).unwrap();
             assert_eq!(fs::read_to_string(&file).unwrap(), content);
             assert!(create_atomically(&file, &[b"other"], on_disk).is_err());
-            assert_eq!((fs::read_to_string(&file).unwrap(), mode(&file)), (content, 0o600));
+            assert_eq!(
+                (fs::read_to_string(&file).unwrap(), mode(&file)),
+                (content, 0o600)
+            );
             assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1);
         }
     }

@@ -11,7 +11,10 @@ use std::path::{Path, PathBuf};
 /// [`io::ErrorKind::PermissionDenied`], and a file system that does not tell its type.
 pub fn refuse(file: &impl std::os::fd::AsFd) -> io::Result<()> {
     if imp::is_pseudo(file)? && guard!("pseudo_files") {
-        Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is no folder of files, but of the kernel's state"))
+        Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "it is no folder of files, but of the kernel's state",
+        ))
     } else {
         Ok(())
     }
@@ -29,7 +32,11 @@ pub fn mounted_in<'a>(folders: impl Iterator<Item = &'a Path> + Clone) -> Vec<Pa
         return Vec::new();
     }
     let places = imp::places();
-    let meets = |place: &&PathBuf| folders.clone().any(|folder| place.starts_with(folder) || folder.starts_with(place));
+    let meets = |place: &&PathBuf| {
+        folders
+            .clone()
+            .any(|folder| place.starts_with(folder) || folder.starts_with(place))
+    };
     places.iter().filter(meets).cloned().collect()
 }
 
@@ -126,12 +133,18 @@ mod imp {
             Some(Ok(())) => {}
             Some(Err(_)) | None => *table = Table::open().ok(),
         }
-        table.as_ref().map(|table| Arc::clone(&table.places)).unwrap_or_default()
+        table
+            .as_ref()
+            .map(|table| Arc::clone(&table.places))
+            .unwrap_or_default()
     }
 
     impl Table {
         fn open() -> io::Result<Self> {
-            let mut table = Self { file: File::open("/proc/self/mountinfo")?, places: Arc::default() };
+            let mut table = Self {
+                file: File::open("/proc/self/mountinfo")?,
+                places: Arc::default(),
+            };
             table.read()?;
             Ok(table)
         }
@@ -140,7 +153,10 @@ mod imp {
         fn refresh(&mut self) -> io::Result<()> {
             let mut polled = [PollFd::new(&self.file, PollFlags::PRI)];
             poll(&mut polled, Some(&Timespec::default()))?;
-            if polled.iter().any(|file| file.revents().intersects(PollFlags::PRI | PollFlags::ERR)) {
+            if polled
+                .iter()
+                .any(|file| file.revents().intersects(PollFlags::PRI | PollFlags::ERR))
+            {
                 self.read()
             } else {
                 Ok(())
@@ -163,11 +179,17 @@ mod imp {
             let mut words = row.split(|byte| *byte == b' ');
             let Some(place) = words.nth(4) else { continue };
             // A number of optional words ends with a dash; the type follows.
-            let Some(kind) = words.skip_while(|word| *word != b"-").nth(1) else { continue };
+            let Some(kind) = words.skip_while(|word| *word != b"-").nth(1) else {
+                continue;
+            };
             let is_pseudo = KINDS.iter().any(|(name, _)| name.as_bytes() == kind);
             places.insert(unescaped(place), is_pseudo);
         }
-        places.into_iter().filter(|(_, is_pseudo)| *is_pseudo).map(|(place, _)| place).collect()
+        places
+            .into_iter()
+            .filter(|(_, is_pseudo)| *is_pseudo)
+            .map(|(place, _)| place)
+            .collect()
     }
 
     /// The path of a row, in which the kernel writes blanks and backslashes as three octal digits.
@@ -175,10 +197,18 @@ mod imp {
         let mut path = Vec::with_capacity(word.len());
         let mut rest = word;
         while let Some((first, after)) = rest.split_first() {
-            let digits = after.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
-            let escaped = digits.filter(|_| *first == b'\\').and_then(|digits| u8::from_str_radix(digits, 8).ok());
+            let digits = after
+                .get(..3)
+                .and_then(|digits| std::str::from_utf8(digits).ok());
+            let escaped = digits
+                .filter(|_| *first == b'\\')
+                .and_then(|digits| u8::from_str_radix(digits, 8).ok());
             path.push(escaped.unwrap_or(*first));
-            rest = if escaped.is_some() { after.get(3..).unwrap_or_default() } else { after };
+            rest = if escaped.is_some() {
+                after.get(3..).unwrap_or_default()
+            } else {
+                after
+            };
         }
         PathBuf::from(OsString::from_vec(path))
     }
@@ -192,12 +222,16 @@ mod tests {
     #[test]
     fn the_kernels_state_is_no_file_and_a_temporary_folder_is_one() {
         let refused = |path: &str| refuse(&File::open(path).unwrap()).is_err();
-        assert!(refused("/proc") && refused("/proc/self/environ") && contain(Path::new("/proc/self")));
+        assert!(
+            refused("/proc") && refused("/proc/self/environ") && contain(Path::new("/proc/self"))
+        );
         let folder = std::env::temp_dir();
         assert!(!refused(folder.to_str().unwrap()) && !contain(&folder) && !refused("/dev"));
         let within = mounted_in([Path::new("/")].into_iter());
         assert!(within.contains(&PathBuf::from("/proc")), "{within:?}");
-        assert!(mounted_in([Path::new("/proc/self")].into_iter()).contains(&PathBuf::from("/proc")));
+        assert!(
+            mounted_in([Path::new("/proc/self")].into_iter()).contains(&PathBuf::from("/proc"))
+        );
         assert!(mounted_in([folder.as_path()].into_iter()).is_empty());
         assert!(mounted_in([].into_iter()).is_empty());
     }
@@ -210,6 +244,9 @@ mod tests {
             25 1 0:23 / /over rw - cgroup2 cgroup2 rw\n\
             26 1 0:24 / /over rw - tmpfs tmpfs rw\n\
             27 1 0:25 / /short\n";
-        assert_eq!(imp::places_in(text), [PathBuf::from("/a b\\c"), PathBuf::from("/proc")]);
+        assert_eq!(
+            imp::places_in(text),
+            [PathBuf::from("/a b\\c"), PathBuf::from("/proc")]
+        );
     }
 }

@@ -95,12 +95,17 @@ impl ResolvedPath {
                 }
                 Some(Step::Name(name)) => {
                     self.end.push(name);
-                    exists =
-                        exists && self.follow(&mut ahead).with_context(|| format!("cannot find {}", full.display()))?;
+                    exists = exists
+                        && self
+                            .follow(&mut ahead)
+                            .with_context(|| format!("cannot find {}", full.display()))?;
                 }
             }
         }
-        bail!("{}: too many names, those in links included", full.display())
+        bail!(
+            "{}: too many names, those in links included",
+            full.display()
+        )
     }
 
     /// Looks up the name that was entered, and puts its target `ahead` if it is a link. Returns whether it exists.
@@ -118,8 +123,14 @@ impl ResolvedPath {
             }
             // Not a link.
             Err(error) if error.kind() == ErrorKind::InvalidInput => Ok(true),
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(false),
-            Err(error) => Err(error).with_context(|| format!("cannot inspect {}", self.end.display())),
+            Err(error)
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
+            {
+                Ok(false)
+            }
+            Err(error) => {
+                Err(error).with_context(|| format!("cannot inspect {}", self.end.display()))
+            }
         }
     }
 }
@@ -143,9 +154,10 @@ fn spelled(path: PathBuf) -> PathBuf {
         return path;
     }
     match (path.parent(), path.file_name()) {
-        (Some(parent), Some(name)) if path.is_symlink() => {
-            parent.canonicalize().map(|parent| parent.join(name)).unwrap_or(path)
-        }
+        (Some(parent), Some(name)) if path.is_symlink() => parent
+            .canonicalize()
+            .map(|parent| parent.join(name))
+            .unwrap_or(path),
         _ => path.canonicalize().unwrap_or(path),
     }
 }
@@ -158,8 +170,10 @@ mod tests {
 
     #[test]
     fn every_link_on_the_way_has_a_name_and_so_has_every_folder_that_is_left() {
-        let root =
-            std::env::temp_dir().canonicalize().unwrap().join(format!("toolcell-resolved-path-{}", std::process::id()));
+        let root = std::env::temp_dir()
+            .canonicalize()
+            .unwrap()
+            .join(format!("toolcell-resolved-path-{}", std::process::id()));
         std::fs::create_dir_all(root.join("real/deep")).unwrap();
         std::fs::write(root.join("real/deep/file"), "").unwrap();
         symlink("real", root.join("one")).unwrap();
@@ -167,21 +181,47 @@ mod tests {
         symlink("../deep/file", root.join("real/deep/three")).unwrap();
         symlink("missing/x", root.join("nowhere")).unwrap();
         let names = |paths: &[PathBuf]| {
-            paths.iter().map(|path| path.strip_prefix(&root).unwrap().display().to_string()).collect::<Vec<_>>()
+            paths
+                .iter()
+                .map(|path| path.strip_prefix(&root).unwrap().display().to_string())
+                .collect::<Vec<_>>()
         };
         let found = |path: &str| {
             let resolved = ResolvedPath::of(&root.join(path)).unwrap();
-            (names(&[resolved.end]).remove(0), names(&resolved.links), names(&resolved.left))
+            (
+                names(&[resolved.end]).remove(0),
+                names(&resolved.links),
+                names(&resolved.left),
+            )
         };
         let no: Vec<String> = Vec::new();
-        assert_eq!(found("real/deep/file"), ("real/deep/file".into(), no.clone(), no.clone()));
+        assert_eq!(
+            found("real/deep/file"),
+            ("real/deep/file".into(), no.clone(), no.clone())
+        );
         let (end, links, left) = found("two/three");
-        assert_eq!((end.as_str(), left), ("real/deep/file", vec!["real/deep".to_owned()]));
+        assert_eq!(
+            (end.as_str(), left),
+            ("real/deep/file", vec!["real/deep".to_owned()])
+        );
         assert_eq!(links, ["two", "one", "real/deep/three"]);
-        assert_eq!(found("one/not/there"), ("real/not/there".into(), vec!["one".into()], no.clone()));
-        assert_eq!(found("nowhere"), ("missing/x".into(), vec!["nowhere".into()], no));
-        assert_eq!(found("one/../real/deep"), ("real/deep".into(), vec!["one".into()], vec!["real".into()]));
-        assert!(ResolvedPath::of(&root.join("missing/../real")).unwrap_err().is::<ThroughMissing>());
+        assert_eq!(
+            found("one/not/there"),
+            ("real/not/there".into(), vec!["one".into()], no.clone())
+        );
+        assert_eq!(
+            found("nowhere"),
+            ("missing/x".into(), vec!["nowhere".into()], no)
+        );
+        assert_eq!(
+            found("one/../real/deep"),
+            ("real/deep".into(), vec!["one".into()], vec!["real".into()])
+        );
+        assert!(
+            ResolvedPath::of(&root.join("missing/../real"))
+                .unwrap_err()
+                .is::<ThroughMissing>()
+        );
         symlink("round", root.join("round")).unwrap();
         assert!(ResolvedPath::of(&root.join("round")).is_err());
         let long = "deep/../".repeat(5_000);
@@ -190,7 +230,10 @@ mod tests {
         symlink("there", root.join("back")).unwrap();
         symlink("back", root.join("there")).unwrap();
         let resolved = ResolvedPath::so_far(&root.join("there/x"));
-        assert!(resolved.links.contains(&root.join("back")) && resolved.links.contains(&root.join("there")));
+        assert!(
+            resolved.links.contains(&root.join("back"))
+                && resolved.links.contains(&root.join("there"))
+        );
         assert!([root.join("back"), root.join("there")].contains(&resolved.end));
         let depth = root.components().count();
         let mut steps = 2 * depth + 5;

@@ -39,7 +39,11 @@ const ASIDE: (u64, Duration) = (200_000_000, Duration::from_secs(2));
 /// An invalid pattern, or an automaton that takes more than [`PATTERN_BYTES_MAX`].
 pub fn states(pattern: &str) -> anyhow::Result<usize> {
     let config = NFA::config().nfa_size_limit(Some(PATTERN_BYTES_MAX));
-    Ok(NFA::compiler().configure(config).build(pattern)?.states().len())
+    Ok(NFA::compiler()
+        .configure(config)
+        .build(pattern)?
+        .states()
+        .len())
 }
 
 /// A pattern whose matches are replaced in texts.
@@ -76,7 +80,13 @@ impl Meter {
     }
 
     fn new((steps, time): (u64, Duration)) -> Self {
-        Self { steps, spent: 0, until: Instant::now() + time, paused: None, caches: Vec::new() }
+        Self {
+            steps,
+            spent: 0,
+            until: Instant::now() + time,
+            paused: None,
+            caches: Vec::new(),
+        }
     }
 
     /// Stops the clock until [`Self::go_on`].
@@ -94,7 +104,11 @@ impl Meter {
     fn spend(&mut self, steps: u64) -> Result<(), Exhausted> {
         self.steps = self.steps.checked_sub(steps).ok_or(Exhausted)?;
         self.spent = self.spent.saturating_add(steps);
-        if Instant::now() > self.until { Err(Exhausted) } else { Ok(()) }
+        if Instant::now() > self.until {
+            Err(Exhausted)
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -110,23 +124,40 @@ impl Pattern {
             states <= STATES_MAX,
             "its automaton has {states} states, more than {STATES_MAX}; use smaller repetitions"
         );
-        let regex = regex::RegexBuilder::new(pattern).size_limit(ENGINE_BYTES_MAX).build()?;
+        let regex = regex::RegexBuilder::new(pattern)
+            .size_limit(ENGINE_BYTES_MAX)
+            .build()?;
         let config = dfa::Config::new()
             .minimum_cache_clear_count(Some(LAZY_RESTARTS_MAX))
             .minimum_bytes_per_state(Some(LAZY_BYTES_PER_STATE_MIN))
             .unicode_word_boundary(true);
-        let lazy = Lazy::builder().dfa(config).build(pattern).ok().map(std::sync::Arc::new);
-        Ok(Self { regex, lazy, states: states as u64 })
+        let lazy = Lazy::builder()
+            .dfa(config)
+            .build(pattern)
+            .ok()
+            .map(std::sync::Arc::new);
+        Ok(Self {
+            regex,
+            lazy,
+            states: states as u64,
+        })
     }
 
     /// Returns `text` with `label` for every match; `None` if nothing is replaced.
-    pub fn replace(&self, text: &str, label: &str, meter: &mut Meter) -> Result<Option<String>, Exhausted> {
+    pub fn replace(
+        &self,
+        text: &str,
+        label: &str,
+        meter: &mut Meter,
+    ) -> Result<Option<String>, Exhausted> {
         let mut replaced = None::<String>;
         let mut kept = 0;
         let mut at = 0;
         let mut lazy = self.lazy.as_deref();
         while at <= text.len() {
-            let Some((start, end)) = self.find(text, at, &mut lazy, meter)? else { break };
+            let Some((start, end)) = self.find(text, at, &mut lazy, meter)? else {
+                break;
+            };
             if start < end {
                 let out = replaced.get_or_insert_with(|| String::with_capacity(text.len()));
                 out.push_str(text.get(kept..start).unwrap_or_default());
@@ -134,7 +165,11 @@ impl Pattern {
                 (kept, at) = (end, end);
             } else {
                 // An empty match replaces nothing.
-                at = end + text.get(end..).and_then(|rest| rest.chars().next()).map_or(1, char::len_utf8);
+                at = end
+                    + text
+                        .get(end..)
+                        .and_then(|rest| rest.chars().next())
+                        .map_or(1, char::len_utf8);
             }
         }
         if let Some(out) = &mut replaced {
@@ -152,7 +187,8 @@ impl Pattern {
     ) -> Result<Option<(usize, usize)>, Exhausted> {
         let cost = self.states.saturating_mul((text.len() - at) as u64);
         // Short texts cost little, but a result has many of them, and their sum can exhaust a budget.
-        let pays_off = text.len() >= LAZY_BYTES_MIN || meter.spent.saturating_add(cost) > LAZY_STEPS_MIN;
+        let pays_off =
+            text.len() >= LAZY_BYTES_MIN || meter.spent.saturating_add(cost) > LAZY_STEPS_MIN;
         if pays_off && let Some(engine) = lazy {
             meter.spend(0)?;
             let found = engine.try_search(meter.cache(engine), &Input::new(text).range(at..));
@@ -165,17 +201,24 @@ impl Pattern {
         if guard!("pattern_work") {
             meter.spend(cost)?;
         }
-        Ok(self.regex.find_at(text, at).map(|found| (found.start(), found.end())))
+        Ok(self
+            .regex
+            .find_at(text, at)
+            .map(|found| (found.start(), found.end())))
     }
 }
 
 impl Meter {
     fn cache(&mut self, engine: &Lazy) -> &mut Cache {
         let key = std::ptr::from_ref(engine) as usize;
-        let at = self.caches.iter().position(|(known, _)| *known == key).unwrap_or_else(|| {
-            self.caches.push((key, engine.create_cache()));
-            self.caches.len() - 1
-        });
+        let at = self
+            .caches
+            .iter()
+            .position(|(known, _)| *known == key)
+            .unwrap_or_else(|| {
+                self.caches.push((key, engine.create_cache()));
+                self.caches.len() - 1
+            });
         #[expect(clippy::indexing_slicing, reason = "found or pushed above")]
         &mut self.caches[at].1
     }
@@ -187,7 +230,10 @@ mod tests {
     use std::time::Duration;
 
     fn replaced(pattern: &str, text: &str) -> Option<String> {
-        Pattern::compile(pattern).unwrap().replace(text, "_", &mut Meter::aside()).unwrap()
+        Pattern::compile(pattern)
+            .unwrap()
+            .replace(text, "_", &mut Meter::aside())
+            .unwrap()
     }
 
     #[test]
@@ -195,13 +241,20 @@ mod tests {
         for filler in ["", "  lorem ipsum", "  caf\u{e9} au lait"] {
             let padding = filler.repeat(200);
             for (pattern, text, expected) in [
-                (r"\bkey-\d+\b", "a key-12 and key-3, no monkey-4", "a _ and _, no monkey-4"),
+                (
+                    r"\bkey-\d+\b",
+                    "a key-12 and key-3, no monkey-4",
+                    "a _ and _, no monkey-4",
+                ),
                 ("[a-z]+?", "ab", "__"),
                 ("x*", "axxb", "a_b"),
                 ("none", "of it", "of it"),
             ] {
                 // Padding of another alphabet than the patterns'.
-                let padding: String = padding.chars().filter(|c| !c.is_ascii_lowercase()).collect();
+                let padding: String = padding
+                    .chars()
+                    .filter(|c| !c.is_ascii_lowercase())
+                    .collect();
                 let found = replaced(pattern, &format!("{text}{padding}"));
                 assert_eq!(
                     found.unwrap_or_else(|| format!("{text}{padding}")),
@@ -219,11 +272,19 @@ mod tests {
         // A long time limit, so that only the steps count on a busy machine.
         let mut meter = Meter::new((steps, Duration::from_secs(60)));
         let each = "sixteen letters!";
-        let texts = (4_096 / each.len() as u64).max(2 * steps / (pattern.states * each.len() as u64));
+        let texts =
+            (4_096 / each.len() as u64).max(2 * steps / (pattern.states * each.len() as u64));
         for n in 0..texts {
-            assert_eq!(pattern.replace(each, "_", &mut meter), Ok(None), "{n} of {texts}");
+            assert_eq!(
+                pattern.replace(each, "_", &mut meter),
+                Ok(None),
+                "{n} of {texts}"
+            );
         }
-        assert_eq!(pattern.replace("to me@example or", "_", &mut meter), Ok(Some("to _ or".to_owned())));
+        assert_eq!(
+            pattern.replace("to me@example or", "_", &mut meter),
+            Ok(Some("to _ or".to_owned()))
+        );
         assert!(meter.spent <= LAZY_STEPS_MIN, "{}", meter.spent);
     }
 
@@ -232,13 +293,22 @@ mod tests {
         let pattern = Pattern::compile("[a-c]*[a-b][a-d]{800}[e-g]").unwrap();
         let mut state = 1u64;
         let mut letter = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             ['a', 'b', 'c', 'd'][(state >> 62) as usize]
         };
         let text: String = (0..2_000_000).map(|_| letter()).collect();
         let began = std::time::Instant::now();
-        assert_eq!(pattern.replace(&text, "_", &mut Meter::aside()), Err(Exhausted));
-        assert!(began.elapsed() < std::time::Duration::from_secs(5), "{:?}", began.elapsed());
+        assert_eq!(
+            pattern.replace(&text, "_", &mut Meter::aside()),
+            Err(Exhausted)
+        );
+        assert!(
+            began.elapsed() < std::time::Duration::from_secs(5),
+            "{:?}",
+            began.elapsed()
+        );
     }
 
     #[test]
@@ -246,8 +316,15 @@ mod tests {
         // Each `a` matches, and each search reads to the end of the text first.
         let pattern = Pattern::compile(".*z|a").unwrap();
         let began = std::time::Instant::now();
-        assert_eq!(pattern.replace(&"a".repeat(4 << 20), "_", &mut Meter::aside()), Err(Exhausted));
-        assert!(began.elapsed() < std::time::Duration::from_secs(10), "{:?}", began.elapsed());
+        assert_eq!(
+            pattern.replace(&"a".repeat(4 << 20), "_", &mut Meter::aside()),
+            Err(Exhausted)
+        );
+        assert!(
+            began.elapsed() < std::time::Duration::from_secs(10),
+            "{:?}",
+            began.elapsed()
+        );
     }
 
     #[test]

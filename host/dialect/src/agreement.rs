@@ -31,7 +31,12 @@ const TABLE: [(ErrorClass, bool, u16, &str); 22] = [
     (ErrorClass::ResultTooLarge, true, 413, "execution"),
     (ErrorClass::ResultRedacted, false, 451, "execution"),
     (ErrorClass::SiblingCanceled, true, 409, "execution"),
-    (ErrorClass::StreamingFallbackDiscarded, false, 409, "execution"),
+    (
+        ErrorClass::StreamingFallbackDiscarded,
+        false,
+        409,
+        "execution",
+    ),
     (ErrorClass::Canceled, true, 409, "execution"),
 ];
 
@@ -44,9 +49,17 @@ const FOR_PEOPLE: [&str; 2] = ["zz-summary", "zz-log"];
 /// The record of a call with `blocks` for the model, and an error of this class.
 fn called(blocks: Value, class: Option<ErrorClass>) -> CallRecord {
     let mut blocks: Vec<Content> = serde_json::from_value(blocks).unwrap();
-    let error = class.map(|class| Refusal::new(class, "the_code", MESSAGE).detail("zz-detail").native("zz-native"));
+    let error = class.map(|class| {
+        Refusal::new(class, "the_code", MESSAGE)
+            .detail("zz-detail")
+            .native("zz-native")
+    });
     blocks.extend(error.iter().map(|error| Content::text(&error.message)));
-    let content: Vec<Content> = blocks.iter().cloned().chain([Content::log("stderr", "zz-log")]).collect();
+    let content: Vec<Content> = blocks
+        .iter()
+        .cloned()
+        .chain([Content::log("stderr", "zz-log")])
+        .collect();
     let mut record = record(json!({
         "content": content, "model_facing_content": blocks, "ui_facing_summary": "zz-summary",
         "is_error": error.is_some(), "error": error.as_ref().map(Refusal::to_error),
@@ -55,7 +68,10 @@ fn called(blocks: Value, class: Option<ErrorClass>) -> CallRecord {
         record.result.status = class.result_status();
     }
     record.invocation.native_call_id = Some("call-1".to_owned());
-    record.invocation.extra.insert("error_detail".to_owned(), "zz-detail".into());
+    record
+        .invocation
+        .extra
+        .insert("error_detail".to_owned(), "zz-detail".into());
     record
 }
 
@@ -70,17 +86,31 @@ fn told(record: &CallRecord) -> Vec<(String, Value)> {
         ("a trace".to_owned(), json!(builder.finish())),
     ];
     for revision in [ProtocolVersion::V_2025_11_25, ProtocolVersion::V_2026_07_28] {
-        told.push((format!("mcp {revision}"), json!(mcp::call_result(result, &revision, None))));
+        told.push((
+            format!("mcp {revision}"),
+            json!(mcp::call_result(result, &revision, None)),
+        ));
     }
     for mode in [amplifier::Mode::Seed, amplifier::Mode::Upstream] {
-        told.push((format!("amplifier {mode:?}"), amplifier::result(invocation, result, mode)));
-        told.push((format!("events {mode:?}"), json!(amplifier::events(invocation, result, "find", mode))));
+        told.push((
+            format!("amplifier {mode:?}"),
+            amplifier::result(invocation, result, mode),
+        ));
+        told.push((
+            format!("events {mode:?}"),
+            json!(amplifier::events(invocation, result, "find", mode)),
+        ));
     }
     for mode in otc::Mode::ALL {
-        told.push((format!("otc {mode:?}"), otc::result(invocation, result, &otc::Reply::new(mode, "call-1"))));
+        told.push((
+            format!("otc {mode:?}"),
+            otc::result(invocation, result, &otc::Reply::new(mode, "call-1")),
+        ));
     }
     for dialect in Dialect::ALL {
-        let answers = dialect.exchange().map(|exchange| (exchange.answers)(&[(invocation, result)]));
+        let answers = dialect
+            .exchange()
+            .map(|exchange| (exchange.answers)(&[(invocation, result)]));
         told.extend(answers.map(|answers| (dialect.as_str().to_owned(), json!(answers))));
     }
     told
@@ -92,23 +122,42 @@ fn all_say(record: &CallRecord, wanted: &[&str]) {
     for (dialect, answer) in told(record) {
         let text = answer.to_string();
         for words in wanted {
-            assert!(text.contains(words), "{dialect} does not say {words:?}: {answer:#}");
+            assert!(
+                text.contains(words),
+                "{dialect} does not say {words:?}: {answer:#}"
+            );
         }
         for hidden in FOR_DEVELOPERS.iter().chain(&FOR_PEOPLE) {
-            assert!(!text.contains(hidden), "{dialect} says {hidden:?}: {answer:#}");
+            assert!(
+                !text.contains(hidden),
+                "{dialect} says {hidden:?}: {answer:#}"
+            );
         }
     }
     // A program gets the whole result, and so what is for people.
-    for answer in [http::result(&record.result), json!(mcp::protocol_error(&record.result))] {
+    for answer in [
+        http::result(&record.result),
+        json!(mcp::protocol_error(&record.result)),
+    ] {
         let text = answer.to_string();
-        assert!(FOR_DEVELOPERS.iter().all(|hidden| !text.contains(hidden)), "{answer:#}");
-        assert!(FOR_PEOPLE.iter().all(|shown| text.contains(shown)), "{answer:#}");
+        assert!(
+            FOR_DEVELOPERS.iter().all(|hidden| !text.contains(hidden)),
+            "{answer:#}"
+        );
+        assert!(
+            FOR_PEOPLE.iter().all(|shown| text.contains(shown)),
+            "{answer:#}"
+        );
     }
 }
 
 /// The answer in the dialect whose name begins so.
 fn one(record: &CallRecord, dialect: &str) -> Value {
-    told(record).into_iter().find(|(name, _)| name.starts_with(dialect)).unwrap().1
+    told(record)
+        .into_iter()
+        .find(|(name, _)| name.starts_with(dialect))
+        .unwrap()
+        .1
 }
 
 /// A block of each class that a model sees, and words that each dialect must have of it.
@@ -117,22 +166,58 @@ fn blocks() -> Vec<(Value, &'static str)> {
     let reference = json!({ "uri": payload, "digest": "sha256:ab", "media_type": "text/plain", "size_bytes": 9 });
     vec![
         (json!({ "type": "text", "text": "zz-text" }), "zz-text"),
-        (json!({ "type": "text", "text": "[redacted]" }), "[redacted]"),
-        (json!({ "type": "structured_content", "structured_content": { "zz-key": 1 } }), "zz-key"),
-        (json!({ "type": "image", "data": "AAAA", "media_type": "image/png" }), "image/png"),
-        (json!({ "type": "audio", "data": "AAAA", "media_type": "audio/wav" }), "audio/wav"),
-        (json!({ "type": "video", "uri": "https://example.com/v.mp4" }), "https://example.com/v.mp4"),
-        (json!({ "type": "file", "data": "AAAA", "media_type": "text/csv" }), "text/csv"),
-        (json!({ "type": "resource_link", "uri": "https://example.com/a", "name": "a" }), "https://example.com/a"),
-        (json!({ "type": "embedded_resource", "uri": "memo:1", "text": "zz-flat" }), "zz-flat"),
-        (json!({ "type": "embedded_resource", "resource": { "uri": "memo:1", "text": "zz-memo" } }), "zz-memo"),
-        (json!({ "type": "diff", "path": "a", "diff": "zz-diff" }), "zz-diff"),
+        (
+            json!({ "type": "text", "text": "[redacted]" }),
+            "[redacted]",
+        ),
+        (
+            json!({ "type": "structured_content", "structured_content": { "zz-key": 1 } }),
+            "zz-key",
+        ),
+        (
+            json!({ "type": "image", "data": "AAAA", "media_type": "image/png" }),
+            "image/png",
+        ),
+        (
+            json!({ "type": "audio", "data": "AAAA", "media_type": "audio/wav" }),
+            "audio/wav",
+        ),
+        (
+            json!({ "type": "video", "uri": "https://example.com/v.mp4" }),
+            "https://example.com/v.mp4",
+        ),
+        (
+            json!({ "type": "file", "data": "AAAA", "media_type": "text/csv" }),
+            "text/csv",
+        ),
+        (
+            json!({ "type": "resource_link", "uri": "https://example.com/a", "name": "a" }),
+            "https://example.com/a",
+        ),
+        (
+            json!({ "type": "embedded_resource", "uri": "memo:1", "text": "zz-flat" }),
+            "zz-flat",
+        ),
+        (
+            json!({ "type": "embedded_resource", "resource": { "uri": "memo:1", "text": "zz-memo" } }),
+            "zz-memo",
+        ),
+        (
+            json!({ "type": "diff", "path": "a", "diff": "zz-diff" }),
+            "zz-diff",
+        ),
         (
             json!({ "type": "artifact_ref", "uri": payload, "digest": "sha256:ab", "name": "a.csv", "size_bytes": 9 }),
             payload,
         ),
-        (json!({ "type": "handoff_ref", "to_agent": "billing" }), "billing"),
-        (json!({ "type": "persisted_output_ref", "of": "text", "preview": "p", "persisted_ref": reference }), payload),
+        (
+            json!({ "type": "handoff_ref", "to_agent": "billing" }),
+            "billing",
+        ),
+        (
+            json!({ "type": "persisted_output_ref", "of": "text", "preview": "p", "persisted_ref": reference }),
+            payload,
+        ),
     ]
 }
 
@@ -157,12 +242,23 @@ fn every_class_of_error_is_the_same_error_in_every_dialect() {
             one(&record, "openai-responses")[0]["output"].clone(),
             one(&record, "anthropic")[0]["content"][0]["content"][0]["text"].clone(),
         ];
-        assert!(texts.iter().all(|text| text.as_str().unwrap().starts_with(&spoken)), "{texts:?}");
+        assert!(
+            texts
+                .iter()
+                .all(|text| text.as_str().unwrap().starts_with(&spoken)),
+            "{texts:?}"
+        );
         assert_eq!(one(&record, "anthropic")[0]["content"][0]["is_error"], true);
         let ended = one(&record, "agentool");
-        assert_eq!((&ended["error"], &ended["output"]), (&json!(format!("{name}: {MESSAGE}")), &Value::Null));
+        assert_eq!(
+            (&ended["error"], &ended["output"]),
+            (&json!(format!("{name}: {MESSAGE}")), &Value::Null)
+        );
         let error = &one(&record, "amplifier Upstream")["error"];
-        assert_eq!((&error["type"], &error["class"], &error["code"]), (&json!(kind), &json!(name), &json!("the_code")));
+        assert_eq!(
+            (&error["type"], &error["class"], &error["code"]),
+            (&json!(kind), &json!(name), &json!("the_code"))
+        );
         assert_eq!(one(&record, "events")[1]["event"], "tool:error");
         for mode in ["otc Otc", "otc OtcSeed", "otc Arcade"] {
             let error = &one(&record, mode)["output"]["error"];
@@ -172,7 +268,10 @@ fn every_class_of_error_is_the_same_error_in_every_dialect() {
                 "{mode}: {name}"
             );
             let prompt = error["additional_prompt_content"].as_str().unwrap();
-            assert!(prompt.starts_with(&format!("{name}/the_code: ")) && !prompt.contains(MESSAGE), "{prompt}");
+            assert!(
+                prompt.starts_with(&format!("{name}/the_code: ")) && !prompt.contains(MESSAGE),
+                "{prompt}"
+            );
         }
     }
 }
@@ -186,11 +285,16 @@ fn every_class_of_content_is_in_every_dialect_also_beside_an_error() {
         let partial = called(json!([block]), Some(ErrorClass::PartialFailure));
         all_say(&partial, &[words, MESSAGE]);
         assert!(
-            !one(&partial, "agentool")["output"].to_string().contains(MESSAGE),
+            !one(&partial, "agentool")["output"]
+                .to_string()
+                .contains(MESSAGE),
             "the error is no part of the output"
         );
         let prompt = one(&partial, "otc")["output"]["error"]["additional_prompt_content"].clone();
-        assert!(!prompt.as_str().unwrap().contains(MESSAGE), "the error did not succeed: {prompt}");
+        assert!(
+            !prompt.as_str().unwrap().contains(MESSAGE),
+            "the error did not succeed: {prompt}"
+        );
     }
 }
 
@@ -206,11 +310,20 @@ fn an_empty_result_is_a_success_without_words_of_the_host() {
     assert_eq!(one(&record, "mcp")["content"], json!([]));
     assert_eq!(one(&record, "openai")[0]["content"], "(no output)");
     let ended = one(&record, "agentool");
-    assert_eq!((&ended["output"], &ended["error"]), (&Value::Null, &Value::Null));
+    assert_eq!(
+        (&ended["output"], &ended["error"]),
+        (&Value::Null, &Value::Null)
+    );
     let amplifier = one(&record, "amplifier");
-    assert_eq!((&amplifier["success"], &amplifier["output"]), (&json!(true), &Value::Null));
+    assert_eq!(
+        (&amplifier["success"], &amplifier["output"]),
+        (&json!(true), &Value::Null)
+    );
     assert_eq!(one(&record, "otc Otc").get("output"), None);
-    assert_eq!(one(&record, "otc Arcade")["output"], json!({ "value": null }));
+    assert_eq!(
+        one(&record, "otc Arcade")["output"],
+        json!({ "value": null })
+    );
 }
 
 #[test]
@@ -219,10 +332,15 @@ fn what_hooks_add_reaches_every_model() {
         let mut record = called(json!([{ "type": "text", "text": "zz-text" }]), class);
         record.result.additional_context = vec![json!("mind the gap"), json!({ "zz-context": 7 })];
         // A trace tells what the tool answered.
-        let told = told(&record).into_iter().filter(|(dialect, _)| dialect != "agentool" && dialect != "a trace");
+        let told = told(&record)
+            .into_iter()
+            .filter(|(dialect, _)| dialect != "agentool" && dialect != "a trace");
         for (dialect, answer) in told {
             let text = answer.to_string();
-            assert!(text.contains("mind the gap") && text.contains("zz-context"), "{dialect}: {answer:#}");
+            assert!(
+                text.contains("mind the gap") && text.contains("zz-context"),
+                "{dialect}: {answer:#}"
+            );
         }
     }
 }
@@ -233,7 +351,13 @@ fn every_dialect_describes_a_tool_in_visible_words() {
     for dialect in Dialect::ALL {
         let described = dialect.tool(&sample.listed(), false).to_string();
         let name = dialect.as_str();
-        assert!(described.contains("find") && described.contains("Finds issues."), "{name}: {described}");
-        assert!(!described.contains('\u{200b}') && !described.contains("sensitive_fields"), "{name}: {described}");
+        assert!(
+            described.contains("find") && described.contains("Finds issues."),
+            "{name}: {described}"
+        );
+        assert!(
+            !described.contains('\u{200b}') && !described.contains("sensitive_fields"),
+            "{name}: {described}"
+        );
     }
 }

@@ -9,39 +9,60 @@ pub(super) fn output(result: &ToolResult) -> &[Content] {
     let blocks = result.model_facing_content.as_slice();
     match (&result.error, blocks.split_last()) {
         _ if result.empty_result => &[],
-        (Some(error), Some((last, before))) if last.as_text() == Some(error.message.as_str()) => before,
+        (Some(error), Some((last, before))) if last.as_text() == Some(error.message.as_str()) => {
+            before
+        }
         _ => blocks,
     }
 }
 
 /// What hooks and approvers add for the model, as texts.
 pub(super) fn context(result: &ToolResult) -> impl Iterator<Item = String> {
-    result.additional_context.iter().map(|said| said.as_str().map_or_else(|| said.to_string(), str::to_owned))
+    result.additional_context.iter().map(|said| {
+        said.as_str()
+            .map_or_else(|| said.to_string(), str::to_owned)
+    })
 }
 
 /// The preview of a block that was moved to a payload, where the whole block is, and the payload.
 pub(super) fn persisted(block: &Content) -> (String, Option<PersistedRef>) {
     let preview = string(&block.fields, "preview").unwrap_or_default();
     let reference = block.fields.get("persisted_ref").cloned();
-    let Some(reference) = reference.and_then(|found| serde_json::from_value::<PersistedRef>(found).ok()) else {
+    let Some(reference) =
+        reference.and_then(|found| serde_json::from_value::<PersistedRef>(found).ok())
+    else {
         return (preview.to_owned(), None);
     };
     let of = string(&block.fields, "of").unwrap_or("output");
-    let cut = format!("[cut: {} bytes of {of} in all, in the resource {}]", reference.size_bytes, reference.uri);
-    let text = if preview.is_empty() { cut } else { format!("{preview}\n{cut}") };
+    let cut = format!(
+        "[cut: {} bytes of {of} in all, in the resource {}]",
+        reference.size_bytes, reference.uri
+    );
+    let text = if preview.is_empty() {
+        cut
+    } else {
+        format!("{preview}\n{cut}")
+    };
     (text, Some(reference))
 }
 
 /// The words for the proposal of a tool to hand the work to another agent; `None` if it names none.
 pub(super) fn handoff(fields: &Map<String, Value>) -> Option<String> {
     let agent = string(fields, "to_agent")?;
-    let message = string(fields, "message").map(|message| format!(": {message}")).unwrap_or_default();
-    Some(format!("the tool proposes to hand over to {agent:?}{message}"))
+    let message = string(fields, "message")
+        .map(|message| format!(": {message}"))
+        .unwrap_or_default();
+    Some(format!(
+        "the tool proposes to hand over to {agent:?}{message}"
+    ))
 }
 
 /// The fields of an embedded resource, which may be in the block itself or in its field `resource`.
 pub(super) fn resource(fields: &Map<String, Value>) -> &Map<String, Value> {
-    fields.get("resource").and_then(Value::as_object).unwrap_or(fields)
+    fields
+        .get("resource")
+        .and_then(Value::as_object)
+        .unwrap_or(fields)
 }
 
 /// A field that is a text.

@@ -14,13 +14,17 @@ pub fn hint(class: ErrorClass) -> &'static str {
     use ErrorClass::*;
     match class {
         UnknownTool => "list the tools, and call one of them by its name",
-        InvalidArguments | SchemaValidationFailed => "correct the arguments as the message says, and call again",
+        InvalidArguments | SchemaValidationFailed => {
+            "correct the arguments as the message says, and call again"
+        }
         SchemaNotLoaded => "call load_tool with the name of the tool, then call the tool again",
         PermissionDenied | PolicyBlocked => {
             "the person who runs the server has to grant this; calling again does not help"
         }
         ApprovalRejected => "a person said no; ask them before you try again",
-        HookBlocked => "a rule of the host stopped the call; change the arguments as the message says",
+        HookBlocked => {
+            "a rule of the host stopped the call; change the arguments as the message says"
+        }
         CapabilityGap => "this host cannot do that; use another tool",
         SetupRequired => "something has to be set up first, as the message says",
         CredentialMissing => "the person who runs the server has to store a credential first",

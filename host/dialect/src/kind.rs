@@ -29,11 +29,20 @@ struct Facts {
 
 impl Facts {
     fn new(name: &'static str, rule: NameRule, tool: fn(&Listed<'_>, bool) -> Value) -> Self {
-        Self { name, rule, tool, defers: false, exchange: None }
+        Self {
+            name,
+            rule,
+            tool,
+            defers: false,
+            exchange: None,
+        }
     }
 
     fn defers(self) -> Self {
-        Self { defers: true, ..self }
+        Self {
+            defers: true,
+            ..self
+        }
     }
 
     fn calls(
@@ -42,7 +51,14 @@ impl Facts {
         result: fn(&ToolInvocation, &ToolResult) -> Value,
         answers: fn(&[Ended<'_>]) -> Vec<Value>,
     ) -> Self {
-        Self { exchange: Some(Exchange { read, result, answers }), ..self }
+        Self {
+            exchange: Some(Exchange {
+                read,
+                result,
+                answers,
+            }),
+            ..self
+        }
     }
 }
 
@@ -96,7 +112,10 @@ impl Dialect {
 
     /// The dialect with this name.
     pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|dialect| dialect.as_str() == name)
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|dialect| dialect.as_str() == name)
     }
 
     /// What the names of its tools are made of.

@@ -56,7 +56,10 @@ impl Listed<'_> {
         } else {
             cut(description, DESCRIPTION_CHARS_MIN)
         };
-        cut(format!("{description}\n\n{note}").trim_start().to_owned(), chars_max)
+        cut(
+            format!("{description}\n\n{note}").trim_start().to_owned(),
+            chars_max,
+        )
     }
 
     /// What the tool has to be taken for: what the sandbox prevents is certain, and what the tool does not state
@@ -69,6 +72,10 @@ impl Listed<'_> {
 pub(crate) fn cut(text: String, chars_max: usize) -> String {
     match text.char_indices().nth(chars_max) {
         None => text,
-        Some(_) => text.chars().take(chars_max.saturating_sub(1)).chain(['…']).collect(),
+        Some(_) => text
+            .chars()
+            .take(chars_max.saturating_sub(1))
+            .chain(['…'])
+            .collect(),
     }
 }

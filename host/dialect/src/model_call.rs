@@ -33,24 +33,43 @@ impl CallTerms {
             return Self::default();
         }
         let mut terms: Self = serde_json::from_str(message).unwrap_or_default();
-        terms.tool_choice = terms.tool_choice.filter(|choice| choice.to_string().len() <= CHOICE_BYTES_MAX);
+        terms.tool_choice = terms
+            .tool_choice
+            .filter(|choice| choice.to_string().len() <= CHOICE_BYTES_MAX);
         terms
     }
 
     /// Whether the calls of the message run one after the other.
     pub fn is_serial(&self) -> bool {
-        let disabled = self.tool_choice.as_ref().and_then(|choice| choice.get("disable_parallel_tool_use"));
+        let disabled = self
+            .tool_choice
+            .as_ref()
+            .and_then(|choice| choice.get("disable_parallel_tool_use"));
         self.parallel_tool_calls == Some(false) || disabled == Some(&Value::Bool(true))
     }
 
     /// How the API `source` identifies the call `id` of the function `name`, of which the model has the description
     /// `described` (AT-MAP-03).
-    pub fn mapping(&self, source: &str, (id, name): (&str, &str), described: Option<&Value>) -> ExternalMapping {
+    pub fn mapping(
+        &self,
+        source: &str,
+        (id, name): (&str, &str),
+        described: Option<&Value>,
+    ) -> ExternalMapping {
         let is = |field: &str| {
-            let function =
-                |described: &Value| described.get("function").and_then(|function| function.get(field)).cloned();
-            described
-                .map(|described| described.get(field).cloned().or_else(|| function(described)) == Some(true.into()))
+            let function = |described: &Value| {
+                described
+                    .get("function")
+                    .and_then(|function| function.get(field))
+                    .cloned()
+            };
+            described.map(|described| {
+                described
+                    .get(field)
+                    .cloned()
+                    .or_else(|| function(described))
+                    == Some(true.into())
+            })
         };
         let known = [
             ("tool_call_id", Some(id.into())),
@@ -58,10 +77,18 @@ impl CallTerms {
             ("strict", is("strict").map(Value::Bool)),
             ("defer_loading", is("defer_loading").map(Value::Bool)),
             ("tool_choice", self.tool_choice.clone()),
-            ("parallel_tool_calls", self.parallel_tool_calls.map(Value::Bool)),
+            (
+                "parallel_tool_calls",
+                self.parallel_tool_calls.map(Value::Bool),
+            ),
         ];
-        let known = known.into_iter().filter_map(|(field, value): (&str, _)| Some((field.to_owned(), value?)));
-        ExternalMapping { source: source.to_owned(), fields: Extra::from_iter(known) }
+        let known = known
+            .into_iter()
+            .filter_map(|(field, value): (&str, _)| Some((field.to_owned(), value?)));
+        ExternalMapping {
+            source: source.to_owned(),
+            fields: Extra::from_iter(known),
+        }
     }
 }
 
@@ -80,7 +107,9 @@ impl Unreadable {
 /// The arguments of a call. OpenAI sends them as a string of JSON, which is empty for some tools without parameters; other
 /// servers of its API, and Anthropic, send the value itself. Its text is kept as it was written.
 pub(super) fn arguments(written: Option<&RawValue>) -> Input {
-    let Some(written) = written.map(RawValue::get) else { return Input::from_text("{}") };
+    let Some(written) = written.map(RawValue::get) else {
+        return Input::from_text("{}");
+    };
     if !written.starts_with('"') {
         return Input::from_text(written);
     }
@@ -118,6 +147,9 @@ mod tests {
     fn a_list_of_calls_has_no_terms() {
         let read = |message: &str| CallTerms::read(message).tool_choice;
         assert!(read(r#" {"tool_choice": "any"}"#).is_some());
-        assert_eq!(read(r#"[{"type": "tool_use", "id": "a", "name": "t", "input": {"password": "x"}}]"#), None);
+        assert_eq!(
+            read(r#"[{"type": "tool_use", "id": "a", "name": "t", "input": {"password": "x"}}]"#),
+            None
+        );
     }
 }

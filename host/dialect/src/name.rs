@@ -42,7 +42,9 @@ pub(super) fn free(name: &str, identity: &str, is_free: impl Fn(&str) -> bool) -
 /// Whether `found` is `name`, or has the form of what [`free`] makes of it.
 pub(super) fn is_made_of(found: &str, name: &str) -> bool {
     let start: String = name.chars().take(NAME_CHARS_MAX - 7).collect();
-    let mark = found.strip_prefix(start.as_str()).and_then(|rest| rest.strip_prefix('_'));
+    let mark = found
+        .strip_prefix(start.as_str())
+        .and_then(|rest| rest.strip_prefix('_'));
     let is_mark = |mark: &str| mark.len() == 6 && mark.bytes().all(|byte| byte.is_ascii_hexdigit());
     found == name || mark.is_some_and(is_mark)
 }
@@ -69,38 +71,70 @@ mod tests {
     }
 
     fn names(tools: &[(&str, &str)]) -> Vec<String> {
-        let tools: Vec<ToolDeclaration> = tools.iter().map(|(namespace, name)| declared(namespace, name)).collect();
+        let tools: Vec<ToolDeclaration> = tools
+            .iter()
+            .map(|(namespace, name)| declared(namespace, name))
+            .collect();
         exported(&tools.iter().collect::<Vec<_>>(), &["search_tools"])
     }
 
     #[test]
     fn a_name_has_its_namespace_whatever_else_is_there() {
         assert_eq!(names(&[("a", "read")]), ["a_read"]);
-        assert_eq!(names(&[("a", "read"), ("b.c", "read"), ("jq", "jq")]), ["a_read", "b_c_read", "jq"]);
+        assert_eq!(
+            names(&[("a", "read"), ("b.c", "read"), ("jq", "jq")]),
+            ["a_read", "b_c_read", "jq"]
+        );
     }
 
     #[test]
     fn no_tool_takes_a_reserved_name() {
-        let names = names(&[("search", "tools"), ("search_tools", "search_tools"), ("a", "search_tools")]);
-        assert!(names[0].starts_with("search_tools_") && names[1].starts_with("search_tools_"), "{names:?}");
-        assert!(names[0] != names[1] && names[2] == "a_search_tools", "{names:?}");
+        let names = names(&[
+            ("search", "tools"),
+            ("search_tools", "search_tools"),
+            ("a", "search_tools"),
+        ]);
+        assert!(
+            names[0].starts_with("search_tools_") && names[1].starts_with("search_tools_"),
+            "{names:?}"
+        );
+        assert!(
+            names[0] != names[1] && names[2] == "a_search_tools",
+            "{names:?}"
+        );
     }
 
     #[test]
     fn a_tool_cannot_take_the_name_that_the_digest_gives_to_another() {
         let foreseen = distinct("a_b_c", "a_b.c");
-        let names = names(&[("a", "b_c"), ("x", "y"), (&foreseen, &foreseen), ("a_b", "c")]);
+        let names = names(&[
+            ("a", "b_c"),
+            ("x", "y"),
+            (&foreseen, &foreseen),
+            ("a_b", "c"),
+        ]);
         assert_eq!((names[0].as_str(), &names[2]), ("a_b_c", &foreseen));
-        assert!(names[3].starts_with("a_b_c_") && names[3] != foreseen, "{names:?}");
+        assert!(
+            names[3].starts_with("a_b_c_") && names[3] != foreseen,
+            "{names:?}"
+        );
     }
 
     #[test]
     fn no_two_tools_share_a_name_and_none_is_too_long() {
         let long = "n".repeat(60);
-        let names =
-            names(&[("a", "b_c"), ("a.b", "c"), ("first", &long), ("second", &long), ("first", &format!("{long}m"))]);
+        let names = names(&[
+            ("a", "b_c"),
+            ("a.b", "c"),
+            ("first", &long),
+            ("second", &long),
+            ("first", &format!("{long}m")),
+        ]);
         assert_eq!(names[0], "a_b_c");
-        assert!(names[1].starts_with("a_b_c_") && names.iter().all(|name| name.len() <= 64), "{names:?}");
+        assert!(
+            names[1].starts_with("a_b_c_") && names.iter().all(|name| name.len() <= 64),
+            "{names:?}"
+        );
         let distinct: std::collections::HashSet<_> = names.iter().collect();
         assert_eq!(distinct.len(), names.len());
     }

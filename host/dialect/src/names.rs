@@ -35,7 +35,9 @@ impl NameRule {
             after_lower = c.is_ascii_lowercase() || c.is_ascii_digit();
         }
         match self {
-            Self::SnakeCase if !fitted.starts_with(|c: char| c.is_ascii_lowercase()) => format!("t_{fitted}"),
+            Self::SnakeCase if !fitted.starts_with(|c: char| c.is_ascii_lowercase()) => {
+                format!("t_{fitted}")
+            }
             _ => fitted,
         }
     }
@@ -56,7 +58,10 @@ impl Names {
     pub fn new<'a>(rule: NameRule, tools: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let tools: Vec<(&str, &str)> = tools.into_iter().collect();
         let fitted: Vec<String> = tools.iter().map(|(name, _)| rule.fit(name)).collect();
-        let mut table = Self { names: vec![String::new(); tools.len()], by_name: HashMap::new() };
+        let mut table = Self {
+            names: vec![String::new(); tools.len()],
+            by_name: HashMap::new(),
+        };
         // Names that the rule leaves as they are come first, so that no tool loses its own to another one.
         for unchanged in [true, false] {
             for (at, ((name, tool_id), fitted)) in tools.iter().zip(&fitted).enumerate() {
@@ -93,37 +98,73 @@ mod tests {
 
     fn named(rule: NameRule, tools: &[(&str, &str)]) -> Vec<String> {
         let names = Names::new(rule, tools.iter().copied());
-        let all: Vec<String> = (0..tools.len()).map(|at| names.name(at).unwrap().to_owned()).collect();
+        let all: Vec<String> = (0..tools.len())
+            .map(|at| names.name(at).unwrap().to_owned())
+            .collect();
         for (at, name) in all.iter().enumerate() {
             assert_eq!(names.find(name), Some(at), "{name}");
         }
-        assert_eq!((names.name(tools.len()), names.find("no such name")), (None, None));
+        assert_eq!(
+            (names.name(tools.len()), names.find("no such name")),
+            (None, None)
+        );
         all
     }
 
     #[test]
     fn each_rule_has_its_characters() {
-        let tools = [("mcp.github/search", "a"), ("readFile2D", "b"), ("2-fast", "c"), ("kéy", "d")];
+        let tools = [
+            ("mcp.github/search", "a"),
+            ("readFile2D", "b"),
+            ("2-fast", "c"),
+            ("kéy", "d"),
+        ];
         let function = named(NameRule::Function, &tools);
-        assert_eq!(function, ["mcp__github__search", "readFile2D", "2-fast", "k_y"]);
+        assert_eq!(
+            function,
+            ["mcp__github__search", "readFile2D", "2-fast", "k_y"]
+        );
         let snake = named(NameRule::SnakeCase, &tools);
-        assert_eq!(snake, ["mcp__github__search", "read_file2_d", "t_2_fast", "k_y"]);
-        assert_eq!(named(NameRule::Exported, &tools), tools.map(|(name, _)| name));
+        assert_eq!(
+            snake,
+            ["mcp__github__search", "read_file2_d", "t_2_fast", "k_y"]
+        );
+        assert_eq!(
+            named(NameRule::Exported, &tools),
+            tools.map(|(name, _)| name)
+        );
     }
 
     #[test]
     fn a_tool_keeps_the_name_that_another_ones_becomes() {
-        let names = named(NameRule::Function, &[("a.b", "first"), ("a__b", "second"), ("a/b", "third")]);
+        let names = named(
+            NameRule::Function,
+            &[("a.b", "first"), ("a__b", "second"), ("a/b", "third")],
+        );
         assert_eq!(names[1], "a__b");
         let digest = toolcell_core::record::digest(b"first");
-        assert_eq!(names[0], format!("a__b_{}", &digest["sha256:".len()..][..6]));
-        assert!(names[2].starts_with("a__b_") && names[2] != names[0], "{names:?}");
+        assert_eq!(
+            names[0],
+            format!("a__b_{}", &digest["sha256:".len()..][..6])
+        );
+        assert!(
+            names[2].starts_with("a__b_") && names[2] != names[0],
+            "{names:?}"
+        );
     }
 
     #[test]
     fn equal_ids_and_long_names_still_give_names_of_their_own() {
         let long = "n".repeat(70);
-        let names = named(NameRule::Function, &[(&long, "same"), (&long, "same"), (&long, "same"), ("short", "same")]);
+        let names = named(
+            NameRule::Function,
+            &[
+                (&long, "same"),
+                (&long, "same"),
+                (&long, "same"),
+                ("short", "same"),
+            ],
+        );
         assert!(names.iter().all(|name| name.len() <= 64), "{names:?}");
         assert_eq!((names[0].len(), names[3].as_str()), (64, "short"));
     }

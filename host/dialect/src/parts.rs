@@ -1,5 +1,7 @@
 use serde_json::{Map, Value, json};
-use toolcell_core::record::{ARTIFACT, Content, ToolError, ToolInvocation, ToolResult, is_base64, media_type};
+use toolcell_core::record::{
+    ARTIFACT, Content, ToolError, ToolInvocation, ToolResult, is_base64, media_type,
+};
 
 use super::block::{context, decoded_bytes, handoff, output, persisted, resource, string};
 use super::{class_name, hint_without_loading};
@@ -30,20 +32,29 @@ impl Part {
     pub(super) fn into_text(self) -> String {
         match self {
             Self::Text(text) => text,
-            Self::Image { media_type, data } => format!("[image: {media_type}, {} bytes]", decoded_bytes(&data)),
+            Self::Image { media_type, data } => {
+                format!("[image: {media_type}, {} bytes]", decoded_bytes(&data))
+            }
         }
     }
 }
 
 /// The id by which the caller knows the call.
 pub(super) fn native_id(invocation: &ToolInvocation) -> String {
-    invocation.native_call_id.clone().unwrap_or_else(|| invocation.invocation_id.to_string())
+    invocation
+        .native_call_id
+        .clone()
+        .unwrap_or_else(|| invocation.invocation_id.to_string())
 }
 
 /// What a model reads of a result: the error first, then what there is of the output; at least one part. The detail of an
 /// error for developers is not in it.
 pub fn parts(result: &ToolResult) -> Vec<Part> {
-    let mut parts: Vec<Part> = result.error.iter().map(|error| Part::Text(failure(error))).collect();
+    let mut parts: Vec<Part> = result
+        .error
+        .iter()
+        .map(|error| Part::Text(failure(error)))
+        .collect();
     parts.extend(output(result).iter().map(part));
     parts.extend(context(result).map(Part::Text));
     parts.retain(|part| !matches!(part, Part::Text(text) if text.trim().is_empty()));
@@ -55,7 +66,11 @@ pub fn parts(result: &ToolResult) -> Vec<Part> {
 
 /// The parts as one text, without their images.
 pub(super) fn text(parts: impl IntoIterator<Item = Part>) -> String {
-    parts.into_iter().map(Part::into_text).collect::<Vec<_>>().join("\n")
+    parts
+        .into_iter()
+        .map(Part::into_text)
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// The output of a result in words, without its error; empty if there is none.
@@ -67,8 +82,14 @@ pub(super) fn output_text(result: &ToolResult) -> String {
 fn failure(error: &ToolError) -> String {
     let class = class_name(error.error_class);
     let hint = hint_without_loading(error.error_class);
-    let later = error.retry_after.map(|seconds| format!(" (after {seconds} s)")).unwrap_or_default();
-    format!("ERROR [{class}/{}]: {}\nHint: {hint}{later}", error.error_code, error.message)
+    let later = error
+        .retry_after
+        .map(|seconds| format!(" (after {seconds} s)"))
+        .unwrap_or_default();
+    format!(
+        "ERROR [{class}/{}]: {}\nHint: {hint}{later}",
+        error.error_code, error.message
+    )
 }
 
 fn part(block: &Content) -> Part {
@@ -87,9 +108,13 @@ fn words(block: &Content) -> String {
     let whole = || json!(block).to_string();
     match block.kind.as_str() {
         "text" => string(fields, "text").map_or_else(whole, str::to_owned),
-        "diff" => string(fields, "diff").or(string(fields, "text")).map_or_else(whole, str::to_owned),
+        "diff" => string(fields, "diff")
+            .or(string(fields, "text"))
+            .map_or_else(whole, str::to_owned),
         "handoff_ref" => handoff(fields).unwrap_or_else(whole),
-        "image" | "audio" | "video" | "file" | "resource_link" | ARTIFACT => note(&block.kind, fields),
+        "image" | "audio" | "video" | "file" | "resource_link" | ARTIFACT => {
+            note(&block.kind, fields)
+        }
         "embedded_resource" => {
             let fields = resource(fields);
             string(fields, "text").map_or_else(|| note("resource", fields), str::to_owned)
@@ -105,17 +130,34 @@ fn words(block: &Content) -> String {
 fn image(block: &Content) -> Option<Part> {
     let fields = Some(&block.fields).filter(|_| block.kind == "image")?;
     let wanted = media_type(fields)?;
-    let media_type = IMAGES.into_iter().find(|known| known.eq_ignore_ascii_case(wanted))?;
+    let media_type = IMAGES
+        .into_iter()
+        .find(|known| known.eq_ignore_ascii_case(wanted))?;
     let data = string(fields, "data").filter(|data| !data.is_empty() && is_base64(data))?;
-    Some(Part::Image { media_type, data: data.to_owned() })
+    Some(Part::Image {
+        media_type,
+        data: data.to_owned(),
+    })
 }
 
 /// The labels of a block: `[audio: silence.wav, audio/wav, 44 bytes]`. The model of an API can fetch nothing, so a URI is
 /// text: an API that fetched it would tell its server about the call.
 fn note(kind: &str, fields: &Map<String, Value>) -> String {
-    let data = string(fields, "data").or(string(fields, "blob")).map(decoded_bytes);
-    let size = fields.get("size_bytes").or(fields.get("size")).and_then(Value::as_u64).or(data);
-    let labels = [string(fields, "name"), string(fields, "uri"), media_type(fields)].into_iter().flatten();
+    let data = string(fields, "data")
+        .or(string(fields, "blob"))
+        .map(decoded_bytes);
+    let size = fields
+        .get("size_bytes")
+        .or(fields.get("size"))
+        .and_then(Value::as_u64)
+        .or(data);
+    let labels = [
+        string(fields, "name"),
+        string(fields, "uri"),
+        media_type(fields),
+    ]
+    .into_iter()
+    .flatten();
     let mut labels: Vec<String> = labels.map(str::to_owned).collect();
     labels.extend(size.map(|size| format!("{size} bytes")));
     format!("[{kind}: {}]", labels.join(", "))
@@ -140,7 +182,10 @@ pub(super) mod samples {
             "model_facing_content": [], "redaction_state": "none",
             "provenance": { "trust": "untrusted", "written_by": "tool" }, "created_at": "2026-01-01T00:00:00Z",
         });
-        whole.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        whole
+            .as_object_mut()
+            .unwrap()
+            .extend(change.as_object().unwrap().clone());
         serde_json::from_value(whole).unwrap()
     }
 
@@ -156,8 +201,14 @@ pub(super) mod samples {
         });
         vec![
             (json!({ "type": "text", "text": "t" }), Some("t")),
-            (json!({ "type": "structured_content", "structured_content": { "n": [1] } }), Some("{\"n\":[1]}")),
-            (json!({ "type": "image", "data": "AAAA", "media_type": "image/png" }), None),
+            (
+                json!({ "type": "structured_content", "structured_content": { "n": [1] } }),
+                Some("{\"n\":[1]}"),
+            ),
+            (
+                json!({ "type": "image", "data": "AAAA", "media_type": "image/png" }),
+                None,
+            ),
             (
                 json!({ "type": "audio", "data": "AAAA", "media_type": "audio/wav" }),
                 Some("[audio: audio/wav, 3 bytes]"),
@@ -174,15 +225,23 @@ pub(super) mod samples {
                 json!({ "type": "resource_link", "uri": "https://example.com/a", "name": "a" }),
                 Some("[resource_link: a, https://example.com/a]"),
             ),
-            (json!({ "type": "embedded_resource", "resource": { "uri": "memo:1", "text": "m" } }), Some("m")),
-            (json!({ "type": "diff", "path": "a", "diff": "-a" }), Some("-a")),
+            (
+                json!({ "type": "embedded_resource", "resource": { "uri": "memo:1", "text": "m" } }),
+                Some("m"),
+            ),
+            (
+                json!({ "type": "diff", "path": "a", "diff": "-a" }),
+                Some("-a"),
+            ),
             (
                 json!({ "type": "artifact_ref", "name": "a.csv", "uri": "toolcell:payload/1", "size_bytes": 9 }),
                 Some("[artifact_ref: a.csv, toolcell:payload/1, 9 bytes]"),
             ),
             (
                 json!({ "type": "persisted_output_ref", "of": "text", "preview": "pre", "persisted_ref": reference }),
-                Some("pre\n[cut: 9 bytes of text in all, in the resource toolcell:payload/sha256:00]"),
+                Some(
+                    "pre\n[cut: 9 bytes of text in all, in the resource toolcell:payload/sha256:00]",
+                ),
             ),
             (
                 json!({ "type": "handoff_ref", "to_agent": "billing", "message": "the invoice" }),
@@ -212,15 +271,25 @@ mod tests {
         assert!(all.len() == 12 && !log().is_model_facing());
         for (block, words) in all {
             let found = parts(&saying(json!([block])));
-            let image = Part::Image { media_type: "image/png", data: "AAAA".to_owned() };
-            assert_eq!(found, [words.map_or(image, |words| Part::Text(words.to_owned()))], "{block}");
+            let image = Part::Image {
+                media_type: "image/png",
+                data: "AAAA".to_owned(),
+            };
+            assert_eq!(
+                found,
+                [words.map_or(image, |words| Part::Text(words.to_owned()))],
+                "{block}"
+            );
         }
     }
 
     #[test]
     fn an_image_that_an_api_would_refuse_is_a_note() {
         for (block, words) in [
-            (json!({ "type": "image", "data": "AAAA", "media_type": "image/tiff" }), "[image: image/tiff, 3 bytes]"),
+            (
+                json!({ "type": "image", "data": "AAAA", "media_type": "image/tiff" }),
+                "[image: image/tiff, 3 bytes]",
+            ),
             (
                 json!({ "type": "image", "uri": "https://example.com/a.png", "media_type": "image/png" }),
                 "[image: https://example.com/a.png, image/png]",
@@ -229,36 +298,65 @@ mod tests {
                 json!({ "type": "image", "data": "no base64!", "media_type": "image/png" }),
                 "[image: image/png, 7 bytes]",
             ),
-            (json!({ "type": "image", "data": "", "media_type": "image/png" }), "[image: image/png, 0 bytes]"),
+            (
+                json!({ "type": "image", "data": "", "media_type": "image/png" }),
+                "[image: image/png, 0 bytes]",
+            ),
         ] {
-            assert_eq!(parts(&saying(json!([block]))), [Part::Text(words.to_owned())]);
+            assert_eq!(
+                parts(&saying(json!([block]))),
+                [Part::Text(words.to_owned())]
+            );
         }
-        let jpeg = parts(&saying(json!([{ "type": "image", "data": "AAAA", "mimeType": "IMAGE/JPEG" }])));
-        assert_eq!(jpeg, [Part::Image { media_type: "image/jpeg", data: "AAAA".to_owned() }]);
+        let jpeg = parts(&saying(
+            json!([{ "type": "image", "data": "AAAA", "mimeType": "IMAGE/JPEG" }]),
+        ));
+        assert_eq!(
+            jpeg,
+            [Part::Image {
+                media_type: "image/jpeg",
+                data: "AAAA".to_owned()
+            }]
+        );
         assert_eq!(text(jpeg), "[image: image/jpeg, 3 bytes]");
     }
 
     #[test]
     fn an_error_has_class_code_message_and_hint_and_nothing_for_developers() {
         for class in ErrorClass::ALL {
-            let refusal = Refusal::new(class, "the_code", "it broke").detail("/secret/detail").native("trap 7");
+            let refusal = Refusal::new(class, "the_code", "it broke")
+                .detail("/secret/detail")
+                .native("trap 7");
             let error = refusal.to_error();
-            let failed = ToolResult::failed(InvocationId::new(), error.clone(), result(json!({})).provenance);
+            let failed = ToolResult::failed(
+                InvocationId::new(),
+                error.clone(),
+                result(json!({})).provenance,
+            );
             let word = json!(class).as_str().unwrap().to_owned();
             let said = text(parts(&failed));
-            assert!(said.starts_with(&format!("ERROR [{word}/the_code]: it broke\nHint: ")), "{said}");
+            assert!(
+                said.starts_with(&format!("ERROR [{word}/the_code]: it broke\nHint: ")),
+                "{said}"
+            );
             assert_eq!(said.matches("it broke").count(), 1, "{said}");
             assert!(!said.contains("secret") && !said.contains("trap"), "{said}");
             let partial = result(json!({
                 "is_error": true, "error": error,
                 "model_facing_content": [{ "type": "text", "text": "half" }, { "type": "text", "text": "it broke" }],
             }));
-            assert!(text(parts(&partial)).ends_with("\nhalf"), "what there is of the output comes after the error");
+            assert!(
+                text(parts(&partial)).ends_with("\nhalf"),
+                "what there is of the output comes after the error"
+            );
         }
         let mut error = Refusal::new(ErrorClass::RateLimited, "busy", "too much runs").to_error();
         error.retry_after = Some(1.5);
         let said = text(parts(&result(json!({ "is_error": true, "error": error }))));
-        assert!(said.ends_with("wait, and call again (after 1.5 s)"), "{said}");
+        assert!(
+            said.ends_with("wait, and call again (after 1.5 s)"),
+            "{said}"
+        );
     }
 
     #[test]
@@ -266,7 +364,10 @@ mod tests {
         let empty = json!([{ "type": "text", "text": "(tool completed with no output)" }]);
         let empty = result(json!({ "empty_result": true, "model_facing_content": empty }));
         assert_eq!(text(parts(&empty)), "(no output)");
-        assert_eq!(text(parts(&saying(json!([{ "type": "text", "text": " \n" }])))), "(no output)");
+        assert_eq!(
+            text(parts(&saying(json!([{ "type": "text", "text": " \n" }])))),
+            "(no output)"
+        );
         let mut told = empty;
         told.additional_context = vec![json!("a hook says"), json!({ "n": 1 })];
         assert_eq!(text(parts(&told)), "a hook says\n{\"n\":1}");

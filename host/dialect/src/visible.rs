@@ -15,6 +15,9 @@ mod tests {
 
     #[test]
     fn what_nobody_sees_is_not_there() {
-        assert_eq!(visible("a\u{202e}b\u{200b}c\u{e0041}d\x1b[2Je\n\tf"), "abcd[2Je\n\tf");
+        assert_eq!(
+            visible("a\u{202e}b\u{200b}c\u{e0041}d\x1b[2Je\n\tf"),
+            "abcd[2Je\n\tf"
+        );
     }
 }

@@ -90,9 +90,13 @@ impl State {
             Self::Available => "it is there",
             Self::Gone => "a call on record refers to it, and it was removed since",
             Self::Redacted => "it was redacted before it was stored",
-            Self::Expired => "no call on record refers to it, and older calls were removed from the journal",
+            Self::Expired => {
+                "no call on record refers to it, and older calls were removed from the journal"
+            }
             Self::Damaged => "the file was changed on disk",
-            Self::Unknown => "no call on record refers to it; `toolcell show` prints the references of a call",
+            Self::Unknown => {
+                "no call on record refers to it; `toolcell show` prints the references of a call"
+            }
         }
     }
 }
@@ -128,10 +132,18 @@ impl Content {
 
 impl Artifact {
     pub fn run(self) -> anyhow::Result<Exit> {
-        let Command::Get { reference: text, output, force, json } = self.command;
+        let Command::Get {
+            reference: text,
+            output,
+            force,
+            json,
+        } = self.command;
         let wrong = || {
-            let forms = "toolcell:payload/sha256:.., sha256:.., partial:sha256:.. or blake3-keyed:..";
-            BadRequest(format!("{text:?} is not a reference; give one as a record has it: {forms}"))
+            let forms =
+                "toolcell:payload/sha256:.., sha256:.., partial:sha256:.. or blake3-keyed:..";
+            BadRequest(format!(
+                "{text:?} is not a reference; give one as a record has it: {forms}"
+            ))
         };
         let reference = Reference::parse(&text).ok_or_else(wrong)?;
         let (state, content, known) = find(&Home::find()?, &reference, json)?;
@@ -143,29 +155,42 @@ impl Artifact {
         }
         if json {
             let printed = show::json(&document(&text, state, &known, size, output.as_deref()));
-            return printed.map(|()| state.exit()).or_else(|error| show::closed(error).map(|_| state.exit()));
+            return printed
+                .map(|()| state.exit())
+                .or_else(|error| show::closed(error).map(|_| state.exit()));
         }
         if state != State::Available {
-            show::say(&format!("error: cannot fetch {text}: {} [{}]", state.why(), state.word()));
+            show::say(&format!(
+                "error: cannot fetch {text}: {} [{}]",
+                state.why(),
+                state.word()
+            ));
         }
         Ok(state.exit())
     }
 }
 
 /// Finds what `reference` refers to. The records of calls are searched if it is not a payload on disk, or to `describe` it.
-fn find(home: &Home, reference: &Reference, describe: bool) -> anyhow::Result<(State, Option<Content>, Known)> {
+fn find(
+    home: &Home,
+    reference: &Reference,
+    describe: bool,
+) -> anyhow::Result<(State, Option<Content>, Known)> {
     let log = calls::log(home)?;
     let stored = match reference {
         Reference::Digest(digest) => PayloadStore::new(home.payloads()).open(digest),
         Reference::Partial(_) | Reference::Concealed(_) => Ok(StoredPayload::Missing),
     };
-    let stored = stored.with_context(|| format!("cannot read the payload {}", reference.as_str()))?;
+    let stored =
+        stored.with_context(|| format!("cannot read the payload {}", reference.as_str()))?;
     let known = match (&stored, describe) {
         (StoredPayload::Whole(..), false) => None,
         _ => log.look_up(reference)?,
     };
     let (state, content) = match (stored, &known) {
-        (StoredPayload::Whole(file, size), _) => (State::Available, Some(Content::File(file, size))),
+        (StoredPayload::Whole(file, size), _) => {
+            (State::Available, Some(Content::File(file, size)))
+        }
         (StoredPayload::Changed, _) => (State::Damaged, None),
         (StoredPayload::Missing, None) if log.was_pruned()? => (State::Expired, None),
         (StoredPayload::Missing, None) => (State::Unknown, None),
@@ -184,13 +209,22 @@ fn print(content: Content) -> anyhow::Result<Exit> {
     let size = content.size();
     let printed = if out.is_terminal() {
         let text = content.text()?.ok_or_else(|| {
-            BadRequest(format!("its {size} bytes are no text for a terminal; write them to a file: --output FILE"))
+            BadRequest(format!(
+                "its {size} bytes are no text for a terminal; write them to a file: --output FILE"
+            ))
         })?;
-        writeln!(out, "{}", show::printable(text.strip_suffix('\n').unwrap_or(&text), true))
+        writeln!(
+            out,
+            "{}",
+            show::printable(text.strip_suffix('\n').unwrap_or(&text), true)
+        )
     } else {
         content.copy(&mut out)
     };
-    printed.and_then(|()| out.flush()).map(|()| Exit::Succeeded).or_else(show::closed)
+    printed
+        .and_then(|()| out.flush())
+        .map(|()| Exit::Succeeded)
+        .or_else(show::closed)
 }
 
 /// Writes the content to `file`, which appears whole or not at all, readable by its owner only.
@@ -199,11 +233,21 @@ fn write_file(content: Content, file: &Path, force: bool) -> anyhow::Result<()> 
     if !force && file.symlink_metadata().is_ok() {
         return Err(exists().into());
     }
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = file
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
     let draft = NamedTempFile::new_in(folder);
-    let mut draft = draft.map_err(|error| BadRequest(format!("cannot write to {}: {error}", folder.display())))?;
-    content.copy(&mut draft).with_context(|| format!("cannot write {}", file.display()))?;
-    let kept = if force { draft.persist(file) } else { draft.persist_noclobber(file) };
+    let mut draft = draft
+        .map_err(|error| BadRequest(format!("cannot write to {}: {error}", folder.display())))?;
+    content
+        .copy(&mut draft)
+        .with_context(|| format!("cannot write {}", file.display()))?;
+    let kept = if force {
+        draft.persist(file)
+    } else {
+        draft.persist_noclobber(file)
+    };
     match kept {
         Ok(_) => Ok(()),
         Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Err(exists().into()),
@@ -211,7 +255,13 @@ fn write_file(content: Content, file: &Path, force: bool) -> anyhow::Result<()> 
     }
 }
 
-fn document(reference: &str, state: State, known: &Known, size: Option<u64>, file: Option<&Path>) -> Value {
+fn document(
+    reference: &str,
+    state: State,
+    known: &Known,
+    size: Option<u64>,
+    file: Option<&Path>,
+) -> Value {
     let mut document = Map::new();
     document.insert("reference".to_owned(), json!(reference));
     document.insert("state".to_owned(), json!(state.word()));

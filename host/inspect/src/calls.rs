@@ -64,9 +64,20 @@ impl FromStr for Since {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let time = || serde_json::from_value(Value::String(text.to_owned())).ok().map(Self::Time);
-        let wrong = || "give a time that has passed, such as 30m, or a moment, such as 2026-11-22T08:00:00Z".to_owned();
-        duration(text).ok().map(Self::Ago).or_else(time).ok_or_else(wrong)
+        let time = || {
+            serde_json::from_value(Value::String(text.to_owned()))
+                .ok()
+                .map(Self::Time)
+        };
+        let wrong = || {
+            "give a time that has passed, such as 30m, or a moment, such as 2026-11-22T08:00:00Z"
+                .to_owned()
+        };
+        duration(text)
+            .ok()
+            .map(Self::Ago)
+            .or_else(time)
+            .ok_or_else(wrong)
     }
 }
 
@@ -80,7 +91,11 @@ fn status(text: &str) -> Result<Status, String> {
 
 /// The log of this user's calls. Its questions end the calls of killed processes before they answer.
 pub(super) fn log(home: &Home) -> anyhow::Result<CallLog> {
-    Ok(CallLog::new(home.calls(), home.calls_key(), configured_journal(home)?))
+    Ok(CallLog::new(
+        home.calls(),
+        home.calls_key(),
+        configured_journal(home)?,
+    ))
 }
 
 impl Calls {
@@ -89,8 +104,21 @@ impl Calls {
             Since::Ago(duration) => Timestamp::now().minus(duration),
             Since::Time(time) => time,
         });
-        let Self { tool, status, caller, session, .. } = self;
-        let query = CallQuery { tool, status, caller, session, since, limit: self.limit.max(1) };
+        let Self {
+            tool,
+            status,
+            caller,
+            session,
+            ..
+        } = self;
+        let query = CallQuery {
+            tool,
+            status,
+            caller,
+            session,
+            since,
+            limit: self.limit.max(1),
+        };
         let home = Home::find()?;
         let log = log(&home)?;
         let mut calls = log.calls(&query)?;
@@ -105,7 +133,10 @@ impl Calls {
             text.push_str(&said);
             text.push('\n');
         }
-        std::io::stdout().write_all(text.as_bytes()).map(|()| Exit::Succeeded).or_else(show::closed)
+        std::io::stdout()
+            .write_all(text.as_bytes())
+            .map(|()| Exit::Succeeded)
+            .or_else(show::closed)
     }
 }
 
@@ -116,15 +147,29 @@ pub(super) fn evicted(calls: u64) -> Option<String> {
         1 => "1 call was evicted".to_owned(),
         calls => format!("{calls} calls were evicted"),
     };
-    Some(format!("{calls}, because the journal was full or they were too old"))
+    Some(format!(
+        "{calls}, because the journal was full or they were too old"
+    ))
 }
 
 /// One call in one row. The names come from tools and callers, so each stays in its row.
 fn row(call: &CallSummary) -> String {
-    let CallSummary { invocation_id, tool_id, status, error_code, elapsed_ms, created_at, .. } = call;
+    let CallSummary {
+        invocation_id,
+        tool_id,
+        status,
+        error_code,
+        elapsed_ms,
+        created_at,
+        ..
+    } = call;
     let elapsed = elapsed_ms.map_or_else(String::new, |ms| format!("{ms} ms"));
-    let error = error_code.as_ref().map(|code| format!("  {code}")).unwrap_or_default();
-    let row = format!("{invocation_id}  {created_at:.19}Z  {status:<9}  {elapsed:>9}  {tool_id}{error}");
+    let error = error_code
+        .as_ref()
+        .map(|code| format!("  {code}"))
+        .unwrap_or_default();
+    let row =
+        format!("{invocation_id}  {created_at:.19}Z  {status:<9}  {elapsed:>9}  {tool_id}{error}");
     visible(row.trim_end(), Whitespace::WrittenOut) + "\n"
 }
 
@@ -136,26 +181,41 @@ impl Show {
             None => latest(&log)?,
         };
         let record = log.record(&id)?;
-        let unknown =
-            || BadRequest(format!("no call has the id {id}, or one that ends so: `toolcell calls` lists them"));
+        let unknown = || {
+            BadRequest(format!(
+                "no call has the id {id}, or one that ends so: `toolcell calls` lists them"
+            ))
+        };
         let mut record = record.ok_or_else(unknown)?;
         if let Some(from) = self.progress_from {
-            return progress(&record, from).map(|()| Exit::Succeeded).or_else(show::closed);
+            return progress(&record, from)
+                .map(|()| Exit::Succeeded)
+                .or_else(show::closed);
         }
         if self.json {
             if let Some(result) = record.get_mut("result") {
                 show::represent_again(result);
             }
-            return show::json(&record).map(|()| Exit::Succeeded).or_else(show::closed);
+            return show::json(&record)
+                .map(|()| Exit::Succeeded)
+                .or_else(show::closed);
         }
         let text = page::render(&log, &record);
-        std::io::stdout().write_all(text.as_bytes()).map(|()| Exit::Succeeded).or_else(show::closed)
+        std::io::stdout()
+            .write_all(text.as_bytes())
+            .map(|()| Exit::Succeeded)
+            .or_else(show::closed)
     }
 }
 
 /// The id of the call that began last.
 fn latest(log: &CallLog) -> anyhow::Result<String> {
-    let latest = log.calls(&CallQuery { limit: 1, ..CallQuery::default() })?.pop();
+    let latest = log
+        .calls(&CallQuery {
+            limit: 1,
+            ..CallQuery::default()
+        })?
+        .pop();
     let none = || BadRequest("no call is on record yet: `toolcell call` makes one".to_owned());
     Ok(latest.ok_or_else(none)?.invocation_id)
 }
@@ -163,6 +223,10 @@ fn latest(log: &CallLog) -> anyhow::Result<String> {
 /// Prints the progress of a call from the sequence number `from` on.
 fn progress(record: &Value, from: u64) -> std::io::Result<()> {
     let said = record["progress"].as_array().into_iter().flatten();
-    let rest = said.filter(|update| update["sequence"].as_u64().is_some_and(|sequence| sequence >= from));
+    let rest = said.filter(|update| {
+        update["sequence"]
+            .as_u64()
+            .is_some_and(|sequence| sequence >= from)
+    });
     rest.into_iter().try_for_each(show::json)
 }

@@ -90,12 +90,21 @@ impl Events {
     pub fn run(self) -> anyhow::Result<Exit> {
         let log = calls::log(&Home::find()?)?;
         if log.settings().keep == Keep::None {
-            show::say("note: the journal is turned off: [journal] keep = \"none\" in toolcell.toml");
+            show::say(
+                "note: the journal is turned off: [journal] keep = \"none\" in toolcell.toml",
+            );
         }
-        let begin = if self.follow { self.from } else { Some(self.from.unwrap_or(1)) };
+        let begin = if self.follow {
+            self.from
+        } else {
+            Some(self.from.unwrap_or(1))
+        };
         let mut reader = log.follow(begin)?;
         if let Some(from) = self.from.filter(|from| *from > reader.end()) {
-            let message = format!("no event has the number {from} yet; the next one gets {}", reader.end());
+            let message = format!(
+                "no event has the number {from} yet; the next one gets {}",
+                reader.end()
+            );
             return Err(BadRequest(message).into());
         }
         if self.follow {
@@ -139,7 +148,11 @@ impl Events {
                 if is_closed() {
                     return Ok(Exit::Succeeded);
                 }
-                let pause = if found.is_empty() { TICK } else { Duration::ZERO };
+                let pause = if found.is_empty() {
+                    TICK
+                } else {
+                    Duration::ZERO
+                };
                 tokio::select! {
                     biased;
                     () = &mut stopped => return Ok(Exit::Succeeded),
@@ -158,9 +171,13 @@ impl Events {
                     lines.push_str(&show::json_for_terminals(&document(logged).to_string()));
                 }
                 FollowedEvent::Event(logged) => lines.push_str(&line(logged)),
-                FollowedEvent::Missed(count) if self.json => lines.push_str(&json!({ "missed": count }).to_string()),
+                FollowedEvent::Missed(count) if self.json => {
+                    lines.push_str(&json!({ "missed": count }).to_string())
+                }
                 FollowedEvent::Missed(count) => {
-                    show::say(&format!("{count} events are not here any more: the journal keeps no more of them"));
+                    show::say(&format!(
+                        "{count} events are not here any more: the journal keeps no more of them"
+                    ));
                     continue;
                 }
             }
@@ -176,8 +193,14 @@ impl Events {
         let is_session = self.session.is_none() || self.session == *session;
         is_session
             && self.id.as_deref().is_none_or(|id| logged.is_of_call(id))
-            && self.event_type.as_deref().is_none_or(|wanted| matches(wanted, event.event_type.as_str()))
-            && self.tool.as_deref().is_none_or(|wanted| matches(wanted, event.tool_id.as_deref().unwrap_or_default()))
+            && self
+                .event_type
+                .as_deref()
+                .is_none_or(|wanted| matches(wanted, event.event_type.as_str()))
+            && self
+                .tool
+                .as_deref()
+                .is_none_or(|wanted| matches(wanted, event.tool_id.as_deref().unwrap_or_default()))
     }
 }
 
@@ -186,18 +209,30 @@ fn is_closed() -> bool {
     let out = std::io::stdout();
     let mut fds = [PollFd::new(&out, PollFlags::empty())];
     let gone = PollFlags::ERR | PollFlags::HUP;
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     poll(&mut fds, Some(&now)).is_ok() && fds.iter().any(|fd| fd.revents().intersects(gone))
 }
 
 /// Whether `text` is `wanted`, or one of the names below it, or begins with what is before its `*`.
 fn matches(wanted: &str, text: &str) -> bool {
-    let is_below = || text.strip_prefix(wanted).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
-    wanted.strip_suffix('*').map_or_else(is_below, |beginning| text.starts_with(beginning))
+    let is_below = || {
+        text.strip_prefix(wanted)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    wanted
+        .strip_suffix('*')
+        .map_or_else(is_below, |beginning| text.starts_with(beginning))
 }
 
 fn document(logged: &LoggedEvent) -> Value {
-    let LoggedEvent { sequence, session, event } = logged;
+    let LoggedEvent {
+        sequence,
+        session,
+        event,
+    } = logged;
     match session {
         None => json!({ "sequence": sequence, "event": event }),
         Some(session) => json!({ "sequence": sequence, "session": session, "event": event }),
@@ -206,9 +241,16 @@ fn document(logged: &LoggedEvent) -> Value {
 
 /// One event in one line. Its words come from tools and callers, so each stays in the line.
 fn line(logged: &LoggedEvent) -> String {
-    let LoggedEvent { sequence, event, .. } = logged;
-    let id = event.invocation_id.map(|id| id.to_string()).unwrap_or_default();
-    let short = id.get(id.len().saturating_sub(SHORT_ID)..).unwrap_or_default();
+    let LoggedEvent {
+        sequence, event, ..
+    } = logged;
+    let id = event
+        .invocation_id
+        .map(|id| id.to_string())
+        .unwrap_or_default();
+    let short = id
+        .get(id.len().saturating_sub(SHORT_ID)..)
+        .unwrap_or_default();
     let tool = event.tool_id.as_deref().unwrap_or_default();
     let time = event.time.to_string();
     let event_type = event.event_type.as_str();
@@ -226,7 +268,12 @@ fn details(event: &ToolEvent) -> String {
             // Writing to a String cannot fail.
             let _ = write!(details, "{percent:.0} % ");
         }
-        details.push_str(progress["message"].as_str().or(progress["current_step"].as_str()).unwrap_or_default());
+        details.push_str(
+            progress["message"]
+                .as_str()
+                .or(progress["current_step"].as_str())
+                .unwrap_or_default(),
+        );
     }
     for name in TELLING {
         let value = match event.data.get(name) {
@@ -237,7 +284,11 @@ fn details(event: &ToolEvent) -> String {
         let _ = write!(details, "{name}={value} ");
     }
     let cut: String = details.trim_end().chars().take(DETAILS_MAX).collect();
-    let dots = if cut.len() < details.trim_end().len() { " .." } else { "" };
+    let dots = if cut.len() < details.trim_end().len() {
+        " .."
+    } else {
+        ""
+    };
     cut + dots
 }
 
@@ -253,24 +304,38 @@ mod tests {
             "source": "toolcell/test", "time": "2026-01-02T03:04:05.678901Z",
             "invocation_id": "01ARZ3NDEKTSV4RRFFQ69G5FAV", "tool_id": "files.search", "data": data,
         });
-        LoggedEvent { sequence: 7, session: None, event: serde_json::from_value(event).unwrap() }
+        LoggedEvent {
+            sequence: 7,
+            session: None,
+            event: serde_json::from_value(event).unwrap(),
+        }
     }
 
     #[test]
     fn a_line_says_when_what_and_of_which_call() {
         let progress = json!({ "progress": { "percent": 42.4, "message": "half" } });
         let shown = line(&event("tool.invocation.progress", progress));
-        let head = "     7  2026-01-02T03:04:05.678Z  Q69G5FAV  tool.invocation.progress  files.search";
+        let head =
+            "     7  2026-01-02T03:04:05.678Z  Q69G5FAV  tool.invocation.progress  files.search";
         assert_eq!(shown, format!("{head}  42 % half"));
         let end = json!({ "error_code": null, "status": "succeeded", "result_id": "x" });
-        assert!(line(&event("tool.invocation.succeeded", end)).ends_with("  files.search  status=succeeded"));
+        assert!(
+            line(&event("tool.invocation.succeeded", end))
+                .ends_with("  files.search  status=succeeded")
+        );
     }
 
     #[test]
     fn the_words_of_others_stay_in_one_line_and_act_on_nothing() {
         let said = "\u{1b}[2J\nfake\u{202e}".repeat(100);
-        let shown = line(&event("tool.invocation.progress", json!({ "progress": { "message": said } })));
-        assert!(!shown.contains(['\u{1b}', '\n', '\u{202e}']) && shown.ends_with(" .."), "{shown}");
+        let shown = line(&event(
+            "tool.invocation.progress",
+            json!({ "progress": { "message": said } }),
+        ));
+        assert!(
+            !shown.contains(['\u{1b}', '\n', '\u{202e}']) && shown.ends_with(" .."),
+            "{shown}"
+        );
         assert!(shown.chars().count() < 10 * DETAILS_MAX);
     }
 

@@ -18,7 +18,11 @@ pub(super) fn show(log: &CallLog, invocation: &Value, sheet: &mut Sheet) {
 }
 
 fn below(log: &CallLog, invocation: &Value, depth: usize, left: &mut usize, sheet: &mut Sheet) {
-    let ids = invocation["child_invocation_ids"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let ids = invocation["child_invocation_ids"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str);
     for id in ids {
         if *left == 0 || depth > DEPTH_MAX {
             return;
@@ -26,7 +30,13 @@ fn below(log: &CallLog, invocation: &Value, depth: usize, left: &mut usize, shee
         *left -= 1;
         let (line, record) = line(log, id);
         sheet.host(&format!("{:>indent$}called {line}", "", indent = 2 * depth));
-        below(log, record.get("invocation").unwrap_or(&Value::Null), depth + 1, left, sheet);
+        below(
+            log,
+            record.get("invocation").unwrap_or(&Value::Null),
+            depth + 1,
+            left,
+            sheet,
+        );
     }
 }
 
@@ -34,7 +44,12 @@ fn below(log: &CallLog, invocation: &Value, depth: usize, left: &mut usize, shee
 fn line(log: &CallLog, id: &str) -> (String, Value) {
     let record = log.record(id).ok().flatten().unwrap_or_default();
     let word = |name: &str| {
-        record.get("invocation").and_then(|it| it.get(name)).and_then(Value::as_str).unwrap_or("?").to_owned()
+        record
+            .get("invocation")
+            .and_then(|it| it.get(name))
+            .and_then(Value::as_str)
+            .unwrap_or("?")
+            .to_owned()
     };
     let line = format!("{}: {id} {}", word("tool_id"), word("status"));
     (visible(&line, Whitespace::WrittenOut), record)

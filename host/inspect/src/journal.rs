@@ -33,19 +33,35 @@ impl Journal {
         let folder = log.dir().display().to_string();
         let (exit, said, text) = match log.verify()? {
             Ok(verified) => {
-                let evicted =
-                    calls::evicted(verified.evicted_calls).map_or_else(String::new, |said| format!("; {said}"));
+                let evicted = calls::evicted(verified.evicted_calls)
+                    .map_or_else(String::new, |said| format!("; {said}"));
                 let [records, files] = [(verified.lines, "record"), (verified.segments, "file")]
                     .map(|(count, noun)| show::counted(count, noun));
-                let text = format!("{folder}: {records} in {files}, all as they were written{evicted}");
-                (Exit::Succeeded, json!({ "folder": folder, "sound": true, "verified": verified }), text)
+                let text =
+                    format!("{folder}: {records} in {files}, all as they were written{evicted}");
+                (
+                    Exit::Succeeded,
+                    json!({ "folder": folder, "sound": true, "verified": verified }),
+                    text,
+                )
             }
             Err(damage) => {
                 let text = format!("{folder}: {damage}");
-                (Exit::ToolFailed, json!({ "folder": folder, "sound": false, "damage": damage }), text)
+                (
+                    Exit::ToolFailed,
+                    json!({ "folder": folder, "sound": false, "damage": damage }),
+                    text,
+                )
             }
         };
-        let text = if json { show::json_line(&said) } else { text + "\n" };
-        std::io::stdout().write_all(text.as_bytes()).map(|()| exit).or_else(show::closed)
+        let text = if json {
+            show::json_line(&said)
+        } else {
+            text + "\n"
+        };
+        std::io::stdout()
+            .write_all(text.as_bytes())
+            .map(|()| exit)
+            .or_else(show::closed)
     }
 }

@@ -17,7 +17,9 @@ mod schema;
 mod trace;
 mod waiting;
 
-use toolcell_command::{ask, exit, hooks, interrupts, kept, options, serving, show, surface, target, tool_configs};
+use toolcell_command::{
+    ask, exit, hooks, interrupts, kept, options, serving, show, surface, target, tool_configs,
+};
 
 pub use approvals::Approvals;
 pub use artifact::Artifact;

@@ -131,7 +131,10 @@ impl Schema {
             Command::List { json } => list(json),
             Command::Show { name } => {
                 let text = text(&name)?;
-                io::stdout().write_all(text.as_bytes()).map(|()| Exit::Succeeded).or_else(show::closed)
+                io::stdout()
+                    .write_all(text.as_bytes())
+                    .map(|()| Exit::Succeeded)
+                    .or_else(show::closed)
             }
             Command::Validate { name, file, json } => validate(&name, &file, json),
         }
@@ -140,8 +143,15 @@ impl Schema {
 
 /// The text of the schema `name`.
 fn text(name: &str) -> Result<&'static str, BadRequest> {
-    let found = SCHEMAS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text);
-    found.ok_or_else(|| BadRequest(format!("there is no schema {name:?}; `toolcell schema list` lists them")))
+    let found = SCHEMAS
+        .iter()
+        .find(|(known, _)| *known == name)
+        .map(|(_, text)| *text);
+    found.ok_or_else(|| {
+        BadRequest(format!(
+            "there is no schema {name:?}; `toolcell schema list` lists them"
+        ))
+    })
 }
 
 /// All schemas, in the order of [`SCHEMAS`].
@@ -166,22 +176,31 @@ fn list(as_json: bool) -> anyhow::Result<Exit> {
         show::json(&json!({ "schemas": listed }))
     } else {
         let mut out = io::stdout().lock();
-        SCHEMAS.iter().zip(&schemas).try_for_each(|((name, _), schema)| {
-            let description = schema.get("description").and_then(Value::as_str).unwrap_or_default();
-            writeln!(out, "{name:<20} {description}")
-        })
+        SCHEMAS
+            .iter()
+            .zip(&schemas)
+            .try_for_each(|((name, _), schema)| {
+                let description = schema
+                    .get("description")
+                    .and_then(Value::as_str)
+                    .unwrap_or_default();
+                writeln!(out, "{name:<20} {description}")
+            })
     };
     printed.map(|()| Exit::Succeeded).or_else(show::closed)
 }
 
 fn validate(name: &str, file: &Path, as_json: bool) -> anyhow::Result<Exit> {
-    let schema: Value = serde_json::from_str(text(name)?).with_context(|| format!("cannot parse the schema {name}"))?;
+    let schema: Value = serde_json::from_str(text(name)?)
+        .with_context(|| format!("cannot parse the schema {name}"))?;
     if name == COMMON {
-        let message = format!("{COMMON} describes no document; `toolcell schema list` lists the schemas that do");
+        let message = format!(
+            "{COMMON} describes no document; `toolcell schema list` lists the schemas that do"
+        );
         return Err(BadRequest(message).into());
     }
-    let schema =
-        RecordSchema::compile(&schema, &parsed()?).with_context(|| format!("cannot compile the schema {name}"))?;
+    let schema = RecordSchema::compile(&schema, &parsed()?)
+        .with_context(|| format!("cannot compile the schema {name}"))?;
     let mut found = match read(file) {
         Ok(document) => schema.violations(&document, VIOLATIONS_MAX + 1),
         Err(why) if as_json => vec![Finding::new("", &why)],
@@ -195,9 +214,15 @@ fn validate(name: &str, file: &Path, as_json: bool) -> anyhow::Result<Exit> {
     } else {
         for_people(name, &found, more)
     };
-    let exit = if valid { Exit::Succeeded } else { Exit::BadRequest };
+    let exit = if valid {
+        Exit::Succeeded
+    } else {
+        Exit::BadRequest
+    };
     // The exit code is that of the check even if the reader closed the pipe.
-    printed.map(|()| exit).or_else(|error| show::closed(error).map(|_| exit))
+    printed
+        .map(|()| exit)
+        .or_else(|error| show::closed(error).map(|_| exit))
 }
 
 /// Reads a JSON document without duplicate keys. An error says what is wrong, and with which file.
@@ -205,17 +230,24 @@ fn read(file: &Path) -> Result<Value, String> {
     let (what, source): (String, Box<dyn Read>) = if file == Path::new("-") {
         ("standard input".to_owned(), Box::new(io::stdin()))
     } else {
-        let opened = File::open(file).map_err(|error| format!("cannot open {}: {error}", file.display()))?;
+        let opened =
+            File::open(file).map_err(|error| format!("cannot open {}: {error}", file.display()))?;
         (file.display().to_string(), Box::new(opened))
     };
     let mut bytes = Vec::new();
     let limit = DOCUMENT_BYTES_MAX as u64 + 1;
-    source.take(limit).read_to_end(&mut bytes).map_err(|error| format!("cannot read {what}: {error}"))?;
+    source
+        .take(limit)
+        .read_to_end(&mut bytes)
+        .map_err(|error| format!("cannot read {what}: {error}"))?;
     if bytes.len() > DOCUMENT_BYTES_MAX {
-        return Err(format!("{what} is larger than {DOCUMENT_BYTES_MAX} bytes; check a part of it"));
+        return Err(format!(
+            "{what} is larger than {DOCUMENT_BYTES_MAX} bytes; check a part of it"
+        ));
     }
     let text = String::from_utf8(bytes).map_err(|_| format!("{what} is not UTF-8 text"))?;
-    read_unique_json(&text, DOCUMENT_VALUES_MAX).map_err(|error| format!("{what} cannot be read as JSON: {error}"))
+    read_unique_json(&text, DOCUMENT_VALUES_MAX)
+        .map_err(|error| format!("{what} cannot be read as JSON: {error}"))
 }
 
 /// Prints the violations, whose texts are escaped, and a summary on standard error.

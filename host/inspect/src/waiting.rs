@@ -5,11 +5,17 @@ use toolcell_core::journal::{CallQuery, CallSummary, Journal, StoreError, Summar
 use toolcell_core::record::{ApprovalState, Status, Timestamp};
 
 /// Adds those that `query` finds to `calls`, the newest first.
-pub(super) fn add(calls: &mut Vec<CallSummary>, query: &CallQuery, home: &Home) -> Result<(), StoreError> {
+pub(super) fn add(
+    calls: &mut Vec<CallSummary>,
+    query: &CallQuery,
+    home: &Home,
+) -> Result<(), StoreError> {
     let journal = Journal::new(home.journal(), home.journal_key());
     // What waits has no session on record.
     if query.session.is_some()
-        || query.status.is_some_and(|status| status != Status::AwaitingApproval)
+        || query
+            .status
+            .is_some_and(|status| status != Status::AwaitingApproval)
         || !journal.exists()
     {
         return Ok(());
@@ -19,12 +25,21 @@ pub(super) fn add(calls: &mut Vec<CallSummary>, query: &CallQuery, home: &Home) 
         let is_open = call.state == ApprovalState::Pending && call.expires_at > now;
         let is_since = query.since.is_none_or(|since| call.asked_at >= since);
         let is_callers = query.caller.is_none() || query.caller == call.actor_ref;
-        is_open && is_since && is_callers && query.tool.as_deref().is_none_or(|tool| is_of(tool, &call.tool_id))
+        is_open
+            && is_since
+            && is_callers
+            && query
+                .tool
+                .as_deref()
+                .is_none_or(|tool| is_of(tool, &call.tool_id))
     };
     let found = journal.with(|store| store.list(false))?;
     for call in found.into_iter().filter(waits) {
         let invocation_id = call.invocation_id.to_string();
-        if calls.iter().any(|known| known.invocation_id == invocation_id) {
+        if calls
+            .iter()
+            .any(|known| known.invocation_id == invocation_id)
+        {
             continue;
         }
         calls.push(CallSummary {
@@ -48,6 +63,8 @@ pub(super) fn add(calls: &mut Vec<CallSummary>, query: &CallQuery, home: &Home) 
 fn is_of(tool: &str, tool_id: &str) -> bool {
     match tool.strip_suffix('*') {
         Some(beginning) => tool_id.starts_with(beginning),
-        None => tool_id.strip_prefix(tool).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')),
+        None => tool_id
+            .strip_prefix(tool)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('.')),
     }
 }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use toolcell_core::catalog::Tool;
-use toolcell_core::record::{AccessKind, CredentialUse, NonInteractive, PermissionProfile, RiskLevel, WriteEffect};
+use toolcell_core::record::{
+    AccessKind, CredentialUse, NonInteractive, PermissionProfile, RiskLevel, WriteEffect,
+};
 
 use crate::digest::Digest;
 
@@ -44,7 +46,9 @@ impl Ceiling {
         let of = |tool: &Arc<Tool>| {
             let mut ceiling = ToolCeiling::of(tool.permission_profile());
             if tool.takes_granted_files() {
-                ceiling.could.insert("read and change files in folders that a command grants to it alone".to_owned());
+                ceiling.could.insert(
+                    "read and change files in folders that a command grants to it alone".to_owned(),
+                );
             }
             (tool.declaration().qualified_name(), ceiling)
         };
@@ -58,7 +62,10 @@ impl Ceiling {
 
     /// In plain words: the name of each tool, and what it could do.
     pub fn lines(&self) -> Vec<(String, Vec<String>)> {
-        self.0.iter().map(|(tool, ceiling)| (tool.clone(), ceiling.lines())).collect()
+        self.0
+            .iter()
+            .map(|(tool, ceiling)| (tool.clone(), ceiling.lines()))
+            .collect()
     }
 
     /// How `later` differs from this one.
@@ -77,8 +84,15 @@ impl Ceiling {
             // A tool that is not there holds nothing back.
             if let (Some(before), Some(after)) = (before, after) {
                 let lost = |held: &String| say(format!("it no longer {held}"));
-                found.grown.extend(before.held.difference(&after.held).map(lost));
-                found.shrunk.extend(after.held.difference(&before.held).map(|held| say(format!("it {held}"))));
+                found
+                    .grown
+                    .extend(before.held.difference(&after.held).map(lost));
+                found.shrunk.extend(
+                    after
+                        .held
+                        .difference(&before.held)
+                        .map(|held| say(format!("it {held}"))),
+                );
             }
         }
         found
@@ -88,16 +102,32 @@ impl Ceiling {
 impl ToolCeiling {
     fn of(profile: &PermissionProfile) -> Self {
         let mut ceiling = Self::default();
-        ceiling.could.extend(profile.access_kinds.iter().flat_map(|kind| access(kind, profile)));
+        ceiling.could.extend(
+            profile
+                .access_kinds
+                .iter()
+                .flat_map(|kind| access(kind, profile)),
+        );
         if profile.wants(&AccessKind::Network) {
             let scope = profile.network_scope.as_deref().unwrap_or("none");
-            ceiling.hosts = scope.split(',').filter_map(|word| host(word.trim())).collect();
+            ceiling.hosts = scope
+                .split(',')
+                .filter_map(|word| host(word.trim()))
+                .collect();
         }
-        let variables = profile.environment.iter().map(|name| format!("see the variable {name}"));
-        let calls = profile.tool_calls.iter().map(|tool| format!("call the tool {tool}"));
+        let variables = profile
+            .environment
+            .iter()
+            .map(|name| format!("see the variable {name}"));
+        let calls = profile
+            .tool_calls
+            .iter()
+            .map(|tool| format!("call the tool {tool}"));
         ceiling.could.extend(variables.chain(calls));
         if profile.has_effect(&WriteEffect::RemoteMutation) {
-            ceiling.could.insert("change things at the hosts that it reaches".to_owned());
+            ceiling
+                .could
+                .insert("change things at the hosts that it reaches".to_owned());
         }
         if profile.has_effect(&WriteEffect::Irreversible) {
             ceiling.could.insert("do what cannot be undone".to_owned());
@@ -108,8 +138,12 @@ impl ToolCeiling {
             RiskLevel::Critical => Some("critical"),
         };
         if let Some(risk) = risk {
-            ceiling.could.insert(format!("declares its own risk as {risk}"));
-            ceiling.held.insert("asks before each call that no rule allows, because of its risk".to_owned());
+            ceiling
+                .could
+                .insert(format!("declares its own risk as {risk}"));
+            ceiling.held.insert(
+                "asks before each call that no rule allows, because of its risk".to_owned(),
+            );
         }
         ceiling.hold(profile);
         ceiling
@@ -120,18 +154,24 @@ impl ToolCeiling {
             self.held.insert("asks before each call".to_owned());
         }
         if profile.permission_channel.is_some() {
-            self.held.insert("never runs where it would have to ask".to_owned());
+            self.held
+                .insert("never runs where it would have to ask".to_owned());
         }
         if profile.non_interactive == Some(NonInteractive::AllowIfPreapproved) {
-            self.could.insert("run without being asked about where a rule allows it".to_owned());
+            self.could
+                .insert("run without being asked about where a rule allows it".to_owned());
         }
         if let Some(name) = &profile.sandbox_profile {
-            self.held.insert(format!("runs under the sandbox profile {name}"));
+            self.held
+                .insert(format!("runs under the sandbox profile {name}"));
         }
         if profile.is_secret() {
-            self.held.insert("keeps its output off the disk and out of records, because it is secret".to_owned());
+            self.held.insert(
+                "keeps its output off the disk and out of records, because it is secret".to_owned(),
+            );
         } else if profile.is_sensitive() {
-            self.held.insert("has its output redacted, because it is sensitive".to_owned());
+            self.held
+                .insert("has its output redacted, because it is sensitive".to_owned());
         }
     }
 
@@ -149,7 +189,11 @@ impl ToolCeiling {
     fn beyond(&self, other: &Self) -> Vec<String> {
         let covered = other.hosts.contains(ANY_HOST);
         let hosts = self.hosts.difference(&other.hosts).filter(|_| !covered);
-        self.could.difference(&other.could).cloned().chain(hosts.map(|host| requests(host))).collect()
+        self.could
+            .difference(&other.could)
+            .cloned()
+            .chain(hosts.map(|host| requests(host)))
+            .collect()
     }
 }
 
@@ -173,16 +217,26 @@ fn access(kind: &AccessKind, profile: &PermissionProfile) -> Vec<String> {
     match kind {
         AccessKind::FileRead => one("read files in folders that you grant"),
         AccessKind::FileWrite => {
-            let kept = profile.wants_file_write().then(|| "change files in folders that you grant".to_owned());
-            let drafts = profile.wants_drafts().then(|| "write drafts, which are removed with the call".to_owned());
+            let kept = profile
+                .wants_file_write()
+                .then(|| "change files in folders that you grant".to_owned());
+            let drafts = profile
+                .wants_drafts()
+                .then(|| "write drafts, which are removed with the call".to_owned());
             kept.into_iter().chain(drafts).collect()
         }
         // The hosts say more.
         AccessKind::Network => Vec::new(),
         AccessKind::Browser => one("use a browser"),
         AccessKind::Credential => {
-            let plain = profile.credential_refs.iter().map(|name| CredentialUse::bearer(name));
-            plain.chain(profile.credential_uses.iter().cloned()).map(|used| secret(&used)).collect()
+            let plain = profile
+                .credential_refs
+                .iter()
+                .map(|name| CredentialUse::bearer(name));
+            plain
+                .chain(profile.credential_uses.iter().cloned())
+                .map(|used| secret(&used))
+                .collect()
         }
         AccessKind::Payment => one("make payments"),
         AccessKind::ExternalSend => one("send messages to others"),
@@ -194,7 +248,10 @@ fn secret(used: &CredentialUse) -> String {
     let name = &used.credential_ref;
     match &used.query {
         Some(key) => format!("use the secret {name} in the parameter {key} of its requests"),
-        None => format!("use the secret {name} in the header {} of its requests", used.header_name()),
+        None => format!(
+            "use the secret {name} in the header {} of its requests",
+            used.header_name()
+        ),
     }
 }
 
@@ -218,7 +275,13 @@ mod tests {
     #[test]
     fn a_tool_that_asks_for_nothing_could_do_nothing() {
         let none = ceiling(|_| {});
-        assert_eq!(none.lines(), [("t.t".to_owned(), vec!["no access (computes only)".to_owned()])]);
+        assert_eq!(
+            none.lines(),
+            [(
+                "t.t".to_owned(),
+                vec!["no access (computes only)".to_owned()]
+            )]
+        );
         assert_eq!(none.difference(&none), Difference::default());
     }
 
@@ -227,11 +290,24 @@ mod tests {
         let one = net("a.example");
         let two = net("a.example, b.example");
         let any = net("any");
-        assert_eq!(one.difference(&two).grown, ["t.t: send requests to b.example"]);
+        assert_eq!(
+            one.difference(&two).grown,
+            ["t.t: send requests to b.example"]
+        );
         assert_eq!(two.difference(&one).grown, [""; 0]);
-        assert_eq!(two.difference(&one).shrunk, ["t.t: send requests to b.example"]);
-        assert_eq!(one.difference(&any).grown, ["t.t: send requests to any host that you grant"]);
-        assert_eq!(any.difference(&two).grown, [""; 0], "any host is all of them");
+        assert_eq!(
+            two.difference(&one).shrunk,
+            ["t.t: send requests to b.example"]
+        );
+        assert_eq!(
+            one.difference(&any).grown,
+            ["t.t: send requests to any host that you grant"]
+        );
+        assert_eq!(
+            any.difference(&two).grown,
+            [""; 0],
+            "any host is all of them"
+        );
         assert_ne!(one.digest(), two.digest());
     }
 
@@ -239,16 +315,27 @@ mod tests {
     fn what_held_a_tool_back_is_missed() {
         let asking = ceiling(|profile| profile.approval_required = Some(true));
         let free = ceiling(|_| {});
-        assert_eq!(asking.difference(&free).grown, ["t.t: it no longer asks before each call"]);
+        assert_eq!(
+            asking.difference(&free).grown,
+            ["t.t: it no longer asks before each call"]
+        );
         assert_eq!(free.difference(&asking).grown, [""; 0]);
         let gone = Ceiling::default();
-        assert_eq!(asking.difference(&gone).grown, [""; 0], "a tool that is gone can do nothing");
+        assert_eq!(
+            asking.difference(&gone).grown,
+            [""; 0],
+            "a tool that is gone can do nothing"
+        );
     }
 
     #[test]
     fn each_kind_of_access_is_said_in_plain_words() {
         let all = ceiling(|profile| {
-            profile.access_kinds = vec![AccessKind::FileRead, AccessKind::FileWrite, AccessKind::Credential];
+            profile.access_kinds = vec![
+                AccessKind::FileRead,
+                AccessKind::FileWrite,
+                AccessKind::Credential,
+            ];
             profile.write_effects = vec![WriteEffect::LocalPersistent, WriteEffect::Irreversible];
             profile.credential_refs = vec!["API_KEY".to_owned()];
             profile.environment = vec!["LANG".to_owned()];

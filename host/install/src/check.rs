@@ -39,7 +39,11 @@ const INSTRUCTIONS: [&str; 14] = [
 
 /// What an access kind, or a field of a profile, needs of the component's imports.
 const HTTP: &[&str] = &["wasi:http/", "wasi:sockets/", "near:agent/host@"];
-const FILES: &[&str] = &["wasi:filesystem/", "wasi_snapshot_preview1", "near:agent/host@"];
+const FILES: &[&str] = &[
+    "wasi:filesystem/",
+    "wasi_snapshot_preview1",
+    "near:agent/host@",
+];
 const ENVIRONMENT: &[&str] = &["wasi:cli/environment", "wasi_snapshot_preview1"];
 const TOOLS: &[&str] = &["toolcell:tool/tools@", "near:agent/host@"];
 
@@ -70,8 +74,18 @@ pub struct Found {
 
 impl Found {
     /// A finding.
-    pub fn new(severity: Severity, code: &'static str, place: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { severity, code, place: place.into(), message: message.into() }
+    pub fn new(
+        severity: Severity,
+        code: &'static str,
+        place: impl Into<String>,
+        message: impl Into<String>,
+    ) -> Self {
+        Self {
+            severity,
+            code,
+            place: place.into(),
+            message: message.into(),
+        }
     }
 }
 
@@ -100,7 +114,12 @@ pub fn check(checked: &Checked<'_>) -> Vec<Found> {
         ceiling(&name, tool, checked.component, &mut found);
         let notes = tool.notes().iter().take(PLACES_MAX);
         let noted = |place: &str, message: &str| {
-            Found::new(Severity::Note, "without_effect", format!("{name}{place}"), message.to_owned())
+            Found::new(
+                Severity::Note,
+                "without_effect",
+                format!("{name}{place}"),
+                message.to_owned(),
+            )
         };
         found.extend(notes.map(|note| noted(&note.path, &note.message)));
     }
@@ -115,16 +134,34 @@ fn description(name: &str, text: &str, found: &mut Vec<Found>) {
     match text.trim().chars().count() {
         0 => {
             let message = "the tool has no description, so that no model knows when to call it; write one sentence";
-            found.push(Found::new(Severity::Error, "description_missing", place(), message));
+            found.push(Found::new(
+                Severity::Error,
+                "description_missing",
+                place(),
+                message,
+            ));
         }
         length if length < DESCRIPTION_MIN => {
-            let message = format!("the description has {length} characters; say what the tool does, and with what");
-            found.push(Found::new(Severity::Warning, "description_short", place(), message));
+            let message = format!(
+                "the description has {length} characters; say what the tool does, and with what"
+            );
+            found.push(Found::new(
+                Severity::Warning,
+                "description_short",
+                place(),
+                message,
+            ));
         }
         length if length > DESCRIPTION_MAX => {
-            let message =
-                format!("the description has {length} characters, which every call of a model pays for; shorten it");
-            found.push(Found::new(Severity::Warning, "description_long", place(), message));
+            let message = format!(
+                "the description has {length} characters, which every call of a model pays for; shorten it"
+            );
+            found.push(Found::new(
+                Severity::Warning,
+                "description_long",
+                place(),
+                message,
+            ));
         }
         _ => {}
     }
@@ -136,7 +173,11 @@ fn texts(name: &str, tool: &Tool, found: &mut Vec<Found>) {
     let mut hidden = Vec::new();
     let mut instructions = Vec::new();
     let mut look = |place: &str, text: &str| {
-        if text.chars().any(|c| deceives(c) && !matches!(c, '\n' | '\t' | '\r')) && hidden.len() < PLACES_MAX {
+        if text
+            .chars()
+            .any(|c| deceives(c) && !matches!(c, '\n' | '\t' | '\r'))
+            && hidden.len() < PLACES_MAX
+        {
             hidden.push(place.to_owned());
         }
         let lower = text.to_lowercase();
@@ -147,19 +188,37 @@ fn texts(name: &str, tool: &Tool, found: &mut Vec<Found>) {
     };
     let declaration = serde_json::to_value(&**tool.declaration());
     let interface = tool.interface().map(serde_json::to_value).transpose();
-    walk(&declaration.unwrap_or_default(), &mut String::new(), &mut look);
-    walk(&interface.unwrap_or_default().unwrap_or_default(), &mut "/interface".to_owned(), &mut look);
+    walk(
+        &declaration.unwrap_or_default(),
+        &mut String::new(),
+        &mut look,
+    );
+    walk(
+        &interface.unwrap_or_default().unwrap_or_default(),
+        &mut "/interface".to_owned(),
+        &mut look,
+    );
     for place in hidden {
         let message = "the text has control characters or invisible ones, which a person does not see and a model reads; \
                        remove them";
-        found.push(Found::new(Severity::Error, "text_hidden", format!("{name}{place}"), message));
+        found.push(Found::new(
+            Severity::Error,
+            "text_hidden",
+            format!("{name}{place}"),
+            message,
+        ));
     }
     for (place, phrase) in instructions {
         let message = format!(
             "the text says \"{phrase}\", as texts do that instruct a model instead of describing a tool; say what the \
              tool does"
         );
-        found.push(Found::new(Severity::Warning, "text_instructs", format!("{name}{place}"), message));
+        found.push(Found::new(
+            Severity::Warning,
+            "text_instructs",
+            format!("{name}{place}"),
+            message,
+        ));
     }
 }
 
@@ -194,12 +253,22 @@ fn listing(name: &str, listed: &ListedSchema, found: &mut Vec<Found>) {
     if !listed.is_possible() {
         let message = "the schema of the arguments accepts no object, so that the tool cannot be listed for a model, and no \
                        call of it can succeed; arguments are an object: describe its properties";
-        found.push(Found::new(Severity::Error, "listing_impossible", place(), message));
+        found.push(Found::new(
+            Severity::Error,
+            "listing_impossible",
+            place(),
+            message,
+        ));
     }
     if listed.is_cut() {
         let message = "what the schema of the arguments refers to takes more than 128 KiB where it is used, so that some \
                        arguments are listed as any value; use fewer and smaller definitions";
-        found.push(Found::new(Severity::Warning, "listing_cut", place(), message));
+        found.push(Found::new(
+            Severity::Warning,
+            "listing_cut",
+            place(),
+            message,
+        ));
     }
 }
 
@@ -209,39 +278,71 @@ fn schema(name: &str, schema: &Value, found: &mut Vec<Found>) {
     if properties.is_none() && schema.get("type").is_none() && schema.get("$ref").is_none() {
         let message = "the schema of the arguments accepts anything, so that no model knows what to write; name the \
                        arguments and their types";
-        found.push(Found::new(Severity::Warning, "schema_open", place(), message));
+        found.push(Found::new(
+            Severity::Warning,
+            "schema_open",
+            place(),
+            message,
+        ));
     }
-    let is_silent = |field: &Value| field.get("description").is_none() && field.get("$ref").is_none();
-    let silent = properties.into_iter().flatten().filter(|(_, field)| is_silent(field));
-    let silent: Vec<String> = silent.map(|(name, _)| format!("`{}`", name.escape_debug())).take(PLACES_MAX).collect();
+    let is_silent =
+        |field: &Value| field.get("description").is_none() && field.get("$ref").is_none();
+    let silent = properties
+        .into_iter()
+        .flatten()
+        .filter(|(_, field)| is_silent(field));
+    let silent: Vec<String> = silent
+        .map(|(name, _)| format!("`{}`", name.escape_debug()))
+        .take(PLACES_MAX)
+        .collect();
     if !silent.is_empty() {
-        let message =
-            format!("no description says what {} means; a model reads it before it writes a value", silent.join(", "));
-        found.push(Found::new(Severity::Warning, "argument_undescribed", place(), message));
+        let message = format!(
+            "no description says what {} means; a model reads it before it writes a value",
+            silent.join(", ")
+        );
+        found.push(Found::new(
+            Severity::Warning,
+            "argument_undescribed",
+            place(),
+            message,
+        ));
     }
 }
 
 /// A text beside structured output that has facts alone: then the text is what the tool answers, and the output does not say it.
 fn output(name: &str, tool: &Tool, found: &mut Vec<Found>) {
     let contract = tool.declaration().output_contract.as_ref();
-    let says_text = contract.is_some_and(|contract| contract.content_types.iter().any(|kind| kind == "text"));
-    let Some(whole) = tool.contract().output_schema().filter(|_| says_text) else { return };
+    let says_text =
+        contract.is_some_and(|contract| contract.content_types.iter().any(|kind| kind == "text"));
+    let Some(whole) = tool.contract().output_schema().filter(|_| says_text) else {
+        return;
+    };
     let properties = whole.get("properties").and_then(Value::as_object);
     let is_fact = |schema: &Value| {
-        let target =
-            schema.get("$ref").and_then(Value::as_str).and_then(|target| whole.pointer(target.strip_prefix('#')?));
+        let target = schema
+            .get("$ref")
+            .and_then(Value::as_str)
+            .and_then(|target| whole.pointer(target.strip_prefix('#')?));
         let schema = target.unwrap_or(schema);
         let kinds = match schema.get("type") {
             Some(Value::Array(kinds)) => kinds.iter().filter_map(Value::as_str).collect(),
             kind => kind.and_then(Value::as_str).into_iter().collect::<Vec<_>>(),
         };
         schema.get("enum").is_some()
-            || (!kinds.is_empty() && kinds.iter().all(|kind| !matches!(*kind, "array" | "object")))
+            || (!kinds.is_empty()
+                && kinds
+                    .iter()
+                    .all(|kind| !matches!(*kind, "array" | "object")))
     };
     if properties.is_some_and(|fields| !fields.is_empty() && fields.values().all(is_fact)) {
         let message = "the tool answers with text beside structured output that has facts alone; clients that give a model the \
                        structured output alone get the text as an added property `text`: let the output have it";
-        found.push(Found::new(Severity::Note, "text_beside_output", format!("{name}/output"), message));
+        found.push(Found::new(
+            Severity::Note,
+            "text_beside_output",
+            format!("{name}/output"),
+            message,
+        ));
     }
 }
 
@@ -251,9 +352,21 @@ fn ceiling(name: &str, tool: &Tool, component: &Component, found: &mut Vec<Found
     let asks = |kind: &AccessKind| profile.access_kinds.contains(kind);
     for (asked, what, imports) in [
         (asks(&AccessKind::Network), "access_kinds: network", HTTP),
-        (asks(&AccessKind::FileRead), "access_kinds: file_read", FILES),
-        (asks(&AccessKind::FileWrite), "access_kinds: file_write", FILES),
-        (asks(&AccessKind::Credential) || !profile.credential_refs.is_empty(), "secrets", HTTP),
+        (
+            asks(&AccessKind::FileRead),
+            "access_kinds: file_read",
+            FILES,
+        ),
+        (
+            asks(&AccessKind::FileWrite),
+            "access_kinds: file_write",
+            FILES,
+        ),
+        (
+            asks(&AccessKind::Credential) || !profile.credential_refs.is_empty(),
+            "secrets",
+            HTTP,
+        ),
         (!profile.environment.is_empty(), "environment", ENVIRONMENT),
         (!profile.tool_calls.is_empty(), "tool_calls", TOOLS),
     ] {
@@ -262,7 +375,12 @@ fn ceiling(name: &str, tool: &Tool, component: &Component, found: &mut Vec<Found
                 "the profile asks for {what}, and the component imports nothing that could use it ({}); ask for less",
                 imports.join(", ")
             );
-            found.push(Found::new(Severity::Warning, "ceiling_too_large", format!("{name}/permissions"), message));
+            found.push(Found::new(
+                Severity::Warning,
+                "ceiling_too_large",
+                format!("{name}/permissions"),
+                message,
+            ));
         }
     }
 }
@@ -271,19 +389,37 @@ fn component(component: &Component, found: &mut Vec<Found>) {
     let size = component.size;
     let debug = component.debug_bytes;
     if size > SIZE_LARGE {
-        let message = format!("the component has {size} bytes; each user fetches and compiles them");
-        found.push(Found::new(Severity::Warning, "component_large", "component", message));
+        let message =
+            format!("the component has {size} bytes; each user fetches and compiles them");
+        found.push(Found::new(
+            Severity::Warning,
+            "component_large",
+            "component",
+            message,
+        ));
     }
     if debug > 0 {
-        let message = format!("{debug} of {size} bytes are debug information; build for release, with `strip`");
-        found.push(Found::new(Severity::Warning, "debug_information", "component", message));
+        let message = format!(
+            "{debug} of {size} bytes are debug information; build for release, with `strip`"
+        );
+        found.push(Found::new(
+            Severity::Warning,
+            "debug_information",
+            "component",
+            message,
+        ));
     }
 }
 
 fn package(checked: &Checked<'_>, found: &mut Vec<Found>) {
     let package = checked.package;
-    let place = if checked.is_folder { "package" } else { "component" };
-    let mut add = |severity, code, message: &str| found.push(Found::new(severity, code, place, message));
+    let place = if checked.is_folder {
+        "package"
+    } else {
+        "component"
+    };
+    let mut add =
+        |severity, code, message: &str| found.push(Found::new(severity, code, place, message));
     if package.version.is_none() {
         add(
             Severity::Warning,
@@ -300,7 +436,11 @@ fn package(checked: &Checked<'_>, found: &mut Vec<Found>) {
         add(Severity::Warning, "licence_missing", message);
     }
     if package.description.is_none() {
-        add(Severity::Note, "package_undescribed", "no manifest says in a sentence what the package is");
+        add(
+            Severity::Note,
+            "package_undescribed",
+            "no manifest says in a sentence what the package is",
+        );
     }
     if checked.is_folder && !package.has_readme {
         add(
@@ -325,16 +465,24 @@ mod tests {
             found.first().map(|found| (found.code, found.severity))
         };
         assert_eq!(code(" \n"), Some(("description_missing", Severity::Error)));
-        assert_eq!(code("Counts."), Some(("description_short", Severity::Warning)));
+        assert_eq!(
+            code("Counts."),
+            Some(("description_short", Severity::Warning))
+        );
         assert_eq!(code("Counts the words of a text."), None);
-        assert_eq!(code(&"x".repeat(2_001)), Some(("description_long", Severity::Warning)));
+        assert_eq!(
+            code(&"x".repeat(2_001)),
+            Some(("description_long", Severity::Warning))
+        );
     }
 
     #[test]
     fn every_text_is_seen_with_its_place() {
         let mut seen = Vec::new();
         let value = json!({ "a": ["x", { "b": "y" }], "c": 1 });
-        walk(&value, &mut String::new(), &mut |place, text| seen.push(format!("{place}={text}")));
+        walk(&value, &mut String::new(), &mut |place, text| {
+            seen.push(format!("{place}={text}"))
+        });
         assert_eq!(seen, ["/a=a", "/a/0=x", "/a/1/b=b", "/a/1/b=y", "/c=c"]);
     }
 
@@ -346,7 +494,13 @@ mod tests {
             found.iter().map(|found| found.code).collect::<Vec<_>>()
         };
         assert_eq!(codes(json!({})), ["schema_open"]);
-        assert_eq!(codes(json!({ "type": "object", "properties": { "a": {} } })), ["argument_undescribed"]);
-        assert!(codes(json!({ "type": "object", "properties": { "a": { "description": "A." } } })).is_empty());
+        assert_eq!(
+            codes(json!({ "type": "object", "properties": { "a": {} } })),
+            ["argument_undescribed"]
+        );
+        assert!(
+            codes(json!({ "type": "object", "properties": { "a": { "description": "A." } } }))
+                .is_empty()
+        );
     }
 }

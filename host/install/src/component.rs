@@ -34,26 +34,41 @@ impl Component {
     ///
     /// A file that is damaged.
     pub fn read(bytes: &[u8]) -> Result<Self, String> {
-        let mut read = Self { size: bytes.len() as u64, ..Self::default() };
+        let mut read = Self {
+            size: bytes.len() as u64,
+            ..Self::default()
+        };
         let mut depth = 0_usize;
         for payload in Parser::new(0).parse_all(bytes) {
             match payload.map_err(|error| error.to_string())? {
-                Payload::Version { encoding: Encoding::Module, .. } if depth == 0 => read.is_module = true,
+                Payload::Version {
+                    encoding: Encoding::Module,
+                    ..
+                } if depth == 0 => read.is_module = true,
                 Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
                 Payload::End(_) => depth = depth.saturating_sub(1),
                 Payload::ComponentImportSection(imports) if depth == 0 => {
                     for import in imports {
-                        note(&mut read.imports, import.map_err(|error| error.to_string())?.name.name);
+                        note(
+                            &mut read.imports,
+                            import.map_err(|error| error.to_string())?.name.name,
+                        );
                     }
                 }
                 Payload::ComponentExportSection(exports) if depth == 0 => {
                     for export in exports {
-                        note(&mut read.exports, export.map_err(|error| error.to_string())?.name.name);
+                        note(
+                            &mut read.exports,
+                            export.map_err(|error| error.to_string())?.name.name,
+                        );
                     }
                 }
                 Payload::ImportSection(imports) if read.is_module => {
                     for import in imports.into_imports() {
-                        note(&mut read.imports, import.map_err(|error| error.to_string())?.module);
+                        note(
+                            &mut read.imports,
+                            import.map_err(|error| error.to_string())?.module,
+                        );
                     }
                 }
                 Payload::CustomSection(section) if section.name().starts_with(DEBUG) => {
@@ -67,7 +82,9 @@ impl Component {
 
     /// Whether it imports an interface that begins with one of `starts`.
     pub fn imports_any(&self, starts: &[&str]) -> bool {
-        self.imports.iter().any(|import| starts.iter().any(|start| import.starts_with(start)))
+        self.imports
+            .iter()
+            .any(|import| starts.iter().any(|start| import.starts_with(start)))
     }
 }
 
@@ -99,7 +116,9 @@ fn without_memory(bytes: &[u8]) -> Result<Vec<(u8, &[u8])>, String> {
             // Their sections follow.
             Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => {}
             _ => {
-                let Some((id, range)) = payload.as_section() else { continue };
+                let Some((id, range)) = payload.as_section() else {
+                    continue;
+                };
                 let is_memory = matches!(id, MEMORY | GLOBAL | DATA | DATA_COUNT);
                 if !(is_memory && modules.last() == Some(&true)) {
                     sections.push((id, bytes.get(range).unwrap_or_default()));
@@ -119,7 +138,9 @@ fn note(names: &mut BTreeSet<String>, name: &str) {
 /// What the author wrote into a custom section of one short text, as tools for components do: `version`, `licenses`,
 /// `description`, `source`.
 pub fn written(component: &[u8], section: &str) -> Option<String> {
-    let text = std::str::from_utf8(sections::custom(component, section).ok()??).ok()?.trim();
+    let text = std::str::from_utf8(sections::custom(component, section).ok()??)
+        .ok()?
+        .trim();
     Some(text.to_owned()).filter(|text| !text.is_empty())
 }
 
@@ -136,12 +157,23 @@ mod tests {
     fn the_interfaces_of_the_outer_component_alone_are_read() {
         let empty = b"\0asm\x0d\0\x01\0";
         let read = Component::read(empty).unwrap();
-        assert_eq!((read.size, read.is_module, read.imports.len()), (8, false, 0));
+        assert_eq!(
+            (read.size, read.is_module, read.imports.len()),
+            (8, false, 0)
+        );
         assert!(Component::read(b"\0asm\x01\0\0\0").unwrap().is_module);
         assert!(Component::read(b"no component").is_err());
         let named = sections::with_custom(empty, "version", b"1.2.0\n").unwrap();
-        assert_eq!((written(&named, "version").as_deref(), written(&named, "source")), (Some("1.2.0"), None));
-        assert!(same_but_memory(&named, &named).unwrap() && !same_but_memory(&named, empty).unwrap());
+        assert_eq!(
+            (
+                written(&named, "version").as_deref(),
+                written(&named, "source")
+            ),
+            (Some("1.2.0"), None)
+        );
+        assert!(
+            same_but_memory(&named, &named).unwrap() && !same_but_memory(&named, empty).unwrap()
+        );
         let debug = sections::with_custom(empty, ".debug_info", b"0123").unwrap();
         assert_eq!(Component::read(&debug).unwrap().debug_bytes, 4);
     }

@@ -25,7 +25,11 @@ pub struct NoDigest(String);
 
 impl fmt::Display for NoDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` is not a digest: `sha256:` and 64 hex digits in lower case are expected", self.0)
+        write!(
+            f,
+            "`{}` is not a digest: `sha256:` and 64 hex digits in lower case are expected",
+            self.0
+        )
     }
 }
 
@@ -69,9 +73,13 @@ impl FromStr for Digest {
     type Err = NoDigest;
 
     fn from_str(text: &str) -> Result<Self, NoDigest> {
-        let hex = text.strip_prefix("sha256:").and_then(|hex| HEXLOWER.decode(hex.as_bytes()).ok());
+        let hex = text
+            .strip_prefix("sha256:")
+            .and_then(|hex| HEXLOWER.decode(hex.as_bytes()).ok());
         let bytes = hex.and_then(|bytes| bytes.try_into().ok());
-        bytes.map(Self).ok_or_else(|| NoDigest(text.chars().take(100).collect()))
+        bytes
+            .map(Self)
+            .ok_or_else(|| NoDigest(text.chars().take(100).collect()))
     }
 }
 
@@ -83,7 +91,9 @@ impl Serialize for Digest {
 
 impl<'de> Deserialize<'de> for Digest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(serde::de::Error::custom)
     }
 }
 
@@ -117,7 +127,14 @@ mod tests {
         hasher.update(b"bc");
         assert_eq!(hasher.finish(), ABC.parse().unwrap());
         let sha512 = ABC.replacen("256", "512", 1);
-        for wrong in [&ABC.to_uppercase(), &ABC[7..], &ABC[..70], &format!("{ABC}0"), &sha512, "sha256:"] {
+        for wrong in [
+            &ABC.to_uppercase(),
+            &ABC[7..],
+            &ABC[..70],
+            &format!("{ABC}0"),
+            &sha512,
+            "sha256:",
+        ] {
             assert!(wrong.parse::<Digest>().is_err(), "{wrong}");
         }
     }

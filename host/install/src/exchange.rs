@@ -51,23 +51,37 @@ pub(crate) struct Call {
 
 impl Call {
     pub(crate) fn new(method: Method, url: Url) -> Self {
-        Self { method, url, headers: HeaderMap::new(), body: Bytes::new(), is_secret: false }
+        Self {
+            method,
+            url,
+            headers: HeaderMap::new(),
+            body: Bytes::new(),
+            is_secret: false,
+        }
     }
 
     fn request(&self) -> Result<Request<Full<Bytes>>, http::Error> {
         let url = &self.url;
         let path = self.url.path();
-        let target = url.query().map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
+        let target = url
+            .query()
+            .map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
         let authority = match url.port() {
             Some(port) => format!("{}:{port}", url.host_str().unwrap_or_default()),
             None => url.host_str().unwrap_or_default().to_owned(),
         };
         let body = Full::new(self.body.clone());
-        let mut request = Request::builder().method(self.method.clone()).uri(target).body(body)?;
+        let mut request = Request::builder()
+            .method(self.method.clone())
+            .uri(target)
+            .body(body)?;
         let headers = request.headers_mut();
         headers.extend(self.headers.clone());
         headers.insert(HOST, HeaderValue::try_from(authority)?);
-        headers.insert(USER_AGENT, HeaderValue::from_static(concat!("toolcell/", env!("CARGO_PKG_VERSION"))));
+        headers.insert(
+            USER_AGENT,
+            HeaderValue::from_static(concat!("toolcell/", env!("CARGO_PKG_VERSION"))),
+        );
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
         if self.method != Method::GET && self.method != Method::HEAD {
             headers.insert(CONTENT_LENGTH, HeaderValue::from(self.body.len()));
@@ -102,9 +116,15 @@ pub(crate) async fn look_up(url: &Url) -> Result<Vec<SocketAddr>, Failure> {
     };
     let found = timeout(CONNECT_TIME, tokio::net::lookup_host((name, port))).await;
     let found = found.map_err(|_| Failure::stalled(CONNECT_TIME))?;
-    let unknown = |error: std::io::Error| Failure::Unreachable(format!("its name cannot be looked up: {error}"));
+    let unknown = |error: std::io::Error| {
+        Failure::Unreachable(format!("its name cannot be looked up: {error}"))
+    };
     let found: Vec<SocketAddr> = found.map_err(unknown)?.collect();
-    if found.is_empty() { Err(Failure::Unreachable("its name has no address".to_owned())) } else { Ok(found) }
+    if found.is_empty() {
+        Err(Failure::Unreachable("its name has no address".to_owned()))
+    } else {
+        Ok(found)
+    }
 }
 
 /// Sends `call` to one of `addresses`, and waits for the head of the answer.
@@ -121,14 +141,22 @@ pub(crate) async fn send(
         }
         let host = call.url.host_str().unwrap_or_default();
         let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned());
-        let name = name.map_err(|_| Failure::Unreachable("no certificate can be for such a name".to_owned()))?;
+        let name = name.map_err(|_| {
+            Failure::Unreachable("no certificate can be for such a name".to_owned())
+        })?;
         let stream = tls.connect(name, socket).await;
-        exchange(stream.map_err(|error| Failure::Unreachable(format!("TLS failed: {error}")))?, call).await
+        exchange(
+            stream.map_err(|error| Failure::Unreachable(format!("TLS failed: {error}")))?,
+            call,
+        )
+        .await
     };
     // The head of the answer has to come in this time, after the body of the request was sent.
     let upload = Duration::from_secs(call.body.len() as u64 / UPLOAD_SPEED);
     let patience = patience.saturating_add(upload);
-    timeout(patience, asking).await.unwrap_or_else(|_| Err(Failure::stalled(patience)))
+    timeout(patience, asking)
+        .await
+        .unwrap_or_else(|_| Err(Failure::stalled(patience)))
 }
 
 async fn connect(addresses: &[SocketAddr]) -> Result<TcpStream, Failure> {
@@ -147,16 +175,25 @@ async fn exchange<S>(stream: S, call: &Call) -> Result<Reply, Failure>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let broken = |error: hyper::Error| Failure::Unreachable(format!("the connection broke: {error}"));
-    let unnamed = |error: http::Error| Failure::Unreachable(format!("it cannot be asked for such a name: {error}"));
+    let broken =
+        |error: hyper::Error| Failure::Unreachable(format!("the connection broke: {error}"));
+    let unnamed = |error: http::Error| {
+        Failure::Unreachable(format!("it cannot be asked for such a name: {error}"))
+    };
     let request = call.request().map_err(unnamed)?;
-    let handshake = http1::Builder::new().max_buf_size(HEAD_BYTES_MAX).handshake(TokioIo::new(stream)).await;
+    let handshake = http1::Builder::new()
+        .max_buf_size(HEAD_BYTES_MAX)
+        .handshake(TokioIo::new(stream))
+        .await;
     let (mut sender, connection) = handshake.map_err(broken)?;
     let driver = Driver(tokio::spawn(async move {
         let _ = connection.await;
     }));
     let response = sender.send_request(request).await.map_err(broken)?;
-    Ok(Reply { response, _driver: driver })
+    Ok(Reply {
+        response,
+        _driver: driver,
+    })
 }
 
 /// Ends the connection once its answer was read, or is not needed any more.
@@ -186,7 +223,11 @@ impl Reply {
 
     /// All values of a header that are text.
     pub(crate) fn headers(&self, name: &str) -> impl Iterator<Item = &str> {
-        self.response.headers().get_all(name).iter().filter_map(|value| value.to_str().ok())
+        self.response
+            .headers()
+            .get_all(name)
+            .iter()
+            .filter_map(|value| value.to_str().ok())
     }
 
     /// Where it redirects to, as it says it.
@@ -220,13 +261,18 @@ impl Reply {
                     }
                 }
                 Ok(Some(Err(error))) => {
-                    return Err(failed(Failure::Unreachable(format!("its answer broke off: {error}"))));
+                    return Err(failed(Failure::Unreachable(format!(
+                        "its answer broke off: {error}"
+                    ))));
                 }
                 Err(_) => {}
             }
             let now = Instant::now();
             if now >= end {
-                let why = format!("sent its answer for {} s without an end", BODY_TIME.as_secs());
+                let why = format!(
+                    "sent its answer for {} s without an end",
+                    BODY_TIME.as_secs()
+                );
                 return Err(failed(Failure::TooSlow(why)));
             }
             if now >= until {

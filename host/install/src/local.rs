@@ -14,11 +14,13 @@ use toolcell_core::record::{ErrorClass, Refusal};
 use crate::digest::Digest;
 use crate::reference::Reference;
 use crate::source::{
-    MINISIGN, REFERRER_BYTES_MAX, Referrer, ReferrerKind, Resolved, SIGSTORE_BUNDLE, Sink, Source, too_large,
+    MINISIGN, REFERRER_BYTES_MAX, Referrer, ReferrerKind, Resolved, SIGSTORE_BUNDLE, Sink, Source,
+    too_large,
 };
 
 /// The endings of the files that a signature beside a component has, and what they are.
-pub const SIGNATURES: [(&str, &str); 2] = [(".minisig", MINISIGN), (".sigstore.json", SIGSTORE_BUNDLE)];
+pub const SIGNATURES: [(&str, &str); 2] =
+    [(".minisig", MINISIGN), (".sigstore.json", SIGSTORE_BUNDLE)];
 
 /// Returns the component of a file or of a source folder that was built.
 type Locate = dyn Fn(&Path) -> Result<PathBuf, Refusal> + Send + Sync;
@@ -31,7 +33,9 @@ pub struct Local {
 impl Local {
     /// `locate` returns the component of a path, which may be a source folder, and builds nothing.
     pub fn new(locate: impl Fn(&Path) -> Result<PathBuf, Refusal> + Send + Sync + 'static) -> Self {
-        Self { locate: Box::new(locate) }
+        Self {
+            locate: Box::new(locate),
+        }
     }
 
     fn file(&self, reference: &Reference) -> Result<PathBuf, Refusal> {
@@ -56,8 +60,17 @@ impl Source for Local {
         })
     }
 
-    fn fetch<'a>(&'a self, resolved: &'a Resolved, sink: &'a mut Sink<'_>) -> BoxFuture<'a, Result<(), Refusal>> {
-        Box::pin(async move { sink.write(&read(&self.file(&resolved.reference)?, component_bytes_max())?) })
+    fn fetch<'a>(
+        &'a self,
+        resolved: &'a Resolved,
+        sink: &'a mut Sink<'_>,
+    ) -> BoxFuture<'a, Result<(), Refusal>> {
+        Box::pin(async move {
+            sink.write(&read(
+                &self.file(&resolved.reference)?,
+                component_bytes_max(),
+            )?)
+        })
     }
 
     fn referrers<'a>(
@@ -94,16 +107,29 @@ pub(crate) fn open(path: &Path) -> std::io::Result<File> {
     // Without NONBLOCK, a named pipe would block the reader.
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let file = File::options().read(true).custom_flags(flags).open(path)?;
-    if file.metadata()?.is_file() { Ok(file) } else { Err(std::io::Error::other("it is not a regular file")) }
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(std::io::Error::other("it is not a regular file"))
+    }
 }
 
 fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Refusal> {
     let unreadable = |error: std::io::Error| {
-        let message = format!("cannot read {}: {error}; name a file that you may read", path.display());
+        let message = format!(
+            "cannot read {}: {error}; name a file that you may read",
+            path.display()
+        );
         Refusal::new(ErrorClass::SetupRequired, "component_unreadable", message)
     };
     let file = open(path).map_err(unreadable)?;
     let mut bytes = Vec::new();
-    file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes).map_err(unreadable)?;
-    if bytes.len() as u64 > bytes_max { Err(too_large(bytes_max)) } else { Ok(bytes) }
+    file.take(bytes_max.saturating_add(1))
+        .read_to_end(&mut bytes)
+        .map_err(unreadable)?;
+    if bytes.len() as u64 > bytes_max {
+        Err(too_large(bytes_max))
+    } else {
+        Ok(bytes)
+    }
 }

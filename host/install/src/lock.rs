@@ -24,8 +24,7 @@ const NAME_MAX: usize = 64;
 /// Maximum length of a quoted problem, in characters, because a lock can come from others.
 const PROBLEM_CHARS_MAX: usize = 200;
 
-const HEADER: &str =
-    "# Written by `toolcell install`: the bytes that each name stands for. Commit it; do not edit it.\n";
+const HEADER: &str = "# Written by `toolcell install`: the bytes that each name stands for. Commit it; do not edit it.\n";
 
 /// Whether an installed tool can have this name: letters, digits, `_` and `-`, beginning with a letter or a digit, so
 /// that it is no path and no option.
@@ -33,7 +32,9 @@ pub fn is_name(text: &str) -> bool {
     let is_word = |byte: u8| byte.is_ascii_alphanumeric();
     text.len() <= NAME_MAX
         && text.bytes().next().is_some_and(is_word)
-        && text.bytes().all(|byte| is_word(byte) || b"_-".contains(&byte))
+        && text
+            .bytes()
+            .all(|byte| is_word(byte) || b"_-".contains(&byte))
 }
 
 /// What is said of a text that is not such a name.
@@ -113,7 +114,10 @@ impl Entry {
 
     /// The qualified names and ids that a rule can use for it.
     pub fn claims(&self) -> impl Iterator<Item = &String> {
-        self.tools.iter().chain(&self.tool_ids).filter(|name| !self.taken.contains(name))
+        self.tools
+            .iter()
+            .chain(&self.tool_ids)
+            .filter(|name| !self.taken.contains(name))
     }
 }
 
@@ -132,7 +136,11 @@ pub fn written(reference: &Reference, folder: &Path, is_relative: bool) -> Strin
 
 /// The way from `folder` to `path`, both of which are absolute.
 fn from(folder: &Path, path: &Path) -> PathBuf {
-    let same = folder.components().zip(path.components()).take_while(|(one, other)| one == other).count();
+    let same = folder
+        .components()
+        .zip(path.components())
+        .take_while(|(one, other)| one == other)
+        .count();
     let up = folder.components().skip(same).map(|_| Component::ParentDir);
     up.chain(path.components().skip(same)).collect()
 }
@@ -185,7 +193,9 @@ pub(crate) fn fits(lock: &Lock, text: &str) -> Result<(), String> {
     }
     let is_large = lock.0.len() > ENTRIES_MAX || text.len() as u64 > BYTES_MAX;
     if is_large && guard!("lock_room") {
-        Err(format!("it would have more than {ENTRIES_MAX} tools or {BYTES_MAX} bytes; remove tools first"))
+        Err(format!(
+            "it would have more than {ENTRIES_MAX} tools or {BYTES_MAX} bytes; remove tools first"
+        ))
     } else {
         Ok(())
     }
@@ -194,9 +204,17 @@ pub(crate) fn fits(lock: &Lock, text: &str) -> Result<(), String> {
 /// Parses a list of at most `entries_max` entries, in which a name may be there twice.
 pub(crate) fn entries(text: &str, entries_max: usize) -> Result<Vec<Entry>, String> {
     let shortened = |error: toml::de::Error| {
-        let line = error.span().map(|span| text.get(..span.start).unwrap_or_default().matches('\n').count() + 1);
+        let line = error.span().map(|span| {
+            text.get(..span.start)
+                .unwrap_or_default()
+                .matches('\n')
+                .count()
+                + 1
+        });
         let why: String = error.message().chars().take(PROBLEM_CHARS_MAX).collect();
-        let place = line.map(|line| format!("line {line}: ")).unwrap_or_default();
+        let place = line
+            .map(|line| format!("line {line}: "))
+            .unwrap_or_default();
         format!("{place}{}", visible(&why, Whitespace::WrittenOut))
     };
     let table: toml::Table = toml::from_str(text).map_err(shortened)?;
@@ -221,15 +239,20 @@ pub(crate) fn entries(text: &str, entries_max: usize) -> Result<Vec<Entry>, Stri
 }
 
 pub(crate) fn text_of(tools: Vec<Entry>) -> Result<String, Refusal> {
-    let text = toml::to_string(&Written { version: VERSION, tools });
+    let text = toml::to_string(&Written {
+        version: VERSION,
+        tools,
+    });
     text.map(|text| format!("{HEADER}{text}"))
         .map_err(|error| Refusal::host_fault(format!("cannot write a lock: {error}")))
 }
 
 /// The refusal of a lock that cannot be read.
 pub(crate) fn unreadable(place: &Path, why: &str) -> Refusal {
-    let message =
-        format!("{} cannot be read: {why}; restore it, or remove it and run `toolcell install`", place.display());
+    let message = format!(
+        "{} cannot be read: {why}; restore it, or remove it and run `toolcell install`",
+        place.display()
+    );
     Refusal::new(ErrorClass::SetupRequired, "lock_unreadable", message)
 }
 
@@ -253,7 +276,10 @@ pub(crate) mod tests {
             declared: false,
             allow_unsigned: false,
             signed_at: Some(1_000_000_000),
-            signer: Some(Signer::Identity { identity: "me@x".to_owned(), issuer: "https://issuer".to_owned() }),
+            signer: Some(Signer::Identity {
+                identity: "me@x".to_owned(),
+                issuer: "https://issuer".to_owned(),
+            }),
         }
     }
 
@@ -263,48 +289,90 @@ pub(crate) mod tests {
         for name in ["b", "a"] {
             lock.0.insert(name.to_owned(), entry(name));
         }
-        let unsigned = Entry { signer: None, version: None, declared: true, allow_unsigned: true, ..entry("c") };
+        let unsigned = Entry {
+            signer: None,
+            version: None,
+            declared: true,
+            allow_unsigned: true,
+            ..entry("c")
+        };
         lock.0.insert("c".to_owned(), unsigned);
         let text = lock.to_text().unwrap();
         let again = Lock::parse(&text, Path::new("l")).unwrap();
         assert_eq!((&again, again.to_text().unwrap()), (&lock, text.clone()));
-        assert!(text.starts_with("# ") && text.find("name = \"a\"") < text.find("name = \"b\""), "{text}");
+        assert!(
+            text.starts_with("# ") && text.find("name = \"a\"") < text.find("name = \"b\""),
+            "{text}"
+        );
     }
 
     #[test]
     fn what_this_program_does_not_know_is_refused() {
-        let one = Lock([("a".to_owned(), entry("a"))].into()).to_text().unwrap();
+        let one = Lock([("a".to_owned(), entry("a"))].into())
+            .to_text()
+            .unwrap();
         for (text, why) in [
-            (one.replace("version = 1\n", "version = 2\n"), "knows 1: update toolcell"),
-            (one.replace("version = 1\n", ""), "no `version`"),
-            (one.replace("size = 7", "size = 7\nmore = 1"), "unknown field `more`"),
             (
-                format!("{one}\n{}", one.split_once("[[tool]]").map(|(_, rest)| format!("[[tool]]{rest}")).unwrap()),
+                one.replace("version = 1\n", "version = 2\n"),
+                "knows 1: update toolcell",
+            ),
+            (one.replace("version = 1\n", ""), "no `version`"),
+            (
+                one.replace("size = 7", "size = 7\nmore = 1"),
+                "unknown field `more`",
+            ),
+            (
+                format!(
+                    "{one}\n{}",
+                    one.split_once("[[tool]]")
+                        .map(|(_, rest)| format!("[[tool]]{rest}"))
+                        .unwrap()
+                ),
                 "twice",
             ),
-            (one.replace("name = \"a\"", "name = \"../a\""), "cannot be the name of a tool"),
+            (
+                one.replace("name = \"a\"", "name = \"../a\""),
+                "cannot be the name of a tool",
+            ),
             (one.replace("sha256:", "sha512:"), "not a digest"),
             ("version = ".to_owned(), "line 1"),
         ] {
             let refusal = Lock::parse(&text, Path::new("/p/toolcell.lock")).unwrap_err();
             assert_eq!(refusal.code, "lock_unreadable");
-            assert!(refusal.message.contains(why) && refusal.message.contains("/p/toolcell.lock"), "{refusal}");
+            assert!(
+                refusal.message.contains(why) && refusal.message.contains("/p/toolcell.lock"),
+                "{refusal}"
+            );
         }
     }
 
     #[test]
     fn a_path_of_the_project_is_relative_to_the_lock() {
         let folder = Path::new("/p");
-        for (path, text) in [("/p/tools/a.wasm", "./tools/a.wasm"), ("/other/a.wasm", "/other/a.wasm")] {
+        for (path, text) in [
+            ("/p/tools/a.wasm", "./tools/a.wasm"),
+            ("/other/a.wasm", "/other/a.wasm"),
+        ] {
             let reference = Reference::Path(path.into());
             assert_eq!(written(&reference, folder, false), text);
             assert_eq!(Reference::parse(text, folder).unwrap(), reference);
         }
-        for (path, text) in [("/p/a.wasm", "./a.wasm"), ("/q/a.wasm", "../../q/a.wasm"), ("/p/s/a", "../s/a")] {
+        for (path, text) in [
+            ("/p/a.wasm", "./a.wasm"),
+            ("/q/a.wasm", "../../q/a.wasm"),
+            ("/p/s/a", "../s/a"),
+        ] {
             let folder = Path::new(if text == "./a.wasm" { "/p" } else { "/p/r" });
             assert_eq!(written(&Reference::Path(path.into()), folder, true), text);
         }
-        for (name, is) in [("jq", true), ("a-b_2", true), ("", false), ("-a", false), ("a.b", false), ("a/b", false)] {
+        for (name, is) in [
+            ("jq", true),
+            ("a-b_2", true),
+            ("", false),
+            ("-a", false),
+            ("a.b", false),
+            ("a/b", false),
+        ] {
             assert_eq!(is_name(name), is, "{name}");
         }
     }

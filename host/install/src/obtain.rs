@@ -35,8 +35,13 @@ impl Sources {
         match reference {
             Reference::Path(_) => Ok(&*self.local),
             _ if self.offline && guard!("offline") => {
-                let message = format!("{reference} is not on this machine; fetch it without --offline");
-                Err(Refusal::new(ErrorClass::DependencyUnavailable, "offline", message))
+                let message =
+                    format!("{reference} is not on this machine; fetch it without --offline");
+                Err(Refusal::new(
+                    ErrorClass::DependencyUnavailable,
+                    "offline",
+                    message,
+                ))
             }
             Reference::Registry(_) => Ok(&*self.registry),
             Reference::Url(_) => Ok(&*self.web),
@@ -77,7 +82,8 @@ impl Obtained {
     ///
     /// A disk that cannot be written to.
     pub fn keep(self, store: &Store) -> Result<(), Refusal> {
-        self.draft.map_or(Ok(()), |draft| store.keep(draft, &self.component))
+        self.draft
+            .map_or(Ok(()), |draft| store.keep(draft, &self.component))
     }
 
     /// What the lock says was resolved: the manifest in a registry, or else the component.
@@ -106,8 +112,21 @@ pub async fn obtain(
     }
     let found = source.referrers(&resolved, ReferrerKind::Signature).await?;
     let verify = |digest, bytes: &[u8], found: &[Referrer]| {
-        let Wanted { is_unsigned_allowed, last_signer, .. } = *wanted;
-        verifier.verify(&Subject { reference, digest, bytes, is_unsigned_allowed, last_signer }, found)
+        let Wanted {
+            is_unsigned_allowed,
+            last_signer,
+            ..
+        } = *wanted;
+        verifier.verify(
+            &Subject {
+                reference,
+                digest,
+                bytes,
+                is_unsigned_allowed,
+                last_signer,
+            },
+            found,
+        )
     };
     let before = match &resolved.manifest {
         Some(manifest) => Some(verify(manifest.digest, &manifest.bytes, &found)?),
@@ -121,7 +140,13 @@ pub async fn obtain(
         Some(verdict) => verdict,
         None => verify(component, &bytes, &found)?,
     };
-    Ok(Obtained { resolved, verdict, component, bytes, draft })
+    Ok(Obtained {
+        resolved,
+        verdict,
+        component,
+        bytes,
+        draft,
+    })
 }
 
 /// Takes the component out of the store, or else fetches it into a draft.
@@ -158,5 +183,9 @@ fn check(reference: &Reference, expected: &Digest, found: &Digest) -> Result<(),
         "{reference} gives {found}, and {expected} is expected: the bytes were changed. `toolcell update` takes other \
          bytes, if they are meant"
     );
-    Err(Refusal::new(ErrorClass::PolicyBlocked, "digest_mismatch", message))
+    Err(Refusal::new(
+        ErrorClass::PolicyBlocked,
+        "digest_mismatch",
+        message,
+    ))
 }

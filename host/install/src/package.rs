@@ -36,14 +36,23 @@ pub struct Package {
 impl Package {
     /// What the folder says.
     pub fn of_folder(folder: &Path) -> Self {
-        let found = cargo(folder).or_else(|| python(folder)).or_else(|| zig(folder)).or_else(|| npm(folder));
+        let found = cargo(folder)
+            .or_else(|| python(folder))
+            .or_else(|| zig(folder))
+            .or_else(|| npm(folder));
         let mut package = found.unwrap_or_default();
         if package.name.is_empty() {
-            let name =
-                folder.canonicalize().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
+            let name = folder
+                .canonicalize()
+                .ok()
+                .and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
             package.name = name.unwrap_or_default();
         }
-        for entry in std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok) {
+        for entry in std::fs::read_dir(folder)
+            .into_iter()
+            .flatten()
+            .filter_map(Result::ok)
+        {
             let name = entry.file_name().to_string_lossy().to_ascii_lowercase();
             package.has_readme |= name.starts_with("readme");
             package.has_licence_file |= LICENCES.iter().any(|start| name.starts_with(start));
@@ -54,7 +63,14 @@ impl Package {
     /// What the manifest of a folder says, as the custom sections of a component: their names, which are those of the
     /// Bytecode Alliance's tools, and texts.
     pub fn sections_of(folder: &Path) -> Vec<(&'static str, String)> {
-        let Self { version, licence, description, source, authors, .. } = Self::of_folder(folder);
+        let Self {
+            version,
+            licence,
+            description,
+            source,
+            authors,
+            ..
+        } = Self::of_folder(folder);
         let sections = [
             ("version", version),
             ("licenses", licence),
@@ -62,7 +78,10 @@ impl Package {
             ("source", source),
             ("authors", authors),
         ];
-        sections.into_iter().filter_map(|(name, text)| Some((name, text?))).collect()
+        sections
+            .into_iter()
+            .filter_map(|(name, text)| Some((name, text?)))
+            .collect()
     }
 
     /// What a component says of itself; `name` is that of its file.
@@ -84,7 +103,11 @@ impl Package {
 /// Reads a file of text of the folder; `None` if it is not a regular file, too large or not text.
 pub(crate) fn text(file: &Path) -> Option<String> {
     let mut text = String::new();
-    let read = local::open(file).ok()?.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).ok()?;
+    let read = local::open(file)
+        .ok()?
+        .take(FILE_BYTES_MAX + 1)
+        .read_to_string(&mut text)
+        .ok()?;
     (read as u64 <= FILE_BYTES_MAX).then_some(text)
 }
 
@@ -115,7 +138,13 @@ fn cargo(folder: &Path) -> Option<Package> {
         authors: package
             .get("authors")
             .and_then(toml::Value::as_array)
-            .and_then(|authors| joined(authors.iter().filter_map(|author| author.as_str().map(str::to_owned)))),
+            .and_then(|authors| {
+                joined(
+                    authors
+                        .iter()
+                        .filter_map(|author| author.as_str().map(str::to_owned)),
+                )
+            }),
         ..Package::default()
     })
 }
@@ -131,8 +160,13 @@ fn zig(folder: &Path) -> Option<Package> {
     // The first of a name: dependencies have fields of these names too, and come later.
     let field = |name: &str| {
         let key = format!(".{name}");
-        let lines = manifest.lines().map(|line| line.split("//").next().unwrap_or_default().trim());
-        let value = lines.filter_map(|line| line.strip_prefix(&key)?.trim_start().strip_prefix('=')).next()?.trim();
+        let lines = manifest
+            .lines()
+            .map(|line| line.split("//").next().unwrap_or_default().trim());
+        let value = lines
+            .filter_map(|line| line.strip_prefix(&key)?.trim_start().strip_prefix('='))
+            .next()?
+            .trim();
         let value = value.trim_end_matches(',').trim();
         let value = match value.strip_prefix('.') {
             Some(literal) => literal.trim_start_matches("@\"").trim_end_matches('"'),
@@ -167,7 +201,13 @@ fn python(folder: &Path) -> Option<Package> {
     let manifest: toml::Table = toml::from_str(&text(&folder.join("pyproject.toml"))?).ok()?;
     let project = manifest.get("project")?;
     let field = |name: &str| project.get(name)?.as_str().map(str::to_owned);
-    let licence = || project.get("license")?.get("text")?.as_str().map(str::to_owned);
+    let licence = || {
+        project
+            .get("license")?
+            .get("text")?
+            .as_str()
+            .map(str::to_owned)
+    };
     let url = |name: &&str| project.get("urls")?.get(*name)?.as_str().map(str::to_owned);
     Some(Package {
         name: field("name").unwrap_or_default(),
@@ -175,9 +215,16 @@ fn python(folder: &Path) -> Option<Package> {
         licence: field("license").or_else(licence),
         description: field("description"),
         source: ["Repository", "Source", "Homepage"].iter().find_map(url),
-        authors: project.get("authors").and_then(toml::Value::as_array).and_then(|authors| {
-            joined(authors.iter().filter_map(|author| Some(author.get("name")?.as_str()?.to_owned())))
-        }),
+        authors: project
+            .get("authors")
+            .and_then(toml::Value::as_array)
+            .and_then(|authors| {
+                joined(
+                    authors
+                        .iter()
+                        .filter_map(|author| Some(author.get("name")?.as_str()?.to_owned())),
+                )
+            }),
         ..Package::default()
     })
 }
@@ -202,10 +249,19 @@ mod tests {
         let folder = root.path().join("tool");
         std::fs::create_dir(&folder).unwrap();
         for name in ["Cargo.toml", "package.json", "pyproject.toml"] {
-            let made = std::process::Command::new("mkfifo").arg(folder.join(name)).status().unwrap();
+            let made = std::process::Command::new("mkfifo")
+                .arg(folder.join(name))
+                .status()
+                .unwrap();
             assert!(made.success());
         }
-        assert_eq!(Package::of_folder(&folder), Package { name: "tool".to_owned(), ..Package::default() });
+        assert_eq!(
+            Package::of_folder(&folder),
+            Package {
+                name: "tool".to_owned(),
+                ..Package::default()
+            }
+        );
     }
 
     #[test]
@@ -213,40 +269,65 @@ mod tests {
         let workspace = "[workspace.package]\nlicense = \"MIT\"\nversion = \"3.0.0\"";
         let tool = "[package]\nname = \"a\"\nversion.workspace = true\nlicense = { workspace = true }\n\
                     description = \"Does it.\"\nrepository = \"https://example.org/a\"";
-        let cargo = of(&[("Cargo.toml", workspace), ("t/Cargo.toml", tool), ("t/README.md", "")], "t");
+        let cargo = of(
+            &[
+                ("Cargo.toml", workspace),
+                ("t/Cargo.toml", tool),
+                ("t/README.md", ""),
+            ],
+            "t",
+        );
         let known = |package: &Package| {
-            (package.name.clone(), package.version.clone().unwrap(), package.licence.clone().unwrap())
+            (
+                package.name.clone(),
+                package.version.clone().unwrap(),
+                package.licence.clone().unwrap(),
+            )
         };
-        assert_eq!(known(&cargo), ("a".to_owned(), "3.0.0".to_owned(), "MIT".to_owned()));
+        assert_eq!(
+            known(&cargo),
+            ("a".to_owned(), "3.0.0".to_owned(), "MIT".to_owned())
+        );
         assert!(cargo.has_readme && !cargo.has_licence_file);
-        let npm =
-            r#"{"name": "@x/b", "version": "1.0.0", "license": "MIT", "repository": {"url": "https://example.org"}}"#;
+        let npm = r#"{"name": "@x/b", "version": "1.0.0", "license": "MIT", "repository": {"url": "https://example.org"}}"#;
         let npm = of(&[("package.json", npm), ("LICENCE.txt", "")], "");
-        assert_eq!(known(&npm), ("@x/b".to_owned(), "1.0.0".to_owned(), "MIT".to_owned()));
+        assert_eq!(
+            known(&npm),
+            ("@x/b".to_owned(), "1.0.0".to_owned(), "MIT".to_owned())
+        );
         assert!(npm.has_licence_file && npm.source.as_deref() == Some("https://example.org"));
-        let python =
-            "[project]\nname = \"c\"\nversion = \"2\"\nlicense = { text = \"MIT\" }\n[project.urls]\nSource = \"u\"";
+        let python = "[project]\nname = \"c\"\nversion = \"2\"\nlicense = { text = \"MIT\" }\n[project.urls]\nSource = \"u\"";
         let python = of(&[("pyproject.toml", python)], "");
-        assert_eq!((known(&python), python.source.as_deref()), (("c".into(), "2".into(), "MIT".into()), Some("u")));
+        assert_eq!(
+            (known(&python), python.source.as_deref()),
+            (("c".into(), "2".into(), "MIT".into()), Some("u"))
+        );
         assert_eq!(of(&[("z/tool.c", "")], "z").name, "z");
         let zig = ".{\n    .name = .counter,\n    .version = \"2.1.0\", // semantic\n    .paths = .{\"\"},\n}\n";
         let zig = of(&[("build.zig.zon", zig)], "");
-        assert_eq!((zig.name.as_str(), zig.version.as_deref(), zig.licence), ("counter", Some("2.1.0"), None));
+        assert_eq!(
+            (zig.name.as_str(), zig.version.as_deref(), zig.licence),
+            ("counter", Some("2.1.0"), None)
+        );
     }
 
     #[test]
     fn the_manifest_is_written_into_the_component_in_the_sections_that_are_read() {
         let root = tempfile::tempdir().unwrap();
-        let manifest =
-            "[package]\nname = \"a\"\nversion = \"1.2.0\"\nlicense = \"MIT\"\nauthors = [\"A <a@b.c>\", \"B\"]";
+        let manifest = "[package]\nname = \"a\"\nversion = \"1.2.0\"\nlicense = \"MIT\"\nauthors = [\"A <a@b.c>\", \"B\"]";
         std::fs::write(root.path().join("Cargo.toml"), manifest).unwrap();
         let mut component = b"\0asm\x0d\0\x01\0".to_vec();
         for (name, text) in Package::sections_of(root.path()) {
-            component = toolcell_core::dialect::sections::with_custom(&component, name, text.as_bytes()).unwrap();
+            component =
+                toolcell_core::dialect::sections::with_custom(&component, name, text.as_bytes())
+                    .unwrap();
         }
         let read = Package::of_component(&component, "a");
         let written = Package::of_folder(root.path());
         assert_eq!(read, written);
-        assert_eq!((read.version.as_deref(), read.authors.as_deref()), (Some("1.2.0"), Some("A <a@b.c>, B")));
+        assert_eq!(
+            (read.version.as_deref(), read.authors.as_deref()),
+            (Some("1.2.0"), Some("A <a@b.c>, B"))
+        );
     }
 }

@@ -61,7 +61,11 @@ impl Draft {
 }
 
 /// Locks a file with `lock`, for this process. Other processes may have it until `until`.
-fn wait_for(lock: impl Fn() -> Result<(), TryLockError>, name: &str, until: Instant) -> io::Result<()> {
+fn wait_for(
+    lock: impl Fn() -> Result<(), TryLockError>,
+    name: &str,
+    until: Instant,
+) -> io::Result<()> {
     loop {
         match lock() {
             Ok(()) => return Ok(()),
@@ -69,7 +73,10 @@ fn wait_for(lock: impl Fn() -> Result<(), TryLockError>, name: &str, until: Inst
                 std::thread::sleep(POLL);
             }
             Err(TryLockError::WouldBlock) => {
-                let message = format!("another process keeps {name} locked for more than {} s", PATIENCE.as_secs());
+                let message = format!(
+                    "another process keeps {name} locked for more than {} s",
+                    PATIENCE.as_secs()
+                );
                 return Err(io::Error::new(io::ErrorKind::TimedOut, message));
             }
             Err(TryLockError::Error(error)) => return Err(error),
@@ -94,7 +101,11 @@ impl Installed {
     /// An entry that this user has not confirmed.
     pub fn get(&self, name: &str) -> Option<Result<&Entry, Refusal>> {
         let entry = self.lock.0.get(name)?;
-        Some(if self.is_confirmed(entry) { Ok(entry) } else { Err(unconfirmed(name, self.knows(name))) })
+        Some(if self.is_confirmed(entry) {
+            Ok(entry)
+        } else {
+            Err(unconfirmed(name, self.knows(name)))
+        })
     }
 
     /// Whether this user has confirmed `entry` as it is.
@@ -109,7 +120,11 @@ impl Installed {
 
     /// What was last confirmed for `name`: what an update is compared with.
     pub fn last(&self, name: &str) -> Option<&Entry> {
-        let confirmed = self.lock.0.get(name).filter(|entry| self.is_confirmed(entry));
+        let confirmed = self
+            .lock
+            .0
+            .get(name)
+            .filter(|entry| self.is_confirmed(entry));
         confirmed.or_else(|| self.confirmed.iter().rfind(|entry| entry.name == name))
     }
 
@@ -130,19 +145,30 @@ impl Installed {
 
     /// What this user has confirmed under names that the lock has no more.
     pub fn orphans(&self) -> impl Iterator<Item = &Entry> {
-        self.confirmed.iter().filter(|entry| !self.lock.0.contains_key(&entry.name))
+        self.confirmed
+            .iter()
+            .filter(|entry| !self.lock.0.contains_key(&entry.name))
     }
 
     /// The entries that count.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
-        self.lock.0.values().filter(|entry| self.is_confirmed(entry))
+        self.lock
+            .0
+            .values()
+            .filter(|entry| self.is_confirmed(entry))
     }
 }
 
 fn unconfirmed(name: &str, is_known: bool) -> Refusal {
-    let why = if is_known { "was changed since you installed it" } else { "names a tool that you have not installed" };
-    let message =
-        format!("`{name}`: {} {why}; run `toolcell install` to review and confirm the change", lock::FILE_NAME);
+    let why = if is_known {
+        "was changed since you installed it"
+    } else {
+        "names a tool that you have not installed"
+    };
+    let message = format!(
+        "`{name}`: {} {why}; run `toolcell install` to review and confirm the change",
+        lock::FILE_NAME
+    );
     Refusal::new(ErrorClass::PolicyBlocked, "lock_not_confirmed", message)
 }
 
@@ -154,7 +180,10 @@ impl Place {
         let folder = lock.parent().and_then(|folder| folder.canonicalize().ok());
         let lock = folder.map_or(lock, |folder| folder.join(lock::FILE_NAME));
         let name = Digest::of(lock.as_os_str().as_encoded_bytes()).hex();
-        Self { confirmed: home.join(FOLDER).join(format!("{name}.toml")), lock }
+        Self {
+            confirmed: home.join(FOLDER).join(format!("{name}.toml")),
+            lock,
+        }
     }
 
     /// The lock.
@@ -178,10 +207,18 @@ impl Place {
     ///
     /// A lock that cannot be read, and a confirmation that others could have written.
     pub fn read(&self) -> Result<Installed, Refusal> {
-        let Some(text) = text_of(&self.lock).map_err(|error| lock::unreadable(&self.lock, &error.to_string()))? else {
-            return Ok(Installed { lock: Lock::default(), confirmed: self.confirmed()? });
+        let Some(text) = text_of(&self.lock)
+            .map_err(|error| lock::unreadable(&self.lock, &error.to_string()))?
+        else {
+            return Ok(Installed {
+                lock: Lock::default(),
+                confirmed: self.confirmed()?,
+            });
         };
-        Ok(Installed { lock: Lock::parse(&text, &self.lock)?, confirmed: self.confirmed()? })
+        Ok(Installed {
+            lock: Lock::parse(&text, &self.lock)?,
+            confirmed: self.confirmed()?,
+        })
     }
 
     fn confirmed(&self) -> Result<Vec<Entry>, Refusal> {
@@ -195,7 +232,10 @@ impl Place {
     /// # Errors
     ///
     /// What `change` refuses, and files that cannot be written.
-    pub fn change(&self, change: impl FnOnce(&mut Installed) -> Result<(), Refusal>) -> Result<(), Refusal> {
+    pub fn change(
+        &self,
+        change: impl FnOnce(&mut Installed) -> Result<(), Refusal>,
+    ) -> Result<(), Refusal> {
         let failed = |error: &io::Error| unwritable(&self.lock, error);
         let mut draft = self.draft(PATIENCE).map_err(|error| failed(&error))?;
         let before = self.read()?;
@@ -207,8 +247,16 @@ impl Place {
         let text = after.lock.to_text()?;
         lock::fits(&after.lock, &text).map_err(|why| failed(&io::Error::other(why)))?;
         let settled = after.settled();
-        self.confirm(before.confirmed.into_iter().chain(settled.iter().cloned()).collect())?;
-        draft.replace(&self.lock, &text).map_err(|error| failed(&error))?;
+        self.confirm(
+            before
+                .confirmed
+                .into_iter()
+                .chain(settled.iter().cloned())
+                .collect(),
+        )?;
+        draft
+            .replace(&self.lock, &text)
+            .map_err(|error| failed(&error))?;
         self.confirm(settled)
     }
 
@@ -216,7 +264,8 @@ impl Place {
     /// the wait for it ends after `patience`.
     fn draft(&self, patience: Duration) -> io::Result<Draft> {
         let path = self.folder().join(DRAFT);
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let flags =
+            OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         // As the other files of a project, less what the user's mask takes.
         let owner = Mode::RUSR | Mode::WUSR;
         let mode = owner | Mode::RGRP | Mode::WGRP | Mode::ROTH | Mode::WOTH;
@@ -231,7 +280,11 @@ impl Place {
             let ours = file.metadata()?;
             let there = path.symlink_metadata();
             if there.is_ok_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino())) {
-                let draft = Draft { file, path, is_lock: false };
+                let draft = Draft {
+                    file,
+                    path,
+                    is_lock: false,
+                };
                 return self.wait_for_last(until).map(|()| draft);
             }
         }
@@ -242,7 +295,9 @@ impl Place {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         match rustix::fs::open(&self.lock, flags, Mode::empty()).map(File::from) {
             // Shared, because NFS gives no other lock of a file that is open to read.
-            Ok(last) if guard!("lock_settled") => wait_for(|| last.try_lock_shared(), lock::FILE_NAME, until),
+            Ok(last) if guard!("lock_settled") => {
+                wait_for(|| last.try_lock_shared(), lock::FILE_NAME, until)
+            }
             // The next reader says why it cannot be read.
             _ => Ok(()),
         }
@@ -260,13 +315,18 @@ impl Place {
         let path = format!("# {:?}\n", self.lock);
         // Names that the lock has no more add up, and what is larger could not be read again.
         if count > 2 * ENTRIES_MAX || (path.len() + text.len()) as u64 > 2 * BYTES_MAX {
-            let why = "it would be too large; remove tools first, also those that are not in the lock";
+            let why =
+                "it would be too large; remove tools first, also those that are not in the lock";
             return Err(unwritable(&self.confirmed, &io::Error::other(why)));
         }
         let folder = self.confirmed.parent().unwrap_or(Path::new("/"));
         let write = || -> io::Result<()> {
             private::close_dir(folder)?;
-            private::write_atomically(&self.confirmed, &[path.as_bytes(), text.as_bytes()], OnDisk::Name)
+            private::write_atomically(
+                &self.confirmed,
+                &[path.as_bytes(), text.as_bytes()],
+                OnDisk::Name,
+            )
         };
         write().map_err(|error| unwritable(&self.confirmed, &error))
     }
@@ -291,13 +351,19 @@ impl Installed {
     /// that use them go on to mean those. `pinned` is the entry of the lock that `entry` has to equal. Returns each such
     /// name with that of the tool that has it.
     pub fn give_way(&self, entry: &mut Entry, pinned: Option<&Entry>) -> Vec<(String, String)> {
-        let is_other = |other: &&Entry| other.name != entry.name && other.component != entry.component;
+        let is_other =
+            |other: &&Entry| other.name != entry.name && other.component != entry.component;
         let others: Vec<&Entry> = self.lock.0.values().filter(is_other).collect();
-        let has = |other: &Entry, name: &String| other.name == *name || other.claims().any(|claim| claim == name);
+        let has = |other: &Entry, name: &String| {
+            other.name == *name || other.claims().any(|claim| claim == name)
+        };
         let mut taken = Vec::new();
         let mut owners = Vec::new();
         for name in entry.tools.iter().chain(&entry.tool_ids) {
-            let owner = others.iter().find(|other| has(other, name)).filter(|_| guard!("names_kept"));
+            let owner = others
+                .iter()
+                .find(|other| has(other, name))
+                .filter(|_| guard!("names_kept"));
             let was_taken = pinned.is_some_and(|pinned| pinned.taken.contains(name));
             if (owner.is_some() || was_taken) && !taken.contains(name) {
                 taken.push(name.clone());
@@ -324,9 +390,15 @@ impl Installed {
         if self.lock.0.get(name) == before {
             return Ok(());
         }
-        let message =
-            format!("another process changed `{name}` in {} meanwhile: run the command again", lock::FILE_NAME);
-        Err(Refusal::new(ErrorClass::DependencyUnavailable, "lock_changed_meanwhile", message))
+        let message = format!(
+            "another process changed `{name}` in {} meanwhile: run the command again",
+            lock::FILE_NAME
+        );
+        Err(Refusal::new(
+            ErrorClass::DependencyUnavailable,
+            "lock_changed_meanwhile",
+            message,
+        ))
     }
 }
 
@@ -339,8 +411,14 @@ impl Installed {
 pub fn used(home: &Path) -> Result<Vec<Digest>, Refusal> {
     let mut used = Vec::new();
     for file in files(home)? {
-        let Some(text) = confirmed_text(&file)?.filter(|text| !is_of_gone_folder(text)) else { continue };
-        used.extend(confirmed_entries(&file, &text)?.into_iter().map(|entry| entry.component));
+        let Some(text) = confirmed_text(&file)?.filter(|text| !is_of_gone_folder(text)) else {
+            continue;
+        };
+        used.extend(
+            confirmed_entries(&file, &text)?
+                .into_iter()
+                .map(|entry| entry.component),
+        );
     }
     used.sort();
     used.dedup();
@@ -363,10 +441,17 @@ pub fn known(home: &Path) -> Result<Vec<Entry>, Refusal> {
 /// The files of what was confirmed, one for each lock.
 fn files(home: &Path) -> Result<Vec<PathBuf>, Refusal> {
     let folder = home.join(FOLDER);
-    let Ok(entries) = std::fs::read_dir(&folder) else { return Ok(Vec::new()) };
-    let files: io::Result<Vec<PathBuf>> = entries.map(|entry| entry.map(|entry| entry.path())).collect();
+    let Ok(entries) = std::fs::read_dir(&folder) else {
+        return Ok(Vec::new());
+    };
+    let files: io::Result<Vec<PathBuf>> = entries
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect();
     let mut files = files.map_err(|error| lock::unreadable(&folder, &error.to_string()))?;
-    files.retain(|file| file.extension().is_some_and(|extension| extension == "toml"));
+    files.retain(|file| {
+        file.extension()
+            .is_some_and(|extension| extension == "toml")
+    });
     Ok(files)
 }
 
@@ -381,7 +466,9 @@ fn confirmed_text(file: &Path) -> Result<Option<String>, Refusal> {
         Err(error) => return Err(lock::unreadable(file, &error.to_string())),
     };
     // Between two steps of a change, the old and the new entries of a lock are confirmed.
-    bounded(open, 2 * BYTES_MAX).map(Some).map_err(|error| lock::unreadable(file, &error.to_string()))
+    bounded(open, 2 * BYTES_MAX)
+        .map(Some)
+        .map_err(|error| lock::unreadable(file, &error.to_string()))
 }
 
 fn confirmed_entries(file: &Path, text: &str) -> Result<Vec<Entry>, Refusal> {
@@ -417,14 +504,19 @@ fn bounded(file: File, bytes_max: u64) -> io::Result<String> {
     let mut text = String::new();
     file.take(bytes_max + 1).read_to_string(&mut text)?;
     if text.len() as u64 > bytes_max {
-        Err(io::Error::other(format!("it has more than {bytes_max} bytes")))
+        Err(io::Error::other(format!(
+            "it has more than {bytes_max} bytes"
+        )))
     } else {
         Ok(text)
     }
 }
 
 fn unwritable(path: &Path, error: &io::Error) -> Refusal {
-    let message = format!("cannot write {}: {error}; check that you may write to its folder", path.display());
+    let message = format!(
+        "cannot write {}: {error}; check that you may write to its folder",
+        path.display()
+    );
     Refusal::new(ErrorClass::SetupRequired, "lock_unwritable", message)
 }
 

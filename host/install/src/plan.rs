@@ -97,7 +97,10 @@ pub enum Change {
 impl Change {
     /// Whether the user has to agree.
     pub fn asks(&self) -> bool {
-        !matches!(self, Self::SmallerCeiling(_) | Self::Tag { is_named: true, .. })
+        !matches!(
+            self,
+            Self::SmallerCeiling(_) | Self::Tag { is_named: true, .. }
+        )
     }
 }
 
@@ -120,12 +123,19 @@ impl Plan {
         after: &Version,
         names_both: impl Fn(&Signer, &Signer) -> bool,
     ) -> Result<Self, Refusal> {
-        let Some(before) = before else { return Ok(Self { changes: vec![Change::First] }) };
+        let Some(before) = before else {
+            return Ok(Self {
+                changes: vec![Change::First],
+            });
+        };
         let old = &before.entry;
         let new = &after.entry;
         let mut changes = versions(old, new)?;
         if old.reference != new.reference {
-            changes.push(Change::Reference { before: old.reference.clone(), after: new.reference.clone() });
+            changes.push(Change::Reference {
+                before: old.reference.clone(),
+                after: new.reference.clone(),
+            });
         }
         if old.signer != new.signer && guard!("pinned_signers") {
             changes.push(signers(old, new, names_both));
@@ -157,13 +167,17 @@ fn signers(old: &Entry, new: &Entry, names_both: impl Fn(&Signer, &Signer) -> bo
         };
     }
     let words = |entry: &Entry| entry.signer.as_ref().map(ToString::to_string);
-    Change::Signer { before: words(old), after: words(new) }
+    Change::Signer {
+        before: words(old),
+        after: words(new),
+    }
 }
 
 /// Whether the same signer signed both, or the same workflow at two tags.
 fn is_same_signer(old: &Entry, new: &Entry) -> bool {
     let signers = old.signer.as_ref().zip(new.signer.as_ref());
-    old.signer == new.signer || signers.is_some_and(|(old, new)| TaggedWorkflow::of_both(old, new).is_some())
+    old.signer == new.signer
+        || signers.is_some_and(|(old, new)| TaggedWorkflow::of_both(old, new).is_some())
 }
 
 /// What differs in what two versions declare.
@@ -173,7 +187,9 @@ fn declarations(before: &Version, after: &Version) -> Vec<Change> {
     if (old.ceiling, old.declarations) == (new.ceiling, new.declarations) {
         return Vec::new();
     }
-    let (Some((old_ceiling, old_words)), Some((ceiling, words))) = (&before.declared, &after.declared) else {
+    let (Some((old_ceiling, old_words)), Some((ceiling, words))) =
+        (&before.declared, &after.declared)
+    else {
         return vec![Change::Unknown];
     };
     let mut changes = Vec::new();
@@ -199,12 +215,21 @@ fn declarations(before: &Version, after: &Version) -> Vec<Change> {
 ///
 /// An older version in place of a signed one: its holes are known.
 fn versions(old: &Entry, new: &Entry) -> Result<Vec<Change>, Refusal> {
-    let Some(before) = &old.version else { return signed_earlier(old, new).map_or(Ok(Vec::new()), Err) };
-    let Some(after) = &new.version else { return Ok(vec![Change::Unversioned { before: before.clone() }]) };
+    let Some(before) = &old.version else {
+        return signed_earlier(old, new).map_or(Ok(Vec::new()), Err);
+    };
+    let Some(after) = &new.version else {
+        return Ok(vec![Change::Unversioned {
+            before: before.clone(),
+        }]);
+    };
     match compare(after, before) {
         Some(Ordering::Less) => {}
         None if after != before && guard!("unordered_versions") => {
-            return Ok(vec![Change::Unordered { before: before.clone(), after: after.clone() }]);
+            return Ok(vec![Change::Unordered {
+                before: before.clone(),
+                after: after.clone(),
+            }]);
         }
         Some(Ordering::Greater) => return Ok(Vec::new()),
         _ => return signed_earlier(old, new).map_or(Ok(Vec::new()), Err),
@@ -218,9 +243,16 @@ fn versions(old: &Entry, new: &Entry) -> Result<Vec<Change>, Refusal> {
             legible(before),
             old.name
         );
-        return Err(Refusal::new(ErrorClass::PolicyBlocked, "downgrade", message));
+        return Err(Refusal::new(
+            ErrorClass::PolicyBlocked,
+            "downgrade",
+            message,
+        ));
     }
-    Ok(vec![Change::Older { before: before.clone(), after: after.clone() }])
+    Ok(vec![Change::Older {
+        before: before.clone(),
+        after: after.clone(),
+    }])
 }
 
 /// The refusal of other bytes that the same signer signed before what is installed, where no version tells which is the
@@ -241,7 +273,11 @@ fn signed_earlier(old: &Entry, new: &Entry) -> Option<Refusal> {
         moment(before),
         old.name
     );
-    Some(Refusal::new(ErrorClass::PolicyBlocked, "downgrade", message))
+    Some(Refusal::new(
+        ErrorClass::PolicyBlocked,
+        "downgrade",
+        message,
+    ))
 }
 
 /// Compares two versions as semver does; `None` if one of them has no order.
@@ -265,9 +301,14 @@ fn compare(one: &str, other: &str) -> Option<Ordering> {
 /// The numbers of a version, and what follows `-`.
 fn numbers(version: &str) -> Option<(Vec<u64>, &str)> {
     let version = version.strip_prefix('v').unwrap_or(version);
-    let version = version.split_once('+').map_or(version, |(version, _)| version);
+    let version = version
+        .split_once('+')
+        .map_or(version, |(version, _)| version);
     let (numbers, pre) = version.split_once('-').unwrap_or((version, ""));
-    let numbers: Option<Vec<u64>> = numbers.split('.').map(|number| number.parse().ok()).collect();
+    let numbers: Option<Vec<u64>> = numbers
+        .split('.')
+        .map(|number| number.parse().ok())
+        .collect();
     Some((numbers?, pre))
 }
 
@@ -306,12 +347,20 @@ mod tests {
     fn version(change: impl FnOnce(&mut Entry)) -> Version {
         let mut entry = entry("a");
         change(&mut entry);
-        Version { entry, declared: None }
+        Version {
+            entry,
+            declared: None,
+        }
     }
 
     fn kinds(plan: &Plan) -> Vec<String> {
         let value = serde_json::to_value(&plan.changes).unwrap();
-        value.as_array().unwrap().iter().map(|change| change["kind"].as_str().unwrap().to_owned()).collect()
+        value
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|change| change["kind"].as_str().unwrap().to_owned())
+            .collect()
     }
 
     #[test]
@@ -325,21 +374,38 @@ mod tests {
         let plan = compared(Some(&before), &after).unwrap();
         assert_eq!((plan.asks(), kinds(&plan)), (false, Vec::new()));
         let first = compared(None, &after).unwrap();
-        assert_eq!((first.asks(), kinds(&first)), (true, vec!["first".to_owned()]));
+        assert_eq!(
+            (first.asks(), kinds(&first)),
+            (true, vec!["first".to_owned()])
+        );
     }
 
     #[test]
     fn whatever_else_changes_asks() {
         let before = version(|_| {});
-        let other = Signer::Key { fingerprint: "sha256:00".to_owned() };
+        let other = Signer::Key {
+            fingerprint: "sha256:00".to_owned(),
+        };
         for (after, kind) in [
             (version(|entry| entry.signer = Some(other)), "signer"),
             (version(|entry| entry.signer = None), "signer"),
-            (version(|entry| entry.reference = "oci://evil.example/a:1".to_owned()), "reference"),
-            (version(|entry| entry.declarations = Digest::of(b"other")), "unknown"),
+            (
+                version(|entry| entry.reference = "oci://evil.example/a:1".to_owned()),
+                "reference",
+            ),
+            (
+                version(|entry| entry.declarations = Digest::of(b"other")),
+                "unknown",
+            ),
             (version(|entry| entry.version = None), "unversioned"),
-            (version(|entry| entry.version = Some("1.0.0.old".to_owned())), "unordered"),
-            (version(|entry| entry.allow_unsigned = true), "may_be_unsigned"),
+            (
+                version(|entry| entry.version = Some("1.0.0.old".to_owned())),
+                "unordered",
+            ),
+            (
+                version(|entry| entry.allow_unsigned = true),
+                "may_be_unsigned",
+            ),
         ] {
             let plan = compared(Some(&before), &after).unwrap();
             assert_eq!((plan.asks(), kinds(&plan)), (true, vec![kind.to_owned()]));
@@ -348,8 +414,14 @@ mod tests {
 
     /// A version that a workflow signed when it ran for this ref.
     fn at(git_ref: &str) -> Version {
-        let identity = format!("https://github.com/acme/jq/.github/workflows/release.yml@refs/{git_ref}");
-        version(|entry| entry.signer = Some(Signer::Identity { identity, issuer: "https://issuer.test".to_owned() }))
+        let identity =
+            format!("https://github.com/acme/jq/.github/workflows/release.yml@refs/{git_ref}");
+        version(|entry| {
+            entry.signer = Some(Signer::Identity {
+                identity,
+                issuer: "https://issuer.test".to_owned(),
+            })
+        })
     }
 
     #[test]
@@ -357,13 +429,23 @@ mod tests {
         let before = at("tags/v1");
         let after = at("tags/v2");
         let asked = compared(Some(&before), &after).unwrap();
-        assert_eq!((asked.asks(), kinds(&asked)), (true, vec!["tag".to_owned()]));
+        assert_eq!(
+            (asked.asks(), kinds(&asked)),
+            (true, vec!["tag".to_owned()])
+        );
         let named = Plan::new(Some(&before), &after, |_, _| true).unwrap();
-        assert_eq!((named.asks(), kinds(&named)), (false, vec!["tag".to_owned()]));
+        assert_eq!(
+            (named.asks(), kinds(&named)),
+            (false, vec!["tag".to_owned()])
+        );
         // An entry can name other signers, too; the lock has had only this one.
         for other in ["heads/main", "heads/x@refs/tags/v2", "pull/7/merge"] {
             let plan = Plan::new(Some(&before), &at(other), |_, _| true).unwrap();
-            assert_eq!((plan.asks(), kinds(&plan)), (true, vec!["signer".to_owned()]), "{other}");
+            assert_eq!(
+                (plan.asks(), kinds(&plan)),
+                (true, vec!["signer".to_owned()]),
+                "{other}"
+            );
         }
     }
 
@@ -376,43 +458,86 @@ mod tests {
             version
         };
         let installed = of("tags/v2", 200, b"installed");
-        let refused = Plan::new(Some(&installed), &of("tags/v1", 100, b"older"), |_, _| true).unwrap_err();
+        let refused =
+            Plan::new(Some(&installed), &of("tags/v1", 100, b"older"), |_, _| true).unwrap_err();
         assert_eq!(refused.code, "downgrade");
-        assert!(!Plan::new(Some(&installed), &of("tags/v3", 300, b"newer"), |_, _| true).unwrap().asks());
-        assert_eq!(kinds(&compared(Some(&installed), &of("heads/main", 100, b"other")).unwrap()), ["signer"]);
+        assert!(
+            !Plan::new(Some(&installed), &of("tags/v3", 300, b"newer"), |_, _| true)
+                .unwrap()
+                .asks()
+        );
+        assert_eq!(
+            kinds(&compared(Some(&installed), &of("heads/main", 100, b"other")).unwrap()),
+            ["signer"]
+        );
     }
 
     #[test]
     fn a_signed_version_is_never_replaced_by_an_older_one() {
         let signed = version(|entry| entry.version = Some("1.10.0".to_owned()));
         let older = version(|entry| entry.version = Some("1.9.9".to_owned()));
-        assert_eq!(compared(Some(&signed), &older).unwrap_err().code, "downgrade");
-        let unsigned = Version { entry: Entry { signer: None, ..signed.entry }, declared: None };
-        let older = Version { entry: Entry { signer: None, ..older.entry }, declared: None };
-        assert_eq!(kinds(&compared(Some(&unsigned), &older).unwrap()), ["older"]);
+        assert_eq!(
+            compared(Some(&signed), &older).unwrap_err().code,
+            "downgrade"
+        );
+        let unsigned = Version {
+            entry: Entry {
+                signer: None,
+                ..signed.entry
+            },
+            declared: None,
+        };
+        let older = Version {
+            entry: Entry {
+                signer: None,
+                ..older.entry
+            },
+            declared: None,
+        };
+        assert_eq!(
+            kinds(&compared(Some(&unsigned), &older).unwrap()),
+            ["older"]
+        );
         // A name such as a date or a commit in place of a number must not bring an older version back unseen.
         let unordered = version(|entry| entry.version = Some("nightly".to_owned()));
         let plan = compared(Some(&version(|_| {})), &unordered).unwrap();
-        assert_eq!((plan.asks(), kinds(&plan)), (true, vec!["unordered".to_owned()]));
-        assert_eq!(kinds(&compared(Some(&unordered), &unordered).unwrap()), [""; 0]);
+        assert_eq!(
+            (plan.asks(), kinds(&plan)),
+            (true, vec!["unordered".to_owned()])
+        );
+        assert_eq!(
+            kinds(&compared(Some(&unordered), &unordered).unwrap()),
+            [""; 0]
+        );
     }
 
     #[test]
     fn without_a_version_the_time_of_the_signature_tells_which_is_older() {
         let of = |signed_at: Option<i64>, bytes: &[u8]| {
             version(|entry| {
-                (entry.version, entry.signed_at, entry.component) = (None, signed_at, Digest::of(bytes));
+                (entry.version, entry.signed_at, entry.component) =
+                    (None, signed_at, Digest::of(bytes));
             })
         };
         let installed = of(Some(200), b"installed");
         let refused = compared(Some(&installed), &of(Some(100), b"older")).unwrap_err();
-        assert!(refused.code == "downgrade" && refused.message.contains("1970-01-01T00:01:40"), "{refused}");
-        for other in [of(Some(300), b"newer"), of(None, b"other"), of(Some(100), b"installed")] {
+        assert!(
+            refused.code == "downgrade" && refused.message.contains("1970-01-01T00:01:40"),
+            "{refused}"
+        );
+        for other in [
+            of(Some(300), b"newer"),
+            of(None, b"other"),
+            of(Some(100), b"installed"),
+        ] {
             assert!(!compared(Some(&installed), &other).unwrap().asks());
         }
         let mut by_another = of(Some(100), b"older");
         by_another.entry.signer = None;
-        assert_eq!(kinds(&compared(Some(&installed), &by_another).unwrap()), ["signer"]);
+        assert_eq!(
+            kinds(&compared(Some(&installed), &by_another).unwrap()),
+            ["signer"]
+        );
         // The same bytes from elsewhere, such as a file of a registry, are no older version.
         let mut elsewhere = of(Some(100), b"installed");
         elsewhere.entry.digest = Digest::of(b"another manifest");
@@ -429,20 +554,48 @@ mod tests {
         };
         for number in ["0.1.0", "nightly"] {
             let installed = of(number, 200, b"installed");
-            assert_eq!(compared(Some(&installed), &of(number, 100, b"older")).unwrap_err().code, "downgrade");
-            assert!(!compared(Some(&installed), &of(number, 300, b"newer")).unwrap().asks());
+            assert_eq!(
+                compared(Some(&installed), &of(number, 100, b"older"))
+                    .unwrap_err()
+                    .code,
+                "downgrade"
+            );
+            assert!(
+                !compared(Some(&installed), &of(number, 300, b"newer"))
+                    .unwrap()
+                    .asks()
+            );
         }
         // A higher number counts, whenever it was signed.
-        assert!(!compared(Some(&of("0.1.0", 200, b"installed")), &of("0.2.0", 100, b"next")).unwrap().asks());
+        assert!(
+            !compared(
+                Some(&of("0.1.0", 200, b"installed")),
+                &of("0.2.0", 100, b"next")
+            )
+            .unwrap()
+            .asks()
+        );
     }
 
     #[test]
     fn versions_have_the_order_of_semver() {
-        let ordered =
-            ["1.0.0-alpha", "1.0.0-alpha.1", "1.0.0-beta.2", "1.0.0-beta.11", "1.0.0-rc.1", "1.0.0", "v1.2", "1.10"];
+        let ordered = [
+            "1.0.0-alpha",
+            "1.0.0-alpha.1",
+            "1.0.0-beta.2",
+            "1.0.0-beta.11",
+            "1.0.0-rc.1",
+            "1.0.0",
+            "v1.2",
+            "1.10",
+        ];
         for (at, one) in ordered.iter().enumerate() {
             for (other_at, other) in ordered.iter().enumerate() {
-                assert_eq!(compare(one, other), Some(at.cmp(&other_at)), "{one} {other}");
+                assert_eq!(
+                    compare(one, other),
+                    Some(at.cmp(&other_at)),
+                    "{one} {other}"
+                );
             }
         }
         assert_eq!(compare("1.0+a", "1.0.0+b"), Some(Ordering::Equal));

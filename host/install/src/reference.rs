@@ -61,7 +61,10 @@ impl RegistryReference {
     /// The same artifact, named by the digest of its manifest.
     #[must_use]
     pub fn pinned(&self, digest: Digest) -> Self {
-        Self { digest: Some(digest), ..self.clone() }
+        Self {
+            digest: Some(digest),
+            ..self.clone()
+        }
     }
 
     /// The name without tag and digest: `host[:port]/repository`.
@@ -71,24 +74,41 @@ impl RegistryReference {
 
     /// Whether the host leads to this machine alone, by its name.
     pub fn is_loopback(&self) -> bool {
-        let host = match self.host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        let host = match self
+            .host
+            .strip_prefix('[')
+            .and_then(|rest| rest.split_once(']'))
+        {
             Some((inside, _)) => inside,
             None => self.host.split(':').next().unwrap_or_default(),
         };
-        host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+        host == "localhost"
+            || host
+                .parse::<std::net::IpAddr>()
+                .is_ok_and(|address| address.is_loopback())
     }
 
     fn parse(text: &str) -> Result<Self, String> {
         let (name, digest) = match text.split_once('@') {
-            Some((name, digest)) => (name, Some(digest.parse::<Digest>().map_err(|error| error.to_string())?)),
+            Some((name, digest)) => (
+                name,
+                Some(
+                    digest
+                        .parse::<Digest>()
+                        .map_err(|error| error.to_string())?,
+                ),
+            ),
             None => (text, None),
         };
-        let (host, path) = name.split_once('/').ok_or("a registry reference is `host/repository:tag`")?;
+        let (host, path) = name
+            .split_once('/')
+            .ok_or("a registry reference is `host/repository:tag`")?;
         let (repository, tag) = match path.rsplit_once(':') {
             Some((repository, tag)) => (repository, Some(tag)),
             None => (path, None),
         };
-        let host = canonical_host(host).ok_or_else(|| format!("`{host}` is not the host of a registry"))?;
+        let host = canonical_host(host)
+            .ok_or_else(|| format!("`{host}` is not the host of a registry"))?;
         if !is_repository(repository) {
             return Err(format!(
                 "`{repository}` is not a repository: parts of lower-case letters, digits, `.`, `_` and `-` are \
@@ -96,9 +116,16 @@ impl RegistryReference {
             ));
         }
         if let Some(tag) = tag.filter(|tag| !is_tag(tag)) {
-            return Err(format!("`{tag}` is not a tag: at most 128 letters, digits, `.`, `_` and `-` are expected"));
+            return Err(format!(
+                "`{tag}` is not a tag: at most 128 letters, digits, `.`, `_` and `-` are expected"
+            ));
         }
-        Ok(Self { host, repository: repository.to_owned(), tag: tag.map(str::to_owned), digest })
+        Ok(Self {
+            host,
+            repository: repository.to_owned(),
+            tag: tag.map(str::to_owned),
+            digest,
+        })
     }
 }
 
@@ -109,7 +136,9 @@ impl fmt::Display for RegistryReference {
         if let Some(tag) = &self.tag {
             write!(f, ":{tag}")?;
         }
-        self.digest.iter().try_for_each(|digest| write!(f, "@{digest}"))
+        self.digest
+            .iter()
+            .try_for_each(|digest| write!(f, "@{digest}"))
     }
 }
 
@@ -122,15 +151,20 @@ impl Reference {
     pub fn parse(text: &str, folder: &Path) -> Result<Self, Refusal> {
         let refused = |why: String| refusal(text, &why);
         if text.is_empty() || text.len() > LENGTH_MAX || text.chars().any(char::is_control) {
-            return Err(refused("it is empty, too long, or has control characters".to_owned()));
+            return Err(refused(
+                "it is empty, too long, or has control characters".to_owned(),
+            ));
         }
         if let Some(registry) = text.strip_prefix("oci://") {
-            return RegistryReference::parse(registry).map(Self::Registry).map_err(refused);
+            return RegistryReference::parse(registry)
+                .map(Self::Registry)
+                .map_err(refused);
         }
         if text.contains("://") {
             return parse_url(text).map(Self::Url).map_err(refused);
         }
-        let path = std::path::absolute(folder.join(text)).map_err(|error| refused(error.to_string()))?;
+        let path =
+            std::path::absolute(folder.join(text)).map_err(|error| refused(error.to_string()))?;
         let path = without_steps_up(path);
         if text.starts_with(['/', '.']) || !begins_with_host(text) {
             return Ok(Self::Path(path));
@@ -139,7 +173,9 @@ impl Reference {
             let why = format!("it could be a file and a registry; write ./{text} or oci://{text}");
             return Err(refused(why));
         }
-        RegistryReference::parse(text).map(Self::Registry).map_err(refused)
+        RegistryReference::parse(text)
+            .map(Self::Registry)
+            .map_err(refused)
     }
 
     /// Whether it is a file or a folder of this machine.
@@ -149,13 +185,24 @@ impl Reference {
 
     /// Whether it names its bytes, so that it stands for the same for ever.
     pub fn is_pinned(&self) -> bool {
-        matches!(self, Self::Registry(RegistryReference { digest: Some(_), .. }))
+        matches!(
+            self,
+            Self::Registry(RegistryReference {
+                digest: Some(_),
+                ..
+            })
+        )
     }
 
     /// The name that a tool gets if none was chosen: the last part of the reference, without tag and ending.
     pub fn suggested_name(&self) -> Option<String> {
         let last = match self {
-            Self::Registry(registry) => registry.repository.rsplit('/').next().unwrap_or_default().to_owned(),
+            Self::Registry(registry) => registry
+                .repository
+                .rsplit('/')
+                .next()
+                .unwrap_or_default()
+                .to_owned(),
             Self::Url(url) => url.path().rsplit('/').next().unwrap_or_default().to_owned(),
             Self::Path(path) => path.file_name()?.to_string_lossy().into_owned(),
         };
@@ -239,8 +286,9 @@ fn without_steps_up(path: PathBuf) -> PathBuf {
 /// Whether the first part of `text` can only be the host of a registry: it has a dot or a port, or is `localhost`, as
 /// with docker.
 fn begins_with_host(text: &str) -> bool {
-    text.split_once('/')
-        .is_some_and(|(first, _)| is_host(first) && (first.contains(['.', ':']) || first == "localhost"))
+    text.split_once('/').is_some_and(|(first, _)| {
+        is_host(first) && (first.contains(['.', ':']) || first == "localhost")
+    })
 }
 
 fn is_host(text: &str) -> bool {
@@ -249,9 +297,13 @@ fn is_host(text: &str) -> bool {
 
 /// A host and a port in the spelling of URLs; `None` if `text` is none.
 fn canonical_host(text: &str) -> Option<String> {
-    let is_named = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-:[]".contains(&byte));
+    let is_named = text
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || b".-:[]".contains(&byte));
     // The grammar of URLs decides what a host and a port are.
-    let url = Url::parse(&format!("https://{text}/")).ok().filter(|url| is_named && url.path() == "/")?;
+    let url = Url::parse(&format!("https://{text}/"))
+        .ok()
+        .filter(|url| is_named && url.path() == "/")?;
     let name = url.host_str().filter(|name| !is_rooted(name))?;
     Some(match url.port() {
         Some(port) => format!("{name}:{port}"),
@@ -267,7 +319,8 @@ fn is_rooted(host: &str) -> bool {
 fn is_repository(text: &str) -> bool {
     let is_part = |part: &str| {
         let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-        part.bytes().all(|byte| is_word(byte) || b"._-".contains(&byte))
+        part.bytes()
+            .all(|byte| is_word(byte) || b"._-".contains(&byte))
             && part.bytes().next().is_some_and(is_word)
             && part.bytes().last().is_some_and(is_word)
     };
@@ -277,13 +330,17 @@ fn is_repository(text: &str) -> bool {
 fn is_tag(text: &str) -> bool {
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     (1..=128).contains(&text.len())
-        && text.bytes().all(|byte| is_word(byte) || b".-".contains(&byte))
+        && text
+            .bytes()
+            .all(|byte| is_word(byte) || b".-".contains(&byte))
         && text.bytes().next().is_some_and(is_word)
 }
 
 /// `text` without what can be a secret in a URL: its user, its query and its fragment.
 fn without_secrets(text: &str) -> Cow<'_, str> {
-    let Some((scheme, rest)) = text.split_once("://") else { return Cow::Borrowed(text) };
+    let Some((scheme, rest)) = text.split_once("://") else {
+        return Cow::Borrowed(text);
+    };
     let rest = rest.split(['?', '#']).next().unwrap_or_default();
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     let host = authority.rsplit('@').next().unwrap_or_default();
@@ -319,7 +376,10 @@ mod tests {
             ("[::1]:5000/a/b:c", "oci://[::1]:5000/a/b:c"),
             ("GHCR.io/x/jq", "oci://ghcr.io/x/jq"),
             ("ghcr.io:443/x/jq", "oci://ghcr.io/x/jq"),
-            ("https://example.org/a/jq.wasm", "https://example.org/a/jq.wasm"),
+            (
+                "https://example.org/a/jq.wasm",
+                "https://example.org/a/jq.wasm",
+            ),
             ("http://127.0.0.1:8/jq.wasm", "http://127.0.0.1:8/jq.wasm"),
             ("jq.wasm", "/nowhere/jq.wasm"),
             ("tools/jq", "/nowhere/tools/jq"),
@@ -331,8 +391,13 @@ mod tests {
             assert_eq!(parse(shown).unwrap(), reference, "one spelling");
         }
         let pinned = parse(&format!("ghcr.io/x/jq:1@{DIGEST}")).unwrap();
-        let Reference::Registry(registry) = &pinned else { panic!("{pinned:?}") };
-        assert_eq!((registry.version().as_str(), pinned.is_pinned()), (DIGEST, true));
+        let Reference::Registry(registry) = &pinned else {
+            panic!("{pinned:?}")
+        };
+        assert_eq!(
+            (registry.version().as_str(), pinned.is_pinned()),
+            (DIGEST, true)
+        );
     }
 
     #[test]
@@ -369,8 +434,17 @@ mod tests {
         std::fs::create_dir_all(root.path().join("my.folder")).unwrap();
         std::fs::write(root.path().join("my.folder/jq"), "").unwrap();
         let refusal = Reference::parse("my.folder/jq", root.path()).unwrap_err();
-        assert!(refusal.message.contains("write ./my.folder/jq or oci://my.folder/jq"), "{refusal}");
-        assert!(Reference::parse("./my.folder/jq", root.path()).unwrap().is_path());
+        assert!(
+            refusal
+                .message
+                .contains("write ./my.folder/jq or oci://my.folder/jq"),
+            "{refusal}"
+        );
+        assert!(
+            Reference::parse("./my.folder/jq", root.path())
+                .unwrap()
+                .is_path()
+        );
     }
 
     #[test]
@@ -380,9 +454,21 @@ mod tests {
         std::fs::create_dir_all(folder.join("deep/er")).unwrap();
         let parse = |text: &str, inner: &str| Reference::parse(text, &folder.join(inner)).unwrap();
         let jq = parse("./jq.wasm", "");
-        assert_eq!([parse("../jq.wasm", "deep"), parse("../../jq.wasm", "deep/er")], [jq.clone(), jq]);
-        assert_eq!(parse("..", "deep/er").suggested_name().as_deref(), Some("deep"));
-        assert_eq!(parse("../jq.wasm", "gone"), Reference::Path(folder.join("gone/../jq.wasm")));
+        assert_eq!(
+            [
+                parse("../jq.wasm", "deep"),
+                parse("../../jq.wasm", "deep/er")
+            ],
+            [jq.clone(), jq]
+        );
+        assert_eq!(
+            parse("..", "deep/er").suggested_name().as_deref(),
+            Some("deep")
+        );
+        assert_eq!(
+            parse("../jq.wasm", "gone"),
+            Reference::Path(folder.join("gone/../jq.wasm"))
+        );
     }
 
     #[test]
@@ -393,7 +479,11 @@ mod tests {
             ("./a.wasm", Some("a")),
             ("https://example.org/", None),
         ] {
-            assert_eq!(parse(text).unwrap().suggested_name().as_deref(), name, "{text}");
+            assert_eq!(
+                parse(text).unwrap().suggested_name().as_deref(),
+                name,
+                "{text}"
+            );
         }
     }
 }

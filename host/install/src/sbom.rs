@@ -48,7 +48,8 @@ impl Sbom {
     /// same sources: it has no time and no random number.
     pub fn new(package: &Package, component: Digest, folder: Option<&Path>) -> Self {
         let found = folder.and_then(|folder| dependencies(folder, package));
-        let (lock_file, mut listed) = found.map_or((None, Vec::new()), |(name, listed)| (Some(name), listed));
+        let (lock_file, mut listed) =
+            found.map_or((None, Vec::new()), |(name, listed)| (Some(name), listed));
         listed.sort();
         // One entry for each reference, although a lock file may name a package several times.
         listed.dedup_by(|next, kept| {
@@ -68,8 +69,18 @@ impl Sbom {
             "hashes": [{ "alg": "SHA-256", "content": component.hex() }],
         });
         if let Some(fields) = own.as_object_mut() {
-            fields.extend(package.version.iter().map(|version| ("version".to_owned(), json!(version))));
-            let licences = |licence| ("licenses".to_owned(), json!([{ "license": { "name": licence } }]));
+            fields.extend(
+                package
+                    .version
+                    .iter()
+                    .map(|version| ("version".to_owned(), json!(version))),
+            );
+            let licences = |licence| {
+                (
+                    "licenses".to_owned(),
+                    json!([{ "license": { "name": licence } }]),
+                )
+            };
             fields.extend(package.licence.iter().map(licences));
         }
         let toolcell = json!({ "type": "application", "name": "toolcell", "version": env!("CARGO_PKG_VERSION") });
@@ -80,7 +91,11 @@ impl Sbom {
             "metadata": { "tools": { "components": [toolcell] }, "component": own },
             "components": listed.iter().map(Dependency::json).collect::<Vec<_>>(),
         });
-        Self { json, lock_file, dependencies: listed.len() }
+        Self {
+            json,
+            lock_file,
+            dependencies: listed.len(),
+        }
     }
 }
 
@@ -93,7 +108,11 @@ impl Dependency {
         match &self.elsewhere {
             None => format!("pkg:{}/{name}@{version}", self.kind),
             Some(source) => {
-                let digest: String = Digest::of(source.as_bytes()).hex().chars().take(DIGEST_LENGTH).collect();
+                let digest: String = Digest::of(source.as_bytes())
+                    .hex()
+                    .chars()
+                    .take(DIGEST_LENGTH)
+                    .collect();
                 format!("{}:{name}@{version}:{digest}", self.kind)
             }
         }
@@ -106,12 +125,17 @@ impl Dependency {
             "name": self.name,
             "version": self.version,
         });
-        let Some(fields) = json.as_object_mut() else { return json };
+        let Some(fields) = json.as_object_mut() else {
+            return json;
+        };
         if self.elsewhere.is_none() {
             fields.insert("purl".to_owned(), self.reference().into());
         }
         if !self.hashes.is_empty() {
-            let hashes = self.hashes.iter().map(|(alg, content)| json!({ "alg": alg, "content": content }));
+            let hashes = self
+                .hashes
+                .iter()
+                .map(|(alg, content)| json!({ "alg": alg, "content": content }));
             fields.insert("hashes".to_owned(), hashes.collect());
         }
         json
@@ -124,7 +148,9 @@ fn dependencies(folder: &Path, package: &Package) -> Option<(&'static str, Vec<D
     if folder.join("Cargo.toml").is_file() {
         // In a workspace, the lock file is in a folder above.
         let folder = folder.canonicalize().ok()?;
-        let lock = folder.ancestors().find_map(|folder| text(&folder.join("Cargo.lock")))?;
+        let lock = folder
+            .ancestors()
+            .find_map(|folder| text(&folder.join("Cargo.lock")))?;
         return Some(("Cargo.lock", of_cargo(&lock, package)?));
     }
     if let Some(lock) = beside("package-lock.json") {
@@ -137,8 +163,10 @@ fn dependencies(folder: &Path, package: &Package) -> Option<(&'static str, Vec<D
 }
 
 /// What the sources of packages from crates.io begin with, in a lock file.
-const CRATES_IO: [&str; 2] =
-    ["registry+https://github.com/rust-lang/crates.io-index", "sparse+https://index.crates.io/"];
+const CRATES_IO: [&str; 2] = [
+    "registry+https://github.com/rust-lang/crates.io-index",
+    "sparse+https://index.crates.io/",
+];
 
 /// The packages of `Cargo.lock` that the package needs, directly or through others.
 fn of_cargo(lock: &str, package: &Package) -> Option<Vec<Dependency>> {
@@ -147,14 +175,25 @@ fn of_cargo(lock: &str, package: &Package) -> Option<Vec<Dependency>> {
     let field = |entry: &toml::Value, name: &str| Some(entry.get(name)?.as_str()?.to_owned());
     let mut by_name: BTreeMap<String, Vec<&toml::Value>> = BTreeMap::new();
     for entry in packages {
-        by_name.entry(field(entry, "name")?).or_default().push(entry);
+        by_name
+            .entry(field(entry, "name")?)
+            .or_default()
+            .push(entry);
     }
-    let own = by_name.get(&package.name)?.iter().find(|entry| entry.get("source").is_none()).copied()?;
+    let own = by_name
+        .get(&package.name)?
+        .iter()
+        .find(|entry| entry.get("source").is_none())
+        .copied()?;
     let mut waiting = vec![own];
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();
     while let Some(entry) = waiting.pop() {
-        let needs = entry.get("dependencies").and_then(toml::Value::as_array).into_iter().flatten();
+        let needs = entry
+            .get("dependencies")
+            .and_then(toml::Value::as_array)
+            .into_iter()
+            .flatten();
         for need in needs.filter_map(toml::Value::as_str) {
             // `name`, or `name version` where several are pinned, or with the source in parentheses.
             let mut words = need.split(' ');
@@ -165,17 +204,36 @@ fn of_cargo(lock: &str, package: &Package) -> Option<Vec<Dependency>> {
             // The package has the commit of a repository after `#`, and what needs it does not.
             let plain = |text: &str| text.split('#').next().unwrap_or_default().to_owned();
             let is = |one: &toml::Value, name: &str, wanted: Option<&str>| {
-                wanted.is_none_or(|wanted| field(one, name).is_some_and(|found| plain(&found) == plain(wanted)))
+                wanted.is_none_or(|wanted| {
+                    field(one, name).is_some_and(|found| plain(&found) == plain(wanted))
+                })
             };
             let named = by_name.get(name).into_iter().flatten();
-            for one in named.copied().filter(|one| is(one, "version", version) && is(one, "source", source)) {
-                let (Some(name), Some(version)) = (field(one, "name"), field(one, "version")) else { continue };
+            for one in named
+                .copied()
+                .filter(|one| is(one, "version", version) && is(one, "source", source))
+            {
+                let (Some(name), Some(version)) = (field(one, "name"), field(one, "version"))
+                else {
+                    continue;
+                };
                 let source = field(one, "source").unwrap_or_else(|| "path".to_owned());
-                if seen.insert((name.clone(), version.clone(), source.clone())) && found.len() < DEPENDENCIES_MAX {
-                    let hashes = field(one, "checksum").map(|hash| ("SHA-256", hash)).into_iter().collect();
+                if seen.insert((name.clone(), version.clone(), source.clone()))
+                    && found.len() < DEPENDENCIES_MAX
+                {
+                    let hashes = field(one, "checksum")
+                        .map(|hash| ("SHA-256", hash))
+                        .into_iter()
+                        .collect();
                     let is_public = CRATES_IO.iter().any(|start| source.starts_with(start));
                     let elsewhere = Some(source).filter(|_| !is_public);
-                    found.push(Dependency { name, version, kind: "cargo", elsewhere, hashes });
+                    found.push(Dependency {
+                        name,
+                        version,
+                        kind: "cargo",
+                        elsewhere,
+                        hashes,
+                    });
                     waiting.push(one);
                 }
             }
@@ -187,19 +245,33 @@ fn of_cargo(lock: &str, package: &Package) -> Option<Vec<Dependency>> {
 fn of_npm(lock: &str) -> Option<Vec<Dependency>> {
     let lock: Value = serde_json::from_str(lock).ok()?;
     let packages = lock.get("packages")?.as_object()?;
-    let is = |entry: &Value, name: &str| entry.get(name).and_then(Value::as_bool).unwrap_or_default();
-    let kept = packages.iter().filter(|(_, entry)| !is(entry, "dev") && !is(entry, "link"));
+    let is =
+        |entry: &Value, name: &str| entry.get(name).and_then(Value::as_bool).unwrap_or_default();
+    let kept = packages
+        .iter()
+        .filter(|(_, entry)| !is(entry, "dev") && !is(entry, "link"));
     let dependency = |(path, entry): (&String, &Value)| {
         let name = path.rsplit_once("node_modules/")?.1.to_owned();
         let version = entry.get("version")?.as_str()?.to_owned();
         let hash = || {
             let hash = entry.get("integrity")?.as_str()?.strip_prefix("sha512-")?;
-            Some(("SHA-512", HEXLOWER.encode(&BASE64.decode(hash.as_bytes()).ok()?)))
+            Some((
+                "SHA-512",
+                HEXLOWER.encode(&BASE64.decode(hash.as_bytes()).ok()?),
+            ))
         };
         // Mirrors serve the packages of the public registry over https.
         let resolved = entry.get("resolved").and_then(Value::as_str);
-        let elsewhere = resolved.filter(|place| !place.starts_with("https://")).map(str::to_owned);
-        Some(Dependency { name, version, kind: "npm", elsewhere, hashes: hash().into_iter().collect() })
+        let elsewhere = resolved
+            .filter(|place| !place.starts_with("https://"))
+            .map(str::to_owned);
+        Some(Dependency {
+            name,
+            version,
+            kind: "npm",
+            elsewhere,
+            hashes: hash().into_iter().collect(),
+        })
     };
     Some(kept.filter_map(dependency).collect())
 }
@@ -211,7 +283,13 @@ fn of_go(lock: &str) -> Vec<Dependency> {
         let name = words.next()?.to_owned();
         let version = words.next()?.to_owned();
         let is_module = !version.ends_with("/go.mod");
-        is_module.then_some(Dependency { name, version, kind: "golang", elsewhere: None, hashes: Vec::new() })
+        is_module.then_some(Dependency {
+            name,
+            version,
+            kind: "golang",
+            elsewhere: None,
+            hashes: Vec::new(),
+        })
     };
     lock.lines().filter_map(dependency).collect()
 }
@@ -224,12 +302,27 @@ fn of_python(lock: &str) -> Vec<Dependency> {
     let joined = lock.replace("\\\r\n", " ").replace("\\\n", " ");
     let dependency = |line: &str| {
         let line = line.split(" #").next()?.trim();
-        let (name, rest) = line.split_once("==").filter(|_| !line.starts_with(['#', '-']))?;
-        let name = name.split('[').next()?.trim().to_ascii_lowercase().replace(['_', '.'], "-");
+        let (name, rest) = line
+            .split_once("==")
+            .filter(|_| !line.starts_with(['#', '-']))?;
+        let name = name
+            .split('[')
+            .next()?
+            .trim()
+            .to_ascii_lowercase()
+            .replace(['_', '.'], "-");
         let version = rest.split([' ', ';']).next()?.to_owned();
-        let hashes = rest.split_whitespace().filter_map(|word| word.strip_prefix(PYTHON_HASH));
+        let hashes = rest
+            .split_whitespace()
+            .filter_map(|word| word.strip_prefix(PYTHON_HASH));
         let hashes = hashes.map(|hash| ("SHA-256", hash.to_owned())).collect();
-        Some(Dependency { name, version, kind: "pypi", elsewhere: None, hashes })
+        Some(Dependency {
+            name,
+            version,
+            kind: "pypi",
+            elsewhere: None,
+            hashes,
+        })
     };
     joined.lines().filter_map(dependency).collect()
 }
@@ -239,7 +332,10 @@ mod tests {
     use super::*;
 
     fn named(dependencies: &[Dependency]) -> Vec<String> {
-        dependencies.iter().map(|one| format!("{} {} {}", one.name, one.version, one.hashes.len())).collect()
+        dependencies
+            .iter()
+            .map(|one| format!("{} {} {}", one.name, one.version, one.hashes.len()))
+            .collect()
     }
 
     #[test]
@@ -266,24 +362,47 @@ mod tests {
             version = "1.0.0"
             source = "sparse+https://index.example.org/"
         "#;
-        let tool = Package { name: "tool".to_owned(), ..Package::default() };
+        let tool = Package {
+            name: "tool".to_owned(),
+            ..Package::default()
+        };
         let root = tempfile::tempdir().unwrap();
         std::fs::write(root.path().join("Cargo.toml"), "").unwrap();
         std::fs::write(root.path().join("Cargo.lock"), lock).unwrap();
         let bill = Sbom::new(&tool, Digest::of(b"x"), Some(root.path()));
         let listed = bill.json["components"].as_array().unwrap();
-        let purls: Vec<&str> = listed.iter().filter_map(|one| one["purl"].as_str()).collect();
+        let purls: Vec<&str> = listed
+            .iter()
+            .filter_map(|one| one["purl"].as_str())
+            .collect();
         assert_eq!((bill.dependencies, purls), (4, vec!["pkg:cargo/a@1.0.0"]));
-        let mut references: Vec<&str> = listed.iter().map(|one| one["bom-ref"].as_str().unwrap()).collect();
+        let mut references: Vec<&str> = listed
+            .iter()
+            .map(|one| one["bom-ref"].as_str().unwrap())
+            .collect();
         references.dedup();
         assert_eq!(references.len(), 4, "{references:?}");
-        assert!(!bill.json.to_string().contains("example.org"), "{}", bill.json);
+        assert!(
+            !bill.json.to_string().contains("example.org"),
+            "{}",
+            bill.json
+        );
         // One package with two files, each with a hash.
         std::fs::remove_file(root.path().join("Cargo.toml")).unwrap();
-        let twice = format!("a==1.0 ; os_name == 'x' {PYTHON_HASH}00\na==1.0 {PYTHON_HASH}11\na==1.0\n");
+        let twice =
+            format!("a==1.0 ; os_name == 'x' {PYTHON_HASH}00\na==1.0 {PYTHON_HASH}11\na==1.0\n");
         std::fs::write(root.path().join("requirements.txt"), twice).unwrap();
         let bill = Sbom::new(&tool, Digest::of(b"x"), Some(root.path()));
-        assert_eq!((bill.dependencies, bill.json["components"][0]["hashes"].as_array().unwrap().len()), (1, 2));
+        assert_eq!(
+            (
+                bill.dependencies,
+                bill.json["components"][0]["hashes"]
+                    .as_array()
+                    .unwrap()
+                    .len()
+            ),
+            (1, 2)
+        );
     }
 
     #[test]
@@ -317,7 +436,10 @@ mod tests {
             version = "1.0.0"
             source = "registry+https://example.org"
         "#;
-        let tool = Package { name: "tool".to_owned(), ..Package::default() };
+        let tool = Package {
+            name: "tool".to_owned(),
+            ..Package::default()
+        };
         let mut found = of_cargo(lock, &tool).unwrap();
         found.sort();
         assert_eq!(named(&found), ["a 1.0.0 1", "b 2.0.0 1"]);
@@ -332,7 +454,10 @@ mod tests {
             "node_modules/c": {"version": "1.0.0", "dev": true}, "node_modules/d": {"link": true}}}"#;
         let npm = of_npm(npm).unwrap();
         assert_eq!(named(&npm), ["@x/a 2.0.0 1", "b 3.0.0 0", "e 1.0.0 0"]);
-        assert_eq!((&npm[0].json()["purl"], &npm[2].json()["purl"]), (&json!("pkg:npm/%40x/a@2.0.0"), &Value::Null));
+        assert_eq!(
+            (&npm[0].json()["purl"], &npm[2].json()["purl"]),
+            (&json!("pkg:npm/%40x/a@2.0.0"), &Value::Null)
+        );
         let go = of_go("example.org/a v1.0.0 h1:x=\nexample.org/a v1.0.0/go.mod h1:y=\n");
         assert_eq!(named(&go), ["example.org/a v1.0.0 0"]);
         let hash = PYTHON_HASH;
@@ -345,13 +470,26 @@ mod tests {
 
     #[test]
     fn the_document_is_the_same_each_time_and_names_the_component() {
-        let package =
-            Package { name: "a".into(), version: Some("1".into()), licence: Some("MIT".into()), ..Package::default() };
+        let package = Package {
+            name: "a".into(),
+            version: Some("1".into()),
+            licence: Some("MIT".into()),
+            ..Package::default()
+        };
         let bill = || Sbom::new(&package, Digest::of(b"x"), None);
         assert_eq!(bill(), bill());
         let json = bill().json;
-        assert_eq!((&json["bomFormat"], &json["specVersion"]), (&json!("CycloneDX"), &json!("1.6")));
-        assert_eq!(json["metadata"]["component"]["hashes"][0]["content"], Digest::of(b"x").hex());
-        assert_eq!(json["metadata"]["component"]["licenses"][0]["license"]["name"], "MIT");
+        assert_eq!(
+            (&json["bomFormat"], &json["specVersion"]),
+            (&json!("CycloneDX"), &json!("1.6"))
+        );
+        assert_eq!(
+            json["metadata"]["component"]["hashes"][0]["content"],
+            Digest::of(b"x").hex()
+        );
+        assert_eq!(
+            json["metadata"]["component"]["licenses"][0]["license"]["name"],
+            "MIT"
+        );
     }
 }

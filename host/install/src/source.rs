@@ -54,13 +54,19 @@ pub(crate) fn is_version(text: &str) -> bool {
 impl Resolved {
     /// The version that the publisher gives, if it is one. Untrusted, unless the manifest is signed.
     pub fn version(&self) -> Option<&str> {
-        self.annotations.get(VERSION_ANNOTATION).map(String::as_str).filter(|version| is_version(version))
+        self.annotations
+            .get(VERSION_ANNOTATION)
+            .map(String::as_str)
+            .filter(|version| is_version(version))
     }
 
     /// What is written into the lock, if it is known before the component is fetched: the manifest's digest, or the
     /// component's.
     pub fn digest(&self) -> Option<Digest> {
-        self.manifest.as_ref().map(|manifest| manifest.digest).or(self.component)
+        self.manifest
+            .as_ref()
+            .map(|manifest| manifest.digest)
+            .or(self.component)
     }
 }
 
@@ -103,7 +109,11 @@ pub trait Source: Send + Sync {
     /// # Errors
     ///
     /// A source that cannot be reached or stalls, and what [`Sink::write`] refuses.
-    fn fetch<'a>(&'a self, resolved: &'a Resolved, sink: &'a mut Sink<'_>) -> BoxFuture<'a, Result<(), Refusal>>;
+    fn fetch<'a>(
+        &'a self,
+        resolved: &'a Resolved,
+        sink: &'a mut Sink<'_>,
+    ) -> BoxFuture<'a, Result<(), Refusal>>;
 
     /// Returns what is attached to the artifact, at most [`REFERRERS_MAX`] of at most [`REFERRER_BYTES_MAX`] each.
     ///
@@ -128,7 +138,12 @@ pub struct Sink<'a> {
 impl<'a> Sink<'a> {
     /// A sink that takes at most `bytes_max` bytes, and never more than [`component_bytes_max`].
     pub fn new(target: &'a mut (dyn Write + Send), bytes_max: u64) -> Self {
-        Self { target, hasher: Hasher::default(), written: 0, bytes_max: bytes_max.min(component_bytes_max()) }
+        Self {
+            target,
+            hasher: Hasher::default(),
+            written: 0,
+            bytes_max: bytes_max.min(component_bytes_max()),
+        }
     }
 
     /// Writes the next bytes.
@@ -142,7 +157,9 @@ impl<'a> Sink<'a> {
             return Err(too_large(self.bytes_max));
         }
         self.hasher.update(bytes);
-        self.target.write_all(bytes).map_err(|error| unwritable(&error))
+        self.target
+            .write_all(bytes)
+            .map_err(|error| unwritable(&error))
     }
 
     /// Number of bytes that it still takes.
@@ -159,15 +176,24 @@ impl<'a> Sink<'a> {
 /// The refusal of a component with more than `bytes_max` bytes.
 pub fn too_large(bytes_max: u64) -> Refusal {
     let message = if bytes_max < component_bytes_max() {
-        format!("the component has more than the {bytes_max} bytes that its source declares, so it was not fetched")
+        format!(
+            "the component has more than the {bytes_max} bytes that its source declares, so it was not fetched"
+        )
     } else {
-        format!("the component was not fetched: it has {}", larger_than_allowed())
+        format!(
+            "the component was not fetched: it has {}",
+            larger_than_allowed()
+        )
     };
     Refusal::new(ErrorClass::ResultTooLarge, "component_too_large", message)
 }
 
 fn unwritable(error: &std::io::Error) -> Refusal {
-    Refusal::new(ErrorClass::SetupRequired, "store_unwritable", format!("cannot write to the store of tools: {error}"))
+    Refusal::new(
+        ErrorClass::SetupRequired,
+        "store_unwritable",
+        format!("cannot write to the store of tools: {error}"),
+    )
 }
 
 #[cfg(test)]
@@ -179,11 +205,23 @@ mod tests {
         let of = |version: &str| {
             let reference = Reference::parse("./a.wasm", "/".as_ref()).unwrap();
             let annotations = BTreeMap::from([(VERSION_ANNOTATION.to_owned(), version.to_owned())]);
-            let resolved = Resolved { reference, manifest: None, component: None, size: None, annotations };
+            let resolved = Resolved {
+                reference,
+                manifest: None,
+                component: None,
+                size: None,
+                annotations,
+            };
             resolved.version().map(str::to_owned)
         };
         assert_eq!(of("v1.2.0-rc.1+a"), Some("v1.2.0-rc.1+a".to_owned()));
-        for wrong in ["1.0\n  signed by Debian", "1.0 signed", "1\u{202e}0", "1\u{1b}[2K", &"1".repeat(129)] {
+        for wrong in [
+            "1.0\n  signed by Debian",
+            "1.0 signed",
+            "1\u{202e}0",
+            "1\u{1b}[2K",
+            &"1".repeat(129),
+        ] {
             assert_eq!(of(wrong), None, "{wrong:?}");
         }
     }

@@ -19,15 +19,23 @@ const ROOTS_BYTES_MAX: u64 = 4 << 20;
 ///
 /// A file that cannot be read, or has no certificates.
 pub fn client(roots: &[PathBuf]) -> anyhow::Result<ClientConfig> {
-    let mut trusted = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
+    let mut trusted = RootCertStore {
+        roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
+    };
     for file in roots {
         let read = || format!("cannot read certificates from {}", file.display());
         let before = trusted.len();
         let text = named_file::read(file, ROOTS_BYTES_MAX).with_context(read)?;
         for certificate in CertificateDer::pem_slice_iter(&text) {
-            trusted.add(certificate.with_context(read)?).with_context(read)?;
+            trusted
+                .add(certificate.with_context(read)?)
+                .with_context(read)?;
         }
-        ensure!(trusted.len() > before, "there is no certificate in {}; give a PEM file", file.display());
+        ensure!(
+            trusted.len() > before,
+            "there is no certificate in {}; give a PEM file",
+            file.display()
+        );
     }
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
@@ -43,12 +51,17 @@ mod tests {
     fn a_file_without_a_certificate_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("ca.pem");
-        for text in ["", "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n"] {
+        for text in [
+            "",
+            "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n",
+        ] {
             std::fs::write(&file, text).unwrap();
             let error = client(std::slice::from_ref(&file)).unwrap_err().to_string();
             assert!(error.contains("there is no certificate in"), "{error}");
         }
-        let missing = client(&[folder.path().join("missing.pem")]).unwrap_err().to_string();
+        let missing = client(&[folder.path().join("missing.pem")])
+            .unwrap_err()
+            .to_string();
         assert!(missing.contains("missing.pem"), "{missing}");
         assert!(client(&[]).is_ok());
     }

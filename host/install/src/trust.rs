@@ -31,8 +31,12 @@ impl Pattern {
     /// Whether `text` matches. Takes time in proportion to the product of both lengths.
     pub fn matches(&self, text: &str) -> bool {
         let mut parts = self.0.split('*');
-        let Some(mut rest) = parts.next().and_then(|first| text.strip_prefix(first)) else { return false };
-        let Some(last) = parts.next_back() else { return rest.is_empty() };
+        let Some(mut rest) = parts.next().and_then(|first| text.strip_prefix(first)) else {
+            return false;
+        };
+        let Some(last) = parts.next_back() else {
+            return rest.is_empty();
+        };
         for part in parts {
             match rest.split_once(part) {
                 Some((_, after)) => rest = after,
@@ -70,9 +74,13 @@ pub enum TrustedSigner {
 impl TrustedSigner {
     fn is(&self, signer: &Signer) -> bool {
         match (self, signer) {
-            (Self::Identity { identity, issuer }, Signer::Identity { identity: other, issuer: by }) => {
-                identity.identifies(other) && issuer == by
-            }
+            (
+                Self::Identity { identity, issuer },
+                Signer::Identity {
+                    identity: other,
+                    issuer: by,
+                },
+            ) => identity.identifies(other) && issuer == by,
             (Self::Key(key), signer) => key.signer() == *signer,
             (Self::Minisign(key), signer) => key.signer() == *signer,
             _ => false,
@@ -96,7 +104,9 @@ impl TrustEntry {
     /// unsigned.
     fn covers(&self, names: &[String]) -> bool {
         let is_of_files = self.reference.0.starts_with('/');
-        names.iter().any(|name| is_of_files == name.starts_with('/') && self.reference.matches(name))
+        names
+            .iter()
+            .any(|name| is_of_files == name.starts_with('/') && self.reference.matches(name))
     }
 }
 
@@ -147,7 +157,8 @@ impl TrustPolicy {
         self.files.iter().find_map(|file| {
             let mut of_reference = file.iter().filter(|entry| entry.covers(&names)).peekable();
             let first = of_reference.peek()?.place.as_str();
-            let is_met = of_reference.any(|entry| signers.iter().any(|signer| entry.signer.is(signer)));
+            let is_met =
+                of_reference.any(|entry| signers.iter().any(|signer| entry.signer.is(signer)));
             (!is_met).then_some(first)
         })
     }
@@ -155,24 +166,39 @@ impl TrustPolicy {
     /// Whether an entry names `signer` for `reference`.
     pub fn names(&self, reference: &Reference, signer: &Signer) -> bool {
         let names = names(reference);
-        self.entries().any(|entry| entry.covers(&names) && entry.signer.is(signer))
+        self.entries()
+            .any(|entry| entry.covers(&names) && entry.signer.is(signer))
     }
 
     /// Whether one entry names both signers for `reference`.
     pub fn names_both(&self, reference: &Reference, one: &Signer, other: &Signer) -> bool {
         let names = names(reference);
-        self.entries().any(|entry| entry.covers(&names) && entry.signer.is(one) && entry.signer.is(other))
+        self.entries()
+            .any(|entry| entry.covers(&names) && entry.signer.is(one) && entry.signer.is(other))
     }
 
     /// The identity of one of `signers` at every tag, if an entry for `reference` names the same workflow at another tag.
-    pub(crate) fn at_every_tag(&self, reference: &Reference, signers: &[&Signer]) -> Option<String> {
+    pub(crate) fn at_every_tag(
+        &self,
+        reference: &Reference,
+        signers: &[&Signer],
+    ) -> Option<String> {
         let names = names(reference);
-        self.entries().filter(|entry| entry.covers(&names)).find_map(|entry| {
-            let TrustedSigner::Identity { identity, issuer } = &entry.signer else { return None };
-            let named = Signer::Identity { identity: identity.0.clone(), issuer: issuer.clone() };
-            let workflow = |signer: &&Signer| Some(TaggedWorkflow::of_both(&named, signer)?.at_every_tag());
-            signers.iter().find_map(workflow)
-        })
+        self.entries()
+            .filter(|entry| entry.covers(&names))
+            .find_map(|entry| {
+                let TrustedSigner::Identity { identity, issuer } = &entry.signer else {
+                    return None;
+                };
+                let named = Signer::Identity {
+                    identity: identity.0.clone(),
+                    issuer: issuer.clone(),
+                };
+                let workflow = |signer: &&Signer| {
+                    Some(TaggedWorkflow::of_both(&named, signer)?.at_every_tag())
+                };
+                signers.iter().find_map(workflow)
+            })
     }
 
     fn entries(&self) -> impl Iterator<Item = &TrustEntry> {
@@ -184,12 +210,18 @@ impl TrustPolicy {
 /// a host or a path must not lead around an entry. A file has its own path and that which links lead to.
 fn names(reference: &Reference) -> Vec<String> {
     match reference {
-        Reference::Registry(registry) => vec![plain_repository(&registry.host, &registry.repository)],
+        Reference::Registry(registry) => {
+            vec![plain_repository(&registry.host, &registry.repository)]
+        }
         Reference::Url(url) => spellings(url),
         Reference::Path(path) => {
             let spelt = plain_path(path);
             let linked = path.canonicalize().ok().filter(|linked| *linked != spelt);
-            [Some(spelt), linked].into_iter().flatten().map(|path| path.to_string_lossy().into_owned()).collect()
+            [Some(spelt), linked]
+                .into_iter()
+                .flatten()
+                .map(|path| path.to_string_lossy().into_owned())
+                .collect()
         }
     }
 }
@@ -197,7 +229,10 @@ fn names(reference: &Reference) -> Vec<String> {
 /// What `url` can be for its server: as it is written, without needless escapes, and without any.
 fn spellings(url: &Url) -> Vec<String> {
     let written = url.to_string();
-    let Some(origin) = written.strip_suffix(url.path()).filter(|_| guard!("url_spellings")) else {
+    let Some(origin) = written
+        .strip_suffix(url.path())
+        .filter(|_| guard!("url_spellings"))
+    else {
         return vec![written];
     };
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
@@ -218,7 +253,11 @@ fn unescaped(path: &str, is_meant: impl Fn(u8) -> bool) -> String {
     }
     let text = String::from_utf8_lossy(&bytes);
     let plain = plain_path(Path::new(&*text)).to_string_lossy().into_owned();
-    if text.ends_with('/') && !plain.ends_with('/') { plain + "/" } else { plain }
+    if text.ends_with('/') && !plain.ends_with('/') {
+        plain + "/"
+    } else {
+        plain
+    }
 }
 
 /// The byte whose escape `bytes` begins with, and what follows.
@@ -232,10 +271,15 @@ fn escaped(bytes: &[u8]) -> Option<(u8, &[u8])> {
 /// The one spelling of a host in patterns: in lower case, without `default_port` and without the dot of the root.
 pub fn plain_host(host: &str, default_port: &str) -> String {
     let host = host.to_ascii_lowercase();
-    let host = host.strip_suffix(default_port).and_then(|host| host.strip_suffix(':')).unwrap_or(&host);
+    let host = host
+        .strip_suffix(default_port)
+        .and_then(|host| host.strip_suffix(':'))
+        .unwrap_or(&host);
     match host.split_once(':') {
         // An address of IPv6 has colons of its own.
-        Some((name, port)) if !host.starts_with('[') => format!("{}:{port}", name.trim_end_matches('.')),
+        Some((name, port)) if !host.starts_with('[') => {
+            format!("{}:{port}", name.trim_end_matches('.'))
+        }
         _ => host.trim_end_matches('.').to_owned(),
     }
 }
@@ -288,7 +332,11 @@ mod tests {
         ] {
             assert_eq!(pattern(words).matches(text), expected, "{words} {text}");
         }
-        assert!(["*", "", "**", "*@*", "*.*", "* *"].into_iter().all(|blank| pattern(blank).is_blank()));
+        assert!(
+            ["*", "", "**", "*@*", "*.*", "* *"]
+                .into_iter()
+                .all(|blank| pattern(blank).is_blank())
+        );
         assert!(!pattern("*@example.org").is_blank());
     }
 
@@ -305,14 +353,38 @@ mod tests {
             (&*pinned, "@refs/tags/x.yml@refs/heads/main", false),
             (&*pinned, "@refs/pull/7/merge", false),
             (&*pinned, "2@refs/tags/v1", false),
-            ("https://github.com/acme/*@refs/tags/*", "@refs/tags/v1", true),
-            ("https://github.com/acme/*@refs/tags/*", "@refs/heads/x@refs/tags/v1", false),
-            ("https://github.com/acme/*refs/tags/*", "@refs/heads/x-refs/tags/v1", false),
-            ("https://github.com/acme/*@refs/t*", "@refs/heads/x@refs/tags/v1", false),
-            ("https://github.com/acme/*", "@refs/heads/x@refs/tags/v1", false),
+            (
+                "https://github.com/acme/*@refs/tags/*",
+                "@refs/tags/v1",
+                true,
+            ),
+            (
+                "https://github.com/acme/*@refs/tags/*",
+                "@refs/heads/x@refs/tags/v1",
+                false,
+            ),
+            (
+                "https://github.com/acme/*refs/tags/*",
+                "@refs/heads/x-refs/tags/v1",
+                false,
+            ),
+            (
+                "https://github.com/acme/*@refs/t*",
+                "@refs/heads/x@refs/tags/v1",
+                false,
+            ),
+            (
+                "https://github.com/acme/*",
+                "@refs/heads/x@refs/tags/v1",
+                false,
+            ),
             ("https://github.com/acme/*", "@refs/heads/main", true),
         ] {
-            assert_eq!(pattern(words).identifies(&format!("{WORKFLOW}{end}")), expected, "{words} {end}");
+            assert_eq!(
+                pattern(words).identifies(&format!("{WORKFLOW}{end}")),
+                expected,
+                "{words} {end}"
+            );
         }
         // A pattern without a star names what it spells.
         let exact = format!("{WORKFLOW}@refs/heads/x@refs/tags/v1");
@@ -332,17 +404,26 @@ mod tests {
         let jq = Reference::parse("ghcr.io/acme/jq:1", "/".as_ref()).unwrap();
         let with = |identities: &[&str]| {
             let mut policy = TrustPolicy::default();
-            policy
-                .add(identities.iter().map(|end| entry("ghcr.io/acme/*", &format!("{WORKFLOW}@refs/{end}"))).collect());
+            policy.add(
+                identities
+                    .iter()
+                    .map(|end| entry("ghcr.io/acme/*", &format!("{WORKFLOW}@refs/{end}")))
+                    .collect(),
+            );
             policy
         };
         let exact = with(&["tags/v1"]);
         assert!(exact.unmet(&jq, &[&one]).is_none() && exact.unmet(&jq, &[&other]).is_some());
-        assert_eq!(exact.at_every_tag(&jq, &[&branch, &other]), Some(format!("{WORKFLOW}@refs/tags/*")));
+        assert_eq!(
+            exact.at_every_tag(&jq, &[&branch, &other]),
+            Some(format!("{WORKFLOW}@refs/tags/*"))
+        );
         assert_eq!(exact.at_every_tag(&jq, &[&branch]), None);
         // Each is named, and none says that the next one is.
         let each = with(&["tags/v1", "tags/v2"]);
-        assert!(each.names(&jq, &one) && each.names(&jq, &other) && !each.names_both(&jq, &one, &other));
+        assert!(
+            each.names(&jq, &one) && each.names(&jq, &other) && !each.names_both(&jq, &one, &other)
+        );
         let all = with(&["tags/*"]);
         assert!(all.names_both(&jq, &one, &other) && !all.names_both(&jq, &one, &branch));
         let elsewhere = Reference::parse("ghcr.io/other/jq:1", "/".as_ref()).unwrap();
@@ -350,8 +431,15 @@ mod tests {
     }
 
     fn entry(reference: &str, identity: &str) -> TrustEntry {
-        let signer = TrustedSigner::Identity { identity: pattern(identity), issuer: "https://issuer.test".to_owned() };
-        TrustEntry { reference: pattern(reference), signer, place: format!("{reference} {identity}") }
+        let signer = TrustedSigner::Identity {
+            identity: pattern(identity),
+            issuer: "https://issuer.test".to_owned(),
+        };
+        TrustEntry {
+            reference: pattern(reference),
+            signer,
+            place: format!("{reference} {identity}"),
+        }
     }
 
     #[test]
@@ -392,7 +480,11 @@ mod tests {
             ("/tools/../other/jq.wasm", false),
         ] {
             let reference = Reference::parse(reference, "/".as_ref()).unwrap();
-            assert_eq!(policy.unmet(&reference, &[]).is_some(), is_named, "{reference}");
+            assert_eq!(
+                policy.unmet(&reference, &[]).is_some(),
+                is_named,
+                "{reference}"
+            );
         }
     }
 
@@ -404,18 +496,35 @@ mod tests {
         std::fs::write(root.join("tools/jq.wasm"), "").unwrap();
         std::os::unix::fs::symlink("tools/jq.wasm", root.join("link.wasm")).unwrap();
         let mut policy = TrustPolicy::default();
-        policy.add(vec![entry(&format!("{}/tools/*", root.display()), "a@acme.test")]);
-        assert!(policy.unmet(&Reference::parse("./link.wasm", &root).unwrap(), &[]).is_some());
-        assert!(policy.unmet(&Reference::parse("./other.wasm", &root).unwrap(), &[]).is_none());
+        policy.add(vec![entry(
+            &format!("{}/tools/*", root.display()),
+            "a@acme.test",
+        )]);
+        assert!(
+            policy
+                .unmet(&Reference::parse("./link.wasm", &root).unwrap(), &[])
+                .is_some()
+        );
+        assert!(
+            policy
+                .unmet(&Reference::parse("./other.wasm", &root).unwrap(), &[])
+                .is_none()
+        );
     }
 
     #[test]
     fn each_file_that_names_a_reference_has_to_be_met() {
         let mut policy = TrustPolicy::default();
-        policy.add(vec![entry("ghcr.io/acme/*", "a@acme.test"), entry("ghcr.io/acme/*", "b@acme.test")]);
+        policy.add(vec![
+            entry("ghcr.io/acme/*", "a@acme.test"),
+            entry("ghcr.io/acme/*", "b@acme.test"),
+        ]);
         policy.add(vec![entry("ghcr.io/acme/jq", "c@other.test")]);
         let of = |text: &str| Reference::parse(text, "/".as_ref()).unwrap();
-        let by = |identity: &str, issuer: &str| Signer::Identity { identity: identity.into(), issuer: issuer.into() };
+        let by = |identity: &str, issuer: &str| Signer::Identity {
+            identity: identity.into(),
+            issuer: issuer.into(),
+        };
         let a = by("a@acme.test", "https://issuer.test");
         let b = by("b@acme.test", "https://issuer.test");
         let c = by("c@other.test", "https://issuer.test");
@@ -423,14 +532,27 @@ mod tests {
         let yq = of("ghcr.io/acme/yq:1");
         assert_eq!(policy.unmet(&yq, &[&b]), None);
         assert!(policy.unmet(&yq, &[&c]).is_some() && policy.unmet(&yq, &[&elsewhere]).is_some());
-        let jq = of("ghcr.io/acme/jq@sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+        let jq = of(
+            "ghcr.io/acme/jq@sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
+        );
         assert_eq!(policy.unmet(&jq, &[&c]), Some("ghcr.io/acme/* a@acme.test"));
-        assert_eq!(policy.unmet(&jq, &[&a]), Some("ghcr.io/acme/jq c@other.test"));
+        assert_eq!(
+            policy.unmet(&jq, &[&a]),
+            Some("ghcr.io/acme/jq c@other.test")
+        );
         assert_eq!(policy.unmet(&jq, &[&a, &c]), None);
         assert_eq!(policy.unmet(&of("ghcr.io/other/jq"), &[]), None);
         policy.add(vec![entry("*", "d@acme.test")]);
         assert!(policy.unmet(&of("ghcr.io/other/jq"), &[]).is_some());
-        assert_eq!(policy.unmet(&of("/tools/jq.wasm"), &[]), None, "files may be unsigned");
-        assert!(policy.names(&yq, &a) && !policy.names(&yq, &c) && !policy.names(&of("ghcr.io/other/jq"), &a));
+        assert_eq!(
+            policy.unmet(&of("/tools/jq.wasm"), &[]),
+            None,
+            "files may be unsigned"
+        );
+        assert!(
+            policy.names(&yq, &a)
+                && !policy.names(&yq, &c)
+                && !policy.names(&of("ghcr.io/other/jq"), &a)
+        );
     }
 }

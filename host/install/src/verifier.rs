@@ -52,10 +52,15 @@ pub enum Signer {
 impl fmt::Display for Signer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Identity { identity, issuer } => write!(f, "{} (by {})", quoted(identity), quoted(issuer)),
+            Self::Identity { identity, issuer } => {
+                write!(f, "{} (by {})", quoted(identity), quoted(issuer))
+            }
             Self::Key { fingerprint } => write!(f, "the key {fingerprint}"),
             // The id alone would show an impostor's key as the same one.
-            Self::Minisign { key_id, fingerprint } => write!(f, "the minisign key {key_id} ({fingerprint})"),
+            Self::Minisign {
+                key_id,
+                fingerprint,
+            } => write!(f, "the minisign key {key_id} ({fingerprint})"),
         }
     }
 }
@@ -63,7 +68,11 @@ impl fmt::Display for Signer {
 /// `text`, which a signature brought, without anything that begins a line of its own, controls a terminal or misleads:
 /// before a signature is verified, anyone may have written it.
 pub(crate) fn quoted(text: &str) -> String {
-    if guard!("signature_words") { visible(text, Whitespace::WrittenOut) } else { text.to_owned() }
+    if guard!("signature_words") {
+        visible(text, Whitespace::WrittenOut)
+    } else {
+        text.to_owned()
+    }
 }
 
 /// What verification found.
@@ -86,7 +95,11 @@ mod tests {
     #[test]
     fn two_keys_with_one_id_are_shown_apart() {
         let shown = |fingerprint: &str| {
-            Signer::Minisign { key_id: "0123456789ABCDEF".to_owned(), fingerprint: fingerprint.to_owned() }.to_string()
+            Signer::Minisign {
+                key_id: "0123456789ABCDEF".to_owned(),
+                fingerprint: fingerprint.to_owned(),
+            }
+            .to_string()
         };
         assert_ne!(shown("sha256:00"), shown("sha256:01"));
     }

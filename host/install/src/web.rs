@@ -16,7 +16,9 @@ use url::Url;
 use crate::exchange::{self, Call, Failure, PATIENCE, REDIRECTS_MAX, Reply};
 use crate::local::SIGNATURES;
 use crate::reference::{Reference, is_loopback};
-use crate::source::{REFERRER_BYTES_MAX, Referrer, ReferrerKind, Resolved, Sink, Source, too_large};
+use crate::source::{
+    REFERRER_BYTES_MAX, Referrer, ReferrerKind, Resolved, Sink, Source, too_large,
+};
 
 /// How a server says that there is nothing.
 const ABSENT: [StatusCode; 2] = [StatusCode::NOT_FOUND, StatusCode::GONE];
@@ -29,7 +31,9 @@ pub struct Web {
 impl Web {
     /// Speaks TLS with `config`.
     pub fn new(config: ClientConfig) -> Self {
-        Self { tls: TlsConnector::from(Arc::new(config)) }
+        Self {
+            tls: TlsConnector::from(Arc::new(config)),
+        }
     }
 
     /// Requests `url`, and follows redirects. `None` if the server answers with one of `absent`: that there is nothing.
@@ -44,27 +48,43 @@ impl Web {
                 status => {
                     let at = shown(&at);
                     let status = status.as_u16();
-                    let message = format!("{at} answers {status}: check the URL, or try again later");
-                    return Err(Refusal::new(ErrorClass::DependencyUnavailable, "source_refused", message));
+                    let message =
+                        format!("{at} answers {status}: check the URL, or try again later");
+                    return Err(Refusal::new(
+                        ErrorClass::DependencyUnavailable,
+                        "source_refused",
+                        message,
+                    ));
                 }
             }
         }
-        let message = format!("{url} redirects more than {REDIRECTS_MAX} times: use the URL that it ends at");
-        Err(Refusal::new(ErrorClass::DependencyUnavailable, "too_many_redirects", message))
+        let message =
+            format!("{url} redirects more than {REDIRECTS_MAX} times: use the URL that it ends at");
+        Err(Refusal::new(
+            ErrorClass::DependencyUnavailable,
+            "too_many_redirects",
+            message,
+        ))
     }
 
     async fn request(&self, at: &Url, first: &Url) -> Result<Reply, Refusal> {
-        let addresses = exchange::look_up(at).await.map_err(|failure| failed(at, failure))?;
+        let addresses = exchange::look_up(at)
+            .await
+            .map_err(|failure| failed(at, failure))?;
         vet(at, first, &addresses)?;
         let call = Call::new(Method::GET, at.clone());
-        exchange::send(&self.tls, &call, &addresses, PATIENCE).await.map_err(|failure| failed(at, failure))
+        exchange::send(&self.tls, &call, &addresses, PATIENCE)
+            .await
+            .map_err(|failure| failed(at, failure))
     }
 
     /// All bytes of a file that may not be there.
     async fn all(&self, url: &Url, bytes_max: u64) -> Result<Option<Vec<u8>>, Refusal> {
         // A bucket that cannot be listed forbids what it does not have.
         let absent = [ABSENT.as_slice(), &[StatusCode::FORBIDDEN]].concat();
-        let Some(reply) = self.get(url, &absent).await? else { return Ok(None) };
+        let Some(reply) = self.get(url, &absent).await? else {
+            return Ok(None);
+        };
         let mut bytes = Vec::new();
         let mut sink = Sink::new(&mut bytes, bytes_max);
         pour(reply, url, &mut sink).await?;
@@ -75,10 +95,16 @@ impl Web {
 /// Where the redirect of `at` leads: to https, or as the first URL to this machine.
 fn redirected(at: &Url, reply: &Reply, first: &Url) -> Result<Url, Refusal> {
     let refused = |why: &str| {
-        let message = format!("{} redirects {why}: use the URL that it should end at, if you trust it", shown(at));
+        let message = format!(
+            "{} redirects {why}: use the URL that it should end at, if you trust it",
+            shown(at)
+        );
         Refusal::new(ErrorClass::PolicyBlocked, "redirect_refused", message)
     };
-    let to = reply.location().and_then(|location| at.join(location).ok()).ok_or_else(|| refused("to nowhere"))?;
+    let to = reply
+        .location()
+        .and_then(|location| at.join(location).ok())
+        .ok_or_else(|| refused("to nowhere"))?;
     let is_allowed = match to.scheme() {
         "https" => true,
         "http" => is_loopback(first) && is_loopback(&to),
@@ -87,24 +113,37 @@ fn redirected(at: &Url, reply: &Reply, first: &Url) -> Result<Url, Refusal> {
     if is_allowed || !guard!("redirect_schemes") {
         Ok(to)
     } else {
-        Err(refused(&format!("to `{}`, which is not https", to.scheme())))
+        Err(refused(&format!(
+            "to `{}`, which is not https",
+            to.scheme()
+        )))
     }
 }
 
 /// Refuses addresses to which a redirect may not lead. The first URL is the user's own word; what a server redirects to, on
 /// another host, must be public.
 fn vet(at: &Url, first: &Url, addresses: &[SocketAddr]) -> Result<(), Refusal> {
-    let is_own = (at.host(), at.port_or_known_default()) == (first.host(), first.port_or_known_default())
+    let is_own = (at.host(), at.port_or_known_default())
+        == (first.host(), first.port_or_known_default())
         || (is_loopback(first) && is_loopback(at));
     if is_own || !guard!("redirect_addresses") {
         return Ok(());
     }
-    let Some(what) = addresses.iter().find_map(|address| special(reached(address.ip()))) else { return Ok(()) };
+    let Some(what) = addresses
+        .iter()
+        .find_map(|address| special(reached(address.ip())))
+    else {
+        return Ok(());
+    };
     let name = at.host_str().unwrap_or_default();
     let message = format!(
         "{first} redirects to {name}, whose address is not public ({what}), so nothing was fetched; use another URL"
     );
-    Err(Refusal::new(ErrorClass::PolicyBlocked, "redirect_refused", message))
+    Err(Refusal::new(
+        ErrorClass::PolicyBlocked,
+        "redirect_refused",
+        message,
+    ))
 }
 
 /// Writes the body of `reply` into `sink`, within its bounds.
@@ -112,7 +151,13 @@ async fn pour(reply: Reply, url: &Url, sink: &mut Sink<'_>) -> Result<(), Refusa
     if reply.length().is_some_and(|length| length > sink.room()) {
         return Err(too_large(sink.room()));
     }
-    reply.pour(PATIENCE, |failure| failed(url, failure), |part| sink.write(part)).await
+    reply
+        .pour(
+            PATIENCE,
+            |failure| failed(url, failure),
+            |part| sink.write(part),
+        )
+        .await
 }
 
 impl Source for Web {
@@ -128,12 +173,20 @@ impl Source for Web {
         })
     }
 
-    fn fetch<'a>(&'a self, resolved: &'a Resolved, sink: &'a mut Sink<'_>) -> BoxFuture<'a, Result<(), Refusal>> {
+    fn fetch<'a>(
+        &'a self,
+        resolved: &'a Resolved,
+        sink: &'a mut Sink<'_>,
+    ) -> BoxFuture<'a, Result<(), Refusal>> {
         Box::pin(async move {
             let url = of(&resolved.reference)?;
             let Some(reply) = self.get(url, &ABSENT).await? else {
                 let message = format!("there is nothing at {url}: check the URL");
-                return Err(Refusal::new(ErrorClass::UnknownTool, "reference_not_found", message));
+                return Err(Refusal::new(
+                    ErrorClass::UnknownTool,
+                    "reference_not_found",
+                    message,
+                ));
             };
             pour(reply, url, sink).await
         })
@@ -154,7 +207,11 @@ impl Source for Web {
                 let mut beside = url.clone();
                 beside.set_path(&format!("{}{ending}", url.path()));
                 if let Some(bytes) = self.all(&beside, REFERRER_BYTES_MAX).await? {
-                    found.push(Referrer { media_type: media_type.to_owned(), found: beside.to_string(), bytes });
+                    found.push(Referrer {
+                        media_type: media_type.to_owned(),
+                        found: beside.to_string(),
+                        bytes,
+                    });
                 }
             }
             Ok(found)
@@ -182,11 +239,19 @@ fn failed(url: &Url, failure: Failure) -> Refusal {
     match failure {
         Failure::Unreachable(why) => {
             let message = format!("{url} cannot be reached: {why}; check the URL and the network");
-            Refusal::new(ErrorClass::DependencyUnavailable, "source_unreachable", message)
+            Refusal::new(
+                ErrorClass::DependencyUnavailable,
+                "source_unreachable",
+                message,
+            )
         }
         Failure::TooSlow(why) => {
             let message = format!("{url} {why}; try again later");
-            Refusal::new(ErrorClass::DependencyUnavailable, "source_too_slow", message)
+            Refusal::new(
+                ErrorClass::DependencyUnavailable,
+                "source_too_slow",
+                message,
+            )
         }
     }
 }

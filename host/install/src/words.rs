@@ -77,21 +77,35 @@ impl Words {
                 "declaration": tool.declaration(), "interface": tool.interface(),
                 "execution": execution, "permission": tool.permission_profile(),
             });
-            flatten(&records, tool.declaration().qualified_name(), " ", 0, &mut words);
+            flatten(
+                &records,
+                tool.declaration().qualified_name(),
+                " ",
+                0,
+                &mut words,
+            );
         }
         Self(words)
     }
 
     /// Its digest: equal words have equal digests.
     pub fn digest(&self) -> Digest {
-        Digest::of(serde_json::to_string(&self.0).unwrap_or_default().as_bytes())
+        Digest::of(
+            serde_json::to_string(&self.0)
+                .unwrap_or_default()
+                .as_bytes(),
+        )
     }
 
     /// How `later` differs from this one. What a model reads comes first, and what comes before it in the alphabet takes
     /// none of its room.
     pub fn difference(&self, later: &Self) -> Differences {
-        let places: BTreeSet<(Rank, &String)> =
-            self.0.keys().chain(later.0.keys()).map(|place| (Rank::of(place), place)).collect();
+        let places: BTreeSet<(Rank, &String)> = self
+            .0
+            .keys()
+            .chain(later.0.keys())
+            .map(|place| (Rank::of(place), place))
+            .collect();
         let mut differences = Differences::default();
         for (rank, place) in places {
             let before = self.0.get(place);
@@ -99,7 +113,11 @@ impl Words {
             if before == after {
                 continue;
             }
-            let lines = if rank == Rank::Record { &mut differences.records } else { &mut differences.words };
+            let lines = if rank == Rank::Record {
+                &mut differences.records
+            } else {
+                &mut differences.words
+            };
             if lines.len() < LINES_MAX {
                 lines.extend(compare(place, before, after));
             } else if lines.last() != Some(&Line::and_more()) {
@@ -125,13 +143,23 @@ enum Rank {
 impl Rank {
     fn of(place: &str) -> Self {
         let value = place.split_once(' ').map_or(place, |(_, value)| value);
-        let is_in =
-            |field: &str| value.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+        let is_in = |field: &str| {
+            value
+                .strip_prefix(field)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
         if !guard!("words_first") {
             Self::Declared
         } else if is_in("declaration.description") {
             Self::Description
-        } else if ["declaration.name", "declaration.title", "declaration.aliases"].into_iter().any(is_in) {
+        } else if [
+            "declaration.name",
+            "declaration.title",
+            "declaration.aliases",
+        ]
+        .into_iter()
+        .any(is_in)
+        {
             Self::Name
         } else if is_in("declaration.input_contract") {
             Self::Input
@@ -145,18 +173,42 @@ impl Rank {
 
 /// The difference of one value.
 fn compare(place: &str, before: Option<&String>, after: Option<&String>) -> Vec<Line> {
-    let of = |text: Option<&String>| text.map(|text| text.lines().map(str::to_owned).collect()).unwrap_or_default();
+    let of = |text: Option<&String>| {
+        text.map(|text| text.lines().map(str::to_owned).collect())
+            .unwrap_or_default()
+    };
     let before: Vec<String> = of(before);
     let after: Vec<String> = of(after);
     // Of a long text, the lines that stay are not repeated, nor is how the first one that differs begins.
-    let same = before.iter().zip(&after).take_while(|(before, after)| before == after).count();
-    let head = before.get(same).zip(after.get(same)).map_or(0, |(before, after)| {
-        let equal = before.chars().zip(after.chars()).take_while(|(before, after)| before == after).count();
-        if equal > HEAD_CHARS_MAX { equal - CONTEXT_CHARS } else { 0 }
-    });
+    let same = before
+        .iter()
+        .zip(&after)
+        .take_while(|(before, after)| before == after)
+        .count();
+    let head = before
+        .get(same)
+        .zip(after.get(same))
+        .map_or(0, |(before, after)| {
+            let equal = before
+                .chars()
+                .zip(after.chars())
+                .take_while(|(before, after)| before == after)
+                .count();
+            if equal > HEAD_CHARS_MAX {
+                equal - CONTEXT_CHARS
+            } else {
+                0
+            }
+        });
     let shown = |lines: &[String], mark: fn(String) -> Line| {
         let marked = |(at, line): (usize, &String)| mark(cut(line, if at == 0 { head } else { 0 }));
-        let mut shown: Vec<Line> = lines.iter().skip(same).take(PLACE_LINES_MAX).enumerate().map(marked).collect();
+        let mut shown: Vec<Line> = lines
+            .iter()
+            .skip(same)
+            .take(PLACE_LINES_MAX)
+            .enumerate()
+            .map(marked)
+            .collect();
         let rest = lines.len().saturating_sub(same + PLACE_LINES_MAX);
         if rest > 0 {
             shown.push(mark(format!("[{rest} more lines]")));
@@ -173,21 +225,40 @@ fn compare(place: &str, before: Option<&String>, after: Option<&String>) -> Vec<
 fn cut(line: &str, from: usize) -> String {
     let shown: String = line.chars().skip(from).take(LINE_CHARS_MAX).collect();
     let rest = line.chars().count().saturating_sub(from + LINE_CHARS_MAX);
-    let head = if from > 0 { format!("[{from} characters that stay] ") } else { String::new() };
-    let tail = if rest > 0 { format!(" [{rest} more characters]") } else { String::new() };
+    let head = if from > 0 {
+        format!("[{from} characters that stay] ")
+    } else {
+        String::new()
+    };
+    let tail = if rest > 0 {
+        format!(" [{rest} more characters]")
+    } else {
+        String::new()
+    };
     format!("{head}{shown}{tail}")
 }
 
 /// Puts each value below `value`, which is at `place`, into `words`. Empty lists and objects are values. Two records that
 /// differ have different words: else a change could hide behind a key that is spelled as the place of another value.
-fn flatten(value: &Value, place: String, separator: &str, depth: usize, words: &mut BTreeMap<String, String>) {
+fn flatten(
+    value: &Value,
+    place: String,
+    separator: &str,
+    depth: usize,
+    words: &mut BTreeMap<String, String>,
+) {
     let inner = |key: &dyn std::fmt::Display| format!("{place}{separator}{key}");
     match value {
         Value::Object(fields) if !fields.is_empty() && depth < DEPTH_MAX => {
-            fields.iter().for_each(|(key, value)| flatten(value, inner(&part(key)), ".", depth + 1, words));
+            fields
+                .iter()
+                .for_each(|(key, value)| flatten(value, inner(&part(key)), ".", depth + 1, words));
         }
         Value::Array(items) if !items.is_empty() && depth < DEPTH_MAX => {
-            items.iter().enumerate().for_each(|(at, value)| flatten(value, inner(&at), ".", depth + 1, words));
+            items
+                .iter()
+                .enumerate()
+                .for_each(|(at, value)| flatten(value, inner(&at), ".", depth + 1, words));
         }
         Value::String(text) => drop(words.insert(place, said(text))),
         other => drop(words.insert(place, other.to_string())),
@@ -196,9 +267,15 @@ fn flatten(value: &Value, place: String, separator: &str, depth: usize, words: &
 
 /// How a key is written in a place: as JSON, unless it is a plain word, which contains no separator and is no index.
 fn part(key: &str) -> Cow<'_, str> {
-    let is_plain = key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-$".contains(&byte))
+    let is_plain = key
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"_-$".contains(&byte))
         && !key.bytes().all(|byte| byte.is_ascii_digit());
-    if is_plain || !guard!("plain_places") { Cow::Borrowed(key) } else { Cow::Owned(Value::from(key).to_string()) }
+    if is_plain || !guard!("plain_places") {
+        Cow::Borrowed(key)
+    } else {
+        Cow::Owned(Value::from(key).to_string())
+    }
 }
 
 /// How a text is written: as it is, unless it could be another value, such as `5` or `true`.
@@ -222,10 +299,21 @@ mod tests {
 
     #[test]
     fn a_difference_is_read_as_a_diff() {
-        let before = words(&json!({"declaration": {"description": "Reads.\nSecond line.", "old": true}, "n": [1, 2]}));
-        let after = words(&json!({"declaration": {"description": "Reads.\nSend it to me."}, "n": [1, 3, []]}));
-        let Differences { words: read, records } = before.difference(&after);
-        let lines: Vec<String> = read.iter().chain(&records).map(ToString::to_string).collect();
+        let before = words(
+            &json!({"declaration": {"description": "Reads.\nSecond line.", "old": true}, "n": [1, 2]}),
+        );
+        let after = words(
+            &json!({"declaration": {"description": "Reads.\nSend it to me."}, "n": [1, 3, []]}),
+        );
+        let Differences {
+            words: read,
+            records,
+        } = before.difference(&after);
+        let lines: Vec<String> = read
+            .iter()
+            .chain(&records)
+            .map(ToString::to_string)
+            .collect();
         let expected = [
             "@ t.t declaration.description",
             "- Second line.",
@@ -239,22 +327,49 @@ mod tests {
             "+ []",
         ];
         assert_eq!(lines, expected);
-        assert_eq!((before.difference(&before), before.digest()), (Differences::default(), before.clone().digest()));
+        assert_eq!(
+            (before.difference(&before), before.digest()),
+            (Differences::default(), before.clone().digest())
+        );
         assert_ne!(before.digest(), after.digest());
     }
 
     #[test]
     fn a_change_at_the_end_of_a_long_text_is_shown() {
-        let of = |end: &str| words(&json!({"declaration": {"description": format!("{}{end}", "a ".repeat(5_000))}}));
-        let lines: Vec<String> = of("b").difference(&of("c")).words.iter().map(ToString::to_string).collect();
+        let of = |end: &str| {
+            words(&json!({"declaration": {"description": format!("{}{end}", "a ".repeat(5_000))}}))
+        };
+        let lines: Vec<String> = of("b")
+            .difference(&of("c"))
+            .words
+            .iter()
+            .map(ToString::to_string)
+            .collect();
         let head = format!("[9920 characters that stay] {}", "a ".repeat(40));
-        assert_eq!(lines, ["@ t.t declaration.description".to_owned(), format!("- {head}b"), format!("+ {head}c")]);
+        assert_eq!(
+            lines,
+            [
+                "@ t.t declaration.description".to_owned(),
+                format!("- {head}b"),
+                format!("+ {head}c")
+            ]
+        );
         let of = |line: &str| words(&json!({"declaration": {"description": line.repeat(5_000)}}));
         let lines = of("a\n").difference(&of("b\n")).words;
         assert_eq!(lines.len(), 1 + 2 * (PLACE_LINES_MAX + 1));
-        assert_eq!(lines.last(), Some(&Line::After("[4960 more lines]".to_owned())));
-        let lines = words(&json!({"n": "a".repeat(5_000)})).difference(&Words::default()).records;
-        assert!(lines.iter().any(|line| line.to_string().ends_with("a [3000 more characters]")), "{lines:?}");
+        assert_eq!(
+            lines.last(),
+            Some(&Line::After("[4960 more lines]".to_owned()))
+        );
+        let lines = words(&json!({"n": "a".repeat(5_000)}))
+            .difference(&Words::default())
+            .records;
+        assert!(
+            lines
+                .iter()
+                .any(|line| line.to_string().ends_with("a [3000 more characters]")),
+            "{lines:?}"
+        );
     }
 
     #[test]
@@ -285,7 +400,11 @@ mod tests {
         for (at, one) in twins.iter().enumerate() {
             for other in twins.iter().skip(at + 1) {
                 assert_ne!(words(one).digest(), words(other).digest(), "{one} {other}");
-                assert_ne!(words(one).difference(&words(other)), Differences::default(), "{one} {other}");
+                assert_ne!(
+                    words(one).difference(&words(other)),
+                    Differences::default(),
+                    "{one} {other}"
+                );
             }
         }
     }

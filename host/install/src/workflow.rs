@@ -31,14 +31,20 @@ impl<'a> TaggedWorkflow<'a> {
     /// The workflow of `signer`; `None` if it is another kind of signer, or is not spelt plainly: what this returns is compared
     /// byte by byte, and shown as a pattern.
     fn of(signer: &'a Signer) -> Option<Self> {
-        let Signer::Identity { identity, issuer } = signer else { return None };
+        let Signer::Identity { identity, issuer } = signer else {
+            return None;
+        };
         let (workflow, tag) = identity.split_once(TAG).filter(|_| is_at_tag(identity))?;
         let is_of = |text: &str, others: &[u8]| {
             let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || others.contains(&byte);
             !text.is_empty() && text.bytes().all(is_plain)
         };
-        let is_url = |url: &str| url.strip_prefix("https://").is_some_and(|rest| is_of(rest, b"-._/"));
-        (is_url(workflow) && is_url(issuer) && is_of(tag, b"-._/+@")).then_some(Self { workflow, issuer })
+        let is_url = |url: &str| {
+            url.strip_prefix("https://")
+                .is_some_and(|rest| is_of(rest, b"-._/"))
+        };
+        (is_url(workflow) && is_url(issuer) && is_of(tag, b"-._/+@"))
+            .then_some(Self { workflow, issuer })
     }
 
     /// The workflow that both signers are, at whichever tags.
@@ -67,13 +73,21 @@ mod tests {
     const ISSUER: &str = "https://token.actions.githubusercontent.com";
 
     fn by(identity: &str, issuer: &str) -> Signer {
-        Signer::Identity { identity: identity.to_owned(), issuer: issuer.to_owned() }
+        Signer::Identity {
+            identity: identity.to_owned(),
+            issuer: issuer.to_owned(),
+        }
     }
 
     #[test]
     fn a_workflow_is_the_same_at_each_of_its_tags() {
         let first = by(&format!("{WORKFLOW}@refs/tags/v1.2.0"), ISSUER);
-        for tag in ["v1.2.0", "v2.0.0-rc.1+build", "tools/v2", "@acme/tools@2.0.0"] {
+        for tag in [
+            "v1.2.0",
+            "v2.0.0-rc.1+build",
+            "tools/v2",
+            "@acme/tools@2.0.0",
+        ] {
             let next = by(&format!("{WORKFLOW}@refs/tags/{tag}"), ISSUER);
             let workflow = TaggedWorkflow::of_both(&first, &next).unwrap();
             assert_eq!(
@@ -132,25 +146,56 @@ mod tests {
             "",
         ];
         let identities = of_refs.iter().map(|end| format!("{WORKFLOW}{end}"));
-        let identities = identities.chain(of_others.iter().map(|workflow| format!("{workflow}@refs/tags/v2")));
+        let identities = identities.chain(
+            of_others
+                .iter()
+                .map(|workflow| format!("{workflow}@refs/tags/v2")),
+        );
         for identity in identities {
             let other = by(&identity, ISSUER);
-            assert_eq!(TaggedWorkflow::of_both(&first, &other), None, "{identity:?}");
-            assert_eq!(TaggedWorkflow::of_both(&other, &first), None, "{identity:?}");
+            assert_eq!(
+                TaggedWorkflow::of_both(&first, &other),
+                None,
+                "{identity:?}"
+            );
+            assert_eq!(
+                TaggedWorkflow::of_both(&other, &first),
+                None,
+                "{identity:?}"
+            );
         }
         let tagged = format!("{WORKFLOW}@refs/tags/v2");
-        for issuer in ["https://token.actions.githubusercontent.com/acme", "https://evil.test", "", "*"] {
-            assert_eq!(TaggedWorkflow::of_both(&first, &by(&tagged, issuer)), None, "{issuer}");
+        for issuer in [
+            "https://token.actions.githubusercontent.com/acme",
+            "https://evil.test",
+            "",
+            "*",
+        ] {
+            assert_eq!(
+                TaggedWorkflow::of_both(&first, &by(&tagged, issuer)),
+                None,
+                "{issuer}"
+            );
         }
-        let key = Signer::Key { fingerprint: tagged };
+        let key = Signer::Key {
+            fingerprint: tagged,
+        };
         assert_eq!(TaggedWorkflow::of_both(&key, &key), None);
     }
 
     #[test]
     fn what_is_not_spelt_plainly_is_not_even_the_same_as_itself() {
-        for identity in ["https://github.com/*@refs/tags/v1", "me@acme.test", "https://a/b@refs/heads/c@refs/tags/v1"] {
+        for identity in [
+            "https://github.com/*@refs/tags/v1",
+            "me@acme.test",
+            "https://a/b@refs/heads/c@refs/tags/v1",
+        ] {
             let signer = by(identity, ISSUER);
-            assert_eq!(TaggedWorkflow::of_both(&signer, &signer), None, "{identity}");
+            assert_eq!(
+                TaggedWorkflow::of_both(&signer, &signer),
+                None,
+                "{identity}"
+            );
         }
     }
 }

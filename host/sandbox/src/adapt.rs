@@ -4,12 +4,17 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, anyhow};
 use wasi_preview1_component_adapter_provider::{
-    WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME as PREVIEW_1, WASI_SNAPSHOT_PREVIEW1_COMMAND_ADAPTER as ADAPTER,
+    WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME as PREVIEW_1,
+    WASI_SNAPSHOT_PREVIEW1_COMMAND_ADAPTER as ADAPTER,
     WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER as LIBRARY_ADAPTER,
 };
 use wasm_encoder::reencode::{Reencode, RoundtripReencoder};
-use wasm_encoder::{ExportKind, ExportSection, ImportSection, MemorySection, MemoryType, Module, RawSection};
-use wasmparser::{ExportSectionReader, ExternalKind, Import, ImportSectionReader, Parser, Payload, TypeRef};
+use wasm_encoder::{
+    ExportKind, ExportSection, ImportSection, MemorySection, MemoryType, Module, RawSection,
+};
+use wasmparser::{
+    ExportSectionReader, ExternalKind, Import, ImportSectionReader, Parser, Payload, TypeRef,
+};
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::{Resolve, SourceMap, UnresolvedPackageGroup};
 
@@ -51,8 +56,12 @@ pub(super) fn component(engine: &wasmtime::Engine, module: &[u8]) -> anyhow::Res
     wasmtime::Module::validate(engine, module).map_err(anyhow::Error::from)?;
     check(module)?;
     let module = with_status(module)?;
-    let mut encoder = ComponentEncoder::default().module(&module)?.adapter(PREVIEW_1, ADAPTER)?;
-    encoder.encode().context("cannot make a component of the module")
+    let mut encoder = ComponentEncoder::default()
+        .module(&module)?
+        .adapter(PREVIEW_1, ADAPTER)?;
+    encoder
+        .encode()
+        .context("cannot make a component of the module")
 }
 
 /// Returns the component of the core module `module`, which has the exports of a world, and imports from that world and
@@ -64,7 +73,10 @@ pub(super) fn component(engine: &wasmtime::Engine, module: &[u8]) -> anyhow::Res
 /// # Errors
 ///
 /// WIT that cannot be parsed, no such world, a module that is not valid, or one that is not of the world.
-pub fn component_of_library(module: &[u8], world: Option<(&[(&str, &str)], &str)>) -> anyhow::Result<Vec<u8>> {
+pub fn component_of_library(
+    module: &[u8],
+    world: Option<(&[(&str, &str)], &str)>,
+) -> anyhow::Result<Vec<u8>> {
     let mut module = with_status(module)?;
     if let Some((files, name)) = world {
         let mut resolve = Resolve::default();
@@ -72,21 +84,36 @@ pub fn component_of_library(module: &[u8], world: Option<(&[(&str, &str)], &str)
         let world = resolve.select_world(&[package], Some(name))?;
         embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8)?;
     }
-    let mut encoder = ComponentEncoder::default().module(&module)?.adapter(PREVIEW_1, LIBRARY_ADAPTER)?.validate(true);
-    encoder.encode().context("cannot make a component of the module")
+    let mut encoder = ComponentEncoder::default()
+        .module(&module)?
+        .adapter(PREVIEW_1, LIBRARY_ADAPTER)?
+        .validate(true);
+    encoder
+        .encode()
+        .context("cannot make a component of the module")
 }
 
 fn push(resolve: &mut Resolve, files: &[(&str, &str)]) -> anyhow::Result<wit_parser::PackageId> {
     let mut packages: BTreeMap<&str, SourceMap> = BTreeMap::new();
     for (path, text) in files {
-        let other = path.split_once("deps/").and_then(|(_, rest)| rest.split('/').next());
-        packages.entry(other.unwrap_or_default()).or_default().push_str(path, *text);
+        let other = path
+            .split_once("deps/")
+            .and_then(|(_, rest)| rest.split('/').next());
+        packages
+            .entry(other.unwrap_or_default())
+            .or_default()
+            .push_str(path, *text);
     }
     let parse = |map: SourceMap| -> anyhow::Result<UnresolvedPackageGroup> {
-        map.parse().map_err(|(map, error)| anyhow!("{}", error.render(&map)))
+        map.parse()
+            .map_err(|(map, error)| anyhow!("{}", error.render(&map)))
     };
     // The name of the main package sorts first, because it is empty.
-    let mut groups = packages.into_values().map(parse).collect::<anyhow::Result<Vec<_>>>()?.into_iter();
+    let mut groups = packages
+        .into_values()
+        .map(parse)
+        .collect::<anyhow::Result<Vec<_>>>()?
+        .into_iter();
     let main = groups.next().context("no WIT file was given")?;
     Ok(resolve.push_groups(main, groups.collect())?)
 }
@@ -116,13 +143,25 @@ fn check(module: &[u8]) -> anyhow::Result<()> {
     }
     let mut found = Vec::new();
     if !foreign.is_empty() {
-        let cut = |name: &&str| format!("{:?}", name.chars().take(NAME_CHARS_MAX).collect::<String>());
-        found.push(format!("it imports from {}", foreign.iter().map(cut).collect::<Vec<_>>().join(", ")));
+        let cut = |name: &&str| {
+            format!(
+                "{:?}",
+                name.chars().take(NAME_CHARS_MAX).collect::<String>()
+            )
+        };
+        found.push(format!(
+            "it imports from {}",
+            foreign.iter().map(cut).collect::<Vec<_>>().join(", ")
+        ));
     }
     if !starts {
         found.push(format!("it exports no function `{START}`"));
     }
-    if found.is_empty() { Ok(()) } else { Err(NoCommand(found.join(", and ")).into()) }
+    if found.is_empty() {
+        Ok(())
+    } else {
+        Err(NoCommand(found.join(", and ")).into())
+    }
 }
 
 /// Lets the module end with any status: it calls the component's function in place of the adapter's.
@@ -133,16 +172,25 @@ fn with_status(module: &[u8]) -> anyhow::Result<Vec<u8>> {
     let mut adds_memory = lacks.memory;
     for payload in Parser::new(0).parse_all(module) {
         let payload = payload?;
-        if adds_memory && payload.as_section().is_some_and(|(id, _)| AFTER_MEMORIES.contains(&id)) {
+        if adds_memory
+            && payload
+                .as_section()
+                .is_some_and(|(id, _)| AFTER_MEMORIES.contains(&id))
+        {
             copy.section(&one_page());
             adds_memory = false;
         }
         match payload {
             Payload::ImportSection(imports) => _ = copy.section(&renamed(imports, &mut exits)?),
-            Payload::ExportSection(exports) if lacks.export => _ = copy.section(&with_memory(exports)?),
+            Payload::ExportSection(exports) if lacks.export => {
+                _ = copy.section(&with_memory(exports)?)
+            }
             payload => {
                 if let Some((id, range)) = payload.as_section() {
-                    copy.section(&RawSection { id, data: module.get(range).unwrap_or_default() });
+                    copy.section(&RawSection {
+                        id,
+                        data: module.get(range).unwrap_or_default(),
+                    });
                 }
             }
         }
@@ -183,13 +231,22 @@ impl Lacks {
                 _ => {}
             }
         }
-        Ok(Self { memory: !has_memory && !has_name, export: !has_name })
+        Ok(Self {
+            memory: !has_memory && !has_name,
+            export: !has_name,
+        })
     }
 }
 
 fn one_page() -> MemorySection {
     let mut section = MemorySection::new();
-    section.memory(MemoryType { minimum: 1, maximum: None, memory64: false, shared: false, page_size_log2: None });
+    section.memory(MemoryType {
+        minimum: 1,
+        maximum: None,
+        memory64: false,
+        shared: false,
+        page_size_log2: None,
+    });
     section
 }
 
@@ -208,7 +265,15 @@ fn renamed(imports: ImportSectionReader<'_>, exits: &mut bool) -> anyhow::Result
     for import in imports.into_imports() {
         let import = import?;
         let is_exit = import.name == EXIT && matches!(import.ty, TypeRef::Func(_));
-        let import = if is_exit { Import { module: EXIT_INTERFACE, name: EXIT_WITH_CODE, ..import } } else { import };
+        let import = if is_exit {
+            Import {
+                module: EXIT_INTERFACE,
+                name: EXIT_WITH_CODE,
+                ..import
+            }
+        } else {
+            import
+        };
         *exits |= is_exit;
         RoundtripReencoder.parse_import(&mut section, import)?;
     }
@@ -233,8 +298,16 @@ mod tests {
         let engine = engine();
         let component = Component::new(&engine, component).unwrap();
         let kind = component.component_type();
-        let imports = kind.imports(&engine).map(|(name, _)| name.to_owned()).collect();
-        (imports, kind.exports(&engine).map(|(name, _)| name.to_owned()).collect())
+        let imports = kind
+            .imports(&engine)
+            .map(|(name, _)| name.to_owned())
+            .collect();
+        (
+            imports,
+            kind.exports(&engine)
+                .map(|(name, _)| name.to_owned())
+                .collect(),
+        )
     }
 
     #[test]
@@ -244,12 +317,25 @@ mod tests {
             r#"(import "wasi_snapshot_preview1" "fd_write" (func (param i32 i32 i32 i32) (result i32)))"#,
             r#"(import "wasi_snapshot_preview1" "proc_exit" (func (param i32)))"#,
         ] {
-            let text = format!(r#"(module {import} (memory (export "memory") 1) (func (export "_start")))"#);
+            let text = format!(
+                r#"(module {import} (memory (export "memory") 1) (func (export "_start")))"#
+            );
             let (imports, exports) = names(&adapted(&text).unwrap());
-            assert!(exports.iter().all(|name| name.starts_with("wasi:cli/run@0.2.")), "{exports:?}");
+            assert!(
+                exports
+                    .iter()
+                    .all(|name| name.starts_with("wasi:cli/run@0.2.")),
+                "{exports:?}"
+            );
             assert_eq!(exports.len(), 1);
-            let exit = imports.iter().filter(|name| name.starts_with("wasi:cli/exit@")).count();
-            assert!(exit <= 1 && imports.iter().all(|name| name.starts_with("wasi:")), "{imports:?}");
+            let exit = imports
+                .iter()
+                .filter(|name| name.starts_with("wasi:cli/exit@"))
+                .count();
+            assert!(
+                exit <= 1 && imports.iter().all(|name| name.starts_with("wasi:")),
+                "{imports:?}"
+            );
         }
     }
 
@@ -261,7 +347,12 @@ mod tests {
             r#"(module (global i32 (i32.const 7)) (func $f) (start $f) (export "_start" (func $f)))"#,
         ] {
             let (_, exports) = names(&adapted(text).unwrap());
-            assert!(exports.iter().all(|name| name.starts_with("wasi:cli/run@0.2.")), "{exports:?}");
+            assert!(
+                exports
+                    .iter()
+                    .all(|name| name.starts_with("wasi:cli/run@0.2.")),
+                "{exports:?}"
+            );
         }
     }
 
@@ -269,20 +360,37 @@ mod tests {
     fn what_is_no_command_is_refused_with_what_it_is() {
         for (text, found) in [
             ("(module)", "it exports no function `_start`"),
-            (r#"(module (func (export "_initialize")))"#, "it exports no function `_start`"),
-            (r#"(module (global (export "_start") i32 (i32.const 0)))"#, "it exports no function `_start`"),
+            (
+                r#"(module (func (export "_initialize")))"#,
+                "it exports no function `_start`",
+            ),
+            (
+                r#"(module (global (export "_start") i32 (i32.const 0)))"#,
+                "it exports no function `_start`",
+            ),
             (
                 r#"(module (import "env" "f" (func)) (import "wasi_unstable" "g" (func)) (func (export "_start")))"#,
                 r#"it imports from "env", "wasi_unstable""#,
             ),
-            (r#"(module (import "env" "f" (func)))"#, r#"it imports from "env", and it exports no function"#),
+            (
+                r#"(module (import "env" "f" (func)))"#,
+                r#"it imports from "env", and it exports no function"#,
+            ),
         ] {
             let error = adapted(text).unwrap_err();
             assert!(error.is::<NoCommand>(), "{error:#}");
             assert!(error.to_string().contains(found), "{error}");
         }
-        let many: String = (0..100).map(|at| format!("(import \"{}{at}\" \"f\" (func))", "x".repeat(100))).collect();
-        assert!(adapted(&format!("(module {many})")).unwrap_err().to_string().len() < 1_000);
+        let many: String = (0..100)
+            .map(|at| format!("(import \"{}{at}\" \"f\" (func))", "x".repeat(100)))
+            .collect();
+        assert!(
+            adapted(&format!("(module {many})"))
+                .unwrap_err()
+                .to_string()
+                .len()
+                < 1_000
+        );
     }
 
     #[test]
@@ -294,7 +402,8 @@ mod tests {
                 (func (export "_start")))"#,
             r#"(module (memory (export "memory") 1) (func (export "_start") (param i32)))"#,
         ] {
-            let made = adapted(text).and_then(|made| Ok(Component::new(&engine(), made).map(drop)?));
+            let made =
+                adapted(text).and_then(|made| Ok(Component::new(&engine(), made).map(drop)?));
             let error = made.unwrap_err();
             assert!(!error.is::<NoCommand>(), "{error:#}");
         }
@@ -310,7 +419,10 @@ mod tests {
                 "wit/tool.wit",
                 "package a:tool; interface f { use b:types/t.{n}; f: func() -> n; } world w { export f; }",
             ),
-            ("wit/deps/types/t.wit", "package b:types; interface t { type n = u32; }"),
+            (
+                "wit/deps/types/t.wit",
+                "package b:types; interface t { type n = u32; }",
+            ),
         ];
         let text = r#"(module (memory (export "memory") 1) (func (export "a:tool/f#f") (result i32) i32.const 7)
             (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) unreachable))"#;
@@ -319,13 +431,22 @@ mod tests {
         Component::new(&engine(), &made).unwrap();
         assert_eq!(names(&made).1, ["a:tool/f"]);
         assert!(!names(&made).0.contains(&EXIT_INTERFACE.to_owned()));
-        let exits =
-            text.replacen("(module", r#"(module (import "wasi_snapshot_preview1" "proc_exit" (func (param i32)))"#, 1);
-        let made = component_of_library(&wat::parse_str(exits).unwrap(), Some((&wit, "w"))).unwrap();
-        assert!(names(&made).0.contains(&EXIT_INTERFACE.to_owned()), "{:?}", names(&made).0);
+        let exits = text.replacen(
+            "(module",
+            r#"(module (import "wasi_snapshot_preview1" "proc_exit" (func (param i32)))"#,
+            1,
+        );
+        let made =
+            component_of_library(&wat::parse_str(exits).unwrap(), Some((&wit, "w"))).unwrap();
+        assert!(
+            names(&made).0.contains(&EXIT_INTERFACE.to_owned()),
+            "{:?}",
+            names(&made).0
+        );
         assert!(component_of_library(&module, Some((&wit, "other"))).is_err());
         assert!(component_of_library(&module, Some((&[], "w"))).is_err());
-        let broken = component_of_library(&module, Some((&[("tool.wit", "package")], "w"))).unwrap_err();
+        let broken =
+            component_of_library(&module, Some((&[("tool.wit", "package")], "w"))).unwrap_err();
         assert!(broken.to_string().contains("tool.wit"), "{broken:#}");
     }
 }

@@ -101,7 +101,9 @@ impl<D> Entry<D> {
     pub(super) fn code(&mut self) -> std::io::Result<Vec<u8>> {
         self.file.rewind()?;
         let mut code = Vec::new();
-        Read::by_ref(&mut self.file).take(self.code_bytes).read_to_end(&mut code)?;
+        Read::by_ref(&mut self.file)
+            .take(self.code_bytes)
+            .read_to_end(&mut code)?;
         Ok(code)
     }
 }
@@ -109,7 +111,10 @@ impl<D> Entry<D> {
 /// Returns a path to an open file that stays valid if its folder changes; its own path on systems without such paths.
 fn path_of(file: &File, path: PathBuf) -> PathBuf {
     if cfg!(target_os = "linux") {
-        PathBuf::from(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(file)))
+        PathBuf::from(format!(
+            "/proc/self/fd/{}",
+            std::os::fd::AsRawFd::as_raw_fd(file)
+        ))
     } else {
         path
     }
@@ -127,7 +132,9 @@ impl Cache {
         private::create_dir(dir).map_err(|error| {
             private::unwritable(dir, &error).unwrap_or_else(|| {
                 let dir = dir.display();
-                let message = format!("compiled components cannot be kept: cannot create the folder {dir}: {error}");
+                let message = format!(
+                    "compiled components cannot be kept: cannot create the folder {dir}: {error}"
+                );
                 Refusal::new(ErrorClass::ExecutionFailed, Refusal::HOST_FAULT, message)
             })
         })?;
@@ -158,10 +165,17 @@ impl Cache {
 
     /// Returns the note for the file `path`, if toolcell wrote it and the file has not changed since. Anything else counts
     /// as absent.
-    pub(super) fn recall<D: DeserializeOwned>(&self, path: &Path, component: &FileState) -> Option<Note<D>> {
+    pub(super) fn recall<D: DeserializeOwned>(
+        &self,
+        path: &Path,
+        component: &FileState,
+    ) -> Option<Note<D>> {
         let mut file = open_private(&self.note_path(path))?;
         let mut bytes = Vec::new();
-        Read::by_ref(&mut file).take(NOTE_BYTES_MAX + 1).read_to_end(&mut bytes).ok()?;
+        Read::by_ref(&mut file)
+            .take(NOTE_BYTES_MAX + 1)
+            .read_to_end(&mut bytes)
+            .ok()?;
         let (mac, body) = bytes.split_first_chunk::<{ MAC as usize }>()?;
         // blake3 compares hashes in constant time.
         if guard!("cache_notes") && self.note_mac(path, body) != blake3::Hash::from(*mac) {
@@ -178,14 +192,25 @@ impl Cache {
     /// Writes a note for the file `path`, if it is small enough. A failed write is ignored, because it only costs another
     /// read.
     pub(super) fn remember<D: Serialize>(&self, path: &Path, note: &Note<D>) {
-        let Ok(body) = serde_json::to_vec(note) else { return };
+        let Ok(body) = serde_json::to_vec(note) else {
+            return;
+        };
         if body.len() as u64 + MAC > NOTE_BYTES_MAX {
             return;
         }
         let mac = self.note_mac(path, &body);
-        let _ = private::create_dir(&self.notes)
-            .and_then(|()| private::write_atomically(&self.note_path(path), &[mac.as_bytes(), &body], OnDisk::Later));
-        if self.noted.fetch_add(1, Ordering::Relaxed).is_multiple_of(NOTES_BETWEEN_TRIMS) {
+        let _ = private::create_dir(&self.notes).and_then(|()| {
+            private::write_atomically(
+                &self.note_path(path),
+                &[mac.as_bytes(), &body],
+                OnDisk::Later,
+            )
+        });
+        if self
+            .noted
+            .fetch_add(1, Ordering::Relaxed)
+            .is_multiple_of(NOTES_BETWEEN_TRIMS)
+        {
             self.trim_notes();
         }
     }
@@ -195,9 +220,11 @@ impl Cache {
     fn note_mac(&self, path: &Path, body: &[u8]) -> blake3::Hash {
         let mut hasher = blake3::Hasher::new_keyed(&self.note_key);
         hasher.update(self.compatibility.as_bytes());
-        for part in
-            [env!("CARGO_PKG_VERSION").as_bytes(), CHECKS_VERSION.as_bytes(), path.as_os_str().as_encoded_bytes()]
-        {
+        for part in [
+            env!("CARGO_PKG_VERSION").as_bytes(),
+            CHECKS_VERSION.as_bytes(),
+            path.as_os_str().as_encoded_bytes(),
+        ] {
             // The length keeps the end of one part from counting as the beginning of the next.
             hasher.update(&(part.len() as u64).to_le_bytes());
             hasher.update(part);
@@ -208,7 +235,11 @@ impl Cache {
 
     /// Opens the entry of the component with this hash, if it is in the state in which it was authenticated. This saves
     /// reading all of it.
-    pub(super) fn reopen(&self, component: &blake3::Hash, state: &FileState) -> Option<Entry<IgnoredAny>> {
+    pub(super) fn reopen(
+        &self,
+        component: &blake3::Hash,
+        state: &FileState,
+    ) -> Option<Entry<IgnoredAny>> {
         let path = self.path(component);
         let file = open_private(&path)?;
         if FileState::of(&file)? != *state {
@@ -221,7 +252,11 @@ impl Cache {
     }
 
     fn note_path(&self, path: &Path) -> PathBuf {
-        self.notes.join(blake3::hash(path.as_os_str().as_encoded_bytes()).to_hex().as_str())
+        self.notes.join(
+            blake3::hash(path.as_os_str().as_encoded_bytes())
+                .to_hex()
+                .as_str(),
+        )
     }
 
     /// Returns the entry of the component with this hash, if toolcell wrote one for this engine. Anything else counts
@@ -233,9 +268,13 @@ impl Cache {
         mark_used(&file);
         let opened = SystemTime::now();
         let state = FileState::of(&file)?;
-        let signed = length.checked_sub(MAC).filter(|signed| *signed >= LENGTH && length <= ENTRY_BYTES_MAX)?;
+        let signed = length
+            .checked_sub(MAC)
+            .filter(|signed| *signed >= LENGTH && length <= ENTRY_BYTES_MAX)?;
         let mut hasher = self.authenticator(component);
-        hasher.update_reader(Read::by_ref(&mut file).take(signed)).ok()?;
+        hasher
+            .update_reader(Read::by_ref(&mut file).take(signed))
+            .ok()?;
         let mut mac = [0; MAC as usize];
         file.read_exact(&mut mac).ok()?;
         // blake3 compares hashes in constant time.
@@ -254,7 +293,8 @@ impl Cache {
     ) -> Option<Entry<D>> {
         let signed = file.metadata().ok()?.len().checked_sub(MAC)?;
         let mut size = [0; LENGTH as usize];
-        file.seek(SeekFrom::Start(signed.checked_sub(LENGTH)?)).ok()?;
+        file.seek(SeekFrom::Start(signed.checked_sub(LENGTH)?))
+            .ok()?;
         file.read_exact(&mut size).ok()?;
         let size = u64::from_le_bytes(size);
         let code_bytes = signed.checked_sub(LENGTH)?.checked_sub(size)?;
@@ -262,7 +302,14 @@ impl Cache {
         let mut description = vec![0; usize::try_from(size).ok()?];
         file.read_exact(&mut description).ok()?;
         let description = serde_json::from_slice(&description).ok()?;
-        Some(Entry { code_file: path_of(&file, path), file, state, opened, code_bytes, description })
+        Some(Entry {
+            code_file: path_of(&file, path),
+            file,
+            state,
+            opened,
+            code_bytes,
+            description,
+        })
     }
 
     /// Stores the code of a component with its description, or `None` if the examination failed, so that the next load
@@ -284,8 +331,12 @@ impl Cache {
         }
         let mac = hasher.finalize();
         let kept = self.path(component);
-        private::write_atomically(&kept, &[code, &description, &length, mac.as_bytes()], OnDisk::Later)
-            .context("cannot write to the cache of compiled components")?;
+        private::write_atomically(
+            &kept,
+            &[code, &description, &length, mac.as_bytes()],
+            OnDisk::Later,
+        )
+        .context("cannot write to the cache of compiled components")?;
         self.trim(&kept);
         Ok(())
     }
@@ -296,12 +347,16 @@ impl Cache {
         let mut entries = files(&self.dir);
         // Temporary files of a process that was killed while it wrote.
         entries.retain(|entry| {
-            let stale = entry.is_temporary && entry.used.elapsed().is_ok_and(|age| age > USE_KNOWN_WITHIN);
+            let stale =
+                entry.is_temporary && entry.used.elapsed().is_ok_and(|age| age > USE_KNOWN_WITHIN);
             !(stale && std::fs::remove_file(&entry.path).is_ok())
         });
         entries.sort_by_key(|entry| entry.used);
         let mut bytes: u64 = entries.iter().map(|entry| entry.bytes).sum();
-        for entry in entries.iter().filter(|entry| entry.path != kept && !entry.is_temporary) {
+        for entry in entries
+            .iter()
+            .filter(|entry| entry.path != kept && !entry.is_temporary)
+        {
             if bytes <= self.bytes_max || !guard!("cache_bound") {
                 break;
             }
@@ -360,9 +415,17 @@ fn files(dir: &Path) -> Vec<Found> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     let found = entries.filter_map(|entry| {
         let metadata = entry.metadata().ok().filter(std::fs::Metadata::is_file)?;
-        let used = metadata.accessed().unwrap_or(SystemTime::UNIX_EPOCH).max(metadata.modified().ok()?);
+        let used = metadata
+            .accessed()
+            .unwrap_or(SystemTime::UNIX_EPOCH)
+            .max(metadata.modified().ok()?);
         let is_temporary = entry.file_name().as_encoded_bytes().first() == Some(&b'.');
-        Some(Found { path: entry.path(), bytes: metadata.len(), used, is_temporary })
+        Some(Found {
+            path: entry.path(),
+            bytes: metadata.len(),
+            used,
+            is_temporary,
+        })
     });
     found.collect()
 }

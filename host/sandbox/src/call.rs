@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use toolcell_core::executor::{
-    Cancellation, Check, Execution, GuestOutcome, GuestProgress, Observer, Preflight, Resumed, Run, SandboxDenial,
-    canceled,
+    Cancellation, Check, Execution, GuestOutcome, GuestProgress, Observer, Preflight, Resumed, Run,
+    SandboxDenial, canceled,
 };
 use toolcell_core::policy::{Capability, Limits, Permit};
 use toolcell_core::record::{AbortReason, ErrorClass, Metered, Refusal, SafetyFacts, Usage};
@@ -37,7 +37,8 @@ use outcome::{accept, guest_error, has_failed, heed_denials, heed_stop, name_req
 /// Tasks, threads, streams and their ends that a guest may have in the engine's own table, for each handle that it may have.
 const ENTRIES_OF_HANDLE: usize = 8;
 /// Text in the result of a call on a file system that hangs.
-pub(super) const UNFINISHED: &str = "its last file operation has not ended, and may still change a file";
+pub(super) const UNFINISHED: &str =
+    "its last file operation has not ended, and may still change a file";
 /// Bytes that a host call may lift beyond the output itself: paths, messages, a chunk of a file.
 const HOST_CALL_BYTES: u64 = 2 << 20;
 
@@ -54,9 +55,14 @@ pub(super) async fn invoke(
         Some(linked) => (linked, Duration::ZERO),
         None => {
             let began = Instant::now();
-            match sandbox.linked(component, limits.wall, &run.cancellation).await {
+            match sandbox
+                .linked(component, limits.wall, &run.cancellation)
+                .await
+            {
                 Ok(linked) => (linked, began.elapsed()),
-                Err(refusal) => return not_loaded(refusal, limits, began.elapsed(), run.resumed.as_deref()),
+                Err(refusal) => {
+                    return not_loaded(refusal, limits, began.elapsed(), run.resumed.as_deref());
+                }
             }
         }
     };
@@ -77,13 +83,23 @@ pub(super) async fn invoke(
     if let Some(caller) = &run.tools {
         let deadline = store.data().started.checked_add(limits.wall);
         let limits = Arc::new(limits.clone());
-        store.data_mut().children = Some(Children { caller: Arc::clone(caller), limits, deadline });
+        store.data_mut().children = Some(Children {
+            caller: Arc::clone(caller),
+            limits,
+            deadline,
+        });
     }
     store.data_mut().artifacts.clone_from(&run.artifacts);
-    store.data_mut().configuration.clone_from(&run.configuration);
+    store
+        .data_mut()
+        .configuration
+        .clone_from(&run.configuration);
     store.data_mut().modifiers = Modifiers::new(run.modifiers_barred);
     let request = Call {
-        invocation_id: run.nondeterminism.shown_id(permit.subject().invocation_id).to_string(),
+        invocation_id: run
+            .nondeterminism
+            .shown_id(permit.subject().invocation_id)
+            .to_string(),
         tool: permit.subject().tool.to_string(),
         input: permit.guest_input().text().to_owned(),
         attempt: run.attempt,
@@ -92,17 +108,33 @@ pub(super) async fn invoke(
     let result = {
         let _running = engine.running();
         let meter = store.data().limiter.meter();
-        let grace = component
-            .imported
-            .cancellation
-            .then(|| Grace { time: sandbox.cancel_grace, expiry: store.data().expiry.clone() });
+        let grace = component.imported.cancellation.then(|| Grace {
+            time: sandbox.cancel_grace,
+            expiry: store.data().expiry.clone(),
+        });
         let work = pin!(linked.world.invoke(&mut store, &request));
-        bounded((meter, work), limits.wall.saturating_sub(loading), &run.cancellation, grace.as_ref()).await
+        bounded(
+            (meter, work),
+            limits.wall.saturating_sub(loading),
+            &run.cancellation,
+            grace.as_ref(),
+        )
+        .await
     };
     let unsettled = store.data_mut().unsettled();
     // The limits of a call that a guest makes are what its caller has left.
-    let allowed = if run.share.is_some() { limits } else { permit.limits() };
-    let mut execution = close(store, (result, component.fails_with_output()), allowed, limits, &run);
+    let allowed = if run.share.is_some() {
+        limits
+    } else {
+        permit.limits()
+    };
+    let mut execution = close(
+        store,
+        (result, component.fails_with_output()),
+        allowed,
+        limits,
+        &run,
+    );
     // Writes that the guest began are finished before its call's end is reported.
     if !unsettled.settle().await {
         execution.outcome = unfinished(execution.outcome);
@@ -128,8 +160,17 @@ fn prepare(
     limits: &Limits,
     run: &Run,
 ) -> Result<Store<State>, Refusal> {
-    let process = linked.world.process(&permit.subject().tool, permit.call_input().text())?;
-    furnish(sandbox, (component, &linked.engine, process), permit, limits, run).map_err(|error| not_started(&error))
+    let process = linked
+        .world
+        .process(&permit.subject().tool, permit.call_input().text())?;
+    furnish(
+        sandbox,
+        (component, &linked.engine, process),
+        permit,
+        limits,
+        run,
+    )
+    .map_err(|error| not_started(&error))
 }
 
 fn furnish(
@@ -148,8 +189,12 @@ fn furnish(
     let sources = Sources::new(run.nondeterminism.clone(), component.imported);
     let cancellation = run.cancellation.clone();
     let observer = Arc::clone(&run.observer);
-    let setup =
-        Setup { capability: permit.capability(), scratch_dir: engine.scratch_dir(), sources: &sources, process };
+    let setup = Setup {
+        capability: permit.capability(),
+        scratch_dir: engine.scratch_dir(),
+        sources: &sources,
+        process,
+    };
     let state = State::new(setup, limits, cancellation, observer, Egress::new(gate))?;
     open(engine, state, limits)
 }
@@ -162,8 +207,15 @@ pub(super) async fn in_time<T>(
 ) -> Result<T, Refusal> {
     let waited = unless_stopped(pin!(async { Ok(load.await) }), wall, cancellation, None).await;
     waited.unwrap_or_else(|error| {
-        let limits = Limits { wall, ..Limits::default() };
-        let seen = Circumstances { limits: &limits, denied: None, stderr_tail: String::new() };
+        let limits = Limits {
+            wall,
+            ..Limits::default()
+        };
+        let seen = Circumstances {
+            limits: &limits,
+            denied: None,
+            stderr_tail: String::new(),
+        };
         Err(trap::refusal(&error, &seen))
     })
 }
@@ -177,39 +229,73 @@ fn unfinished(outcome: Result<GuestOutcome, Refusal>) -> Result<GuestOutcome, Re
         refusal
     };
     let refused = |class, what: &str| {
-        let next = "check the file system of the granted folders, and the files that the tool writes";
-        Refusal::new(class, "file_operation_unfinished", format!("the tool {what}, but {UNFINISHED}; {next}"))
+        let next =
+            "check the file system of the granted folders, and the files that the tool writes";
+        Refusal::new(
+            class,
+            "file_operation_unfinished",
+            format!("the tool {what}, but {UNFINISHED}; {next}"),
+        )
     };
     match outcome {
-        Ok(GuestOutcome::Success(output)) => {
-            Ok(GuestOutcome::Partial(output, refused(ErrorClass::PartialFailure, "answered")))
+        Ok(GuestOutcome::Success(output)) => Ok(GuestOutcome::Partial(
+            output,
+            refused(ErrorClass::PartialFailure, "answered"),
+        )),
+        Ok(GuestOutcome::Partial(output, refusal)) => {
+            Ok(GuestOutcome::Partial(output, told(refusal)))
         }
-        Ok(GuestOutcome::Partial(output, refusal)) => Ok(GuestOutcome::Partial(output, told(refusal))),
         Ok(GuestOutcome::Failure(refusal)) => Ok(GuestOutcome::Failure(told(refusal))),
         // Resuming would be a second run beside an operation of the first.
-        Ok(GuestOutcome::NeedsInput(_)) => Err(refused(ErrorClass::DependencyUnavailable, "asked its user something")),
+        Ok(GuestOutcome::NeedsInput(_)) => Err(refused(
+            ErrorClass::DependencyUnavailable,
+            "asked its user something",
+        )),
         Err(refusal) => Err(told(refusal)),
     }
 }
 
 /// Returns the gate between this call and the network.
-fn gate(uplink: &Arc<Uplink>, permit: &Permit, limits: &Limits, run: &Run) -> anyhow::Result<Arc<Gate>> {
+fn gate(
+    uplink: &Arc<Uplink>,
+    permit: &Permit,
+    limits: &Limits,
+    run: &Run,
+) -> anyhow::Result<Arc<Gate>> {
     let capability = permit.capability();
     let credentials = Credentials::new(&capability.secrets, run.secrets.clone())?;
     let network = capability.network.clone();
     let limits = limits.network.clone();
-    Ok(Arc::new(Gate::new(network, credentials, limits, Arc::clone(uplink), Arc::clone(&run.observer))))
+    Ok(Arc::new(Gate::new(
+        network,
+        credentials,
+        limits,
+        Arc::clone(uplink),
+        Arc::clone(&run.observer),
+    )))
 }
 
 /// Runs value validation in an instance with an empty world, and preflight in the same one, or in one that reads files.
 pub(super) async fn validate(linked: &Linked, check: Check<'_>) -> Result<(), Refusal> {
     let is_offline = matches!(check.preflight, Preflight::Offline);
     if !matches!(check.preflight, Preflight::Alone(_)) {
-        look(linked, check, (&Capability::default(), check.input), (true, is_offline)).await?;
+        look(
+            linked,
+            check,
+            (&Capability::default(), check.input),
+            (true, is_offline),
+        )
+        .await?;
     }
     match check.preflight {
         Preflight::Reading(allowed) | Preflight::Alone(allowed) => {
-            look(linked, check, (allowed.capability(), allowed.input().text()), (false, true)).await
+            look(
+                linked,
+                check,
+                (allowed.capability(), allowed.input().text()),
+                (false, true),
+            )
+            .await
         }
         Preflight::Offline | Preflight::Left => Ok(()),
     }
@@ -222,7 +308,9 @@ async fn look(
     (capability, input): (&Capability, &str),
     (values, preflight): (bool, bool),
 ) -> Result<(), Refusal> {
-    let (Some(validating), engine) = (&linked.validating, &linked.engine) else { return Ok(()) };
+    let (Some(validating), engine) = (&linked.validating, &linked.engine) else {
+        return Ok(());
+    };
     let limits = check.limits;
     let store = offline(engine, capability, limits, check.cancellation);
     let mut store = store.map_err(|error| not_started(&error))?;
@@ -234,10 +322,18 @@ async fn look(
         let work = pin!(async {
             let guest = validating.instantiate_async(&mut store).await?;
             let guest = guest.toolcell_tool_validation();
-            if values && let Err(error) = guest.call_validate_values(&mut store, &tool, &input).await? {
+            if values
+                && let Err(error) = guest
+                    .call_validate_values(&mut store, &tool, &input)
+                    .await?
+            {
                 return Ok(Err(error));
             }
-            if preflight { guest.call_preflight(&mut store, &tool, &input).await } else { Ok(Ok(())) }
+            if preflight {
+                guest.call_preflight(&mut store, &tool, &input).await
+            } else {
+                Ok(Ok(()))
+            }
         });
         bounded((meter, work), limits.wall, check.cancellation, None).await
     };
@@ -259,10 +355,15 @@ pub(super) async fn classify(linked: &Linked, check: Check<'_>) -> Option<Safety
     let meter = store.data().limiter.meter();
     let work = pin!(async {
         let guest = classifying.instantiate_async(&mut store).await?;
-        guest.toolcell_tool_classification().call_classify(&mut store, &tool, &input).await
+        guest
+            .toolcell_tool_classification()
+            .call_classify(&mut store, &tool, &input)
+            .await
     });
     // If anything stopped the guest, its claims are unknown.
-    let facts = bounded((meter, work), check.limits.wall, check.cancellation, None).await.ok()?;
+    let facts = bounded((meter, work), check.limits.wall, check.cancellation, None)
+        .await
+        .ok()?;
     let plain = |claim| match claim {
         Claim::Unstated => None,
         Claim::No => Some(false),
@@ -296,7 +397,12 @@ pub(super) fn offline(
     let egress = Egress::new(None);
     let cancellation = cancellation.clone();
     let sources = Sources::default();
-    let setup = Setup { capability, scratch_dir: engine.scratch_dir(), sources: &sources, process: None };
+    let setup = Setup {
+        capability,
+        scratch_dir: engine.scratch_dir(),
+        sources: &sources,
+        process: None,
+    };
     let state = State::new(setup, limits, cancellation, unheard, egress)?;
     open(engine, state, limits)
 }
@@ -305,7 +411,11 @@ pub(super) fn offline(
 fn open(engine: &Engine, state: State, limits: &Limits) -> wasmtime::Result<Store<State>> {
     let mut store = Store::new(engine.wasmtime(), state);
     store.limiter(|state| &mut state.limiter);
-    store.set_fuel(if guard!("fuel") { limits.fuel } else { u64::MAX })?;
+    store.set_fuel(if guard!("fuel") {
+        limits.fuel
+    } else {
+        u64::MAX
+    })?;
     let lifted = limits.output_bytes.saturating_add(HOST_CALL_BYTES);
     if guard!("hostcall_fuel") {
         store.set_hostcall_fuel(usize::try_from(lifted).unwrap_or(usize::MAX));
@@ -342,7 +452,10 @@ pub(super) struct Grace {
 /// Runs the guest `work`, whose stacks `meter` counts, until it is done, out of time, or canceled. With `grace`, it is told at
 /// either of the latter, and stopped after that time.
 pub(super) async fn bounded<T>(
-    (meter, work): (Arc<Meter>, Pin<&mut impl Future<Output = wasmtime::Result<T>>>),
+    (meter, work): (
+        Arc<Meter>,
+        Pin<&mut impl Future<Output = wasmtime::Result<T>>>,
+    ),
     wall: Duration,
     cancellation: &Cancellation,
     grace: Option<&Grace>,
@@ -358,7 +471,9 @@ async fn unless_stopped<T>(
     cancellation: &Cancellation,
     grace: Option<&Grace>,
 ) -> wasmtime::Result<T> {
-    let deadline = Instant::now().checked_add(wall).filter(|_| guard!("deadline"));
+    let deadline = Instant::now()
+        .checked_add(wall)
+        .filter(|_| guard!("deadline"));
     let canceled = async {
         if !guard!("cancellation") {
             std::future::pending::<()>().await;
@@ -392,9 +507,14 @@ async fn unless_stopped<T>(
     let result = unless(stopped, work, cancellation.requested().is_none()).await;
     // An error after the guest was asked to stop is what became of that.
     let is_over = grace.is_some_and(|grace| grace.expiry.requested().is_some());
-    let asked = cancellation.requested().map(Stop::Canceled).or(is_over.then_some(Stop::Deadline));
+    let asked = cancellation
+        .requested()
+        .map(Stop::Canceled)
+        .or(is_over.then_some(Stop::Deadline));
     match (result, asked) {
-        (Err(error), Some(stop)) if error.downcast_ref::<Stop>().is_none() => Err(error.context(stop)),
+        (Err(error), Some(stop)) if error.downcast_ref::<Stop>().is_none() => {
+            Err(error.context(stop))
+        }
         (result, _) => result,
     }
 }
@@ -423,7 +543,9 @@ async fn unless<T>(
 }
 
 fn reason(cancellation: &Cancellation) -> AbortReason {
-    cancellation.requested().unwrap_or(AbortReason::UserInterruption)
+    cancellation
+        .requested()
+        .unwrap_or(AbortReason::UserInterruption)
 }
 
 /// Reads the meters, drops the store, and converts its result into an outcome. `fails_with_output`: the world of the component
@@ -450,7 +572,8 @@ fn close(
     let outcome = match result {
         Ok(outcome) => {
             usage.output_bytes.used = output_bytes.unwrap_or_default();
-            accept(outcome, usage.output_bytes).map(|outcome| heed_stop(outcome, asked_to_stop(run, &store, allowed)))
+            accept(outcome, usage.output_bytes)
+                .map(|outcome| heed_stop(outcome, asked_to_stop(run, &store, allowed)))
         }
         Err(error) => needed(&error, &mut store).ok_or_else(|| verdict(&error, &store, allowed)),
     };
@@ -469,13 +592,28 @@ fn close(
         });
     }
     let outcome = name_request(outcome, gate.and_then(Gate::failed));
-    let outcome = heed_denials(outcome, gate.and_then(Gate::denied).or(of_files), has_failed);
-    let partial_bytes = left.output_bytes.saturating_sub(store.data().partial_bytes_left);
+    let outcome = heed_denials(
+        outcome,
+        gate.and_then(Gate::denied).or(of_files),
+        has_failed,
+    );
+    let partial_bytes = left
+        .output_bytes
+        .saturating_sub(store.data().partial_bytes_left);
     let recorded = store.data_mut().recorder.take().map(Recorder::into_data);
     let context_modifiers = store.data_mut().modifiers.take();
     let command = store.data().command;
     let logs = store.into_data().logs.into_content();
-    Box::new(Execution { outcome, usage, partial_bytes, logs, context_modifiers, redacted, recorded, command })
+    Box::new(Execution {
+        outcome,
+        usage,
+        partial_bytes,
+        logs,
+        context_modifiers,
+        redacted,
+        recorded,
+        command,
+    })
 }
 
 /// What becomes of a call that answers after it was asked to stop.
@@ -504,7 +642,12 @@ fn not_started(error: &wasmtime::Error) -> Refusal {
 }
 
 /// The execution of a call whose code was not there within its time, or cannot be loaded.
-fn not_loaded(refusal: Refusal, limits: &Limits, loading: Duration, resumed: Option<&Resumed>) -> Box<Execution> {
+fn not_loaded(
+    refusal: Refusal,
+    limits: &Limits,
+    loading: Duration,
+    resumed: Option<&Resumed>,
+) -> Box<Execution> {
     let mut usage = blank(limits);
     usage.wall_ms.used = u64::try_from(loading.as_millis()).unwrap_or(u64::MAX);
     failed_after(refusal, usage, resumed)
@@ -512,7 +655,9 @@ fn not_loaded(refusal: Refusal, limits: &Limits, loading: Duration, resumed: Opt
 
 /// The execution of an instance that failed with `refusal` before it ran. What the instances before it used stays used.
 fn failed_after(refusal: Refusal, mut usage: Usage, resumed: Option<&Resumed>) -> Box<Execution> {
-    resumed.into_iter().for_each(|resumed| usage.add(&resumed.spent));
+    resumed
+        .into_iter()
+        .for_each(|resumed| usage.add(&resumed.spent));
     let partial_bytes = resumed.map_or(0, |resumed| resumed.partial_bytes);
     let mut failed = Execution::failed(refusal, usage);
     failed.partial_bytes = partial_bytes;
@@ -521,7 +666,11 @@ fn failed_after(refusal: Refusal, mut usage: Usage, resumed: Option<&Resumed>) -
 
 pub(super) fn verdict(error: &wasmtime::Error, store: &Store<State>, limits: &Limits) -> Refusal {
     let state = store.data();
-    let seen = Circumstances { limits, denied: state.limiter.denied(), stderr_tail: state.logs.stderr_tail() };
+    let seen = Circumstances {
+        limits,
+        denied: state.limiter.denied(),
+        stderr_tail: state.logs.stderr_tail(),
+    };
     trap::refusal(error, &seen)
 }
 
@@ -568,7 +717,11 @@ fn context(capability: &Capability) -> String {
     }
     let mut context = serde_json::Map::new();
     for (name, value) in [("cwd", &capability.cwd), ("scratch", &capability.scratch)] {
-        context.extend(value.as_ref().map(|value| (name.to_owned(), value.as_str().into())));
+        context.extend(
+            value
+                .as_ref()
+                .map(|value| (name.to_owned(), value.as_str().into())),
+        );
     }
     serde_json::Value::Object(context).to_string()
 }

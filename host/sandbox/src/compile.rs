@@ -72,7 +72,9 @@ impl Effort {
 
     /// The effort that a compiler's process was asked for.
     pub fn of(word: &str) -> Option<Self> {
-        [Self::Quick, Self::Thorough, Self::Again].into_iter().find(|effort| effort.word() == word)
+        [Self::Quick, Self::Thorough, Self::Again]
+            .into_iter()
+            .find(|effort| effort.word() == word)
     }
 }
 
@@ -122,10 +124,21 @@ pub struct CompilerSettings {
 
 impl std::fmt::Debug for CompilerSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { program, arguments, cpu_seconds, memory_bytes, watch: _ } = self;
+        let Self {
+            program,
+            arguments,
+            cpu_seconds,
+            memory_bytes,
+            watch: _,
+        } = self;
         let mut shown = f.debug_struct("CompilerSettings");
-        shown.field("program", program).field("arguments", arguments);
-        shown.field("cpu_seconds", cpu_seconds).field("memory_bytes", memory_bytes).finish_non_exhaustive()
+        shown
+            .field("program", program)
+            .field("arguments", arguments);
+        shown
+            .field("cpu_seconds", cpu_seconds)
+            .field("memory_bytes", memory_bytes)
+            .finish_non_exhaustive()
     }
 }
 
@@ -138,14 +151,23 @@ struct Watched<'w> {
 
 impl<'w> Watched<'w> {
     fn begin(watch: Option<&'w CompileWatch>, bytes: usize) -> Self {
-        watch.into_iter().for_each(|watch| watch(Compilation::Begins { bytes }));
-        Self { watch, begun: Instant::now(), compiled: false }
+        watch
+            .into_iter()
+            .for_each(|watch| watch(Compilation::Begins { bytes }));
+        Self {
+            watch,
+            begun: Instant::now(),
+            compiled: false,
+        }
     }
 }
 
 impl Drop for Watched<'_> {
     fn drop(&mut self) {
-        let step = Compilation::Ends { took: self.begun.elapsed(), compiled: self.compiled };
+        let step = Compilation::Ends {
+            took: self.begun.elapsed(),
+            compiled: self.compiled,
+        };
         self.watch.into_iter().for_each(|watch| watch(step));
     }
 }
@@ -161,11 +183,20 @@ pub(super) struct Compiler {
 
 impl Compiler {
     pub(super) fn new(settings: CompilerSettings) -> Self {
-        Self { settings, turn: Semaphore::new(1), again: Semaphore::new(1), code_bytes_max: CODE_BYTES_MAX }
+        Self {
+            settings,
+            turn: Semaphore::new(1),
+            again: Semaphore::new(1),
+            code_bytes_max: CODE_BYTES_MAX,
+        }
     }
 
     /// Returns the compiled code of `component`, and the engine that it is for.
-    pub(super) async fn compile(&self, component: &[u8], effort: Effort) -> Result<(Concurrency, Vec<u8>), Refusal> {
+    pub(super) async fn compile(
+        &self,
+        component: &[u8],
+        effort: Effort,
+    ) -> Result<(Concurrency, Vec<u8>), Refusal> {
         if effort == Effort::Again {
             let _turn = self.again.acquire().await;
             return self.compile_within_limits(component, effort).await;
@@ -177,7 +208,11 @@ impl Compiler {
         compiled
     }
 
-    async fn compile_within_limits(&self, component: &[u8], effort: Effort) -> Result<(Concurrency, Vec<u8>), Refusal> {
+    async fn compile_within_limits(
+        &self,
+        component: &[u8],
+        effort: Effort,
+    ) -> Result<(Concurrency, Vec<u8>), Refusal> {
         let wall = if guard!("compile_time") {
             Duration::from_secs(self.settings.cpu_seconds.saturating_mul(2).max(1))
         } else {
@@ -192,12 +227,30 @@ impl Compiler {
         }
     }
 
-    async fn run(&self, component: &[u8], effort: Effort) -> anyhow::Result<(ExitStatus, Vec<u8>, String)> {
+    async fn run(
+        &self,
+        component: &[u8],
+        effort: Effort,
+    ) -> anyhow::Result<(ExitStatus, Vec<u8>, String)> {
         let settings = &self.settings;
         let mut child = Command::new(&settings.program)
             .args(&settings.arguments)
-            .arg(if guard!("compile_time") { settings.cpu_seconds } else { 1 << 20 }.to_string())
-            .arg(if guard!("compile_memory") { settings.memory_bytes } else { 1 << 40 }.to_string())
+            .arg(
+                if guard!("compile_time") {
+                    settings.cpu_seconds
+                } else {
+                    1 << 20
+                }
+                .to_string(),
+            )
+            .arg(
+                if guard!("compile_memory") {
+                    settings.memory_bytes
+                } else {
+                    1 << 40
+                }
+                .to_string(),
+            )
             .arg(std::process::id().to_string())
             .arg(effort.word())
             .env_clear()
@@ -211,10 +264,11 @@ impl Compiler {
             .kill_on_drop(true)
             .spawn()
             .with_context(|| format!("cannot start the compiler {}", settings.program.display()))?;
-        let (mut input, output, errors) = match (child.stdin.take(), child.stdout.take(), child.stderr.take()) {
-            (Some(input), Some(output), Some(errors)) => (input, output, errors),
-            _ => anyhow::bail!("the compiler has no pipes"),
-        };
+        let (mut input, output, errors) =
+            match (child.stdin.take(), child.stdout.take(), child.stderr.take()) {
+                (Some(input), Some(output), Some(errors)) => (input, output, errors),
+                _ => anyhow::bail!("the compiler has no pipes"),
+            };
         let send = async {
             // The exit status of a child that died early says why; the broken pipe adds nothing.
             let _ = input.write_all(component).await;
@@ -224,17 +278,30 @@ impl Compiler {
         let listen = async {
             let mut said = Vec::new();
             let mut errors = errors.take(8 << 10);
-            errors.read_to_end(&mut said).await.context("cannot read from the compiler")?;
+            errors
+                .read_to_end(&mut said)
+                .await
+                .context("cannot read from the compiler")?;
             // The rest is dropped: a worker that could not write all of a long message would end with another status.
             let _ = tokio::io::copy(&mut errors.into_inner(), &mut tokio::io::sink()).await;
             anyhow::Ok(said)
         };
-        let ((), code, said) = tokio::try_join!(send, code_of(output, self.code_bytes_max), listen)?;
+        let ((), code, said) =
+            tokio::try_join!(send, code_of(output, self.code_bytes_max), listen)?;
         let status = child.wait().await.context("cannot wait for the compiler")?;
-        Ok((status, code, String::from_utf8_lossy(&said).trim().to_owned()))
+        Ok((
+            status,
+            code,
+            String::from_utf8_lossy(&said).trim().to_owned(),
+        ))
     }
 
-    fn judge(&self, status: ExitStatus, code: Vec<u8>, said: &str) -> Result<(Concurrency, Vec<u8>), Refusal> {
+    fn judge(
+        &self,
+        status: ExitStatus,
+        code: Vec<u8>,
+        said: &str,
+    ) -> Result<(Concurrency, Vec<u8>), Refusal> {
         use rustix::process::Signal;
         use std::os::unix::process::ExitStatusExt;
         match status.code() {
@@ -243,7 +310,11 @@ impl Compiler {
             Some(FAULTY) => return Err(invalid("component_invalid", faulty(said))),
             Some(NO_COMMAND) => return Err(invalid("component_invalid", said.to_owned())),
             Some(NOT_AVAILABLE) => {
-                return Err(Refusal::new(ErrorClass::CapabilityGap, "import_not_available", said));
+                return Err(Refusal::new(
+                    ErrorClass::CapabilityGap,
+                    "import_not_available",
+                    said,
+                ));
             }
             Some(TOO_LARGE) => return Err(starts_too_large("memory_limit", said.to_owned())),
             _ => {}
@@ -251,11 +322,16 @@ impl Compiler {
         let ended = format!("the compiler ended with {status}: {said}");
         match status.signal().and_then(Signal::from_named_raw) {
             Some(Signal::XCPU) => Err(self.too_much(Limit::Time)),
-            Some(Signal::ABORT) if said.contains("memory allocation") => Err(self.too_much(Limit::Memory)),
+            Some(Signal::ABORT) if said.contains("memory allocation") => {
+                Err(self.too_much(Limit::Memory))
+            }
             Some(Signal::KILL) => Err(self.killed(ended)),
             _ if crashed(status) => {
                 let message = "the compiler crashed on the component; build it with less deeply nested types and code";
-                Err(Refusal::new(ErrorClass::SandboxViolation, "compile_crash", message).detail(ended))
+                Err(
+                    Refusal::new(ErrorClass::SandboxViolation, "compile_crash", message)
+                        .detail(ended),
+                )
             }
             _ => Err(Refusal::host_fault(ended)),
         }
@@ -265,7 +341,9 @@ impl Compiler {
         let message = match limit {
             Limit::Memory => {
                 let bytes = self.settings.memory_bytes;
-                format!("compiling the component takes more than {bytes} bytes of memory; {RAISE} `memory` {WHERE}")
+                format!(
+                    "compiling the component takes more than {bytes} bytes of memory; {RAISE} `memory` {WHERE}"
+                )
             }
             Limit::Time => {
                 let seconds = self.settings.cpu_seconds;
@@ -273,7 +351,10 @@ impl Compiler {
                 let most = format!("{seconds} s of CPU time, or {wall} s in total");
                 format!("compiling the component takes more than {most}; {RAISE} `time` {WHERE}")
             }
-            Limit::Code => format!("the compiled code of the component is larger than {} bytes", self.code_bytes_max),
+            Limit::Code => format!(
+                "the compiled code of the component is larger than {} bytes",
+                self.code_bytes_max
+            ),
         };
         Refusal::new(ErrorClass::SandboxViolation, "compile_limit", message)
     }
@@ -295,7 +376,14 @@ impl Compiler {
 fn crashed(status: ExitStatus) -> bool {
     use rustix::process::Signal;
     use std::os::unix::process::ExitStatusExt;
-    const FAULTS: [Signal; 6] = [Signal::SEGV, Signal::BUS, Signal::ILL, Signal::FPE, Signal::TRAP, Signal::ABORT];
+    const FAULTS: [Signal; 6] = [
+        Signal::SEGV,
+        Signal::BUS,
+        Signal::ILL,
+        Signal::FPE,
+        Signal::TRAP,
+        Signal::ABORT,
+    ];
     let signal = status.signal().and_then(Signal::from_named_raw);
     status.code() == Some(PANICKED) || signal.is_some_and(|signal| FAULTS.contains(&signal))
 }
@@ -304,7 +392,9 @@ fn crashed(status: ExitStatus) -> bool {
 /// time counts them together.
 fn threads(memory_bytes: u64) -> usize {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    usize::try_from(memory_bytes / THREAD_BYTES).unwrap_or(processors).clamp(1, processors)
+    usize::try_from(memory_bytes / THREAD_BYTES)
+        .unwrap_or(processors)
+        .clamp(1, processors)
 }
 
 /// The setting of the allocator of a worker. The memory limit applies to address space, of which it would reserve a gigabyte at
@@ -321,7 +411,10 @@ fn allocation(memory_bytes: u64) -> (&'static str, &'static str) {
 /// Starts the threads that compile, and waits until each runs: the filter forbids some of the system calls of a thread's
 /// start.
 fn start_threads(memory_bytes: u64) -> anyhow::Result<()> {
-    rayon_core::ThreadPoolBuilder::new().num_threads(threads(memory_bytes)).stack_size(STACK_BYTES).build_global()?;
+    rayon_core::ThreadPoolBuilder::new()
+        .num_threads(threads(memory_bytes))
+        .stack_size(STACK_BYTES)
+        .build_global()?;
     rayon_core::broadcast(|_| ());
     Ok(())
 }
@@ -346,23 +439,46 @@ struct TooMuchCode(u64);
 /// would wait for a reader.
 async fn code_of(output: impl AsyncRead + Unpin, bytes_max: u64) -> anyhow::Result<Vec<u8>> {
     let mut code = Vec::new();
-    output.take(bytes_max.saturating_add(1)).read_to_end(&mut code).await.context("cannot read from the compiler")?;
-    if code.len() as u64 > bytes_max { Err(TooMuchCode(bytes_max).into()) } else { Ok(code) }
+    output
+        .take(bytes_max.saturating_add(1))
+        .read_to_end(&mut code)
+        .await
+        .context("cannot read from the compiler")?;
+    if code.len() as u64 > bytes_max {
+        Err(TooMuchCode(bytes_max).into())
+    } else {
+        Ok(code)
+    }
 }
 
 /// Parts of WebAssembly that the engine does not have, and what the validator says of a component that needs one.
 const LACKING: [(&str, &[&str]); 3] = [
-    ("garbage collection", &["gc proposal", "`gc` proposal", "without the gc", "gc feature"]),
-    ("threads", &["threads must be enabled", "threads support", "shared memor"]),
+    (
+        "garbage collection",
+        &[
+            "gc proposal",
+            "`gc` proposal",
+            "without the gc",
+            "gc feature",
+        ],
+    ),
+    (
+        "threads",
+        &["threads must be enabled", "threads support", "shared memor"],
+    ),
     ("stack switching", &["stack switching", "stack-switching"]),
 ];
 
 /// What to say of a component that is not valid for this engine.
 fn faulty(said: &str) -> String {
-    let needed = LACKING.iter().find(|(_, phrases)| phrases.iter().any(|phrase| said.contains(phrase)));
+    let needed = LACKING
+        .iter()
+        .find(|(_, phrases)| phrases.iter().any(|phrase| said.contains(phrase)));
     match needed {
         Some((what, _)) => {
-            format!("the component needs {what}, which toolcell does not have: {said}; build it without")
+            format!(
+                "the component needs {what}, which toolcell does not have: {said}; build it without"
+            )
         }
         None => format!("the component is not valid: {said}"),
     }
@@ -371,17 +487,31 @@ fn faulty(said: &str) -> String {
 /// Refuses native code, too many bytes, and what is neither a component nor a core module, without a compiler.
 pub(super) fn refuse_what_is_no_component(bytes: &[u8]) -> Result<(), Refusal> {
     if guard!("native_code") && wasmtime::Engine::detect_precompiled(bytes).is_some() {
-        return Err(invalid("component_precompiled", "native code is never accepted; give the .wasm file".to_owned()));
+        return Err(invalid(
+            "component_precompiled",
+            "native code is never accepted; give the .wasm file".to_owned(),
+        ));
     }
     if bytes.len() as u64 > component_bytes_max() {
-        let message = format!("the component has {} bytes, {}", bytes.len(), larger_than_allowed());
-        return Err(Refusal::new(ErrorClass::SandboxViolation, "component_too_large", message));
+        let message = format!(
+            "the component has {} bytes, {}",
+            bytes.len(),
+            larger_than_allowed()
+        );
+        return Err(Refusal::new(
+            ErrorClass::SandboxViolation,
+            "component_too_large",
+            message,
+        ));
     }
     match bytes.get(..8) {
         Some([0, b'a', b's', b'm', 0x0d, 0, 1, 0]) => Ok(()),
         // The compiler's process looks at it.
         _ if adapt::is_module(bytes) => Ok(()),
-        _ => Err(invalid("component_invalid", "this is not a WebAssembly component".to_owned())),
+        _ => Err(invalid(
+            "component_invalid",
+            "this is not a WebAssembly component".to_owned(),
+        )),
     }
 }
 
@@ -431,7 +561,10 @@ impl Compilers {
             }
             wasmtime::Engine::new(&config).map_err(anyhow::Error::from)
         };
-        Ok(Self { off: make(Concurrency::Off)?, on: make(Concurrency::On)? })
+        Ok(Self {
+            off: make(Concurrency::Off)?,
+            on: make(Concurrency::On)?,
+        })
     }
 
     /// Compiles a component for the fast engine, and one that needs concurrency for the other. Only the engines can tell:
@@ -440,23 +573,38 @@ impl Compilers {
         if let Ok(code) = self.off.precompile_component(component) {
             return Ok((Concurrency::Off, code));
         }
-        let code = self.on.precompile_component(component).map_err(anyhow::Error::from)?;
+        let code = self
+            .on
+            .precompile_component(component)
+            .map_err(anyhow::Error::from)?;
         Ok((Concurrency::On, code))
     }
 }
 
 /// Limits this process, and returns the engines, created before the filter because that queries the processor and the
 /// kernel, as are the threads.
-fn limited(cpu_seconds: u64, memory_bytes: u64, parent: u32, effort: Effort) -> anyhow::Result<Compilers> {
+fn limited(
+    cpu_seconds: u64,
+    memory_bytes: u64,
+    parent: u32,
+    effort: Effort,
+) -> anyhow::Result<Compilers> {
     use rustix::process::{Resource, Rlimit, setrlimit};
-    let limit = |value| Rlimit { current: Some(value), maximum: Some(value) };
-    let time = Rlimit { current: Some(cpu_seconds), maximum: Some(cpu_seconds.saturating_add(GRACE_SECONDS)) };
+    let limit = |value| Rlimit {
+        current: Some(value),
+        maximum: Some(value),
+    };
+    let time = Rlimit {
+        current: Some(cpu_seconds),
+        maximum: Some(cpu_seconds.saturating_add(GRACE_SECONDS)),
+    };
     confine::die_with(parent)?;
     setrlimit(Resource::Cpu, time).context("cannot limit the time")?;
     setrlimit(Resource::As, limit(memory_bytes)).context("cannot limit the memory")?;
     setrlimit(Resource::Core, limit(0)).context("cannot limit core dumps")?;
     if effort == Effort::Again {
-        rustix::process::setpriority_process(None, LOWEST_PRIORITY).context("cannot lower the priority")?;
+        rustix::process::setpriority_process(None, LOWEST_PRIORITY)
+            .context("cannot lower the priority")?;
     }
     let engines = Compilers::new(effort)?;
     start_threads(memory_bytes).context("cannot start the threads")?;
@@ -469,7 +617,10 @@ fn limited(cpu_seconds: u64, memory_bytes: u64, parent: u32, effort: Effort) -> 
 
 fn work(engines: &Compilers) -> anyhow::Result<Concurrency> {
     let mut component = Vec::new();
-    std::io::stdin().lock().read_to_end(&mut component).context("cannot read the component")?;
+    std::io::stdin()
+        .lock()
+        .read_to_end(&mut component)
+        .context("cannot read the component")?;
     if adapt::is_module(&component) {
         component = adapt::component(&engines.off, &component)?;
     }
@@ -477,7 +628,10 @@ fn work(engines: &Compilers) -> anyhow::Result<Concurrency> {
     let (concurrency, code) = engines.compile(&component)?;
     // After the compiler, which says better what is not valid.
     metadata::check(&component)?;
-    std::io::stdout().lock().write_all(&code).context("cannot write the code")?;
+    std::io::stdout()
+        .lock()
+        .write_all(&code)
+        .context("cannot write the code")?;
     Ok(concurrency)
 }
 
@@ -491,7 +645,11 @@ mod tests {
 
     #[test]
     fn only_a_component_that_needs_concurrency_is_compiled_for_the_slower_engine() {
-        let compiled = |text: &str| Compilers::new(Effort::Thorough).unwrap().compile(&wat::parse_str(text).unwrap());
+        let compiled = |text: &str| {
+            Compilers::new(Effort::Thorough)
+                .unwrap()
+                .compile(&wat::parse_str(text).unwrap())
+        };
         assert_eq!(compiled("(component)").unwrap().0, Concurrency::Off);
         for needs_it in [
             r#"(component (import "f" (func async)))"#,
@@ -500,7 +658,8 @@ mod tests {
         ] {
             assert_eq!(compiled(needs_it).unwrap().0, Concurrency::On, "{needs_it}");
         }
-        let error = compiled(r#"(component (type (stream u8)) (export "x" (func 7)))"#).unwrap_err();
+        let error =
+            compiled(r#"(component (type (stream u8)) (export "x" (func 7)))"#).unwrap_err();
         assert!(format!("{error:#}").contains("unknown"), "{error:#}");
     }
 
@@ -515,18 +674,32 @@ mod tests {
             memory_bytes: 1 << 30,
             watch: None,
         };
-        let refusal = Compiler::new(settings).compile(b"", Effort::Quick).await.unwrap_err();
+        let refusal = Compiler::new(settings)
+            .compile(b"", Effort::Quick)
+            .await
+            .unwrap_err();
         assert_eq!(refusal.code, "component_invalid", "{refusal:?}");
-        assert!(refusal.message.len() < 9 << 10, "{} bytes", refusal.message.len());
+        assert!(
+            refusal.message.len() < 9 << 10,
+            "{} bytes",
+            refusal.message.len()
+        );
     }
 
     #[tokio::test]
-    async fn a_component_that_crashes_or_exhausts_the_worker_is_refused_and_other_ends_are_faults_of_the_host() {
+    async fn a_component_that_crashes_or_exhausts_the_worker_is_refused_and_other_ends_are_faults_of_the_host()
+     {
         for (end, code) in [
             ("kill -SEGV $$", "compile_crash"),
-            ("echo 'has overflowed its stack' >&2; kill -ABRT $$", "compile_crash"),
+            (
+                "echo 'has overflowed its stack' >&2; kill -ABRT $$",
+                "compile_crash",
+            ),
             ("exit 101", "compile_crash"),
-            ("echo 'memory allocation of 9 bytes failed' >&2; kill -ABRT $$", "compile_limit"),
+            (
+                "echo 'memory allocation of 9 bytes failed' >&2; kill -ABRT $$",
+                "compile_limit",
+            ),
             ("kill -XCPU $$", "compile_limit"),
             ("kill -KILL $$", "compile_killed"),
             ("kill -TERM $$", "host_fault"),
@@ -539,7 +712,10 @@ mod tests {
                 memory_bytes: 1 << 30,
                 watch: None,
             };
-            let refusal = Compiler::new(settings).compile(b"", Effort::Quick).await.unwrap_err();
+            let refusal = Compiler::new(settings)
+                .compile(b"", Effort::Quick)
+                .await
+                .unwrap_err();
             assert_eq!(refusal.code, code, "{end}: {refusal:?}");
         }
     }
@@ -550,22 +726,38 @@ mod tests {
         assert!(code_of(&b"12345"[..], 4).await.is_err());
         let settings = CompilerSettings {
             program: PathBuf::from("/bin/sh"),
-            arguments: ["-c", "while :; do echo code; done"].map(str::to_owned).to_vec(),
+            arguments: ["-c", "while :; do echo code; done"]
+                .map(str::to_owned)
+                .to_vec(),
             cpu_seconds: 600,
             memory_bytes: 1 << 30,
             watch: None,
         };
-        let compiler = Compiler { code_bytes_max: 1_000, ..Compiler::new(settings) };
-        let compiled = tokio::time::timeout(Duration::from_secs(60), compiler.compile(b"", Effort::Quick)).await;
+        let compiler = Compiler {
+            code_bytes_max: 1_000,
+            ..Compiler::new(settings)
+        };
+        let compiled = tokio::time::timeout(
+            Duration::from_secs(60),
+            compiler.compile(b"", Effort::Quick),
+        )
+        .await;
         let refusal = compiled.unwrap().unwrap_err();
         assert_eq!(refusal.code, "compile_limit");
-        assert!(refusal.message.contains("code") && refusal.message.contains("1000 bytes"), "{}", refusal.message);
+        assert!(
+            refusal.message.contains("code") && refusal.message.contains("1000 bytes"),
+            "{}",
+            refusal.message
+        );
     }
 
     #[test]
     fn threads_fit_into_the_memory() {
         let processors = std::thread::available_parallelism().unwrap().get();
-        assert_eq!((super::threads(160 << 20), super::threads(u64::MAX)), (1, processors));
+        assert_eq!(
+            (super::threads(160 << 20), super::threads(u64::MAX)),
+            (1, processors)
+        );
         assert_eq!(super::threads(512 << 20), processors.min(2));
     }
 
@@ -584,15 +776,30 @@ mod tests {
         };
         let ended = |compiled: bool| {
             let steps = std::mem::take(&mut *steps.lock().unwrap());
-            let [begun, Compilation::Ends { compiled: said, .. }] = steps[..] else { panic!("{steps:?}") };
+            let [begun, Compilation::Ends { compiled: said, .. }] = steps[..] else {
+                panic!("{steps:?}")
+            };
             assert_eq!((begun, said), (Compilation::Begins { bytes: 3 }, compiled));
         };
-        compiler("cat").compile(b"abc", Effort::Quick).await.unwrap();
+        compiler("cat")
+            .compile(b"abc", Effort::Quick)
+            .await
+            .unwrap();
         ended(true);
-        compiler("exit 1").compile(b"abc", Effort::Quick).await.unwrap_err();
+        compiler("exit 1")
+            .compile(b"abc", Effort::Quick)
+            .await
+            .unwrap_err();
         ended(false);
         let slow = compiler("sleep 600");
-        assert!(tokio::time::timeout(Duration::from_millis(50), slow.compile(b"abc", Effort::Quick)).await.is_err());
+        assert!(
+            tokio::time::timeout(
+                Duration::from_millis(50),
+                slow.compile(b"abc", Effort::Quick)
+            )
+            .await
+            .is_err()
+        );
         ended(false);
     }
 }

@@ -68,7 +68,8 @@ impl Imports {
     fn of(imports: &[String]) -> Self {
         let has = |name: &str| imports.iter().any(|import| import.starts_with(name));
         Self {
-            cancellation: has("toolcell:tool/cancellation@") || has("toolcell:tool/cancellation-signal@"),
+            cancellation: has("toolcell:tool/cancellation@")
+                || has("toolcell:tool/cancellation-signal@"),
             http: has("wasi:http/outgoing-handler") || has(NEAR_HOST),
             random: has("wasi:random/"),
             clocks: has("wasi:clocks/") || has(NEAR_HOST),
@@ -110,7 +111,15 @@ impl LoadedComponent {
         let imported = Imports::of(&description.imports);
         let linked = OnceLock::from(linked);
         let loads = Loads::default();
-        Self { description, imported, name, entry: None, file: None, linked, loads }
+        Self {
+            description,
+            imported,
+            name,
+            entry: None,
+            file: None,
+            linked,
+            loads,
+        }
     }
 
     /// Loads an examined component from its authenticated cache entry.
@@ -121,7 +130,10 @@ impl LoadedComponent {
         description: Description,
     ) -> Result<Self, Refusal> {
         let linked = Linked::new(engine, &map(engine, entry.code_file())?, &description)?;
-        Ok(Self { entry: entry.lasting(), ..Self::new(description, name, linked) })
+        Ok(Self {
+            entry: entry.lasting(),
+            ..Self::new(description, name, linked)
+        })
     }
 
     /// A component that was noted for the file `path`: nothing of it is loaded yet.
@@ -146,8 +158,14 @@ impl LoadedComponent {
         limits: &Limits,
     ) -> Result<Self, Refusal> {
         let kind = component.component_type();
-        let exports: Vec<String> = kind.exports(engine.wasmtime()).map(|(name, _)| name.to_owned()).collect();
-        let imports: Vec<String> = kind.imports(engine.wasmtime()).map(|(name, _)| name.to_owned()).collect();
+        let exports: Vec<String> = kind
+            .exports(engine.wasmtime())
+            .map(|(name, _)| name.to_owned())
+            .collect();
+        let imports: Vec<String> = kind
+            .imports(engine.wasmtime())
+            .map(|(name, _)| name.to_owned())
+            .collect();
         let world = world::Kind::find(&exports, &imports)?.chosen(&exports, bytes);
         let namespace = world.heed_profile(bytes)?;
         let mut description = Description {
@@ -160,13 +178,20 @@ impl LoadedComponent {
             imports,
         };
         let mut linked = Linked::new(engine, component, &description)?;
-        let examined = Examined { engine, component, bytes, limits, namespace: namespace.as_deref() };
+        let examined = Examined {
+            engine,
+            component,
+            bytes,
+            limits,
+            namespace: namespace.as_deref(),
+        };
         let first = linked.world.describe(examined).await?;
         let second = linked.world.describe(examined).await?;
         let toolkit = match twice::agreed(first, &second) {
             Err(what) if guard!("description_changes") => {
-                let message =
-                    format!("the tool describes itself differently each time: {what}; ask its author to correct it");
+                let message = format!(
+                    "the tool describes itself differently each time: {what}; ask its author to correct it"
+                );
                 return Err(invalid("description_changes", message));
             }
             Ok(toolkit) => toolkit,
@@ -191,7 +216,8 @@ impl LoadedComponent {
     /// of its file.
     pub fn toolkit(&self, file: Option<&Path>) -> Cow<'_, str> {
         let Description { world, toolkit, .. } = &self.description;
-        file.and_then(|file| world.named_by(file, toolkit)).map_or(Cow::Borrowed(toolkit), Cow::Owned)
+        file.and_then(|file| world.named_by(file, toolkit))
+            .map_or(Cow::Borrowed(toolkit), Cow::Owned)
     }
 
     /// Whether the component uses files, and nothing says which of its tools do, and how.
@@ -235,8 +261,14 @@ impl LoadedComponent {
 
 impl Linked {
     /// Links the code of an examined component.
-    pub(super) fn new(engine: &Engine, component: &Component, description: &Description) -> Result<Self, Refusal> {
-        let linker = description.world.linker(engine.wasmtime(), &description.imports);
+    pub(super) fn new(
+        engine: &Engine,
+        component: &Component,
+        description: &Description,
+    ) -> Result<Self, Refusal> {
+        let linker = description
+            .world
+            .linker(engine.wasmtime(), &description.imports);
         let linker = linker.map_err(|error| Refusal::host_fault(format!("{error:#}")))?;
         let instance = linker.instantiate_pre(component).map_err(|error| {
             let is_newer = description.imports.iter().any(|import| linking::is_of_wasi_0_3(import));
@@ -249,16 +281,36 @@ impl Linked {
         })?;
         let mismatch = |error: wasmtime::Error| {
             let contract = description.world.contract();
-            invalid("contract_mismatch", format!("the component does not follow {contract}: {error:#}"))
+            invalid(
+                "contract_mismatch",
+                format!("the component does not follow {contract}: {error:#}"),
+            )
         };
-        let validating = optional(description.exports.validation, &instance, ValidatingPre::new).map_err(mismatch)?;
-        let classifying = optional(description.exports.classification, &instance, ClassifyingPre::new);
+        let validating = optional(
+            description.exports.validation,
+            &instance,
+            ValidatingPre::new,
+        )
+        .map_err(mismatch)?;
+        let classifying = optional(
+            description.exports.classification,
+            &instance,
+            ClassifyingPre::new,
+        );
         let classifying = classifying.map_err(mismatch)?;
-        let mut world = description.world.bind(instance, description.exports).map_err(mismatch)?;
+        let mut world = description
+            .world
+            .bind(instance, description.exports)
+            .map_err(mismatch)?;
         if !description.toolkit.is_empty() {
             world.described(&description.toolkit);
         }
-        Ok(Self { engine: engine.clone(), world, validating, classifying })
+        Ok(Self {
+            engine: engine.clone(),
+            world,
+            validating,
+            classifying,
+        })
     }
 }
 
@@ -270,18 +322,26 @@ fn optional<T>(
     exported.then(|| bind(instance.clone())).transpose()
 }
 
-#[allow(unsafe_code, reason = "wasmtime cannot check that bytes are code it made; the caller did")]
+#[allow(
+    unsafe_code,
+    reason = "wasmtime cannot check that bytes are code it made; the caller did"
+)]
 pub(super) fn deserialize(engine: &Engine, compiled: &[u8]) -> Result<Component, Refusal> {
     // SAFETY: the bytes come straight from the pipe of our own compile worker.
-    unsafe { Component::deserialize(engine.wasmtime(), compiled) }.map_err(|error| not_loadable(&error))
+    unsafe { Component::deserialize(engine.wasmtime(), compiled) }
+        .map_err(|error| not_loadable(&error))
 }
 
-#[allow(unsafe_code, reason = "wasmtime cannot check that a file holds code it made; the caller did")]
+#[allow(
+    unsafe_code,
+    reason = "wasmtime cannot check that a file holds code it made; the caller did"
+)]
 pub(super) fn map(engine: &Engine, code: &Path) -> Result<Component, Refusal> {
     // SAFETY: the file is a cache entry that was authenticated, either just now or before its unchanged state was
     // noted. On Linux it is reached through the same handle. Only this user can write to it; toolcell replaces entries,
     // and never writes into one.
-    unsafe { Component::deserialize_file(engine.wasmtime(), code) }.map_err(|error| not_loadable(&error))
+    unsafe { Component::deserialize_file(engine.wasmtime(), code) }
+        .map_err(|error| not_loadable(&error))
 }
 
 /// Maps the engine's refusal to load compiled code: the component needs more than any call gets, or the host is at
@@ -314,28 +374,64 @@ mod tests {
     #[test]
     fn only_a_world_that_hands_settings_over_takes_them() {
         let exports = [VALIDATION, CLASSIFICATION, CONFIGURATION].map(str::to_owned);
-        let all = Exports { validation: true, classification: true, configuration: true };
+        let all = Exports {
+            validation: true,
+            classification: true,
+            configuration: true,
+        };
         assert_eq!(Exports::of(Kind::Tool, &exports), all);
         assert_eq!(Exports::of(Kind::Tool, &[]), Exports::default());
-        for world in [Kind::Command, Kind::Act, Kind::Near, Kind::Amplifier, Kind::Wit] {
-            assert_eq!(Exports::of(world, &exports), Exports { configuration: false, ..all });
+        for world in [
+            Kind::Command,
+            Kind::Act,
+            Kind::Near,
+            Kind::Amplifier,
+            Kind::Wit,
+        ] {
+            assert_eq!(
+                Exports::of(world, &exports),
+                Exports {
+                    configuration: false,
+                    ..all
+                }
+            );
         }
     }
 
     #[test]
     fn an_interface_is_imported_in_any_version() {
-        let of = |imports: &[&str]| Imports::of(&imports.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
-        let pure = of(&["wasi:io/streams@0.2.6", "toolcell:tool/log@0.2.0", "wasi:http/types@0.2.6"]);
-        assert!(!pure.cancellation && !pure.http && !pure.random && !pure.clocks, "{pure:?}");
+        let of = |imports: &[&str]| {
+            Imports::of(
+                &imports
+                    .iter()
+                    .map(|name| (*name).to_owned())
+                    .collect::<Vec<_>>(),
+            )
+        };
+        let pure = of(&[
+            "wasi:io/streams@0.2.6",
+            "toolcell:tool/log@0.2.0",
+            "wasi:http/types@0.2.6",
+        ]);
+        assert!(
+            !pure.cancellation && !pure.http && !pure.random && !pure.clocks,
+            "{pure:?}"
+        );
         let all = of(&[
             "toolcell:tool/cancellation@0.2.0",
             "wasi:http/outgoing-handler@0.2.6",
             "wasi:random/insecure-seed@0.2.6",
             "wasi:clocks/wall-clock@0.2.0",
         ]);
-        assert!(all.cancellation && all.http && all.random && all.clocks, "{all:?}");
+        assert!(
+            all.cancellation && all.http && all.random && all.clocks,
+            "{all:?}"
+        );
         assert!(of(&["toolcell:tool/cancellation-signal@0.2.0"]).cancellation);
         let near = of(&["near:agent/host@0.4.1"]);
-        assert!(near.http && near.clocks && !near.random && !near.cancellation, "{near:?}");
+        assert!(
+            near.http && near.clocks && !near.random && !near.cancellation,
+            "{near:?}"
+        );
     }
 }

@@ -24,18 +24,25 @@ mod linux {
     use std::collections::BTreeMap;
 
     use anyhow::Context;
-    use rustix::process::{DumpableBehavior, Signal, getppid, set_dumpable_behavior, set_parent_process_death_signal};
+    use rustix::process::{
+        DumpableBehavior, Signal, getppid, set_dumpable_behavior, set_parent_process_death_signal,
+    };
     use seccompiler::{
-        BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+        BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+        SeccompRule,
     };
 
     /// Makes the kernel kill this process when the thread that started it ends. Otherwise a compilation runs to its
     /// limit after its host was killed, because no process is left to kill it.
     pub(crate) fn die_with(parent: u32) -> anyhow::Result<()> {
-        set_parent_process_death_signal(Some(Signal::KILL)).context("cannot ask for a signal at the parent's end")?;
+        set_parent_process_death_signal(Some(Signal::KILL))
+            .context("cannot ask for a signal at the parent's end")?;
         // The parent may have ended before the request, and then nothing sends the signal.
         let living = getppid().and_then(|living| u32::try_from(living.as_raw_nonzero().get()).ok());
-        anyhow::ensure!(living == Some(parent), "the host that asked for a compilation has ended");
+        anyhow::ensure!(
+            living == Some(parent),
+            "the host that asked for a compilation has ended"
+        );
         Ok(())
     }
 
@@ -77,7 +84,11 @@ mod linux {
     fn rules() -> anyhow::Result<BTreeMap<i64, Vec<SeccompRule>>> {
         let own = u64::from(std::process::id());
         let only_own = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, own)?;
-        let signals = if guard!("compile_signals") { vec![SeccompRule::new(vec![only_own])?] } else { Vec::new() };
+        let signals = if guard!("compile_signals") {
+            vec![SeccompRule::new(vec![only_own])?]
+        } else {
+            Vec::new()
+        };
         let mut rules: BTreeMap<_, _> = NEEDED.iter().map(|call| (*call, Vec::new())).collect();
         rules.insert(libc::SYS_tgkill, signals);
         Ok(rules)
@@ -99,9 +110,11 @@ mod linux {
     fn filter() -> anyhow::Result<BpfProgram> {
         let rules = rules().context("cannot list the allowed system calls")?;
         let refused = SeccompAction::Errno(libc::EPERM.unsigned_abs());
-        let machine = std::env::consts::ARCH.try_into().context("cannot find the filter's instruction set")?;
-        let filter =
-            SeccompFilter::new(rules, refused, SeccompAction::Allow, machine).context("cannot create a filter")?;
+        let machine = std::env::consts::ARCH
+            .try_into()
+            .context("cannot find the filter's instruction set")?;
+        let filter = SeccompFilter::new(rules, refused, SeccompAction::Allow, machine)
+            .context("cannot create a filter")?;
         filter.try_into().context("cannot compile the filter")
     }
 }
@@ -119,7 +132,11 @@ mod tests {
 
     #[test]
     fn under_the_filter_a_process_signals_itself_and_no_other() {
-        let mut other = Command::new("sleep").arg("60").stdout(Stdio::null()).spawn().unwrap();
+        let mut other = Command::new("sleep")
+            .arg("60")
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
         let own = std::process::id();
         let id = other.id();
         // The filter applies to the thread that installs it, until that thread ends.

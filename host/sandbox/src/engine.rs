@@ -12,7 +12,8 @@ use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 use wasmtime::{
-    Config, Enabled, EngineWeak, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig, WasmBacktraceDetails,
+    Config, Enabled, EngineWeak, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig,
+    WasmBacktraceDetails,
 };
 
 use super::stack::Stacks;
@@ -89,16 +90,24 @@ impl Engines {
     ///
     /// Only the engine without concurrency has a pool: a second one would reserve as much address space again. The
     /// instances of the other are allocated on demand, and the places of calls bound their number.
-    pub(super) fn new(pool: Option<u32>, memory_bytes_max: u64, scratch_dir: PathBuf) -> anyhow::Result<Self> {
+    pub(super) fn new(
+        pool: Option<u32>,
+        memory_bytes_max: u64,
+        scratch_dir: PathBuf,
+    ) -> anyhow::Result<Self> {
         let make = |concurrency, strategy| {
             let mut config = config(concurrency);
             config.allocation_strategy(strategy);
             if concurrency == Concurrency::On {
                 config.with_host_stack(Arc::new(Stacks));
             }
-            wasmtime::Engine::new(&config).map_err(anyhow::Error::from).context("cannot set up the engine")
+            wasmtime::Engine::new(&config)
+                .map_err(anyhow::Error::from)
+                .context("cannot set up the engine")
         };
-        let strategy = pool.map_or(InstanceAllocationStrategy::OnDemand, |calls| pooling(calls, memory_bytes_max));
+        let strategy = pool.map_or(InstanceAllocationStrategy::OnDemand, |calls| {
+            pooling(calls, memory_bytes_max)
+        });
         let off = make(Concurrency::Off, strategy)?;
         let on = make(Concurrency::On, InstanceAllocationStrategy::OnDemand)?;
         let ticker = Ticker::start([&off, &on])?;
@@ -109,7 +118,10 @@ impl Engines {
             ticker: Arc::clone(&ticker),
             scratch_dir: Arc::clone(&scratch_dir),
         };
-        Ok(Self { off: engine(off, Concurrency::Off), on: engine(on, Concurrency::On) })
+        Ok(Self {
+            off: engine(off, Concurrency::Off),
+            on: engine(on, Concurrency::On),
+        })
     }
 
     pub(super) fn of(&self, concurrency: Concurrency) -> &Engine {
@@ -216,7 +228,11 @@ fn pooling(calls: u32, memory_bytes_max: u64) -> InstanceAllocationStrategy {
     // space.
     pool.total_component_instances(calls)
         .total_core_instances(calls.saturating_mul(CORE_INSTANCES_MAX))
-        .total_memories(calls.saturating_mul(MEMORIES_MAX).min(MEMORY_SLOTS_MAX.max(calls)))
+        .total_memories(
+            calls
+                .saturating_mul(MEMORIES_MAX)
+                .min(MEMORY_SLOTS_MAX.max(calls)),
+        )
         .total_tables(calls.saturating_mul(TABLES_MAX))
         .total_stacks(calls)
         .max_core_instances_per_component(CORE_INSTANCES_MAX)
@@ -280,15 +296,28 @@ impl Ticker {
             .name("toolcell-epoch".to_owned())
             .spawn(move || {
                 // Only weakly, so that the thread ends with the last engine.
-                let Ok(ticker) = receive.recv().map(|ticker: Arc<Self>| Arc::downgrade(&ticker)) else { return };
+                let Ok(ticker) = receive
+                    .recv()
+                    .map(|ticker: Arc<Self>| Arc::downgrade(&ticker))
+                else {
+                    return;
+                };
                 let mut idle = 0;
                 while let Some(ticker) = ticker.upgrade() {
                     // The turns come before the tick, because guests ask for one at the tick.
                     if let Some(turns) = ticker.turns_max.get() {
-                        ticker.turns.add_permits(turns.saturating_sub(ticker.turns.available_permits()));
+                        ticker
+                            .turns
+                            .add_permits(turns.saturating_sub(ticker.turns.available_permits()));
                     }
-                    weak.iter().filter_map(EngineWeak::upgrade).for_each(|engine| engine.increment_epoch());
-                    idle = if ticker.active.load(Ordering::Relaxed) == 0 { idle + 1 } else { 0 };
+                    weak.iter()
+                        .filter_map(EngineWeak::upgrade)
+                        .for_each(|engine| engine.increment_epoch());
+                    idle = if ticker.active.load(Ordering::Relaxed) == 0 {
+                        idle + 1
+                    } else {
+                        0
+                    };
                     if idle < IDLE_TICKS {
                         drop(ticker);
                         thread::sleep(TICK);
@@ -339,7 +368,10 @@ mod tests {
         let engines = Engines::new(None, 1 << 20, std::env::temp_dir()).unwrap();
         for concurrency in [Concurrency::Off, Concurrency::On] {
             let engine = engines.of(concurrency);
-            assert_eq!(engine.compatibility(), engine.compatibility_with(TRANSLATION_VERSION));
+            assert_eq!(
+                engine.compatibility(),
+                engine.compatibility_with(TRANSLATION_VERSION)
+            );
             assert_ne!(engine.compatibility(), engine.compatibility_with("another"));
         }
     }
@@ -351,7 +383,10 @@ mod tests {
         drop(engines);
         let begun = Instant::now();
         while ticker.strong_count() > 0 {
-            assert!(begun.elapsed() < Duration::from_secs(20), "the thread keeps its ticker");
+            assert!(
+                begun.elapsed() < Duration::from_secs(20),
+                "the thread keeps its ticker"
+            );
             tokio::time::sleep(TICK).await;
         }
     }
@@ -368,7 +403,10 @@ mod tests {
             }
         })
         .await;
-        assert!(free.is_ok(), "a guest that is alone waited for a turn after two ticks");
+        assert!(
+            free.is_ok(),
+            "a guest that is alone waited for a turn after two ticks"
+        );
         // Guests of both engines share the turns.
         let both = [&engine, &other];
         let running: Vec<_> = (0..8).map(|guest| both[guest % 2].running()).collect();
@@ -390,7 +428,13 @@ mod tests {
         drop((alone, running));
         let turns = u128::from(turns.load(Ordering::Relaxed));
         let ticks = begun.elapsed().as_millis() / TICK.as_millis() + 2;
-        let at_once = thread::available_parallelism().map_or(1, usize::from).saturating_sub(1).max(1) as u128;
-        assert!(turns > 5 && turns <= ticks * at_once, "{turns} turns in {ticks} ticks of {at_once}");
+        let at_once = thread::available_parallelism()
+            .map_or(1, usize::from)
+            .saturating_sub(1)
+            .max(1) as u128;
+        assert!(
+            turns > 5 && turns <= ticks * at_once,
+            "{turns} turns in {ticks} ticks of {at_once}"
+        );
     }
 }

@@ -26,7 +26,10 @@ impl OpenFolder {
             // Other systems have no path to an open folder: the path could change between here and its use.
             host.to_owned()
         };
-        Ok(Self { _folder: folder, path })
+        Ok(Self {
+            _folder: folder,
+            path,
+        })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -62,7 +65,9 @@ fn step_by_step(host: &Path) -> io::Result<OwnedFd> {
     for component in host.components() {
         match component {
             Component::RootDir => {}
-            Component::Normal(name) => folder = rustix::fs::openat(&folder, name, flags, Mode::empty())?,
+            Component::Normal(name) => {
+                folder = rustix::fs::openat(&folder, name, flags, Mode::empty())?
+            }
             _ => return Err(io::ErrorKind::InvalidInput.into()),
         }
     }

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use toolcell_core::executor::Cancellation;
-use toolcell_core::hook::{Hook, HookAnswer, HookCall, HookFuture, HookOutput, HookProgress, UpdatedOutput};
+use toolcell_core::hook::{
+    Hook, HookAnswer, HookCall, HookFuture, HookOutput, HookProgress, UpdatedOutput,
+};
 use toolcell_core::policy::{Capability, HookPermit, Limits};
 use toolcell_core::record::{
     Behavior, Content, ErrorClass, HookEvent, Input, PermissionResult, Refusal, check_numbers,
@@ -47,12 +49,19 @@ pub struct SandboxedHook {
 impl SandboxedHook {
     /// Loads the component `bytes` as the hook `id`: from the cache on disk, or by compiling it in a child process.
     /// Every run of it gets what `permit` gives, and nothing else.
-    pub async fn load(sandbox: &Arc<Sandbox>, id: &str, bytes: &[u8], permit: HookPermit) -> Result<Self, Refusal> {
+    pub async fn load(
+        sandbox: &Arc<Sandbox>,
+        id: &str,
+        bytes: &[u8],
+        permit: HookPermit,
+    ) -> Result<Self, Refusal> {
         let loader = &sandbox.loader;
         // A separate entry from the one that the same bytes would have as a tool, because their descriptions differ.
         let name = blake3::hash(&[blake3::hash(bytes).as_bytes().as_slice(), b"hook"].concat());
         let mut entry: Option<Kept<Description>> = loader.cached(&name).await?;
-        let known = entry.as_mut().and_then(|(_, entry)| entry.take_description());
+        let known = entry
+            .as_mut()
+            .and_then(|(_, entry)| entry.take_description());
         let code = loader.code(entry, bytes, Effort::Thorough).await?;
         let linked = || -> Result<_, Refusal> {
             let (engine, component) = code.component(&loader.engines)?;
@@ -67,12 +76,16 @@ impl SandboxedHook {
                 let place = sandbox.checks.acquire().await;
                 let examined = async {
                     let (engine, component) = linked()?;
-                    let description = examine(engine, &component, &permit.limits().for_checks()).await?;
+                    let description =
+                        examine(engine, &component, &permit.limits().for_checks()).await?;
                     Ok((engine, component, description))
                 };
                 let examined: Result<_, Refusal> = examined.await;
                 drop(place);
-                let description = examined.as_ref().ok().map(|(_, _, description)| description.clone());
+                let description = examined
+                    .as_ref()
+                    .ok()
+                    .map(|(_, _, description)| description.clone());
                 loader.keep_code(&name, code, description).await;
                 examined?
             }
@@ -80,7 +93,14 @@ impl SandboxedHook {
         let sandbox = Arc::clone(sandbox);
         let id = id.to_owned();
         let engine = engine.clone();
-        Ok(Self { sandbox, id, engine, component, description, permit })
+        Ok(Self {
+            sandbox,
+            id,
+            engine,
+            component,
+            description,
+            permit,
+        })
     }
 
     /// The hook's name for itself.
@@ -93,16 +113,25 @@ impl SandboxedHook {
         let limits = self.permit.limits();
         let engine = &self.engine;
         let cancellation = never();
-        let mut store = match call::offline(engine, self.permit.capability(), limits, &cancellation) {
+        let mut store = match call::offline(engine, self.permit.capability(), limits, &cancellation)
+        {
             Ok(store) => store,
-            Err(error) => return Err(format!("what the hook was granted cannot be opened: {error:#}")).into(),
+            Err(error) => {
+                return Err(format!(
+                    "what the hook was granted cannot be opened: {error:#}"
+                ))
+                .into();
+            }
         };
         let result = {
             let _running = engine.running();
             let meter = store.data().limiter.meter();
             let work = pin!(async {
                 let guest = self.component.instantiate_async(&mut store).await?;
-                guest.toolcell_tool_hook_handler().call_handle(&mut store, &call).await
+                guest
+                    .toolcell_tool_hook_handler()
+                    .call_handle(&mut store, &call)
+                    .await
             });
             call::bounded((meter, work), limits.wall, &cancellation, None).await
         };
@@ -111,13 +140,24 @@ impl SandboxedHook {
             Ok(Err(why)) => Err(call::cut(why, call::MESSAGE_CHARS_MAX)),
             Err(error) => {
                 let refusal = call::verdict(&error, &store, limits);
-                Err([Some(refusal.message), refusal.detail].into_iter().flatten().collect::<Vec<_>>().join(": "))
+                Err([Some(refusal.message), refusal.detail]
+                    .into_iter()
+                    .flatten()
+                    .collect::<Vec<_>>()
+                    .join(": "))
             }
         };
         let unsettled = store.data_mut().unsettled();
         let logs = store.into_data().logs.into_content();
         let settled = unsettled.settle().await;
-        HookAnswer { outputs: if settled { outputs } else { Err(unfinished(outputs)) }, logs }
+        HookAnswer {
+            outputs: if settled {
+                outputs
+            } else {
+                Err(unfinished(outputs))
+            },
+            logs,
+        }
     }
 }
 
@@ -146,34 +186,60 @@ fn unfinished(outputs: Result<Vec<HookOutput>, String>) -> String {
 
 fn link(engine: &Engine, component: &Component) -> Result<HookPre<State>, Refusal> {
     let kind = component.component_type();
-    if !kind.exports(engine.wasmtime()).any(|(name, _)| name == HANDLER) {
-        return Err(invalid("not_a_hook", format!("the component is not a hook: it does not export {HANDLER}")));
+    if !kind
+        .exports(engine.wasmtime())
+        .any(|(name, _)| name == HANDLER)
+    {
+        return Err(invalid(
+            "not_a_hook",
+            format!("the component is not a hook: it does not export {HANDLER}"),
+        ));
     }
-    let imports: Vec<String> = kind.imports(engine.wasmtime()).map(|(name, _)| name.to_owned()).collect();
-    let linker =
-        linking::for_hook(engine.wasmtime(), &imports).map_err(|error| Refusal::host_fault(format!("{error:#}")))?;
+    let imports: Vec<String> = kind
+        .imports(engine.wasmtime())
+        .map(|(name, _)| name.to_owned())
+        .collect();
+    let linker = linking::for_hook(engine.wasmtime(), &imports)
+        .map_err(|error| Refusal::host_fault(format!("{error:#}")))?;
     let instance: InstancePre<State> = linker.instantiate_pre(component).map_err(|error| {
         let message = format!("the hook asks for what no hook gets: {error:#}");
         Refusal::new(ErrorClass::CapabilityGap, "import_not_available", message)
     })?;
     HookPre::new(instance).map_err(|error| {
-        invalid("contract_mismatch", format!("the component does not follow toolcell:tool@0.2.0: {error:#}"))
+        invalid(
+            "contract_mismatch",
+            format!("the component does not follow toolcell:tool@0.2.0: {error:#}"),
+        )
     })
 }
 
 /// Calls `describe` twice, in an empty world, and refuses different results.
-async fn examine(engine: &Engine, component: &HookPre<State>, limits: &Limits) -> Result<Description, Refusal> {
+async fn examine(
+    engine: &Engine,
+    component: &HookPre<State>,
+    limits: &Limits,
+) -> Result<Description, Refusal> {
     let first = describe(engine, component, limits).await?;
     if first != describe(engine, component, limits).await? {
-        return Err(invalid("description_changes", "the hook describes itself differently each time".to_owned()));
+        return Err(invalid(
+            "description_changes",
+            "the hook describes itself differently each time".to_owned(),
+        ));
     }
     if first.events.is_empty() {
-        return Err(invalid("description_invalid", "the hook wants to hear of no event".to_owned()));
+        return Err(invalid(
+            "description_invalid",
+            "the hook wants to hear of no event".to_owned(),
+        ));
     }
     Ok(first)
 }
 
-async fn describe(engine: &Engine, component: &HookPre<State>, limits: &Limits) -> Result<Description, Refusal> {
+async fn describe(
+    engine: &Engine,
+    component: &HookPre<State>,
+    limits: &Limits,
+) -> Result<Description, Refusal> {
     let cancellation: Cancellation = never();
     let mut store = call::offline(engine, &Capability::default(), limits, &cancellation)
         .map_err(|error| Refusal::host_fault(format!("{error:#}")))?;
@@ -182,13 +248,22 @@ async fn describe(engine: &Engine, component: &HookPre<State>, limits: &Limits) 
         let meter = store.data().limiter.meter();
         let work = pin!(async {
             let guest = component.instantiate_async(&mut store).await?;
-            guest.toolcell_tool_hook_handler().call_describe(&mut store).await
+            guest
+                .toolcell_tool_hook_handler()
+                .call_describe(&mut store)
+                .await
         });
         call::bounded((meter, work), limits.wall, &cancellation, None).await
     };
     let said = result.map_err(|error| call::verdict(&error, &store, limits))?;
-    let events = HookEvent::ALL.into_iter().filter(|event| said.events.contains(&event_of(*event))).collect();
-    Ok(Description { id: call::plain(&said.id), events })
+    let events = HookEvent::ALL
+        .into_iter()
+        .filter(|event| said.events.contains(&event_of(*event)))
+        .collect();
+    Ok(Description {
+        id: call::plain(&said.id),
+        events,
+    })
 }
 
 fn event_of(event: HookEvent) -> wit::HookEvent {
@@ -223,7 +298,9 @@ fn lowered(call: &HookCall) -> wit::HookCall {
 fn accept(outputs: Vec<wit::HookOutput>, bytes_max: u64) -> Result<Vec<HookOutput>, String> {
     let bytes = outputs.iter().map(size).fold(0, u64::saturating_add);
     if bytes > bytes_max {
-        return Err(format!("the hook answered {bytes} bytes; {bytes_max} are allowed"));
+        return Err(format!(
+            "the hook answered {bytes} bytes; {bytes_max} are allowed"
+        ));
     }
     outputs.into_iter().map(lifted).collect()
 }
@@ -234,18 +311,31 @@ fn lifted(output: wit::HookOutput) -> Result<HookOutput, String> {
         wit::HookOutput::Progress(wit::HookProgress { message, percent }) => {
             HookOutput::Progress(HookProgress { message, percent })
         }
-        wit::HookOutput::UpdatedInput(text) => HookOutput::UpdatedInput(parsed("updated_input", text)?),
-        wit::HookOutput::PermissionResult(wit::PermissionResult { behavior, reason }) => {
-            HookOutput::PermissionResult(PermissionResult { behavior: behavior_of(behavior), reason })
+        wit::HookOutput::UpdatedInput(text) => {
+            HookOutput::UpdatedInput(parsed("updated_input", text)?)
         }
-        wit::HookOutput::AdditionalContext(text) => HookOutput::AdditionalContext(parsed("additional_context", text)?),
+        wit::HookOutput::PermissionResult(wit::PermissionResult { behavior, reason }) => {
+            HookOutput::PermissionResult(PermissionResult {
+                behavior: behavior_of(behavior),
+                reason,
+            })
+        }
+        wit::HookOutput::AdditionalContext(text) => {
+            HookOutput::AdditionalContext(parsed("additional_context", text)?)
+        }
         wit::HookOutput::Stop(reason) => HookOutput::Stop { reason },
-        wit::HookOutput::UpdatedOutput(wit::ToolOutput { content, structured }) => {
+        wit::HookOutput::UpdatedOutput(wit::ToolOutput {
+            content,
+            structured,
+        }) => {
             let content = exactly(content)?;
-            let content: Vec<Content> =
-                serde_json::from_value(content).map_err(|error| format!("updated_output is not an output: {error}"))?;
+            let content: Vec<Content> = serde_json::from_value(content)
+                .map_err(|error| format!("updated_output is not an output: {error}"))?;
             let structured = structured.map(exactly).transpose()?;
-            HookOutput::UpdatedOutput(UpdatedOutput { content, structured })
+            HookOutput::UpdatedOutput(UpdatedOutput {
+                content,
+                structured,
+            })
         }
     })
 }
@@ -261,7 +351,10 @@ fn behavior_of(behavior: wit::Behavior) -> Behavior {
 
 /// Parses a hook's JSON as strictly as a caller's: a duplicate key is an error, because it is ambiguous.
 fn parsed(what: &str, text: String) -> Result<Value, String> {
-    Input::from_text(text).value().cloned().map_err(|error| format!("{what} is not JSON: {error}"))
+    Input::from_text(text)
+        .value()
+        .cloned()
+        .map_err(|error| format!("{what} is not JSON: {error}"))
 }
 
 /// As [`parsed`], with every number as it was written.
@@ -293,6 +386,9 @@ mod tests {
     fn a_hook_fails_whose_last_file_operation_has_not_ended() {
         let said = unfinished(Ok(vec![HookOutput::Message("done".to_owned())]));
         assert_eq!(said, format!("the hook answered, but {}", call::UNFINISHED));
-        assert_eq!(unfinished(Err("it crashed".to_owned())), format!("it crashed; {}", call::UNFINISHED));
+        assert_eq!(
+            unfinished(Err("it crashed".to_owned())),
+            format!("it crashed; {}", call::UNFINISHED)
+        );
     }
 }

@@ -23,8 +23,18 @@ pub(super) fn check(component: &[u8]) -> Result<(), NotAvailable> {
     if lacking.is_empty() {
         return Ok(());
     }
-    let cut = |name: &String| name.chars().take(NAME_CHARS_MAX).flat_map(char::escape_debug).collect::<String>();
-    let mut said = lacking.iter().take(NAMES_MAX).map(cut).collect::<Vec<_>>().join(", ");
+    let cut = |name: &String| {
+        name.chars()
+            .take(NAME_CHARS_MAX)
+            .flat_map(char::escape_debug)
+            .collect::<String>()
+    };
+    let mut said = lacking
+        .iter()
+        .take(NAMES_MAX)
+        .map(cut)
+        .collect::<Vec<_>>()
+        .join(", ");
     if lacking.len() > NAMES_MAX {
         said.push_str(&format!(", and {} more", lacking.len() - NAMES_MAX));
     }
@@ -55,9 +65,14 @@ fn lacking(component: &[u8]) -> wasmparser::Result<Vec<String>> {
             && depth == 0
         {
             let types = types.as_ref();
-            let is_needed =
-                |name: &str| types.component_item_for_import(name).is_some_and(|item| needs(types, &item.ty));
-            let lacking = names.into_iter().filter(|name| !linking::has(name) && is_needed(name));
+            let is_needed = |name: &str| {
+                types
+                    .component_item_for_import(name)
+                    .is_some_and(|item| needs(types, &item.ty))
+            };
+            let lacking = names
+                .into_iter()
+                .filter(|name| !linking::has(name) && is_needed(name));
             return Ok(lacking.map(str::to_owned).collect());
         }
     }
@@ -67,10 +82,12 @@ fn lacking(component: &[u8]) -> wasmparser::Result<Vec<String>> {
 /// Whether something must be there for an import of this type: an interface that has types alone needs nothing.
 fn needs(types: TypesRef<'_>, import: &ComponentEntityType) -> bool {
     match import {
-        ComponentEntityType::Instance(id) => {
-            types.get(*id).is_some_and(|instance| instance.exports.values().any(|item| needs(types, &item.ty)))
+        ComponentEntityType::Instance(id) => types
+            .get(*id)
+            .is_some_and(|instance| instance.exports.values().any(|item| needs(types, &item.ty))),
+        ComponentEntityType::Type { created, .. } => {
+            matches!(created, ComponentAnyTypeId::Resource(_))
         }
-        ComponentEntityType::Type { created, .. } => matches!(created, ComponentAnyTypeId::Resource(_)),
         _ => true,
     }
 }
@@ -80,7 +97,9 @@ mod tests {
     use super::check;
 
     fn said(imports: &str) -> Option<String> {
-        check(&wat::parse_str(format!("(component {imports})")).unwrap()).err().map(|error| error.to_string())
+        check(&wat::parse_str(format!("(component {imports})")).unwrap())
+            .err()
+            .map(|error| error.to_string())
     }
 
     #[test]
@@ -93,21 +112,45 @@ mod tests {
             assert_eq!(said(there), None, "{there}");
         }
         for (lacks, name) in [
-            (r#"(import "acme:db/store@1.0.0" (instance (export "get" (func))))"#, "acme:db/store@1.0.0"),
-            (r#"(import "acme:db/rows" (instance (export "row" (type (sub resource)))))"#, "acme:db/rows"),
+            (
+                r#"(import "acme:db/store@1.0.0" (instance (export "get" (func))))"#,
+                "acme:db/store@1.0.0",
+            ),
+            (
+                r#"(import "acme:db/rows" (instance (export "row" (type (sub resource)))))"#,
+                "acme:db/rows",
+            ),
             (r#"(import "get" (func))"#, "get"),
-            (r#"(import "wasi:keyvalue/store@0.2.0" (instance (export "open" (func))))"#, "wasi:keyvalue/store@0.2.0"),
+            (
+                r#"(import "wasi:keyvalue/store@0.2.0" (instance (export "open" (func))))"#,
+                "wasi:keyvalue/store@0.2.0",
+            ),
         ] {
-            assert_eq!(said(lacks).unwrap(), format!("the component asks for what this host does not have: {name}"));
+            assert_eq!(
+                said(lacks).unwrap(),
+                format!("the component asks for what this host does not have: {name}")
+            );
         }
-        let newer = said(r#"(import "wasi:io/poll@0.3.0" (instance (export "poll" (func))))"#).unwrap();
-        assert!(newer.contains("wasi:io/poll@0.3.0; toolcell has WASI 0.2"), "{newer}");
+        let newer =
+            said(r#"(import "wasi:io/poll@0.3.0" (instance (export "poll" (func))))"#).unwrap();
+        assert!(
+            newer.contains("wasi:io/poll@0.3.0; toolcell has WASI 0.2"),
+            "{newer}"
+        );
     }
 
     #[test]
     fn names_are_cut_and_counted() {
-        let import = |at| format!(r#"(import "acme:{}/a{at}" (instance (export "f" (func))))"#, "x".repeat(500));
+        let import = |at| {
+            format!(
+                r#"(import "acme:{}/a{at}" (instance (export "f" (func))))"#,
+                "x".repeat(500)
+            )
+        };
         let many = said(&(0..100).map(import).collect::<String>()).unwrap();
-        assert!(many.len() < 1_200 && many.ends_with("and 92 more"), "{many}");
+        assert!(
+            many.len() < 1_200 && many.ends_with("and 92 more"),
+            "{many}"
+        );
     }
 }

@@ -38,7 +38,11 @@ pub struct Judge {
 impl Sandbox {
     /// Loads the component `bytes` as a judge: from the cache on disk, or by compiling it in a child process. Every
     /// question to it runs within the limits of `permit`.
-    pub async fn load_judge(self: &Arc<Self>, bytes: &[u8], permit: HookPermit) -> Result<Judge, Refusal> {
+    pub async fn load_judge(
+        self: &Arc<Self>,
+        bytes: &[u8],
+        permit: HookPermit,
+    ) -> Result<Judge, Refusal> {
         let loader = &self.loader;
         // A separate entry from the one that the same bytes would have as a tool, which has a description.
         let name = blake3::hash(&[blake3::hash(bytes).as_bytes().as_slice(), b"judge"].concat());
@@ -49,7 +53,12 @@ impl Sandbox {
             .and_then(|(engine, component)| Ok((engine.clone(), link(engine, &component)?)));
         loader.keep_code(&name, code, None).await;
         let (engine, component) = linked?;
-        Ok(Judge { sandbox: Arc::clone(self), engine, component, permit })
+        Ok(Judge {
+            sandbox: Arc::clone(self),
+            engine,
+            component,
+            permit,
+        })
     }
 }
 
@@ -72,7 +81,10 @@ impl Judge {
             let meter = store.data().limiter.meter();
             let work = pin!(async {
                 let guest = self.component.instantiate_async(&mut store).await?;
-                guest.toolcell_tool_judge_handler().call_assess(&mut store, &request).await
+                guest
+                    .toolcell_tool_judge_handler()
+                    .call_assess(&mut store, &request)
+                    .await
             });
             call::bounded((meter, work), limits.wall, &cancellation, None).await
         };
@@ -85,17 +97,29 @@ impl Judge {
 
 fn link(engine: &Engine, component: &Component) -> Result<JudgePre<State>, Refusal> {
     let kind = component.component_type();
-    if !kind.exports(engine.wasmtime()).any(|(name, _)| name == HANDLER) {
-        return Err(invalid("not_a_judge", format!("the component is not a judge: it does not export {HANDLER}")));
+    if !kind
+        .exports(engine.wasmtime())
+        .any(|(name, _)| name == HANDLER)
+    {
+        return Err(invalid(
+            "not_a_judge",
+            format!("the component is not a judge: it does not export {HANDLER}"),
+        ));
     }
-    let imports: Vec<String> = kind.imports(engine.wasmtime()).map(|(name, _)| name.to_owned()).collect();
-    let linker =
-        linking::for_judge(engine.wasmtime(), &imports).map_err(|error| Refusal::host_fault(format!("{error:#}")))?;
+    let imports: Vec<String> = kind
+        .imports(engine.wasmtime())
+        .map(|(name, _)| name.to_owned())
+        .collect();
+    let linker = linking::for_judge(engine.wasmtime(), &imports)
+        .map_err(|error| Refusal::host_fault(format!("{error:#}")))?;
     let instance: InstancePre<State> = linker.instantiate_pre(component).map_err(|error| {
         let message = format!("the judge imports what no judge gets: {error:#}");
         Refusal::new(ErrorClass::CapabilityGap, "import_not_available", message)
     })?;
     JudgePre::new(instance).map_err(|error| {
-        invalid("contract_mismatch", format!("the component does not follow toolcell:tool@0.2.0: {error:#}"))
+        invalid(
+            "contract_mismatch",
+            format!("the component does not follow toolcell:tool@0.2.0: {error:#}"),
+        )
     })
 }

@@ -115,20 +115,30 @@ const IMPROVE_AFTER: Duration = Duration::from_secs(2);
 impl Sandbox {
     pub fn new(settings: SandboxSettings) -> anyhow::Result<Self> {
         let checks = settings.pool.map_or(1, |calls| calls.div_ceil(4));
-        let pool = settings.pool.map(|calls| calls.saturating_add(checks).saturating_add(settings.nested));
+        let pool = settings
+            .pool
+            .map(|calls| calls.saturating_add(checks).saturating_add(settings.nested));
         let engines = Engines::new(pool, settings.memory_bytes_max, settings.scratch_dir)?;
         let compatibility = engines.of(Concurrency::Off).compatibility();
         let bytes_max = settings.cache_bytes_max;
-        let open = |dir: &PathBuf| Cache::open(dir, &settings.key_file, compatibility, bytes_max).map(Arc::new);
+        let open = |dir: &PathBuf| {
+            Cache::open(dir, &settings.key_file, compatibility, bytes_max).map(Arc::new)
+        };
         let cache = settings.cache_dir.as_ref().map(open).transpose();
         Ok(Self {
-            loader: Arc::new(Loader::new(engines, Compiler::new(settings.compiler), cache)),
+            loader: Arc::new(Loader::new(
+                engines,
+                Compiler::new(settings.compiler),
+                cache,
+            )),
             uplink: Arc::new(Uplink::new(settings.network)?),
             cancel_grace: settings.cancel_grace,
             checks: Semaphore::new(usize::try_from(checks).unwrap_or(1)),
             loaded: Arc::default(),
             // One call is over before it would have paid to compile twice.
-            again: Arc::new(Semaphore::new(settings.pool.map_or(0, |_| AGAIN_KIB_MAX as usize))),
+            again: Arc::new(Semaphore::new(
+                settings.pool.map_or(0, |_| AGAIN_KIB_MAX as usize),
+            )),
         })
     }
 
@@ -152,21 +162,38 @@ impl Sandbox {
             && let Some(description) = entry.take_description()
         {
             let engine = loader.engines.of(*concurrency);
-            return LoadedComponent::revive(engine, name, entry, description).map(|found| self.keep(found));
+            return LoadedComponent::revive(engine, name, entry, description)
+                .map(|found| self.keep(found));
         }
-        let kib = u32::try_from(bytes.len() >> 10).unwrap_or(u32::MAX).saturating_add(1);
+        let kib = u32::try_from(bytes.len() >> 10)
+            .unwrap_or(u32::MAX)
+            .saturating_add(1);
         let waits = Arc::clone(&self.again).try_acquire_many_owned(kib).ok();
-        let effort = if waits.is_some() { Effort::Quick } else { Effort::Thorough };
+        let effort = if waits.is_some() {
+            Effort::Quick
+        } else {
+            Effort::Thorough
+        };
         let code = loader.code(entry, bytes, effort).await?;
         let waits = waits.filter(|_| matches!(code, Code::Compiled(..)));
         let place = self.checks.acquire().await;
         let examined = async {
             let (engine, component) = code.component(&loader.engines)?;
-            LoadedComponent::examine(engine, (digest, name), &component, bytes, &limits.for_checks()).await
+            LoadedComponent::examine(
+                engine,
+                (digest, name),
+                &component,
+                bytes,
+                &limits.for_checks(),
+            )
+            .await
         };
         let examined = examined.await;
         drop(place);
-        let description = examined.as_ref().ok().map(|component| component.description().clone());
+        let description = examined
+            .as_ref()
+            .ok()
+            .map(|component| component.description().clone());
         loader.keep_code(&name, code, description).await;
         let component = self.keep(examined?);
         if let Some(waits) = waits {
@@ -177,7 +204,12 @@ impl Sandbox {
 
     /// Compiles `component` again, thoroughly. Later calls run that code, and later processes find it in the cache. If it
     /// cannot be compiled again, its calls run the code that it has. `waits` are its KiB.
-    fn improve_later(&self, component: &Arc<LoadedComponent>, bytes: &[u8], waits: OwnedSemaphorePermit) {
+    fn improve_later(
+        &self,
+        component: &Arc<LoadedComponent>,
+        bytes: &[u8],
+        waits: OwnedSemaphorePermit,
+    ) {
         let loader = Arc::clone(&self.loader);
         let loaded = Arc::downgrade(&self.loaded);
         let component = Arc::clone(component);
@@ -185,17 +217,32 @@ impl Sandbox {
         tokio::spawn(async move {
             let _waits = waits;
             tokio::time::sleep(IMPROVE_AFTER).await;
-            let Ok(better) = loader.improve(&component, &bytes).await else { return };
-            let Some(loaded) = loaded.upgrade() else { return };
-            loaded.write().unwrap_or_else(PoisonError::into_inner).insert(component.digest().into(), Arc::new(better));
+            let Ok(better) = loader.improve(&component, &bytes).await else {
+                return;
+            };
+            let Some(loaded) = loaded.upgrade() else {
+                return;
+            };
+            loaded
+                .write()
+                .unwrap_or_else(PoisonError::into_inner)
+                .insert(component.digest().into(), Arc::new(better));
         });
     }
 
     /// Returns the component in `file`, which was opened at `path`, without reading it or its compiled code; `None` if it
     /// has no note, or has changed since. Its records were accepted. Its code is loaded by the first call.
-    pub fn recall(&self, path: &Path, file: &File) -> Result<Option<Arc<LoadedComponent>>, Refusal> {
-        let (Some(cache), Some(state)) = (self.loader.cache()?, FileState::of(file)) else { return Ok(None) };
-        Ok(cache.recall(path, &state).map(|note| self.keep(LoadedComponent::noted(path, note))))
+    pub fn recall(
+        &self,
+        path: &Path,
+        file: &File,
+    ) -> Result<Option<Arc<LoadedComponent>>, Refusal> {
+        let (Some(cache), Some(state)) = (self.loader.cache()?, FileState::of(file)) else {
+            return Ok(None);
+        };
+        Ok(cache
+            .recall(path, &state)
+            .map(|note| self.keep(LoadedComponent::noted(path, note))))
     }
 
     /// Returns the component in `file` from the cache on disk; `None` if it is not there. It reads the file and the
@@ -205,22 +252,40 @@ impl Sandbox {
             return Ok(None);
         }
         let mut hasher = blake3::Hasher::new();
-        if hasher.update_reader(file.take(component_bytes_max())).is_err() {
+        if hasher
+            .update_reader(file.take(component_bytes_max()))
+            .is_err()
+        {
             return Ok(None);
         }
         let name = hasher.finalize();
-        let Some((concurrency, mut entry)) = self.loader.cached_here::<Description>(&name)? else { return Ok(None) };
+        let Some((concurrency, mut entry)) = self.loader.cached_here::<Description>(&name)? else {
+            return Ok(None);
+        };
         // `load`, which has the component's bytes, examines code without a description.
-        let Some(description) = entry.take_description() else { return Ok(None) };
+        let Some(description) = entry.take_description() else {
+            return Ok(None);
+        };
         let engine = self.loader.engines.of(concurrency);
-        LoadedComponent::revive(engine, name, &entry, description).map(|found| Some(self.keep(found)))
+        LoadedComponent::revive(engine, name, &entry, description)
+            .map(|found| Some(self.keep(found)))
     }
 
     /// Notes that the file `path`, in the lasting state `state`, held `component`, whose records were accepted.
     pub async fn accept(&self, path: &Path, state: FileState, component: &LoadedComponent) {
         let name = *component.name().as_bytes();
         let description = component.description().clone();
-        self.loader.remember(path, Note { name, component: state, entry: component.entry, description }).await;
+        self.loader
+            .remember(
+                path,
+                Note {
+                    name,
+                    component: state,
+                    entry: component.entry,
+                    description,
+                },
+            )
+            .await;
     }
 
     /// Returns the code of `component`. The first call of a component that was recalled loads it, and waits for that until
@@ -235,8 +300,16 @@ impl Sandbox {
             return Ok(linked);
         }
         // Boxed, to keep the future of all other calls small.
-        Box::pin(call::in_time(self.loader.link_in_background(component), wall, cancellation)).await?;
-        component.linked.get().ok_or_else(|| Refusal::host_fault("a component that was loaded has no code"))
+        Box::pin(call::in_time(
+            self.loader.link_in_background(component),
+            wall,
+            cancellation,
+        ))
+        .await?;
+        component
+            .linked
+            .get()
+            .ok_or_else(|| Refusal::host_fault("a component that was loaded has no code"))
     }
 
     fn keep(&self, component: LoadedComponent) -> Arc<LoadedComponent> {
@@ -254,7 +327,11 @@ impl Sandbox {
     }
 
     fn get(&self, digest: &str) -> Option<Arc<LoadedComponent>> {
-        self.loaded.read().unwrap_or_else(PoisonError::into_inner).get(digest).cloned()
+        self.loaded
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(digest)
+            .cloned()
     }
 
     fn known(&self, digest: &str) -> Result<Arc<LoadedComponent>, Refusal> {
@@ -275,7 +352,9 @@ impl Executor for Sandbox {
             if !component.exports().validation {
                 return Ok(());
             }
-            let linked = self.linked(&component, check.wall, check.cancellation).await?;
+            let linked = self
+                .linked(&component, check.wall, check.cancellation)
+                .await?;
             let _place = tokio::select! {
                 biased;
                 () = check.cancellation.cancelled() => return Err(canceled(check.cancellation)),
@@ -285,14 +364,19 @@ impl Executor for Sandbox {
         })
     }
 
-    fn classify<'a>(&'a self, check: Check<'a>) -> BoxFuture<'a, Result<Option<SafetyFacts>, Refusal>> {
+    fn classify<'a>(
+        &'a self,
+        check: Check<'a>,
+    ) -> BoxFuture<'a, Result<Option<SafetyFacts>, Refusal>> {
         Box::pin(async move {
             let component = self.known(check.component)?;
             if !component.exports().classification {
                 return Ok(None);
             }
             // A failure ends the call: without the classification it could get more than its input needs.
-            let linked = self.linked(&component, check.wall, check.cancellation).await?;
+            let linked = self
+                .linked(&component, check.wall, check.cancellation)
+                .await?;
             let _place = tokio::select! {
                 biased;
                 () = check.cancellation.cancelled() => return Err(canceled(check.cancellation)),
@@ -319,7 +403,11 @@ fn not_run(refusal: Refusal) -> Box<Execution> {
 }
 
 fn canceled(cancellation: &Cancellation) -> Refusal {
-    executor::canceled(cancellation.requested().unwrap_or(AbortReason::UserInterruption))
+    executor::canceled(
+        cancellation
+            .requested()
+            .unwrap_or(AbortReason::UserInterruption),
+    )
 }
 
 /// A cancellation that is never requested, for guests that run outside a call.

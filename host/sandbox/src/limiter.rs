@@ -61,7 +61,11 @@ impl Limiter {
     /// The limit that refused a request of the guest, if any; a trap that follows is attributed to it.
     pub(super) fn denied(&self) -> Option<&'static str> {
         let of_tables = self.tables_denied.then_some("tables");
-        self.meter.denied.load(Ordering::Relaxed).then_some("memory").or(of_tables)
+        self.meter
+            .denied
+            .load(Ordering::Relaxed)
+            .then_some("memory")
+            .or(of_tables)
     }
 
     /// Bytes by which the guest's memories may still grow.
@@ -82,7 +86,9 @@ impl Limiter {
 
 impl Meter {
     fn used(&self) -> usize {
-        self.memory.load(Ordering::Relaxed).saturating_add(self.charged.load(Ordering::Relaxed))
+        self.memory
+            .load(Ordering::Relaxed)
+            .saturating_add(self.charged.load(Ordering::Relaxed))
     }
 
     fn charge(self: &Arc<Self>, bytes: usize) -> Option<Charge> {
@@ -92,7 +98,11 @@ impl Meter {
             return None;
         }
         self.charged.fetch_add(bytes, Ordering::Relaxed);
-        Some(Charge { of: Arc::clone(self), bytes, is_stack: false })
+        Some(Charge {
+            of: Arc::clone(self),
+            bytes,
+            is_stack: false,
+        })
     }
 
     /// Charges a stack of `bytes`, except for the one that the host needs for every call.
@@ -144,7 +154,10 @@ impl Drop for Polling {
 
 /// Runs `work`, a guest, and charges the stacks that the engine makes for it to `meter`. The engine does not say for which
 /// call a stack is, but it makes them only while it is polled.
-pub(super) async fn charging<T>(meter: Arc<Meter>, mut work: Pin<&mut impl Future<Output = T>>) -> T {
+pub(super) async fn charging<T>(
+    meter: Arc<Meter>,
+    mut work: Pin<&mut impl Future<Output = T>>,
+) -> T {
     poll_fn(move |context| {
         let _polling = Polling::begin(&meter);
         work.as_mut().poll(context)
@@ -165,13 +178,26 @@ fn grown(total: usize, current: usize, desired: usize, max: Option<usize>) -> Op
 }
 
 impl ResourceLimiter for Limiter {
-    fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+    fn memory_growing(
+        &mut self,
+        current: usize,
+        desired: usize,
+        maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
         if maximum.is_some_and(|maximum| desired > maximum) {
             return Ok(false);
         }
-        let left = self.meter.max.saturating_sub(self.meter.charged.load(Ordering::Relaxed));
+        let left = self
+            .meter
+            .max
+            .saturating_sub(self.meter.charged.load(Ordering::Relaxed));
         let memory = self.meter.memory.load(Ordering::Relaxed);
-        let Some(total) = grown(memory, current, desired, guard!("memory_limit").then_some(left)) else {
+        let Some(total) = grown(
+            memory,
+            current,
+            desired,
+            guard!("memory_limit").then_some(left),
+        ) else {
             self.meter.denied.store(true, Ordering::Relaxed);
             return Ok(false);
         };
@@ -180,11 +206,21 @@ impl ResourceLimiter for Limiter {
         Ok(true)
     }
 
-    fn table_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+    fn table_growing(
+        &mut self,
+        current: usize,
+        desired: usize,
+        maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
         if maximum.is_some_and(|maximum| desired > maximum) {
             return Ok(false);
         }
-        let Some(total) = grown(self.tables, current, desired, guard!("table_limit").then_some(self.tables_max)) else {
+        let Some(total) = grown(
+            self.tables,
+            current,
+            desired,
+            guard!("table_limit").then_some(self.tables_max),
+        ) else {
             self.tables_denied = true;
             return Ok(false);
         };
@@ -194,7 +230,11 @@ impl ResourceLimiter for Limiter {
     }
 
     fn instances(&self) -> usize {
-        if guard!("instance_limit") { self.instances_max } else { usize::MAX }
+        if guard!("instance_limit") {
+            self.instances_max
+        } else {
+            usize::MAX
+        }
     }
 
     fn memories(&self) -> usize {
@@ -215,7 +255,10 @@ mod tests {
     const MIB: usize = 1 << 20;
 
     fn limiter() -> Limiter {
-        Limiter::new(&Limits { memory_bytes: 4 * MIB as u64, ..Limits::default() })
+        Limiter::new(&Limits {
+            memory_bytes: 4 * MIB as u64,
+            ..Limits::default()
+        })
     }
 
     #[tokio::test]
@@ -225,7 +268,10 @@ mod tests {
         assert!(charge_stack(MIB).is_none(), "no call is polled");
         let work = pin!(async {
             // The first one is that of every call.
-            let mut stacks = vec![charge_stack(3 * MIB).unwrap(), charge_stack(3 * MIB).unwrap()];
+            let mut stacks = vec![
+                charge_stack(3 * MIB).unwrap(),
+                charge_stack(3 * MIB).unwrap(),
+            ];
             assert!(charge_stack(3 * MIB).is_none());
             assert_eq!((outer.left(), outer.denied()), (MIB, Some("memory")));
             let nested = pin!(async {

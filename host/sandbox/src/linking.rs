@@ -27,25 +27,57 @@ impl HasData for HasTable {
 
 /// WASI's command world. `filesystem/types` is toolcell's own, because wasmtime-wasi's has no denials and no quotas.
 const WASI: [Interface; 27] = [
-    ("wasi:io/error", |linker| io::error::add_to_linker::<_, HasTable>(linker, |state| &mut state.table)),
-    ("wasi:io/poll", |linker| io::poll::add_to_linker::<_, HasTable>(linker, |state| &mut state.table)),
-    ("wasi:io/streams", |linker| io::streams::add_to_linker::<_, HasTable>(linker, |state| &mut state.table)),
-    ("wasi:cli/environment", |linker| cli::environment::add_to_linker::<_, WasiCli>(linker, State::cli)),
-    ("wasi:cli/exit", |linker| cli::exit::add_to_linker::<_, WasiCli>(linker, State::cli)),
-    ("wasi:cli/stdin", |linker| cli::stdin::add_to_linker::<_, WasiCli>(linker, State::cli)),
-    ("wasi:cli/stdout", |linker| cli::stdout::add_to_linker::<_, WasiCli>(linker, State::cli)),
-    ("wasi:cli/stderr", |linker| cli::stderr::add_to_linker::<_, WasiCli>(linker, State::cli)),
-    ("wasi:cli/terminal-input", |linker| cli::terminal_input::add_to_linker::<_, WasiCli>(linker, State::cli)),
-    ("wasi:cli/terminal-output", |linker| cli::terminal_output::add_to_linker::<_, WasiCli>(linker, State::cli)),
-    ("wasi:cli/terminal-stdin", |linker| cli::terminal_stdin::add_to_linker::<_, WasiCli>(linker, State::cli)),
-    ("wasi:cli/terminal-stdout", |linker| cli::terminal_stdout::add_to_linker::<_, WasiCli>(linker, State::cli)),
-    ("wasi:cli/terminal-stderr", |linker| cli::terminal_stderr::add_to_linker::<_, WasiCli>(linker, State::cli)),
-    ("wasi:clocks/wall-clock", |linker| clocks::wall_clock::add_to_linker::<_, WasiClocks>(linker, State::clocks)),
+    ("wasi:io/error", |linker| {
+        io::error::add_to_linker::<_, HasTable>(linker, |state| &mut state.table)
+    }),
+    ("wasi:io/poll", |linker| {
+        io::poll::add_to_linker::<_, HasTable>(linker, |state| &mut state.table)
+    }),
+    ("wasi:io/streams", |linker| {
+        io::streams::add_to_linker::<_, HasTable>(linker, |state| &mut state.table)
+    }),
+    ("wasi:cli/environment", |linker| {
+        cli::environment::add_to_linker::<_, WasiCli>(linker, State::cli)
+    }),
+    ("wasi:cli/exit", |linker| {
+        cli::exit::add_to_linker::<_, WasiCli>(linker, State::cli)
+    }),
+    ("wasi:cli/stdin", |linker| {
+        cli::stdin::add_to_linker::<_, WasiCli>(linker, State::cli)
+    }),
+    ("wasi:cli/stdout", |linker| {
+        cli::stdout::add_to_linker::<_, WasiCli>(linker, State::cli)
+    }),
+    ("wasi:cli/stderr", |linker| {
+        cli::stderr::add_to_linker::<_, WasiCli>(linker, State::cli)
+    }),
+    ("wasi:cli/terminal-input", |linker| {
+        cli::terminal_input::add_to_linker::<_, WasiCli>(linker, State::cli)
+    }),
+    ("wasi:cli/terminal-output", |linker| {
+        cli::terminal_output::add_to_linker::<_, WasiCli>(linker, State::cli)
+    }),
+    ("wasi:cli/terminal-stdin", |linker| {
+        cli::terminal_stdin::add_to_linker::<_, WasiCli>(linker, State::cli)
+    }),
+    ("wasi:cli/terminal-stdout", |linker| {
+        cli::terminal_stdout::add_to_linker::<_, WasiCli>(linker, State::cli)
+    }),
+    ("wasi:cli/terminal-stderr", |linker| {
+        cli::terminal_stderr::add_to_linker::<_, WasiCli>(linker, State::cli)
+    }),
+    ("wasi:clocks/wall-clock", |linker| {
+        clocks::wall_clock::add_to_linker::<_, WasiClocks>(linker, State::clocks)
+    }),
     ("wasi:clocks/monotonic-clock", |linker| {
         clocks::monotonic_clock::add_to_linker::<_, WasiClocks>(linker, State::clocks)
     }),
-    ("wasi:random/random", |linker| random::random::add_to_linker::<_, WasiRandom>(linker, State::random)),
-    ("wasi:random/insecure", |linker| random::insecure::add_to_linker::<_, WasiRandom>(linker, State::random)),
+    ("wasi:random/random", |linker| {
+        random::random::add_to_linker::<_, WasiRandom>(linker, State::random)
+    }),
+    ("wasi:random/insecure", |linker| {
+        random::insecure::add_to_linker::<_, WasiRandom>(linker, State::random)
+    }),
     ("wasi:random/insecure-seed", |linker| {
         random::insecure_seed::add_to_linker::<_, WasiRandom>(linker, State::random)
     }),
@@ -63,34 +95,45 @@ const WASI: [Interface; 27] = [
     ("wasi:sockets/ip-name-lookup", |linker| {
         sockets::ip_name_lookup::add_to_linker::<_, WasiSockets>(linker, State::sockets)
     }),
-    ("wasi:sockets/tcp", |linker| sockets::tcp::add_to_linker::<_, WasiSockets>(linker, State::sockets)),
+    ("wasi:sockets/tcp", |linker| {
+        sockets::tcp::add_to_linker::<_, WasiSockets>(linker, State::sockets)
+    }),
     ("wasi:sockets/tcp-create-socket", |linker| {
         sockets::tcp_create_socket::add_to_linker::<_, WasiSockets>(linker, State::sockets)
     }),
-    ("wasi:sockets/udp", |linker| sockets::udp::add_to_linker::<_, WasiSockets>(linker, State::sockets)),
+    ("wasi:sockets/udp", |linker| {
+        sockets::udp::add_to_linker::<_, WasiSockets>(linker, State::sockets)
+    }),
     ("wasi:sockets/udp-create-socket", |linker| {
         sockets::udp_create_socket::add_to_linker::<_, WasiSockets>(linker, State::sockets)
     }),
 ];
 
 /// The only interface of the contract that hooks get too.
-const LOG: Interface =
-    ("toolcell:tool/log", |linker| wit::log::add_to_linker::<_, HasSelf<State>>(linker, |state| state));
+const LOG: Interface = ("toolcell:tool/log", |linker| {
+    wit::log::add_to_linker::<_, HasSelf<State>>(linker, |state| state)
+});
 
 /// The interface of IronClaw's tools.
 const NEAR: Interface = ("near:agent/host", super::import::near::add_to_linker);
 
 /// Interfaces that only tools get.
 const TOOL: [Interface; 11] = [
-    ("toolcell:tool/progress", |linker| wit::progress::add_to_linker::<_, HasSelf<State>>(linker, |state| state)),
+    ("toolcell:tool/progress", |linker| {
+        wit::progress::add_to_linker::<_, HasSelf<State>>(linker, |state| state)
+    }),
     ("toolcell:tool/cancellation", |linker| {
         wit::cancellation::add_to_linker::<_, HasSelf<State>>(linker, |state| state)
     }),
     ("toolcell:tool/cancellation-signal", |linker| {
         cancellation_signal::add_to_linker::<_, HasSelf<State>>(linker, |state| state)
     }),
-    ("toolcell:tool/interaction", |linker| wit::interaction::add_to_linker::<_, HasSelf<State>>(linker, |state| state)),
-    ("toolcell:tool/artifacts", |linker| wit::artifacts::add_to_linker::<_, HasSelf<State>>(linker, |state| state)),
+    ("toolcell:tool/interaction", |linker| {
+        wit::interaction::add_to_linker::<_, HasSelf<State>>(linker, |state| state)
+    }),
+    ("toolcell:tool/artifacts", |linker| {
+        wit::artifacts::add_to_linker::<_, HasSelf<State>>(linker, |state| state)
+    }),
     ("toolcell:tool/context-modifiers", |linker| {
         wit::context_modifiers::add_to_linker::<_, HasSelf<State>>(linker, |state| state)
     }),
@@ -117,22 +160,34 @@ pub(super) fn has(import: &str) -> bool {
 }
 
 /// Returns a linker for a tool with these imports.
-pub(super) fn for_tool(engine: &wasmtime::Engine, imports: &[String]) -> wasmtime::Result<Linker<State>> {
+pub(super) fn for_tool(
+    engine: &wasmtime::Engine,
+    imports: &[String],
+) -> wasmtime::Result<Linker<State>> {
     linker(engine, imports, WASI.iter().chain([&LOG]).chain(&TOOL))
 }
 
 /// Returns a linker for a tool of IronClaw with these imports.
-pub(super) fn for_near(engine: &wasmtime::Engine, imports: &[String]) -> wasmtime::Result<Linker<State>> {
+pub(super) fn for_near(
+    engine: &wasmtime::Engine,
+    imports: &[String],
+) -> wasmtime::Result<Linker<State>> {
     linker(engine, imports, WASI.iter().chain([&NEAR]))
 }
 
 /// Returns a linker for a hook with these imports. It has no interfaces that only tools get.
-pub(super) fn for_hook(engine: &wasmtime::Engine, imports: &[String]) -> wasmtime::Result<Linker<State>> {
+pub(super) fn for_hook(
+    engine: &wasmtime::Engine,
+    imports: &[String],
+) -> wasmtime::Result<Linker<State>> {
     linker(engine, imports, WASI.iter().chain([&LOG]))
 }
 
 /// Returns a linker for a judge with these imports: WASI alone.
-pub(super) fn for_judge(engine: &wasmtime::Engine, imports: &[String]) -> wasmtime::Result<Linker<State>> {
+pub(super) fn for_judge(
+    engine: &wasmtime::Engine,
+    imports: &[String],
+) -> wasmtime::Result<Linker<State>> {
     linker(engine, imports, WASI.iter())
 }
 
@@ -144,7 +199,11 @@ fn linker<'a>(
     interfaces: impl Iterator<Item = &'a Interface>,
 ) -> wasmtime::Result<Linker<State>> {
     let mut linker = Linker::new(engine);
-    let imported = |name: &str| imports.iter().any(|import| import.split('@').next() == Some(name));
+    let imported = |name: &str| {
+        imports
+            .iter()
+            .any(|import| import.split('@').next() == Some(name))
+    };
     for (name, add) in interfaces {
         if imported(name) {
             add(&mut linker)?;
@@ -184,7 +243,10 @@ mod tests {
         ("wasi:filesystem/preopens", "get-directories"),
         ("wasi:sockets/network", "resource network"),
         ("wasi:sockets/instance-network", "instance-network"),
-        ("wasi:sockets/ip-name-lookup", "resource resolve-address-stream"),
+        (
+            "wasi:sockets/ip-name-lookup",
+            "resource resolve-address-stream",
+        ),
         ("wasi:sockets/tcp", "resource tcp-socket"),
         ("wasi:sockets/tcp-create-socket", "create-tcp-socket"),
         ("wasi:sockets/udp", "resource udp-socket"),
@@ -219,12 +281,14 @@ mod tests {
             Some(item) => (item, "(type (sub resource))"),
             None => (item, "(func (param \"not-there\" string))"),
         };
-        let text = format!(r#"(component (import "{import}" (instance (export "{item}" {kind}))))"#);
+        let text =
+            format!(r#"(component (import "{import}" (instance (export "{item}" {kind}))))"#);
         let component = Component::new(&engine, wat::parse_str(text).unwrap()).unwrap();
         let linker = link(&engine, &[import]).unwrap();
-        linker
-            .instantiate_pre(&component)
-            .map_or_else(|error| !format!("{error:#}").contains("implementation is missing"), |_| true)
+        linker.instantiate_pre(&component).map_or_else(
+            |error| !format!("{error:#}").contains("implementation is missing"),
+            |_| true,
+        )
     }
 
     #[test]
@@ -232,7 +296,10 @@ mod tests {
         for (interface, item) in COMMAND_WORLD {
             assert!(found(for_tool, interface, item), "{interface}, for a tool");
             assert!(found(for_hook, interface, item), "{interface}, for a hook");
-            assert!(found(for_judge, interface, item), "{interface}, for a judge");
+            assert!(
+                found(for_judge, interface, item),
+                "{interface}, for a judge"
+            );
         }
         assert!(!found(for_tool, "wasi:cli/run", "run"));
     }
@@ -241,26 +308,51 @@ mod tests {
     fn a_hook_gets_no_more_than_a_log_beyond_it_and_a_judge_nothing() {
         for (interface, item) in BEYOND {
             assert!(found(for_tool, interface, item), "{interface}, for a tool");
-            assert_eq!(found(for_hook, interface, item), interface == "toolcell:tool/log", "{interface}, for a hook");
-            assert!(!found(for_judge, interface, item), "{interface}, for a judge");
-            assert!(!found(for_near, interface, item), "{interface}, for a tool of IronClaw");
+            assert_eq!(
+                found(for_hook, interface, item),
+                interface == "toolcell:tool/log",
+                "{interface}, for a hook"
+            );
+            assert!(
+                !found(for_judge, interface, item),
+                "{interface}, for a judge"
+            );
+            assert!(
+                !found(for_near, interface, item),
+                "{interface}, for a tool of IronClaw"
+            );
         }
     }
 
     #[test]
     fn a_stop_can_be_noticed_without_the_resource_that_waits_for_it() {
         assert!(!found(for_tool, "toolcell:tool/cancellation", "subscribe"));
-        assert!(!found(for_tool, "toolcell:tool/cancellation-signal", "requested"));
+        assert!(!found(
+            for_tool,
+            "toolcell:tool/cancellation-signal",
+            "requested"
+        ));
     }
 
     #[test]
     fn the_interface_of_another_world_is_there_in_that_world_alone() {
-        for item in ["log", "now-millis", "workspace-read", "http-request", "tool-invoke", "secret-exists"] {
+        for item in [
+            "log",
+            "now-millis",
+            "workspace-read",
+            "http-request",
+            "tool-invoke",
+            "secret-exists",
+        ] {
             assert!(found(for_near, "near:agent/host", item), "{item}");
             for link in [for_tool, for_hook, for_judge] {
                 assert!(!found(link, "near:agent/host", item), "{item}");
             }
         }
-        assert!(found(for_near, "wasi:filesystem/types", "resource descriptor"));
+        assert!(found(
+            for_near,
+            "wasi:filesystem/types",
+            "resource descriptor"
+        ));
     }
 }

@@ -63,22 +63,36 @@ pub(super) struct Loader {
 }
 
 impl Loader {
-    pub(super) fn new(engines: Engines, compiler: Compiler, cache: Result<Option<Arc<Cache>>, Refusal>) -> Self {
+    pub(super) fn new(
+        engines: Engines,
+        compiler: Compiler,
+        cache: Result<Option<Arc<Cache>>, Refusal>,
+    ) -> Self {
         let concurrent = engines.of(Concurrency::On).compatibility();
-        Self { engines, compiler, cache, concurrent }
+        Self {
+            engines,
+            compiler,
+            cache,
+            concurrent,
+        }
     }
 
     /// Returns the cache on disk, if there is one. An unusable cache fails every load, so that each call reports it;
     /// otherwise each start would compile everything again without notice.
     pub(super) fn cache(&self) -> Result<Option<&Arc<Cache>>, Refusal> {
-        self.cache.as_ref().map(Option::as_ref).map_err(Clone::clone)
+        self.cache
+            .as_ref()
+            .map(Option::as_ref)
+            .map_err(Clone::clone)
     }
 
     /// Returns the name of the entry with code for the engine `concurrency` of the component with the hash `name`.
     fn entry(&self, name: &blake3::Hash, concurrency: Concurrency) -> blake3::Hash {
         match concurrency {
             Concurrency::Off => *name,
-            Concurrency::On => blake3::hash(&[name.as_bytes().as_slice(), self.concurrent.as_bytes()].concat()),
+            Concurrency::On => {
+                blake3::hash(&[name.as_bytes().as_slice(), self.concurrent.as_bytes()].concat())
+            }
         }
     }
 
@@ -87,20 +101,28 @@ impl Loader {
         &self,
         name: &blake3::Hash,
     ) -> Result<Option<Kept<D>>, Refusal> {
-        let Some(cache) = self.cache()? else { return Ok(None) };
+        let Some(cache) = self.cache()? else {
+            return Ok(None);
+        };
         let cache = Arc::clone(cache);
         let names = self.entries(name);
         on_disk(move || read(&cache, names)).await
     }
 
     /// Like [`Self::cached`], on this thread, which it can block for long.
-    pub(super) fn cached_here<D: DeserializeOwned>(&self, name: &blake3::Hash) -> Result<Option<Kept<D>>, Refusal> {
-        Ok(self.cache()?.and_then(|cache| read(cache, self.entries(name))))
+    pub(super) fn cached_here<D: DeserializeOwned>(
+        &self,
+        name: &blake3::Hash,
+    ) -> Result<Option<Kept<D>>, Refusal> {
+        Ok(self
+            .cache()?
+            .and_then(|cache| read(cache, self.entries(name))))
     }
 
     /// Returns the names that the entry of a component can have.
     fn entries(&self, name: &blake3::Hash) -> [(Concurrency, blake3::Hash); 2] {
-        [Concurrency::Off, Concurrency::On].map(|concurrency| (concurrency, self.entry(name, concurrency)))
+        [Concurrency::Off, Concurrency::On]
+            .map(|concurrency| (concurrency, self.entry(name, concurrency)))
     }
 
     /// Returns the code of `entry`, if there is one; otherwise compiles `bytes` with `effort`.
@@ -128,14 +150,19 @@ impl Loader {
         code: Code<D>,
         description: Option<D>,
     ) {
-        let Ok(Some(cache)) = self.cache() else { return };
+        let Ok(Some(cache)) = self.cache() else {
+            return;
+        };
         let cache = Arc::clone(cache);
         let name = self.entry(name, code.concurrency());
         let write = move || match (code, description) {
-            (Code::Compiled(_, code), description) => cache.write(&name, description.as_ref(), &code),
-            (Code::Kept(_, mut entry), Some(description)) => {
-                entry.code().map_err(anyhow::Error::from).and_then(|code| cache.write(&name, Some(&description), &code))
+            (Code::Compiled(_, code), description) => {
+                cache.write(&name, description.as_ref(), &code)
             }
+            (Code::Kept(_, mut entry), Some(description)) => entry
+                .code()
+                .map_err(anyhow::Error::from)
+                .and_then(|code| cache.write(&name, Some(&description), &code)),
             (Code::Kept(_, _), None) => Ok(()),
         };
         // A failed write only costs another compilation; the call need not fail for it.
@@ -143,7 +170,11 @@ impl Loader {
     }
 
     /// Compiles a component again whose code was compiled quickly, and caches what comes of it.
-    pub(super) async fn improve(&self, known: &LoadedComponent, bytes: &[u8]) -> Result<LoadedComponent, Refusal> {
+    pub(super) async fn improve(
+        &self,
+        known: &LoadedComponent,
+        bytes: &[u8],
+    ) -> Result<LoadedComponent, Refusal> {
         let name = known.name();
         let description = known.description().clone();
         let code = self.code(None, bytes, Effort::Again).await?;
@@ -155,14 +186,20 @@ impl Loader {
 
     /// Writes a note for the file `path`. Without it, the next start reads the component again.
     pub(super) async fn remember(&self, path: &Path, note: Note<Description>) {
-        let Ok(Some(cache)) = self.cache() else { return };
+        let Ok(Some(cache)) = self.cache() else {
+            return;
+        };
         let cache = Arc::clone(cache);
         let path = path.to_owned();
         let _ = on_disk(move || cache.remember(&path, &note)).await;
     }
 
     /// Loads the code of `component`, whose bytes are `bytes`, unless that was done before.
-    pub(super) async fn link(&self, component: &LoadedComponent, bytes: &[u8]) -> Result<(), Refusal> {
+    pub(super) async fn link(
+        &self,
+        component: &LoadedComponent,
+        bytes: &[u8],
+    ) -> Result<(), Refusal> {
         if component.linked.get().is_some() {
             return Ok(());
         }
@@ -180,7 +217,10 @@ impl Loader {
     /// Loads the code of a component that was recalled, unless that was done before. Dropping the future ends the wait,
     /// and not a load that has begun. One load of a component runs at a time, however many calls wait for it. If it fails,
     /// all of them fail, and the next call loads again.
-    pub(super) async fn link_in_background(self: &Arc<Self>, component: &Arc<LoadedComponent>) -> Result<(), Refusal> {
+    pub(super) async fn link_in_background(
+        self: &Arc<Self>,
+        component: &Arc<LoadedComponent>,
+    ) -> Result<(), Refusal> {
         let turn = component.loads.turn(Source::File).await;
         if component.linked.get().is_some() {
             return Ok(());
@@ -203,22 +243,39 @@ impl Loader {
             let fetched = loader.fetch(&component, None).await;
             turn.end(fetched.map(|linked| component.take_code(linked)))
         });
-        load.await.unwrap_or_else(|_| Err(Refusal::host_fault("loading a component panicked, or its runtime ended")))
+        load.await.unwrap_or_else(|_| {
+            Err(Refusal::host_fault(
+                "loading a component panicked, or its runtime ended",
+            ))
+        })
     }
 
     /// Links the code of the component's entry, if the entry is in the state in which it was authenticated.
     fn reopen(&self, component: &LoadedComponent) -> Result<Option<Linked>, Refusal> {
-        let (Some(cache), Some(state)) = (self.cache()?, &component.entry) else { return Ok(None) };
+        let (Some(cache), Some(state)) = (self.cache()?, &component.entry) else {
+            return Ok(None);
+        };
         let description = component.description();
         let name = self.entry(&component.name(), description.concurrency);
-        let Some(entry) = cache.reopen(&name, state) else { return Ok(None) };
+        let Some(entry) = cache.reopen(&name, state) else {
+            return Ok(None);
+        };
         let engine = self.engines.of(description.concurrency);
-        Linked::new(engine, &component::map(engine, entry.code_file())?, description).map(Some)
+        Linked::new(
+            engine,
+            &component::map(engine, entry.code_file())?,
+            description,
+        )
+        .map(Some)
     }
 
     /// Loads the code of a component: from its unchanged entry, from one that has to be authenticated again, or by
     /// compiling `bytes`. Without `bytes`, it reads the component's file, and refuses it if it holds others by now.
-    async fn fetch(&self, component: &LoadedComponent, bytes: Option<&[u8]>) -> Result<Linked, Refusal> {
+    async fn fetch(
+        &self,
+        component: &LoadedComponent,
+        bytes: Option<&[u8]>,
+    ) -> Result<Linked, Refusal> {
         if let Some(linked) = self.reopen(component)? {
             return Ok(linked);
         }
@@ -226,12 +283,25 @@ impl Loader {
         let description = component.description();
         if let Some((concurrency, entry)) = self.cached::<IgnoredAny>(&name).await? {
             let engine = self.engines.of(concurrency);
-            let linked = Linked::new(engine, &component::map(engine, entry.code_file())?, description)?;
+            let linked = Linked::new(
+                engine,
+                &component::map(engine, entry.code_file())?,
+                description,
+            )?;
             // From the next start on, the entry need not be read as a whole.
             if let (Some((path, state)), Some(lasting)) = (&component.file, entry.lasting()) {
                 let name = *name.as_bytes();
                 let description = description.clone();
-                self.remember(path, Note { name, component: *state, entry: Some(lasting), description }).await;
+                self.remember(
+                    path,
+                    Note {
+                        name,
+                        component: *state,
+                        entry: Some(lasting),
+                        description,
+                    },
+                )
+                .await;
             }
             return Ok(linked);
         }
@@ -243,7 +313,9 @@ impl Loader {
                 read.as_slice()
             }
         };
-        let code = self.code::<Description>(None, bytes, Effort::Thorough).await?;
+        let code = self
+            .code::<Description>(None, bytes, Effort::Thorough)
+            .await?;
         let (engine, compiled) = code.component(&self.engines)?;
         let linked = Linked::new(engine, &compiled, description)?;
         self.keep_code(&name, code, Some(description.clone())).await;
@@ -252,8 +324,13 @@ impl Loader {
 }
 
 /// Reads the first entry that the cache has.
-fn read<D: DeserializeOwned>(cache: &Cache, names: [(Concurrency, blake3::Hash); 2]) -> Option<Kept<D>> {
-    names.into_iter().find_map(|(concurrency, name)| Some((concurrency, cache.read(&name)?)))
+fn read<D: DeserializeOwned>(
+    cache: &Cache,
+    names: [(Concurrency, blake3::Hash); 2],
+) -> Option<Kept<D>> {
+    names
+        .into_iter()
+        .find_map(|(concurrency, name)| Some((concurrency, cache.read(&name)?)))
 }
 
 /// Reads the bytes of a component that was recalled from its file.
@@ -268,10 +345,13 @@ async fn of_file(component: &LoadedComponent) -> Result<Vec<u8>, Refusal> {
 }
 
 /// Runs `work`, which reads or writes files of the host's own, on a thread for that.
-async fn on_disk<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Refusal> {
+async fn on_disk<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Refusal> {
     STORE.run(work).await.map_err(|error| match error {
         Unfinished::Busy(_) | Unfinished::NoThreads(_) => {
-            let message = format!("the tool's component cannot be loaded now: {error}; call again later");
+            let message =
+                format!("the tool's component cannot be loaded now: {error}; call again later");
             Refusal::new(ErrorClass::RateLimited, "too_many_loads", message)
         }
         Unfinished::Panicked => Refusal::host_fault("loading a component panicked"),
@@ -282,9 +362,15 @@ async fn on_disk<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -
 fn read_again(path: &Path, name: &blake3::Hash) -> Option<Vec<u8>> {
     // Without NONBLOCK, a named pipe that took the file's place would block the reader.
     let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-    let file = File::options().read(true).custom_flags(flags).open(path).ok()?;
+    let file = File::options()
+        .read(true)
+        .custom_flags(flags)
+        .open(path)
+        .ok()?;
     let mut bytes = Vec::new();
-    file.take(component_bytes_max()).read_to_end(&mut bytes).ok()?;
+    file.take(component_bytes_max())
+        .read_to_end(&mut bytes)
+        .ok()?;
     (blake3::hash(&bytes) == *name).then_some(bytes)
 }
 
@@ -293,5 +379,9 @@ fn changed(path: &Path) -> Refusal {
         "the component {} changed or was removed after loading; reload the tool and call again",
         path.display()
     );
-    Refusal::new(ErrorClass::DependencyUnavailable, "component_changed", message)
+    Refusal::new(
+        ErrorClass::DependencyUnavailable,
+        "component_changed",
+        message,
+    )
 }

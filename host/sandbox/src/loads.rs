@@ -43,7 +43,12 @@ impl Loads {
     pub(super) async fn turn(&self, source: Source) -> LoadTurn {
         let seen = self.failed.load(Ordering::Acquire);
         let last = Arc::clone(&self.last).lock_owned().await;
-        LoadTurn { last, failed: Arc::clone(&self.failed), seen, source }
+        LoadTurn {
+            last,
+            failed: Arc::clone(&self.failed),
+            seen,
+            source,
+        }
     }
 }
 
@@ -52,14 +57,22 @@ impl LoadTurn {
     /// A call that was given the bytes does not fail for the file.
     pub(super) fn failure(&self) -> Option<Refusal> {
         let has_failed = self.failed.load(Ordering::Acquire) > self.seen && guard!("shared_loads");
-        let applies = |failure: &&Failure| failure.source == Source::Given || self.source == Source::File;
-        self.last.as_ref().filter(applies).filter(|_| has_failed).map(|failure| failure.refusal.clone())
+        let applies =
+            |failure: &&Failure| failure.source == Source::Given || self.source == Source::File;
+        self.last
+            .as_ref()
+            .filter(applies)
+            .filter(|_| has_failed)
+            .map(|failure| failure.refusal.clone())
     }
 
     /// Ends the turn with the result of the load, and returns that.
     pub(super) fn end(mut self, loaded: Result<(), Refusal>) -> Result<(), Refusal> {
         if let Err(refusal) = &loaded {
-            *self.last = Some(Failure { refusal: refusal.clone(), source: self.source });
+            *self.last = Some(Failure {
+                refusal: refusal.clone(),
+                source: self.source,
+            });
             self.failed.fetch_add(1, Ordering::Release);
         }
         loaded
@@ -85,8 +98,16 @@ mod tests {
     }
 
     async fn number_of_loads(loads: &Arc<Loads>, sources: &[Source]) -> usize {
-        let calls: JoinSet<bool> = sources.iter().map(|source| load(Arc::clone(loads), *source)).collect();
-        calls.join_all().await.into_iter().filter(|loaded| *loaded).count()
+        let calls: JoinSet<bool> = sources
+            .iter()
+            .map(|source| load(Arc::clone(loads), *source))
+            .collect();
+        calls
+            .join_all()
+            .await
+            .into_iter()
+            .filter(|loaded| *loaded)
+            .count()
     }
 
     #[tokio::test]
@@ -96,13 +117,19 @@ mod tests {
             assert_eq!(number_of_loads(&loads, &[Source::File; 5]).await, 1);
         }
         assert_eq!(number_of_loads(&loads, &[Source::Given; 5]).await, 1);
-        assert_eq!(number_of_loads(&loads, &[Source::Given, Source::File]).await, 1);
+        assert_eq!(
+            number_of_loads(&loads, &[Source::Given, Source::File]).await,
+            1
+        );
     }
 
     #[tokio::test]
     async fn a_call_that_was_given_the_bytes_does_not_fail_for_the_file() {
         let loads = Arc::new(Loads::default());
-        assert_eq!(number_of_loads(&loads, &[Source::File, Source::Given]).await, 2);
+        assert_eq!(
+            number_of_loads(&loads, &[Source::File, Source::Given]).await,
+            2
+        );
     }
 
     #[tokio::test]

@@ -60,7 +60,9 @@ impl Logs {
         let mut inner = self.inner();
         let kept = match inner.output_left {
             None => inner.take(bytes.len()),
-            Some(left) if bytes.len() > left && guard!("command_output") => return Err(Exceeded::Output),
+            Some(left) if bytes.len() > left && guard!("command_output") => {
+                return Err(Exceeded::Output);
+            }
             Some(left) => {
                 inner.output_left = Some(left.saturating_sub(bytes.len()));
                 bytes.len()
@@ -129,7 +131,9 @@ impl Logs {
     pub(super) fn stderr_tail(&self) -> String {
         let inner = self.inner();
         let start = inner.stderr.len().saturating_sub(500);
-        String::from_utf8_lossy(inner.stderr.get(start..).unwrap_or_default()).trim().to_owned()
+        String::from_utf8_lossy(inner.stderr.get(start..).unwrap_or_default())
+            .trim()
+            .to_owned()
     }
 
     pub(super) fn into_content(self) -> Vec<Content> {
@@ -137,15 +141,21 @@ impl Logs {
         let mut content = Vec::new();
         let stdout = std::mem::take(&mut inner.stdout);
         let stderr = std::mem::take(&mut inner.stderr);
-        let streams = [("stdout", lossy(stdout)), ("stderr", lossy(stderr)), ("log", std::mem::take(&mut inner.log))];
+        let streams = [
+            ("stdout", lossy(stdout)),
+            ("stderr", lossy(stderr)),
+            ("log", std::mem::take(&mut inner.log)),
+        ];
         for (stream, text) in streams {
             if !text.is_empty() {
                 content.push(Content::log(stream, text));
             }
         }
         if inner.truncated {
-            let note =
-                format!("the guest wrote {} bytes to its log; what is over the limit was dropped", inner.written);
+            let note = format!(
+                "the guest wrote {} bytes to its log; what is over the limit was dropped",
+                inner.written
+            );
             content.push(Content::log("host", note));
         }
         content
@@ -156,7 +166,11 @@ impl Inner {
     /// Counts `length` bytes, and returns how many of them may be kept.
     fn take(&mut self, length: usize) -> usize {
         self.written = self.written.saturating_add(length as u64);
-        let kept = if guard!("log_limit") { length.min(self.left) } else { length };
+        let kept = if guard!("log_limit") {
+            length.min(self.left)
+        } else {
+            length
+        };
         self.left = self.left.saturating_sub(kept);
         self.truncated |= kept < length;
         kept
@@ -164,7 +178,8 @@ impl Inner {
 }
 
 fn lossy(bytes: Vec<u8>) -> String {
-    String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+    String::from_utf8(bytes)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
 /// One of the guest's standard streams. Writes to logs always succeed, so that a guest that prints too much stays
@@ -194,7 +209,9 @@ impl StdoutStream for Captured {
 
 impl OutputStream for Captured {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
-        self.logs.print(self.stream, &bytes).map_err(|exceeded| StreamError::Trap(exceeded.into()))
+        self.logs
+            .print(self.stream, &bytes)
+            .map_err(|exceeded| StreamError::Trap(exceeded.into()))
     }
 
     fn flush(&mut self) -> StreamResult<()> {
@@ -217,7 +234,10 @@ mod tests {
 
     fn texts(logs: Logs) -> Vec<(String, String)> {
         let text = |block: &Content, field: &str| block.fields[field].as_str().unwrap().to_owned();
-        logs.into_content().iter().map(|block| (text(block, "stream"), text(block, "text"))).collect()
+        logs.into_content()
+            .iter()
+            .map(|block| (text(block, "stream"), text(block, "text")))
+            .collect()
     }
 
     #[test]
@@ -225,7 +245,10 @@ mod tests {
         let logs = Logs::new(2, Some(6));
         logs.print(Stream::Stdout, b"out").unwrap();
         logs.print(Stream::Stderr, b"err").unwrap();
-        assert!(matches!(logs.print(Stream::Stderr, b"!"), Err(Exceeded::Output)));
+        assert!(matches!(
+            logs.print(Stream::Stderr, b"!"),
+            Err(Exceeded::Output)
+        ));
         assert_eq!(logs.stderr_tail(), "err");
         assert_eq!(logs.output(), (b"out".to_vec(), b"err".to_vec()));
         logs.drop_output();
@@ -240,9 +263,17 @@ mod tests {
         logs.print(Stream::Stderr, b"err").unwrap();
         logs.keep_output();
         assert_eq!(logs.written(), 6);
-        let note = "the guest wrote 6 bytes to its log; what is over the limit was dropped".to_owned();
-        let kept = [("stdout", "o".to_owned()), ("stderr", "err".to_owned()), ("host", note)];
-        assert_eq!(texts(logs), kept.map(|(stream, text)| (stream.to_owned(), text)));
+        let note =
+            "the guest wrote 6 bytes to its log; what is over the limit was dropped".to_owned();
+        let kept = [
+            ("stdout", "o".to_owned()),
+            ("stderr", "err".to_owned()),
+            ("host", note),
+        ];
+        assert_eq!(
+            texts(logs),
+            kept.map(|(stream, text)| (stream.to_owned(), text))
+        );
     }
 
     #[test]

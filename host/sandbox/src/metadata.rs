@@ -6,8 +6,8 @@
 //! 1 KiB, and are a million instances.
 
 use wasmparser::{
-    ComponentAlias, ComponentExternalKind, ComponentInstance, ComponentOuterAliasKind, ComponentType, ElementItems,
-    Encoding, Parser, Payload,
+    ComponentAlias, ComponentExternalKind, ComponentInstance, ComponentOuterAliasKind,
+    ComponentType, ElementItems, Encoding, Parser, Payload,
 };
 
 /// Maximum size of what is kept of one instance of a module, or of one instance of the whole component without its modules, in
@@ -47,12 +47,16 @@ pub(super) fn check(component: &[u8]) -> anyhow::Result<()> {
         let of_instance = nested.add(&payload)?;
         let count = match payload {
             // Modules follow one another: only components hold others.
-            Payload::Version { encoding: Encoding::Module, .. } => {
+            Payload::Version {
+                encoding: Encoding::Module,
+                ..
+            } => {
                 of_module = 0;
                 continue;
             }
             Payload::ComponentCanonicalSection(functions) => {
-                of_components = of_components.saturating_add(bytes(functions.count(), REFERENCE_BYTES));
+                of_components =
+                    of_components.saturating_add(bytes(functions.count(), REFERENCE_BYTES));
                 of_components
             }
             payload => {
@@ -94,9 +98,18 @@ impl Nested {
     /// Adds a part of the file. Returns the size of what is kept of an instance of the innermost component so far, in bytes.
     fn add(&mut self, payload: &Payload<'_>) -> anyhow::Result<u64> {
         match payload {
-            Payload::Version { encoding: Encoding::Module, .. } => self.in_module = true,
-            Payload::Version { encoding: Encoding::Component, .. } => {
-                self.open.push(Definition { components: Vec::new(), bytes: INSTANCE_BYTES });
+            Payload::Version {
+                encoding: Encoding::Module,
+                ..
+            } => self.in_module = true,
+            Payload::Version {
+                encoding: Encoding::Component,
+                ..
+            } => {
+                self.open.push(Definition {
+                    components: Vec::new(),
+                    bytes: INSTANCE_BYTES,
+                });
             }
             Payload::End(_) if self.in_module => self.in_module = false,
             Payload::End(_) => {
@@ -122,10 +135,17 @@ impl Nested {
             Payload::ComponentAliasSection(aliases) => {
                 for alias in aliases.clone() {
                     match alias? {
-                        ComponentAlias::Outer { kind: ComponentOuterAliasKind::Component, count, index } => {
+                        ComponentAlias::Outer {
+                            kind: ComponentOuterAliasKind::Component,
+                            count,
+                            index,
+                        } => {
                             self.define(self.defined(count, index));
                         }
-                        ComponentAlias::InstanceExport { kind: ComponentExternalKind::Component, .. } => {
+                        ComponentAlias::InstanceExport {
+                            kind: ComponentExternalKind::Component,
+                            ..
+                        } => {
                             self.define(None);
                         }
                         _ => {}
@@ -134,7 +154,10 @@ impl Nested {
             }
             Payload::ComponentInstanceSection(instances) => {
                 for instance in instances.clone() {
-                    if let ComponentInstance::Instantiate { component_index, .. } = instance? {
+                    if let ComponentInstance::Instantiate {
+                        component_index, ..
+                    } = instance?
+                    {
                         self.keep(self.defined(0, component_index).unwrap_or(u64::MAX));
                     }
                 }
@@ -146,8 +169,12 @@ impl Nested {
                     }
                 }
             }
-            Payload::InstanceSection(instances) => self.keep(bytes(instances.count(), REFERENCE_BYTES)),
-            Payload::ComponentCanonicalSection(functions) => self.keep(bytes(functions.count(), REFERENCE_BYTES)),
+            Payload::InstanceSection(instances) => {
+                self.keep(bytes(instances.count(), REFERENCE_BYTES))
+            }
+            Payload::ComponentCanonicalSection(functions) => {
+                self.keep(bytes(functions.count(), REFERENCE_BYTES))
+            }
             _ => {}
         }
         Ok(self.open.last().map_or(0, |innermost| innermost.bytes))
@@ -157,17 +184,27 @@ impl Nested {
     fn defined(&self, outward: u32, index: u32) -> Option<u64> {
         let from_end = usize::try_from(outward).ok()?;
         let definition = self.open.iter().rev().nth(from_end)?;
-        definition.components.get(usize::try_from(index).ok()?).copied().flatten()
+        definition
+            .components
+            .get(usize::try_from(index).ok()?)
+            .copied()
+            .flatten()
     }
 
     /// Adds a component to the index space of the innermost one.
     fn define(&mut self, component: Option<u64>) {
-        self.open.last_mut().into_iter().for_each(|innermost| innermost.components.push(component));
+        self.open
+            .last_mut()
+            .into_iter()
+            .for_each(|innermost| innermost.components.push(component));
     }
 
     /// Adds to what is kept of an instance of the innermost component.
     fn keep(&mut self, bytes: u64) {
-        self.open.last_mut().into_iter().for_each(|innermost| innermost.bytes = innermost.bytes.saturating_add(bytes));
+        self.open
+            .last_mut()
+            .into_iter()
+            .for_each(|innermost| innermost.bytes = innermost.bytes.saturating_add(bytes));
     }
 }
 
@@ -175,9 +212,10 @@ impl Nested {
 fn of_section(payload: Payload<'_>) -> anyhow::Result<u64> {
     Ok(match payload {
         Payload::GlobalSection(globals) => bytes(globals.count(), GLOBAL_BYTES),
-        Payload::ImportSection(imports) => {
-            bytes(u32::try_from(imports.into_imports().count()).unwrap_or(u32::MAX), REFERENCE_BYTES)
-        }
+        Payload::ImportSection(imports) => bytes(
+            u32::try_from(imports.into_imports().count()).unwrap_or(u32::MAX),
+            REFERENCE_BYTES,
+        ),
         Payload::ExportSection(exports) => bytes(exports.count(), REFERENCE_BYTES),
         Payload::ElementSection(segments) => {
             let mut sum = 0_u64;
@@ -214,20 +252,34 @@ mod tests {
 
     #[test]
     fn what_is_kept_of_an_instance_is_limited() {
-        let exports = |count: usize| (0..count).map(|at| format!("(export \"{at}\" (func 0))")).collect::<String>();
+        let exports = |count: usize| {
+            (0..count)
+                .map(|at| format!("(export \"{at}\" (func 0))"))
+                .collect::<String>()
+        };
         let imports = |count: usize| "(import \"\" \"\" (func))".repeat(count);
         for (few, many) in [
-            ("(global i32 (i32.const 0))".repeat(60_000), "(global i32 (i32.const 0))".repeat(70_000)),
+            (
+                "(global i32 (i32.const 0))".repeat(60_000),
+                "(global i32 (i32.const 0))".repeat(70_000),
+            ),
             (
                 format!("(func) (elem declare func{})", " 0".repeat(30_000)),
                 format!("(func) (elem declare func{})", " 0".repeat(35_000)),
             ),
-            (format!("(func){}", exports(30_000)), format!("(func){}", exports(35_000))),
+            (
+                format!("(func){}", exports(30_000)),
+                format!("(func){}", exports(35_000)),
+            ),
             (imports(30_000), imports(35_000)),
         ] {
             // Each module by itself.
-            assert!(fits(&format!("(component (core module {few}) (component (core module {few})))")));
-            assert!(!fits(&format!("(component (core module) (component (core module {many})))")));
+            assert!(fits(&format!(
+                "(component (core module {few}) (component (core module {few})))"
+            )));
+            assert!(!fits(&format!(
+                "(component (core module) (component (core module {many})))"
+            )));
         }
     }
 
@@ -250,18 +302,27 @@ mod tests {
         let drops = "(core func (canon resource.drop 0))".repeat(3_000);
         let resources = "(type (resource (rep i32)))".repeat(3_000);
         for part in [format!("(type (resource (rep i32))) {drops}"), resources] {
-            let of = |count: usize| fits(&format!("(component (component $part {part}) {})", times(count)));
+            let of = |count: usize| {
+                fits(&format!(
+                    "(component (component $part {part}) {})",
+                    times(count)
+                ))
+            };
             assert!(of(5) && !of(15));
             // Also under another index, and in another component.
             let exported = |count: usize| {
                 let instances = "(instance (instantiate 1))".repeat(count);
-                fits(&format!("(component (component $part {part}) (export \"part\" (component $part)) {instances})"))
+                fits(&format!(
+                    "(component (component $part {part}) (export \"part\" (component $part)) {instances})"
+                ))
             };
             assert!(exported(5) && !exported(15));
             let outer = |count: usize| {
                 let inner = format!("(component $inner {})", times(count));
                 let instances = "(instance (instantiate $inner))".repeat(3);
-                fits(&format!("(component (component $part {part}) {inner} {instances})"))
+                fits(&format!(
+                    "(component (component $part {part}) {inner} {instances})"
+                ))
             };
             assert!(outer(2) && !outer(5));
         }
@@ -276,7 +337,9 @@ mod tests {
                 format!("(component $level{at} {instance} {instance})")
             };
             let all: String = (1..=levels).map(level).collect();
-            fits(&format!("(component (component $level0) {all} (instance (instantiate $level{levels})))"))
+            fits(&format!(
+                "(component (component $level0) {all} (instance (instantiate $level{levels})))"
+            ))
         };
         assert!(of(8));
         // More than 64 would be more instances than a number holds.
@@ -286,9 +349,10 @@ mod tests {
     #[test]
     fn a_component_of_unknown_size_is_not_instantiated() {
         assert!(fits(r#"(component (import "part" (component)))"#));
-        assert!(!fits(r#"(component (import "part" (component)) (instance (instantiate 0)))"#));
-        let taken =
-            r#"(component (import "parts" (instance (export "part" (component)))) (alias export 0 "part" (component))"#;
+        assert!(!fits(
+            r#"(component (import "part" (component)) (instance (instantiate 0)))"#
+        ));
+        let taken = r#"(component (import "parts" (instance (export "part" (component)))) (alias export 0 "part" (component))"#;
         assert!(fits(&format!("{taken})")));
         assert!(!fits(&format!("{taken} (instance (instantiate 0)))")));
     }

@@ -31,26 +31,46 @@ pub(super) struct Sources {
 
 impl Sources {
     pub(super) fn new(how: Nondeterminism, imported: Imports) -> Self {
-        Self { how, random: imported.random, clocks: imported.clocks }
+        Self {
+            how,
+            random: imported.random,
+            clocks: imported.clocks,
+        }
     }
 
     /// Sets the sources of the world that `builder` builds. Returns the recorder, if they are recorded.
-    pub(super) fn install(&self, builder: &mut WasiCtxBuilder) -> wasmtime::Result<Option<Recorder>> {
+    pub(super) fn install(
+        &self,
+        builder: &mut WasiCtxBuilder,
+    ) -> wasmtime::Result<Option<Recorder>> {
         match &self.how {
             Nondeterminism::Fresh => Ok(None),
             Nondeterminism::Recorded => {
-                let recorder = Recorder { seed: None, asked_for_random: false, clocks: Arc::default() };
+                let recorder = Recorder {
+                    seed: None,
+                    asked_for_random: false,
+                    clocks: Arc::default(),
+                };
                 if self.clocks {
-                    builder.wall_clock(RecordedWall { real: WallClock::new(), clocks: Arc::clone(&recorder.clocks) });
+                    builder.wall_clock(RecordedWall {
+                        real: WallClock::new(),
+                        clocks: Arc::clone(&recorder.clocks),
+                    });
                     let clocks = Arc::clone(&recorder.clocks);
-                    builder.monotonic_clock(RecordedMonotonic { real: MonotonicClock::new(), clocks });
+                    builder.monotonic_clock(RecordedMonotonic {
+                        real: MonotonicClock::new(),
+                        clocks,
+                    });
                 }
                 if !self.random {
                     return Ok(Some(recorder));
                 }
                 let seed = fresh_seed()?;
                 give_random(builder, &seed);
-                Ok(Some(Recorder { seed: Some(seed), ..recorder }))
+                Ok(Some(Recorder {
+                    seed: Some(seed),
+                    ..recorder
+                }))
             }
             Nondeterminism::Replayed(replay) => {
                 // What the recorded call did not ask for comes from this machine.
@@ -181,7 +201,11 @@ struct Playback {
 impl ReplayedClock {
     fn new(readings: &ClockReadings) -> Self {
         let left = readings.iter().collect::<Vec<u64>>().into_iter();
-        Self(Mutex::new(Playback { left, last: 0, ended: None }))
+        Self(Mutex::new(Playback {
+            left,
+            last: 0,
+            ended: None,
+        }))
     }
 
     fn read(&self) -> u64 {
@@ -222,7 +246,9 @@ mod tests {
     #[test]
     fn a_clock_goes_on_after_its_last_reading() {
         let mut readings = ClockReadings::default();
-        [500, 300].into_iter().for_each(|reading| readings.push(reading));
+        [500, 300]
+            .into_iter()
+            .for_each(|reading| readings.push(reading));
         let clock = ReplayedClock::new(&readings);
         assert_eq!((clock.read(), clock.read()), (500, 300));
         let after = clock.read();
@@ -236,9 +262,15 @@ mod tests {
         let seed = RandomSeed::new([7; 32]);
         let first = |number| stream(&seed, number).next_u64();
         let numbers = [first(SECURE), first(INSECURE), first(INSECURE_SEED)];
-        assert_eq!(numbers, [first(SECURE), first(INSECURE), first(INSECURE_SEED)]);
+        assert_eq!(
+            numbers,
+            [first(SECURE), first(INSECURE), first(INSECURE_SEED)]
+        );
         assert!(numbers[0] != numbers[1] && numbers[1] != numbers[2] && numbers[0] != numbers[2]);
-        assert_ne!(first(SECURE), stream(&RandomSeed::new([8; 32]), SECURE).next_u64());
+        assert_ne!(
+            first(SECURE),
+            stream(&RandomSeed::new([8; 32]), SECURE).next_u64()
+        );
     }
 
     #[test]
@@ -253,6 +285,10 @@ mod tests {
         asking.asks_for_random();
         lock(&asking.clocks).wall.push(3);
         let data = asking.into_data();
-        assert!(data.random_seed.is_some() && data.wall_clock.is_some() && data.monotonic_clock.is_none());
+        assert!(
+            data.random_seed.is_some()
+                && data.wall_clock.is_some()
+                && data.monotonic_clock.is_none()
+        );
     }
 }

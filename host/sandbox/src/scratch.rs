@@ -6,7 +6,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, flock, fstat, openat, unlinkat};
+use rustix::fs::{
+    AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, flock, fstat, openat, unlinkat,
+};
 use rustix::io::Errno;
 use toolcell_core::private;
 
@@ -35,10 +37,16 @@ impl Scratch {
         remove_abandoned(parent);
         for _ in 0..ATTEMPTS {
             let closed = std::fs::Permissions::from_mode(0o700);
-            let folder =
-                tempfile::Builder::new().prefix("call-").rand_bytes(16).permissions(closed).tempdir_in(parent)?;
+            let folder = tempfile::Builder::new()
+                .prefix("call-")
+                .rand_bytes(16)
+                .permissions(closed)
+                .tempdir_in(parent)?;
             if let Some(lock) = take(folder.path())? {
-                return Ok(Self { folder: folder.keep(), lock });
+                return Ok(Self {
+                    folder: folder.keep(),
+                    lock,
+                });
             }
         }
         Err(io::ErrorKind::ResourceBusy.into())
@@ -60,7 +68,10 @@ pub(super) fn empty(parent: &Path) -> io::Result<PathBuf> {
     }
 }
 
-const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
+const FOLDER: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::CLOEXEC)
+    .union(OFlags::NOFOLLOW);
 
 fn open(folder: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(folder, FOLDER, Mode::empty())?)
@@ -84,8 +95,12 @@ fn take(folder: &Path) -> io::Result<Option<OwnedFd>> {
 
 /// Removes the folders that no host has locked. One that cannot be removed is left to the next call.
 fn remove_abandoned(parent: &Path) {
-    let Ok(entries) = std::fs::read_dir(parent) else { return };
-    let calls = entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with("call-"));
+    let Ok(entries) = std::fs::read_dir(parent) else {
+        return;
+    };
+    let calls = entries
+        .flatten()
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with("call-"));
     for path in calls.map(|entry| entry.path()) {
         let Ok(lock) = open(&path) else { continue };
         if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
@@ -112,7 +127,9 @@ fn empty_out(root: &OwnedFd) -> io::Result<()> {
             current = openat(&current, &name, FOLDER, Mode::empty())?;
             continue;
         }
-        let Some((name, parent)) = above.pop() else { return Ok(()) };
+        let Some((name, parent)) = above.pop() else {
+            return Ok(());
+        };
         current = openat(&current, c"..", FOLDER, Mode::empty())?;
         if identity(&current)? != parent {
             // Another process of this user moved a folder, so that `..` may be any folder now.
@@ -163,8 +180,14 @@ mod tests {
         let first = Scratch::make(parent.path()).unwrap();
         let second = Scratch::make(parent.path()).unwrap();
         assert!(!abandoned.exists());
-        assert!(first.path().is_dir() && second.path().is_dir(), "one in use is left alone");
-        let mode = std::fs::metadata(first.path()).unwrap().permissions().mode();
+        assert!(
+            first.path().is_dir() && second.path().is_dir(),
+            "one in use is left alone"
+        );
+        let mode = std::fs::metadata(first.path())
+            .unwrap()
+            .permissions()
+            .mode();
         assert_eq!(mode & 0o777, 0o700);
         let path = first.path().to_owned();
         std::fs::write(path.join("draft"), "x").unwrap();
@@ -182,11 +205,21 @@ mod tests {
                     remove_abandoned(parent.path());
                 }
             });
-            let made: Vec<_> =
-                (0..3_000).map(|_| Scratch::make(parent.path()).map(|made| made.path().is_dir())).collect();
+            let made: Vec<_> = (0..3_000)
+                .map(|_| Scratch::make(parent.path()).map(|made| made.path().is_dir()))
+                .collect();
             is_done.store(true, std::sync::atomic::Ordering::Relaxed);
-            let wrong: Vec<_> = made.iter().filter(|made| !matches!(made, Ok(true))).collect();
-            assert!(wrong.is_empty(), "{} of {}: {:?}", wrong.len(), made.len(), wrong.first());
+            let wrong: Vec<_> = made
+                .iter()
+                .filter(|made| !matches!(made, Ok(true)))
+                .collect();
+            assert!(
+                wrong.is_empty(),
+                "{} of {}: {:?}",
+                wrong.len(),
+                made.len(),
+                wrong.first()
+            );
         });
     }
 

@@ -26,16 +26,37 @@ struct Stack {
 }
 
 impl Stack {
-    #[allow(unsafe_code, reason = "the mapping is new, and nothing else knows its address")]
+    #[allow(
+        unsafe_code,
+        reason = "the mapping is new, and nothing else knows its address"
+    )]
     fn make(bytes: usize, charge: Charge) -> Result<Self, Error> {
         let page = rustix::param::page_size();
         let usable = bytes.next_multiple_of(page).max(page);
         let length = usable.saturating_add(page);
         // SAFETY: the kernel chooses the address of a private mapping without content, and so of one that nothing uses.
-        let start = unsafe { mmap_anonymous(ptr::null_mut(), length, ProtFlags::empty(), MapFlags::PRIVATE) }?;
-        let stack = Self { start: start.expose_provenance(), guard_bytes: page, length, _charge: charge };
+        let start = unsafe {
+            mmap_anonymous(
+                ptr::null_mut(),
+                length,
+                ProtFlags::empty(),
+                MapFlags::PRIVATE,
+            )
+        }?;
+        let stack = Self {
+            start: start.expose_provenance(),
+            guard_bytes: page,
+            length,
+            _charge: charge,
+        };
         // SAFETY: the range is within the mapping, behind its first page.
-        unsafe { mprotect(start.byte_add(page), usable, MprotectFlags::READ | MprotectFlags::WRITE) }?;
+        unsafe {
+            mprotect(
+                start.byte_add(page),
+                usable,
+                MprotectFlags::READ | MprotectFlags::WRITE,
+            )
+        }?;
         Ok(stack)
     }
 
@@ -81,6 +102,7 @@ unsafe impl StackMemory for Stack {
     }
 
     fn guard_range(&self) -> Range<*mut u8> {
-        ptr::with_exposed_provenance_mut(self.start)..ptr::with_exposed_provenance_mut(self.bottom())
+        ptr::with_exposed_provenance_mut(self.start)
+            ..ptr::with_exposed_provenance_mut(self.bottom())
     }
 }

@@ -2,7 +2,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use toolcell_core::executor::{Cancellation, CommandEnd, GuestProgress, NeededInput, Observer, Resumed};
+use toolcell_core::executor::{
+    Cancellation, CommandEnd, GuestProgress, NeededInput, Observer, Resumed,
+};
 use toolcell_core::journal::{ArtifactDraft, Artifacts};
 use toolcell_core::policy::Limits;
 use toolcell_core::pool::GUEST_FILES;
@@ -73,7 +75,11 @@ impl Unsettled {
     /// then removes the scratch folder; a thread could otherwise create files in it after its removal. Returns `false` if
     /// an operation takes too long, on a file system that hangs.
     pub(super) async fn settle(self) -> bool {
-        let Self { rules, scratch, drafts } = self;
+        let Self {
+            rules,
+            scratch,
+            drafts,
+        } = self;
         // The open files of drafts would count as work that goes on. If the pool is full, they are removed here.
         if !drafts.is_empty() {
             let _ = GUEST_FILES.run(move || drop(drafts)).await;
@@ -92,12 +98,19 @@ impl State {
         observer: Arc<dyn Observer>,
         egress: Egress,
     ) -> wasmtime::Result<Self> {
-        let logs = Logs::new(limits.log_bytes, setup.process.is_some().then_some(limits.output_bytes));
+        let logs = Logs::new(
+            limits.log_bytes,
+            setup.process.is_some().then_some(limits.output_bytes),
+        );
         let mut table = ResourceTable::new();
         if guard!("handles") {
             table.set_max_capacity(usize::try_from(limits.handles).unwrap_or(usize::MAX));
         }
-        let World { wasi, scratch, recorder } = super::wasi::world(&setup, &logs)?;
+        let World {
+            wasi,
+            scratch,
+            recorder,
+        } = super::wasi::world(&setup, &logs)?;
         let mut rules = Rules::new(setup.capability, limits);
         if let (Some(scratch), Some(guest)) = (&scratch, &setup.capability.scratch) {
             rules.knows(scratch.path(), guest);
@@ -147,18 +160,28 @@ impl State {
             Some(_) => open_drafts(&mut self.table),
             None => Vec::new(),
         };
-        Unsettled { rules: Arc::clone(&self.file_rules), scratch: self.scratch.take(), drafts }
+        Unsettled {
+            rules: Arc::clone(&self.file_rules),
+            scratch: self.scratch.take(),
+            drafts,
+        }
     }
 }
 
 /// Takes the drafts of the artifacts in `table`.
 fn open_drafts(table: &mut ResourceTable) -> Vec<ArtifactDraft> {
-    table.iter_mut().filter_map(|entry| entry.downcast_mut::<Artifact>()?.take_draft()).collect()
+    table
+        .iter_mut()
+        .filter_map(|entry| entry.downcast_mut::<Artifact>()?.take_draft())
+        .collect()
 }
 
 impl WasiView for State {
     fn ctx(&mut self) -> WasiCtxView<'_> {
-        WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
+        WasiCtxView {
+            ctx: &mut self.wasi,
+            table: &mut self.table,
+        }
     }
 }
 
@@ -170,7 +193,10 @@ pub(super) struct ProgressGate {
 
 impl ProgressGate {
     fn new(updates: u64) -> Self {
-        Self { left: updates.max(1), waiting: None }
+        Self {
+            left: updates.max(1),
+            waiting: None,
+        }
     }
 
     /// Returns `update` if it may pass now. The last place is reserved for the last update of the call.
@@ -208,7 +234,12 @@ mod tests {
         let observer = Arc::new(Unheard);
         let egress = Egress::new(None);
         let sources = Sources::default();
-        let setup = Setup { capability: &capability, scratch_dir: parent.path(), sources: &sources, process: None };
+        let setup = Setup {
+            capability: &capability,
+            scratch_dir: parent.path(),
+            sources: &sources,
+            process: None,
+        };
         let mut state = State::new(setup, &limits, never(), observer, egress).unwrap();
         let payloads = PayloadStore::new(parent.path().join("payloads"));
         let artifacts = Artifacts::new(&payloads, &limits, Ok(Redactor::default()));
@@ -219,7 +250,11 @@ mod tests {
         state.table.push(Artifact::new(draft)).unwrap();
         let unsettled = state.unsettled();
         drop(state);
-        assert_eq!(file.strong_count(), 1, "a worker would have to remove the file");
+        assert_eq!(
+            file.strong_count(),
+            1,
+            "a worker would have to remove the file"
+        );
         assert!(unsettled.settle().await);
         assert_eq!(file.strong_count(), 0);
     }
@@ -228,22 +263,38 @@ mod tests {
     async fn the_folder_for_drafts_stays_while_a_thread_works_in_it() {
         let parent = tempfile::tempdir().unwrap();
         let drafts = || {
-            let names = std::fs::read_dir(parent.path()).unwrap().map(|entry| entry.unwrap().file_name());
-            names.filter(|name| name.to_string_lossy().starts_with("call-")).count()
+            let names = std::fs::read_dir(parent.path())
+                .unwrap()
+                .map(|entry| entry.unwrap().file_name());
+            names
+                .filter(|name| name.to_string_lossy().starts_with("call-"))
+                .count()
         };
-        let capability = Capability { scratch: Some("/scratch".to_owned()), ..Capability::default() };
+        let capability = Capability {
+            scratch: Some("/scratch".to_owned()),
+            ..Capability::default()
+        };
         let limits = Limits::default();
         let observer = Arc::new(Unheard);
         let egress = Egress::new(None);
         let sources = Sources::default();
-        let setup = Setup { capability: &capability, scratch_dir: parent.path(), sources: &sources, process: None };
+        let setup = Setup {
+            capability: &capability,
+            scratch_dir: parent.path(),
+            sources: &sources,
+            process: None,
+        };
         let mut state = State::new(setup, &limits, never(), observer, egress).unwrap();
         let at_work = Arc::new(std::fs::File::open(parent.path()).unwrap());
         state.file_rules.quota.changes(&at_work);
         let unsettled = state.unsettled();
         drop(state);
         let mut settling = Box::pin(unsettled.settle());
-        assert!(tokio::time::timeout(Duration::from_millis(50), &mut settling).await.is_err());
+        assert!(
+            tokio::time::timeout(Duration::from_millis(50), &mut settling)
+                .await
+                .is_err()
+        );
         assert_eq!(drafts(), 1, "a thread is still at work");
         drop(at_work);
         assert!(settling.await);

@@ -65,8 +65,13 @@ impl Denied {
         // The detail marks the error as one that quotes the tool, whatever its class.
         let detail = failure.detail.as_ref().unwrap_or(&failure.message);
         // What the guest got in place of what it wanted, if it did not say what that was.
-        let native = failure.native_error_ref.clone().unwrap_or_else(|| self.code.into());
-        Refusal::new(self.class, self.code, message).detail(detail.clone()).native(native)
+        let native = failure
+            .native_error_ref
+            .clone()
+            .unwrap_or_else(|| self.code.into());
+        Refusal::new(self.class, self.code, message)
+            .detail(detail.clone())
+            .native(native)
     }
 }
 
@@ -93,7 +98,12 @@ pub(super) fn refusal(error: &wasmtime::Error, seen: &Circumstances<'_>) -> Refu
 
 /// The engine's own words, without their context, which may be a backtrace.
 fn native(error: &wasmtime::Error) -> String {
-    error.root_cause().to_string().chars().take(NATIVE_CHARS_MAX).collect()
+    error
+        .root_cause()
+        .to_string()
+        .chars()
+        .take(NATIVE_CHARS_MAX)
+        .collect()
 }
 
 fn classified(error: &wasmtime::Error, seen: &Circumstances<'_>) -> Refusal {
@@ -103,13 +113,22 @@ fn classified(error: &wasmtime::Error, seen: &Circumstances<'_>) -> Refusal {
     if let Some(trap) = error.downcast_ref::<Trap>()
         && *trap == Trap::OutOfFuel
     {
-        let message =
-            format!("the tool used its CPU budget of {} units of fuel; raise it with --fuel", seen.limits.fuel);
+        let message = format!(
+            "the tool used its CPU budget of {} units of fuel; raise it with --fuel",
+            seen.limits.fuel
+        );
         return Refusal::new(ErrorClass::Timeout, "fuel_exhausted", message).native("out_of_fuel");
     }
     if let Some(exit) = error.downcast_ref::<I32Exit>() {
-        return failed("guest_exited", format!("the tool exited with status {} instead of answering", exit.0), seen)
-            .native(exit.0);
+        return failed(
+            "guest_exited",
+            format!(
+                "the tool exited with status {} instead of answering",
+                exit.0
+            ),
+            seen,
+        )
+        .native(exit.0);
     }
     if let Some(exceeded) = error.downcast_ref::<Exceeded>() {
         return over_quota(*exceeded, seen.limits);
@@ -118,14 +137,24 @@ fn classified(error: &wasmtime::Error, seen: &Circumstances<'_>) -> Refusal {
         return limit_hit(limit, seen);
     }
     if error.downcast_ref::<PoolConcurrencyLimitError>().is_some() {
-        return Refusal::new(ErrorClass::RateLimited, "host_overloaded", "the host has no room for another call now");
+        return Refusal::new(
+            ErrorClass::RateLimited,
+            "host_overloaded",
+            "the host has no room for another call now",
+        );
     }
     if let Some(ResourceTableError::Full) = error.downcast_ref::<ResourceTableError>() {
-        return violation("handle_limit", format!("the tool opened more than {} handles", seen.limits.handles));
+        return violation(
+            "handle_limit",
+            format!("the tool opened more than {} handles", seen.limits.handles),
+        );
     }
     if error.downcast_ref::<FieldMapError>().is_some() {
         let limit = seen.limits.network.header_bytes;
-        return violation("header_limit", format!("the tool wrote more than {limit} bytes of headers"));
+        return violation(
+            "header_limit",
+            format!("the tool wrote more than {limit} bytes of headers"),
+        );
     }
     match error.downcast_ref::<Trap>() {
         Some(trap) => trapped(*trap, seen),
@@ -139,7 +168,10 @@ fn stopped(stop: Stop, limits: &Limits) -> Refusal {
         Stop::Deadline => Refusal::new(
             ErrorClass::Timeout,
             "deadline_exceeded",
-            format!("the tool did not finish within {} ms; raise the limit with --timeout", limits.wall.as_millis()),
+            format!(
+                "the tool did not finish within {} ms; raise the limit with --timeout",
+                limits.wall.as_millis()
+            ),
         ),
         // Outside of a call: when a component is described or checks its arguments.
         Stop::NeedsInput => Refusal::new(
@@ -166,11 +198,15 @@ fn over_quota(exceeded: Exceeded, limits: &Limits) -> Refusal {
         ),
         Exceeded::FilesCreated => (
             "files_limit",
-            format!("the tool makes more than the {} files, folders and links that it may", limits.files_created),
+            format!(
+                "the tool makes more than the {} files, folders and links that it may",
+                limits.files_created
+            ),
         ),
-        Exceeded::Descriptors => {
-            ("descriptor_limit", format!("the tool keeps more than {} files open", limits.descriptors))
-        }
+        Exceeded::Descriptors => (
+            "descriptor_limit",
+            format!("the tool keeps more than {} files open", limits.descriptors),
+        ),
         Exceeded::Output => {
             let message = format!(
                 "the tool prints more than the {} bytes that it may; --max-output raises it",
@@ -179,7 +215,9 @@ fn over_quota(exceeded: Exceeded, limits: &Limits) -> Refusal {
             return Refusal::new(ErrorClass::ResultTooLarge, "output_limit", message);
         }
         Exceeded::Events => {
-            let message = format!("the tool's result has more than {EVENTS_MAX} events, which no result may have");
+            let message = format!(
+                "the tool's result has more than {EVENTS_MAX} events, which no result may have"
+            );
             return Refusal::new(ErrorClass::ResultTooLarge, "event_limit", message);
         }
         Exceeded::Streamed => return too_much_output(limits),
@@ -189,7 +227,8 @@ fn over_quota(exceeded: Exceeded, limits: &Limits) -> Refusal {
 
 fn too_much_output(limits: &Limits) -> Refusal {
     let bytes = limits.output_bytes;
-    let message = format!("the tool handed over more than {bytes} bytes at once; --max-output raises it");
+    let message =
+        format!("the tool handed over more than {bytes} bytes at once; --max-output raises it");
     Refusal::new(ErrorClass::ResultTooLarge, "output_limit", message)
 }
 
@@ -197,11 +236,17 @@ fn limit_hit(limit: &str, seen: &Circumstances<'_>) -> Refusal {
     match limit {
         "memory" => violation(
             "memory_limit",
-            format!("the tool exceeded its memory limit of {} bytes; raise it with --memory", seen.limits.memory_bytes),
+            format!(
+                "the tool exceeded its memory limit of {} bytes; raise it with --memory",
+                seen.limits.memory_bytes
+            ),
         ),
         _ => violation(
             "table_limit",
-            format!("the tool needs more than the {} table elements it may use", seen.limits.table_elements),
+            format!(
+                "the tool needs more than the {} table elements it may use",
+                seen.limits.table_elements
+            ),
         ),
     }
 }
@@ -210,17 +255,26 @@ fn trapped(trap: Trap, seen: &Circumstances<'_>) -> Refusal {
     let (code, what) = match trap {
         Trap::StackOverflow => ("stack_overflow", "the tool used up its stack"),
         Trap::UnreachableCodeReached => ("guest_panicked", "the tool crashed"),
-        Trap::MemoryOutOfBounds | Trap::HeapMisaligned => {
-            ("memory_fault", "the tool made an out-of-bounds or misaligned memory access")
-        }
-        Trap::IntegerDivisionByZero | Trap::IntegerOverflow | Trap::BadConversionToInteger => {
-            ("arithmetic_fault", "integer division by zero, overflow, or invalid conversion to an integer in the tool")
-        }
+        Trap::MemoryOutOfBounds | Trap::HeapMisaligned => (
+            "memory_fault",
+            "the tool made an out-of-bounds or misaligned memory access",
+        ),
+        Trap::IntegerDivisionByZero | Trap::IntegerOverflow | Trap::BadConversionToInteger => (
+            "arithmetic_fault",
+            "integer division by zero, overflow, or invalid conversion to an integer in the tool",
+        ),
         Trap::Interrupt => ("deadline_exceeded", "the tool was interrupted"),
-        Trap::AsyncDeadlock => ("guest_deadlocked", "the tool is deadlocked: all of its tasks are blocked"),
+        Trap::AsyncDeadlock => (
+            "guest_deadlocked",
+            "the tool is deadlocked: all of its tasks are blocked",
+        ),
         _ => ("guest_trapped", "the tool crashed"),
     };
-    let class = if trap == Trap::Interrupt { ErrorClass::Timeout } else { ErrorClass::ExecutionFailed };
+    let class = if trap == Trap::Interrupt {
+        ErrorClass::Timeout
+    } else {
+        ErrorClass::ExecutionFailed
+    };
     let mut refusal = failed(code, what.to_owned(), seen).native(trap.to_string());
     refusal.class = class;
     refusal
@@ -234,24 +288,46 @@ fn by_message(error: &wasmtime::Error, seen: &Circumstances<'_>) -> Refusal {
         return too_much_output(seen.limits);
     }
     if has(&["resource limit exceeded"]) {
-        let message = "the tool needs more instances, memories or tables than it may have".to_owned();
+        let message =
+            "the tool needs more instances, memories or tables than it may have".to_owned();
         return violation("instance_limit", message).detail(text);
     }
-    if has(&["handle limit exceeded", "handle table", "resource table has no free keys"]) {
-        return violation("handle_limit", format!("the tool opened more than {} handles", seen.limits.handles));
+    if has(&[
+        "handle limit exceeded",
+        "handle table",
+        "resource table has no free keys",
+    ]) {
+        return violation(
+            "handle_limit",
+            format!("the tool opened more than {} handles", seen.limits.handles),
+        );
     }
-    if has(&["memory minimum size", "table minimum size", "memory limits", "table limits", "exceeds the limit"]) {
+    if has(&[
+        "memory minimum size",
+        "table minimum size",
+        "memory limits",
+        "table limits",
+        "exceeds the limit",
+    ]) {
         return violation(
             "memory_limit",
             "the tool starts with more memory than it may use; --memory raises it".to_owned(),
         );
     }
     if has(&["failed to convert function to given type"]) {
-        return invalid("contract_mismatch", format!("the component does not follow toolcell:tool@0.2.0: {text}"));
+        return invalid(
+            "contract_mismatch",
+            format!("the component does not follow toolcell:tool@0.2.0: {text}"),
+        );
     }
     // The engine's own words name the value.
     let cause = native(error);
-    failed("guest_invalid", format!("the tool violated its interface contract: {cause}"), seen).detail(text)
+    failed(
+        "guest_invalid",
+        format!("the tool violated its interface contract: {cause}"),
+        seen,
+    )
+    .detail(text)
 }
 
 fn violation(code: &'static str, message: String) -> Refusal {
@@ -262,5 +338,9 @@ fn violation(code: &'static str, message: String) -> Refusal {
 /// see.
 fn failed(code: &'static str, message: String, seen: &Circumstances<'_>) -> Refusal {
     let refusal = Refusal::new(ErrorClass::ExecutionFailed, code, message);
-    if seen.stderr_tail.is_empty() { refusal } else { refusal.detail(seen.stderr_tail.clone()) }
+    if seen.stderr_tail.is_empty() {
+        refusal
+    } else {
+        refusal.detail(seen.stderr_tail.clone())
+    }
 }

@@ -20,7 +20,11 @@ pub(super) fn agreed(first: String, second: &str) -> Result<String, String> {
         return Err("its text differs".to_owned());
     };
     if let Some(place) = difference(&one, &other) {
-        let place: String = place.chars().take(PLACE_CHARS_MAX).flat_map(char::escape_debug).collect();
+        let place: String = place
+            .chars()
+            .take(PLACE_CHARS_MAX)
+            .flat_map(char::escape_debug)
+            .collect();
         return Err(format!("{place} differs"));
     }
     one.sort_all_objects();
@@ -29,10 +33,15 @@ pub(super) fn agreed(first: String, second: &str) -> Result<String, String> {
 
 /// The place of the first difference; empty for the whole.
 fn difference(one: &Value, other: &Value) -> Option<String> {
-    let below = |name: &str, inner: String| format!("/{}{inner}", name.replace('~', "~0").replace('/', "~1"));
+    let below = |name: &str, inner: String| {
+        format!("/{}{inner}", name.replace('~', "~0").replace('/', "~1"))
+    };
     match (one, other) {
         (Value::Object(one), Value::Object(other)) => {
-            let missing = other.keys().find(|name| !one.contains_key(*name)).map(|name| below(name, String::new()));
+            let missing = other
+                .keys()
+                .find(|name| !one.contains_key(*name))
+                .map(|name| below(name, String::new()));
             let differs = |(name, value): (&String, &Value)| match other.get(name) {
                 Some(there) => difference(value, there).map(|inner| below(name, inner)),
                 None => Some(below(name, String::new())),
@@ -41,7 +50,9 @@ fn difference(one: &Value, other: &Value) -> Option<String> {
         }
         (Value::Array(one), Value::Array(other)) if one.len() == other.len() => {
             let mut pairs = one.iter().zip(other).enumerate();
-            pairs.find_map(|(at, (one, other))| difference(one, other).map(|inner| below(&at.to_string(), inner)))
+            pairs.find_map(|(at, (one, other))| {
+                difference(one, other).map(|inner| below(&at.to_string(), inner))
+            })
         }
         (one, other) => (one != other).then(String::new),
     }
@@ -56,16 +67,29 @@ mod tests {
         let one = r#"{"b": [{"y": 1, "x": null}], "a": "t"}"#;
         let same = agreed(one.to_owned(), r#"{"a":"t","b":[{"x":null,"y":1}]}"#);
         assert_eq!(same.as_deref(), Ok(r#"{"a":"t","b":[{"x":null,"y":1}]}"#));
-        assert_eq!(agreed("as it is".to_owned(), "as it is").as_deref(), Ok("as it is"));
+        assert_eq!(
+            agreed("as it is".to_owned(), "as it is").as_deref(),
+            Ok("as it is")
+        );
         for (other, place) in [
             (r#"{"a": "u", "b": [{"x": null, "y": 1}]}"#, "/a differs"),
-            (r#"{"a": "t", "b": [{"x": null, "y": 2}]}"#, "/b/0/y differs"),
+            (
+                r#"{"a": "t", "b": [{"x": null, "y": 2}]}"#,
+                "/b/0/y differs",
+            ),
             (r#"{"a": "t", "b": [{"x": null}]}"#, "/b/0/y differs"),
             (r#"{"a": "t", "b": []}"#, "/b differs"),
-            (r#"{"a": "t", "b": [{"x": null, "y": 1}], "c/~d": 0}"#, "/c~1~0d differs"),
+            (
+                r#"{"a": "t", "b": [{"x": null, "y": 1}], "c/~d": 0}"#,
+                "/c~1~0d differs",
+            ),
             ("not JSON", "its text differs"),
         ] {
-            assert_eq!(agreed(one.to_owned(), other), Err(place.to_owned()), "{other}");
+            assert_eq!(
+                agreed(one.to_owned(), other),
+                Err(place.to_owned()),
+                "{other}"
+            );
         }
     }
 }

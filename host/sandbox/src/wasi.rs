@@ -47,17 +47,32 @@ pub(super) struct World {
 
 /// Builds the world that gives exactly the capability of `setup`.
 pub(super) fn world(setup: &Setup<'_>, logs: &Logs) -> wasmtime::Result<World> {
-    let Setup { capability, scratch_dir, sources, process } = setup;
+    let Setup {
+        capability,
+        scratch_dir,
+        sources,
+        process,
+    } = setup;
     let mut builder = WasiCtxBuilder::new();
     builder
-        .stdout(Captured { logs: logs.clone(), stream: Stream::Stdout })
-        .stderr(Captured { logs: logs.clone(), stream: Stream::Stderr })
+        .stdout(Captured {
+            logs: logs.clone(),
+            stream: Stream::Stdout,
+        })
+        .stderr(Captured {
+            logs: logs.clone(),
+            stream: Stream::Stderr,
+        })
         .allow_tcp(false)
         .allow_udp(false)
         .allow_ip_name_lookup(false)
         .max_random_size(RANDOM_BYTES_MAX);
     for mount in &capability.mounts {
-        let permissions = if mount.writable || !guard!("read_only") { FsPerms::ReadWrite } else { FsPerms::ReadOnly };
+        let permissions = if mount.writable || !guard!("read_only") {
+            FsPerms::ReadWrite
+        } else {
+            FsPerms::ReadOnly
+        };
         let folder = OpenFolder::open(&mount.host)?;
         builder.preopened_dir(folder.path(), &mount.guest, permissions)?;
     }
@@ -89,19 +104,30 @@ pub(super) fn world(setup: &Setup<'_>, logs: &Logs) -> wasmtime::Result<World> {
         builder.initial_cwd(cwd);
     }
     let recorder = sources.install(&mut builder)?;
-    Ok(World { wasi: builder.build(), scratch, recorder })
+    Ok(World {
+        wasi: builder.build(),
+        scratch,
+        recorder,
+    })
 }
 
 /// Gives a command what its caller passes to it.
 fn give(builder: &mut WasiCtxBuilder, process: &Process) {
-    builder.args(&process.args).envs(&process.env).stdin(MemoryInputPipe::new(process.stdin.clone()));
+    builder
+        .args(&process.args)
+        .envs(&process.env)
+        .stdin(MemoryInputPipe::new(process.stdin.clone()));
 }
 
 /// Gives the guest the host's network or output, for mutation tests.
 #[cfg(feature = "mutants")]
 fn leave_out(builder: &mut WasiCtxBuilder) {
     if !guard!("no_network") {
-        builder.inherit_network().allow_tcp(true).allow_udp(true).allow_ip_name_lookup(true);
+        builder
+            .inherit_network()
+            .allow_tcp(true)
+            .allow_udp(true)
+            .allow_ip_name_lookup(true);
     }
     if !guard!("captured_output") {
         builder.inherit_stdout().inherit_stderr();

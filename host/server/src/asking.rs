@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use rmcp::RoleServer;
 use rmcp::model::{
-    CancelledNotification, CancelledNotificationParam, ClientCapabilities, ClientResult, ElicitRequest,
-    ElicitRequestParams, ElicitResult, MetaObject, ProtocolVersion, RequestId, ServerRequest,
+    CancelledNotification, CancelledNotificationParam, ClientCapabilities, ClientResult,
+    ElicitRequest, ElicitRequestParams, ElicitResult, MetaObject, ProtocolVersion, RequestId,
+    ServerRequest,
 };
 use rmcp::service::{Peer, PeerRequestOptions};
 use tokio::sync::{mpsc, oneshot};
@@ -68,9 +69,15 @@ impl AskChannel {
 /// A question of a call, for the task that handles the call's request.
 pub(super) enum Ask {
     /// Whether the call may run.
-    Approval { prompt: Prompt, reply: oneshot::Sender<Reply> },
+    Approval {
+        prompt: Prompt,
+        reply: oneshot::Sender<Reply>,
+    },
     /// Input that the tool requests.
-    Input { inquiry: Inquiry, responses: oneshot::Sender<InputResponses> },
+    Input {
+        inquiry: Inquiry,
+        responses: oneshot::Sender<InputResponses>,
+    },
 }
 
 /// How long a client that comes back for a call waits for this process to notice an answer that was given elsewhere.
@@ -113,7 +120,9 @@ impl Ask {
     pub(super) fn answer(self, given: Option<&rmcp::model::InputResponses>) -> Result<(), Self> {
         match self {
             Self::Approval { prompt, reply } => {
-                let Some(said) = mcp::response(given) else { return Err(Self::Approval { prompt, reply }) };
+                let Some(said) = mcp::response(given) else {
+                    return Err(Self::Approval { prompt, reply });
+                };
                 decide(&prompt, reply, said);
             }
             Self::Input { inquiry, responses } => {
@@ -137,7 +146,8 @@ impl Ask {
         match self {
             Self::Approval { prompt, reply } => decide(&prompt, reply, Said::refused(why)),
             Self::Input { inquiry, responses } => {
-                let cancel = |request: &Requested| (request.key().to_owned(), InputResponse::Cancel);
+                let cancel =
+                    |request: &Requested| (request.key().to_owned(), InputResponse::Cancel);
                 let _ = responses.send(inquiry.requests.iter().map(cancel).collect());
             }
         }
@@ -145,16 +155,30 @@ impl Ask {
 }
 
 fn decide(prompt: &Prompt, reply: oneshot::Sender<Reply>, said: Said) {
-    let Said { approved, always, edit, note, .. } = heeding_cut(said, prompt.is_cut());
+    let Said {
+        approved,
+        always,
+        edit,
+        note,
+        ..
+    } = heeding_cut(said, prompt.is_cut());
     let always = always && prompt.can_remember();
     // Sending fails if the question was answered elsewhere first.
-    let _ = reply.send(Reply { approved, edit, feedback: note, always });
+    let _ = reply.send(Reply {
+        approved,
+        edit,
+        feedback: note,
+        always,
+    });
 }
 
 /// A yes to a question that is `cut` is a no, unless it says that it knows.
 pub(super) fn heeding_cut(said: Said, cut: bool) -> Said {
     if said.approved && cut && !said.although_cut {
-        Said::refused("the question showed a part of the call only, and the yes does not say that it knows".to_owned())
+        Said::refused(
+            "the question showed a part of the call only, and the yes does not say that it knows"
+                .to_owned(),
+        )
     } else {
         said
     }
@@ -199,8 +223,21 @@ pub(super) fn messenger(
     let (questions, waiting) = mpsc::channel(1);
     let principal = user_at(caller);
     let earlier = Mutex::default();
-    let Announcers { always: announcer, elsewhere } = announcers;
-    (Arc::new(Messenger { principal, earlier, announcer, elsewhere, questions, outdated }), waiting)
+    let Announcers {
+        always: announcer,
+        elsewhere,
+    } = announcers;
+    (
+        Arc::new(Messenger {
+            principal,
+            earlier,
+            announcer,
+            elsewhere,
+            questions,
+            outdated,
+        }),
+        waiting,
+    )
 }
 
 /// The respondent of a call whose tool asked in an earlier process, and what the client gets of it.
@@ -224,17 +261,34 @@ pub(super) fn reopen(suspension: &Suspension, outdated: CancellationToken) -> Op
         questions,
         outdated,
     };
-    let ask = Ask::Input { inquiry: expressible(&Inquiry::of(suspension).ok()?).0, responses: answers };
-    Some(Reopened { messenger: Arc::new(messenger), ask, questions: waiting })
+    let ask = Ask::Input {
+        inquiry: expressible(&Inquiry::of(suspension).ok()?).0,
+        responses: answers,
+    };
+    Some(Reopened {
+        messenger: Arc::new(messenger),
+        ask,
+        questions: waiting,
+    })
 }
 
 /// The open questions of a suspended call, as its client was shown them, by the names of their answers; `None` if they
 /// cannot be read.
-pub(super) fn suspended(suspension: &Suspension) -> Option<(BTreeMap<String, ElicitRequestParams>, MetaObject)> {
+pub(super) fn suspended(
+    suspension: &Suspension,
+) -> Option<(BTreeMap<String, ElicitRequestParams>, MetaObject)> {
     let inquiry = Inquiry::of(suspension).ok()?;
     let asked = inquiry.requests.iter();
-    let named = asked.filter_map(|one| Some((wire(one.key(), suspension.rounds + 1), input_question(&inquiry, one)?)));
-    Some((named.collect(), mcp::input_meta(&inquiry.invocation_id, &inquiry.expires_at)))
+    let named = asked.filter_map(|one| {
+        Some((
+            wire(one.key(), suspension.rounds + 1),
+            input_question(&inquiry, one)?,
+        ))
+    });
+    Some((
+        named.collect(),
+        mcp::input_meta(&inquiry.invocation_id, &inquiry.expires_at),
+    ))
 }
 
 /// The name of a key for the client. A key must not come back with another question, so those of later rounds carry the
@@ -250,12 +304,21 @@ pub(super) fn wire(key: &str, round: usize) -> String {
 fn expressible(inquiry: &Inquiry) -> (Inquiry, Vec<Requested>) {
     let asks = |request: &Requested| input_question(inquiry, request).is_some();
     let (requests, others): (Vec<_>, Vec<_>) = inquiry.requests.iter().cloned().partition(asks);
-    (Inquiry { requests, ..inquiry.clone() }, others)
+    (
+        Inquiry {
+            requests,
+            ..inquiry.clone()
+        },
+        others,
+    )
 }
 
 impl Messenger {
     fn earlier(&self) -> Option<oneshot::Receiver<InputResponses>> {
-        self.earlier.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.earlier
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
     }
 }
 
@@ -268,13 +331,19 @@ impl Approver for Messenger {
         CHANNEL
     }
 
-    fn ask<'a>(&'a self, prompt: &'a Prompt) -> Pin<Box<dyn Future<Output = Option<Reply>> + Send + 'a>> {
+    fn ask<'a>(
+        &'a self,
+        prompt: &'a Prompt,
+    ) -> Pin<Box<dyn Future<Output = Option<Reply>> + Send + 'a>> {
         Box::pin(async move {
             if let Some(announcer) = &self.announcer {
                 announcer(prompt);
             }
             let (reply, said) = oneshot::channel();
-            let ask = Ask::Approval { prompt: prompt.clone(), reply };
+            let ask = Ask::Approval {
+                prompt: prompt.clone(),
+                reply,
+            };
             if self.questions.send(ask).await.is_err() {
                 return None;
             }
@@ -285,8 +354,13 @@ impl Approver for Messenger {
         })
     }
 
-    fn announce<'a>(&'a self, prompt: &'a Prompt) -> Pin<Box<dyn Future<Output = Option<Reply>> + Send + 'a>> {
-        let Some(announcer) = &self.elsewhere else { return self.ask(prompt) };
+    fn announce<'a>(
+        &'a self,
+        prompt: &'a Prompt,
+    ) -> Pin<Box<dyn Future<Output = Option<Reply>> + Send + 'a>> {
+        let Some(announcer) = &self.elsewhere else {
+            return self.ask(prompt);
+        };
         Box::pin(async move {
             announcer(prompt);
             self.outdated.cancelled().await;
@@ -303,13 +377,18 @@ impl Respondent for Messenger {
         Box::pin(async move {
             let (inquiry, others) = expressible(inquiry);
             // Requests that MCP cannot express are canceled.
-            let mut found: InputResponses =
-                others.iter().map(|other| (other.key().to_owned(), InputResponse::Cancel)).collect();
+            let mut found: InputResponses = others
+                .iter()
+                .map(|other| (other.key().to_owned(), InputResponse::Cancel))
+                .collect();
             if let Some(said) = self.earlier() {
                 found.extend(said.await.ok()?);
             } else if !inquiry.requests.is_empty() {
                 let (responses, said) = oneshot::channel();
-                self.questions.send(Ask::Input { inquiry, responses }).await.ok()?;
+                self.questions
+                    .send(Ask::Input { inquiry, responses })
+                    .await
+                    .ok()?;
                 found.extend(said.await.ok()?);
             }
             Some(found)
@@ -332,7 +411,10 @@ impl Approver for Announcing {
         "none"
     }
 
-    fn ask<'a>(&'a self, prompt: &'a Prompt) -> Pin<Box<dyn Future<Output = Option<Reply>> + Send + 'a>> {
+    fn ask<'a>(
+        &'a self,
+        prompt: &'a Prompt,
+    ) -> Pin<Box<dyn Future<Output = Option<Reply>> + Send + 'a>> {
         Box::pin(async move {
             (self.announcer)(prompt);
             self.outdated.cancelled().await;
@@ -342,8 +424,13 @@ impl Approver for Announcing {
 }
 
 fn changed() -> Reply {
-    let feedback = "the tools or their configuration changed while the question was open; call again to ask";
-    Reply { approved: false, feedback: Some(feedback.to_owned()), ..Reply::default() }
+    let feedback =
+        "the tools or their configuration changed while the question was open; call again to ask";
+    Reply {
+        approved: false,
+        feedback: Some(feedback.to_owned()),
+        ..Reply::default()
+    }
 }
 
 /// Asks the client's user, and passes on the answer. Dropping the future withdraws the question.
@@ -360,7 +447,9 @@ pub(super) async fn elicit(ask: Ask, peer: Peer<RoleServer>) {
             let mut found = InputResponses::new();
             for request in &inquiry.requests {
                 let response = match input_question(&inquiry, request) {
-                    Some(form) => send(&peer, form).await.map_or(InputResponse::Cancel, |result| mcp::filled(&result)),
+                    Some(form) => send(&peer, form)
+                        .await
+                        .map_or(InputResponse::Cancel, |result| mcp::filled(&result)),
                     None => InputResponse::Cancel,
                 };
                 found.insert(request.key().to_owned(), response);
@@ -371,11 +460,19 @@ pub(super) async fn elicit(ask: Ask, peer: Peer<RoleServer>) {
 }
 
 /// Returns the user's answer, or why there is none.
-async fn send(peer: &Peer<RoleServer>, question: ElicitRequestParams) -> Result<ElicitResult, String> {
+async fn send(
+    peer: &Peer<RoleServer>,
+    question: ElicitRequestParams,
+) -> Result<ElicitResult, String> {
     let request = ServerRequest::ElicitRequest(ElicitRequest::new(question));
-    let sent = peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await;
+    let sent = peer
+        .send_cancellable_request(request, PeerRequestOptions::no_options())
+        .await;
     let handle = sent.map_err(|error| format!("the client could not be asked: {error}"))?;
-    let mut open = Open { peer: handle.peer.clone(), id: Some(handle.id.clone()) };
+    let mut open = Open {
+        peer: handle.peer.clone(),
+        id: Some(handle.id.clone()),
+    };
     let answer = handle.rx.await;
     open.id = None;
     match answer {
@@ -390,18 +487,26 @@ impl Ask {
     /// The `_meta` of a result that carries this question.
     pub(super) fn meta(&self) -> MetaObject {
         match self {
-            Self::Approval { prompt, .. } => mcp::approval_meta(&prompt.invocation_id(), &prompt.expires_at()),
-            Self::Input { inquiry, .. } => mcp::input_meta(&inquiry.invocation_id, &inquiry.expires_at),
+            Self::Approval { prompt, .. } => {
+                mcp::approval_meta(&prompt.invocation_id(), &prompt.expires_at())
+            }
+            Self::Input { inquiry, .. } => {
+                mcp::input_meta(&inquiry.invocation_id, &inquiry.expires_at)
+            }
         }
     }
 
     /// The questions as MCP elicitations, by the key of their answer.
     pub(super) fn questions(&self) -> BTreeMap<String, ElicitRequestParams> {
         match self {
-            Self::Approval { prompt, .. } => BTreeMap::from([(mcp::APPROVAL.to_owned(), question(prompt))]),
+            Self::Approval { prompt, .. } => {
+                BTreeMap::from([(mcp::APPROVAL.to_owned(), question(prompt))])
+            }
             Self::Input { inquiry, .. } => {
                 let asked = inquiry.requests.iter();
-                asked.filter_map(|one| Some((one.key().to_owned(), input_question(inquiry, one)?))).collect()
+                asked
+                    .filter_map(|one| Some((one.key().to_owned(), input_question(inquiry, one)?)))
+                    .collect()
             }
         }
     }
@@ -410,14 +515,25 @@ impl Ask {
 fn question(prompt: &Prompt) -> ElicitRequestParams {
     // The approver also reads the arguments that the form offers for editing.
     let arguments = visible_json(prompt.arguments().text());
-    let form = mcp::question(prompt.text(), &arguments, prompt.can_remember(), prompt.is_cut());
+    let form = mcp::question(
+        prompt.text(),
+        &arguments,
+        prompt.can_remember(),
+        prompt.is_cut(),
+    );
     // A tool can ask a form of the same fields, and an answer to that approves nothing.
-    mcp::marked(form, mcp::approval_meta(&prompt.invocation_id(), &prompt.expires_at()))
+    mcp::marked(
+        form,
+        mcp::approval_meta(&prompt.invocation_id(), &prompt.expires_at()),
+    )
 }
 
 fn input_question(inquiry: &Inquiry, request: &Requested) -> Option<ElicitRequestParams> {
     let form = mcp::form(&request.text(&inquiry.tool_id, COLUMNS), request.schema())?;
-    Some(mcp::marked(form, mcp::input_meta(&inquiry.invocation_id, &inquiry.expires_at)))
+    Some(mcp::marked(
+        form,
+        mcp::input_meta(&inquiry.invocation_id, &inquiry.expires_at),
+    ))
 }
 
 /// A question that the client shows; dropping it cancels the question.
@@ -428,12 +544,17 @@ struct Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        let (Some(id), Ok(runtime)) = (self.id.take(), tokio::runtime::Handle::try_current()) else { return };
+        let (Some(id), Ok(runtime)) = (self.id.take(), tokio::runtime::Handle::try_current())
+        else {
+            return;
+        };
         let peer = self.peer.clone();
         runtime.spawn(async move {
             let why = "the question is not open any more".to_owned();
             let param = CancelledNotificationParam::new(Some(id), Some(why));
-            let _ = peer.send_notification(CancelledNotification::new(param).into()).await;
+            let _ = peer
+                .send_notification(CancelledNotification::new(param).into())
+                .await;
         });
     }
 }

@@ -41,7 +41,11 @@ impl Room {
             usize::try_from((memory / part).clamp(least, most)).unwrap_or(usize::MAX)
         };
         let (bodies, arguments, results) = PARTS;
-        Self { bodies: part(bodies, BODIES), arguments: part(arguments, ARGUMENTS), results: part(results, RESULTS) }
+        Self {
+            bodies: part(bodies, BODIES),
+            arguments: part(arguments, ARGUMENTS),
+            results: part(results, RESULTS),
+        }
     }
 }
 
@@ -53,8 +57,14 @@ impl Room {
 /// assert!(beside_calls_bytes(512 << 20) < beside_calls_bytes(16 << 30));
 /// ```
 pub fn beside_calls_bytes(memory: u64) -> u64 {
-    let Room { bodies, arguments, results } = Room::of(memory);
-    [bodies, arguments, results].iter().fold(IDLE_BYTES, |all, part| all.saturating_add(*part as u64))
+    let Room {
+        bodies,
+        arguments,
+        results,
+    } = Room::of(memory);
+    [bodies, arguments, results]
+        .iter()
+        .fold(IDLE_BYTES, |all, part| all.saturating_add(*part as u64))
 }
 
 /// The budgets of principals, which share a total.
@@ -90,13 +100,21 @@ impl Budget {
         let (own, all) = self.units(bytes)?;
         // These semaphores are never closed, so acquiring never fails.
         let own = Arc::clone(&self.own).acquire_many_owned(own).await.ok()?;
-        let all = Arc::clone(&self.of.all).acquire_many_owned(all).await.ok()?;
-        Some(Lease { _own: own, _all: all })
+        let all = Arc::clone(&self.of.all)
+            .acquire_many_owned(all)
+            .await
+            .ok()?;
+        Some(Lease {
+            _own: own,
+            _all: all,
+        })
     }
 
     /// Takes `bytes` as [`Self::take`] does, but fails instead of waiting.
     pub(super) fn try_take(&self, bytes: usize) -> Result<Option<Lease>, Spent> {
-        self.units(bytes).map(|units| self.try_units(units)).transpose()
+        self.units(bytes)
+            .map(|units| self.try_units(units))
+            .transpose()
     }
 
     /// Takes `bytes`, however few, or fails: of many small ones, each counts.
@@ -105,9 +123,16 @@ impl Budget {
     }
 
     fn try_units(&self, (own, all): (u32, u32)) -> Result<Lease, Spent> {
-        let own = Arc::clone(&self.own).try_acquire_many_owned(own).map_err(|_| Spent)?;
-        let all = Arc::clone(&self.of.all).try_acquire_many_owned(all).map_err(|_| Spent)?;
-        Ok(Lease { _own: own, _all: all })
+        let own = Arc::clone(&self.own)
+            .try_acquire_many_owned(own)
+            .map_err(|_| Spent)?;
+        let all = Arc::clone(&self.of.all)
+            .try_acquire_many_owned(all)
+            .map_err(|_| Spent)?;
+        Ok(Lease {
+            _own: own,
+            _all: all,
+        })
     }
 
     /// What `bytes` take of the principal's share, and of the total. A single request may be larger than the share, and then
@@ -126,12 +151,19 @@ impl Budgets {
     /// Budgets of `principals`, which together never exceed `bytes`.
     pub(super) fn new(bytes: usize, principals: usize) -> Self {
         let all_units = bytes / UNIT;
-        Self { all: Arc::new(Semaphore::new(all_units)), all_units, own_units: share(all_units, principals) }
+        Self {
+            all: Arc::new(Semaphore::new(all_units)),
+            all_units,
+            own_units: share(all_units, principals),
+        }
     }
 
     /// The budget of one more principal.
     pub(super) fn one(&self) -> Budget {
-        Budget { own: Arc::new(Semaphore::new(self.own_units)), of: self.clone() }
+        Budget {
+            own: Arc::new(Semaphore::new(self.own_units)),
+            of: self.clone(),
+        }
     }
 }
 
@@ -152,7 +184,9 @@ const UNUSED: Duration = Duration::from_millis(1_500);
 /// when memory is requested or a thread ends, so a server that becomes idle after a flood would keep all of it.
 pub(super) fn give_back_soon() {
     static WAITS: AtomicBool = AtomicBool::new(false);
-    let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+    let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+        return;
+    };
     if WAITS.swap(true, Ordering::AcqRel) {
         return;
     }
@@ -192,7 +226,11 @@ mod tests {
     #[test]
     fn the_room_is_a_part_of_the_memory() {
         let of = |mib: u64| {
-            let Room { bodies, arguments, results } = Room::of(mib << 20);
+            let Room {
+                bodies,
+                arguments,
+                results,
+            } = Room::of(mib << 20);
             (bodies >> 20, arguments >> 20, results >> 20)
         };
         assert_eq!(

@@ -132,22 +132,51 @@ pub(super) enum Step {
 
 impl Server {
     /// Begins a call. It makes progress only while [`Running::attend`] runs.
-    pub(super) fn begin(self: &Arc<Self>, offering: &Arc<Offering>, mut incoming: Incoming<'_>) -> Running {
+    pub(super) fn begin(
+        self: &Arc<Self>,
+        offering: &Arc<Offering>,
+        mut incoming: Incoming<'_>,
+    ) -> Running {
         let responses = incoming.responses.take();
         let lease = incoming.lease.take();
-        let Prepared { request, refused, place, questions, spoken, identified, background } =
-            self.prepare(offering, incoming);
+        let Prepared {
+            request,
+            refused,
+            place,
+            questions,
+            spoken,
+            identified,
+            background,
+        } = self.prepare(offering, incoming);
         let cancellation = request.cancellation.clone();
         let task = identified.clone().zip(background.clone());
-        let run = Arc::clone(self).run(Arc::clone(offering), request, refused, (place, lease), task);
+        let run =
+            Arc::clone(self).run(Arc::clone(offering), request, refused, (place, lease), task);
         let done = Done::Here(Box::pin(run));
         let offering = Arc::clone(offering);
-        Running { offering, done, cancellation, questions, responses, spoken, identified, background }
+        Running {
+            offering,
+            done,
+            cancellation,
+            questions,
+            responses,
+            spoken,
+            identified,
+            background,
+        }
     }
 
     /// Makes the request of a call, which the host can run, alone or in a batch.
     pub(super) fn prepare(&self, offering: &Arc<Offering>, incoming: Incoming<'_>) -> Prepared {
-        let Incoming { name, input, offer, loaded, surface, seen, .. } = incoming;
+        let Incoming {
+            name,
+            input,
+            offer,
+            loaded,
+            surface,
+            seen,
+            ..
+        } = incoming;
         let place = self.calls.begin();
         let mut request = request(offering, name, input, seen);
         request.keeper = self.keeper();
@@ -162,8 +191,13 @@ impl Server {
             (Ok(_), None) => refused = Some(too_many()),
             (Ok(offer), Some(_)) => {
                 request.tool = Callee::from(Arc::clone(&offer.tool)).loaded(loaded);
-                withheld = offering.offers.surface().refusal(&offer.tool, offer.standing);
-                request.limits.wall = offer.wall.map_or(request.limits.wall, |wall| wall.min(request.limits.wall));
+                withheld = offering
+                    .offers
+                    .surface()
+                    .refusal(&offer.tool, offer.standing);
+                request.limits.wall = offer
+                    .wall
+                    .map_or(request.limits.wall, |wall| wall.min(request.limits.wall));
                 request.approval.origin.clone_from(&offer.origin);
                 request.offered = Some(offering.offers.callable());
                 questions = self.ask(offering, &mut request, seen);
@@ -182,7 +216,15 @@ impl Server {
             }
         }
         request.tool = request.tool.on_surface(surface, withheld);
-        Prepared { request, refused, place, questions, spoken, identified, background }
+        Prepared {
+            request,
+            refused,
+            place,
+            questions,
+            spoken,
+            identified,
+            background,
+        }
     }
 
     /// Runs the call, cancels it when the server stops, and keeps its record. `None` for a task that was left to another
@@ -203,7 +245,10 @@ impl Server {
                     None => offering.host.call(request).await,
                 }
             });
-            let can_be_left = || task.as_ref().is_some_and(|(id, background)| id.is_task() && background.can_be_left());
+            let can_be_left = || {
+                task.as_ref()
+                    .is_some_and(|(id, background)| id.is_task() && background.can_be_left())
+            };
             self.until_stopped(&cancellation, can_be_left, call).await
         };
         if let Some(record) = &record {
@@ -236,7 +281,10 @@ impl Server {
 
     /// What keeps the records of the calls that a tool makes.
     pub(super) fn keeper(&self) -> Option<Arc<dyn RecordKeeper>> {
-        self.settings.recorder.clone().map(|recorder| -> Arc<dyn RecordKeeper> { recorder })
+        self.settings
+            .recorder
+            .clone()
+            .map(|recorder| -> Arc<dyn RecordKeeper> { recorder })
     }
 
     /// Hands the record of a call to the recorder.
@@ -248,18 +296,29 @@ impl Server {
     }
 
     /// Attaches the approver to `request`; returns the receiver of its questions if the client answers them.
-    fn ask(&self, offering: &Offering, request: &mut Request, seen: &Seen<'_>) -> Option<mpsc::Receiver<Ask>> {
+    fn ask(
+        &self,
+        offering: &Offering,
+        request: &mut Request,
+        seen: &Seen<'_>,
+    ) -> Option<mpsc::Receiver<Ask>> {
         let outdated = offering.outdated();
         if seen.channel == AskChannel::Wait {
             let announcer = Arc::clone(&self.settings.announcer);
-            request.approval.approver = Some(Arc::new(Announcing { announcer, outdated }));
+            request.approval.approver = Some(Arc::new(Announcing {
+                announcer,
+                outdated,
+            }));
             return None;
         }
         // Without tasks, the client is told at once, together with the operator.
         let announced = seen.tasks && seen.channel == AskChannel::Return;
         let announcer = |is_told: bool| is_told.then(|| Arc::clone(&self.settings.announcer));
         let elsewhere = announcer(seen.channel != AskChannel::Return);
-        let announcers = Announcers { always: announcer(announced), elsewhere };
+        let announcers = Announcers {
+            always: announcer(announced),
+            elsewhere,
+        };
         let (messenger, questions) = messenger(seen.caller.actor.as_deref(), announcers, outdated);
         if seen.channel != AskChannel::Return {
             request.respondent = Some(Arc::clone(&messenger) as _);
@@ -273,9 +332,26 @@ impl Running {
     /// Drives a call until it has its record, or its client has to come back. Progress and logs are sent to the client
     /// before this returns. The call is canceled if the client cancels the request or disconnects.
     pub(super) async fn attend(&mut self, seen: &Seen<'_>) -> Result<Step, Refusal> {
-        let Self { done, cancellation, questions, responses, spoken, .. } = self;
-        let step = progress(done, cancellation, Questions { questions, responses }, seen);
-        let Some(spoken) = spoken else { return step.await };
+        let Self {
+            done,
+            cancellation,
+            questions,
+            responses,
+            spoken,
+            ..
+        } = self;
+        let step = progress(
+            done,
+            cancellation,
+            Questions {
+                questions,
+                responses,
+            },
+            seen,
+        );
+        let Some(spoken) = spoken else {
+            return step.await;
+        };
         let mut step = std::pin::pin!(step);
         let mut pass_on = std::pin::pin!(spoken.pass_on(&seen.wanted, &seen.context.peer));
         let step = tokio::select! {
@@ -333,7 +409,13 @@ impl Running {
         let keep = self.offering.keep;
         // A call that can become a task has one.
         let background = self.background.unwrap_or_default();
-        Detached { call, cancellation, questions, background, keep }
+        Detached {
+            call,
+            cancellation,
+            questions,
+            background,
+            keep,
+        }
     }
 }
 
@@ -341,9 +423,9 @@ impl Done {
     async fn record(&mut self) -> Result<Box<CallRecord>, Refusal> {
         let record = match self {
             Self::Here(call) => call.await,
-            Self::Apart(call) => {
-                call.await.map_err(|error| Refusal::host_fault(format!("the call was lost: {error}")))?
-            }
+            Self::Apart(call) => call
+                .await
+                .map_err(|error| Refusal::host_fault(format!("the call was lost: {error}")))?,
         };
         // No request waits for a task.
         record.ok_or_else(|| Refusal::host_fault("the call was left to another process"))
@@ -391,7 +473,9 @@ impl Questions<'_> {
             if !matches!(ask, Ask::Input { .. }) {
                 return Some(ask);
             }
-            let Some(responses) = self.responses.take() else { return Some(ask) };
+            let Some(responses) = self.responses.take() else {
+                return Some(ask);
+            };
             if let Err(open) = ask.answer(Some(&responses)) {
                 return Some(open);
             }
@@ -401,13 +485,19 @@ impl Questions<'_> {
 
 /// Answers questions with `responses`, which came before them; returns the receiver of the others. The call does not wait
 /// until its client asks about it.
-fn answered_early(questions: mpsc::Receiver<Ask>, responses: InputResponses) -> mpsc::Receiver<Ask> {
+fn answered_early(
+    questions: mpsc::Receiver<Ask>,
+    responses: InputResponses,
+) -> mpsc::Receiver<Ask> {
     let (pass_on, open) = mpsc::channel(1);
     tokio::spawn(async move {
         let mut questions = Some(questions);
         let mut responses = Some(responses);
         loop {
-            let mut asks = Questions { questions: &mut questions, responses: &mut responses };
+            let mut asks = Questions {
+                questions: &mut questions,
+                responses: &mut responses,
+            };
             let Some(ask) = asks.next().await else { return };
             if pass_on.send(ask).await.is_err() {
                 return;
@@ -424,7 +514,9 @@ async fn answered(asked: &mut Option<Pin<Box<dyn Future<Output = ()> + Send>>>) 
 }
 
 fn request(offering: &Offering, name: &str, input: Input, seen: &Seen<'_>) -> Request {
-    let Seen { caller, context, .. } = seen;
+    let Seen {
+        caller, context, ..
+    } = seen;
     let settings = &offering.approvals;
     let session = session(settings, caller);
     let trace = trace::of_mcp(offering, session.as_deref(), context);
@@ -446,7 +538,10 @@ fn request(offering: &Offering, name: &str, input: Input, seen: &Seen<'_>) -> Re
 
 /// The name of the session of a call: the operator's, or else that of the client; `None` where the protocol has none.
 pub(super) fn session(settings: &ApprovalSettings, caller: &Caller) -> Option<String> {
-    settings.session.clone().or_else(|| caller.session.as_deref().map(|id| format!("mcp:{id}")))
+    settings
+        .session
+        .clone()
+        .or_else(|| caller.session.as_deref().map(|id| format!("mcp:{id}")))
 }
 
 /// Maximum length of a tool's name in a call, in bytes; those that are offered are shorter.
@@ -455,7 +550,12 @@ const NAME_BYTES_MAX: usize = 1 << 10;
 /// Why a call by this name is refused before it has a record: the name would be written into it, megabytes of it.
 pub(super) fn name_too_long(name: &str) -> Option<String> {
     let is_long = name.len() > NAME_BYTES_MAX && guard!("tool_name_bytes");
-    is_long.then(|| format!("the name of a tool has {} bytes; send at most {NAME_BYTES_MAX}", name.len()))
+    is_long.then(|| {
+        format!(
+            "the name of a tool has {} bytes; send at most {NAME_BYTES_MAX}",
+            name.len()
+        )
+    })
 }
 
 pub(super) fn too_many() -> Refusal {
@@ -466,8 +566,17 @@ pub(super) fn too_many() -> Refusal {
 }
 
 fn limits(allowed: Limits, context: &RequestContext<RoleServer>) -> Limits {
-    let wish = context.meta.get(TIMEOUT_KEY).and_then(Value::as_u64).filter(|ms| *ms > 0);
-    Limits { wall: wish.map_or(allowed.wall, |ms| allowed.wall.min(Duration::from_millis(ms))), ..allowed }
+    let wish = context
+        .meta
+        .get(TIMEOUT_KEY)
+        .and_then(Value::as_u64)
+        .filter(|ms| *ms > 0);
+    Limits {
+        wall: wish.map_or(allowed.wall, |ms| {
+            allowed.wall.min(Duration::from_millis(ms))
+        }),
+        ..allowed
+    }
 }
 
 /// The header that names a session of MCP over HTTP.
@@ -478,17 +587,24 @@ fn mapping(name: &str, context: &RequestContext<RoleServer>) -> ExternalMapping 
     let mut fields = Extra::new();
     fields.insert("server_id".to_owned(), NAME.into());
     let parts = context.extensions.get::<::http::request::Parts>();
-    if let Some(session) = parts.and_then(|parts| parts.headers.get(SESSION_HEADER)?.to_str().ok()) {
+    if let Some(session) = parts.and_then(|parts| parts.headers.get(SESSION_HEADER)?.to_str().ok())
+    {
         fields.insert("mcp_session_id".to_owned(), session.into());
     }
     fields.insert("method".to_owned(), "tools/call".into());
     fields.insert("tool_name".to_owned(), name.into());
     fields.insert("jsonrpc_request_id".to_owned(), id(&context.id));
-    fields.insert("mcp_protocol_version".to_owned(), revision(context).as_str().into());
+    fields.insert(
+        "mcp_protocol_version".to_owned(),
+        revision(context).as_str().into(),
+    );
     if !context.meta.is_empty() {
         fields.insert("_meta".to_owned(), json!(context.meta));
     }
-    ExternalMapping { source: "mcp".to_owned(), fields }
+    ExternalMapping {
+        source: "mcp".to_owned(),
+        fields,
+    }
 }
 
 fn id(id: &RequestId) -> Value {
@@ -500,5 +616,7 @@ fn id(id: &RequestId) -> Value {
 
 /// The protocol revision of the request, else of its session; 2025-11-25 by default.
 pub(super) fn revision(context: &RequestContext<RoleServer>) -> ProtocolVersion {
-    context.protocol_version().unwrap_or(ProtocolVersion::V_2025_11_25)
+    context
+        .protocol_version()
+        .unwrap_or(ProtocolVersion::V_2025_11_25)
 }

@@ -23,7 +23,10 @@ impl Calls {
     /// Takes a place; `None` if [`CALLS_MAX`] are taken.
     pub(super) fn begin(self: &Arc<Self>) -> Option<Place> {
         let more = |count| (count < CALLS_MAX).then_some(count + 1);
-        self.count.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok().map(|_| Place(Arc::clone(self)))
+        self.count
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, more)
+            .ok()
+            .map(|_| Place(Arc::clone(self)))
     }
 
     /// Waits until no call is left.

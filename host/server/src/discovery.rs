@@ -18,7 +18,11 @@ use super::{Offering, Providers};
 
 impl Session {
     /// Answers a call of one of the host's own tools; `None` if `name` is not one of them here.
-    pub(super) async fn discover(&self, name: &str, context: &RequestContext<RoleServer>) -> Option<CallToolResult> {
+    pub(super) async fn discover(
+        &self,
+        name: &str,
+        context: &RequestContext<RoleServer>,
+    ) -> Option<CallToolResult> {
         if ![SEARCH_TOOLS, LOAD_TOOL].contains(&name) {
             return None;
         }
@@ -30,7 +34,10 @@ impl Session {
         }
         let sent = Sent::with(context).unwrap_or_else(|| Sent::new("{}", None));
         let answered = match name {
-            SEARCH_TOOLS => self.search(offering, providers, &sent.arguments, context).await,
+            SEARCH_TOOLS => {
+                self.search(offering, providers, &sent.arguments, context)
+                    .await
+            }
             _ => self.load(&offering, &sent.arguments, context).await,
         };
         Some(answered.unwrap_or_else(|refusal| mcp::refused(&refusal)))
@@ -51,14 +58,17 @@ impl Session {
         let surface = self.surface_id(&offering, context);
         // The first search builds the index, which takes long enough to delay other calls of this thread.
         let searched = Arc::clone(&offering);
-        let found = STORE.run(move || searched.offers.search(&query, limit, &loaded)).await;
+        let found = STORE
+            .run(move || searched.offers.search(&query, limit, &loaded))
+            .await;
         let busy = |error: toolcell_core::pool::Unfinished| {
             let message = format!("the tools cannot be searched now: {error}; search again later");
             Refusal::new(ErrorClass::RateLimited, "too_many_searches", message)
         };
         let mut found = found.map_err(busy)??;
         providers.tell(&mut found, &offering.offers);
-        host.announce_discovered(&surface, &found, self.session_ref(context)).await;
+        host.announce_discovered(&surface, &found, self.session_ref(context))
+            .await;
         Ok(mcp::found(&found))
     }
 
@@ -75,13 +85,17 @@ impl Session {
             return Err(unavailable(offer));
         }
         let is_new = offer.standing.state != LoadingState::Loaded;
-        let added = is_new && self.loads(context).add(&offer.qualified_name, |name| offers.has(name));
+        let added = is_new
+            && self
+                .loads(context)
+                .add(&offer.qualified_name, |name| offers.has(name));
         if added {
             let surface = self.surface_id(offering, context);
             let selected = format!("{SELECT}{}", offer.name);
             let host = &offering.host;
             let tool_id = &offer.tool.declaration().tool_id;
-            host.announce_loaded(&surface, tool_id, &selected, self.session_ref(context)).await;
+            host.announce_loaded(&surface, tool_id, &selected, self.session_ref(context))
+                .await;
         }
         // In 2026-07-28 a client hears of changes only where it listens.
         if added && revision(context) < ProtocolVersion::V_2026_07_28 {
@@ -95,23 +109,45 @@ impl Session {
 /// The refusal to load a tool that cannot be called.
 pub(super) fn unavailable(offer: &Offer) -> Refusal {
     let (class, code, why) = match offer.standing.reason {
-        Some(SurfaceReason::SetupRequired) => {
-            (ErrorClass::SetupRequired, "tool_requires_setup", "it has to be set up first")
-        }
-        Some(SurfaceReason::CredentialMissing) => {
-            (ErrorClass::CredentialMissing, "secret_not_set", "a secret that it needs is not set")
-        }
-        Some(SurfaceReason::PolicyBlocked) => {
-            (ErrorClass::PermissionDenied, "denied_by_rule", "a rule denies its calls")
-        }
-        Some(SurfaceReason::RoleNotAllowed) => {
-            (ErrorClass::PolicyBlocked, "role_not_allowed", "the role of the caller does not have it")
-        }
-        Some(SurfaceReason::ModelUnsupported) => {
-            (ErrorClass::CapabilityGap, "model_unsupported", "it does not fit the capabilities of this surface")
-        }
-        Some(_) => (ErrorClass::PolicyBlocked, "tool_disabled", "it is disabled here"),
-        None => (ErrorClass::CapabilityGap, "tool_not_available", "it is a draft, or was retired"),
+        Some(SurfaceReason::SetupRequired) => (
+            ErrorClass::SetupRequired,
+            "tool_requires_setup",
+            "it has to be set up first",
+        ),
+        Some(SurfaceReason::CredentialMissing) => (
+            ErrorClass::CredentialMissing,
+            "secret_not_set",
+            "a secret that it needs is not set",
+        ),
+        Some(SurfaceReason::PolicyBlocked) => (
+            ErrorClass::PermissionDenied,
+            "denied_by_rule",
+            "a rule denies its calls",
+        ),
+        Some(SurfaceReason::RoleNotAllowed) => (
+            ErrorClass::PolicyBlocked,
+            "role_not_allowed",
+            "the role of the caller does not have it",
+        ),
+        Some(SurfaceReason::ModelUnsupported) => (
+            ErrorClass::CapabilityGap,
+            "model_unsupported",
+            "it does not fit the capabilities of this surface",
+        ),
+        Some(_) => (
+            ErrorClass::PolicyBlocked,
+            "tool_disabled",
+            "it is disabled here",
+        ),
+        None => (
+            ErrorClass::CapabilityGap,
+            "tool_not_available",
+            "it is a draft, or was retired",
+        ),
     };
-    Refusal::new(class, code, format!("{} cannot be loaded: {why}; load another tool", offer.name))
+    Refusal::new(
+        class,
+        code,
+        format!("{} cannot be loaded: {why}; load another tool", offer.name),
+    )
 }

@@ -14,7 +14,9 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
-use toolcell::{Batch, BatchCall, BatchListener, BatchPolicy, Cancellation, InterruptBehavior, ToolEvent};
+use toolcell::{
+    Batch, BatchCall, BatchListener, BatchPolicy, Cancellation, InterruptBehavior, ToolEvent,
+};
 use toolcell_core::record::{
     AbortReason, CallRecord, ContextModifier, ErrorClass, ExternalMapping, LoadingState, Refusal,
 };
@@ -69,13 +71,27 @@ enum Form {
 
 impl Params {
     fn read(request: &CustomRequest) -> Result<Self, ErrorData> {
-        let read = request.params_as::<Self>().map_err(|error| invalid(format!("cannot read the params: {error}")))?;
+        let read = request
+            .params_as::<Self>()
+            .map_err(|error| invalid(format!("cannot read the params: {error}")))?;
         read.ok_or_else(|| invalid(format!("{} takes params with a dialect", request.method)))
     }
 
     fn dialect(&self) -> Result<Dialect, ErrorData> {
-        let known = || Dialect::ALL.iter().map(|known| known.as_str()).collect::<Vec<_>>().join(", ");
-        let unknown = || invalid(format!("there is no dialect {:?}; choose one of: {}", self.dialect, known()));
+        let known = || {
+            Dialect::ALL
+                .iter()
+                .map(|known| known.as_str())
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        let unknown = || {
+            invalid(format!(
+                "there is no dialect {:?}; choose one of: {}",
+                self.dialect,
+                known()
+            ))
+        };
         Dialect::named(&self.dialect).ok_or_else(unknown)
     }
 
@@ -84,7 +100,12 @@ impl Params {
         if dialect == Dialect::Mcp {
             return Ok((dialect, mcp::PLAIN));
         }
-        let none = || invalid(format!("the dialect {} carries no calls in messages; choose another one", self.dialect));
+        let none = || {
+            invalid(format!(
+                "the dialect {} carries no calls in messages; choose another one",
+                self.dialect
+            ))
+        };
         Ok((dialect, dialect.exchange().ok_or_else(none)?))
     }
 }
@@ -93,7 +114,9 @@ impl Params {
 fn too_much(calls: &[ModelCall]) -> Option<String> {
     if calls.len() > CALLS_MAX && guard!("message_calls") {
         let count = calls.len();
-        return Some(format!("the message has {count} calls; send at most {CALLS_MAX} at once"));
+        return Some(format!(
+            "the message has {count} calls; send at most {CALLS_MAX} at once"
+        ));
     }
     calls.iter().find_map(|call| name_too_long(&call.name))
 }
@@ -103,14 +126,18 @@ fn too_much(calls: &[ModelCall]) -> Option<String> {
 fn id_too_long(id: &str) -> Option<Refusal> {
     let is_long = id.len() > ID_BYTES_MAX && guard!("message_ids");
     is_long.then(|| {
-        let message = format!("the id of the call has {} bytes; send at most {ID_BYTES_MAX}", id.len());
+        let message = format!(
+            "the id of the call has {} bytes; send at most {ID_BYTES_MAX}",
+            id.len()
+        );
         Refusal::new(ErrorClass::InvalidArguments, "call_id_too_long", message)
     })
 }
 
 /// The part of a call's id that its record has.
 fn recorded(id: &str) -> &str {
-    id.get(..id.floor_char_boundary(ID_BYTES_MAX)).unwrap_or_default()
+    id.get(..id.floor_char_boundary(ID_BYTES_MAX))
+        .unwrap_or_default()
 }
 
 fn invalid(why: String) -> ErrorData {
@@ -127,8 +154,17 @@ struct Exported<'a> {
 impl<'a> Exported<'a> {
     fn new(offering: &'a Offering, dialect: Dialect) -> Self {
         let tools = offering.offers.offered();
-        let tools = tools.map(|offer| (offer.name.as_str(), offer.tool.declaration().tool_id.as_str()));
-        Self { offering, dialect, names: Names::new(dialect.rule(), tools) }
+        let tools = tools.map(|offer| {
+            (
+                offer.name.as_str(),
+                offer.tool.declaration().tool_id.as_str(),
+            )
+        });
+        Self {
+            offering,
+            dialect,
+            names: Names::new(dialect.rule(), tools),
+        }
     }
 
     /// The description of a tool by this name.
@@ -166,12 +202,17 @@ impl<'a> Exported<'a> {
         let offers = &self.offering.offers;
         let at = self.names.find(name).or_else(|| offers.position(name));
         let offered = at.and_then(|at| offers.offered().nth(at));
-        let Some(offer) = offered else { return Err(self.unknown(name, loads)) };
+        let Some(offer) = offered else {
+            return Err(self.unknown(name, loads));
+        };
         Ok((offer, self.dialect.defers() || offer.is_loaded(loads)))
     }
 
     fn unknown(&self, name: &str, loads: &Loads) -> Refusal {
-        let names = self.listed(loads).filter_map(|(at, ..)| self.names.name(at)).take(NAMES_MAX);
+        let names = self
+            .listed(loads)
+            .filter_map(|(at, ..)| self.names.name(at))
+            .take(NAMES_MAX);
         let message = match names.collect::<Vec<_>>().as_slice() {
             [] => format!("no tool named `{name}`; no tools are available"),
             names => format!("no tool named `{name}`; available: {}", names.join(", ")),
@@ -201,8 +242,21 @@ struct MessageCalls {
 }
 
 impl MessageCalls {
-    fn add(&mut self, call: ModelCall, prepared: Prepared, mapping: ExternalMapping, seen: Seen<'_>) {
-        let Prepared { mut request, refused, place, questions, spoken, .. } = prepared;
+    fn add(
+        &mut self,
+        call: ModelCall,
+        prepared: Prepared,
+        mapping: ExternalMapping,
+        seen: Seen<'_>,
+    ) {
+        let Prepared {
+            mut request,
+            refused,
+            place,
+            questions,
+            spoken,
+            ..
+        } = prepared;
         request.mapping = Some(mapping);
         request.native_call_id = Some(recorded(&call.id).to_owned());
         self.ids.push(call.id);
@@ -210,7 +264,9 @@ impl MessageCalls {
         let peer = seen.context.peer.clone();
         if let Some(mut spoken) = spoken {
             let peer = peer.clone();
-            self.told.push(Box::pin(async move { spoken.pass_on(&wanted, &peer).await }));
+            self.told.push(Box::pin(
+                async move { spoken.pass_on(&wanted, &peer).await },
+            ));
         }
         if let Some(mut questions) = questions {
             self.asked.push(Box::pin(async move {
@@ -221,20 +277,41 @@ impl MessageCalls {
         }
         self.places.extend(place);
         // The place is the id in the batch, because a model can give two calls the same one.
-        self.calls.push(BatchCall::new(self.calls.len().to_string(), request).refusal(refused));
+        self.calls
+            .push(BatchCall::new(self.calls.len().to_string(), request).refusal(refused));
     }
 
     /// Makes the calls, which the end of the request cancels. Returns their records in the order of the calls.
-    async fn run(mut self, server: &Server, offering: &Offering, seen: &Seen<'_>) -> Result<Vec<CallRecord>, Refusal> {
+    async fn run(
+        mut self,
+        server: &Server,
+        offering: &Offering,
+        seen: &Seen<'_>,
+    ) -> Result<Vec<CallRecord>, Refusal> {
         let count = self.calls.len();
         let (sender, mut ended) = mpsc::unbounded_channel();
         let interrupt = Cancellation::new();
         let default = BatchPolicy::default();
-        let max_parallel =
-            if self.is_serial { 1 } else { offering.offers.surface().selection().at_once(default.max_parallel) };
-        let policy = BatchPolicy { interrupt: InterruptBehavior::Cancel, max_parallel, ..default };
+        let max_parallel = if self.is_serial {
+            1
+        } else {
+            offering
+                .offers
+                .surface()
+                .selection()
+                .at_once(default.max_parallel)
+        };
+        let policy = BatchPolicy {
+            interrupt: InterruptBehavior::Cancel,
+            max_parallel,
+            ..default
+        };
         let calls = std::mem::take(&mut self.calls);
-        let batch = Batch { policy, interrupt: interrupt.clone(), ..Batch::new(calls, Arc::new(Records(sender))) };
+        let batch = Batch {
+            policy,
+            interrupt: interrupt.clone(),
+            ..Batch::new(calls, Arc::new(Records(sender)))
+        };
         let batch = std::pin::pin!(offering.host.batch(batch));
         let mut run = std::pin::pin!(server.until_stopped(&interrupt, || false, batch));
         let mut stopping = false;
@@ -273,7 +350,11 @@ impl MessageCalls {
 }
 
 /// Hands out the record of a call, and counts its result, which waits for those of the others.
-async fn kept(server: &Server, seen: &Seen<'_>, (at, mut record): (usize, CallRecord)) -> (usize, CallRecord) {
+async fn kept(
+    server: &Server,
+    seen: &Seen<'_>,
+    (at, mut record): (usize, CallRecord),
+) -> (usize, CallRecord) {
     server.keep(&record).await;
     if let Some(room) = ResultRoom::of(seen.context) {
         room.collect(&mut record.result);
@@ -285,7 +366,11 @@ async fn kept(server: &Server, seen: &Seen<'_>, (at, mut record): (usize, CallRe
 fn all(asides: &mut Vec<Aside>) -> impl Future<Output = ()> {
     poll_fn(|context| {
         asides.retain_mut(|aside| aside.as_mut().poll(context).is_pending());
-        if asides.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+        if asides.is_empty() {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
     })
 }
 
@@ -293,7 +378,10 @@ fn all(asides: &mut Vec<Aside>) -> impl Future<Output = ()> {
 fn next<F: Future + Unpin>(futures: &mut Vec<F>) -> impl Future<Output = F::Output> {
     poll_fn(|context| {
         for at in 0..futures.len() {
-            if let Some(Poll::Ready(output)) = futures.get_mut(at).map(|future| Pin::new(future).poll(context)) {
+            if let Some(Poll::Ready(output)) = futures
+                .get_mut(at)
+                .map(|future| Pin::new(future).poll(context))
+            {
                 futures.remove(at);
                 return Poll::Ready(output);
             }
@@ -339,8 +427,15 @@ impl Session {
         self.loaded(context, None).await?;
         let params = Params::read(&request)?;
         let (dialect, exchange) = params.exchange()?;
-        let none = || invalid(format!("{RUN} takes the message of a model as its arguments"));
-        let Sent { arguments: message, lease: _lease } = Sent::with(context).ok_or_else(none)?;
+        let none = || {
+            invalid(format!(
+                "{RUN} takes the message of a model as its arguments"
+            ))
+        };
+        let Sent {
+            arguments: message,
+            lease: _lease,
+        } = Sent::with(context).ok_or_else(none)?;
         let terms = CallTerms::read(message.text());
         let calls = (exchange.read)(message.text()).map_err(|error| invalid(error.to_string()))?;
         if let Some(why) = too_much(&calls) {
@@ -350,15 +445,27 @@ impl Session {
         let mut message = self.prepare_message((calls, &terms), &offering, dialect, context);
         let ids = std::mem::take(&mut message.ids);
         let lost = |refusal: Refusal| ErrorData::internal_error(refusal.message, None);
-        let records = message.run(&self.server, &offering, &self.seen(context)).await.map_err(lost)?;
+        let records = message
+            .run(&self.server, &offering, &self.seen(context))
+            .await
+            .map_err(lost)?;
         let mut records = self.readable(records, &offering);
         for (record, id) in records.iter_mut().zip(ids) {
             record.invocation.native_call_id = Some(id);
         }
-        let ended: Vec<Ended<'_>> = records.iter().map(|record| (&record.invocation, &record.result)).collect();
+        let ended: Vec<Ended<'_>> = records
+            .iter()
+            .map(|record| (&record.invocation, &record.result))
+            .collect();
         let (key, answers) = match params.form {
             Form::Messages => ("messages", (exchange.answers)(&ended)),
-            Form::Results => ("results", ended.iter().map(|(call, result)| (exchange.result)(call, result)).collect()),
+            Form::Results => (
+                "results",
+                ended
+                    .iter()
+                    .map(|(call, result)| (exchange.result)(call, result))
+                    .collect(),
+            ),
         };
         let facts: Vec<Value> = records.iter().map(facts).collect();
         Ok(CustomResult::new(json!({ "calls": facts, key: answers })))
@@ -374,12 +481,18 @@ impl Session {
         let exported = Exported::new(offering, dialect);
         let loads = self.loads(context);
         let surface = self.surface_id(offering, context);
-        let mut message = MessageCalls { is_serial: terms.is_serial(), ..MessageCalls::default() };
+        let mut message = MessageCalls {
+            is_serial: terms.is_serial(),
+            ..MessageCalls::default()
+        };
         for (at, call) in calls.into_iter().enumerate() {
             let seen = self.seen_by_call(at, context);
             let found = exported.find(&call.name, loads);
             let loaded = found.as_ref().is_ok_and(|(_, loaded)| *loaded);
-            let described = found.as_ref().ok().map(|(offer, _)| exported.description(offer, &call.name, loads));
+            let described = found
+                .as_ref()
+                .ok()
+                .map(|(offer, _)| exported.description(offer, &call.name, loads));
             let named = (recorded(&call.id), call.name.as_str());
             let mapping = terms.mapping(dialect.as_str(), named, described.as_ref());
             let offer = id_too_long(&call.id).map_or_else(|| found.map(|(offer, _)| offer), Err);
@@ -388,7 +501,16 @@ impl Session {
             let name = &call.name;
             let lease = None;
             let responses = None;
-            let incoming = Incoming { name, input, lease, responses, offer, loaded, surface, seen: &seen };
+            let incoming = Incoming {
+                name,
+                input,
+                lease,
+                responses,
+                offer,
+                loaded,
+                surface,
+                seen: &seen,
+            };
             let prepared = self.server.prepare(offering, incoming);
             message.add(call, prepared, mapping, seen);
         }
@@ -417,9 +539,14 @@ impl Session {
     /// Makes readable what the records refer to.
     fn readable(&self, mut records: Vec<CallRecord>, offering: &Offering) -> Vec<CallRecord> {
         for record in &mut records {
-            self.payloads().put(&record.persistence, &record.result.provenance);
+            self.payloads()
+                .put(&record.persistence, &record.result.provenance);
             self.payloads().name(&record.result.artifact_refs);
-            offering.offers.surface().selection().fit(&mut record.result.model_facing_content);
+            offering
+                .offers
+                .surface()
+                .selection()
+                .fit(&mut record.result.model_facing_content);
         }
         records
     }
@@ -450,11 +577,19 @@ mod tests {
     #[tokio::test]
     async fn a_record_that_is_kept_slowly_does_not_hold_up_the_others() {
         let (slow, waits) = oneshot::channel();
-        let mut keeping: Vec<Pin<Box<dyn Future<Output = u8> + Send>>> =
-            vec![Box::pin(async { waits.await.unwrap_or_default() }), Box::pin(async { 2 })];
+        let mut keeping: Vec<Pin<Box<dyn Future<Output = u8> + Send>>> = vec![
+            Box::pin(async { waits.await.unwrap_or_default() }),
+            Box::pin(async { 2 }),
+        ];
         assert_eq!(next(&mut keeping).await, 2);
-        let is_waiting =
-            poll_fn(|context| Poll::Ready(Box::pin(next(&mut keeping)).as_mut().poll(context).is_pending()));
+        let is_waiting = poll_fn(|context| {
+            Poll::Ready(
+                Box::pin(next(&mut keeping))
+                    .as_mut()
+                    .poll(context)
+                    .is_pending(),
+            )
+        });
         assert!(is_waiting.await && keeping.len() == 1);
         slow.send(1).unwrap();
         assert_eq!((next(&mut keeping).await, keeping.len()), (1, 0));

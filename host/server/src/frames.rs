@@ -8,8 +8,9 @@ use std::task::{Context, Poll, Waker};
 use bytes::{BufMut, BytesMut};
 use rmcp::RoleServer;
 use rmcp::model::{
-    CallToolRequest, CallToolRequestMethod, CallToolRequestParams, ClientNotification, ClientRequest, ErrorData,
-    Extensions, GetExtensions, JsonRpcMessage, JsonRpcRequest, JsonRpcVersion2_0, RequestId,
+    CallToolRequest, CallToolRequestMethod, CallToolRequestParams, ClientNotification,
+    ClientRequest, ErrorData, Extensions, GetExtensions, JsonRpcMessage, JsonRpcRequest,
+    JsonRpcVersion2_0, RequestId,
 };
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
@@ -44,7 +45,12 @@ pub(super) struct NotPending;
 impl NotPending {
     /// Whether the notification came with it, over stdio or HTTP.
     pub(super) fn is_in(extensions: &Extensions) -> bool {
-        let of_http = || extensions.get::<::http::request::Parts>()?.extensions.get::<Self>();
+        let of_http = || {
+            extensions
+                .get::<::http::request::Parts>()?
+                .extensions
+                .get::<Self>()
+        };
         extensions.get::<Self>().or_else(of_http).is_some()
     }
 }
@@ -67,10 +73,22 @@ pub(super) struct Frames {
 
 impl Frames {
     pub(super) fn new(reader: Reader, writer: Writer, closed: CancellationToken) -> Self {
-        let output = Output { writer, left: BytesMut::new() };
+        let output = Output {
+            writer,
+            left: BytesMut::new(),
+        };
         let output = Arc::new(tokio::sync::Mutex::new(Some(output)));
         let lines = Lines::default();
-        Self { reader, lines, output, closed, pending: Arc::default(), refusal: None, owes: false, load: None }
+        Self {
+            reader,
+            lines,
+            output,
+            closed,
+            pending: Arc::default(),
+            refusal: None,
+            owes: false,
+            load: None,
+        }
     }
 
     pub(super) fn until_loaded(self, load: Option<LoadEnd>) -> Self {
@@ -87,7 +105,8 @@ impl Frames {
         match message {
             JsonRpcMessage::Request(request) => self.pending.begin(&request.id),
             JsonRpcMessage::Notification(notification) => {
-                if let ClientNotification::CancelledNotification(canceled) = &mut notification.notification
+                if let ClientNotification::CancelledNotification(canceled) =
+                    &mut notification.notification
                     && let Some(id) = &canceled.params.request_id
                     && !self.pending.cancel(id)
                 {
@@ -158,10 +177,16 @@ impl Transport<RoleServer> for Frames {
 
     /// Writes what the client takes at once here: rmcp polls the future in a task of its own, and the client would wait for
     /// that task.
-    fn send(&mut self, item: Outgoing) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+    fn send(
+        &mut self,
+        item: Outgoing,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
         self.ends(&item);
         let output = Arc::clone(&self.output);
-        let sent = output.try_lock().ok().and_then(|mut output| output.as_mut().map(|output| output.send_now(&item)));
+        let sent = output
+            .try_lock()
+            .ok()
+            .and_then(|mut output| output.as_mut().map(|output| output.send_now(&item)));
         async move {
             match sent {
                 Some(Poll::Ready(written)) => written,
@@ -174,8 +199,12 @@ impl Transport<RoleServer> for Frames {
     async fn receive(&mut self) -> Option<Incoming> {
         loop {
             // A read error counts as the end of the stream.
-            let Ok(Some(mut message)) = self.next().await else { break };
-            let Err(taken) = self.begins(&mut message) else { return Some(message) };
+            let Ok(Some(mut message)) = self.next().await else {
+                break;
+            };
+            let Err(taken) = self.begins(&mut message) else {
+                return Some(message);
+            };
             self.refuse(&invalid(taken.to_string()), None);
         }
         // The requests that wait for the tools get their answers, although the client sends no more.
@@ -200,7 +229,13 @@ async fn send(output: &tokio::sync::Mutex<Option<Output>>, item: &Outgoing) -> i
 }
 
 async fn drain(output: &tokio::sync::Mutex<Option<Output>>) -> io::Result<()> {
-    output.lock().await.as_mut().ok_or(io::ErrorKind::NotConnected)?.drain().await
+    output
+        .lock()
+        .await
+        .as_mut()
+        .ok_or(io::ErrorKind::NotConnected)?
+        .drain()
+        .await
 }
 
 struct Output {
@@ -272,7 +307,10 @@ struct Refused {
 
 impl From<Unread> for Refused {
     fn from(Unread { id, why }: Unread) -> Self {
-        Self { error: invalid(why), id }
+        Self {
+            error: invalid(why),
+            id,
+        }
     }
 }
 
@@ -283,19 +321,35 @@ fn invalid(why: String) -> ErrorData {
 /// The error for a text that is no message: no JSON, or JSON of another kind.
 pub(super) fn unreadable(text: &[u8]) -> ErrorData {
     let why = match std::str::from_utf8(text) {
-        Err(error) => format!("the message is not UTF-8 from byte {} on", error.valid_up_to()),
+        Err(error) => format!(
+            "the message is not UTF-8 from byte {} on",
+            error.valid_up_to()
+        ),
         Ok(text) => match serde_json::from_str::<IgnoredAny>(text) {
-            Ok(_) => return invalid("Invalid request: a message is a JSON object with jsonrpc and method".to_owned()),
+            Ok(_) => {
+                return invalid(
+                    "Invalid request: a message is a JSON object with jsonrpc and method"
+                        .to_owned(),
+                );
+            }
             Err(error) => format!("the message is not JSON: {error}"),
         },
     };
-    ErrorData::parse_error(format!("{why}: send one JSON-RPC message, on one line"), None)
+    ErrorData::parse_error(
+        format!("{why}: send one JSON-RPC message, on one line"),
+        None,
+    )
 }
 
 impl Default for Lines {
     fn default() -> Self {
         let budget = Budget::new(ROOM.arguments);
-        Self { read: BytesMut::new(), budget, searched: 0, skipping: false }
+        Self {
+            read: BytesMut::new(),
+            budget,
+            searched: 0,
+            skipping: false,
+        }
     }
 }
 
@@ -303,7 +357,12 @@ impl Lines {
     /// Returns the next complete line that needs handling.
     fn next(&mut self) -> Option<Line> {
         loop {
-            let Some(end) = self.read.iter().skip(self.searched).position(|byte| *byte == b'\n') else {
+            let Some(end) = self
+                .read
+                .iter()
+                .skip(self.searched)
+                .position(|byte| *byte == b'\n')
+            else {
                 self.searched = self.read.len();
                 if self.skipping || self.searched > LINE_BYTES_MAX {
                     self.skipping = true;
@@ -347,7 +406,9 @@ fn parse(line: &[u8], budget: &Budget) -> Option<Line> {
         };
     }
     let called = outline.and_then(|outline| Some((outline.arguments()?, outline)));
-    let Some((arguments, outline)) = called else { return message(line, None) };
+    let Some((arguments, outline)) = called else {
+        return message(line, None);
+    };
     let Ok(lease) = budget.try_take(weight(arguments)) else {
         let why = format!(
             "the arguments of all calls on their way may take {} bytes of memory, and this call is beyond that: wait \
@@ -356,7 +417,10 @@ fn parse(line: &[u8], budget: &Budget) -> Option<Line> {
         );
         return refused(invalid(why), outline.request_id());
     };
-    message(&outline.without_arguments(), Some(Sent::new(arguments, lease)))
+    message(
+        &outline.without_arguments(),
+        Some(Sent::new(arguments, lease)),
+    )
 }
 
 /// Parses a message; `sent` holds the arguments that were taken out of it.
@@ -374,7 +438,10 @@ fn message(line: &[u8], sent: Option<Sent>) -> Option<Line> {
         }
         // A notification has no response.
         Err(_) if is_notification(line) => None,
-        Err(_) => Some(Line::Refused(Refused { error: unreadable(line), id: None })),
+        Err(_) => Some(Line::Refused(Refused {
+            error: unreadable(line),
+            id: None,
+        })),
     }
 }
 
@@ -394,7 +461,12 @@ struct Call {
 
 impl From<Call> for Incoming {
     fn from(call: Call) -> Self {
-        let Call { jsonrpc, id, method, mut params } = call;
+        let Call {
+            jsonrpc,
+            id,
+            method,
+            mut params,
+        } = call;
         let meta = params.meta.take();
         let mut request = CallToolRequest::new(params);
         request.method = method;
@@ -429,8 +501,13 @@ mod tests {
     #[test]
     fn the_arguments_of_a_call_come_as_they_were_sent() {
         let text = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"arguments":{"n": 1.50},"name":"a"}}"#;
-        let Some(Line::Message(message)) = super::parse(text.as_bytes(), &Budget::new(1 << 20)) else { panic!() };
-        let JsonRpcMessage::Request(request) = *message else { panic!() };
+        let Some(Line::Message(message)) = super::parse(text.as_bytes(), &Budget::new(1 << 20))
+        else {
+            panic!()
+        };
+        let JsonRpcMessage::Request(request) = *message else {
+            panic!()
+        };
         let sent = request.request.extensions().get::<Sent>().unwrap();
         assert_eq!(sent.arguments.text(), r#"{"n": 1.50}"#);
     }
@@ -444,8 +521,10 @@ mod tests {
             json!({ "name": "a", "inputResponses": { "k": { "action": "accept", "content": {} } } }),
         ] {
             for id in [json!(7), json!("7")] {
-                let frame = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params });
-                let Some(Line::Message(fast)) = super::message(frame.to_string().as_bytes(), None) else {
+                let frame =
+                    json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params });
+                let Some(Line::Message(fast)) = super::message(frame.to_string().as_bytes(), None)
+                else {
                     panic!("{frame}")
                 };
                 let slow: Incoming = serde_json::from_value(frame).unwrap();
@@ -461,25 +540,42 @@ mod tests {
         let ping = json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" }).to_string();
         let (first, second) = ping.split_at(9);
         assert!(read(&mut lines, first.as_bytes()).is_empty());
-        let are_messages = |read: Vec<Option<Value>>| read.iter().map(Option::is_some).collect::<Vec<_>>();
-        assert_eq!(are_messages(read(&mut lines, format!("{second}\r\n\n{{\n").as_bytes())), [true, false]);
+        let are_messages =
+            |read: Vec<Option<Value>>| read.iter().map(Option::is_some).collect::<Vec<_>>();
+        assert_eq!(
+            are_messages(read(&mut lines, format!("{second}\r\n\n{{\n").as_bytes())),
+            [true, false]
+        );
         assert_eq!(are_messages(read(&mut lines, b"\xff\xfe\n\xc3")), [false]);
         let odd = "[]\n{\"jsonrpc\":\"2.0\",\"method\":\"$/odd\",\"params\":7}\n";
-        assert_eq!(are_messages(read(&mut lines, format!("\n{odd}{ping}\n").as_bytes())), [false, false, true]);
+        assert_eq!(
+            are_messages(read(&mut lines, format!("\n{odd}{ping}\n").as_bytes())),
+            [false, false, true]
+        );
     }
 
     #[test]
     fn what_cannot_be_read_is_a_parse_error() {
         let lines: [(&[u8], i32); 5] = [
             (b"garbage", -32700),
-            (b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"a\xff\"}", -32700),
+            (
+                b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"a\xff\"}",
+                -32700,
+            ),
             (b"{\"jsonrpc\":\"2.0\"", -32700),
             (b"7", -32600),
             (b"{}", -32600),
         ];
         for (line, code) in lines {
-            let Some(Line::Refused(refused)) = super::parse(line, &Budget::new(1 << 20)) else { panic!("{line:?}") };
-            assert_eq!((refused.error.code.0, refused.id), (code, None), "{}", String::from_utf8_lossy(line));
+            let Some(Line::Refused(refused)) = super::parse(line, &Budget::new(1 << 20)) else {
+                panic!("{line:?}")
+            };
+            assert_eq!(
+                (refused.error.code.0, refused.id),
+                (code, None),
+                "{}",
+                String::from_utf8_lossy(line)
+            );
         }
     }
 

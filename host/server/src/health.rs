@@ -48,7 +48,12 @@ impl Server {
         seen.at = Some(Instant::now());
         let (why, place) = match self.offering().host.check_log().await {
             Err(error) => (Some(error.reason().to_owned()), error.to_string()),
-            Ok(()) if self.health.failed().is_some_and(|at| at.elapsed() < FAILURE_TIME) => {
+            Ok(())
+                if self
+                    .health
+                    .failed()
+                    .is_some_and(|at| at.elapsed() < FAILURE_TIME) =>
+            {
                 let why = "the last call could not be put on record";
                 (Some(why.to_owned()), why.to_owned())
             }
@@ -65,7 +70,12 @@ impl Server {
                         &json!({ "reason": reason, "error_code": UNRECORDED }),
                     );
                 }
-                None => log.write(LogLevel::Info, "ready", "ready again: calls are put on record", &json!({})),
+                None => log.write(
+                    LogLevel::Info,
+                    "ready",
+                    "ready again: calls are put on record",
+                    &json!({}),
+                ),
             }
         }
         seen.why.clone_from(&why);
@@ -77,8 +87,17 @@ impl Server {
         if let Some(log) = &self.settings.log {
             log.call(record);
         }
-        if record.result.error.as_ref().is_some_and(|error| error.error_code == UNRECORDED) {
-            *self.health.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        if record
+            .result
+            .error
+            .as_ref()
+            .is_some_and(|error| error.error_code == UNRECORDED)
+        {
+            *self
+                .health
+                .failed
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
             Box::pin(self.unready()).await;
         }
     }

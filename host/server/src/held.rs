@@ -70,7 +70,10 @@ struct Held<C> {
 
 impl<C> Default for Held<C> {
     fn default() -> Self {
-        Self { calls: HashMap::new(), swept: false }
+        Self {
+            calls: HashMap::new(),
+            swept: false,
+        }
     }
 }
 
@@ -97,23 +100,51 @@ impl HeldCalls {
     pub(super) fn has_room(&self, owner: &str) -> Result<(), Refusal> {
         let mut held = self.lock();
         held.calls.retain(|_, call| !call.is_over());
-        if held.calls.values().filter(|call| *call.words.owner == *owner).count() < HELD_MAX {
+        if held
+            .calls
+            .values()
+            .filter(|call| *call.words.owner == *owner)
+            .count()
+            < HELD_MAX
+        {
             return Ok(());
         }
         let message = format!("{HELD_MAX} calls wait for an approval already; answer those first");
-        Err(Refusal::new(ErrorClass::RateLimited, "too_many_approvals", message))
+        Err(Refusal::new(
+            ErrorClass::RateLimited,
+            "too_many_approvals",
+            message,
+        ))
     }
 
     /// Holds a call, and returns its new name.
-    pub(super) fn hold(&self, running: Running, ask: Ask, words: HeldCallKey) -> Result<String, Refusal> {
+    pub(super) fn hold(
+        &self,
+        running: Running,
+        ask: Ask,
+        words: HeldCallKey,
+    ) -> Result<String, Refusal> {
         let mut bytes = [0; 24];
-        getrandom(&mut bytes, GetRandomFlags::empty())
-            .map_err(|error| Refusal::host_fault(format!("cannot create a random name: {error}")))?;
+        getrandom(&mut bytes, GetRandomFlags::empty()).map_err(|error| {
+            Refusal::host_fault(format!("cannot create a random name: {error}"))
+        })?;
         let name = HEXLOWER.encode(&bytes);
         let mut held = self.lock();
-        held.calls.insert(name.clone(), HeldCall { running, ask, words, ended: None });
+        held.calls.insert(
+            name.clone(),
+            HeldCall {
+                running,
+                ask,
+                words,
+                ended: None,
+            },
+        );
         if !std::mem::replace(&mut held.swept, true) {
-            tokio::spawn(sweep(Arc::downgrade(&self.0), SWEEP_EVERY, HeldCall::is_over));
+            tokio::spawn(sweep(
+                Arc::downgrade(&self.0),
+                SWEEP_EVERY,
+                HeldCall::is_over,
+            ));
         }
         Ok(name)
     }
@@ -122,15 +153,23 @@ impl HeldCalls {
     pub(super) fn take(&self, name: &str, words: &HeldCallKey) -> Option<HeldCall> {
         // Large arguments are compared without the lock, so that other requests are not blocked.
         let known = self.lock().calls.get(name).map(|call| call.words.clone())?;
-        known.are(words).then(|| self.lock().calls.remove(name)).flatten()
+        known
+            .are(words)
+            .then(|| self.lock().calls.remove(name))
+            .flatten()
     }
 
     /// Takes a held call that matches `words`.
     pub(super) fn take_same(&self, words: &HeldCallKey) -> Option<HeldCall> {
         let of_caller: Vec<(String, HeldCallKey)> = {
             let held = self.lock();
-            let calls = held.calls.iter().filter(|(_, call)| call.words.are_of(words));
-            calls.map(|(name, call)| (name.clone(), call.words.clone())).collect()
+            let calls = held
+                .calls
+                .iter()
+                .filter(|(_, call)| call.words.are_of(words));
+            calls
+                .map(|(name, call)| (name.clone(), call.words.clone()))
+                .collect()
         };
         let mut same = of_caller.iter().filter(|(_, known)| known.are(words));
         // Another request may have taken one of them by now.
@@ -149,11 +188,21 @@ mod tests {
     #[tokio::test]
     async fn what_is_over_is_given_up_although_nobody_comes_back() {
         let over = Arc::new(AtomicBool::new(false));
-        let known = [("first", Arc::new(AtomicBool::new(true))), ("second", Arc::clone(&over))];
-        let calls = known.into_iter().map(|(name, over)| (name.to_owned(), over)).collect();
+        let known = [
+            ("first", Arc::new(AtomicBool::new(true))),
+            ("second", Arc::clone(&over)),
+        ];
+        let calls = known
+            .into_iter()
+            .map(|(name, over)| (name.to_owned(), over))
+            .collect();
         let held = Arc::new(Mutex::new(Held { calls, swept: true }));
         let is_over = |over: &mut Arc<AtomicBool>| over.load(Ordering::SeqCst);
-        let swept = tokio::spawn(sweep(Arc::downgrade(&held), Duration::from_millis(1), is_over));
+        let swept = tokio::spawn(sweep(
+            Arc::downgrade(&held),
+            Duration::from_millis(1),
+            is_over,
+        ));
         while held.lock().unwrap().calls.len() > 1 {
             tokio::task::yield_now().await;
         }

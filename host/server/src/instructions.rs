@@ -14,10 +14,17 @@ pub(super) fn instructions(grants: &Grants) -> String {
         "The tools run in a sandbox. A call gets what its tool declares, of this:".to_owned(),
         match (grants.read.as_slice(), grants.write.as_slice()) {
             ([], []) => "- files: none".to_owned(),
-            (read, []) => format!("- files: may be read in {}; writing is not allowed", folders(read)),
+            (read, []) => format!(
+                "- files: may be read in {}; writing is not allowed",
+                folders(read)
+            ),
             ([], write) => format!("- files: may be read and written in {}", folders(write)),
             (read, write) => {
-                format!("- files: may be read in {}; read and written in {}", folders(read), folders(write))
+                format!(
+                    "- files: may be read in {}; read and written in {}",
+                    folders(read),
+                    folders(write)
+                )
             }
         },
     ];
@@ -35,12 +42,16 @@ fn start(grants: &Grants) -> Option<String> {
     let mut folders = grants.folders();
     let holds = |grant: &FolderGrant, place: &Path| place.starts_with(&grant.host);
     let cwd = grants.cwd.as_deref();
-    if let Some((cwd, grant)) = cwd.and_then(|cwd| Some((cwd, grants.folders().find(|grant| holds(grant, cwd))?))) {
+    if let Some((cwd, grant)) =
+        cwd.and_then(|cwd| Some((cwd, grants.folders().find(|grant| holds(grant, cwd))?)))
+    {
         let place = Path::new(&grant.guest).join(cwd.strip_prefix(&grant.host).ok()?);
         return Some(format!("- relative paths start in {}", place.display()));
     }
     let only = folders.next()?;
-    folders.all(|other| other.guest == only.guest).then(|| format!("- relative paths start in {}", only.guest))
+    folders
+        .all(|other| other.guest == only.guest)
+        .then(|| format!("- relative paths start in {}", only.guest))
 }
 
 fn listed(mut names: impl Iterator<Item = String>) -> String {

@@ -131,7 +131,10 @@ impl Server {
     /// tool's question, and cannot go on.
     pub async fn announce(self: &Arc<Self>) {
         let offering = self.offering();
-        offering.host.announce_surface(offering.offers.surface(), None).await;
+        offering
+            .host
+            .announce_surface(offering.offers.surface(), None)
+            .await;
         if let Some(tasks) = self.tasks.clone() {
             let server = Arc::clone(self);
             tokio::spawn(async move { server.end_all_suspended(&tasks).await });
@@ -157,23 +160,34 @@ impl Server {
         if !old.lists_as(&new) {
             self.changes.send_modify(|count| *count += 1);
         }
-        new.host.announce_surface(new.offers.surface(), Some(old.offers.surface())).await
+        new.host
+            .announce_surface(new.offers.surface(), Some(old.offers.surface()))
+            .await
     }
 
     /// Makes `new` the current offering, and returns the one before.
     fn install(&self, new: Arc<Offering>) -> Arc<Offering> {
-        let mut current = self.offering.write().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self
+            .offering
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut *current, new)
     }
 
     /// Sets which components searches name as loading or unavailable.
     pub fn tell_providers(&self, providers: Providers) {
-        *self.providers.lock().unwrap_or_else(PoisonError::into_inner) = providers;
+        *self
+            .providers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = providers;
     }
 
     /// The components that searches name as loading or unavailable.
     pub fn providers(&self) -> Providers {
-        self.providers.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.providers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Cancels every running call and every later one. A task whose approval is open or not used yet, or whose tool's
@@ -203,7 +217,12 @@ impl Server {
 
 /// Returns a token that is canceled when the connection that waits for the response closes; `None` over stdio.
 fn gone(context: &RequestContext<RoleServer>) -> Option<CancellationToken> {
-    context.extensions.get::<::http::request::Parts>()?.extensions.get::<Gone>().map(|gone| gone.0.clone())
+    context
+        .extensions
+        .get::<::http::request::Parts>()?
+        .extensions
+        .get::<Gone>()
+        .map(|gone| gone.0.clone())
 }
 
 /// An extension of HTTP requests, see [`gone`].

@@ -1,14 +1,19 @@
 //! A server that speaks before its tools are loaded, because compiling them takes longer than clients wait for an answer to
 //! `initialize`. Until then, requests that need the tools wait.
 
-#![allow(deprecated, reason = "log messages are on their way out of the protocol, and both revisions still have them")]
+#![allow(
+    deprecated,
+    reason = "log messages are on their way out of the protocol, and both revisions still have them"
+)]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rmcp::RoleServer;
-use rmcp::model::{ErrorData, LoggingMessageNotification, ProgressNotification, ProgressToken, ServerNotification};
+use rmcp::model::{
+    ErrorData, LoggingMessageNotification, ProgressNotification, ProgressToken, ServerNotification,
+};
 use rmcp::service::RequestContext;
 use serde_json::json;
 use tokio::sync::watch;
@@ -48,7 +53,10 @@ pub(super) struct LoadEnd(watch::Receiver<Progress>);
 impl LoadEnd {
     /// Waits for the end. Returns whether the tools are loaded. Cancel safe.
     pub(super) async fn wait(&mut self) -> bool {
-        let ended = self.0.wait_for(|progress| *progress != Progress::Loading).await;
+        let ended = self
+            .0
+            .wait_for(|progress| *progress != Progress::Loading)
+            .await;
         ended.is_ok_and(|progress| *progress == Progress::Loaded)
     }
 }
@@ -60,7 +68,10 @@ pub(super) struct ToldOfLoad(AtomicBool);
 impl Server {
     /// Returns a server that waits for its tools. `interim` has none; `reason` says what is waited for.
     pub fn loading(settings: Settings, interim: Offering, reason: String) -> Arc<Self> {
-        let loading = Loading { progress: watch::Sender::new(Progress::Loading), reason };
+        let loading = Loading {
+            progress: watch::Sender::new(Progress::Loading),
+            reason,
+        };
         Self::with(settings, interim, Some(loading))
     }
 
@@ -84,7 +95,9 @@ impl Server {
 
     /// `None` if the server was created with its tools.
     pub(super) fn load_end(&self) -> Option<LoadEnd> {
-        self.loading.as_ref().map(|loading| LoadEnd(loading.progress.subscribe()))
+        self.loading
+            .as_ref()
+            .map(|loading| LoadEnd(loading.progress.subscribe()))
     }
 
     /// Completes once it is certain that the tools cannot be loaded.
@@ -107,34 +120,59 @@ impl Session {
         context: &RequestContext<RoleServer>,
         progress: Option<ProgressToken>,
     ) -> Result<(), ErrorData> {
-        let Some(loading) = self.server.loading.as_ref().filter(|loading| !loading.is_loaded()) else { return Ok(()) };
+        let Some(loading) = self
+            .server
+            .loading
+            .as_ref()
+            .filter(|loading| !loading.is_loaded())
+        else {
+            return Ok(());
+        };
         let mut end = LoadEnd(loading.progress.subscribe());
         let mut steps = progress.map(Steps::new);
         let is_loaded = loop {
             match tokio::time::timeout(TOLD_EVERY, end.wait()).await {
                 Ok(is_loaded) => break is_loaded,
-                Err(_) => self.tell_load(&loading.reason, context, steps.as_mut()).await,
+                Err(_) => {
+                    self.tell_load(&loading.reason, context, steps.as_mut())
+                        .await
+                }
             }
         };
         // Why they cannot be loaded is the operator's to read: it names files.
-        let failed =
-            || ErrorData::internal_error("the tools cannot be loaded; the server's standard error says why", None);
+        let failed = || {
+            ErrorData::internal_error(
+                "the tools cannot be loaded; the server's standard error says why",
+                None,
+            )
+        };
         if is_loaded { Ok(()) } else { Err(failed()) }
     }
 
-    async fn tell_load(&self, reason: &str, context: &RequestContext<RoleServer>, steps: Option<&mut Steps>) {
+    async fn tell_load(
+        &self,
+        reason: &str,
+        context: &RequestContext<RoleServer>,
+        steps: Option<&mut Steps>,
+    ) {
         if let Some(steps) = steps {
             let param = steps.next(&json!({ "progress": { "message": reason } }));
             let told = ServerNotification::ProgressNotification(ProgressNotification::new(param));
             let _ = context.peer.send_notification(told).await;
         }
-        let param = self
-            .least_level(context)
-            .and_then(|least| mcp::log("toolcell", &json!({ "level": "info", "message": reason }), least));
+        let param = self.least_level(context).and_then(|least| {
+            mcp::log(
+                "toolcell",
+                &json!({ "level": "info", "message": reason }),
+                least,
+            )
+        });
         if let Some(param) = param
             && !self.told_of_load.0.swap(true, Ordering::Relaxed)
         {
-            let told = ServerNotification::LoggingMessageNotification(LoggingMessageNotification::new(param));
+            let told = ServerNotification::LoggingMessageNotification(
+                LoggingMessageNotification::new(param),
+            );
             let _ = context.peer.send_notification(told).await;
         }
     }

@@ -73,7 +73,10 @@ struct Refused {
 
 impl fmt::Debug for Log {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Log").field("form", &self.form).field("least", &self.least).finish_non_exhaustive()
+        f.debug_struct("Log")
+            .field("form", &self.form)
+            .field("least", &self.least)
+            .finish_non_exhaustive()
     }
 }
 
@@ -83,20 +86,37 @@ impl Log {
     /// # Errors
     ///
     /// The system has no thread for it.
-    pub fn new(form: LogForm, least: LogLevel, mut out: impl Write + Send + 'static) -> std::io::Result<Arc<Self>> {
+    pub fn new(
+        form: LogForm,
+        least: LogLevel,
+        mut out: impl Write + Send + 'static,
+    ) -> std::io::Result<Arc<Self>> {
         let (lines, read) = sync_channel::<String>(WAITING_MAX);
         let (ends, written) = sync_channel(1);
-        std::thread::Builder::new().name("log".to_owned()).spawn(move || {
-            for line in read {
-                // Who closed standard error wants no lines.
-                let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
-            }
-            let _ = ends.send(());
-        })?;
-        let refused = Mutex::new(Refused { since: Instant::now(), count: 0, untold: 0 });
+        std::thread::Builder::new()
+            .name("log".to_owned())
+            .spawn(move || {
+                for line in read {
+                    // Who closed standard error wants no lines.
+                    let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
+                }
+                let _ = ends.send(());
+            })?;
+        let refused = Mutex::new(Refused {
+            since: Instant::now(),
+            count: 0,
+            untold: 0,
+        });
         let lines = Mutex::new(Some(lines));
         let written = Mutex::new(written);
-        Ok(Arc::new(Self { form, least, lines, written, lost: AtomicU64::new(0), refused }))
+        Ok(Arc::new(Self {
+            form,
+            least,
+            lines,
+            written,
+            lost: AtomicU64::new(0),
+            refused,
+        }))
     }
 
     /// Writes one line. `text` says it to people, and `fields` to programs.
@@ -104,10 +124,17 @@ impl Log {
         if level > self.least {
             return;
         }
-        let Some(lines) = lock(&self.lines).clone() else { return };
+        let Some(lines) = lock(&self.lines).clone() else {
+            return;
+        };
         let lost = self.lost.swap(0, Ordering::Relaxed);
         if lost > 0 {
-            let told = self.line(LogLevel::Warning, "lines_lost", &lines_lost(lost), &json!({ "count": lost }));
+            let told = self.line(
+                LogLevel::Warning,
+                "lines_lost",
+                &lines_lost(lost),
+                &json!({ "count": lost }),
+            );
             if lines.try_send(told).is_err() {
                 self.lost.fetch_add(lost, Ordering::Relaxed);
             }
@@ -138,7 +165,11 @@ impl Log {
         let invocation = &record.invocation;
         let error = record.result.error.as_ref();
         let level = match error {
-            Some(error) if error.error_code == Refusal::HOST_FAULT || error.error_code == UNRECORDED => LogLevel::Error,
+            Some(error)
+                if error.error_code == Refusal::HOST_FAULT || error.error_code == UNRECORDED =>
+            {
+                LogLevel::Error
+            }
             Some(_) => LogLevel::Warning,
             None => LogLevel::Info,
         };
@@ -149,9 +180,14 @@ impl Log {
         let status = invocation.status().as_str();
         let code = error.map(|error| short(&error.error_code));
         let caller = invocation.actor_ref.as_deref().unwrap_or("anybody");
-        let ms = invocation.ended_at().unwrap_or_else(Timestamp::now).millis_since(invocation.created_at());
+        let ms = invocation
+            .ended_at()
+            .unwrap_or_else(Timestamp::now)
+            .millis_since(invocation.created_at());
         let id = invocation.invocation_id;
-        let why = code.as_ref().map_or_else(String::new, |code| format!(" ({code})"));
+        let why = code
+            .as_ref()
+            .map_or_else(String::new, |code| format!(" ({code})"));
         let text = format!("call {tool} by {caller}: {status}{why} in {ms} ms [{id}]");
         let mut fields = json!({ "tool": tool, "caller": caller, "status": status, "ms": ms, "id": id.to_string() });
         if let (Some(fields), Some(code)) = (fields.as_object_mut(), code) {
@@ -198,8 +234,16 @@ impl Log {
             std::mem::take(&mut refused.untold)
         };
         if untold > 0 {
-            let text = format!("access refused {untold} times more in {} s", PERIOD.as_secs());
-            self.write(LogLevel::Warning, "access_refused", &text, &json!({ "count": untold }));
+            let text = format!(
+                "access refused {untold} times more in {} s",
+                PERIOD.as_secs()
+            );
+            self.write(
+                LogLevel::Warning,
+                "access_refused",
+                &text,
+                &json!({ "count": untold }),
+            );
         }
     }
 
@@ -254,9 +298,15 @@ mod tests {
         let log = Log::new(LogForm::Json, LogLevel::Info, Pipe(out)).unwrap();
         (0..1_000).for_each(|_| log.refused(401, "POST /mcp", "127.0.0.1"));
         log.close();
-        let lines: Vec<Value> = lines.into_iter().map(|line| serde_json::from_str(&line).unwrap()).collect();
+        let lines: Vec<Value> = lines
+            .into_iter()
+            .map(|line| serde_json::from_str(&line).unwrap())
+            .collect();
         assert_eq!(lines.len() as u64, REFUSED_MAX + 1);
-        assert_eq!((&lines[0]["event"], &lines[0]["status"]), (&json!("access_refused"), &json!(401)));
+        assert_eq!(
+            (&lines[0]["event"], &lines[0]["status"]),
+            (&json!("access_refused"), &json!(401))
+        );
         assert_eq!(lines.last().unwrap()["count"], 1_000 - REFUSED_MAX);
     }
 
@@ -265,11 +315,17 @@ mod tests {
         let (out, lines) = sync_channel(10);
         let log = Log::new(LogForm::Text, LogLevel::Warning, Pipe(out)).unwrap();
         log.write(LogLevel::Info, "x", "left out", &json!({}));
-        log.refused(401, &format!("GET /a\u{1b}[2J\n\u{202e}{}", "x".repeat(10_000)), "::1");
+        log.refused(
+            401,
+            &format!("GET /a\u{1b}[2J\n\u{202e}{}", "x".repeat(10_000)),
+            "::1",
+        );
         log.close();
         let line = lines.recv().unwrap();
         assert!(
-            line.len() < 500 && line.matches('\n').count() == 1 && !line.contains(['\u{1b}', '\u{202e}']),
+            line.len() < 500
+                && line.matches('\n').count() == 1
+                && !line.contains(['\u{1b}', '\u{202e}']),
             "{line}"
         );
         assert!(lines.recv().is_err());

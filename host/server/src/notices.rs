@@ -37,7 +37,10 @@ impl Listener for Notices {
 
 /// Whether the progress is what the tool or a hook says of its work.
 fn is_of_tool(event: &ToolEvent) -> bool {
-    let status = event.data.pointer("/progress/status").and_then(Value::as_str);
+    let status = event
+        .data
+        .pointer("/progress/status")
+        .and_then(Value::as_str);
     matches!(status, Some("running" | "partial_result"))
 }
 
@@ -56,7 +59,11 @@ impl Wanted {
     /// Returns a listener for the call, and the queue of the events that it hears.
     pub(super) fn listen(&self, logger: String) -> (Arc<dyn Listener>, Spoken) {
         let (queue, waiting) = mpsc::channel(WAITING_MAX);
-        let listener = Notices { queue, progress: self.progress.is_some(), logs: self.logs.is_some() };
+        let listener = Notices {
+            queue,
+            progress: self.progress.is_some(),
+            logs: self.logs.is_some(),
+        };
         (Arc::new(listener), Spoken { waiting, logger })
     }
 }
@@ -72,7 +79,10 @@ impl Spoken {
     pub(super) async fn pass_on(&mut self, wanted: &Wanted, peer: &Peer<RoleServer>) {
         let mut steps = wanted.progress.clone().map(Steps::new);
         while let Some(event) = self.waiting.recv().await {
-            let Some(notification) = notification(&event, &mut steps, wanted.logs, &self.logger) else { continue };
+            let Some(notification) = notification(&event, &mut steps, wanted.logs, &self.logger)
+            else {
+                continue;
+            };
             if peer.send_notification(notification).await.is_err() {
                 return;
             }
@@ -80,7 +90,10 @@ impl Spoken {
     }
 }
 
-#[allow(deprecated, reason = "log messages are on their way out of the protocol, and both revisions still have them")]
+#[allow(
+    deprecated,
+    reason = "log messages are on their way out of the protocol, and both revisions still have them"
+)]
 fn notification(
     event: &ToolEvent,
     steps: &mut Option<Steps>,
@@ -91,11 +104,15 @@ fn notification(
     match event.event_type {
         EventType::Logged => {
             let param = mcp::log(logger, &event.data, least?)?;
-            Some(ServerNotification::LoggingMessageNotification(LoggingMessageNotification::new(param)))
+            Some(ServerNotification::LoggingMessageNotification(
+                LoggingMessageNotification::new(param),
+            ))
         }
         _ => {
             let param = steps.as_mut()?.next(&event.data);
-            Some(ServerNotification::ProgressNotification(ProgressNotification::new(param)))
+            Some(ServerNotification::ProgressNotification(
+                ProgressNotification::new(param),
+            ))
         }
     }
 }

@@ -83,8 +83,16 @@ impl Offers {
         let mut known = HashSet::new();
         let is_new = |offered: &Offered| known.insert(offered.tool.declaration().qualified_name());
         let chosen: Vec<Offered> = tools.into_iter().filter(is_new).collect();
-        let surface = build(chosen.iter().map(|offered| Arc::clone(&offered.tool)).collect());
-        let declarations: Vec<_> = chosen.iter().map(|offered| offered.tool.declaration().as_ref()).collect();
+        let surface = build(
+            chosen
+                .iter()
+                .map(|offered| Arc::clone(&offered.tool))
+                .collect(),
+        );
+        let declarations: Vec<_> = chosen
+            .iter()
+            .map(|offered| offered.tool.declaration().as_ref())
+            .collect();
         let names = dialect::exported(&declarations, &RESERVED);
         let standings = surface.tools().map(|(_, standing)| standing);
         let strict = surface.selection().model.strict_schemas;
@@ -92,15 +100,32 @@ impl Offers {
             .into_iter()
             .zip(&chosen)
             .zip(standings)
-            .map(|((name, offered), standing)| Arc::new(Offer::new(name, offered, standing, strict)))
+            .map(|((name, offered), standing)| {
+                Arc::new(Offer::new(name, offered, standing, strict))
+            })
             .collect();
-        let by_name = offers.iter().map(|offer| (offer.name.clone(), Arc::clone(offer))).collect();
+        let by_name = offers
+            .iter()
+            .map(|offer| (offer.name.clone(), Arc::clone(offer)))
+            .collect();
         let by_other_name = other_names(&offers);
-        let mirrors = offers.iter().any(|offer| mirrors(offer.tool.contract().model_schema()));
-        let callable = offers.iter().filter(|offer| surface.is_callable(&offer.tool, offer.standing));
+        let mirrors = offers
+            .iter()
+            .any(|offer| mirrors(offer.tool.contract().model_schema()));
+        let callable = offers
+            .iter()
+            .filter(|offer| surface.is_callable(&offer.tool, offer.standing));
         let callable = callable.map(|offer| (offer.tool.declaration().tool_id.clone(), offer.wall));
         let callable = Arc::new(callable.collect());
-        Self { offers, by_name, by_other_name, mirrors, surface, callable, finder: OnceLock::new() }
+        Self {
+            offers,
+            by_name,
+            by_other_name,
+            mirrors,
+            surface,
+            callable,
+            finder: OnceLock::new(),
+        }
     }
 
     /// The tools as a caller finds them that has loaded none.
@@ -115,7 +140,11 @@ impl Offers {
     }
 
     /// Describes the tool at the place `at`.
-    pub fn describe_one<T>(&self, at: usize, describe: impl FnOnce(Listed<'_>, Standing) -> T) -> Option<T> {
+    pub fn describe_one<T>(
+        &self,
+        at: usize,
+        describe: impl FnOnce(Listed<'_>, Standing) -> T,
+    ) -> Option<T> {
         let offer = self.offers.get(at)?;
         Some(offer.listed(|listed| describe(listed, offer.standing)))
     }
@@ -150,23 +179,36 @@ impl Offers {
 
     /// Returns the tool that `name` refers to. Fails with `unknown_tool`.
     pub(super) fn find(&self, name: &str) -> Result<&Arc<Offer>, Refusal> {
-        self.by_name.get(name).or_else(|| self.by_other_name.get(name)).ok_or_else(|| {
-            let listed = self.offers.iter().filter(|offer| offer.standing.state == LoadingState::Loaded);
-            let names: Vec<&str> = listed.map(|offer| offer.name.as_str()).take(CANDIDATES_MAX).collect();
-            let known = match names.as_slice() {
-                _ if self.defers() => format!("{} finds the tools that there are", mcp::SEARCH_TOOLS),
-                [] => "none is offered".to_owned(),
-                names => format!("there are: {}", names.join(", ")),
-            };
-            let message = format!("there is no tool `{name}` here; {known}");
-            Refusal::new(ErrorClass::UnknownTool, "unknown_tool", message)
-        })
+        self.by_name
+            .get(name)
+            .or_else(|| self.by_other_name.get(name))
+            .ok_or_else(|| {
+                let listed = self
+                    .offers
+                    .iter()
+                    .filter(|offer| offer.standing.state == LoadingState::Loaded);
+                let names: Vec<&str> = listed
+                    .map(|offer| offer.name.as_str())
+                    .take(CANDIDATES_MAX)
+                    .collect();
+                let known = match names.as_slice() {
+                    _ if self.defers() => {
+                        format!("{} finds the tools that there are", mcp::SEARCH_TOOLS)
+                    }
+                    [] => "none is offered".to_owned(),
+                    names => format!("there are: {}", names.join(", ")),
+                };
+                let message = format!("there is no tool `{name}` here; {known}");
+                Refusal::new(ErrorClass::UnknownTool, "unknown_tool", message)
+            })
     }
 
     /// The index of the tool that `name` refers to.
     pub fn position(&self, name: &str) -> Option<usize> {
         let found = self.find(name).ok()?;
-        self.offers.iter().position(|offer| Arc::ptr_eq(offer, found))
+        self.offers
+            .iter()
+            .position(|offer| Arc::ptr_eq(offer, found))
     }
 
     /// All tools, in their order.
@@ -176,7 +218,9 @@ impl Offers {
 
     /// Returns the MCP description of the tool with the exported name `name`.
     pub(super) fn described(&self, name: &str) -> Option<Described> {
-        self.by_name.get(name).map(|offer| offer.described().clone())
+        self.by_name
+            .get(name)
+            .map(|offer| offer.described().clone())
     }
 
     /// The result of `tools/list` for a caller with these `loads`, in an order that does not depend on when it loaded them.
@@ -186,7 +230,11 @@ impl Offers {
             LoadingState::Unavailable => false,
             _ => loads.has(&offer.qualified_name),
         };
-        let listed = self.offers.iter().filter(is_listed).map(|offer| offer.described().clone());
+        let listed = self
+            .offers
+            .iter()
+            .filter(is_listed)
+            .map(|offer| offer.described().clone());
         let own = mcp::discovery().into_iter().filter(|_| self.defers());
         listed.chain(own).collect()
     }
@@ -199,8 +247,13 @@ impl Offers {
         loaded: &HashSet<String>,
     ) -> Result<ToolSearchResult, Refusal> {
         let names = || self.offers.iter().map(|offer| offer.name.clone()).collect();
-        let finder = self.finder.get_or_init(|| Finder::new(&self.surface, names()));
-        finder.as_ref().map_err(Clone::clone)?.search(query, limit, |name| loaded.contains(name))
+        let finder = self
+            .finder
+            .get_or_init(|| Finder::new(&self.surface, names()));
+        finder
+            .as_ref()
+            .map_err(Clone::clone)?
+            .search(query, limit, |name| loaded.contains(name))
     }
 
     /// Whether every caller gets the same list from `other`, whatever it has loaded.
@@ -209,7 +262,10 @@ impl Offers {
     }
 
     fn listable(&self) -> impl Iterator<Item = (&Described, Standing)> {
-        let listable = self.offers.iter().filter(|offer| offer.standing.state != LoadingState::Unavailable);
+        let listable = self
+            .offers
+            .iter()
+            .filter(|offer| offer.standing.state != LoadingState::Unavailable);
         listable.map(|offer| (offer.described(), offer.standing))
     }
 }
@@ -235,7 +291,10 @@ impl Offer {
     pub(super) fn listed<T>(&self, describe: impl FnOnce(Listed<'_>) -> T) -> T {
         let declaration = self.tool.declaration();
         let contract = self.tool.contract();
-        let title = declaration.title.as_deref().map(|title| contract.shown(title));
+        let title = declaration
+            .title
+            .as_deref()
+            .map(|title| contract.shown(title));
         describe(Listed {
             name: &self.name,
             title: title.as_deref(),
@@ -246,20 +305,31 @@ impl Offer {
             note: &contract.listed().note(),
             input_schema: contract.listed_schema(),
             // A result that is kept by reference has nothing that a client could validate against a schema.
-            output_schema: contract.output_schema().filter(|_| self.tool.keeping().inline),
+            output_schema: contract
+                .output_schema()
+                .filter(|_| self.tool.keeping().inline),
             component: self.tool.component(),
             strict_schemas: self.strict_schemas,
         })
     }
 
     fn new(name: String, offered: &Offered, standing: Standing, strict_schemas: bool) -> Self {
-        let Offered { tool, wall, origin, provider } = offered;
+        let Offered {
+            tool,
+            wall,
+            origin,
+            provider,
+        } = offered;
         let profile = tool.execution_profile();
-        let logs = profile.extra.get("imports").and_then(|imports| imports.as_array());
-        let logs = logs
-            .into_iter()
-            .flatten()
-            .any(|import| import.as_str().is_some_and(|import| import.starts_with("toolcell:tool/log")));
+        let logs = profile
+            .extra
+            .get("imports")
+            .and_then(|imports| imports.as_array());
+        let logs = logs.into_iter().flatten().any(|import| {
+            import
+                .as_str()
+                .is_some_and(|import| import.starts_with("toolcell:tool/log"))
+        });
         Self {
             qualified_name: tool.declaration().qualified_name(),
             speaks: profile.supports_progress == Some(true) || logs,
@@ -279,7 +349,9 @@ impl Offer {
 /// Whether any part of a schema has an `x-mcp-header`.
 fn mirrors(schema: &Value) -> bool {
     match schema {
-        Value::Object(fields) => fields.contains_key("x-mcp-header") || fields.values().any(mirrors),
+        Value::Object(fields) => {
+            fields.contains_key("x-mcp-header") || fields.values().any(mirrors)
+        }
         Value::Array(items) => items.iter().any(mirrors),
         _ => false,
     }
@@ -293,9 +365,19 @@ fn other_names(offers: &[Arc<Offer>]) -> HashMap<String, Arc<Offer>> {
         own.extend(Some(&declaration.name).filter(|name| !RESERVED.contains(&name.as_str())));
         for name in own {
             // A name of two tools is ambiguous and refers to neither.
-            names.entry(name.clone()).and_modify(|known| *known = None).or_insert(Some(Arc::clone(offer)));
+            names
+                .entry(name.clone())
+                .and_modify(|known| *known = None)
+                .or_insert(Some(Arc::clone(offer)));
         }
     }
-    names.extend(offers.iter().map(|offer| (offer.qualified_name.clone(), Some(Arc::clone(offer)))));
-    names.into_iter().filter_map(|(name, offer)| Some((name, offer?))).collect()
+    names.extend(
+        offers
+            .iter()
+            .map(|offer| (offer.qualified_name.clone(), Some(Arc::clone(offer)))),
+    );
+    names
+        .into_iter()
+        .filter_map(|(name, offer)| Some((name, offer?)))
+        .collect()
 }

@@ -35,14 +35,24 @@ impl<'a> Outline<'a> {
     /// Fails for more than 100,000 values beside the arguments of a `tools/call`, or for a duplicate key that the
     /// outline reads.
     pub(super) fn of(text: &'a [u8]) -> Result<Option<Self>, Unread> {
-        let mut cursor = Cursor { text, at: 0, values: 1 };
-        let mut outline = Self { text, id: None, method: None, arguments: None };
-        let mut repeated = None;
-        let mut set = |member: &mut Option<Range<usize>>, name: &'static str, range: Range<usize>| {
-            if member.replace(range).is_some() {
-                repeated = Some(name);
-            }
+        let mut cursor = Cursor {
+            text,
+            at: 0,
+            values: 1,
         };
+        let mut outline = Self {
+            text,
+            id: None,
+            method: None,
+            arguments: None,
+        };
+        let mut repeated = None;
+        let mut set =
+            |member: &mut Option<Range<usize>>, name: &'static str, range: Range<usize>| {
+                if member.replace(range).is_some() {
+                    repeated = Some(name);
+                }
+            };
         let mut params = None;
         let mut argument_values = 0;
         let whole = cursor.members(|cursor, name| {
@@ -75,15 +85,25 @@ impl<'a> Outline<'a> {
         let values = match whole {
             // The arguments of one call are not parsed with the frame; too many values in them are refused with a
             // record. A message of a model has no record, and each of its values can become a call.
-            Some(()) if outline.arguments().is_some() && !(outline.is(RUN) && guard!("message_values")) => {
+            Some(())
+                if outline.arguments().is_some()
+                    && !(outline.is(RUN) && guard!("message_values")) =>
+            {
                 cursor.values
             }
             Some(()) => cursor.values + argument_values,
             None => values(text),
         };
-        let unread = |why| Err(Unread { id: whole.and_then(|()| outline.request_id()), why });
+        let unread = |why| {
+            Err(Unread {
+                id: whole.and_then(|()| outline.request_id()),
+                why,
+            })
+        };
         if values > JSON_VALUES_MAX && guard!("frame_values") {
-            return unread(format!("the frame holds more than {JSON_VALUES_MAX} values: send fewer"));
+            return unread(format!(
+                "the frame holds more than {JSON_VALUES_MAX} values: send fewer"
+            ));
         }
         match repeated {
             Some(name) => unread(format!("duplicate key {name:?}: send it once")),
@@ -107,8 +127,12 @@ impl<'a> Outline<'a> {
     /// message of a model.
     pub(super) fn arguments(&self) -> Option<&'a str> {
         let calls = self.is("tools/call") || self.is(RUN);
-        let arguments = calls.then(|| self.text.get(self.arguments.clone()?)).flatten()?;
-        std::str::from_utf8(arguments).ok().filter(|text| *text != "null")
+        let arguments = calls
+            .then(|| self.text.get(self.arguments.clone()?))
+            .flatten()?;
+        std::str::from_utf8(arguments)
+            .ok()
+            .filter(|text| *text != "null")
     }
 
     /// The frame with `{}` in place of its arguments if they are an object, else with `0`.
@@ -116,13 +140,23 @@ impl<'a> Outline<'a> {
         let range = self.arguments.clone().unwrap_or_default();
         let before = self.text.get(..range.start);
         let after = self.text.get(range.end..);
-        let instead: &[u8] = if self.text.get(range.start) == Some(&b'{') { b"{}" } else { b"0" };
-        [before.unwrap_or_default(), instead, after.unwrap_or_default()].concat()
+        let instead: &[u8] = if self.text.get(range.start) == Some(&b'{') {
+            b"{}"
+        } else {
+            b"0"
+        };
+        [
+            before.unwrap_or_default(),
+            instead,
+            after.unwrap_or_default(),
+        ]
+        .concat()
     }
 }
 
 /// Why an array is refused.
-pub(super) const ARRAY: &str = "a message is a JSON object: send each message by itself, not in an array";
+pub(super) const ARRAY: &str =
+    "a message is a JSON object: send each message by itself, not in an array";
 
 /// Whether `text` is a JSON array. MCP has no batches since 2025-06-18, but rmcp parses some arrays as a request, each
 /// item as the member at its position; the outline does not.
@@ -132,14 +166,18 @@ pub(super) fn is_array(text: &[u8]) -> bool {
 
 /// An upper bound on the number of values in `text`, valid JSON or not.
 fn values(text: &[u8]) -> usize {
-    1 + text.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count()
+    1 + text
+        .iter()
+        .filter(|byte| matches!(byte, b',' | b'[' | b'{'))
+        .count()
 }
 
 /// Whether `name`, the raw text between the quotes, decodes to `meant`.
 fn is(name: &[u8], meant: &str) -> bool {
     name == meant.as_bytes()
         || name.contains(&b'\\')
-            && serde_json::from_slice::<String>(&[b"\"", name, b"\""].concat()).is_ok_and(|name| name == meant)
+            && serde_json::from_slice::<String>(&[b"\"", name, b"\""].concat())
+                .is_ok_and(|name| name == meant)
 }
 
 struct Cursor<'a> {
@@ -188,7 +226,9 @@ impl<'a> Cursor<'a> {
                     }
                     continue;
                 }
-                (b',' | b'}' | b']' | b' ' | b'\t' | b'\r' | b'\n', 0) => return Some(from..self.at),
+                (b',' | b'}' | b']' | b' ' | b'\t' | b'\r' | b'\n', 0) => {
+                    return Some(from..self.at);
+                }
                 (b'{' | b'[', _) => {
                     self.values += 1;
                     depth += 1;
@@ -258,20 +298,32 @@ mod tests {
         for (sent, left) in [("[1]", "0"), ("7", "0"), ("\"{\"", "0")] {
             let text = format!(r#"{{"method":"tools/call","params":{{"arguments":{sent}}}}}"#);
             assert_eq!(of(&text).arguments(), Some(sent));
-            assert_eq!(of(&text).without_arguments(), text.replace(sent, left).into_bytes());
+            assert_eq!(
+                of(&text).without_arguments(),
+                text.replace(sent, left).into_bytes()
+            );
         }
-        for none in
-            [r#"{"method":"tools/call","params":{"arguments":null}}"#, r#"{"method":"x","params":{"arguments":{}}}"#]
-        {
+        for none in [
+            r#"{"method":"tools/call","params":{"arguments":null}}"#,
+            r#"{"method":"x","params":{"arguments":{}}}"#,
+        ] {
             assert_eq!(of(none).arguments(), None);
         }
     }
 
     #[test]
     fn what_is_no_whole_object_has_no_outline() {
-        for text in
-            ["", "7", "[{}]", "{", r#"{"a"}"#, r#"{"a":"#, r#"{"a":"b"#, r#"{"a\"#, r#"{"params":{"arguments":[}"#]
-        {
+        for text in [
+            "",
+            "7",
+            "[{}]",
+            "{",
+            r#"{"a"}"#,
+            r#"{"a":"#,
+            r#"{"a":"b"#,
+            r#"{"a\"#,
+            r#"{"params":{"arguments":[}"#,
+        ] {
             assert!(Outline::of(text.as_bytes()).unwrap().is_none(), "{text}");
         }
     }
@@ -279,18 +331,26 @@ mod tests {
     #[test]
     fn values_are_counted_before_they_are_parsed() {
         let commas = ",".repeat(100_000);
-        let in_params = |name: &str| format!(r#"{{"id":7,"method":"x","params":{{"{name}":[{commas}]}}}}"#);
+        let in_params =
+            |name: &str| format!(r#"{{"id":7,"method":"x","params":{{"{name}":[{commas}]}}}}"#);
         for text in [format!("[{commas}"), in_params("a"), in_params("arguments")] {
             let unread = Outline::of(text.as_bytes()).unwrap_err();
             assert!(unread.why.contains("100000"), "{}", unread.why);
             assert_eq!(unread.id.is_some(), text.starts_with('{'));
         }
         assert!(Outline::of(format!(r#"{{"a":"{commas}"}}"#).as_bytes()).is_ok());
-        let arguments = format!(r#"{{"method":"tools/call","params":{{"arguments":{{"a":[{commas}]}}}}}}"#);
-        assert!(of(&arguments).arguments().is_some(), "the call is refused with a record");
+        let arguments =
+            format!(r#"{{"method":"tools/call","params":{{"arguments":{{"a":[{commas}]}}}}}}"#);
+        assert!(
+            of(&arguments).arguments().is_some(),
+            "the call is refused with a record"
+        );
         let mut no_text = arguments.into_bytes();
         drop(no_text.splice(no_text.len() - 4..no_text.len() - 4, *b",\"\xff\""));
-        assert!(Outline::of(&no_text).is_err(), "arguments that are not taken out count");
+        assert!(
+            Outline::of(&no_text).is_err(),
+            "arguments that are not taken out count"
+        );
     }
 
     #[test]

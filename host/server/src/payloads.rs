@@ -34,7 +34,10 @@ impl ReadablePayloads {
 
     /// Adds the payloads that a result refers to.
     pub(super) fn put(&self, persistence: &[ResultPersistence], provenance: &ResultProvenance) {
-        let mut references = persistence.iter().filter_map(|kept| kept.persisted_ref.as_ref()).peekable();
+        let mut references = persistence
+            .iter()
+            .filter_map(|kept| kept.persisted_ref.as_ref())
+            .peekable();
         // Most results refer to none.
         if references.peek().is_some() {
             let provenance = Arc::new(provenance.clone());
@@ -50,7 +53,9 @@ impl ReadablePayloads {
         let mut shelf = self.lock();
         for artifact in artifact_refs {
             let text = |field: &str| artifact.get(field).and_then(Value::as_str);
-            let found = shelf.iter_mut().find(|shelved| text("digest") == Some(shelved.digest.as_str()));
+            let found = shelf
+                .iter_mut()
+                .find(|shelved| text("digest") == Some(shelved.digest.as_str()));
             if let (Some(shelved), Some(name)) = (found, text("name")) {
                 name.clone_into(&mut shelved.link.name);
             }
@@ -63,7 +68,10 @@ impl ReadablePayloads {
         if shelf.len() >= PAYLOADS_MAX
             && let Some(oldest) = shelf.pop_front()
         {
-            let mut displaced = self.displaced.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut displaced = self
+                .displaced
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             displaced.push_back(oldest.link.uri.clone());
             if displaced.len() > PAYLOADS_MAX {
                 displaced.pop_front();
@@ -78,7 +86,11 @@ impl ReadablePayloads {
 
     /// Lists the payloads, newest first.
     pub(super) fn list(&self) -> Vec<Resource> {
-        self.lock().iter().rev().map(|shelved| shelved.link.clone()).collect()
+        self.lock()
+            .iter()
+            .rev()
+            .map(|shelved| shelved.link.clone())
+            .collect()
     }
 
     /// Whether the client may read any payload.
@@ -88,11 +100,18 @@ impl ReadablePayloads {
 
     /// Whether the payload with this URI could be read until others displaced it.
     pub(super) fn has_expired(&self, uri: &str) -> bool {
-        self.displaced.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|displaced| displaced == uri)
+        self.displaced
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter()
+            .any(|displaced| displaced == uri)
     }
 
     /// Returns the payload with this URI.
     pub(super) fn find(&self, uri: &str) -> Option<Shelved> {
-        self.lock().iter().find(|shelved| shelved.link.uri == uri).cloned()
+        self.lock()
+            .iter()
+            .find(|shelved| shelved.link.uri == uri)
+            .cloned()
     }
 }

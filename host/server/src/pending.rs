@@ -39,7 +39,10 @@ impl Display for Taken {
             Self::Unanswered(id) => (id, "still runs"),
             Self::Canceled(id) => (id, "was canceled"),
         };
-        write!(f, "the id {id} is that of a request that {whose}: take another one")
+        write!(
+            f,
+            "the id {id} is that of a request that {whose}: take another one"
+        )
     }
 }
 
@@ -60,7 +63,11 @@ impl Pending {
         if ids.is_canceled(id) {
             return Err(Taken::Canceled(id.clone()));
         }
-        if ids.unanswered.insert(id.clone()) { Ok(()) } else { Err(Taken::Unanswered(id.clone())) }
+        if ids.unanswered.insert(id.clone()) {
+            Ok(())
+        } else {
+            Err(Taken::Unanswered(id.clone()))
+        }
     }
 
     pub(super) fn is_free(&self, id: &RequestId) -> bool {

@@ -1,6 +1,8 @@
 use std::path::PathBuf;
 
-use toolcell_core::record::{LoadingState, NextAction, ToolRef, ToolSearchResult, UnavailableProvider};
+use toolcell_core::record::{
+    LoadingState, NextAction, ToolRef, ToolSearchResult, UnavailableProvider,
+};
 
 use super::Offers;
 
@@ -24,9 +26,16 @@ pub struct Providers {
 impl Providers {
     /// Adds the providers to the result of a search through `offers`.
     pub(super) fn tell(self, found: &mut ToolSearchResult, offers: &Offers) {
-        found.matches.iter_mut().for_each(|tool| self.mark(tool, offers));
+        found
+            .matches
+            .iter_mut()
+            .for_each(|tool| self.mark(tool, offers));
         found.next_action = NextAction::after(&found.matches);
-        let mut names: Vec<String> = self.pending.into_iter().map(|provider| provider.name).collect();
+        let mut names: Vec<String> = self
+            .pending
+            .into_iter()
+            .map(|provider| provider.name)
+            .collect();
         names.dedup();
         found.pending_providers = names;
         found.unavailable_providers = self.unavailable;
@@ -38,7 +47,9 @@ impl Providers {
             return;
         }
         let offer = offers.find(&tool.name).ok();
-        let Some(provider) = offer.and_then(|offer| offer.provider.as_deref()) else { return };
+        let Some(provider) = offer.and_then(|offer| offer.provider.as_deref()) else {
+            return;
+        };
         if self.pending.contains(provider) {
             tool.pending_provider_or_server = Some(provider.name.clone());
             if tool.loading_state == LoadingState::Deferred {

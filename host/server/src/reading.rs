@@ -28,28 +28,53 @@ impl Session {
         context: &RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
         let unreadable = |why: &'static str, state: &str| {
-            Err(ErrorData::resource_not_found(why, Some(json!({ "uri": uri, "state": state }))))
+            Err(ErrorData::resource_not_found(
+                why,
+                Some(json!({ "uri": uri, "state": state })),
+            ))
         };
         let (whole, from) = mcp::part_of(uri).map_or((uri, None), |(whole, at)| (whole, Some(at)));
-        let Some(Shelved { link, digest, provenance }) = self.payloads().find(whole) else {
+        let Some(Shelved {
+            link,
+            digest,
+            provenance,
+        }) = self.payloads().find(whole)
+        else {
             return if self.payloads().has_expired(whole) {
-                unreadable("newer results displaced the resource; call the tool again", "expired")
+                unreadable(
+                    "newer results displaced the resource; call the tool again",
+                    "expired",
+                )
             } else {
                 unreadable("there is no such resource here", "unknown_reference")
             };
         };
         let host = Arc::clone(&self.server.offering().host);
         // A client that asks for all of a large payload gets its first part, which says where the next one is.
-        let from = from.or_else(|| link.size.is_some_and(|size| size > PAYLOAD_BYTES_MAX).then_some(0));
+        let from = from.or_else(|| {
+            link.size
+                .is_some_and(|size| size > PAYLOAD_BYTES_MAX)
+                .then_some(0)
+        });
         if !host.keeping().output {
-            return unreadable("a setting of the operator keeps all output back", "redacted");
+            return unreadable(
+                "a setting of the operator keeps all output back",
+                "redacted",
+            );
         }
         let bytes = link.size.unwrap_or_default().min(PAYLOAD_BYTES_MAX);
         results::reserve(context, usize::try_from(bytes).unwrap_or(usize::MAX)).await?;
         let read = match from {
-            None => host.payload(&digest, PAYLOAD_BYTES_MAX).await.map(|all| mcp::payload(&link, all, &provenance)),
+            None => host
+                .payload(&digest, PAYLOAD_BYTES_MAX)
+                .await
+                .map(|all| mcp::payload(&link, all, &provenance)),
             Some(from) => {
-                let count = link.size.unwrap_or_default().saturating_sub(from).min(PART_BYTES_MAX);
+                let count = link
+                    .size
+                    .unwrap_or_default()
+                    .saturating_sub(from)
+                    .min(PART_BYTES_MAX);
                 let part = host.payload_part(&digest, from, count).await;
                 // A part has no digest, but a size.
                 part.and_then(|bytes| {
@@ -63,23 +88,33 @@ impl Session {
         };
         match read {
             Ok(contents) => Ok(ReadResourceResult::new(vec![contents]).into()),
-            Err(error) if is_missing(&error) => {
-                unreadable("the resource was removed from the host; call the tool again", "gone")
-            }
-            Err(error) if error.is::<PayloadChanged>() => {
-                unreadable("the resource was changed on disk; call the tool again", "damaged")
-            }
+            Err(error) if is_missing(&error) => unreadable(
+                "the resource was removed from the host; call the tool again",
+                "gone",
+            ),
+            Err(error) if error.is::<PayloadChanged>() => unreadable(
+                "the resource was changed on disk; call the tool again",
+                "damaged",
+            ),
             Err(error) => Err(ErrorData::internal_error(format!("{error:#}"), None)),
         }
     }
 
     /// Answers a call of the tool that reads payloads back; `None` if `name` is another tool, or the tool is not offered.
-    pub(super) async fn read_back(&self, name: &str, context: &RequestContext<RoleServer>) -> Option<CallToolResult> {
+    pub(super) async fn read_back(
+        &self,
+        name: &str,
+        context: &RequestContext<RoleServer>,
+    ) -> Option<CallToolResult> {
         if name != READ_RESULT || !(self.offering().can_persist() || self.payloads().has_any()) {
             return None;
         }
         let sent = Sent::with(context).unwrap_or_else(|| Sent::new("{}", None));
-        Some(self.read_part(&sent.arguments).await.unwrap_or_else(|refusal| mcp::refused(&refusal)))
+        Some(
+            self.read_part(&sent.arguments)
+                .await
+                .unwrap_or_else(|refusal| mcp::refused(&refusal)),
+        )
     }
 
     /// Reads a part of a payload that a result referred this client to, and no more of the payload than that. So the part
@@ -89,7 +124,12 @@ impl Session {
         let uri = arguments.uri();
         let offering = self.offering();
         let unreadable = |state| Ok(mcp::unreadable(&uri, state));
-        let Some(Shelved { link, digest, provenance }) = self.payloads().find(&uri) else {
+        let Some(Shelved {
+            link,
+            digest,
+            provenance,
+        }) = self.payloads().find(&uri)
+        else {
             return unreadable(if self.payloads().has_expired(&uri) {
                 Unreadable::Expired
             } else {
@@ -103,7 +143,11 @@ impl Session {
         let (from, count) = arguments.window(link.size.unwrap_or_default());
         let bytes = match offering.host.payload_part(&digest, from, count).await {
             Ok(bytes) if bytes.len() as u64 == count => bytes,
-            Ok(_) => return Err(unreadable_now("the stored result was changed on disk; call the tool again")),
+            Ok(_) => {
+                return Err(unreadable_now(
+                    "the stored result was changed on disk; call the tool again",
+                ));
+            }
             Err(error) if is_missing(&error) => return unreadable(Unreadable::Gone),
             Err(error) => {
                 let refusal = unreadable_now("the stored result cannot be read; call again later");
@@ -115,11 +159,17 @@ impl Session {
 }
 
 fn unreadable_now(message: &str) -> Refusal {
-    Refusal::new(ErrorClass::DependencyUnavailable, "payload_unreadable", message)
+    Refusal::new(
+        ErrorClass::DependencyUnavailable,
+        "payload_unreadable",
+        message,
+    )
 }
 
 /// Whether the file of a payload was removed.
 pub(super) fn is_missing(error: &anyhow::Error) -> bool {
     let missing = |error: &std::io::Error| error.kind() == std::io::ErrorKind::NotFound;
-    error.chain().any(|cause| cause.downcast_ref::<std::io::Error>().is_some_and(missing))
+    error
+        .chain()
+        .any(|cause| cause.downcast_ref::<std::io::Error>().is_some_and(missing))
 }

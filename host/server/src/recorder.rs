@@ -31,32 +31,49 @@ struct Line {
 
 impl Recorder {
     /// Opens or creates `file`. `failed` is called once, at the first write error.
-    pub fn open(file: &Path, failed: impl FnOnce(&std::io::Error) + Send + 'static) -> anyhow::Result<Self> {
+    pub fn open(
+        file: &Path,
+        failed: impl FnOnce(&std::io::Error) + Send + 'static,
+    ) -> anyhow::Result<Self> {
         let mut options = File::options();
         options.append(true).create(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let out =
-            options.open(file).with_context(|| format!("cannot open {} for the records of calls", file.display()))?;
+        let out = options
+            .open(file)
+            .with_context(|| format!("cannot open {} for the records of calls", file.display()))?;
         let (queue, records) = mpsc::channel(WAITING_MAX);
-        let writer = std::thread::Builder::new().name("recorder".to_owned()).spawn(move || {
-            if let Err(error) = write(out, records) {
-                failed(&error);
-            }
-        })?;
+        let writer = std::thread::Builder::new()
+            .name("recorder".to_owned())
+            .spawn(move || {
+                if let Err(error) = write(out, records) {
+                    failed(&error);
+                }
+            })?;
         let room = Budget::new(WAITING_BYTES_MAX);
-        Ok(Self { queue: Mutex::new(Some(queue)), room, writer: Mutex::new(Some(writer)) })
+        Ok(Self {
+            queue: Mutex::new(Some(queue)),
+            room,
+            writer: Mutex::new(Some(writer)),
+        })
     }
 
     /// Queues a record; waits while the queue is full.
     pub(super) async fn keep(&self, record: &CallRecord) {
         let queue = lock(&self.queue).clone();
         // A record has no map with other keys than texts, and so can be written.
-        let Some((queue, mut text)) = queue.zip(serde_json::to_vec(record).ok()) else { return };
+        let Some((queue, mut text)) = queue.zip(serde_json::to_vec(record).ok()) else {
+            return;
+        };
         text.push(b'\n');
         let lease = self.room.take(text.len()).await;
         // Sending fails after a write error, which was reported; calls continue.
-        let _ = queue.send(Line { text, _lease: lease }).await;
+        let _ = queue
+            .send(Line {
+                text,
+                _lease: lease,
+            })
+            .await;
     }
 
     /// Waits until all queued records are written. Later records are dropped.

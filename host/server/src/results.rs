@@ -31,18 +31,28 @@ pub(super) struct ResultRoom {
 
 impl ResultRoom {
     pub(super) fn new(budget: Budget) -> Self {
-        Self { budget, held: Arc::default() }
+        Self {
+            budget,
+            held: Arc::default(),
+        }
     }
 
     /// The room of the request of `context`; `None` for a client of standard streams, which is the only one of its server.
     pub(super) fn of(context: &RequestContext<RoleServer>) -> Option<&Self> {
-        context.extensions.get::<::http::request::Parts>()?.extensions.get::<Self>()
+        context
+            .extensions
+            .get::<::http::request::Parts>()?
+            .extensions
+            .get::<Self>()
     }
 
     /// Counts a result that the response has among others, as [`collect`] does.
     pub(super) fn collect(&self, result: &mut ToolResult) {
         let lease = collect(&self.budget, result);
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).extend(lease);
+        self.held
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .extend(lease);
     }
 }
 
@@ -75,12 +85,20 @@ pub(super) fn collect(budget: &Budget, result: &mut ToolResult) -> Option<Lease>
 /// # Errors
 ///
 /// Other responses have all of it for too long.
-pub(super) async fn reserve(context: &RequestContext<RoleServer>, bytes: usize) -> Result<(), ErrorData> {
-    let Some(room) = ResultRoom::of(context) else { return Ok(()) };
+pub(super) async fn reserve(
+    context: &RequestContext<RoleServer>,
+    bytes: usize,
+) -> Result<(), ErrorData> {
+    let Some(room) = ResultRoom::of(context) else {
+        return Ok(());
+    };
     let lease = tokio::time::timeout(WAIT, room.budget.take(bytes.saturating_mul(COPIES))).await;
     let why = "results that clients have not read take all of the memory for them; read them, then ask again";
     let lease = lease.map_err(|_| ErrorData::internal_error(why, None))?;
-    room.held.lock().unwrap_or_else(PoisonError::into_inner).extend(lease);
+    room.held
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .extend(lease);
     Ok(())
 }
 

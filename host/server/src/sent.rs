@@ -24,19 +24,32 @@ pub(super) struct Sent {
 
 impl Sent {
     pub(super) fn new(arguments: &str, lease: Option<Lease>) -> Self {
-        Self { arguments: Input::from_text(arguments), lease: lease.map(Arc::new) }
+        Self {
+            arguments: Input::from_text(arguments),
+            lease: lease.map(Arc::new),
+        }
     }
 
     /// Returns the arguments that came with the request, over stdio or HTTP.
     pub(super) fn with(context: &RequestContext<RoleServer>) -> Option<Self> {
         let here = || context.extensions.get::<Self>();
-        let of_http = || context.extensions.get::<::http::request::Parts>()?.extensions.get::<Self>();
+        let of_http = || {
+            context
+                .extensions
+                .get::<::http::request::Parts>()?
+                .extensions
+                .get::<Self>()
+        };
         here().or_else(of_http).cloned()
     }
 }
 
 /// Memory that `arguments` may take while in flight, in bytes. Values that are too many to be parsed count as none.
 pub(super) fn weight(arguments: &str) -> usize {
-    let values = arguments.bytes().filter(|byte| matches!(byte, b',' | b'{' | b'[')).take(JSON_VALUES_MAX).count();
+    let values = arguments
+        .bytes()
+        .filter(|byte| matches!(byte, b',' | b'{' | b'['))
+        .take(JSON_VALUES_MAX)
+        .count();
     arguments.len() * COPIES + values * VALUE_BYTES
 }

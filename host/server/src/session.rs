@@ -1,13 +1,17 @@
-#![allow(deprecated, reason = "log messages are on their way out of the protocol, and both revisions still have them")]
+#![allow(
+    deprecated,
+    reason = "log messages are on their way out of the protocol, and both revisions still have them"
+)]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CancelTaskParams, CancelledNotificationParam, ClientCapabilities,
-    CustomRequest, CustomResult, ErrorCode, ErrorData, GetTaskParams, GetTaskResult, Implementation,
-    ListPromptsRequestMethod, ListPromptsResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
-    ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig,
+    CallToolRequestParams, CallToolResponse, CancelTaskParams, CancelledNotificationParam,
+    ClientCapabilities, CustomRequest, CustomResult, ErrorCode, ErrorData, GetTaskParams,
+    GetTaskResult, Implementation, ListPromptsRequestMethod, ListPromptsResult,
+    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion,
+    ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig,
     SetLevelRequestParams, SubscriptionFilter, Tool, UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
@@ -80,7 +84,16 @@ impl Session {
         let id = Ulid::generate().to_string().into();
         let level = AtomicU8::new(Level::Info as u8);
         let told_of_load = ToldOfLoad::default();
-        Self { server, identity, id, loads: Loads::default(), level, told_of_load, ended, _ends }
+        Self {
+            server,
+            identity,
+            id,
+            loads: Loads::default(),
+            level,
+            told_of_load,
+            ended,
+            _ends,
+        }
     }
 
     /// The current offering.
@@ -89,8 +102,16 @@ impl Session {
     }
 
     /// Puts on record that the client canceled a request or a task that there is not.
-    pub(super) async fn tell_unknown_cancel(&self, offering: &Offering, id: &str, session: Option<String>) {
-        self.identity.vain_cancels.tell(&offering.host, id, session).await;
+    pub(super) async fn tell_unknown_cancel(
+        &self,
+        offering: &Offering,
+        id: &str,
+        session: Option<String>,
+    ) {
+        self.identity
+            .vain_cancels
+            .tell(&offering.host, id, session)
+            .await;
     }
 
     /// The payloads that the client may read.
@@ -102,26 +123,43 @@ impl Session {
     /// sessions, as the same principal.
     pub(super) fn loads(&self, context: &RequestContext<RoleServer>) -> &Loads {
         let old = revision(context) < ProtocolVersion::V_2026_07_28;
-        if old { &self.loads } else { self.lasting_loads() }
+        if old {
+            &self.loads
+        } else {
+            self.lasting_loads()
+        }
     }
 
     fn lasting_loads(&self) -> &Loads {
-        if self.identity.lasts { &self.loads } else { &self.identity.loads }
+        if self.identity.lasts {
+            &self.loads
+        } else {
+            &self.identity.loads
+        }
     }
 
     /// The id of the caller's own surface: that of the offering, and what this caller has loaded into it.
-    pub(super) fn surface_id(&self, offering: &Offering, context: &RequestContext<RoleServer>) -> Arc<str> {
+    pub(super) fn surface_id(
+        &self,
+        offering: &Offering,
+        context: &RequestContext<RoleServer>,
+    ) -> Arc<str> {
         let shared = offering.offers.surface().id();
         let loads = self.loads(context);
         match loads.count() {
             0 => Arc::clone(shared),
-            count if std::ptr::eq(loads, &self.loads) => format!("{shared}/{}/{count}", self.id).into(),
+            count if std::ptr::eq(loads, &self.loads) => {
+                format!("{shared}/{}/{count}", self.id).into()
+            }
             count => format!("{shared}/{}/{count}", self.identity.owner).into(),
         }
     }
 
     fn wanted(&self, context: &RequestContext<RoleServer>) -> Wanted {
-        Wanted { progress: context.meta.get_progress_token(), logs: self.least_level(context) }
+        Wanted {
+            progress: context.meta.get_progress_token(),
+            logs: self.least_level(context),
+        }
     }
 
     /// The minimum log level of messages for the client of this request; `None` if it wants none.
@@ -137,9 +175,11 @@ impl Session {
     fn level(&self) -> Option<Level> {
         use Level::{Alert, Critical, Debug, Emergency, Error, Info, Notice, Warning};
         let level = self.level.load(Ordering::Relaxed);
-        [Debug, Info, Notice, Warning, Error, Critical, Alert, Emergency]
-            .into_iter()
-            .find(|known| *known as u8 == level)
+        [
+            Debug, Info, Notice, Warning, Error, Critical, Alert, Emergency,
+        ]
+        .into_iter()
+        .find(|known| *known as u8 == level)
     }
 
     /// The name of the session in records: that of the calls of this request.
@@ -174,8 +214,12 @@ impl Session {
         if let Some(why) = name_too_long(&params.name) {
             return Err(ErrorData::invalid_params(why, None));
         }
-        let words =
-            HeldCallKey { owner: Arc::clone(&self.identity.owner), tool: params.name.into_owned(), arguments, lease };
+        let words = HeldCallKey {
+            owner: Arc::clone(&self.identity.owner),
+            tool: params.name.into_owned(),
+            arguments,
+            lease,
+        };
         if let Some(state) = &params.request_state {
             let unknown = || {
                 ErrorData::invalid_params(
@@ -194,16 +238,30 @@ impl Session {
         }
         let offering = self.server.offering();
         let offer = offering.offers.find(&words.tool).map(Arc::as_ref);
-        if !seen.tasks && offer.as_ref().is_ok_and(|offer| offer.needs_task) && self.offers_tasks(seen) {
+        if !seen.tasks
+            && offer.as_ref().is_ok_and(|offer| offer.needs_task)
+            && self.offers_tasks(seen)
+        {
             let required = ClientCapabilities::builder().enable_tasks().build();
             return Err(ErrorData::missing_required_client_capability(required));
         }
-        let loaded = offer.as_ref().is_ok_and(|offer| offer.is_loaded(self.loads(seen.context)));
+        let loaded = offer
+            .as_ref()
+            .is_ok_and(|offer| offer.is_loaded(self.loads(seen.context)));
         let input = words.arguments.clone();
         let lease = words.lease.clone();
         let responses = params.input_responses;
         let surface = self.surface_id(&offering, seen.context);
-        let incoming = Incoming { name: &words.tool, input, lease, responses, offer, loaded, surface, seen };
+        let incoming = Incoming {
+            name: &words.tool,
+            input,
+            lease,
+            responses,
+            offer,
+            loaded,
+            surface,
+            seen,
+        };
         Ok((self.server.begin(&offering, incoming), words, None))
     }
 
@@ -291,12 +349,20 @@ impl Session {
         seen: &Seen<'_>,
     ) -> Result<CallToolResponse, ErrorData> {
         let mut result = record.result;
-        let Ok(offer) = offering.offers.find(tool) else { return Err(mcp::protocol_error(&result)) };
-        self.identity.shelf.put(&record.persistence, &result.provenance);
+        let Ok(offer) = offering.offers.find(tool) else {
+            return Err(mcp::protocol_error(&result));
+        };
+        self.identity
+            .shelf
+            .put(&record.persistence, &result.provenance);
         self.identity.shelf.name(&result.artifact_refs);
         results::reserve(seen.context, moved_bytes(&result)).await?;
         fill_structured(offering, offer, &mut result).await;
-        offering.offers.surface().selection().fit(&mut result.model_facing_content);
+        offering
+            .offers
+            .surface()
+            .selection()
+            .fit(&mut result.model_facing_content);
         let output_schema = offer.tool.contract().output_schema();
         Ok(mcp::call_result(&result, &revision(seen.context), output_schema).into())
     }
@@ -304,19 +370,36 @@ impl Session {
     pub(super) fn seen<'a>(&self, context: &'a RequestContext<RoleServer>) -> Seen<'a> {
         let revision = revision(context);
         let capabilities = context.client_capabilities();
-        let has_tasks = capabilities.as_ref().is_some_and(ClientCapabilities::supports_tasks);
-        let tasks = has_tasks && revision >= ProtocolVersion::V_2026_07_28 && self.server.tasks.is_some();
-        let channel = match AskChannel::of(&self.server.offering().approvals, &revision, capabilities.as_ref()) {
+        let has_tasks = capabilities
+            .as_ref()
+            .is_some_and(ClientCapabilities::supports_tasks);
+        let tasks =
+            has_tasks && revision >= ProtocolVersion::V_2026_07_28 && self.server.tasks.is_some();
+        let channel = match AskChannel::of(
+            &self.server.offering().approvals,
+            &revision,
+            capabilities.as_ref(),
+        ) {
             // The task says what it waits for.
             AskChannel::Wait if tasks => AskChannel::Return,
             channel => channel,
         };
-        Seen { channel, tasks, wanted: self.wanted(context), caller: self.caller(context), context }
+        Seen {
+            channel,
+            tasks,
+            wanted: self.wanted(context),
+            caller: self.caller(context),
+            context,
+        }
     }
 }
 
 /// The next step of a call; `None` if it `defers` and is not there in time.
-async fn step(running: &mut Running, seen: &Seen<'_>, defers: bool) -> Result<Option<Step>, Refusal> {
+async fn step(
+    running: &mut Running,
+    seen: &Seen<'_>,
+    defers: bool,
+) -> Result<Option<Step>, Refusal> {
     let mut step = std::pin::pin!(running.attend(seen));
     if !defers {
         return step.await.map(Some);
@@ -331,12 +414,18 @@ async fn step(running: &mut Running, seen: &Seen<'_>, defers: bool) -> Result<Op
 /// refuse a result without it. The content stays a preview.
 pub(super) async fn fill_structured(offering: &Offering, offer: &Offer, result: &mut ToolResult) {
     let keeping = offering.host.keeping();
-    let promised = result.structured_content.is_none() && keeping.output && keeping.inline && offer.promises_output();
+    let promised = result.structured_content.is_none()
+        && keeping.output
+        && keeping.inline
+        && offer.promises_output();
     if !promised || result.is_error {
         return;
     }
     // The host alone writes these references: a block of a tool could name any digest.
-    let moved = result.resource_refs.iter().find(|moved| moved["of"] == "structured_content");
+    let moved = result
+        .resource_refs
+        .iter()
+        .find(|moved| moved["of"] == "structured_content");
     let digest = moved.and_then(|moved| moved["digest"].as_str());
     let bytes = match digest {
         Some(digest) => offering.host.payload(digest, PAYLOAD_BYTES_MAX).await.ok(),
@@ -347,7 +436,10 @@ pub(super) async fn fill_structured(offering: &Offering, offer: &Offer, result: 
 
 /// The size of what a result moved to payloads, in bytes.
 pub(super) fn moved_bytes(result: &ToolResult) -> usize {
-    let sizes = result.resource_refs.iter().filter_map(|moved| moved["size_bytes"].as_u64());
+    let sizes = result
+        .resource_refs
+        .iter()
+        .filter_map(|moved| moved["size_bytes"].as_u64());
     usize::try_from(sizes.sum::<u64>().min(PAYLOAD_BYTES_MAX)).unwrap_or(usize::MAX)
 }
 
@@ -355,15 +447,21 @@ pub(super) fn moved_bytes(result: &ToolResult) -> usize {
 /// runs.
 impl ServerHandler for Session {
     fn get_info(&self) -> ServerConfig {
-        let capabilities =
-            ServerCapabilities::builder().enable_tools().enable_tool_list_changed().enable_resources().enable_logging();
+        let capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_tool_list_changed()
+            .enable_resources()
+            .enable_logging();
         let capabilities = match self.server.tasks {
             Some(_) => capabilities.enable_tasks().build(),
             None => capabilities.build(),
         };
-        let implementation = Implementation::new(NAME, env!("CARGO_PKG_VERSION")).with_title("toolcell");
+        let implementation =
+            Implementation::new(NAME, env!("CARGO_PKG_VERSION")).with_title("toolcell");
         let instructions = instructions(&self.offering().grants);
-        ServerConfig::new(capabilities).with_server_info(implementation).with_instructions(instructions)
+        ServerConfig::new(capabilities)
+            .with_server_info(implementation)
+            .with_instructions(instructions)
     }
 
     async fn list_tools(
@@ -372,9 +470,14 @@ impl ServerHandler for Session {
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         Box::pin(async move {
-            self.loaded(&context, context.meta.get_progress_token()).await?;
+            self.loaded(&context, context.meta.get_progress_token())
+                .await?;
             let offering = self.offering();
-            let tools = offering.offers.listed(self.loads(&context)).into_iter().map(|tool| offering.shown(tool));
+            let tools = offering
+                .offers
+                .listed(self.loads(&context))
+                .into_iter()
+                .map(|tool| offering.shown(tool));
             let own = offering.can_persist().then(mcp::read_result);
             let mut listed = ListToolsResult::with_all_items(tools.chain(own).collect());
             listed.meta = Some(mcp::surface(&self.surface_id(&offering, &context)));
@@ -437,7 +540,8 @@ impl ServerHandler for Session {
     ) -> Result<(), ErrorData> {
         Box::pin(async move {
             self.loaded(&context, None).await?;
-            self.answer_task(&params.task_id, &params.input_responses, &context).await
+            self.answer_task(&params.task_id, &params.input_responses, &context)
+                .await
         })
         .await
     }
@@ -455,16 +559,30 @@ impl ServerHandler for Session {
     }
 
     /// Records a cancellation that comes too late, or names a request that there never was.
-    async fn on_cancelled(&self, canceled: CancelledNotificationParam, context: NotificationContext<RoleServer>) {
-        let Some(id) = canceled.request_id.filter(|_| NotPending::is_in(&context.extensions)) else { return };
+    async fn on_cancelled(
+        &self,
+        canceled: CancelledNotificationParam,
+        context: NotificationContext<RoleServer>,
+    ) {
+        let Some(id) = canceled
+            .request_id
+            .filter(|_| NotPending::is_in(&context.extensions))
+        else {
+            return;
+        };
         if let Some(mut load) = self.server.load_end()
             && !load.wait().await
         {
             return;
         }
         let offering = self.offering();
-        let session = offering.approvals.session.clone().unwrap_or_else(|| format!("mcp:{}", self.id));
-        self.tell_unknown_cancel(&offering, &id.to_string(), Some(session)).await;
+        let session = offering
+            .approvals
+            .session
+            .clone()
+            .unwrap_or_else(|| format!("mcp:{}", self.id));
+        self.tell_unknown_cancel(&offering, &id.to_string(), Some(session))
+            .await;
     }
 
     /// Handles unknown methods, and known methods with params that rmcp could not parse.
@@ -478,11 +596,17 @@ impl ServerHandler for Session {
                 "tools/call" => {
                     self.loaded(&context, None).await?;
                     let params = request.params.unwrap_or_default();
-                    let name = params.get("name").and_then(Value::as_str).unwrap_or_default();
-                    let Sent { arguments: input, lease } =
-                        Sent::with(&context).unwrap_or_else(|| Sent::new("null", None));
+                    let name = params
+                        .get("name")
+                        .and_then(Value::as_str)
+                        .unwrap_or_default();
+                    let Sent {
+                        arguments: input,
+                        lease,
+                    } = Sent::with(&context).unwrap_or_else(|| Sent::new("null", None));
                     let message = "tools/call takes a name, and arguments that are a JSON object";
-                    let refusal = Refusal::new(ErrorClass::InvalidArguments, "protocol_error", message);
+                    let refusal =
+                        Refusal::new(ErrorClass::InvalidArguments, "protocol_error", message);
                     let seen = self.seen(&context);
                     let offer = Err(refusal);
                     let offering = self.server.offering();
@@ -490,7 +614,16 @@ impl ServerHandler for Session {
                     let responses = None;
                     let loaded = false;
                     let seen = &seen;
-                    let incoming = Incoming { name, input, lease, responses, offer, loaded, surface, seen };
+                    let incoming = Incoming {
+                        name,
+                        input,
+                        lease,
+                        responses,
+                        offer,
+                        loaded,
+                        surface,
+                        seen,
+                    };
                     let mut running = self.server.begin(&offering, incoming);
                     match Box::pin(running.attend(seen)).await {
                         Ok(Step::Done(record)) => Err(mcp::protocol_error(&record.result)),
@@ -500,18 +633,31 @@ impl ServerHandler for Session {
                 surfaces::SURFACE => self.surface(&context).await,
                 exchange::EXPORT => self.export(request, &context).await,
                 exchange::RUN => Box::pin(self.run_message(request, &context)).await,
-                "tasks/get" | "tasks/update" | "tasks/cancel" if !self.seen(&context).tasks => {
-                    Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None))
-                }
+                "tasks/get" | "tasks/update" | "tasks/cancel" if !self.seen(&context).tasks => Err(
+                    ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None),
+                ),
                 // Methods of the older revision.
-                "initialize" | "logging/setLevel" if revision(&context) >= ProtocolVersion::V_2026_07_28 => {
-                    Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None))
+                "initialize" | "logging/setLevel"
+                    if revision(&context) >= ProtocolVersion::V_2026_07_28 =>
+                {
+                    Err(ErrorData::new(
+                        ErrorCode::METHOD_NOT_FOUND,
+                        request.method,
+                        None,
+                    ))
                 }
-                "tools/list" | "resources/list" | "resources/read" | "logging/setLevel" | "initialize"
-                | "tasks/get" | "tasks/update" | "tasks/cancel" => {
-                    Err(ErrorData::invalid_params(format!("{} does not take such params", request.method), None))
+                "tools/list" | "resources/list" | "resources/read" | "logging/setLevel"
+                | "initialize" | "tasks/get" | "tasks/update" | "tasks/cancel" => {
+                    Err(ErrorData::invalid_params(
+                        format!("{} does not take such params", request.method),
+                        None,
+                    ))
                 }
-                _ => Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None)),
+                _ => Err(ErrorData::new(
+                    ErrorCode::METHOD_NOT_FOUND,
+                    request.method,
+                    None,
+                )),
             }
         })
         .await
@@ -522,7 +668,9 @@ impl ServerHandler for Session {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        Ok(ListResourcesResult::with_all_items(self.identity.shelf.list()))
+        Ok(ListResourcesResult::with_all_items(
+            self.identity.shelf.list(),
+        ))
     }
 
     async fn read_resource(
@@ -580,9 +728,14 @@ impl ServerHandler for Session {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         if revision(&context) >= ProtocolVersion::V_2026_07_28 {
-            return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "logging/setLevel", None));
+            return Err(ErrorData::new(
+                ErrorCode::METHOD_NOT_FOUND,
+                "logging/setLevel",
+                None,
+            ));
         }
-        self.level.store(mcp::log_level(params.level) as u8, Ordering::Relaxed);
+        self.level
+            .store(mcp::log_level(params.level) as u8, Ordering::Relaxed);
         Ok(())
     }
 }

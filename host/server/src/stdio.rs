@@ -32,8 +32,20 @@ pub type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 /// # Errors
 ///
 /// Fails if the standard streams cannot be opened, or if the client violates the protocol during initialization.
-pub fn serve_stdio<'a>(server: &'a Arc<Server>, actor: Option<String>, interrupted: Interrupted) -> Serving<'a> {
-    Box::pin(async move { run(server, actor, (standard_input()?, standard_output()?), interrupted).await })
+pub fn serve_stdio<'a>(
+    server: &'a Arc<Server>,
+    actor: Option<String>,
+    interrupted: Interrupted,
+) -> Serving<'a> {
+    Box::pin(async move {
+        run(
+            server,
+            actor,
+            (standard_input()?, standard_output()?),
+            interrupted,
+        )
+        .await
+    })
 }
 
 /// Serves the client at the other ends of two streams until it disconnects or `interrupted` completes.
@@ -95,7 +107,11 @@ async fn run(
                     stop.cancelled().await;
                     cancel.cancel();
                 });
-                running.waiting().await.map(|_| ()).context("serve the client")
+                running
+                    .waiting()
+                    .await
+                    .map(|_| ())
+                    .context("serve the client")
             }
             Err(ServerInitializeError::ConnectionClosed(_)) => Ok(()),
             Err(error) => Err(error).context("greet the client"),
@@ -113,7 +129,12 @@ async fn run(
 /// Pipes and sockets need no reader thread, which would cost each call two context switches.
 fn standard_input() -> anyhow::Result<Reader> {
     let stdin = std::io::stdin();
-    let owned = || stdin.as_fd().try_clone_to_owned().context("cannot open standard input");
+    let owned = || {
+        stdin
+            .as_fd()
+            .try_clone_to_owned()
+            .context("cannot open standard input")
+    };
     if let Ok(pipe) = pipe::Receiver::from_file(File::from(owned()?)) {
         return Ok(Box::new(pipe));
     }
@@ -125,7 +146,12 @@ fn standard_input() -> anyhow::Result<Reader> {
 
 fn standard_output() -> anyhow::Result<Writer> {
     let stdout = std::io::stdout();
-    let owned = || stdout.as_fd().try_clone_to_owned().context("cannot open standard output");
+    let owned = || {
+        stdout
+            .as_fd()
+            .try_clone_to_owned()
+            .context("cannot open standard output")
+    };
     if let Ok(pipe) = pipe::Sender::from_file(File::from(owned()?)) {
         return Ok(Box::new(pipe));
     }

@@ -18,11 +18,22 @@ pub(super) const SURFACE: &str = "toolcell/surface";
 
 impl Offering {
     /// The surface of a caller that knows it by the id `id`, and has loaded `loads`.
-    pub(super) fn surface_of(&self, id: Arc<str>, loads: &Loads, providers: &Providers) -> ToolSurface {
+    pub(super) fn surface_of(
+        &self,
+        id: Arc<str>,
+        loads: &Loads,
+        providers: &Providers,
+    ) -> ToolSurface {
         let shared = self.offers.surface();
         let loaded = loads.names();
-        let own = shared.after_loading(id, |tool| loaded.contains(&tool.declaration().qualified_name()));
-        let names: Vec<String> = self.offers.offered().map(|offer| offer.name.clone()).collect();
+        let own = shared.after_loading(id, |tool| {
+            loaded.contains(&tool.declaration().qualified_name())
+        });
+        let names: Vec<String> = self
+            .offers
+            .offered()
+            .map(|offer| offer.name.clone())
+            .collect();
         let listed = |surface: &Surface| surface.ids(LoadingState::Loaded).len();
         let reason = match listed(&own).saturating_sub(listed(shared)) {
             0 => self.surface_reason.clone(),
@@ -30,19 +41,29 @@ impl Offering {
         };
         let mut record = own.record(&names, SurfaceScope::Session, self.host.producer(), &reason);
         record.created_at = self.since;
-        record.deferred_tools.iter_mut().for_each(|tool| providers.mark(tool, &self.offers));
+        record
+            .deferred_tools
+            .iter_mut()
+            .for_each(|tool| providers.mark(tool, &self.offers));
         record
     }
 }
 
 impl Session {
     /// Answers `toolcell/surface`.
-    pub(super) async fn surface(&self, context: &RequestContext<RoleServer>) -> Result<CustomResult, ErrorData> {
+    pub(super) async fn surface(
+        &self,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
         self.loaded(context, None).await?;
         // Before the offering, because a provider that is loaded in between must be in one of the two.
         let providers = self.server.providers();
         let offering = self.offering();
-        let surface = offering.surface_of(self.surface_id(&offering, context), self.loads(context), &providers);
+        let surface = offering.surface_of(
+            self.surface_id(&offering, context),
+            self.loads(context),
+            &providers,
+        );
         Ok(CustomResult::new(mcp::cleaned(&surface)))
     }
 }

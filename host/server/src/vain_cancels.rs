@@ -35,8 +35,14 @@ impl VainCancels {
     /// Counts one more cancellation. Returns whether it is put on record.
     pub(super) fn admits(&self, now: Instant) -> bool {
         let mut window = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if window.began.is_none_or(|began| now.duration_since(began) >= WINDOW) {
-            *window = Window { began: Some(now), told: 0 };
+        if window
+            .began
+            .is_none_or(|began| now.duration_since(began) >= WINDOW)
+        {
+            *window = Window {
+                began: Some(now),
+                told: 0,
+            };
         }
         let admits = window.told < CANCELS_MAX || !guard!("unknown_cancels");
         window.told = window.told.saturating_add(1);

@@ -137,19 +137,28 @@ impl HostBuilder {
     /// Sets the folder of all state.
     #[must_use]
     pub fn home(self, home: impl Into<Home>) -> Self {
-        Self { home: Some(home.into()), ..self }
+        Self {
+            home: Some(home.into()),
+            ..self
+        }
     }
 
     /// Sets the program that compiles components.
     #[must_use]
     pub fn compiler(self, program: impl Into<PathBuf>) -> Self {
-        Self { compiler: Some(program.into()), ..self }
+        Self {
+            compiler: Some(program.into()),
+            ..self
+        }
     }
 
     /// Sets how many calls run at once; others wait.
     #[must_use]
     pub fn calls_at_once(self, calls: u32) -> Self {
-        Self { calls_at_once: calls, ..self }
+        Self {
+            calls_at_once: calls,
+            ..self
+        }
     }
 
     /// Adds a listener to the events of every call.
@@ -169,7 +178,11 @@ impl HostBuilder {
     /// Sets the approver. A call that needs an approval waits until this approver or `toolcell approvals` answers.
     #[must_use]
     pub fn approver(self, approver: Arc<dyn Approver>) -> Self {
-        Self { approvals: true, approver: Some(approver), ..self }
+        Self {
+            approvals: true,
+            approver: Some(approver),
+            ..self
+        }
     }
 
     /// Sets up the sandbox, and returns the host.
@@ -207,16 +220,27 @@ impl HostBuilder {
         let sandbox = Arc::new(sandbox);
         let executor: Arc<dyn Executor> = Arc::<Sandbox>::clone(&sandbox);
         let mut hooks = Hooks::default();
-        self.hooks.into_iter().try_for_each(|hook| hooks.add(hook)).map_err(anyhow::Error::msg)?;
+        self.hooks
+            .into_iter()
+            .try_for_each(|hook| hooks.add(hook))
+            .map_err(anyhow::Error::msg)?;
         let shared = || MemoryBudget::new(machine::share_bytes());
         let memory = self.memory.or_else(|| self.pooled.then(shared));
-        let payloads = PayloadStore::bounded(home.payloads(), self.journal.payload_bytes_max, self.callers);
+        let payloads = PayloadStore::bounded(
+            home.payloads(),
+            self.journal.payload_bytes_max,
+            self.callers,
+        );
         payloads.sweep(self.journal.age_max);
         let services = Services {
             catalog: Catalog::default(),
             executor,
-            scheduler: Scheduler::new(usize::try_from(self.calls_at_once).unwrap_or(1), self.callers, memory)
-                .waiting(usize::try_from(self.calls_waiting).unwrap_or(usize::MAX)),
+            scheduler: Scheduler::new(
+                usize::try_from(self.calls_at_once).unwrap_or(1),
+                self.callers,
+                memory,
+            )
+            .waiting(usize::try_from(self.calls_waiting).unwrap_or(usize::MAX)),
             locks: self.locks,
             running: RunningCalls::default(),
             chains: Chains::new(self.calls_at_once, self.callers),
@@ -235,7 +259,11 @@ impl HostBuilder {
             inline_bytes_max: self.inline_bytes_max,
             keeping: self.keeping,
         };
-        Ok(Host { sandbox, services, declared: Mutex::default() })
+        Ok(Host {
+            sandbox,
+            services,
+            declared: Mutex::default(),
+        })
     }
 }
 
@@ -264,19 +292,35 @@ mod tests {
 
     fn error(settings: HostBuilder) -> String {
         let home = tempfile::tempdir().unwrap();
-        settings.home(home.path()).build().err().unwrap().to_string()
+        settings
+            .home(home.path())
+            .build()
+            .err()
+            .unwrap()
+            .to_string()
     }
 
     #[test]
     fn a_host_without_a_compiler_names_both_ways_to_one() {
         let error = error(Host::builder());
-        assert!(error.contains("compile_if_asked()") && error.contains("HostBuilder::compiler"), "{error}");
+        assert!(
+            error.contains("compile_if_asked()") && error.contains("HostBuilder::compiler"),
+            "{error}"
+        );
     }
 
     #[test]
     fn two_hooks_with_one_id_are_named() {
         let hook = || Registration::not_loaded("guard", "no such file");
-        let error = error(Host::builder().compiler("toolcell").hook(hook()).hook(hook()));
-        assert_eq!(error, "two hooks are called guard; give one of them another id");
+        let error = error(
+            Host::builder()
+                .compiler("toolcell")
+                .hook(hook())
+                .hook(hook()),
+        );
+        assert_eq!(
+            error,
+            "two hooks are called guard; give one of them another id"
+        );
     }
 }

@@ -25,7 +25,10 @@ static OFFERED: AtomicBool = AtomicBool::new(false);
 /// ```
 pub fn compile_if_asked() {
     let mut arguments = std::env::args_os().skip(1);
-    if arguments.next().is_some_and(|first| first == COMPILE_COMMAND) {
+    if arguments
+        .next()
+        .is_some_and(|first| first == COMPILE_COMMAND)
+    {
         let mut number = || arguments.next()?.to_str()?.parse::<u64>().ok();
         let cpu_seconds = number();
         let memory_bytes = number();
@@ -36,7 +39,12 @@ pub fn compile_if_asked() {
         else {
             exit(USAGE);
         };
-        exit(compile_worker(cpu_seconds, memory_bytes, u32::try_from(parent).unwrap_or(0), effort));
+        exit(compile_worker(
+            cpu_seconds,
+            memory_bytes,
+            u32::try_from(parent).unwrap_or(0),
+            effort,
+        ));
     }
     OFFERED.store(true, Ordering::Relaxed);
 }

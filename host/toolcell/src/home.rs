@@ -34,12 +34,13 @@ impl Home {
     /// A platform that names no data folder, for example because `HOME` is not set.
     pub fn find() -> anyhow::Result<Self> {
         if let Some(home) = std::env::var_os(HOME_VARIABLE).filter(|home| !home.is_empty()) {
-            let home =
-                std::path::absolute(&home).with_context(|| format!("cannot find the folder of {HOME_VARIABLE}"))?;
+            let home = std::path::absolute(&home)
+                .with_context(|| format!("cannot find the folder of {HOME_VARIABLE}"))?;
             return Ok(Self(home));
         }
-        let base = etcetera::choose_base_strategy()
-            .with_context(|| format!("cannot find a folder for toolcell's data; set {HOME_VARIABLE} to choose one"))?;
+        let base = etcetera::choose_base_strategy().with_context(|| {
+            format!("cannot find a folder for toolcell's data; set {HOME_VARIABLE} to choose one")
+        })?;
         Ok(Self(base.data_dir().join("toolcell")))
     }
 
@@ -63,16 +64,22 @@ impl Home {
         if std::env::var_os(HOME_VARIABLE).is_some_and(|home| !home.is_empty()) {
             return Ok(self.0.join(FILE_NAME));
         }
-        let base = etcetera::choose_base_strategy()
-            .with_context(|| format!("cannot find the folder for configuration; set {HOME_VARIABLE} to choose one"))?;
+        let base = etcetera::choose_base_strategy().with_context(|| {
+            format!("cannot find the folder for configuration; set {HOME_VARIABLE} to choose one")
+        })?;
         Ok(base.config_dir().join("toolcell").join(FILE_NAME))
     }
 
     /// The folders of toolcell's own state and of the user's own configuration, canonical: no grant may reach them.
     pub fn protected(&self) -> Vec<PathBuf> {
-        let config = self.user_file().ok().and_then(|file| file.parent().map(Path::to_owned));
+        let config = self
+            .user_file()
+            .ok()
+            .and_then(|file| file.parent().map(Path::to_owned));
         let folders = [Some(self.0.clone()), config].into_iter().flatten();
-        let mut folders: Vec<PathBuf> = folders.map(|folder| folder.canonicalize().unwrap_or(folder)).collect();
+        let mut folders: Vec<PathBuf> = folders
+            .map(|folder| folder.canonicalize().unwrap_or(folder))
+            .collect();
         folders.dedup();
         folders
     }

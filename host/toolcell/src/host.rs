@@ -17,8 +17,8 @@ use toolcell_core::journal::{self, Follower, Held, Kept, LogError, Suspended};
 use toolcell_core::pipeline::{self, Batch, CallExplanation, CancelOutcome, Request, Services};
 use toolcell_core::policy::{Grants, HookPermit, Limits};
 use toolcell_core::record::{
-    AbortReason, Approval, CallRecord, ErrorClass, EventType, Finding, InvocationId, Keeping, Refusal, ToolEvent,
-    digest,
+    AbortReason, Approval, CallRecord, ErrorClass, EventType, Finding, InvocationId, Keeping,
+    Refusal, ToolEvent, digest,
 };
 use toolcell_core::scheduler::batch::PlanError;
 use toolcell_sandbox::{Judge, LoadedComponent, Sandbox, SandboxedHook};
@@ -61,7 +61,10 @@ impl Host {
     /// invalid, if no tool declares an import, or if another component has a tool with the same name or id.
     pub async fn load(&self, bytes: &[u8]) -> Result<Loaded, Refusal> {
         let digest: Arc<str> = digest(bytes).into();
-        let component = self.sandbox.load(&digest, bytes, &Limits::default()).await?;
+        let component = self
+            .sandbox
+            .load(&digest, bytes, &Limits::default())
+            .await?;
         self.declare(component, &digest, None).await
     }
 
@@ -84,9 +87,15 @@ impl Host {
         let is_new = matches!(read.component, Component::Bytes(..));
         let component = match read.component {
             Component::Cached(component) => component,
-            Component::Bytes(digest, bytes) => self.sandbox.load(&digest, &bytes, &Limits::default()).await?,
+            Component::Bytes(digest, bytes) => {
+                self.sandbox
+                    .load(&digest, &bytes, &Limits::default())
+                    .await?
+            }
         };
-        let loaded = self.declare(component, &path.display().to_string(), Some(&path)).await?;
+        let loaded = self
+            .declare(component, &path.display().to_string(), Some(&path))
+            .await?;
         if is_new {
             self.log_new(loaded.component.digest()).await;
         }
@@ -103,10 +112,14 @@ impl Host {
     ///
     /// Those of [`Self::load_file`].
     pub async fn load_files(&self, files: &[PathBuf]) -> Result<Vec<Loaded>, (usize, Refusal)> {
-        let mut recalled = recall::all(&self.sandbox, files).await.map_err(|refusal| (0, refusal))?;
+        let mut recalled = recall::all(&self.sandbox, files)
+            .await
+            .map_err(|refusal| (0, refusal))?;
         let mut loaded = Vec::with_capacity(files.len());
         for (at, file) in files.iter().enumerate() {
-            let one = self.load_recalled(recalled.get_mut(at).and_then(Option::take), file).await;
+            let one = self
+                .load_recalled(recalled.get_mut(at).and_then(Option::take), file)
+                .await;
             loaded.push(one.map_err(|refusal| (at, refusal))?);
         }
         Ok(loaded)
@@ -119,14 +132,25 @@ impl Host {
         let mut recalled = recall::all(&self.sandbox, files).await.unwrap_or_default();
         let mut loaded = Vec::with_capacity(files.len());
         for (at, file) in files.iter().enumerate() {
-            loaded.push(self.load_recalled(recalled.get_mut(at).and_then(Option::take), file).await);
+            loaded.push(
+                self.load_recalled(recalled.get_mut(at).and_then(Option::take), file)
+                    .await,
+            );
         }
         loaded
     }
 
-    async fn load_recalled(&self, recalled: Option<Recalled>, file: &Path) -> Result<Loaded, Refusal> {
+    async fn load_recalled(
+        &self,
+        recalled: Option<Recalled>,
+        file: &Path,
+    ) -> Result<Loaded, Refusal> {
         match recalled {
-            Some(Recalled { component, tools, path }) => self.join(component, tools, &path),
+            Some(Recalled {
+                component,
+                tools,
+                path,
+            }) => self.join(component, tools, &path),
             None => self.load_file(file).await,
         }
     }
@@ -163,22 +187,40 @@ impl Host {
         self.enter(component, tools.map_err(|errors| unusable(&errors))?, from)
     }
 
-    fn join(&self, component: Arc<LoadedComponent>, tools: Vec<Arc<Tool>>, path: &Path) -> Result<Loaded, Refusal> {
+    fn join(
+        &self,
+        component: Arc<LoadedComponent>,
+        tools: Vec<Arc<Tool>>,
+        path: &Path,
+    ) -> Result<Loaded, Refusal> {
         match self.services.catalog.of_component(component.digest()) {
             Some(tools) => Ok(Loaded { tools, component }),
             None => self.enter(component, tools, &path.display().to_string()),
         }
     }
 
-    fn enter(&self, component: Arc<LoadedComponent>, tools: Vec<Arc<Tool>>, from: &str) -> Result<Loaded, Refusal> {
+    fn enter(
+        &self,
+        component: Arc<LoadedComponent>,
+        tools: Vec<Arc<Tool>>,
+        from: &str,
+    ) -> Result<Loaded, Refusal> {
         imports::check(&component, &tools)?;
         self.services.catalog.add(tools.clone(), from)?;
         for tool in &tools {
             let id = &tool.declaration().tool_id;
             let data = json!({ "component": component.digest() });
-            let declared = journal::of_no_call(&self.services.source, EventType::Declared, Some(id.as_str()), data);
+            let declared = journal::of_no_call(
+                &self.services.source,
+                EventType::Declared,
+                Some(id.as_str()),
+                data,
+            );
             self.services.announce(&declared);
-            self.declared.lock().unwrap_or_else(PoisonError::into_inner).push(declared);
+            self.declared
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(declared);
         }
         Ok(Loaded { tools, component })
     }
@@ -203,7 +245,11 @@ impl Host {
         wall: Duration,
     ) -> Result<Arc<dyn Hook>, Refusal> {
         // The pipeline gives up at `wall`, and drops the run; the sandbox's own limit is a fallback, one second later.
-        let permit = HookPermit::standing(grants, &self.services.protected, wall + Duration::from_secs(1))?;
+        let permit = HookPermit::standing(
+            grants,
+            &self.services.protected,
+            wall + Duration::from_secs(1),
+        )?;
         let hook = SandboxedHook::load(&self.sandbox, id, bytes, permit).await?;
         Ok(Arc::new(hook))
     }
@@ -275,8 +321,16 @@ impl Host {
     /// # Errors
     ///
     /// A payload that is missing.
-    pub async fn payload_part(&self, digest: &str, offset: u64, bytes_max: u64) -> anyhow::Result<Vec<u8>> {
-        self.services.payloads.fetch_part(digest, offset, bytes_max).await
+    pub async fn payload_part(
+        &self,
+        digest: &str,
+        offset: u64,
+        bytes_max: u64,
+    ) -> anyhow::Result<Vec<u8>> {
+        self.services
+            .payloads
+            .fetch_part(digest, offset, bytes_max)
+            .await
     }
 
     /// Copies a payload of any size to `target`, in chunks.
@@ -362,14 +416,24 @@ impl Host {
 
     /// Goes on with an orphaned call that waits for an answer to its tool's question: its respondent gets the question.
     /// `request` is rebuilt as for [`resume`](Self::resume), and `None` is returned in the same case.
-    pub async fn resume_suspended(&self, request: Request, kept: &Suspended, held: Held) -> Option<CallRecord> {
+    pub async fn resume_suspended(
+        &self,
+        request: Request,
+        kept: &Suspended,
+        held: Held,
+    ) -> Option<CallRecord> {
         let desk = self.services.desk.as_ref()?;
         Some(pipeline::resume_suspended(&self.services, desk, request, kept, held).await)
     }
 
     /// Ends an orphaned call that waited for an answer to its tool's question, and cannot go on, so that it has a result.
     /// `None` if it can.
-    pub async fn close_suspended(&self, request: Request, kept: &Suspended, held: Held) -> Option<CallRecord> {
+    pub async fn close_suspended(
+        &self,
+        request: Request,
+        kept: &Suspended,
+        held: Held,
+    ) -> Option<CallRecord> {
         let desk = self.services.desk.as_ref()?;
         pipeline::close_suspended(&self.services, desk, request, kept, held).await
     }
@@ -414,11 +478,20 @@ impl Loaded {
     }
 }
 
-fn tools(digest: &Arc<str>, component: &LoadedComponent, file: Option<&Path>) -> Result<Vec<Arc<Tool>>, Vec<Finding>> {
+fn tools(
+    digest: &Arc<str>,
+    component: &LoadedComponent,
+    file: Option<&Path>,
+) -> Result<Vec<Arc<Tool>>, Vec<Finding>> {
     let described = agent_tool::toolkit(&component.toolkit(file))?;
     let placed = described.placing();
-    Tool::from_toolkit(described.toolkit, &described.notes, &facts(digest, component), Limits::default().wall)
-        .map_err(placed)
+    Tool::from_toolkit(
+        described.toolkit,
+        &described.notes,
+        &facts(digest, component),
+        Limits::default().wall,
+    )
+    .map_err(placed)
 }
 
 pub(crate) fn facts(digest: &Arc<str>, component: &LoadedComponent) -> ComponentFacts {
@@ -436,23 +509,44 @@ pub(crate) fn facts(digest: &Arc<str>, component: &LoadedComponent) -> Component
 /// Lists everything that keeps a component from being loaded, each on a line of its own.
 fn unusable(errors: &[Finding]) -> Refusal {
     let listed: String = errors.iter().map(|error| format!("\n  {error}")).collect();
-    let message = format!("the component's description cannot be used; correct it, or ask its author to:{listed}\n");
-    Refusal::new(ErrorClass::SetupRequired, "description_invalid", message.trim_end())
+    let message = format!(
+        "the component's description cannot be used; correct it, or ask its author to:{listed}\n"
+    );
+    Refusal::new(
+        ErrorClass::SetupRequired,
+        "description_invalid",
+        message.trim_end(),
+    )
 }
 
 /// Opens the file of a component, and returns its size. Fails if it is not a regular file, or too large.
 pub(crate) fn open_component(file: &Path) -> Result<(File, u64), Refusal> {
     // Without NONBLOCK, a named pipe would block the reader. Reading a regular file ignores it.
     let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-    let open = File::options().read(true).custom_flags(flags).open(file).map_err(|error| unreadable(file, &error))?;
+    let open = File::options()
+        .read(true)
+        .custom_flags(flags)
+        .open(file)
+        .map_err(|error| unreadable(file, &error))?;
     let metadata = open.metadata().map_err(|error| unreadable(file, &error))?;
     if !metadata.is_file() {
-        return Err(unreadable(file, &std::io::Error::other("it is not a regular file")));
+        return Err(unreadable(
+            file,
+            &std::io::Error::other("it is not a regular file"),
+        ));
     }
     let size = metadata.len();
     if size > component_bytes_max() {
-        let message = format!("the component {} has {size} bytes, {}", file.display(), larger_than_allowed());
-        return Err(Refusal::new(ErrorClass::SandboxViolation, "component_too_large", message));
+        let message = format!(
+            "the component {} has {size} bytes, {}",
+            file.display(),
+            larger_than_allowed()
+        );
+        return Err(Refusal::new(
+            ErrorClass::SandboxViolation,
+            "component_too_large",
+            message,
+        ));
     }
     Ok((open, size))
 }
@@ -485,11 +579,17 @@ enum Component {
 fn read(sandbox: &Sandbox, file: &Path, mut open: File) -> Result<ReadComponent, Refusal> {
     let state = FileState::lasting(&open);
     if let Some(component) = sandbox.find(&mut open)? {
-        return Ok(ReadComponent { component: Component::Cached(component), state });
+        return Ok(ReadComponent {
+            component: Component::Cached(component),
+            state,
+        });
     }
     open.rewind().map_err(|error| unreadable(file, &error))?;
     let bytes = read_all(file, open)?;
-    Ok(ReadComponent { component: Component::Bytes(digest(&bytes).into(), bytes), state })
+    Ok(ReadComponent {
+        component: Component::Bytes(digest(&bytes).into(), bytes),
+        state,
+    })
 }
 
 pub(crate) fn absolute(file: &Path) -> Result<PathBuf, Refusal> {
@@ -498,12 +598,17 @@ pub(crate) fn absolute(file: &Path) -> Result<PathBuf, Refusal> {
 
 fn read_all(file: &Path, open: File) -> Result<Vec<u8>, Refusal> {
     let mut bytes = Vec::new();
-    open.take(component_bytes_max()).read_to_end(&mut bytes).map_err(|error| unreadable(file, &error))?;
+    open.take(component_bytes_max())
+        .read_to_end(&mut bytes)
+        .map_err(|error| unreadable(file, &error))?;
     Ok(bytes)
 }
 
 fn unreadable(file: &Path, error: &std::io::Error) -> Refusal {
-    let message = format!("cannot read the component {}: {error}; name a .wasm file that you may read", file.display());
+    let message = format!(
+        "cannot read the component {}: {error}; name a .wasm file that you may read",
+        file.display()
+    );
     Refusal::new(ErrorClass::SetupRequired, "component_unreadable", message)
 }
 
@@ -515,12 +620,24 @@ mod tests {
     fn a_file_that_cannot_be_read_is_named_with_the_reason_and_what_to_give() {
         let folder = tempfile::tempdir().unwrap();
         let missing = folder.path().join("missing.wasm");
-        for (path, why) in [(missing.as_path(), "No such file"), (folder.path(), "regular file")] {
+        for (path, why) in [
+            (missing.as_path(), "No such file"),
+            (folder.path(), "regular file"),
+        ] {
             let refusal = read_component(path).unwrap_err();
             let message = refusal.to_string();
-            assert_eq!((refusal.class, refusal.code), (ErrorClass::SetupRequired, "component_unreadable"));
-            assert!(message.contains(&path.display().to_string()) && message.contains(why), "{message}");
-            assert!(message.ends_with("name a .wasm file that you may read"), "{message}");
+            assert_eq!(
+                (refusal.class, refusal.code),
+                (ErrorClass::SetupRequired, "component_unreadable")
+            );
+            assert!(
+                message.contains(&path.display().to_string()) && message.contains(why),
+                "{message}"
+            );
+            assert!(
+                message.ends_with("name a .wasm file that you may read"),
+                "{message}"
+            );
         }
     }
 
@@ -529,11 +646,20 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("large.wasm");
         // A hole: it takes no space.
-        File::create(&path).unwrap().set_len(component_bytes_max() + 1).unwrap();
+        File::create(&path)
+            .unwrap()
+            .set_len(component_bytes_max() + 1)
+            .unwrap();
         let refusal = read_component(&path).unwrap_err();
-        assert_eq!((refusal.class, refusal.code), (ErrorClass::SandboxViolation, "component_too_large"));
+        assert_eq!(
+            (refusal.class, refusal.code),
+            (ErrorClass::SandboxViolation, "component_too_large")
+        );
         let message = refusal.to_string();
         let size = component_bytes_max() + 1;
-        assert!(message.contains(&format!("{} has {size} bytes", path.display())), "{message}");
+        assert!(
+            message.contains(&format!("{} has {size} bytes", path.display())),
+            "{message}"
+        );
     }
 }

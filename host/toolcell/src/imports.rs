@@ -18,14 +18,26 @@ const TOOLS: &str = "toolcell:tool/tools@";
 /// interfaces.
 pub(super) fn check(component: &LoadedComponent, tools: &[Arc<Tool>]) -> Result<(), Refusal> {
     let imports = component.imports();
-    let declared = |kind: &AccessKind| tools.iter().any(|tool| tool.permission_profile().wants(kind));
+    let declared = |kind: &AccessKind| {
+        tools
+            .iter()
+            .any(|tool| tool.permission_profile().wants(kind))
+    };
     let calls = imports.iter().find(|import| import.starts_with(TOOLS));
-    if let Some(calls) = calls.filter(|_| tools.iter().all(|tool| tool.permission_profile().tool_calls.is_empty())) {
+    if let Some(calls) = calls.filter(|_| {
+        tools
+            .iter()
+            .all(|tool| tool.permission_profile().tool_calls.is_empty())
+    }) {
         let message = format!(
             "the component imports {calls}, and no profile of its tools says which tools they call; name them in \
              tool_calls, or do without"
         );
-        return Err(Refusal::new(ErrorClass::CapabilityGap, "imports_undeclared", message));
+        return Err(Refusal::new(
+            ErrorClass::CapabilityGap,
+            "imports_undeclared",
+            message,
+        ));
     }
     // Their runtimes import HTTP for pure code, too. Such tools ask for it unless a profile or a ceiling says that they do not.
     if component.is_of_plain_functions() {
@@ -39,12 +51,25 @@ pub(super) fn check(component: &LoadedComponent, tools: &[Arc<Tool>]) -> Result<
         "the component imports {}, which none of its tools declares; add `network` to access_kinds, or do without",
         undeclared.join(", ")
     );
-    Err(Refusal::new(ErrorClass::CapabilityGap, "imports_undeclared", message))
+    Err(Refusal::new(
+        ErrorClass::CapabilityGap,
+        "imports_undeclared",
+        message,
+    ))
 }
 
 fn undeclared(imports: &[String], declared: impl Fn(&AccessKind) -> bool) -> Vec<&str> {
-    let wanted = |import: &str| DECLARED.iter().find(|(start, _)| import.starts_with(start)).map(|(_, kind)| kind);
-    imports.iter().map(String::as_str).filter(|import| wanted(import).is_some_and(|kind| !declared(kind))).collect()
+    let wanted = |import: &str| {
+        DECLARED
+            .iter()
+            .find(|(start, _)| import.starts_with(start))
+            .map(|(_, kind)| kind)
+    };
+    imports
+        .iter()
+        .map(String::as_str)
+        .filter(|import| wanted(import).is_some_and(|kind| !declared(kind)))
+        .collect()
 }
 
 #[cfg(test)]
@@ -53,9 +78,16 @@ mod tests {
 
     #[test]
     fn http_has_to_be_declared_and_what_runtimes_import_does_not() {
-        let imports = ["wasi:io/poll@0.2.6", "wasi:sockets/tcp@0.2.6", "wasi:http/outgoing-handler@0.2.6"];
+        let imports = [
+            "wasi:io/poll@0.2.6",
+            "wasi:sockets/tcp@0.2.6",
+            "wasi:http/outgoing-handler@0.2.6",
+        ];
         let imports = imports.map(str::to_owned);
-        assert_eq!(undeclared(&imports, |_| false), ["wasi:http/outgoing-handler@0.2.6"]);
+        assert_eq!(
+            undeclared(&imports, |_| false),
+            ["wasi:http/outgoing-handler@0.2.6"]
+        );
         assert!(undeclared(&imports, |_| true).is_empty());
     }
 }

@@ -26,30 +26,37 @@ mod machine;
 mod recall;
 mod surfaces;
 
-pub use builder::{CACHE_BYTES, CALLS_AT_ONCE, COMPILE_CPU_SECONDS, COMPILE_MEMORY_BYTES, HostBuilder, SetupError};
+pub use builder::{
+    CACHE_BYTES, CALLS_AT_ONCE, COMPILE_CPU_SECONDS, COMPILE_MEMORY_BYTES, HostBuilder, SetupError,
+};
 pub use compiling::compile_if_asked;
 pub use home::{FILE_NAME, HOME_VARIABLE, Home};
 pub use host::{Host, Loaded, read_component};
 pub use machine::{memory_bytes, share_bytes as memory_share_bytes};
-pub use toolcell_core::approval::{Approver, Inquiry, Prompt, Reply, Requested, Respondent, Session, Terms};
+pub use toolcell_core::approval::{
+    Approver, Inquiry, Prompt, Reply, Requested, Respondent, Session, Terms,
+};
 pub use toolcell_core::catalog::{Catalog, Tool};
 pub use toolcell_core::component_size::{COMPONENT_BYTES, set_component_bytes_max};
 pub use toolcell_core::executor::{BoxFuture, Cancellation};
 pub use toolcell_core::hook::{
-    Hook, HookAnswer, HookCall, HookFuture, HookOutput, HookProgress, Matcher, OnFailure, Registration, UpdatedOutput,
+    Hook, HookAnswer, HookCall, HookFuture, HookOutput, HookProgress, Matcher, OnFailure,
+    Registration, UpdatedOutput,
 };
-pub use toolcell_core::journal::{Followed, Follower, Held, Keep, Kept, Listener, LogError, LogSettings, Suspended};
+pub use toolcell_core::journal::{
+    Followed, Follower, Held, Keep, Kept, Listener, LogError, LogSettings, Suspended,
+};
 pub use toolcell_core::pipeline::{
-    Background, Batch, BatchCall, BatchListener, CallExplanation, Callee, CancelOutcome, HookPreview, RecordKeeper,
-    Request,
+    Background, Batch, BatchCall, BatchListener, CallExplanation, Callee, CancelOutcome,
+    HookPreview, RecordKeeper, Request,
 };
 pub use toolcell_core::policy::{
-    Explanation, GrantWord, Grants, InstalledTool, Limits, NetworkLimits, Policy, Provenance, Rule, RuleMatch,
-    RuleWords,
+    Explanation, GrantWord, Grants, InstalledTool, Limits, NetworkLimits, Policy, Provenance, Rule,
+    RuleMatch, RuleWords,
 };
 pub use toolcell_core::record::{
-    AbortReason, Approval, CallRecord, ErrorClass, Finding, HookEvent, Input, InputResponse, InputResponses, Refusal,
-    ToolError, ToolEvent, ToolResult,
+    AbortReason, Approval, CallRecord, ErrorClass, Finding, HookEvent, Input, InputResponse,
+    InputResponses, Refusal, ToolError, ToolEvent, ToolResult,
 };
 pub use toolcell_core::scheduler::batch::{
     BatchPolicy, InterruptBehavior, OrderingPolicy, PlanError, SiblingFailurePolicy, YieldPolicy,
@@ -57,7 +64,9 @@ pub use toolcell_core::scheduler::batch::{
 pub use toolcell_core::scheduler::{MemoryBudget, ResourceLocks, RetryPolicy};
 pub use toolcell_core::secret::{SecretValue, Secrets};
 pub use toolcell_sandbox::{Compilation, CompileWatch};
-pub use toolcell_sandbox::{ENGINE_VERSION, FEATURES_OFF, Judge, Listening, NetworkSettings, Resolver, SystemResolver};
+pub use toolcell_sandbox::{
+    ENGINE_VERSION, FEATURES_OFF, Judge, Listening, NetworkSettings, Resolver, SystemResolver,
+};
 pub use toolcell_sandbox::{cached_bytes, component_of_library};
 
 /// The records that the other exported types carry in their fields and return from their methods: what a call, a
@@ -76,18 +85,22 @@ pub use toolcell_sandbox::{cached_bytes, component_of_library};
 /// ```
 pub mod record {
     pub use toolcell_core::record::{
-        AccessKind, Answer, ApprovalState, ArgumentMode, ArtifactUsage, Behavior, Binding, Content, ContextModifier,
-        ContextModifierPolicy, CredentialUse, DecisionId, Effects, Enabled, EventId, EventType, ExecutionProfile,
-        ExternalMapping, Extra, FileUsage, HookOutcome, IllegalTransition, InputContract, InputMutation,
-        InterruptBehavior, InvocationId, Lifecycle, LockMode, Metered, Mode, MutationId, MutationPolicy, MutationRight,
-        MutationSource, NetworkUsage, NonInteractive, OutputContract, PermissionChannel, PermissionDecision,
-        PermissionProfile, PermissionResult, PersistedRef, PersistenceId, Plan, ProgressId, ProgressStatus, Reason,
-        ReasonType, Recoverability, RedactionRule, ResourceLock, ResultId, ResultMappings, ResultPersistence,
-        ResultProvenance, ResultStatus, Retry, RiskLevel, RuleSource, SafetyFacts, SchemaVersion, SchemaVisibility,
-        Status, Strategy, SubjectField, SubjectKind, Timestamp, ToolDeclaration, ToolHook, ToolInterface,
+        AccessKind, Answer, ApprovalState, ArgumentMode, ArtifactUsage, Behavior, Binding, Content,
+        ContextModifier, ContextModifierPolicy, CredentialUse, DecisionId, Effects, Enabled,
+        EventId, EventType, ExecutionProfile, ExternalMapping, Extra, FileUsage, HookOutcome,
+        IllegalTransition, InputContract, InputMutation, InterruptBehavior, InvocationId,
+        Lifecycle, LockMode, Metered, Mode, MutationId, MutationPolicy, MutationRight,
+        MutationSource, NetworkUsage, NonInteractive, OutputContract, PermissionChannel,
+        PermissionDecision, PermissionProfile, PermissionResult, PersistedRef, PersistenceId, Plan,
+        ProgressId, ProgressStatus, Reason, ReasonType, Recoverability, RedactionRule,
+        ResourceLock, ResultId, ResultMappings, ResultPersistence, ResultProvenance, ResultStatus,
+        Retry, RiskLevel, RuleSource, SafetyFacts, SchemaVersion, SchemaVisibility, Status,
+        Strategy, SubjectField, SubjectKind, Timestamp, ToolDeclaration, ToolHook, ToolInterface,
         ToolInvocation, ToolKind, ToolProgress, Transition, Trust, Usage, WriteEffect, Writer,
     };
-    pub use toolcell_core::record::{ArtifactExpectation, Keeping, NativeOutput, NeedsAuthorization, Representations};
+    pub use toolcell_core::record::{
+        ArtifactExpectation, Keeping, NativeOutput, NeedsAuthorization, Representations,
+    };
     pub use toolcell_core::record::{ClockReadings, RandomSeed, Replay, ReplayBlocker, ReplayData};
     pub use toolcell_core::record::{SpanId, TraceContext};
 }

@@ -16,22 +16,43 @@ pub fn share_bytes() -> u64 {
 /// Returns the memory that this process may have, in bytes: this machine's, or the limit of the control group if that is
 /// lower.
 pub fn memory_bytes() -> u64 {
-    let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| of_machine(&text));
+    let machine = fs::read_to_string("/proc/meminfo")
+        .ok()
+        .and_then(|text| of_machine(&text));
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let group = of_groups(&groups, Path::new("/sys/fs/cgroup"), |file| fs::read_to_string(file).ok());
-    machine.into_iter().chain(group).min().unwrap_or(MEMORY_UNKNOWN)
+    let group = of_groups(&groups, Path::new("/sys/fs/cgroup"), |file| {
+        fs::read_to_string(file).ok()
+    });
+    machine
+        .into_iter()
+        .chain(group)
+        .min()
+        .unwrap_or(MEMORY_UNKNOWN)
 }
 
 /// Parses the line `MemTotal: 123 kB`; returns bytes.
 fn of_machine(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1 << 10)
+    let line = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.trim()
+        .strip_suffix("kB")?
+        .trim()
+        .parse::<u64>()
+        .ok()?
+        .checked_mul(1 << 10)
 }
 
 /// Returns the lowest limit of the process's groups and of their parents, in bytes. `groups` is /proc/self/cgroup,
 /// which has lines such as `0::/system.slice/x` (version 2) and `5:memory:/docker/x` (version 1).
 fn of_groups(groups: &str, mounted: &Path, read: impl Fn(&Path) -> Option<String>) -> Option<u64> {
-    let limit = |file: &Path| read(file)?.trim().parse::<u64>().ok().filter(|bytes| *bytes < NO_LIMIT);
+    let limit = |file: &Path| {
+        read(file)?
+            .trim()
+            .parse::<u64>()
+            .ok()
+            .filter(|bytes| *bytes < NO_LIMIT)
+    };
     groups
         .lines()
         .filter_map(|line| {
@@ -47,7 +68,10 @@ fn of_groups(groups: &str, mounted: &Path, read: impl Fn(&Path) -> Option<String
             };
             let at = root.join(group);
             // Inside a container the path may not be mounted; the process's own group is then the root.
-            at.ancestors().take_while(|at| at.starts_with(&root)).filter_map(|at| limit(&at.join(name))).min()
+            at.ancestors()
+                .take_while(|at| at.starts_with(&root))
+                .filter_map(|at| limit(&at.join(name)))
+                .min()
         })
         .min()
 }
@@ -58,17 +82,25 @@ mod tests {
 
     #[test]
     fn the_lowest_limit_around_the_process_counts() {
-        assert_eq!(of_machine("MemTotal:       24576 kB\nMemFree: 1 kB\n"), Some(24 << 20));
+        assert_eq!(
+            of_machine("MemTotal:       24576 kB\nMemFree: 1 kB\n"),
+            Some(24 << 20)
+        );
         assert_eq!(of_machine("nothing"), None);
         let files = [
             ("a/b/memory.max", "max\n"),
             ("a/memory.max", "4096\n"),
             ("memory.max", "8192\n"),
-            ("memory/docker/memory.limit_in_bytes", "9223372036854771712\n"),
+            (
+                "memory/docker/memory.limit_in_bytes",
+                "9223372036854771712\n",
+            ),
             ("memory/memory.limit_in_bytes", "2048\n"),
         ];
         let read = |file: &Path| {
-            let found = files.iter().find(|(name, _)| Path::new("/groups").join(name) == file);
+            let found = files
+                .iter()
+                .find(|(name, _)| Path::new("/groups").join(name) == file);
             found.map(|(_, text)| (*text).to_owned())
         };
         let of = |groups| of_groups(groups, Path::new("/groups"), read);

@@ -30,22 +30,35 @@ pub(crate) struct Recalled {
 }
 
 /// Recalls the components in `files`, in their order; `None` for a file that has to be loaded.
-pub(crate) async fn all(sandbox: &Arc<Sandbox>, files: &[PathBuf]) -> Result<Vec<Option<Recalled>>, Refusal> {
+pub(crate) async fn all(
+    sandbox: &Arc<Sandbox>,
+    files: &[PathBuf],
+) -> Result<Vec<Option<Recalled>>, Refusal> {
     let sandbox = Arc::clone(sandbox);
     let files = files.to_vec();
     pipeline::load(move || on_threads(&sandbox, &files)).await
 }
 
 fn on_threads(sandbox: &Sandbox, files: &[PathBuf]) -> Vec<Option<Recalled>> {
-    let threads = thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
+    let threads = thread::available_parallelism()
+        .map_or(1, usize::from)
+        .min(THREADS_MAX);
     let part = files.len().div_ceil(threads).max(PART_MIN);
-    let recall = |part: &[PathBuf]| part.iter().map(|file| one(sandbox, file)).collect::<Vec<_>>();
+    let recall = |part: &[PathBuf]| {
+        part.iter()
+            .map(|file| one(sandbox, file))
+            .collect::<Vec<_>>()
+    };
     let mut parts = files.chunks(part);
-    let Some(first) = parts.next() else { return Vec::new() };
+    let Some(first) = parts.next() else {
+        return Vec::new();
+    };
     thread::scope(|scope| {
         let started: Vec<_> = parts
             .map(|part| {
-                let named = thread::Builder::new().name("recall".to_owned()).stack_size(STACK_BYTES);
+                let named = thread::Builder::new()
+                    .name("recall".to_owned())
+                    .stack_size(STACK_BYTES);
                 (part, named.spawn_scoped(scope, move || recall(part)))
             })
             .collect();
@@ -65,12 +78,23 @@ fn one(sandbox: &Sandbox, file: &Path) -> Option<Recalled> {
     let path = absolute(file).ok()?;
     let component = sandbox.recall(&path, &open).ok()??;
     let tools = tools(&component, &path).ok()?;
-    Some(Recalled { component, tools, path })
+    Some(Recalled {
+        component,
+        tools,
+        path,
+    })
 }
 
 /// The tools of the component in `file`, which was accepted before.
-pub(crate) fn tools(component: &LoadedComponent, file: &Path) -> Result<Vec<Arc<Tool>>, Vec<Finding>> {
+pub(crate) fn tools(
+    component: &LoadedComponent,
+    file: &Path,
+) -> Result<Vec<Arc<Tool>>, Vec<Finding>> {
     let described = agent_tool::toolkit(&component.toolkit(Some(file)))?;
     let digest: Arc<str> = component.digest().into();
-    Tool::from_accepted(described.toolkit, &described.notes, &facts(&digest, component))
+    Tool::from_accepted(
+        described.toolkit,
+        &described.notes,
+        &facts(&digest, component),
+    )
 }

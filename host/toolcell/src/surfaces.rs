@@ -24,32 +24,60 @@ impl Host {
     /// The secrets that `grants` give to tools, and that are not set. None, if the store cannot be read: then each call
     /// that needs one says so.
     pub async fn missing_secrets(&self, grants: &Grants) -> BTreeSet<String> {
-        let granted: BTreeSet<String> = grants.secrets.iter().map(|secret| secret.name.clone()).collect();
+        let granted: BTreeSet<String> = grants
+            .secrets
+            .iter()
+            .map(|secret| secret.name.clone())
+            .collect();
         if granted.is_empty() {
             return granted;
         }
         let store = self.services.secrets.clone();
-        let set = STORE.run(move || store.list()).await.ok().and_then(Result::ok);
-        let Some(set) = set else { return BTreeSet::new() };
-        granted.into_iter().filter(|name| set.iter().all(|entry| entry.name != *name)).collect()
+        let set = STORE
+            .run(move || store.list())
+            .await
+            .ok()
+            .and_then(Result::ok);
+        let Some(set) = set else {
+            return BTreeSet::new();
+        };
+        granted
+            .into_iter()
+            .filter(|name| set.iter().all(|entry| entry.name != *name))
+            .collect()
     }
 
     /// Announces that `surface` was built: created, or updated, if it differs from the surface `before`. Returns the
     /// reason, such as `updated: policy, tools`; `None` if nothing differs.
-    pub async fn announce_surface(&self, surface: &Surface, before: Option<&Surface>) -> Option<String> {
+    pub async fn announce_surface(
+        &self,
+        surface: &Surface,
+        before: Option<&Surface>,
+    ) -> Option<String> {
         self.log_declared(before).await;
         let Some(before) = before else {
             let reason = Surface::CREATED.to_owned();
             let data = json!({ "surface_id": surface.id(), "surface_reason": reason });
-            self.announce(EventType::SurfaceCreated, None, data, None).await;
+            self.announce(EventType::SurfaceCreated, None, data, None)
+                .await;
             return Some(reason);
         };
         let reason = surface.update(before)?;
         let ids = |surface: &Surface| -> BTreeSet<String> {
-            let offered = [LoadingState::Loaded, LoadingState::Deferred, LoadingState::Discoverable];
+            let offered = [
+                LoadingState::Loaded,
+                LoadingState::Deferred,
+                LoadingState::Discoverable,
+            ];
             offered
                 .iter()
-                .flat_map(|state| surface.ids(*state).into_iter().map(str::to_owned).collect::<Vec<_>>())
+                .flat_map(|state| {
+                    surface
+                        .ids(*state)
+                        .into_iter()
+                        .map(str::to_owned)
+                        .collect::<Vec<_>>()
+                })
                 .collect()
         };
         let now = ids(surface);
@@ -62,7 +90,8 @@ impl Host {
             "removed": then.difference(&now).collect::<Vec<_>>(),
             "blocked": surface.ids(LoadingState::Unavailable),
         });
-        self.announce(EventType::SurfaceUpdated, None, data, None).await;
+        self.announce(EventType::SurfaceUpdated, None, data, None)
+            .await;
         Some(reason)
     }
 
@@ -70,7 +99,9 @@ impl Host {
     pub(crate) async fn log_new(&self, digest: &str) {
         let declared = {
             let mut declared = self.declared.lock().unwrap_or_else(PoisonError::into_inner);
-            let is_new = |event: &mut ToolEvent| event.data.get("component").and_then(Value::as_str) == Some(digest);
+            let is_new = |event: &mut ToolEvent| {
+                event.data.get("component").and_then(Value::as_str) == Some(digest)
+            };
             declared.extract_if(.., is_new).collect()
         };
         // As in `announce`.
@@ -81,10 +112,13 @@ impl Host {
     /// (AT-EV-01). A command that makes single calls announces no surface, and writes only of components that are new to
     /// this home: the log would hold more about tools than about calls.
     async fn log_declared(&self, before: Option<&Surface>) {
-        let mut declared = std::mem::take(&mut *self.declared.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut declared =
+            std::mem::take(&mut *self.declared.lock().unwrap_or_else(PoisonError::into_inner));
         if let Some(before) = before {
-            let known: HashSet<(&str, &str)> =
-                before.tools().map(|(tool, _)| (tool.declaration().tool_id.as_str(), &**tool.component())).collect();
+            let known: HashSet<(&str, &str)> = before
+                .tools()
+                .map(|(tool, _)| (tool.declaration().tool_id.as_str(), &**tool.component()))
+                .collect();
             let place = |event: &ToolEvent| {
                 let component = event.data.get("component").and_then(Value::as_str);
                 Some(known.contains(&(event.tool_id.as_deref()?, component?)))
@@ -96,20 +130,38 @@ impl Host {
     }
 
     /// Announces which deferred tools a search through the surface `surface_id` found, if it found any.
-    pub async fn announce_discovered(&self, surface_id: &str, found: &ToolSearchResult, session: Option<String>) {
-        let deferred = found.matches.iter().filter(|tool| tool.loading_state == LoadingState::Deferred);
-        let matches: Vec<Value> =
-            deferred.map(|tool| json!({ "tool_id": tool.tool_id, "score": tool.score })).collect();
+    pub async fn announce_discovered(
+        &self,
+        surface_id: &str,
+        found: &ToolSearchResult,
+        session: Option<String>,
+    ) {
+        let deferred = found
+            .matches
+            .iter()
+            .filter(|tool| tool.loading_state == LoadingState::Deferred);
+        let matches: Vec<Value> = deferred
+            .map(|tool| json!({ "tool_id": tool.tool_id, "score": tool.score }))
+            .collect();
         if !matches.is_empty() {
-            let data = json!({ "surface_id": surface_id, "query": found.query, "matches": matches });
-            self.announce(EventType::DeferredDiscovered, None, data, session).await;
+            let data =
+                json!({ "surface_id": surface_id, "query": found.query, "matches": matches });
+            self.announce(EventType::DeferredDiscovered, None, data, session)
+                .await;
         }
     }
 
     /// Announces that the schema of a deferred tool was loaded into the surface `surface_id`.
-    pub async fn announce_loaded(&self, surface_id: &str, tool_id: &str, selection_ref: &str, session: Option<String>) {
+    pub async fn announce_loaded(
+        &self,
+        surface_id: &str,
+        tool_id: &str,
+        selection_ref: &str,
+        session: Option<String>,
+    ) {
         let data = json!({ "surface_id": surface_id, "selection_ref": selection_ref });
-        self.announce(EventType::DeferredLoaded, Some(tool_id), data, session).await;
+        self.announce(EventType::DeferredLoaded, Some(tool_id), data, session)
+            .await;
     }
 
     /// Announces that a client wanted to cancel a request, and that there is no call of it: it was never sent, or it is
@@ -118,9 +170,11 @@ impl Host {
         let id: String = native_call_id.chars().take(NATIVE_ID_CHARS_MAX).collect();
         let reason = AbortReason::UserInterruption;
         let requested = json!({ "abort_reason": reason, "native_call_id": id });
-        self.announce(EventType::CancelRequested, None, requested, session.clone()).await;
+        self.announce(EventType::CancelRequested, None, requested, session.clone())
+            .await;
         let why = CancelOutcome::Unknown.reason();
         let failed = json!({ "abort_reason": reason, "native_call_id": id, "reason": why });
-        self.announce(EventType::CancelFailed, None, failed, session).await;
+        self.announce(EventType::CancelFailed, None, failed, session)
+            .await;
     }
 }

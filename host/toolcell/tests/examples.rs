@@ -1,6 +1,10 @@
 //! The examples, run as their first lines say.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 use std::io::Write;
 use std::path::Path;
@@ -11,7 +15,12 @@ fn run(example: &str, arguments: &[&str], input: &str) -> String {
     let home = tempfile::tempdir().unwrap();
     // Cargo builds the examples with the tests, beside the folder of this test.
     let tests = std::env::current_exe().unwrap();
-    let program = tests.parent().and_then(Path::parent).unwrap().join("examples").join(example);
+    let program = tests
+        .parent()
+        .and_then(Path::parent)
+        .unwrap()
+        .join("examples")
+        .join(example);
     let mut child = Command::new(&program)
         .args(arguments)
         .env("TOOLCELL_HOME", home.path())
@@ -19,7 +28,12 @@ fn run(example: &str, arguments: &[&str], input: &str) -> String {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap_or_else(|error| panic!("start {}: {error}", program.display()));
-    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(input.as_bytes())
+        .unwrap();
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{:?}", output.status);
     String::from_utf8(output.stdout).unwrap()
@@ -28,16 +42,28 @@ fn run(example: &str, arguments: &[&str], input: &str) -> String {
 #[test]
 fn a_program_of_fifteen_lines_calls_a_tool_under_a_grant_and_a_limit() {
     assert_eq!(run("embed", &[], ""), "{\"hello\":\"world\"}\n");
-    let spin = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/guests/wat/spin.wat");
-    assert!(run("embed", &[spin], "").contains("1000 ms"), "the limit of the request ends the tool");
+    let spin = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../tests/guests/wat/spin.wat"
+    );
+    assert!(
+        run("embed", &[spin], "").contains("1000 ms"),
+        "the limit of the request ends the tool"
+    );
     let text = include_str!("../examples/embed.rs");
     let main = text.split("fn main()").nth(1).unwrap();
-    assert!(main.trim().lines().count() <= 17, "main has more than fifteen lines");
+    assert!(
+        main.trim().lines().count() <= 17,
+        "main has more than fifteen lines"
+    );
 }
 
 #[test]
 fn an_approver_of_the_program_decides() {
     let asked = run("approve", &[], "y\n");
-    assert!(asked.contains("Run this call?") && asked.ends_with("{\"hello\":\"world\"}\n"), "{asked}");
+    assert!(
+        asked.contains("Run this call?") && asked.ends_with("{\"hello\":\"world\"}\n"),
+        "{asked}"
+    );
     assert!(run("approve", &[], "n\n").contains("the call was not approved"));
 }

@@ -1,7 +1,11 @@
 //! The public surface of the library: every exported name with its public fields, variants, methods and traits, read
 //! from the sources and compared with `surface.txt`, so that a change of it is seen in a diff.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,19 +13,29 @@ use std::path::{Path, PathBuf};
 
 use quote::ToTokens;
 use syn::parse::{ParseStream, Parser};
-use syn::{Attribute, Fields, Ident, ImplItem, Item, ItemImpl, ItemMacro, LitStr, Token, TraitItem, Type, UseTree};
+use syn::{
+    Attribute, Fields, Ident, ImplItem, Item, ItemImpl, ItemMacro, LitStr, Token, TraitItem, Type,
+    UseTree,
+};
 use syn::{Meta, Visibility};
 
 /// The library's crates, and their folders.
-const CRATES: [(&str, &str); 3] =
-    [("toolcell", "toolcell"), ("toolcell_core", "core"), ("toolcell_sandbox", "sandbox")];
+const CRATES: [(&str, &str); 3] = [
+    ("toolcell", "toolcell"),
+    ("toolcell_core", "core"),
+    ("toolcell_sandbox", "sandbox"),
+];
 /// Crates that are not part of the surface: an embedder would depend on their versions.
 const HIDDEN: [&str; 5] = ["rmcp", "clap", "wasmtime", "hyper", "indicatif"];
 const UPDATE: &str = "TOOLCELL_UPDATE_SURFACE=1 cargo test -p toolcell --test surface";
 
 #[test]
 fn the_public_surface_is_the_recorded_one() {
-    let text: String = Sources::read().surface().iter().map(|(name, exported)| exported.text(name)).collect();
+    let text: String = Sources::read()
+        .surface()
+        .iter()
+        .map(|(name, exported)| exported.text(name))
+        .collect();
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/surface.txt");
     if std::env::var_os("TOOLCELL_UPDATE_SURFACE").is_some_and(|set| !set.is_empty()) {
         fs::write(&file, text).unwrap();
@@ -43,7 +57,9 @@ fn no_signature_names_a_type_of_a_hidden_crate() {
         .surface()
         .iter()
         .flat_map(|(name, exported)| {
-            let hidden = |(part, items): (&String, &&[Item])| Some(format!("{name}: {part}: {}", hidden(part, items)?));
+            let hidden = |(part, items): (&String, &&[Item])| {
+                Some(format!("{name}: {part}: {}", hidden(part, items)?))
+            };
             exported.parts.iter().filter_map(hidden).collect::<Vec<_>>()
         })
         .collect();
@@ -52,10 +68,18 @@ fn no_signature_names_a_type_of_a_hidden_crate() {
 
 #[test]
 fn a_type_of_a_hidden_crate_is_found_under_any_name() {
-    let file = syn::parse_file("use {std::fmt::Debug, wasmtime_wasi::p2::{self, WasiCtx as World}};").unwrap();
+    let file =
+        syn::parse_file("use {std::fmt::Debug, wasmtime_wasi::p2::{self, WasiCtx as World}};")
+            .unwrap();
     let hidden = |part: &str| hidden(part, &file.items);
-    assert_eq!(hidden("fn world(&self) -> &World").as_deref(), Some("World"));
-    assert_eq!(hidden("fn body(self) -> hyper::Body").as_deref(), Some("hyper"));
+    assert_eq!(
+        hidden("fn world(&self) -> &World").as_deref(),
+        Some("World")
+    );
+    assert_eq!(
+        hidden("fn body(self) -> hyper::Body").as_deref(),
+        Some("hyper")
+    );
     assert_eq!(hidden("fn world(&self) -> &dyn Debug"), None);
 }
 
@@ -63,11 +87,24 @@ fn a_type_of_a_hidden_crate_is_found_under_any_name() {
 fn every_exported_type_has_an_example() {
     let sources = Sources::read();
     let surface = sources.surface();
-    assert!(surface.len() > 100, "{} names are exported only", surface.len());
-    let is_type = |kind: &str| ["struct", "enum", "trait", "type"].iter().any(|word| kind.starts_with(word));
-    let without = surface.iter().filter(|(_, exported)| is_type(&exported.kind) && !exported.has_example);
+    assert!(
+        surface.len() > 100,
+        "{} names are exported only",
+        surface.len()
+    );
+    let is_type = |kind: &str| {
+        ["struct", "enum", "trait", "type"]
+            .iter()
+            .any(|word| kind.starts_with(word))
+    };
+    let without = surface
+        .iter()
+        .filter(|(_, exported)| is_type(&exported.kind) && !exported.has_example);
     let without: Vec<&String> = without.map(|(name, _)| name).collect();
-    assert!(without.is_empty(), "without an example in their documentation: {without:#?}");
+    assert!(
+        without.is_empty(),
+        "without an example in their documentation: {without:#?}"
+    );
 }
 
 /// Returns the lines that only one of the texts has, each below the name that it belongs to.
@@ -84,10 +121,17 @@ fn difference(recorded: &str, now: &str) -> String {
     }
     let recorded = lines(recorded);
     let now = lines(now);
-    let gone = recorded.difference(&now).map(|(name, line)| (name, '-', line));
-    let new = now.difference(&recorded).map(|(name, line)| (name, '+', line));
+    let gone = recorded
+        .difference(&now)
+        .map(|(name, line)| (name, '-', line));
+    let new = now
+        .difference(&recorded)
+        .map(|(name, line)| (name, '+', line));
     let sorted: BTreeSet<_> = gone.chain(new).collect();
-    sorted.into_iter().map(|(name, sign, line)| format!("{sign} {line}   [{name}]\n")).collect()
+    sorted
+        .into_iter()
+        .map(|(name, sign, line)| format!("{sign} {line}   [{name}]\n"))
+        .collect()
 }
 
 /// The items of every source file of the crates, by path.
@@ -110,7 +154,11 @@ struct Exported<'a> {
 
 impl Exported<'_> {
     fn text(&self, name: &str) -> String {
-        let parts: String = self.parts.keys().map(|part| format!("    {part}\n")).collect();
+        let parts: String = self
+            .parts
+            .keys()
+            .map(|part| format!("    {part}\n"))
+            .collect();
         format!("{name}: {}\n{parts}", self.kind)
     }
 }
@@ -118,7 +166,9 @@ impl Exported<'_> {
 impl Sources {
     fn read() -> Self {
         let mut sources = Self(BTreeMap::new());
-        CRATES.iter().for_each(|(_, folder)| sources.add(&source_folder(folder)));
+        CRATES
+            .iter()
+            .for_each(|(_, folder)| sources.add(&source_folder(folder)));
         sources
     }
 
@@ -129,7 +179,8 @@ impl Sources {
                 self.add(&path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
                 let text = fs::read_to_string(&path).unwrap();
-                let file = syn::parse_file(&text).unwrap_or_else(|error| panic!("parse {}: {error}", path.display()));
+                let file = syn::parse_file(&text)
+                    .unwrap_or_else(|error| panic!("parse {}: {error}", path.display()));
                 self.0.insert(path, file.items);
             }
         }
@@ -150,7 +201,10 @@ impl Sources {
             if let Some((_, items)) = &inner.content {
                 found.items = items;
             } else {
-                let files = [folder.join(format!("{name}.rs")), folder.join(name).join("mod.rs")];
+                let files = [
+                    folder.join(format!("{name}.rs")),
+                    folder.join(name).join("mod.rs"),
+                ];
                 let (file, items) = files.iter().find_map(|file| self.0.get_key_value(file))?;
                 found = Module { file, items };
             }
@@ -162,11 +216,16 @@ impl Sources {
     /// Follows `name` of the module at `path` through re-exports, to the module that defines it and its name there.
     fn definition(&self, path: &[String], name: &str) -> Option<(Module<'_>, String)> {
         let module = self.module(path)?;
-        let plain = module.items.iter().any(|item| ident(item).is_some_and(|ident| *ident == *name));
+        let plain = module
+            .items
+            .iter()
+            .any(|item| ident(item).is_some_and(|ident| *ident == *name));
         if plain {
             return Some((module, name.to_owned()));
         }
-        let imported = imports(module.items).into_iter().find(|(_, imported)| imported == name);
+        let imported = imports(module.items)
+            .into_iter()
+            .find(|(_, imported)| imported == name);
         match imported {
             Some((from, _)) => {
                 let (name, from) = from.split_last()?;
@@ -200,13 +259,18 @@ impl Sources {
                         let (last, from) = from.split_last().unwrap();
                         let (module, defined) = self
                             .definition(&absolute(path, from), last)
-                            .unwrap_or_else(|| panic!("{prefix}{name} is exported, and defined nowhere"));
+                            .unwrap_or_else(|| {
+                                panic!("{prefix}{name} is exported, and defined nowhere")
+                            });
                         surface.insert(format!("{prefix}{name}"), self.exported(module, &defined));
                     }
                 }
                 Item::Mod(inner) if is_public(&inner.vis) => {
                     let (_, items) = inner.content.as_ref().unwrap_or_else(|| {
-                        panic!("the whole module {} is exported; name what of it is public", inner.ident)
+                        panic!(
+                            "the whole module {} is exported; name what of it is public",
+                            inner.ident
+                        )
                     });
                     let mut path = path.to_vec();
                     path.push(inner.ident.to_string());
@@ -218,32 +282,47 @@ impl Sources {
     }
 
     fn exported<'a>(&'a self, module: Module<'a>, name: &str) -> Exported<'a> {
-        let mut exported = match module.items.iter().find(|item| ident(item).is_some_and(|ident| *ident == *name)) {
+        let mut exported = match module
+            .items
+            .iter()
+            .find(|item| ident(item).is_some_and(|ident| *ident == *name))
+        {
             Some(item) => plain(item, module.items),
             None => made(module.items, name),
         };
         // Methods and traits are implemented in the folder of the type; a file of another folder may have a type of its
         // own with the same name.
-        let beside = self.0.iter().filter(|(file, _)| file.parent() == module.file.parent());
+        let beside = self
+            .0
+            .iter()
+            .filter(|(file, _)| file.parent() == module.file.parent());
         for (_, items) in beside {
             let of_this = |item: &'a Item| match item {
                 Item::Impl(block) if is_of(&block.self_ty, name) => Some(block),
                 _ => None,
             };
             let parts = items.iter().filter_map(of_this).flat_map(implemented);
-            exported.parts.extend(parts.map(|part| (part, items.as_slice())));
+            exported
+                .parts
+                .extend(parts.map(|part| (part, items.as_slice())));
         }
         exported
     }
 }
 
 fn source_folder(folder: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join(folder).join("src")
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .unwrap()
+        .join(folder)
+        .join("src")
 }
 
 /// Returns the path of a module that a `use` in the module `at` calls `from`.
 fn absolute(at: &[String], from: &[String]) -> Vec<String> {
-    let Some((first, rest)) = from.split_first() else { return at.to_vec() };
+    let Some((first, rest)) = from.split_first() else {
+        return at.to_vec();
+    };
     match first.as_str() {
         "crate" => at.iter().take(1).chain(rest).cloned().collect(),
         "self" => at.iter().chain(rest).cloned().collect(),
@@ -260,9 +339,18 @@ fn leaves(tree: &UseTree) -> Vec<(Vec<String>, String)> {
             .into_iter()
             .map(|(rest, name)| {
                 // `a::{self}` gives `a` its own name.
-                let name = if name == "self" { path.ident.to_string() } else { name };
+                let name = if name == "self" {
+                    path.ident.to_string()
+                } else {
+                    name
+                };
                 let rest = rest.into_iter().filter(|word| word != "self");
-                (std::iter::once(path.ident.to_string()).chain(rest).collect(), name)
+                (
+                    std::iter::once(path.ident.to_string())
+                        .chain(rest)
+                        .collect(),
+                    name,
+                )
             })
             .collect(),
         UseTree::Name(name) => vec![(vec![name.ident.to_string()], name.ident.to_string())],
@@ -283,7 +371,10 @@ fn imports(items: &[Item]) -> Vec<(Vec<String>, String)> {
 /// Returns the word of `part` that is a hidden crate, or a name that its file, of `items`, imports from one.
 fn hidden(part: &str, items: &[Item]) -> Option<String> {
     let is_hidden = |word: &str| {
-        HIDDEN.iter().any(|name| word.strip_prefix(*name).is_some_and(|rest| rest.is_empty() || rest.starts_with('_')))
+        HIDDEN.iter().any(|name| {
+            word.strip_prefix(*name)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
+        })
     };
     let mut names: BTreeSet<String> = BTreeSet::new();
     for (from, name) in imports(items) {
@@ -291,11 +382,14 @@ fn hidden(part: &str, items: &[Item]) -> Option<String> {
             names.insert(name);
         }
     }
-    words(part).find(|word| is_hidden(word) || names.contains(*word)).map(str::to_owned)
+    words(part)
+        .find(|word| is_hidden(word) || names.contains(*word))
+        .map(str::to_owned)
 }
 
 fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())
+    text.split(|c: char| !c.is_alphanumeric() && c != '_')
+        .filter(|word| !word.is_empty())
 }
 
 fn is_public(visibility: &Visibility) -> bool {
@@ -330,49 +424,107 @@ fn plain<'a>(item: &'a Item, items: &'a [Item]) -> Exported<'a> {
         Item::Enum(item) => {
             let variant = |variant: &syn::Variant| {
                 let fields = fields(&variant.fields, false).join(", ");
-                let fields = if fields.is_empty() { fields } else { format!(" {{ {fields} }}") };
+                let fields = if fields.is_empty() {
+                    fields
+                } else {
+                    format!(" {{ {fields} }}")
+                };
                 format!("variant {}{fields}", variant.ident)
             };
-            (&item.attrs, format!("enum{}", tidy(&item.generics)), item.variants.iter().map(variant).collect())
+            (
+                &item.attrs,
+                format!("enum{}", tidy(&item.generics)),
+                item.variants.iter().map(variant).collect(),
+            )
         }
         Item::Trait(item) => {
             let parts = item.items.iter().map(|item| match item {
                 TraitItem::Fn(method) => {
-                    let provided = if method.default.is_some() { " { .. }" } else { "" };
+                    let provided = if method.default.is_some() {
+                        " { .. }"
+                    } else {
+                        ""
+                    };
                     format!("{}{provided}", tidy(&method.sig))
                 }
                 other => tidy(other),
             });
             let kind = format!("trait{}: {}", tidy(&item.generics), tidy(&item.supertraits));
-            (&item.attrs, kind.trim_end_matches(": ").to_owned(), parts.collect())
+            (
+                &item.attrs,
+                kind.trim_end_matches(": ").to_owned(),
+                parts.collect(),
+            )
         }
-        Item::Type(item) => (&item.attrs, format!("type{} = {}", tidy(&item.generics), tidy(&item.ty)), Vec::new()),
+        Item::Type(item) => (
+            &item.attrs,
+            format!("type{} = {}", tidy(&item.generics), tidy(&item.ty)),
+            Vec::new(),
+        ),
         Item::Const(item) => (&item.attrs, format!("const {}", tidy(&item.ty)), Vec::new()),
         Item::Fn(item) => (&item.attrs, tidy(&item.sig), Vec::new()),
-        _ => panic!("an exported item of a kind that this test does not know: {}", item.to_token_stream()),
+        _ => panic!(
+            "an exported item of a kind that this test does not know: {}",
+            item.to_token_stream()
+        ),
     };
-    let open = if attributes.iter().any(|one| one.path().is_ident("non_exhaustive")) { ", non_exhaustive" } else { "" };
-    let parts = parts.into_iter().chain(derived(attributes)).map(|part| (part, items));
-    Exported { kind: format!("{kind}{open}"), parts: parts.collect(), has_example: has_example(attributes) }
+    let open = if attributes
+        .iter()
+        .any(|one| one.path().is_ident("non_exhaustive"))
+    {
+        ", non_exhaustive"
+    } else {
+        ""
+    };
+    let parts = parts
+        .into_iter()
+        .chain(derived(attributes))
+        .map(|part| (part, items));
+    Exported {
+        kind: format!("{kind}{open}"),
+        parts: parts.collect(),
+        has_example: has_example(attributes),
+    }
 }
 
 /// The fields, or only the public ones, as `name: Type`.
 fn fields(fields: &Fields, only_public: bool) -> Vec<String> {
-    let shown = fields.iter().enumerate().filter(|(_, field)| !only_public || is_public(&field.vis));
-    let name = |at: usize, field: &syn::Field| field.ident.as_ref().map_or_else(|| at.to_string(), Ident::to_string);
-    shown.map(|(at, field)| format!("{}: {}", name(at, field), tidy(&field.ty))).collect()
+    let shown = fields
+        .iter()
+        .enumerate()
+        .filter(|(_, field)| !only_public || is_public(&field.vis));
+    let name = |at: usize, field: &syn::Field| {
+        field
+            .ident
+            .as_ref()
+            .map_or_else(|| at.to_string(), Ident::to_string)
+    };
+    shown
+        .map(|(at, field)| format!("{}: {}", name(at, field), tidy(&field.ty)))
+        .collect()
 }
 
 fn derived(attributes: &[Attribute]) -> Vec<String> {
-    let lists = attributes.iter().filter(|one| one.path().is_ident("derive")).filter_map(|one| match &one.meta {
-        Meta::List(list) => Some(tidy(&list.tokens)),
-        _ => None,
-    });
-    lists.flat_map(|list| list.split(", ").map(|name| format!("impl {name}")).collect::<Vec<_>>()).collect()
+    let lists = attributes
+        .iter()
+        .filter(|one| one.path().is_ident("derive"))
+        .filter_map(|one| match &one.meta {
+            Meta::List(list) => Some(tidy(&list.tokens)),
+            _ => None,
+        });
+    lists
+        .flat_map(|list| {
+            list.split(", ")
+                .map(|name| format!("impl {name}"))
+                .collect::<Vec<_>>()
+        })
+        .collect()
 }
 
 fn has_example(attributes: &[Attribute]) -> bool {
-    attributes.iter().any(|one| one.path().is_ident("doc") && one.to_token_stream().to_string().contains("```"))
+    attributes
+        .iter()
+        .any(|one| one.path().is_ident("doc") && one.to_token_stream().to_string().contains("```"))
 }
 
 /// The public methods and constants of an `impl`, or the trait that it implements.
@@ -401,7 +553,9 @@ fn made_by<'a>(items: &'a [Item], name: &str) -> Option<(&'a ItemMacro, &'a Item
         .collect();
     let pair = |used: &&'a ItemMacro| {
         let named = used.mac.path.get_ident()?;
-        let defined = macros.iter().find(|item| item.ident.as_ref() == Some(named))?;
+        let defined = macros
+            .iter()
+            .find(|item| item.ident.as_ref() == Some(named))?;
         let makes = |item: &ItemMacro| words(&item.mac.tokens.to_string()).any(|word| word == name);
         (makes(defined) || makes(used)).then_some((*defined, *used))
     };
@@ -447,7 +601,11 @@ fn made<'a>(items: &'a [Item], name: &str) -> Exported<'a> {
             match word {
                 "pub fn " => _ = parts.insert(part.trim_start_matches("pub ").to_owned()),
                 "impl " => parts.extend(part.split_once(" for$").map(|(of, _)| of.to_owned())),
-                _ => parts.extend(part.trim_start_matches("derive(").split(", ").map(|name| format!("impl {name}"))),
+                _ => parts.extend(
+                    part.trim_start_matches("derive(")
+                        .split(", ")
+                        .map(|name| format!("impl {name}")),
+                ),
             }
         }
     }
@@ -469,12 +627,23 @@ fn squeeze(tokens: &str) -> String {
     let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == '\'';
     let mut rest = tokens.chars().peekable();
     while let Some(c) = rest.next() {
-        let between_words = text.ends_with(is_word) && rest.peek().is_some_and(|next| is_word(*next));
+        let between_words =
+            text.ends_with(is_word) && rest.peek().is_some_and(|next| is_word(*next));
         if !c.is_whitespace() || between_words {
             text.push(if c.is_whitespace() { ' ' } else { c });
         }
     }
-    let text = text.replace("->", " -> ").replace(',', ", ").replace('+', " + ").replace('=', " = ");
-    let text = text.replace("::", "\0").replace(':', ": ").replace('\0', "::");
-    text.replace(", )", ")").replace(", >", ">").trim_end_matches(", ").to_owned()
+    let text = text
+        .replace("->", " -> ")
+        .replace(',', ", ")
+        .replace('+', " + ")
+        .replace('=', " = ");
+    let text = text
+        .replace("::", "\0")
+        .replace(':', ": ")
+        .replace('\0', "::");
+    text.replace(", )", ")")
+        .replace(", >", ">")
+        .trim_end_matches(", ")
+        .to_owned()
 }

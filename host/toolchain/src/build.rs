@@ -63,10 +63,13 @@ impl BuildSettings {
 
     /// The component in the file `made`, with what the manifest in `dir` says of it.
     pub(super) fn described(&self, made: &Path, dir: &Path) -> Result<Vec<u8>> {
-        let mut component = std::fs::read(made).with_context(|| format!("cannot read {}", made.display()))?;
+        let mut component =
+            std::fs::read(made).with_context(|| format!("cannot read {}", made.display()))?;
         for (name, text) in (self.sections)(dir) {
-            component = sections::with_custom(&component, name, text.as_bytes())
-                .map_err(|why| anyhow!("cannot write the section {name} of the component: {why}"))?;
+            component =
+                sections::with_custom(&component, name, text.as_bytes()).map_err(|why| {
+                    anyhow!("cannot write the section {name} of the component: {why}")
+                })?;
         }
         Ok(component)
     }
@@ -89,25 +92,46 @@ pub struct Built {
 
 /// Builds the tool whose Cargo.toml is in `dir`.
 pub(super) fn build(dir: &Path, settings: &BuildSettings, say: Say) -> Result<Built> {
-    let dir = std::fs::canonicalize(dir).with_context(|| format!("cannot find the folder {}", dir.display()))?;
+    let dir = std::fs::canonicalize(dir)
+        .with_context(|| format!("cannot find the folder {}", dir.display()))?;
     if !dir.join("Cargo.toml").is_file() {
-        bail!("no Cargo.toml in {}: name a tool's folder, or make one with `toolcell new NAME`", dir.display());
+        bail!(
+            "no Cargo.toml in {}: name a tool's folder, or make one with `toolcell new NAME`",
+            dir.display()
+        );
     }
-    let search = Search { dir: dir.clone(), offline: settings.offline, ..settings.search.clone() };
+    let search = Search {
+        dir: dir.clone(),
+        offline: settings.offline,
+        ..settings.search.clone()
+    };
     let toolchain = find(&search, say)?;
     let c_compiler = c_code::compiler(&search, say)?;
     let workspace = Workspace::read(&dir, &toolchain)?;
     let package = workspace.package_at(&dir)?;
     package.check_component()?;
     let sdk = settings.sdk.as_deref().filter(|_| workspace.wants_sdk());
-    let sdk = sdk.map(std::path::absolute).transpose().context("cannot find the SDK")?;
+    let sdk = sdk
+        .map(std::path::absolute)
+        .transpose()
+        .context("cannot find the SDK")?;
     let sdk = sdk.as_deref();
     let c_compiler = c_compiler.as_deref();
-    let job = Job { dir: &dir, settings, toolchain: &toolchain, workspace: &workspace, package, sdk, c_compiler };
+    let job = Job {
+        dir: &dir,
+        settings,
+        toolchain: &toolchain,
+        workspace: &workspace,
+        package,
+        sdk,
+        c_compiler,
+    };
 
     let _held = record::lock(&job.compiling(), &dir, say)?;
     let earlier = record::read(&settings.records, &dir);
-    let (known, memory) = earlier.map_or((Listing::default(), INITIAL_MEMORY), |r| (r.sources, r.initial_memory));
+    let (known, memory) = earlier.map_or((Listing::default(), INITIAL_MEMORY), |r| {
+        (r.sources, r.initial_memory)
+    });
     let before = Listing::of(&workspace.near(package, &dir), &known)?;
     let (artifact, initial_memory) = job.compile_with(memory, say)?;
     let scope = job.scope(&artifact.wasm)?;
@@ -121,20 +145,36 @@ pub(super) fn build(dir: &Path, settings: &BuildSettings, say: Say) -> Result<Bu
     let name = &package.name;
     let key = String::new();
     let around = workspace.around(&dir);
-    let made = Made { dir: &dir, component: &component, name, initial_memory, key, scope, sources, around };
+    let made = Made {
+        dir: &dir,
+        component: &component,
+        name,
+        initial_memory,
+        key,
+        scope,
+        sources,
+        around,
+    };
     record::write(&settings.records, made)?;
     build_cache::touch(&job.target_dir());
     if !artifact.fresh {
         build_cache::prune(&job.compiling(), build_cache::BYTES_MAX);
     }
-    Ok(Built { wasm, name: name.clone(), fresh: artifact.fresh, sources: digest, source: toolchain.source })
+    Ok(Built {
+        wasm,
+        name: name.clone(),
+        fresh: artifact.fresh,
+        sources: digest,
+        source: toolchain.source,
+    })
 }
 
 /// The folder of the user's copy of the component: `target/toolcell` of the tool. It has its own `.gitignore`, because
 /// in a workspace this is not the `target` that git already ignores.
 pub(super) fn output_folder(dir: &Path) -> Result<PathBuf> {
     let folder = dir.join("target").join("toolcell");
-    std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    std::fs::create_dir_all(&folder)
+        .with_context(|| format!("cannot create {}", folder.display()))?;
     let ignore = folder.join(".gitignore");
     if !ignore.exists() {
         record::replace(&ignore, b"*\n")?;
@@ -144,7 +184,10 @@ pub(super) fn output_folder(dir: &Path) -> Result<PathBuf> {
 
 /// Rounds up to whole steps of [`SPARE_MEMORY`], and adds one.
 fn enough_for(bytes: u64) -> u64 {
-    bytes.div_ceil(SPARE_MEMORY).saturating_add(1).saturating_mul(SPARE_MEMORY)
+    bytes
+        .div_ceil(SPARE_MEMORY)
+        .saturating_add(1)
+        .saturating_mul(SPARE_MEMORY)
 }
 
 /// One package, and how to build it.
@@ -187,11 +230,27 @@ impl Job<'_> {
     /// force, and dependencies are not compiled again.
     fn compile(&self, initial_memory: u64, say: Say) -> Result<Compiled> {
         let mut command = self.toolchain.cargo(self.dir);
-        command.args(["rustc", "--release", "--lib", "--target", TARGET, "--color", "never"]);
+        command.args([
+            "rustc",
+            "--release",
+            "--lib",
+            "--target",
+            TARGET,
+            "--color",
+            "never",
+        ]);
         // Without the rlib that tests need, link-time optimisation is possible.
-        command.args(["--crate-type", "cdylib", "--message-format", "json-render-diagnostics"]);
+        command.args([
+            "--crate-type",
+            "cdylib",
+            "--message-format",
+            "json-render-diagnostics",
+        ]);
         command.arg("--target-dir").arg(self.target_dir());
-        for (flag, wanted) in [("--offline", self.settings.offline), ("--locked", self.settings.locked)] {
+        for (flag, wanted) in [
+            ("--offline", self.settings.offline),
+            ("--locked", self.settings.locked),
+        ] {
             if wanted {
                 command.arg(flag);
             }
@@ -205,7 +264,11 @@ impl Job<'_> {
         if let Some(room) = self.c_compiler {
             c_code::use_in(&mut command, room, &self.target_dir())?;
         }
-        command.args(["--", "-C", &format!("link-arg=--initial-memory={initial_memory}")]);
+        command.args([
+            "--",
+            "-C",
+            &format!("link-arg=--initial-memory={initial_memory}"),
+        ]);
 
         let mut artifact = None;
         let mut complaint = String::new();
@@ -222,15 +285,23 @@ impl Job<'_> {
                 Some(bytes) => Ok(Compiled::NeedsMemory(bytes)),
                 None => {
                     let advice = c_code::advice(&complaint).filter(|_| self.c_compiler.is_none());
-                    let advice = advice.map(|advice| format!("\n{advice}")).unwrap_or_default();
-                    Err(anyhow!("{} does not build:\n{}{advice}", self.package.name, complaint.trim_end()))
+                    let advice = advice
+                        .map(|advice| format!("\n{advice}"))
+                        .unwrap_or_default();
+                    Err(anyhow!(
+                        "{} does not build:\n{}{advice}",
+                        self.package.name,
+                        complaint.trim_end()
+                    ))
                 }
             };
         }
         // Warnings, if any.
         complaint.lines().for_each(say);
         let name = &self.package.name;
-        artifact.map(Compiled::Done).ok_or_else(|| anyhow!("cargo built {name}, but no .wasm file came of it"))
+        artifact
+            .map(Compiled::Done)
+            .ok_or_else(|| anyhow!("cargo built {name}, but no .wasm file came of it"))
     }
 
     fn artifact_in(&self, line: &str) -> Option<Artifact> {
@@ -238,8 +309,14 @@ impl Job<'_> {
         if message.reason != "compiler-artifact" || message.package_id != self.package.id {
             return None;
         }
-        let wasm = message.filenames.into_iter().find(|file| file.extension() == Some(OsStr::new("wasm")))?;
-        Some(Artifact { wasm, fresh: message.fresh })
+        let wasm = message
+            .filenames
+            .into_iter()
+            .find(|file| file.extension() == Some(OsStr::new("wasm")))?;
+        Some(Artifact {
+            wasm,
+            fresh: message.fresh,
+        })
     }
 
     /// The parent of the target folders of all toolchains.
@@ -251,7 +328,8 @@ impl Job<'_> {
     }
 
     fn target_dir(&self) -> PathBuf {
-        self.compiling().join(format!("{}{}", build_cache::BUILD, self.toolchain.id))
+        self.compiling()
+            .join(format!("{}{}", build_cache::BUILD, self.toolchain.id))
     }
 
     /// Compiles, and a second time if the linker needs more than `initial_memory`. Returns the memory used.
@@ -261,7 +339,10 @@ impl Job<'_> {
             Compiled::Done(artifact) => return Ok((artifact, initial_memory)),
             Compiled::NeedsMemory(bytes) => enough_for(bytes),
         };
-        say(&format!("{name} starts with {} MiB of memory: its data is large", wanted >> 20));
+        say(&format!(
+            "{name} starts with {} MiB of memory: its data is large",
+            wanted >> 20
+        ));
         match self.compile(wanted, say)? {
             Compiled::Done(artifact) => Ok((artifact, wanted)),
             Compiled::NeedsMemory(bytes) => bail!(
@@ -275,15 +356,23 @@ impl Job<'_> {
     /// cargo. The whole folder of a package with a build script counts, because a script can read any file of it.
     fn scope(&self, wasm: &Path) -> Result<Scope> {
         let list = wasm.with_extension("d");
-        let text =
-            std::fs::read_to_string(&list).with_context(|| format!("cannot read cargo's list {}", list.display()))?;
+        let text = std::fs::read_to_string(&list)
+            .with_context(|| format!("cannot read cargo's list {}", list.display()))?;
         let made_here = self.target_dir();
         let mut scope = self.workspace.steering(self.dir);
         let mut packages = BTreeSet::from([self.dir.to_owned()]);
-        for file in sources_in(&text).into_iter().map(|file| self.dir.join(file)) {
+        for file in sources_in(&text)
+            .into_iter()
+            .map(|file| self.dir.join(file))
+        {
             // What a build script wrote follows from the script.
             if !file.starts_with(&made_here) {
-                packages.extend(manifest_of(&file).as_deref().and_then(Path::parent).map(Path::to_owned));
+                packages.extend(
+                    manifest_of(&file)
+                        .as_deref()
+                        .and_then(Path::parent)
+                        .map(Path::to_owned),
+                );
                 scope.add_file(file);
             }
         }
@@ -302,7 +391,10 @@ impl Job<'_> {
 fn has_build_script(folder: &Path) -> bool {
     let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).unwrap_or_default();
     let manifest: toml::Table = toml::from_str(&manifest).unwrap_or_default();
-    match manifest.get("package").and_then(|package| package.get("build")) {
+    match manifest
+        .get("package")
+        .and_then(|package| package.get("build"))
+    {
         Some(toml::Value::Boolean(is_on)) => *is_on,
         Some(_) => true,
         None => folder.join("build.rs").is_file(),
@@ -310,7 +402,11 @@ fn has_build_script(folder: &Path) -> bool {
 }
 
 fn manifest_of(source: &Path) -> Option<PathBuf> {
-    source.ancestors().skip(1).map(|folder| folder.join("Cargo.toml")).find(|file| file.is_file())
+    source
+        .ancestors()
+        .skip(1)
+        .map(|folder| folder.join("Cargo.toml"))
+        .find(|file| file.is_file())
 }
 
 /// The setting that makes cargo take the SDK from `sdk` instead of the registry. The SDK's macros are a path dependency
@@ -320,8 +416,12 @@ fn patch(sdk: &Path) -> Result<String> {
     if !folder.join("Cargo.toml").is_file() {
         bail!("no SDK in {}", folder.display());
     }
-    let text =
-        folder.to_str().with_context(|| format!("{} is not UTF-8, as cargo's settings must be", folder.display()))?;
+    let text = folder.to_str().with_context(|| {
+        format!(
+            "{} is not UTF-8, as cargo's settings must be",
+            folder.display()
+        )
+    })?;
     Ok(format!("patch.crates-io.{SDK}.path={}", quoted(text)?))
 }
 
@@ -332,7 +432,13 @@ pub(super) fn quoted(text: &str) -> Result<String> {
 
 /// The files after the colon of a make rule; a space in a name is escaped.
 fn sources_in(rule: &str) -> Vec<PathBuf> {
-    let Some((_, files)) = rule.lines().next().and_then(|line| line.split_once(".wasm: ")) else { return Vec::new() };
+    let Some((_, files)) = rule
+        .lines()
+        .next()
+        .and_then(|line| line.split_once(".wasm: "))
+    else {
+        return Vec::new();
+    };
     let mut names = vec![String::new()];
     let mut letters = files.chars().peekable();
     while let Some(letter) = letters.next() {
@@ -346,12 +452,18 @@ fn sources_in(rule: &str) -> Vec<PathBuf> {
             (_, _, None) => {}
         }
     }
-    names.into_iter().filter(|name| !name.is_empty()).map(PathBuf::from).collect()
+    names
+        .into_iter()
+        .filter(|name| !name.is_empty())
+        .map(PathBuf::from)
+        .collect()
 }
 
 /// Whether a line is a status line of cargo: a verb, right-aligned in twelve columns.
 pub(super) fn is_status(line: &str) -> bool {
-    let Some((verb, rest)) = line.split_at_checked(12) else { return false };
+    let Some((verb, rest)) = line.split_at_checked(12) else {
+        return false;
+    };
     let verb = verb.trim_start();
     rest.starts_with(' ')
         && verb.starts_with(|letter: char| letter.is_ascii_uppercase())
@@ -373,26 +485,48 @@ mod tests {
     #[test]
     fn a_folder_without_a_manifest_is_told_what_to_do() {
         let folder = tempfile::tempdir().unwrap();
-        let settings = BuildSettings::new(Programs::new().search(Preference::Installed), folder.path().join("records"));
-        let error = build(folder.path(), &settings, &mut |_| ()).unwrap_err().to_string();
-        assert!(error.starts_with("no Cargo.toml in ") && error.ends_with("`toolcell new NAME`"), "{error}");
-        let error = build(&folder.path().join("none"), &settings, &mut |_| ()).unwrap_err().to_string();
+        let settings = BuildSettings::new(
+            Programs::new().search(Preference::Installed),
+            folder.path().join("records"),
+        );
+        let error = build(folder.path(), &settings, &mut |_| ())
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.starts_with("no Cargo.toml in ") && error.ends_with("`toolcell new NAME`"),
+            "{error}"
+        );
+        let error = build(&folder.path().join("none"), &settings, &mut |_| ())
+            .unwrap_err()
+            .to_string();
         assert!(error.starts_with("cannot find the folder "), "{error}");
     }
 
     #[test]
     fn cargos_progress_is_told_from_the_compilers_words() {
-        for line in ["   Compiling serde v1.0.0", "    Finished `release` profile", "     Locking 3 packages"] {
+        for line in [
+            "   Compiling serde v1.0.0",
+            "    Finished `release` profile",
+            "     Locking 3 packages",
+        ] {
             assert!(is_status(line), "{line}");
         }
-        for line in ["error: expected `;`", "   --> src/lib.rs:1:1", "warning: unused", "            |", "", "é"] {
+        for line in [
+            "error: expected `;`",
+            "   --> src/lib.rs:1:1",
+            "warning: unused",
+            "            |",
+            "",
+            "é",
+        ] {
             assert!(!is_status(line), "{line}");
         }
     }
 
     #[test]
     fn the_linkers_wish_is_read_and_rounded_up() {
-        let complaint = "  = note: rust-lld: error: initial memory too small, 5308416 bytes needed\n";
+        let complaint =
+            "  = note: rust-lld: error: initial memory too small, 5308416 bytes needed\n";
         assert_eq!(memory_wanted(complaint), Some(5_308_416));
         assert_eq!(memory_wanted("error: linking failed"), None);
         assert_eq!(enough_for(5_308_416), 7 << 20);
@@ -401,17 +535,31 @@ mod tests {
     #[test]
     fn cargos_list_of_sources_is_read_with_its_escapes() {
         let rule = "/t/wasm32-wasip2/release/a.wasm: /w/a/src/lib.rs /w/with\\ space/x.rs\n\n/w/a/src/lib.rs:\n";
-        assert_eq!(sources_in(rule), [PathBuf::from("/w/a/src/lib.rs"), PathBuf::from("/w/with space/x.rs")]);
+        assert_eq!(
+            sources_in(rule),
+            [
+                PathBuf::from("/w/a/src/lib.rs"),
+                PathBuf::from("/w/with space/x.rs")
+            ]
+        );
         assert!(sources_in("").is_empty());
     }
 
     #[test]
     fn the_sdk_must_be_where_it_is_said_to_be() {
         let folder = tempfile::tempdir().unwrap();
-        assert!(patch(folder.path()).unwrap_err().to_string().starts_with("no SDK in "));
+        assert!(
+            patch(folder.path())
+                .unwrap_err()
+                .to_string()
+                .starts_with("no SDK in ")
+        );
         let sdk = folder.path().join("guest-sdk/rust");
         std::fs::create_dir_all(&sdk).unwrap();
         std::fs::write(sdk.join("Cargo.toml"), "").unwrap();
-        assert_eq!(patch(folder.path()).unwrap(), format!("patch.crates-io.toolcell-guest.path=\"{}\"", sdk.display()));
+        assert_eq!(
+            patch(folder.path()).unwrap(),
+            format!("patch.crates-io.toolcell-guest.path=\"{}\"", sdk.display())
+        );
     }
 }

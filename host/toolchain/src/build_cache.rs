@@ -53,7 +53,10 @@ fn folder_name(entry: &DirEntry) -> Option<String> {
 /// Removes `folder`, which gets another name first: if the program is killed meanwhile, cargo must not find a part of
 /// it.
 fn discard(folder: &Path) {
-    let name = folder.file_name().and_then(OsStr::to_str).unwrap_or_default();
+    let name = folder
+        .file_name()
+        .and_then(OsStr::to_str)
+        .unwrap_or_default();
     let removed = folder.with_file_name(format!("{REMOVED}{name}"));
     if std::fs::rename(folder, &removed).is_ok() {
         remove(&removed);
@@ -72,7 +75,9 @@ fn size(folder: &Path) -> u64 {
     let mut waiting: Vec<PathBuf> = vec![folder.to_owned()];
     while let Some(folder) = waiting.pop() {
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-            let Ok(metadata) = entry.metadata() else { continue };
+            let Ok(metadata) = entry.metadata() else {
+                continue;
+            };
             if metadata.is_dir() {
                 waiting.push(entry.path());
             } else {
@@ -130,7 +135,11 @@ mod tests {
     #[test]
     fn a_removal_that_was_interrupted_is_completed_and_links_are_not_followed() {
         let parent = parent();
-        std::fs::rename(parent.path().join("build-0"), parent.path().join("removed-build-0")).unwrap();
+        std::fs::rename(
+            parent.path().join("build-0"),
+            parent.path().join("removed-build-0"),
+        )
+        .unwrap();
         let outside = tempfile::tempdir().unwrap();
         std::fs::write(outside.path().join("mine"), vec![1; 8 * FILE]).unwrap();
         std::os::unix::fs::symlink(outside.path(), parent.path().join("build-1/link")).unwrap();

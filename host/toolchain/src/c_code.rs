@@ -30,15 +30,23 @@ pub(super) fn is_wanted(dir: &Path) -> bool {
 }
 
 fn asks(manifest: &str) -> bool {
-    let Ok(manifest) = toml::from_str::<toml::Table>(manifest) else { return false };
-    let package = manifest.get("package").and_then(|package| package.get("metadata"));
+    let Ok(manifest) = toml::from_str::<toml::Table>(manifest) else {
+        return false;
+    };
+    let package = manifest
+        .get("package")
+        .and_then(|package| package.get("metadata"));
     let own = package.and_then(|metadata| metadata.get("toolcell"));
-    own.and_then(|own| own.get("c-compiler")).and_then(toml::Value::as_bool).unwrap_or_default()
+    own.and_then(|own| own.get("c-compiler"))
+        .and_then(toml::Value::as_bool)
+        .unwrap_or_default()
 }
 
 /// The folder of the compiler, which is fetched if it is not there; `None` if the package asks for none.
 pub(super) fn compiler(search: &Search, say: Say) -> Result<Option<PathBuf>> {
-    is_wanted(&search.dir).then(|| ZIG.ready(search, say)).transpose()
+    is_wanted(&search.dir)
+        .then(|| ZIG.ready(search, say))
+        .transpose()
 }
 
 /// Makes `cargo` compile C with the compiler in `room`. `target_dir`: where it compiles; the scripts that it calls stay
@@ -46,10 +54,15 @@ pub(super) fn compiler(search: &Search, say: Say) -> Result<Option<PathBuf>> {
 pub(super) fn use_in(cargo: &mut Command, room: &Path, target_dir: &Path) -> Result<()> {
     let zig = zig_program(room);
     if !zig.is_file() {
-        bail!("{} is missing: remove the folder {}", zig.display(), room.display());
+        bail!(
+            "{} is missing: remove the folder {}",
+            zig.display(),
+            room.display()
+        );
     }
     let folder = target_dir.join("c-compiler");
-    std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    std::fs::create_dir_all(&folder)
+        .with_context(|| format!("cannot create {}", folder.display()))?;
     for (variable, subcommand) in PROGRAMS {
         let script = folder.join(subcommand);
         record::replace(&script, script_of(&zig, subcommand)?.as_bytes())?;
@@ -57,7 +70,9 @@ pub(super) fn use_in(cargo: &mut Command, room: &Path, target_dir: &Path) -> Res
             .with_context(|| format!("cannot make {} executable", script.display()))?;
         cargo.env(variable, script);
     }
-    cargo.env("ZIG_GLOBAL_CACHE_DIR", room.join("cache")).env("ZIG_LOCAL_CACHE_DIR", folder.join("cache"));
+    cargo
+        .env("ZIG_GLOBAL_CACHE_DIR", room.join("cache"))
+        .env("ZIG_LOCAL_CACHE_DIR", folder.join("cache"));
     Ok(())
 }
 
@@ -75,7 +90,9 @@ fn script_of(zig: &Path, subcommand: &str) -> Result<String> {
 
 /// A path as a word of the shell.
 fn quoted(path: &OsStr) -> Result<String> {
-    let text = path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))?;
+    let text = path
+        .to_str()
+        .with_context(|| format!("{} is not UTF-8", path.display()))?;
     Ok(format!("'{}'", text.replace('\'', r"'\''")))
 }
 
@@ -93,7 +110,9 @@ mod tests {
 
     #[test]
     fn a_package_asks_for_a_compiler_in_its_manifest() {
-        assert!(asks("[package]\nname = \"a\"\n[package.metadata.toolcell]\nc-compiler = true\n"));
+        assert!(asks(
+            "[package]\nname = \"a\"\n[package.metadata.toolcell]\nc-compiler = true\n"
+        ));
         for other in [
             "",
             "[package]",
@@ -116,15 +135,23 @@ mod tests {
         let mut cargo = Command::new("cargo");
         use_in(&mut cargo, &room, folder.path()).unwrap();
         let script = |variable: &str| {
-            let found = cargo.get_envs().find(|(name, _)| *name == OsStr::new(variable));
+            let found = cargo
+                .get_envs()
+                .find(|(name, _)| *name == OsStr::new(variable));
             found.and_then(|(_, value)| value).unwrap().to_owned()
         };
         let run = |variable: &str, arguments: &[&str]| {
-            let output = Command::new(script(variable)).args(arguments).output().unwrap();
+            let output = Command::new(script(variable))
+                .args(arguments)
+                .output()
+                .unwrap();
             String::from_utf8(output.stdout).unwrap()
         };
         let arguments = ["-O2", "--target=wasm32-wasip2", "-DA=\"b c\"", "", "x.c"];
-        assert_eq!(run("CC_wasm32_wasip2", &arguments), "<cc><-target><wasm32-wasi><-O2><-DA=\"b c\"><><x.c>");
+        assert_eq!(
+            run("CC_wasm32_wasip2", &arguments),
+            "<cc><-target><wasm32-wasi><-O2><-DA=\"b c\"><><x.c>"
+        );
         assert_eq!(run("CC_wasm32_wasip2", &[]), "<cc><-target><wasm32-wasi>");
         assert_eq!(run("AR_wasm32_wasip2", &["cq", "a.a"]), "<ar><cq><a.a>");
     }

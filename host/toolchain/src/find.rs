@@ -133,7 +133,13 @@ impl Toolchain {
         standard_library: &str,
         path: &OsStr,
     ) -> Self {
-        Toolchain { source, id: short_hash(standard_library), cargo, rustc, path: path.to_owned() }
+        Toolchain {
+            source,
+            id: short_hash(standard_library),
+            cargo,
+            rustc,
+            path: path.to_owned(),
+        }
     }
 
     /// A cargo command that builds with this toolchain, in `dir`.
@@ -167,9 +173,13 @@ pub(super) fn find(search: &Search, say: Say) -> Result<Toolchain> {
     }
     .with_context(|| match search.preference {
         Preference::Any => "find a Rust toolchain that builds tools".to_owned(),
-        Preference::Installed => format!("use the installed Rust, as {PREFERENCE_VARIABLE}=installed says"),
+        Preference::Installed => {
+            format!("use the installed Rust, as {PREFERENCE_VARIABLE}=installed says")
+        }
         Preference::Rustup => format!("use rustup, as {PREFERENCE_VARIABLE}=rustup says"),
-        Preference::Packages => format!("use the system's packages, as {PREFERENCE_VARIABLE}=packages says"),
+        Preference::Packages => {
+            format!("use the system's packages, as {PREFERENCE_VARIABLE}=packages says")
+        }
     })
 }
 
@@ -207,7 +217,10 @@ pub(super) fn remedy(search: &Search) -> String {
             Ok(missing) if missing.is_empty() => {
                 "Fix what the message says about the packages, then run it again".to_owned()
             }
-            Ok(_) => format!("Run: sudo apt-get update && sudo apt-get install {}", packages::NAMES.join(" ")),
+            Ok(_) => format!(
+                "Run: sudo apt-get update && sudo apt-get install {}",
+                packages::NAMES.join(" ")
+            ),
             Err(_) => format!("Install Rust with rustup, then run: rustup target add {TARGET}"),
         }
     }
@@ -215,35 +228,58 @@ pub(super) fn remedy(search: &Search) -> String {
 
 /// The user's own rustc, if it has the target's standard library.
 pub(super) fn installed(search: &Search) -> Result<Toolchain> {
-    let rustc = search.which("rustc").ok_or_else(|| anyhow!("no rustc on PATH"))?;
-    let cargo = search.which("cargo").ok_or_else(|| anyhow!("no cargo on PATH"))?;
+    let rustc = search
+        .which("rustc")
+        .ok_or_else(|| anyhow!("no rustc on PATH"))?;
+    let cargo = search
+        .which("cargo")
+        .ok_or_else(|| anyhow!("no cargo on PATH"))?;
     let mut question = search.command(&rustc);
-    question.args(["--print", "target-libdir", "--target", TARGET]).env("RUSTUP_AUTO_INSTALL", "0");
+    question
+        .args(["--print", "target-libdir", "--target", TARGET])
+        .env("RUSTUP_AUTO_INSTALL", "0");
     let answer = process::output(question, PROBE)?;
     if !answer.status.success() {
-        bail!("{} cannot build for {TARGET}: {}", rustc.display(), answer.reason());
+        bail!(
+            "{} cannot build for {TARGET}: {}",
+            rustc.display(),
+            answer.reason()
+        );
     }
     let folder = PathBuf::from(answer.out.trim());
-    let library =
-        standard_library(&folder).ok_or_else(|| anyhow!("{} has no standard library for {TARGET}", rustc.display()))?;
-    Ok(Toolchain::new(ToolchainSource::Installed, cargo, None, &library.to_string_lossy(), &search.path))
+    let library = standard_library(&folder)
+        .ok_or_else(|| anyhow!("{} has no standard library for {TARGET}", rustc.display()))?;
+    Ok(Toolchain::new(
+        ToolchainSource::Installed,
+        cargo,
+        None,
+        &library.to_string_lossy(),
+        &search.path,
+    ))
 }
 
 /// `libstd-<hash>.rlib` in a target's library folder; its name changes with the toolchain's version.
 pub(super) fn standard_library(folder: &Path) -> Option<PathBuf> {
     let files = std::fs::read_dir(folder).ok()?;
     files.flatten().map(|file| file.path()).find(|file| {
-        let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let name = file
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned())
+            .unwrap_or_default();
         name.starts_with("libstd-") && name.ends_with(".rlib")
     })
 }
 
 fn through_rustup(search: &Search, say: Say) -> Result<Toolchain> {
-    let rustup = search.which("rustup").ok_or_else(|| anyhow!("no rustup on PATH"))?;
+    let rustup = search
+        .which("rustup")
+        .ok_or_else(|| anyhow!("no rustup on PATH"))?;
     if search.offline {
         bail!("rustup would have to download {TARGET}, and downloads are not allowed");
     }
-    say(&format!("adding Rust's target {TARGET}, {TARGET_SIZE}: rustup target add {TARGET}"));
+    say(&format!(
+        "adding Rust's target {TARGET}, {TARGET_SIZE}: rustup target add {TARGET}"
+    ));
     let mut add = search.command(&rustup);
     add.args(["target", "add", TARGET]);
     let mut last = String::new();
@@ -254,10 +290,21 @@ fn through_rustup(search: &Search, say: Say) -> Result<Toolchain> {
         }
     })?;
     if !status.success() {
-        bail!("rustup could not add {TARGET}: {}", if last.is_empty() { status.to_string() } else { last });
+        bail!(
+            "rustup could not add {TARGET}: {}",
+            if last.is_empty() {
+                status.to_string()
+            } else {
+                last
+            }
+        );
     }
-    let toolchain = installed(search).context("rustup added the target, but rustc does not see it")?;
-    Ok(Toolchain { source: ToolchainSource::Rustup, ..toolchain })
+    let toolchain =
+        installed(search).context("rustup added the target, but rustc does not see it")?;
+    Ok(Toolchain {
+        source: ToolchainSource::Rustup,
+        ..toolchain
+    })
 }
 
 #[cfg(test)]
@@ -274,7 +321,10 @@ mod tests {
 
     fn programs() -> Programs {
         // The stand-ins have only their own folder in PATH, so they start other programs by absolute path.
-        Programs::new().with("rustc", RUSTC).with("cargo", "exit 0").with("mkdir", r#"exec /bin/mkdir "$@""#)
+        Programs::new()
+            .with("rustc", RUSTC)
+            .with("cargo", "exit 0")
+            .with("mkdir", r#"exec /bin/mkdir "$@""#)
     }
 
     fn found(search: &Search) -> (Result<Toolchain>, Vec<String>) {
@@ -286,9 +336,15 @@ mod tests {
     #[test]
     fn a_preference_is_one_of_three_words_or_absent() {
         assert_eq!("".parse::<Preference>().unwrap(), Preference::Any);
-        assert_eq!("installed".parse::<Preference>().unwrap(), Preference::Installed);
+        assert_eq!(
+            "installed".parse::<Preference>().unwrap(),
+            Preference::Installed
+        );
         assert_eq!("rustup".parse::<Preference>().unwrap(), Preference::Rustup);
-        assert_eq!("packages".parse::<Preference>().unwrap(), Preference::Packages);
+        assert_eq!(
+            "packages".parse::<Preference>().unwrap(),
+            Preference::Packages
+        );
         assert_eq!(
             "Rustup".parse::<Preference>().unwrap_err().to_string(),
             "TOOLCELL_GUEST_TOOLCHAIN is \"Rustup\": set it to installed, rustup or packages, or unset it to take the \
@@ -304,7 +360,10 @@ mod tests {
         for preference in [Preference::Any, Preference::Installed, Preference::Rustup] {
             let (toolchain, said) = found(&programs.search(preference));
             let toolchain = toolchain.unwrap();
-            assert_eq!((toolchain.source, toolchain.rustc), (ToolchainSource::Installed, None));
+            assert_eq!(
+                (toolchain.source, toolchain.rustc),
+                (ToolchainSource::Installed, None)
+            );
             assert_eq!(toolchain.cargo, programs.dir().join("cargo"));
             assert!(said.is_empty(), "{said:?}");
         }
@@ -342,18 +401,32 @@ mod tests {
         let (toolchain, said) = found(&programs.search(Preference::Any));
         let error = format!("{:#}", toolchain.unwrap_err());
         let last = said.last().unwrap();
-        assert!(last.contains("could not add wasm32-wasip2: error: could not download; trying the system's packages"));
-        for part in ["installed: ", "has no standard library", "rustup: ", "packages: ", "no apt-get"] {
+        assert!(last.contains(
+            "could not add wasm32-wasip2: error: could not download; trying the system's packages"
+        ));
+        for part in [
+            "installed: ",
+            "has no standard library",
+            "rustup: ",
+            "packages: ",
+            "no apt-get",
+        ] {
             assert!(error.contains(part), "{part:?} is not in {error}");
         }
-        assert!(error.ends_with("Run: rustup target add wasm32-wasip2"), "{error}");
+        assert!(
+            error.ends_with("Run: rustup target add wasm32-wasip2"),
+            "{error}"
+        );
     }
 
     #[test]
     fn without_rustup_the_error_says_how_to_get_it() {
         let (toolchain, _) = found(&programs().search(Preference::Any));
         let error = format!("{:#}", toolchain.unwrap_err());
-        assert!(error.ends_with("Install Rust with rustup, then run: rustup target add wasm32-wasip2"), "{error}");
+        assert!(
+            error.ends_with("Install Rust with rustup, then run: rustup target add wasm32-wasip2"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -361,20 +434,39 @@ mod tests {
         let programs = programs().with("rustup", RUSTUP);
         let (toolchain, said) = found(&programs.search(Preference::Installed));
         let error = format!("{:#}", toolchain.unwrap_err());
-        assert!(error.starts_with("use the installed Rust, as TOOLCELL_GUEST_TOOLCHAIN=installed says: "), "{error}");
-        assert!(error.ends_with("has no standard library for wasm32-wasip2") && said.is_empty(), "{error}");
+        assert!(
+            error.starts_with(
+                "use the installed Rust, as TOOLCELL_GUEST_TOOLCHAIN=installed says: "
+            ),
+            "{error}"
+        );
+        assert!(
+            error.ends_with("has no standard library for wasm32-wasip2") && said.is_empty(),
+            "{error}"
+        );
 
         let (toolchain, _) = found(&programs.search(Preference::Packages));
         let error = format!("{:#}", toolchain.unwrap_err());
-        assert!(error.starts_with("use the system's packages, as TOOLCELL_GUEST_TOOLCHAIN=packages says: "), "{error}");
+        assert!(
+            error.starts_with(
+                "use the system's packages, as TOOLCELL_GUEST_TOOLCHAIN=packages says: "
+            ),
+            "{error}"
+        );
     }
 
     #[test]
     fn offline_asks_nobody_for_a_download() {
         let programs = programs().with("rustup", RUSTUP);
-        let search = Search { offline: true, ..programs.search(Preference::Rustup) };
+        let search = Search {
+            offline: true,
+            ..programs.search(Preference::Rustup)
+        };
         let (toolchain, said) = found(&search);
         let error = format!("{:#}", toolchain.unwrap_err());
-        assert!(error.contains("and downloads are not allowed") && said.is_empty(), "{error}");
+        assert!(
+            error.contains("and downloads are not allowed") && said.is_empty(),
+            "{error}"
+        );
     }
 }

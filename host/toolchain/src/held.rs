@@ -16,16 +16,28 @@ pub(super) struct Held(File);
 impl Held {
     /// Takes the lock of `file`, and says `occupied` if it has to wait for it, with what its holder is busy with. Writes
     /// `busy_with` into the file for those that wait next.
-    pub(super) fn take(mut file: File, occupied: &str, busy_with: &str, say: Say) -> io::Result<Self> {
+    pub(super) fn take(
+        mut file: File,
+        occupied: &str,
+        busy_with: &str,
+        say: Say,
+    ) -> io::Result<Self> {
         if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
             let mut holder = Vec::new();
             // These words are for people alone, so that none is no reason to fail.
             let _ = (&file).take(WORDS_BYTES_MAX).read_to_end(&mut holder);
             let holder = legible(String::from_utf8_lossy(&holder).trim());
-            say(&if holder.is_empty() { occupied.to_owned() } else { format!("{occupied}: {holder}") });
+            say(&if holder.is_empty() {
+                occupied.to_owned()
+            } else {
+                format!("{occupied}: {holder}")
+            });
         }
         file.lock()?;
-        let _ = file.rewind().and_then(|()| file.set_len(0)).and_then(|()| file.write_all(busy_with.as_bytes()));
+        let _ = file
+            .rewind()
+            .and_then(|()| file.set_len(0))
+            .and_then(|()| file.write_all(busy_with.as_bytes()));
         Ok(Self(file))
     }
 }
@@ -45,9 +57,22 @@ mod tests {
     fn a_lock_ends_with_its_holder_although_a_forked_process_still_has_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("lock");
-        let open = || File::options().read(true).write(true).create(true).truncate(false).open(&path).unwrap();
+        let open = || {
+            File::options()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(&path)
+                .unwrap()
+        };
         let mut said = Vec::new();
-        let mut take = |file| Held::take(file, "occupied", "this", &mut |line| said.push(line.to_owned())).unwrap();
+        let mut take = |file| {
+            Held::take(file, "occupied", "this", &mut |line| {
+                said.push(line.to_owned())
+            })
+            .unwrap()
+        };
         let first = open();
         let inherited = first.try_clone().unwrap();
         drop(take(first));
@@ -61,7 +86,15 @@ mod tests {
     fn one_that_waits_says_for_what() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("lock");
-        let open = || File::options().read(true).write(true).create(true).truncate(false).open(&path).unwrap();
+        let open = || {
+            File::options()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(&path)
+                .unwrap()
+        };
         let mut first = Some(Held::take(open(), "waiting", "/a/tool", &mut |_| {}).unwrap());
         let mut said = Vec::new();
         // The first one ends when the second one says that it waits.

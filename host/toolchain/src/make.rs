@@ -81,7 +81,10 @@ impl Job<'_> {
 
     /// A command of the program `name` on PATH, in the project's folder.
     pub(super) fn on_path(&self, name: &str) -> Result<Command> {
-        let program = self.search.which(name).ok_or_else(|| anyhow!("no {name} on PATH"))?;
+        let program = self
+            .search
+            .which(name)
+            .ok_or_else(|| anyhow!("no {name} on PATH"))?;
         Ok(self.command(&program))
     }
 
@@ -109,7 +112,11 @@ impl Job<'_> {
 
     /// Says what is compiled, and what takes longer, if it is the first build of this kind with what is in `room`.
     pub(super) fn first(&self, room: &Room, step: &str, also: &str, say: Say) {
-        if self.mark(room).exists() { say(step) } else { say(&format!("{step}; the first build also {also}")) }
+        if self.mark(room).exists() {
+            say(step)
+        } else {
+            say(&format!("{step}; the first build also {also}"))
+        }
     }
 
     /// Notes that a build of this kind succeeded. Without the note, the next one is called the first again.
@@ -136,8 +143,13 @@ impl Job<'_> {
     /// Writes the component of a core module, which uses WASI preview 1 or nothing, into `work`. `world`: the world of
     /// the WIT that the module implements, such as `Some((super::sdk::CONTRACT, "tool"))`; `None` if the compiler
     /// already wrote it into the module.
-    pub(super) fn componentize(&self, module: &Path, world: Option<(&[File], &str)>) -> Result<PathBuf> {
-        let bytes = std::fs::read(module).with_context(|| format!("cannot read {}", module.display()))?;
+    pub(super) fn componentize(
+        &self,
+        module: &Path,
+        world: Option<(&[File], &str)>,
+    ) -> Result<PathBuf> {
+        let bytes =
+            std::fs::read(module).with_context(|| format!("cannot read {}", module.display()))?;
         let component = toolcell::component_of_library(&bytes, world)?;
         let file = self.work.join(format!("{}.component.wasm", self.name));
         record::replace(&file, &component)?;
@@ -153,14 +165,27 @@ pub(super) fn build(
     compile: Compile,
     say: Say,
 ) -> Result<Built> {
-    let search = Search { dir: dir.to_owned(), offline: settings.offline, ..settings.search.clone() };
+    let search = Search {
+        dir: dir.to_owned(),
+        offline: settings.offline,
+        ..settings.search.clone()
+    };
     for room in language.rooms(&search) {
         room.ready(&search, say)?;
     }
-    let sdk = settings.sdk.as_deref().context("the build has no copy of the SDK")?;
+    let sdk = settings
+        .sdk
+        .as_deref()
+        .context("the build has no copy of the SDK")?;
     let sdk = std::path::absolute(sdk).context("cannot find the SDK")?;
-    let name = dir.file_name().and_then(OsStr::to_str).context("the project's folder has no name in UTF-8")?;
-    let compiling = settings.target_dir.clone().unwrap_or_else(|| search.cache_dir.join("builds"));
+    let name = dir
+        .file_name()
+        .and_then(OsStr::to_str)
+        .context("the project's folder has no name in UTF-8")?;
+    let compiling = settings
+        .target_dir
+        .clone()
+        .unwrap_or_else(|| search.cache_dir.join("builds"));
     let compiling = std::path::absolute(compiling).context("cannot find the folder of builds")?;
     let _held = record::lock(&compiling, dir, say)?;
     let id = short_hash(&format!("{} {}", language.name(), dir.display()));
@@ -171,45 +196,98 @@ pub(super) fn build(
 
     let earlier = record::read(&settings.records, dir);
     let around = language.scope(dir);
-    let before = Listing::of(&around, &earlier.as_ref().map(|record| record.sources.clone()).unwrap_or_default())?;
+    let before = Listing::of(
+        &around,
+        &earlier
+            .as_ref()
+            .map(|record| record.sources.clone())
+            .unwrap_or_default(),
+    )?;
     let wasm = output_folder(dir)?.join(format!("{name}.wasm"));
-    let job = Job { language: language.name(), dir, name, work, sdk: &sdk, search: &search };
-    let key = if language.skips() { key(&job, &before) } else { String::new() };
+    let job = Job {
+        language: language.name(),
+        dir,
+        name,
+        work,
+        sdk: &sdk,
+        search: &search,
+    };
+    let key = if language.skips() {
+        key(&job, &before)
+    } else {
+        String::new()
+    };
     if let Some(record) = earlier.filter(|record| !key.is_empty() && record.key == key)
         && let Standing::Built(component) = record::standing(dir, &settings.records)
     {
-        let component = std::fs::read(&component).with_context(|| format!("cannot read {}", component.display()))?;
+        let component = std::fs::read(&component)
+            .with_context(|| format!("cannot read {}", component.display()))?;
         record::replace(&wasm, &component)?;
         let sources = record.sources.digest();
-        return Ok(Built { wasm, name: name.to_owned(), fresh: true, sources, source: ToolchainSource::Room });
+        return Ok(Built {
+            wasm,
+            name: name.to_owned(),
+            fresh: true,
+            sources,
+            source: ToolchainSource::Room,
+        });
     }
     let made = compile(&job, say)?;
     let scope = language.read(&job)?;
     let sources = Listing::of(&scope, &before)?;
     if let Some(path) = sources.edited(&before) {
-        bail!("{} has changed since the build began: build again", path.display());
+        bail!(
+            "{} has changed since the build began: build again",
+            path.display()
+        );
     }
 
     let component = settings.described(&made, dir)?;
     let fresh = std::fs::read(&wasm).is_ok_and(|found| found == component);
     record::replace(&wasm, &component)?;
     let digest = sources.digest();
-    let made = Made { dir, component: &component, name, initial_memory: 0, key, scope, sources, around };
+    let made = Made {
+        dir,
+        component: &component,
+        name,
+        initial_memory: 0,
+        key,
+        scope,
+        sources,
+        around,
+    };
     record::write(&settings.records, made)?;
     build_cache::touch(&job.work);
     if !fresh {
         build_cache::prune(&compiling, build_cache::BYTES_MAX);
     }
-    Ok(Built { wasm, name: name.to_owned(), fresh, sources: digest, source: ToolchainSource::Room })
+    Ok(Built {
+        wasm,
+        name: name.to_owned(),
+        fresh,
+        sources: digest,
+        source: ToolchainSource::Room,
+    })
 }
 
 /// A digest of everything that decides what a build makes: the sources, the SDK, the toolchain and this program.
 fn key(job: &Job, before: &Listing) -> String {
-    let parts = [before.digest(), job.sdk.display().to_string(), job.search.cache_dir.display().to_string()];
+    let parts = [
+        before.digest(),
+        job.sdk.display().to_string(),
+        job.search.cache_dir.display().to_string(),
+    ];
     let version = [job.language, env!("CARGO_PKG_VERSION")].map(str::to_owned);
-    blake3::hash(parts.iter().chain(&version).map(|part| format!("{part}\n")).collect::<String>().as_bytes())
-        .to_hex()
-        .to_string()
+    blake3::hash(
+        parts
+            .iter()
+            .chain(&version)
+            .map(|part| format!("{part}\n"))
+            .collect::<String>()
+            .as_bytes(),
+    )
+    .to_hex()
+    .to_string()
 }
 
 #[cfg(test)]
@@ -298,7 +376,10 @@ mod tests {
 
     impl Place {
         fn new() -> Self {
-            let place = Self { programs: Programs::new().with("fetch", FETCH), project: tempfile::tempdir().unwrap() };
+            let place = Self {
+                programs: Programs::new().with("fetch", FETCH),
+                project: tempfile::tempdir().unwrap(),
+            };
             place.write("tool.txt", "first\n");
             place
         }
@@ -312,7 +393,8 @@ mod tests {
         }
 
         fn settings(&self) -> BuildSettings {
-            let mut settings = BuildSettings::new(self.search(), self.programs.dir().join("records"));
+            let mut settings =
+                BuildSettings::new(self.search(), self.programs.dir().join("records"));
             settings.sdk = Some(self.programs.dir().join("sdk"));
             settings.target_dir = Some(self.programs.dir().join("builds"));
             settings
@@ -324,7 +406,9 @@ mod tests {
 
         fn build(&self) -> (Result<Built>, Vec<String>) {
             let mut said = Vec::new();
-            let built = Copied.build(&self.dir(), &self.settings(), &mut |line| said.push(line.to_owned()));
+            let built = Copied.build(&self.dir(), &self.settings(), &mut |line| {
+                said.push(line.to_owned())
+            });
             (built, said)
         }
 
@@ -337,22 +421,33 @@ mod tests {
     fn what_is_fetched_is_said_before_and_fetched_once() {
         let place = Place::new();
         let found = Copied.survey(&place.search());
-        let [survey::Finding { state, detail, .. }] = found.as_slice() else { panic!("{found:?}") };
+        let [survey::Finding { state, detail, .. }] = found.as_slice() else {
+            panic!("{found:?}")
+        };
         assert_eq!(
             (*state, detail.as_str()),
-            (survey::State::Absent, "the first build fetches Maker 1.2 from the test: 1 MB, 2 MB on disk")
+            (
+                survey::State::Absent,
+                "the first build fetches Maker 1.2 from the test: 1 MB, 2 MB on disk"
+            )
         );
         let (built, said) = place.build();
         let built = built.unwrap();
         assert_eq!(
             said.iter().take(2).map(String::as_str).collect::<Vec<_>>(),
-            ["fetching Maker 1.2 from the test: 1 MB, 2 MB on disk", "fetched"]
+            [
+                "fetching Maker 1.2 from the test: 1 MB, 2 MB on disk",
+                "fetched"
+            ]
         );
         assert_eq!(std::fs::read(&built.wasm).unwrap(), b"first");
         assert!(!built.fresh && built.wasm.starts_with(place.dir().join("target/toolcell")));
         let (again, said) = place.build();
         assert!(again.unwrap().fresh && said.is_empty(), "{said:?}");
-        assert_eq!(Copied.survey(&place.search())[0].state, survey::State::Ready);
+        assert_eq!(
+            Copied.survey(&place.search())[0].state,
+            survey::State::Ready
+        );
     }
 
     #[test]
@@ -363,18 +458,34 @@ mod tests {
         place.write("target/toolcell/other", "other");
         place.write("deep/__cache__/made", "other");
         place.write("local/made", "other");
-        assert!(matches!(place.standing(), Standing::Built(_)), "{:?}", place.standing());
+        assert!(
+            matches!(place.standing(), Standing::Built(_)),
+            "{:?}",
+            place.standing()
+        );
         place.write("build.log", "other");
         place.write("README.md", "other");
-        assert!(matches!(place.standing(), Standing::Built(_)), "{:?}", place.standing());
-        for source in ["steering.json", "deep/local/source", "deep/source", "target/source"] {
+        assert!(
+            matches!(place.standing(), Standing::Built(_)),
+            "{:?}",
+            place.standing()
+        );
+        for source in [
+            "steering.json",
+            "deep/local/source",
+            "deep/source",
+            "target/source",
+        ] {
             place.write(source, "new");
-            let Standing::Outdated(_, why) = place.standing() else { panic!("{:?}", place.standing()) };
+            let Standing::Outdated(_, why) = place.standing() else {
+                panic!("{:?}", place.standing())
+            };
             assert_eq!(why, format!("{source} is new since it was built"));
             place.build().0.unwrap();
         }
         // A link of this name can lead to sources.
-        std::os::unix::fs::symlink(place.dir().join("deep"), place.dir().join("__cache__")).unwrap();
+        std::os::unix::fs::symlink(place.dir().join("deep"), place.dir().join("__cache__"))
+            .unwrap();
         assert!(matches!(place.standing(), Standing::Outdated(..)));
     }
 
@@ -391,9 +502,15 @@ mod tests {
             )
         };
         place.write("local/sdk", &text(old));
-        let settings = BuildSettings { sdk: Some(sdks.join(new)), ..place.settings() };
+        let settings = BuildSettings {
+            sdk: Some(sdks.join(new)),
+            ..place.settings()
+        };
         Copied.build(&place.dir(), &settings, &mut |_| ()).unwrap();
-        assert_eq!(std::fs::read_to_string(place.dir().join("local/sdk")).unwrap(), text(new));
+        assert_eq!(
+            std::fs::read_to_string(place.dir().join("local/sdk")).unwrap(),
+            text(new)
+        );
     }
 
     #[test]
@@ -402,7 +519,10 @@ mod tests {
         std::fs::write(place.programs.dir().join("broken"), "").unwrap();
         let (built, _) = place.build();
         let error = format!("{:#}", built.unwrap_err());
-        assert!(error.starts_with("set up Maker 1.2: `fetch` failed") && error.ends_with("fetched"), "{error}");
+        assert!(
+            error.starts_with("set up Maker 1.2: `fetch` failed") && error.ends_with("fetched"),
+            "{error}"
+        );
         std::fs::write(ROOM.folder(&place.search()).join("left"), "").unwrap();
         std::fs::remove_file(place.programs.dir().join("broken")).unwrap();
         place.build().0.unwrap();
@@ -412,17 +532,29 @@ mod tests {
     #[test]
     fn what_cannot_be_fetched_is_refused_with_what_to_do() {
         let place = Place::new();
-        let settings = BuildSettings { offline: true, ..place.settings() };
-        let error = Copied.build(&place.dir(), &settings, &mut |_| ()).unwrap_err().to_string();
+        let settings = BuildSettings {
+            offline: true,
+            ..place.settings()
+        };
+        let error = Copied
+            .build(&place.dir(), &settings, &mut |_| ())
+            .unwrap_err()
+            .to_string();
         assert_eq!(
             error,
             "Maker 1.2 from the test: 1 MB, 2 MB on disk would have to be fetched, and downloads are not allowed"
         );
         std::fs::remove_file(place.programs.dir().join("fetch")).unwrap();
         let error = place.build().0.unwrap_err().to_string();
-        assert_eq!(error, "Maker 1.2 needs fetch, which is not on PATH: install fetch");
+        assert_eq!(
+            error,
+            "Maker 1.2 needs fetch, which is not on PATH: install fetch"
+        );
         let found = &Copied.survey(&place.search())[0];
-        assert_eq!((found.state, found.fix.as_deref()), (survey::State::Missing, Some("install fetch")));
+        assert_eq!(
+            (found.state, found.fix.as_deref()),
+            (survey::State::Missing, Some("install fetch"))
+        );
     }
 
     #[test]
@@ -436,20 +568,42 @@ mod tests {
         std::fs::write(place.programs.dir().join("broken"), "").unwrap();
         let mut said = Vec::new();
         let mut say = |line: &str| said.push(line.to_owned());
-        let error = build(&Copied, &place.dir(), &place.settings(), &failing, &mut say).unwrap_err();
+        let error =
+            build(&Copied, &place.dir(), &place.settings(), &failing, &mut say).unwrap_err();
         let text = format!("{error:#}");
-        assert!(text.ends_with(" does not build:\nfetched"), "without the command, and once: {text}");
+        assert!(
+            text.ends_with(" does not build:\nfetched"),
+            "without the command, and once: {text}"
+        );
         assert!(said.is_empty(), "{said:?}");
         let editing = |job: &Job, say: Say| -> Result<PathBuf> {
             place.write("tool.txt", "second\n");
             compile(job, say)
         };
-        let error = build(&Copied, &place.dir(), &place.settings(), &editing, &mut |_| ()).unwrap_err().to_string();
-        assert!(error.ends_with("tool.txt has changed since the build began: build again"), "{error}");
+        let error = build(
+            &Copied,
+            &place.dir(),
+            &place.settings(),
+            &editing,
+            &mut |_| (),
+        )
+        .unwrap_err()
+        .to_string();
+        assert!(
+            error.ends_with("tool.txt has changed since the build began: build again"),
+            "{error}"
+        );
         let logging = |job: &Job, say: Say| -> Result<PathBuf> {
             place.write("build.log", "what the build printed");
             compile(job, say)
         };
-        build(&Copied, &place.dir(), &place.settings(), &logging, &mut |_| ()).unwrap();
+        build(
+            &Copied,
+            &place.dir(),
+            &place.settings(),
+            &logging,
+            &mut |_| (),
+        )
+        .unwrap();
     }
 }

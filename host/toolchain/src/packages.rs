@@ -16,7 +16,13 @@ use super::{Say, TARGET, sysroot};
 
 /// The compiler, its cargo, the sources of the standard library, the component linker, and the CA certificates for
 /// cargo.
-pub(super) const NAMES: [&str; 5] = ["rustc-web", "cargo-web", "rust-web-src", "rust-web-llvm", "ca-certificates"];
+pub(super) const NAMES: [&str; 5] = [
+    "rustc-web",
+    "cargo-web",
+    "rust-web-src",
+    "rust-web-llvm",
+    "ca-certificates",
+];
 
 /// The size of these packages and of what they need, for people.
 pub(super) const PACKAGES_SIZE: &str = "some 240 MB";
@@ -39,14 +45,22 @@ pub(super) fn set_up(search: &Search, say: Say) -> Result<Toolchain> {
     let apt = Apt::find(search)?;
     let home = sysroot::home(&search.cache_dir);
     std::fs::create_dir_all(&home).with_context(|| format!("cannot create {}", home.display()))?;
-    let lock = private::open_or_create(&home.join("lock")).context("cannot open the toolchain's lock")?;
+    let lock =
+        private::open_or_create(&home.join("lock")).context("cannot open the toolchain's lock")?;
     let busy_with = format!("process {}", std::process::id());
-    let _held = Held::take(lock, "waiting for another toolcell that sets up the toolchain", &busy_with, say)
-        .context("cannot wait for the toolchain's lock")?;
+    let _held = Held::take(
+        lock,
+        "waiting for another toolcell that sets up the toolchain",
+        &busy_with,
+        say,
+    )
+    .context("cannot wait for the toolchain's lock")?;
     if let Ok(toolchain) = sysroot::ready(search) {
         return Ok(toolchain);
     }
-    say(&format!("setting up Rust for {TARGET} from the system's packages: {stale:#}"));
+    say(&format!(
+        "setting up Rust for {TARGET} from the system's packages: {stale:#}"
+    ));
     remove_leftovers(&home);
     apt.install_missing(say)?;
     let wasi_libc = home.join("wasi-libc");
@@ -59,8 +73,13 @@ pub(super) fn set_up(search: &Search, say: Say) -> Result<Toolchain> {
 
 /// Removes what a killed run left behind. The caller holds the lock.
 fn remove_leftovers(home: &Path) {
-    let Ok(entries) = std::fs::read_dir(home) else { return };
-    for entry in entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(".new-")) {
+    let Ok(entries) = std::fs::read_dir(home) else {
+        return;
+    };
+    for entry in entries
+        .flatten()
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with(".new-"))
+    {
         std::fs::remove_dir_all(entry.path()).ok();
     }
 }
@@ -81,7 +100,9 @@ pub(super) struct Apt<'a> {
 impl<'a> Apt<'a> {
     pub(super) fn find(search: &'a Search) -> Result<Self> {
         let program = |name: &str| {
-            search.which(name).ok_or_else(|| anyhow!("no {name} on PATH: this way exists on Debian and its kin only"))
+            search.which(name).ok_or_else(|| {
+                anyhow!("no {name} on PATH: this way exists on Debian and its kin only")
+            })
         };
         Ok(Apt {
             search,
@@ -96,22 +117,42 @@ impl<'a> Apt<'a> {
     pub(super) fn missing<'n>(&self, names: &[&'n str]) -> Result<Vec<&'n str>> {
         let mut query = self.command(&self.dpkg_query);
         // The command fails for an unknown name, but still lists the others.
-        query.args(["--show", "--showformat=${Package} ${db:Status-Status}\\n"]).args(names);
+        query
+            .args(["--show", "--showformat=${Package} ${db:Status-Status}\\n"])
+            .args(names);
         let answer = process::output(query, QUESTION)?.out;
-        let installed = |name: &str| answer.lines().any(|line| line == format!("{name} installed"));
-        Ok(names.iter().copied().filter(|name| !installed(name)).collect())
+        let installed = |name: &str| {
+            answer
+                .lines()
+                .any(|line| line == format!("{name} installed"))
+        };
+        Ok(names
+            .iter()
+            .copied()
+            .filter(|name| !installed(name))
+            .collect())
     }
 
     fn install_missing(&self, say: Say) -> Result<()> {
         if !self.missing(&NAMES)?.is_empty() {
-            say(&format!("installing {}: {PACKAGES_SIZE} with what they need", NAMES.join(", ")));
+            say(&format!(
+                "installing {}: {PACKAGES_SIZE} with what they need",
+                NAMES.join(", ")
+            ));
             // All of them, because the compiler and the sources must be of one version.
             self.install(&NAMES, say)?;
         }
         // The name of the linker's package contains the version of LLVM; the target of the link tells which.
-        let link = std::fs::read_link(sysroot::SYSTEM_LINKER)
-            .with_context(|| format!("{}, which rust-web-llvm brings, is missing", sysroot::SYSTEM_LINKER))?;
-        let linker = link.file_name().and_then(OsStr::to_str).context("name the linker's package")?;
+        let link = std::fs::read_link(sysroot::SYSTEM_LINKER).with_context(|| {
+            format!(
+                "{}, which rust-web-llvm brings, is missing",
+                sysroot::SYSTEM_LINKER
+            )
+        })?;
+        let linker = link
+            .file_name()
+            .and_then(OsStr::to_str)
+            .context("name the linker's package")?;
         if !self.missing(&[linker])?.is_empty() {
             say(&format!("installing {linker}"));
             self.install(&[linker], say)?;
@@ -120,11 +161,16 @@ impl<'a> Apt<'a> {
     }
 
     fn install(&self, names: &[&str], say: Say) -> Result<()> {
-        let by_hand = format!("sudo apt-get update && sudo apt-get install {}", names.join(" "));
+        let by_hand = format!(
+            "sudo apt-get update && sudo apt-get install {}",
+            names.join(" ")
+        );
         if self.search.offline {
             bail!("packages are missing, and downloads are not allowed. Run: {by_hand}");
         }
-        let prefix = self.as_root().with_context(|| format!("packages are missing. Run: {by_hand}"))?;
+        let prefix = self
+            .as_root()
+            .with_context(|| format!("packages are missing. Run: {by_hand}"))?;
         // An unrelated package source may be broken; the installation shows whether the lists suffice.
         if let Err(reason) = self.apt_get(&prefix, &["update"], say) {
             say(&format!("{reason:#}; trying with the lists as they are"));
@@ -144,8 +190,10 @@ impl<'a> Apt<'a> {
         if rustix::process::geteuid().is_root() {
             return Ok(Vec::new());
         }
-        let sudo =
-            self.search.which("sudo").ok_or_else(|| anyhow!("only root may install them, and there is no sudo"))?;
+        let sudo = self
+            .search
+            .which("sudo")
+            .ok_or_else(|| anyhow!("only root may install them, and there is no sudo"))?;
         let mut question = self.command(&sudo);
         question.args(["--non-interactive", "true"]);
         if !process::output(question, QUESTION)?.status.success() {
@@ -178,8 +226,17 @@ impl<'a> Apt<'a> {
             }
         })?;
         if !status.success() {
-            let [verb, ..] = words else { bail!("apt-get failed") };
-            bail!("apt-get {verb} failed: {}", if last.is_empty() { status.to_string() } else { last });
+            let [verb, ..] = words else {
+                bail!("apt-get failed")
+            };
+            bail!(
+                "apt-get {verb} failed: {}",
+                if last.is_empty() {
+                    status.to_string()
+                } else {
+                    last
+                }
+            );
         }
         Ok(())
     }
@@ -191,7 +248,9 @@ impl<'a> Apt<'a> {
             bail!("wasi-libc is missing, and downloads are not allowed");
         }
         if !Path::new(KEYRING).is_file() {
-            bail!("the keys that sign Debian's packages are missing. Run: sudo apt-get install debian-archive-keyring");
+            bail!(
+                "the keys that sign Debian's packages are missing. Run: sudo apt-get install debian-archive-keyring"
+            );
         }
         let temporary = tempfile::Builder::new()
             .prefix(".new-")
@@ -203,21 +262,39 @@ impl<'a> Apt<'a> {
         }
         let architecture = self.text(self.command(&self.dpkg).arg("--print-architecture"))?;
         let mirror = self.mirror()?;
-        let source = format!("deb [signed-by={KEYRING} arch={architecture}] {mirror} {WASI_LIBC_SUITE} main\n");
+        let source = format!(
+            "deb [signed-by={KEYRING} arch={architecture}] {mirror} {WASI_LIBC_SUITE} main\n"
+        );
         std::fs::write(folder.join("sources.list"), source)?;
-        say(&format!("fetching wasi-libc, the guest's C library, from {WASI_LIBC_SUITE}"));
+        say(&format!(
+            "fetching wasi-libc, the guest's C library, from {WASI_LIBC_SUITE}"
+        ));
         let why = || format!("fetch wasi-libc from {WASI_LIBC_SUITE} on the system's own mirror");
-        self.text(self.private_apt(&folder).arg("update")).with_context(why)?;
-        self.text(self.private_apt(&folder).args(["download", "wasi-libc"])).with_context(why)?;
+        self.text(self.private_apt(&folder).arg("update"))
+            .with_context(why)?;
+        self.text(self.private_apt(&folder).args(["download", "wasi-libc"]))
+            .with_context(why)?;
         self.unpack(&folder, place)
     }
 
     fn unpack(&self, folder: &Path, place: &Path) -> Result<()> {
         let files = std::fs::read_dir(folder)?.flatten().map(|file| file.path());
-        let package = files.into_iter().find(|file| file.extension() == Some(OsStr::new("deb")));
+        let package = files
+            .into_iter()
+            .find(|file| file.extension() == Some(OsStr::new("deb")));
         let package = package.context("apt-get download brought no package")?;
-        self.text(self.command(&self.dpkg_deb).arg("-x").arg(&package).arg(folder.join("x")))?;
-        let version = self.text(self.command(&self.dpkg_deb).arg("-f").arg(&package).arg("Version"))?;
+        self.text(
+            self.command(&self.dpkg_deb)
+                .arg("-x")
+                .arg(&package)
+                .arg(folder.join("x")),
+        )?;
+        let version = self.text(
+            self.command(&self.dpkg_deb)
+                .arg("-f")
+                .arg(&package)
+                .arg("Version"),
+        )?;
         let unpacked = folder.join("x/usr");
         std::fs::write(unpacked.join("VERSION"), format!("{version}\n"))?;
         if !has_libc(&unpacked) {
@@ -232,7 +309,12 @@ impl<'a> Apt<'a> {
     /// The system's own mirror of Debian, as apt reports it.
     fn mirror(&self) -> Result<String> {
         let mut query = self.command(&self.apt_get);
-        query.args(["indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"]);
+        query.args([
+            "indextargets",
+            "--format",
+            "$(REPO_URI)",
+            "Created-By: Packages",
+        ]);
         let answer = self.text(&mut query)?;
         mirror_in(&answer).map(str::to_owned).ok_or_else(|| {
             anyhow!("no mirror of Debian among the system's package sources, so wasi-libc cannot be fetched")
@@ -247,7 +329,10 @@ impl<'a> Apt<'a> {
             setting.push(value);
             command.arg("-o").arg(setting);
         };
-        set("Dir::Etc::sourcelist", folder.join("sources.list").as_os_str());
+        set(
+            "Dir::Etc::sourcelist",
+            folder.join("sources.list").as_os_str(),
+        );
         set("Dir::State::lists", folder.join("lists").as_os_str());
         set("Dir::Cache::archives", folder.join("archives").as_os_str());
         let fixed = [
@@ -258,8 +343,14 @@ impl<'a> Apt<'a> {
             ("Dir::Cache::pkgcache", ""),
             ("Dir::Cache::srcpkgcache", ""),
             ("Acquire::Languages", "none"),
-            ("Acquire::IndexTargets::deb::DEP-11::DefaultEnabled", "false"),
-            ("Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled", "false"),
+            (
+                "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled",
+                "false",
+            ),
+            (
+                "Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled",
+                "false",
+            ),
             ("APT::Update::Error-Mode", "any"),
         ];
         for (name, value) in fixed {
@@ -308,7 +399,10 @@ const WAITS: [&str; 8] = [
 fn mirror_in(uris: &str) -> Option<&str> {
     uris.lines()
         .map(|line| line.trim_end_matches('/'))
-        .find(|uri| uri.ends_with("/debian") || (uri.starts_with("mirror+") && uri.ends_with("/debian.list")))
+        .find(|uri| {
+            uri.ends_with("/debian")
+                || (uri.starts_with("mirror+") && uri.ends_with("/debian.list"))
+        })
 }
 
 #[cfg(test)]
@@ -324,7 +418,10 @@ mod tests {
             .with("dpkg", "echo amd64")
             .with("dpkg-deb", "exit 1")
             .with("dpkg-query", "echo 'cargo-web installed'; exit 1")
-            .with("sudo", r#"shift; case $1 in true) exit 0;; esac; exec "$@""#)
+            .with(
+                "sudo",
+                r#"shift; case $1 in true) exit 0;; esac; exec "$@""#,
+            )
     }
 
     #[test]
@@ -342,7 +439,10 @@ mod tests {
     fn only_what_dpkg_calls_installed_is_installed() {
         let programs = debian().with("apt-get", "exit 1");
         let search = programs.search(Preference::Packages);
-        let missing = Apt::find(&search).unwrap().missing(&["rustc-web", "cargo-web"]).unwrap();
+        let missing = Apt::find(&search)
+            .unwrap()
+            .missing(&["rustc-web", "cargo-web"])
+            .unwrap();
         assert_eq!(missing, ["rustc-web"]);
     }
 
@@ -351,22 +451,38 @@ mod tests {
         let apt = r#"case "$*" in *update*) exit 0;; esac; echo 'E: Unable to locate package rustc-web' >&2; exit 100"#;
         let programs = debian().with("apt-get", apt);
         let mut said = Vec::new();
-        let error = find(&programs.search(Preference::Packages), &mut |line| said.push(line.to_owned())).unwrap_err();
+        let error = find(&programs.search(Preference::Packages), &mut |line| {
+            said.push(line.to_owned())
+        })
+        .unwrap_err();
         let error = format!("{error:#}");
-        assert!(error.contains("apt-get install failed: E: Unable to locate package rustc-web"), "{error}");
+        assert!(
+            error.contains("apt-get install failed: E: Unable to locate package rustc-web"),
+            "{error}"
+        );
         assert!(
             error.contains("sudo apt-get install rustc-web cargo-web rust-web-src rust-web-llvm ca-certificates"),
             "{error}"
         );
-        assert!(said.iter().any(|line| line.starts_with("installing rustc-web, cargo-web")), "{said:?}");
+        assert!(
+            said.iter()
+                .any(|line| line.starts_with("installing rustc-web, cargo-web")),
+            "{said:?}"
+        );
     }
 
     #[test]
     fn offline_installs_nothing() {
         let programs = debian().with("apt-get", "exit 1");
-        let search = Search { offline: true, ..programs.search(Preference::Packages) };
+        let search = Search {
+            offline: true,
+            ..programs.search(Preference::Packages)
+        };
         let error = format!("{:#}", find(&search, &mut |_| ()).unwrap_err());
-        assert!(error.contains("downloads are not allowed. Run: sudo apt-get update"), "{error}");
+        assert!(
+            error.contains("downloads are not allowed. Run: sudo apt-get update"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -36,12 +36,17 @@ pub(super) struct Output {
 impl Output {
     /// Returns the last line that the program printed, where most programs put their reason.
     pub(super) fn reason(&self) -> String {
-        last_line(&self.err).or_else(|| last_line(&self.out)).map_or_else(|| self.status.to_string(), str::to_owned)
+        last_line(&self.err)
+            .or_else(|| last_line(&self.out))
+            .map_or_else(|| self.status.to_string(), str::to_owned)
     }
 }
 
 pub(super) fn last_line(text: &str) -> Option<&str> {
-    text.lines().rev().map(str::trim).find(|line| !line.is_empty())
+    text.lines()
+        .rev()
+        .map(str::trim)
+        .find(|line| !line.is_empty())
 }
 
 /// The first executable file called `name` in the folders of `path`.
@@ -53,7 +58,8 @@ pub(super) fn which(name: &str, path: &OsStr) -> Option<PathBuf> {
 }
 
 pub(super) fn is_executable(file: &Path) -> bool {
-    std::fs::metadata(file).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+    std::fs::metadata(file)
+        .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
 /// A command with `path` as its PATH, and without the variables of a cargo that may have started this process.
@@ -67,7 +73,9 @@ pub(super) fn command(program: &Path, path: &OsStr) -> Command {
     // `cargo run` and `cargo test` add the folders of their own toolchain, from which another rustc must not load
     // libraries.
     if std::env::var_os("CARGO").is_some() {
-        command.env_remove("LD_LIBRARY_PATH").env_remove("DYLD_FALLBACK_LIBRARY_PATH");
+        command
+            .env_remove("LD_LIBRARY_PATH")
+            .env_remove("DYLD_FALLBACK_LIBRARY_PATH");
     }
     command.env("PATH", path);
     command
@@ -93,11 +101,20 @@ fn leaks(name: &OsStr) -> bool {
         "RUSTUP_TOOLCHAIN",
         "RUST_RECURSION_COUNT",
     ];
-    const BEGINNINGS: [&str; 6] =
-        ["CARGO_BIN_", "CARGO_BUILD_", "CARGO_CFG_", "CARGO_FEATURE_", "CARGO_MANIFEST_", "CARGO_PKG_"];
-    let Some(name) = name.to_str() else { return false };
+    const BEGINNINGS: [&str; 6] = [
+        "CARGO_BIN_",
+        "CARGO_BUILD_",
+        "CARGO_CFG_",
+        "CARGO_FEATURE_",
+        "CARGO_MANIFEST_",
+        "CARGO_PKG_",
+    ];
+    let Some(name) = name.to_str() else {
+        return false;
+    };
     // A limit on the machine's load applies to every build.
-    name != "CARGO_BUILD_JOBS" && (NAMES.contains(&name) || BEGINNINGS.iter().any(|start| name.starts_with(start)))
+    name != "CARGO_BUILD_JOBS"
+        && (NAMES.contains(&name) || BEGINNINGS.iter().any(|start| name.starts_with(start)))
 }
 
 /// Runs `command` for at most `limit`, and returns what it printed.
@@ -105,7 +122,11 @@ pub(super) fn output(command: Command, limit: Duration) -> Result<Output> {
     let mut out = String::new();
     let mut err = String::new();
     let status = run(command, Some(limit), &mut |stream, line| {
-        let text = if stream == Stream::Out { &mut out } else { &mut err };
+        let text = if stream == Stream::Out {
+            &mut out
+        } else {
+            &mut err
+        };
         text.push_str(line);
         text.push('\n');
     })?;
@@ -120,7 +141,10 @@ pub(super) fn run(
     on_line: &mut dyn FnMut(Stream, &str),
 ) -> Result<ExitStatus> {
     let shown = shown(&command);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     if limit.is_some() {
         command.process_group(0);
     }
@@ -147,15 +171,24 @@ pub(super) fn run(
     while !is_over() && !has_ended(&mut child)? {
         std::thread::sleep(TICK.min(Duration::from_millis(2)));
     }
-    if let Some(status) = child.try_wait().with_context(|| format!("cannot wait for `{shown}`"))? {
+    if let Some(status) = child
+        .try_wait()
+        .with_context(|| format!("cannot wait for `{shown}`"))?
+    {
         return Ok(status);
     }
     stop(&mut child)?;
-    bail!("`{shown}` did not end within {} s and was stopped", limit.unwrap_or_default().as_secs())
+    bail!(
+        "`{shown}` did not end within {} s and was stopped",
+        limit.unwrap_or_default().as_secs()
+    )
 }
 
 fn has_ended(child: &mut Child) -> Result<bool> {
-    Ok(child.try_wait().context("cannot wait for a program")?.is_some())
+    Ok(child
+        .try_wait()
+        .context("cannot wait for a program")?
+        .is_some())
 }
 
 /// Stops a child that leads its own process group, and the rest of the group.
@@ -195,12 +228,18 @@ fn read_lines(child: &mut Child) -> Receiver<(Stream, String)> {
     receiver
 }
 
-fn read_from(source: impl Read + Send + 'static, stream: Stream, sender: SyncSender<(Stream, String)>) {
+fn read_from(
+    source: impl Read + Send + 'static,
+    stream: Stream,
+    sender: SyncSender<(Stream, String)>,
+) {
     std::thread::spawn(move || {
         let mut source = BufReader::new(source);
         let mut line = Vec::new();
         while matches!(source.read_until(b'\n', &mut line), Ok(1..)) {
-            let text = String::from_utf8_lossy(&line).trim_end_matches(['\n', '\r']).to_owned();
+            let text = String::from_utf8_lossy(&line)
+                .trim_end_matches(['\n', '\r'])
+                .to_owned();
             line.clear();
             if sender.send((stream, text)).is_err() {
                 return;
@@ -212,10 +251,15 @@ fn read_from(source: impl Read + Send + 'static, stream: Stream, sender: SyncSen
 /// The command as a person would type it.
 pub(super) fn shown(command: &Command) -> String {
     let program = Path::new(command.get_program());
-    let words = [program.file_name().map_or_else(|| program.as_os_str().to_owned(), OsString::from)]
-        .into_iter()
-        .chain(command.get_args().map(OsStr::to_owned));
-    words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+    let words = [program
+        .file_name()
+        .map_or_else(|| program.as_os_str().to_owned(), OsString::from)]
+    .into_iter()
+    .chain(command.get_args().map(OsStr::to_owned));
+    words
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 #[cfg(test)]
@@ -225,10 +269,24 @@ mod tests {
 
     #[test]
     fn what_steers_an_outer_build_is_removed_and_what_a_user_sets_for_every_build_stays() {
-        for gone in ["RUSTC", "RUSTFLAGS", "RUSTUP_TOOLCHAIN", "CARGO_PKG_NAME", "CARGO_BUILD_TARGET", "CARGO"] {
+        for gone in [
+            "RUSTC",
+            "RUSTFLAGS",
+            "RUSTUP_TOOLCHAIN",
+            "CARGO_PKG_NAME",
+            "CARGO_BUILD_TARGET",
+            "CARGO",
+        ] {
             assert!(leaks(OsStr::new(gone)), "{gone}");
         }
-        for kept in ["CARGO_HOME", "RUSTUP_HOME", "CARGO_BUILD_JOBS", "CARGO_NET_OFFLINE", "PATH", "HOME"] {
+        for kept in [
+            "CARGO_HOME",
+            "RUSTUP_HOME",
+            "CARGO_BUILD_JOBS",
+            "CARGO_NET_OFFLINE",
+            "PATH",
+            "HOME",
+        ] {
             assert!(!leaks(OsStr::new(kept)), "{kept}");
         }
     }
@@ -238,11 +296,20 @@ mod tests {
         let programs = Programs::new().with("hang", "sleep 600 & echo $!; wait");
         let started = Instant::now();
         let mut child = String::new();
-        let error = run(programs.command("hang"), Some(Duration::from_millis(200)), &mut |_, line| {
-            child = line.to_owned();
-        })
+        let error = run(
+            programs.command("hang"),
+            Some(Duration::from_millis(200)),
+            &mut |_, line| {
+                child = line.to_owned();
+            },
+        )
         .unwrap_err();
-        assert!(error.to_string().contains("`hang` did not end within 0 s and was stopped"), "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains("`hang` did not end within 0 s and was stopped"),
+            "{error}"
+        );
         assert!(started.elapsed() < Duration::from_secs(10));
         // It may remain a zombie until its new parent reaps it.
         let lives = || {
@@ -253,7 +320,10 @@ mod tests {
         while lives() && asked.elapsed() < Duration::from_secs(5) {
             std::thread::yield_now();
         }
-        assert!(!child.is_empty() && !lives(), "the child of the stopped program still lives");
+        assert!(
+            !child.is_empty() && !lives(),
+            "the child of the stopped program still lives"
+        );
     }
 
     #[test]
@@ -267,7 +337,10 @@ mod tests {
 
     #[test]
     fn the_reason_is_the_last_line_said() {
-        let programs = Programs::new().with("fails", "echo fine; echo 'error: no route' >&2; echo >&2; exit 3");
+        let programs = Programs::new().with(
+            "fails",
+            "echo fine; echo 'error: no route' >&2; echo >&2; exit 3",
+        );
         let output = output(programs.command("fails"), Duration::from_secs(60)).unwrap();
         assert_eq!(output.status.code(), Some(3));
         assert_eq!(output.reason(), "error: no route");

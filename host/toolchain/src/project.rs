@@ -15,20 +15,33 @@ pub enum Kind {
 }
 
 /// Writes a new project into `<parent>/<name>`, whole or not at all. `sdk` is the folder that `write_sdk` returned.
-pub fn new_project(parent: &Path, name: &str, lang: Lang, kind: Kind, sdk: Option<&Path>) -> Result<PathBuf> {
+pub fn new_project(
+    parent: &Path,
+    name: &str,
+    lang: Lang,
+    kind: Kind,
+    sdk: Option<&Path>,
+) -> Result<PathBuf> {
     check_name(name)?;
     if let Some(why) = lang.0.refuses_name(name) {
         bail!("{name:?} cannot be a project's name: {why}");
     }
     let files = lang.0.template(kind);
     if files.is_empty() {
-        bail!("there is no template of a hook in {}: hooks are written in Rust, with --lang rust", lang.title());
+        bail!(
+            "there is no template of a hook in {}: hooks are written in Rust, with --lang rust",
+            lang.title()
+        );
     }
     let place = parent.join(name);
     if place.symlink_metadata().is_ok() {
-        bail!("{} is there already: choose another name, or remove it", place.display());
+        bail!(
+            "{} is there already: choose another name, or remove it",
+            place.display()
+        );
     }
-    std::fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;
+    std::fs::create_dir_all(parent)
+        .with_context(|| format!("cannot create {}", parent.display()))?;
     let temporary = tempfile::Builder::new()
         .prefix(&format!(".{name}."))
         .tempdir_in(parent)
@@ -42,7 +55,8 @@ pub fn new_project(parent: &Path, name: &str, lang: Lang, kind: Kind, sdk: Optio
         write_local_files(lang.0, &folder, sdk)?;
     }
     // Fails if a non-empty folder of this name appeared meanwhile.
-    std::fs::rename(&folder, &place).with_context(|| format!("cannot create {}", place.display()))?;
+    std::fs::rename(&folder, &place)
+        .with_context(|| format!("cannot create {}", place.display()))?;
     Ok(place)
 }
 
@@ -56,9 +70,10 @@ pub(super) fn write(file: &Path, text: &str) -> Result<()> {
 
 /// Checks a name that becomes a folder, a package and the first part of every tool's id.
 fn check_name(name: &str) -> Result<()> {
-    const RULE: &str =
-        "a name begins with a lower-case letter and goes on with lower-case letters, digits, `-` and `_`";
-    let fits = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || matches!(letter, '-' | '_');
+    const RULE: &str = "a name begins with a lower-case letter and goes on with lower-case letters, digits, `-` and `_`";
+    let fits = |letter: char| {
+        letter.is_ascii_lowercase() || letter.is_ascii_digit() || matches!(letter, '-' | '_')
+    };
     if !name.starts_with(|letter: char| letter.is_ascii_lowercase()) || !name.chars().all(fits) {
         bail!("{name:?} cannot be a project's name: {RULE}");
     }
@@ -78,7 +93,9 @@ mod tests {
 
     fn refusal(name: &str) -> Option<String> {
         let parent = tempfile::tempdir().unwrap();
-        new_project(parent.path(), name, rust(), Kind::Tool, None).err().map(|error| error.to_string())
+        new_project(parent.path(), name, rust(), Kind::Tool, None)
+            .err()
+            .map(|error| error.to_string())
     }
 
     #[test]
@@ -86,11 +103,27 @@ mod tests {
         for name in ["a", "word-count", "tool_2", &"a".repeat(64)] {
             assert_eq!(refusal(name), None);
         }
-        for name in
-            ["", "2x", "-x", "Upper", "a b", "a/b", "..", "a.b", "ä", "fn", "self", "std", "toolcell-guest", "trait"]
-        {
+        for name in [
+            "",
+            "2x",
+            "-x",
+            "Upper",
+            "a b",
+            "a/b",
+            "..",
+            "a.b",
+            "ä",
+            "fn",
+            "self",
+            "std",
+            "toolcell-guest",
+            "trait",
+        ] {
             let error = refusal(name).unwrap();
-            assert!(error.starts_with(&format!("{name:?} cannot be a project's name: ")), "{error}");
+            assert!(
+                error.starts_with(&format!("{name:?} cannot be a project's name: ")),
+                "{error}"
+            );
         }
         assert!(check_name(&"a".repeat(65)).is_err());
     }
@@ -100,7 +133,10 @@ mod tests {
         assert_eq!(rust().name(), "rust");
         assert_eq!(
             "cobol".parse::<Lang>().unwrap_err().to_string(),
-            format!("there is no template for \"cobol\": choose {}", super::super::language::names())
+            format!(
+                "there is no template for \"cobol\": choose {}",
+                super::super::language::names()
+            )
         );
     }
 
@@ -108,7 +144,8 @@ mod tests {
     fn a_project_is_written_whole_with_its_name_in_it() {
         let parent = tempfile::tempdir().unwrap();
         let sdk = Path::new("/data/sdk/x");
-        let project = new_project(parent.path(), "word-count", rust(), Kind::Tool, Some(sdk)).unwrap();
+        let project =
+            new_project(parent.path(), "word-count", rust(), Kind::Tool, Some(sdk)).unwrap();
         assert_eq!(project, parent.path().join("word-count"));
         let read = |file: &str| std::fs::read_to_string(project.join(file)).unwrap();
         assert!(read("Cargo.toml").contains("name = \"word-count\"\n"));
@@ -116,16 +153,28 @@ mod tests {
         assert!(read("README.md").starts_with("# word-count\n"));
         assert!(read(".gitignore").contains("/.cargo/config.toml\n"));
         assert!(read(".cargo/config.toml").contains("{ path = \"/data/sdk/x/guest-sdk/rust\" }"));
-        for file in ["Cargo.toml", "src/lib.rs", "README.md", ".gitignore", ".cargo/config.toml"] {
+        for file in [
+            "Cargo.toml",
+            "src/lib.rs",
+            "README.md",
+            ".gitignore",
+            ".cargo/config.toml",
+        ] {
             assert!(!read(file).contains("{{"), "{file} has a blank left");
         }
-        let left: Vec<_> = std::fs::read_dir(parent.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let left: Vec<_> = std::fs::read_dir(parent.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
         assert_eq!(left, ["word-count"]);
     }
 
     #[test]
     fn the_tool_of_the_template_is_short() {
-        let tool = include_str!("template/rust/lib.rs").split("#[test]").next().unwrap();
+        let tool = include_str!("template/rust/lib.rs")
+            .split("#[test]")
+            .next()
+            .unwrap();
         assert!(tool.lines().count() < 20);
     }
 
@@ -133,15 +182,32 @@ mod tests {
     fn nothing_that_is_there_is_overwritten_and_nothing_half_made_stays() {
         let parent = tempfile::tempdir().unwrap();
         std::fs::create_dir(parent.path().join("mine")).unwrap();
-        let error = new_project(parent.path(), "mine", rust(), Kind::Tool, None).unwrap_err().to_string();
-        assert!(error.ends_with("is there already: choose another name, or remove it"), "{error}");
+        let error = new_project(parent.path(), "mine", rust(), Kind::Tool, None)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.ends_with("is there already: choose another name, or remove it"),
+            "{error}"
+        );
 
         std::fs::write(parent.path().join("file"), "").unwrap();
-        let error = new_project(&parent.path().join("file"), "tool", rust(), Kind::Hook, None).unwrap_err();
-        assert!(format!("{error:#}").starts_with("cannot create "), "{error:#}");
+        let error = new_project(
+            &parent.path().join("file"),
+            "tool",
+            rust(),
+            Kind::Hook,
+            None,
+        )
+        .unwrap_err();
+        assert!(
+            format!("{error:#}").starts_with("cannot create "),
+            "{error:#}"
+        );
 
-        let mut left: Vec<_> =
-            std::fs::read_dir(parent.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let mut left: Vec<_> = std::fs::read_dir(parent.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
         left.sort();
         assert_eq!(left, ["file", "mine"]);
     }

@@ -53,7 +53,11 @@ pub enum Standing {
 
 /// The folder of the record of the tool in `dir`, which is canonical.
 fn folder(records: &Path, dir: &Path) -> PathBuf {
-    records.join(blake3::hash(dir.as_os_str().as_encoded_bytes()).to_hex().as_str())
+    records.join(
+        blake3::hash(dir.as_os_str().as_encoded_bytes())
+            .to_hex()
+            .as_str(),
+    )
 }
 
 /// Returns the component that was built of the tool in `dir`, and whether it is that of its current sources. Runs nothing
@@ -63,10 +67,12 @@ pub fn standing(dir: &Path, records: &Path) -> Standing {
 }
 
 fn check(dir: &Path, records: &Path) -> std::result::Result<Standing, String> {
-    let dir = std::fs::canonicalize(dir).map_err(|error| format!("{} cannot be found: {error}", dir.display()))?;
+    let dir = std::fs::canonicalize(dir)
+        .map_err(|error| format!("{} cannot be found: {error}", dir.display()))?;
     let mut record = read(records, &dir).ok_or("it was never built here")?;
     let component = folder(records, &dir).join(&record.component);
-    let made = Listing::of(&Scope::of_file(&component), &record.made).map_err(|error| format!("{error:#}"))?;
+    let made = Listing::of(&Scope::of_file(&component), &record.made)
+        .map_err(|error| format!("{error:#}"))?;
     if made.is_empty() {
         return Err("its component was removed".to_owned());
     }
@@ -85,7 +91,10 @@ fn check(dir: &Path, records: &Path) -> std::result::Result<Standing, String> {
             more => format!(", and {more} more"),
         };
         let path = path.strip_prefix(&dir).unwrap_or(path).display();
-        return Ok(Standing::Outdated(component, format!("{path} {what} since it was built{more}")));
+        return Ok(Standing::Outdated(
+            component,
+            format!("{path} {what} since it was built{more}"),
+        ));
     }
     if now != record.sources || made != record.made {
         // Same contents, other states: keep them, so that the files need not be read again.
@@ -99,9 +108,14 @@ fn check(dir: &Path, records: &Path) -> std::result::Result<Standing, String> {
 /// access to one of them decides what the next build runs.
 pub fn source_places(dir: &Path, records: &Path) -> Vec<PathBuf> {
     let dir = std::fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
-    let (read, around) = read(records, &dir).map(|record| (record.scope, record.around)).unwrap_or_default();
+    let (read, around) = read(records, &dir)
+        .map(|record| (record.scope, record.around))
+        .unwrap_or_default();
     let places = read.places().chain(around.places());
-    let places: BTreeSet<PathBuf> = places.chain(language::scope(&dir).places()).cloned().collect();
+    let places: BTreeSet<PathBuf> = places
+        .chain(language::scope(&dir).places())
+        .cloned()
+        .collect();
     places.into_iter().collect()
 }
 
@@ -125,7 +139,8 @@ pub(super) fn lock(compiling: &Path, dir: &Path, say: Say) -> Result<Held> {
     let file = private::open_or_create(&compiling.join("lock"));
     let file = file.with_context(|| format!("cannot write into {}", compiling.display()))?;
     let busy_with = format!("{} (process {})", dir.display(), std::process::id());
-    Held::take(file, "waiting for another build", &busy_with, say).context("cannot wait for another build")
+    Held::take(file, "waiting for another build", &busy_with, say)
+        .context("cannot wait for another build")
 }
 
 fn make_folder(folder: &Path) -> Result<()> {
@@ -159,10 +174,27 @@ pub(super) fn write(records: &Path, made: Made) -> Result<()> {
     }
     let file = folder.join(&component);
     replace(&file, made.component)?;
-    let Made { dir, initial_memory, key, scope, sources, around, .. } = made;
+    let Made {
+        dir,
+        initial_memory,
+        key,
+        scope,
+        sources,
+        around,
+        ..
+    } = made;
     let made = Listing::of(&Scope::of_file(&file), &Listing::default())?;
-    let record =
-        Record { format: FORMAT, dir: dir.to_owned(), component, made, initial_memory, key, scope, sources, around };
+    let record = Record {
+        format: FORMAT,
+        dir: dir.to_owned(),
+        component,
+        made,
+        initial_memory,
+        key,
+        scope,
+        sources,
+        around,
+    };
     keep(records, &record)?;
     remove_orphans(records);
     Ok(())
@@ -191,14 +223,19 @@ fn remove_orphans(records: &Path) {
 /// Replaces `file` by a rename, so that a reader sees the old or the new bytes, never a part. An unchanged file keeps
 /// its time, so that what was derived from it stays valid.
 pub(super) fn replace(file: &Path, bytes: &[u8]) -> Result<()> {
-    let same =
-        || std::fs::symlink_metadata(file).is_ok_and(|found| found.is_file() && found.len() == bytes.len() as u64);
+    let same = || {
+        std::fs::symlink_metadata(file)
+            .is_ok_and(|found| found.is_file() && found.len() == bytes.len() as u64)
+    };
     if same() && std::fs::read(file).is_ok_and(|found| found == bytes) {
         return Ok(());
     }
     let folder = file.parent().unwrap_or(Path::new("."));
     let write = || -> std::io::Result<()> {
-        let temporary = tempfile::Builder::new().prefix(".new-").permissions(readable()).tempfile_in(folder)?;
+        let temporary = tempfile::Builder::new()
+            .prefix(".new-")
+            .permissions(readable())
+            .tempfile_in(folder)?;
         std::fs::write(temporary.path(), bytes)?;
         temporary.persist(file)?;
         Ok(())
@@ -222,7 +259,10 @@ mod tests {
 
     impl Tool {
         fn new() -> Self {
-            let tool = Self { folder: tempfile::tempdir().unwrap(), records: tempfile::tempdir().unwrap() };
+            let tool = Self {
+                folder: tempfile::tempdir().unwrap(),
+                records: tempfile::tempdir().unwrap(),
+            };
             std::fs::write(tool.dir().join("Cargo.toml"), "[package]").unwrap();
             std::fs::write(tool.dir().join("lib.rs"), "fn a() {}").unwrap();
             tool
@@ -241,7 +281,16 @@ mod tests {
             let around = scope.clone();
             let component = b"\0asm";
             let initial_memory = 2 << 20;
-            let made = Made { dir: &dir, component, name: "tool", initial_memory, key, scope, sources, around };
+            let made = Made {
+                dir: &dir,
+                component,
+                name: "tool",
+                initial_memory,
+                key,
+                scope,
+                sources,
+                around,
+            };
             write(self.records.path(), made).unwrap();
         }
 
@@ -256,7 +305,9 @@ mod tests {
 
         #[track_caller]
         fn is_outdated(&self, why: &str) {
-            let Standing::Outdated(component, found) = self.standing() else { panic!("{:?}", self.standing()) };
+            let Standing::Outdated(component, found) = self.standing() else {
+                panic!("{:?}", self.standing())
+            };
             assert_eq!(found, why);
             assert_eq!(std::fs::read(component).unwrap(), b"\0asm");
         }
@@ -267,7 +318,9 @@ mod tests {
         let tool = Tool::new();
         tool.is_not_built("it was never built here");
         tool.record();
-        let Standing::Built(component) = tool.standing() else { panic!("{:?}", tool.standing()) };
+        let Standing::Built(component) = tool.standing() else {
+            panic!("{:?}", tool.standing())
+        };
         assert_eq!(std::fs::read(&component).unwrap(), b"\0asm");
         assert!(component.starts_with(tool.records.path()));
         std::fs::write(tool.dir().join("build.rs"), "fn main() {}").unwrap();
@@ -308,7 +361,10 @@ mod tests {
         let gone = Tool::new();
         let kept = Tool::new();
         gone.record();
-        let kept = Tool { records: gone.records, ..kept };
+        let kept = Tool {
+            records: gone.records,
+            ..kept
+        };
         drop(gone.folder);
         kept.record();
         let entries = std::fs::read_dir(kept.records.path()).unwrap().count();
@@ -321,8 +377,16 @@ mod tests {
         let tool = Tool::new();
         let places = source_places(tool.folder.path(), tool.records.path());
         let above = tool.dir().parent().unwrap().to_owned();
-        for place in [tool.dir(), above.join("Cargo.toml"), above.join(".cargo/config.toml")] {
-            assert!(places.contains(&place), "{} is not in {places:?}", place.display());
+        for place in [
+            tool.dir(),
+            above.join("Cargo.toml"),
+            above.join(".cargo/config.toml"),
+        ] {
+            assert!(
+                places.contains(&place),
+                "{} is not in {places:?}",
+                place.display()
+            );
         }
     }
 }

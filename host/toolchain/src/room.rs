@@ -56,12 +56,18 @@ impl Room {
 
     /// What a build fetches: `Zig 0.17.0 from PyPI: 80 MB, 438 MB on disk`.
     pub(super) fn sentence(&self) -> String {
-        format!("{} from {}: {} MB, {} MB on disk", self.contents, self.registry, self.download_mb, self.disk_mb)
+        format!(
+            "{} from {}: {} MB, {} MB on disk",
+            self.contents, self.registry, self.download_mb, self.disk_mb
+        )
     }
 
     /// The first program that is missing, and what to do.
     fn lacks(&self, search: &Search) -> Option<(&'static str, &'static str)> {
-        self.needs.iter().copied().find(|(program, _)| search.which(program).is_none())
+        self.needs
+            .iter()
+            .copied()
+            .find(|(program, _)| search.which(program).is_none())
     }
 
     /// Returns the room's folder; fetches its content first if it is not complete. Says what is fetched, and its size,
@@ -72,27 +78,50 @@ impl Room {
             return Ok(folder);
         }
         if let Some((program, remedy)) = self.lacks(search) {
-            bail!("{} needs {program}, which is not on PATH: {remedy}", self.contents);
+            bail!(
+                "{} needs {program}, which is not on PATH: {remedy}",
+                self.contents
+            );
         }
         let parent = search.cache_dir.join("toolchain");
-        std::fs::create_dir_all(&parent).with_context(|| format!("cannot create {}", parent.display()))?;
-        let lock = private::open_or_create(&parent.join("lock")).context("cannot open the toolchain's lock")?;
-        let _held = Held::take(lock, "waiting for another toolcell that sets up a toolchain", self.contents, say)
-            .context("cannot wait for the toolchain's lock")?;
+        std::fs::create_dir_all(&parent)
+            .with_context(|| format!("cannot create {}", parent.display()))?;
+        let lock = private::open_or_create(&parent.join("lock"))
+            .context("cannot open the toolchain's lock")?;
+        let _held = Held::take(
+            lock,
+            "waiting for another toolcell that sets up a toolchain",
+            self.contents,
+            say,
+        )
+        .context("cannot wait for the toolchain's lock")?;
         if self.is_ready(search) {
             return Ok(folder);
         }
         if search.offline {
-            bail!("{} would have to be fetched, and downloads are not allowed", self.sentence());
+            bail!(
+                "{} would have to be fetched, and downloads are not allowed",
+                self.sentence()
+            );
         }
         say(&format!("fetching {}", self.sentence()));
         // Left by a run that was interrupted: the stamp is missing.
         if folder.exists() {
-            std::fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
+            std::fs::remove_dir_all(&folder)
+                .with_context(|| format!("cannot remove {}", folder.display()))?;
         }
-        std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
-        (self.set_up)(&SetUp { folder: &folder, search }, say).with_context(|| format!("set up {}", self.contents))?;
-        std::fs::write(folder.join(COMPLETE), self.name).context("cannot complete the toolchain")?;
+        std::fs::create_dir_all(&folder)
+            .with_context(|| format!("cannot create {}", folder.display()))?;
+        (self.set_up)(
+            &SetUp {
+                folder: &folder,
+                search,
+            },
+            say,
+        )
+        .with_context(|| format!("set up {}", self.contents))?;
+        std::fs::write(folder.join(COMPLETE), self.name)
+            .context("cannot complete the toolchain")?;
         say(&format!("{} is in {}", self.contents, folder.display()));
         Ok(folder)
     }
@@ -101,7 +130,10 @@ impl Room {
 impl SetUp<'_> {
     /// A command for the program `name` on PATH, in the room's folder.
     pub(super) fn command(&self, name: &str) -> Result<Command> {
-        let program = self.search.which(name).with_context(|| format!("no {name} on PATH"))?;
+        let program = self
+            .search
+            .which(name)
+            .with_context(|| format!("no {name} on PATH"))?;
         let mut command = process::command(&program, &self.search.path);
         command.current_dir(self.folder);
         Ok(command)
@@ -119,8 +151,22 @@ impl SetUp<'_> {
         let list = self.folder.join("requirements.txt");
         std::fs::write(&list, requirements).context("cannot write the list of packages")?;
         let mut pip = self.command("python3")?;
-        pip.args(["-m", "pip", "install", "--require-hashes", "--no-deps", "--only-binary", ":all:"]);
-        pip.args(["--disable-pip-version-check", "--no-input", "--no-compile", "--progress-bar", "off"]);
+        pip.args([
+            "-m",
+            "pip",
+            "install",
+            "--require-hashes",
+            "--no-deps",
+            "--only-binary",
+            ":all:",
+        ]);
+        pip.args([
+            "--disable-pip-version-check",
+            "--no-input",
+            "--no-compile",
+            "--progress-bar",
+            "off",
+        ]);
         pip.args(["--target", "python", "--requirement"]).arg(&list);
         // An own folder needs no advice on the system's packages.
         pip.env("PIP_ROOT_USER_ACTION", "ignore");
@@ -137,16 +183,29 @@ impl SetUp<'_> {
     /// of packages do not run.
     pub(super) fn npm(&self, package: &str, lock: &str, say: Say) -> Result<()> {
         for (name, text) in [("package.json", package), ("package-lock.json", lock)] {
-            std::fs::write(self.folder.join(name), text).with_context(|| format!("cannot write {name}"))?;
+            std::fs::write(self.folder.join(name), text)
+                .with_context(|| format!("cannot write {name}"))?;
         }
         let mut npm = self.command("npm")?;
-        npm.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error"]);
+        npm.args([
+            "ci",
+            "--ignore-scripts",
+            "--no-audit",
+            "--no-fund",
+            "--no-update-notifier",
+            "--loglevel=error",
+        ]);
         self.run(npm, say)
     }
 }
 
 /// Runs `command`, passes the lines of the streams `said` to `say`, and fails with its last lines if it does.
-pub(super) fn checked(command: Command, limit: Option<Duration>, said: &[Stream], say: Say) -> Result<()> {
+pub(super) fn checked(
+    command: Command,
+    limit: Option<Duration>,
+    said: &[Stream],
+    say: Say,
+) -> Result<()> {
     const LINES_MAX: usize = 60;
     let shown = process::shown(&command);
     let mut last: Vec<String> = Vec::new();
@@ -170,7 +229,11 @@ pub(super) fn checked(command: Command, limit: Option<Duration>, said: &[Stream]
 
 /// A sentence for each of `rooms` that a build fetches.
 pub(super) fn missing(rooms: &[&Room], search: &Search) -> Vec<String> {
-    rooms.iter().filter(|room| !room.is_ready(search)).map(|room| room.sentence()).collect()
+    rooms
+        .iter()
+        .filter(|room| !room.is_ready(search))
+        .map(|room| room.sentence())
+        .collect()
 }
 
 /// What `toolcell doctor` says of a language whose toolchain is in `rooms`.
@@ -178,13 +241,24 @@ pub(super) fn finding(title: &str, rooms: &[&Room], search: &Search) -> Finding 
     // Its subject begins with "the": the toolchain of a language that is not used here is no fault of the machine.
     let subject = format!("the toolchain for {title}");
     let missing: Vec<&&Room> = rooms.iter().filter(|room| !room.is_ready(search)).collect();
-    let lacking = missing.iter().find_map(|room| Some((room, room.lacks(search)?)));
+    let lacking = missing
+        .iter()
+        .find_map(|room| Some((room, room.lacks(search)?)));
     if let Some((room, (program, remedy))) = lacking {
         let detail = format!("{} needs {program}, which is not on PATH", room.contents);
-        return Finding { subject, state: State::Missing, detail, fix: Some(remedy.to_owned()) };
+        return Finding {
+            subject,
+            state: State::Missing,
+            detail,
+            fix: Some(remedy.to_owned()),
+        };
     }
     let list = |of: &dyn Fn(&Room) -> String, rooms: &[&&Room]| {
-        rooms.iter().map(|room| of(room)).collect::<Vec<_>>().join("; ")
+        rooms
+            .iter()
+            .map(|room| of(room))
+            .collect::<Vec<_>>()
+            .join("; ")
     };
     if missing.is_empty() {
         let all: Vec<&&Room> = rooms.iter().collect();
@@ -195,8 +269,16 @@ pub(super) fn finding(title: &str, rooms: &[&Room], search: &Search) -> Finding 
             fix: None,
         };
     }
-    let detail = format!("the first build fetches {}", list(&Room::sentence, &missing));
-    Finding { subject, state: State::Absent, detail, fix: None }
+    let detail = format!(
+        "the first build fetches {}",
+        list(&Room::sentence, &missing)
+    );
+    Finding {
+        subject,
+        state: State::Absent,
+        detail,
+        fix: None,
+    }
 }
 
 #[cfg(test)]
@@ -218,11 +300,17 @@ mod tests {
         };
         let ready = |script: &str| {
             let programs = Programs::new().with("python3", script);
-            format!("{:#}", room.ready(&programs.search(Preference::Any), &mut |_| ()).unwrap_err())
+            format!(
+                "{:#}",
+                room.ready(&programs.search(Preference::Any), &mut |_| ())
+                    .unwrap_err()
+            )
         };
         let error = ready("echo '/usr/bin/python3: No module named pip' >&2; exit 1");
         assert!(
-            error.starts_with("set up Thing 1: python3 has no pip: install it, on Debian with `sudo apt-get"),
+            error.starts_with(
+                "set up Thing 1: python3 has no pip: install it, on Debian with `sudo apt-get"
+            ),
             "{error}"
         );
         assert!(!ready("echo 'no route' >&2; exit 1").contains("has no pip"));

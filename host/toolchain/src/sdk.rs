@@ -15,25 +15,37 @@ macro_rules! files {
 pub(super) use files;
 
 /// The contract. Each SDK reads it from `../../wit`, so the layout is that of the repository.
-pub(super) const CONTRACT: &[File] = files!["wit/deps/io/poll.wit", "wit/hook.wit", "wit/judge.wit", "wit/tool.wit"];
+pub(super) const CONTRACT: &[File] = files![
+    "wit/deps/io/poll.wit",
+    "wit/hook.wit",
+    "wit/judge.wit",
+    "wit/tool.wit"
+];
 
 /// Path and text of each source, of every language.
 fn carried() -> impl Iterator<Item = &'static File> {
-    LANGUAGES.iter().flat_map(|language| language.sdk()).chain(CONTRACT)
+    LANGUAGES
+        .iter()
+        .flat_map(|language| language.sdk())
+        .chain(CONTRACT)
 }
 
 /// Returns the folder of this version's SDK below `data_dir`; writes it first if it does not exist. Its name is a hash
 /// of its contents, so that versions of toolcell coexist and an existing folder never changes.
 pub fn write_sdk(data_dir: &Path) -> Result<PathBuf> {
     // Absolute, because tools in other folders refer to it.
-    let parent = std::path::absolute(data_dir).context("cannot find the data folder")?.join("sdk");
+    let parent = std::path::absolute(data_dir)
+        .context("cannot find the data folder")?
+        .join("sdk");
     let place = parent.join(content_hash());
     if place.is_dir() {
         return Ok(place);
     }
     let write = || -> Result<()> {
         std::fs::create_dir_all(&parent)?;
-        let temporary = tempfile::Builder::new().prefix(".new-").tempdir_in(&parent)?;
+        let temporary = tempfile::Builder::new()
+            .prefix(".new-")
+            .tempdir_in(&parent)?;
         let folder = temporary.path().join("sdk");
         for (path, text) in carried() {
             let file = folder.join(path);
@@ -58,7 +70,12 @@ fn content_hash() -> String {
             hasher.update(part.as_bytes());
         }
     }
-    hasher.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    hasher
+        .finalize()
+        .iter()
+        .take(8)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 #[cfg(test)]
@@ -70,8 +87,17 @@ mod tests {
             let entry = entry.unwrap();
             let name = entry.file_name().into_string().unwrap();
             // Never part of a tool that depends on the SDK.
-            if ["target", "tests", "test", "examples", "benches", "Cargo.lock", "node_modules", "__pycache__"]
-                .contains(&name.as_str())
+            if [
+                "target",
+                "tests",
+                "test",
+                "examples",
+                "benches",
+                "Cargo.lock",
+                "node_modules",
+                "__pycache__",
+            ]
+            .contains(&name.as_str())
                 || name.starts_with('.')
             {
                 continue;
@@ -79,7 +105,15 @@ mod tests {
             if entry.path().is_dir() {
                 list(&entry.path(), root, found);
             } else {
-                found.push(entry.path().strip_prefix(root).unwrap().to_str().unwrap().to_owned());
+                found.push(
+                    entry
+                        .path()
+                        .strip_prefix(root)
+                        .unwrap()
+                        .to_str()
+                        .unwrap()
+                        .to_owned(),
+                );
             }
         }
     }
@@ -96,7 +130,10 @@ mod tests {
         listed.sort_unstable();
         // Languages may share a file.
         listed.dedup();
-        assert_eq!(found, listed, "add to the list of the language what is new on disk");
+        assert_eq!(
+            found, listed,
+            "add to the list of the language what is new on disk"
+        );
     }
 
     #[test]
@@ -107,7 +144,9 @@ mod tests {
             assert_eq!(std::fs::read_to_string(folder.join(path)).unwrap(), *text);
         }
         assert_eq!(write_sdk(data.path()).unwrap(), folder);
-        let left: Vec<_> = std::fs::read_dir(data.path().join("sdk")).unwrap().collect();
+        let left: Vec<_> = std::fs::read_dir(data.path().join("sdk"))
+            .unwrap()
+            .collect();
         assert_eq!(left.len(), 1);
     }
 }

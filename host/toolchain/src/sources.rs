@@ -27,8 +27,13 @@ const NAMING_BYTES_MAX: u64 = 1 << 20;
 
 /// Files that configure cargo and rustup, in a tool's folder and in every folder above it. A manifest above can make
 /// the tool part of a workspace.
-const STEERING: [&str; 5] =
-    ["Cargo.toml", ".cargo/config.toml", ".cargo/config", "rust-toolchain.toml", "rust-toolchain"];
+const STEERING: [&str; 5] = [
+    "Cargo.toml",
+    ".cargo/config.toml",
+    ".cargo/config",
+    "rust-toolchain.toml",
+    "rust-toolchain",
+];
 
 /// Folders that no build reads, wherever they are: documents, tests, and what other programs write.
 const IDLE_FOLDERS: [&str; 19] = [
@@ -53,7 +58,17 @@ const IDLE_FOLDERS: [&str; 19] = [
     "venv",
 ];
 /// Ends of the names of files that no build reads.
-const IDLE_ENDS: [&str; 9] = [".md", ".log", ".bak", ".orig", ".rej", ".swp", ".tmp", "~", ".gitignore"];
+const IDLE_ENDS: [&str; 9] = [
+    ".md",
+    ".log",
+    ".bak",
+    ".orig",
+    ".rej",
+    ".swp",
+    ".tmp",
+    "~",
+    ".gitignore",
+];
 
 /// Files of a folder that end alike. A new one of them is a part of the next build.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -78,15 +93,24 @@ impl Group {
         let mut folders = vec![self.folder.clone()];
         let mut seen = 0;
         while let Some(folder) = folders.pop() {
-            for entry in std::fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {
+            for entry in std::fs::read_dir(&folder)
+                .with_context(|| format!("cannot read {}", folder.display()))?
+            {
                 let entry = entry.with_context(|| format!("cannot read {}", folder.display()))?;
                 seen += 1;
                 if seen > FILES_MAX {
                     return Err(too_many());
                 }
-                let Ok(name) = entry.file_name().into_string() else { continue };
+                let Ok(name) = entry.file_name().into_string() else {
+                    continue;
+                };
                 let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-                if is_folder && self.deep && !name.starts_with('.') && name != "target" && !is_idle(&name, true) {
+                if is_folder
+                    && self.deep
+                    && !name.starts_with('.')
+                    && name != "target"
+                    && !is_idle(&name, true)
+                {
                     folders.push(entry.path());
                 }
                 let ends = self.ends.iter().any(|end| name.ends_with(end.as_str()));
@@ -102,7 +126,11 @@ impl Group {
 
 /// Whether no build reads a file or a folder of this name.
 fn is_idle(name: &str, is_folder: bool) -> bool {
-    if is_folder { IDLE_FOLDERS.contains(&name) } else { IDLE_ENDS.iter().any(|end| name.ends_with(end)) }
+    if is_folder {
+        IDLE_FOLDERS.contains(&name)
+    } else {
+        IDLE_ENDS.iter().any(|end| name.ends_with(end))
+    }
 }
 
 /// The places that a build reads. All paths are absolute.
@@ -136,15 +164,21 @@ impl Scope {
     /// Adds the files that configure cargo in `folder` and in the folders above it.
     pub(super) fn add_steering(&mut self, folder: &Path) {
         for folder in folder.ancestors() {
-            STEERING.iter().for_each(|name| self.add_file(folder.join(name)));
+            STEERING
+                .iter()
+                .for_each(|name| self.add_file(folder.join(name)));
         }
     }
 
     /// Adds the user's own configuration of cargo.
     pub(super) fn add_cargo_home(&mut self) {
-        let home = std::env::var_os("CARGO_HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
+        let home = std::env::var_os("CARGO_HOME")
+            .filter(|home| !home.is_empty())
+            .map(PathBuf::from);
         if let Some(home) = home.or_else(|| Some(std::env::home_dir()?.join(".cargo"))) {
-            ["config.toml", "config"].iter().for_each(|name| self.add_file(home.join(name)));
+            ["config.toml", "config"]
+                .iter()
+                .for_each(|name| self.add_file(home.join(name)));
         }
     }
 
@@ -153,9 +187,15 @@ impl Scope {
     }
 
     fn add_with_includes(&mut self, file: PathBuf, depth: u32) {
-        if depth > 0 && file.parent().is_some_and(|folder| folder.ends_with(".cargo")) {
+        if depth > 0
+            && file
+                .parent()
+                .is_some_and(|folder| folder.ends_with(".cargo"))
+        {
             match included(&file) {
-                Ok(others) => others.into_iter().for_each(|other| self.add_with_includes(other, depth - 1)),
+                Ok(others) => others
+                    .into_iter()
+                    .for_each(|other| self.add_with_includes(other, depth - 1)),
                 Err(why) => self.refuse(&why),
             }
         }
@@ -169,7 +209,10 @@ impl Scope {
 
     /// A single file.
     pub(super) fn of_file(file: &Path) -> Self {
-        Self { files: BTreeSet::from([file.to_owned()]), ..Self::default() }
+        Self {
+            files: BTreeSet::from([file.to_owned()]),
+            ..Self::default()
+        }
     }
 
     /// Every place of this scope.
@@ -181,14 +224,22 @@ impl Scope {
 /// Returns the files that a cargo configuration includes: `include = "a.toml"`, a list of paths, or a list of tables
 /// with a `path`.
 fn included(config: &Path) -> Result<Vec<PathBuf>> {
-    let Some(text) = naming_text(config)? else { return Ok(Vec::new()) };
+    let Some(text) = naming_text(config)? else {
+        return Ok(Vec::new());
+    };
     let read = || -> Option<Vec<PathBuf>> {
         let table: toml::Table = toml::from_str(&text).ok()?;
         let named = match table.get("include")? {
             toml::Value::Array(entries) => entries.clone(),
             one => vec![one.clone()],
         };
-        let path = |entry: &toml::Value| Some(config.parent()?.join(entry.get("path").unwrap_or(entry).as_str()?));
+        let path = |entry: &toml::Value| {
+            Some(
+                config
+                    .parent()?
+                    .join(entry.get("path").unwrap_or(entry).as_str()?),
+            )
+        };
         Some(named.iter().filter_map(path).collect())
     };
     Ok(read().unwrap_or_default())
@@ -201,8 +252,14 @@ fn included(config: &Path) -> Result<Vec<PathBuf>> {
 /// More than [`NAMING_BYTES_MAX`] bytes.
 pub(super) fn naming_text(path: &Path) -> Result<Option<String>> {
     let mut bytes = Vec::new();
-    let Some(file) = plain_file(path) else { return Ok(None) };
-    if file.take(NAMING_BYTES_MAX + 1).read_to_end(&mut bytes).is_err() {
+    let Some(file) = plain_file(path) else {
+        return Ok(None);
+    };
+    if file
+        .take(NAMING_BYTES_MAX + 1)
+        .read_to_end(&mut bytes)
+        .is_err()
+    {
         return Ok(None);
     }
     if bytes.len() as u64 > NAMING_BYTES_MAX {
@@ -217,7 +274,11 @@ pub(super) fn naming_text(path: &Path) -> Result<Option<String>> {
 /// Opens a regular file; `None` for anything else. Does not block on a named pipe.
 fn plain_file(path: &Path) -> Option<File> {
     let flags = rustix::fs::OFlags::NONBLOCK.bits();
-    let file = OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(path).ok()?;
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags.cast_signed())
+        .open(path)
+        .ok()?;
     file.metadata().ok()?.is_file().then_some(file)
 }
 
@@ -256,14 +317,26 @@ impl Listing {
         if let Some(why) = &scope.refused {
             bail!("{why}");
         }
-        let mut walk = Walk { scope, known, found: BTreeMap::new(), walked: BTreeSet::new(), folders: 0 };
+        let mut walk = Walk {
+            scope,
+            known,
+            found: BTreeMap::new(),
+            walked: BTreeSet::new(),
+            folders: 0,
+        };
         for folder in &scope.folders {
             walk.folder(folder)?;
         }
         for group in &scope.groups {
             // A folder that is gone has none.
-            let files = if group.folder.is_dir() { group.files()? } else { Vec::new() };
-            files.iter().try_for_each(|file| walk.one(file, false).map(|_| ()))?;
+            let files = if group.folder.is_dir() {
+                group.files()?
+            } else {
+                Vec::new()
+            };
+            files
+                .iter()
+                .try_for_each(|file| walk.one(file, false).map(|_| ()))?;
         }
         for file in &scope.files {
             walk.one(file, false)?;
@@ -277,9 +350,16 @@ impl Listing {
 
     /// A file whose content differs from that in `earlier`, which knows it; `None` if there is none.
     pub(super) fn edited(&self, earlier: &Self) -> Option<&Path> {
-        let differs =
-            |path: &PathBuf, seen: &Seen| earlier.0.get(path).is_some_and(|before| before.content != seen.content);
-        self.0.iter().find(|(path, seen)| differs(path, seen)).map(|(path, _)| path.as_path())
+        let differs = |path: &PathBuf, seen: &Seen| {
+            earlier
+                .0
+                .get(path)
+                .is_some_and(|before| before.content != seen.content)
+        };
+        self.0
+            .iter()
+            .find(|(path, seen)| differs(path, seen))
+            .map(|(path, _)| path.as_path())
     }
 
     /// Returns the paths whose content differs from `earlier`, each with what happened to it.
@@ -288,12 +368,18 @@ impl Listing {
         for (path, seen) in &self.0 {
             match earlier.0.get(path) {
                 None => changes.push((path.clone(), "is new")),
-                Some(before) if before.content != seen.content => changes.push((path.clone(), "has changed")),
+                Some(before) if before.content != seen.content => {
+                    changes.push((path.clone(), "has changed"))
+                }
                 Some(_) => {}
             }
         }
         changes.extend(
-            earlier.0.keys().filter(|path| !self.0.contains_key(*path)).map(|path| (path.clone(), "was removed")),
+            earlier
+                .0
+                .keys()
+                .filter(|path| !self.0.contains_key(*path))
+                .map(|path| (path.clone(), "was removed")),
         );
         changes
     }
@@ -310,7 +396,9 @@ impl Listing {
             part(path.as_os_str().as_encoded_bytes());
             match &seen.content {
                 Content::File(digest) => part(format!("file {digest}").as_bytes()),
-                Content::Link(target) => part(&[b"link ", target.as_os_str().as_encoded_bytes()].concat()),
+                Content::Link(target) => {
+                    part(&[b"link ", target.as_os_str().as_encoded_bytes()].concat())
+                }
                 Content::Other => part(b"other"),
             }
         }
@@ -332,23 +420,33 @@ impl Walk<'_> {
     fn folder(&mut self, folder: &Path) -> Result<()> {
         let mut folders = vec![folder.to_owned()];
         while let Some(folder) = folders.pop() {
-            let Some(metadata) = there(std::fs::metadata(&folder), &folder)? else { continue };
+            let Some(metadata) = there(std::fs::metadata(&folder), &folder)? else {
+                continue;
+            };
             if !metadata.is_dir() || !self.walked.insert((metadata.dev(), metadata.ino())) {
                 continue;
             }
-            let entries = std::fs::read_dir(&folder).with_context(|| format!("cannot list {}", folder.display()))?;
-            let entries = entries.take(FILES_MAX + 1).collect::<std::io::Result<Vec<_>>>();
+            let entries = std::fs::read_dir(&folder)
+                .with_context(|| format!("cannot list {}", folder.display()))?;
+            let entries = entries
+                .take(FILES_MAX + 1)
+                .collect::<std::io::Result<Vec<_>>>();
             let entries = entries.with_context(|| format!("cannot list {}", folder.display()))?;
             if entries.len() > FILES_MAX {
                 return Err(too_many());
             }
-            let has_manifest = entries.iter().any(|entry| entry.file_name() == "Cargo.toml");
+            let has_manifest = entries
+                .iter()
+                .any(|entry| entry.file_name() == "Cargo.toml");
             for entry in entries {
                 let name = entry.file_name();
                 let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
                 let idle = name.to_str().is_some_and(|name| is_idle(name, is_folder));
                 // Build output is no source, and changes without an edit.
-                if idle || (name == "target" && has_manifest) || self.is_skipped(&entry.path(), &name) {
+                if idle
+                    || (name == "target" && has_manifest)
+                    || self.is_skipped(&entry.path(), &name)
+                {
                     continue;
                 }
                 if let Some(inner) = self.one(&entry.path(), true)? {
@@ -361,7 +459,10 @@ impl Walk<'_> {
     }
 
     fn is_skipped(&self, path: &Path, name: &OsStr) -> bool {
-        let named = || name.to_str().is_some_and(|name| self.scope.skipped_names.contains(name));
+        let named = || {
+            name.to_str()
+                .is_some_and(|name| self.scope.skipped_names.contains(name))
+        };
         // A link or a file of this name is no folder that a build wrote.
         (self.scope.skipped.contains(path) || named())
             && std::fs::symlink_metadata(path).is_ok_and(|found| found.is_dir())
@@ -372,7 +473,9 @@ impl Walk<'_> {
     fn one(&mut self, path: &Path, within: bool) -> Result<Option<PathBuf>> {
         let mut at = path.to_owned();
         for _ in 0..=LINKS_MAX {
-            let Some(metadata) = there(std::fs::symlink_metadata(&at), &at)? else { return Ok(None) };
+            let Some(metadata) = there(std::fs::symlink_metadata(&at), &at)? else {
+                return Ok(None);
+            };
             // Empty folders count too, because walking them takes time and memory.
             if self.found.len() + self.folders >= FILES_MAX {
                 return Err(too_many());
@@ -387,10 +490,21 @@ impl Walk<'_> {
                 }
                 return Ok(None);
             }
-            let target = std::fs::read_link(&at).with_context(|| format!("cannot read the link {}", at.display()))?;
+            let target = std::fs::read_link(&at)
+                .with_context(|| format!("cannot read the link {}", at.display()))?;
             let led_to = at.parent().unwrap_or(Path::new("/")).join(&target);
             // A chain of links is followed one step at a time; a link that was seen before ends it.
-            if self.found.insert(at, Seen { content: Content::Link(target), state: None }).is_some() {
+            if self
+                .found
+                .insert(
+                    at,
+                    Seen {
+                        content: Content::Link(target),
+                        state: None,
+                    },
+                )
+                .is_some()
+            {
                 return Ok(None);
             }
             at = led_to;
@@ -403,10 +517,18 @@ impl Walk<'_> {
 
     fn seen(&self, path: &Path, metadata: &Metadata) -> Result<Seen> {
         if !metadata.is_file() {
-            return Ok(Seen { content: Content::Other, state: None });
+            return Ok(Seen {
+                content: Content::Other,
+                state: None,
+            });
         }
         let now = FileState::from(metadata);
-        if let Some(known) = self.known.0.get(path).filter(|known| known.state == Some(now)) {
+        if let Some(known) = self
+            .known
+            .0
+            .get(path)
+            .filter(|known| known.state == Some(now))
+        {
             return Ok(known.clone());
         }
         let context = || format!("cannot read {}", path.display());
@@ -415,12 +537,20 @@ impl Walk<'_> {
         let began = SystemTime::now();
         let state = FileState::of(&file).with_context(context)?;
         let mut hasher = blake3::Hasher::new();
-        hasher.update_reader(file.take(FILE_BYTES_MAX + 1)).with_context(context)?;
+        hasher
+            .update_reader(file.take(FILE_BYTES_MAX + 1))
+            .with_context(context)?;
         if hasher.count() > FILE_BYTES_MAX {
-            bail!("{}, among the sources of the tool, has more than {FILE_BYTES_MAX} bytes", path.display());
+            bail!(
+                "{}, among the sources of the tool, has more than {FILE_BYTES_MAX} bytes",
+                path.display()
+            );
         }
         let state = Some(state).filter(|state| state.is_settled(began));
-        Ok(Seen { content: Content::File(hasher.finalize().to_hex().to_string()), state })
+        Ok(Seen {
+            content: Content::File(hasher.finalize().to_hex().to_string()),
+            state,
+        })
     }
 }
 
@@ -434,7 +564,9 @@ fn too_many() -> anyhow::Error {
 fn there(metadata: std::io::Result<Metadata>, path: &Path) -> Result<Option<Metadata>> {
     match metadata {
         Ok(metadata) => Ok(Some(metadata)),
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Ok(None)
+        }
         Err(error) => Err(error).with_context(|| format!("cannot inspect {}", path.display())),
     }
 }
@@ -450,7 +582,13 @@ mod tests {
     impl Project {
         fn new() -> Self {
             let project = Self(tempfile::tempdir().unwrap());
-            for name in ["Cargo.toml", "src/lib.rs", "target/debug/made", "src/target/mod.rs", ".git/HEAD"] {
+            for name in [
+                "Cargo.toml",
+                "src/lib.rs",
+                "target/debug/made",
+                "src/target/mod.rs",
+                ".git/HEAD",
+            ] {
                 project.write(name, name);
             }
             project
@@ -474,8 +612,16 @@ mod tests {
 
         fn changes(&self, known: &Listing) -> Vec<String> {
             let changes = self.listing(known).changes(known);
-            let below = |path: PathBuf| path.strip_prefix(self.0.path()).unwrap().display().to_string();
-            changes.into_iter().map(|(path, what)| format!("{} {what}", below(path))).collect()
+            let below = |path: PathBuf| {
+                path.strip_prefix(self.0.path())
+                    .unwrap()
+                    .display()
+                    .to_string()
+            };
+            changes
+                .into_iter()
+                .map(|(path, what)| format!("{} {what}", below(path)))
+                .collect()
         }
     }
 
@@ -490,13 +636,24 @@ mod tests {
         project.write("build.rs", "fn main() {}");
         project.write(".cargo/config.toml", "");
         std::fs::remove_file(project.0.path().join("src/lib.rs")).unwrap();
-        for idle in ["build.log", "README.md", "node_modules/a/index.js", "tests/it.rs", "docs/page.html"] {
+        for idle in [
+            "build.log",
+            "README.md",
+            "node_modules/a/index.js",
+            "tests/it.rs",
+            "docs/page.html",
+        ] {
             project.write(idle, "other");
         }
         let changes = project.changes(&before);
         assert_eq!(
             changes,
-            [".cargo/config.toml is new", "build.rs is new", "src/target/mod.rs has changed", "src/lib.rs was removed"]
+            [
+                ".cargo/config.toml is new",
+                "build.rs is new",
+                "src/target/mod.rs has changed",
+                "src/lib.rs was removed"
+            ]
         );
         assert_ne!(project.listing(&before).digest(), before.digest());
     }
@@ -506,7 +663,14 @@ mod tests {
         let project = Project::new();
         let file = project.0.path().join("src/lib.rs");
         let long_ago = SystemTime::now() - Duration::from_secs(3_600);
-        let date = || File::options().write(true).open(&file).unwrap().set_modified(long_ago).unwrap();
+        let date = || {
+            File::options()
+                .write(true)
+                .open(&file)
+                .unwrap()
+                .set_modified(long_ago)
+                .unwrap()
+        };
         date();
         let before = project.listing(&Listing::default());
         assert!(project.changes(&before).is_empty());
@@ -525,11 +689,16 @@ mod tests {
         let project = Project::new();
         let elsewhere = tempfile::tempdir().unwrap();
         std::fs::write(elsewhere.path().join("mod.rs"), "one").unwrap();
-        let link = |to: &Path, name: &str| std::os::unix::fs::symlink(to, project.0.path().join(name)).unwrap();
+        let link = |to: &Path, name: &str| {
+            std::os::unix::fs::symlink(to, project.0.path().join(name)).unwrap()
+        };
         link(elsewhere.path(), "src/linked");
         link(Path::new("."), "src/round");
         link(Path::new("loop"), "src/loop");
-        let made = std::process::Command::new("mkfifo").arg(project.0.path().join("src/pipe")).status().unwrap();
+        let made = std::process::Command::new("mkfifo")
+            .arg(project.0.path().join("src/pipe"))
+            .status()
+            .unwrap();
         assert!(made.success());
         let before = project.listing(&Listing::default());
         std::fs::write(elsewhere.path().join("mod.rs"), "two").unwrap();
@@ -544,7 +713,8 @@ mod tests {
         let project = Project::new();
         let elsewhere = tempfile::tempdir().unwrap();
         let link = |to: usize, name: usize| {
-            std::os::unix::fs::symlink(to.to_string(), elsewhere.path().join(name.to_string())).unwrap();
+            std::os::unix::fs::symlink(to.to_string(), elsewhere.path().join(name.to_string()))
+                .unwrap();
         };
         std::fs::write(elsewhere.path().join("0"), "one").unwrap();
         (1..20_000).for_each(|name| link(name - 1, name));
@@ -552,7 +722,10 @@ mod tests {
             let entrance = project.0.path().join("src/entrance");
             let _ = std::fs::remove_file(&entrance);
             std::os::unix::fs::symlink(elsewhere.path().join(name.to_string()), &entrance).unwrap();
-            (std::fs::read_to_string(entrance).is_ok(), Listing::of(&project.scope(), &Listing::default()))
+            (
+                std::fs::read_to_string(entrance).is_ok(),
+                Listing::of(&project.scope(), &Listing::default()),
+            )
         };
         // The entrance is a link as well.
         let (is_open, listing) = enter(LINKS_MAX - 1);
@@ -560,7 +733,10 @@ mod tests {
         for name in [LINKS_MAX, 19_999] {
             let (is_open, listing) = enter(name);
             let error = listing.unwrap_err().to_string();
-            assert!(!is_open && error.contains("src/entrance leads through more than 40 links"), "{error}");
+            assert!(
+                !is_open && error.contains("src/entrance leads through more than 40 links"),
+                "{error}"
+            );
         }
     }
 
@@ -574,18 +750,38 @@ mod tests {
             let scope = &scope;
             let found = BTreeMap::new();
             let walked = BTreeSet::new();
-            Walk { scope, known: &known, found, walked, folders }.folder(folder.path())
+            Walk {
+                scope,
+                known: &known,
+                found,
+                walked,
+                folders,
+            }
+            .folder(folder.path())
         };
         walked(FILES_MAX - 2).unwrap();
-        assert!(walked(FILES_MAX - 1).unwrap_err().to_string().contains("more than 100000 files and folders"));
+        assert!(
+            walked(FILES_MAX - 1)
+                .unwrap_err()
+                .to_string()
+                .contains("more than 100000 files and folders")
+        );
     }
 
     #[test]
     fn what_a_configuration_includes_counts() {
         let project = Project::new();
-        project.write(".cargo/config.toml", "include = [\"../more.conf\", { path = \"last.conf\" }]");
+        project.write(
+            ".cargo/config.toml",
+            "include = [\"../more.conf\", { path = \"last.conf\" }]",
+        );
         let files = project.scope().files;
-        for name in [".cargo/../more.conf", ".cargo/last.conf", "rust-toolchain", "../Cargo.toml"] {
+        for name in [
+            ".cargo/../more.conf",
+            ".cargo/last.conf",
+            "rust-toolchain",
+            "../Cargo.toml",
+        ] {
             let path = match name.strip_prefix("../") {
                 Some(above) => project.0.path().parent().unwrap().join(above),
                 None => project.0.path().join(name),

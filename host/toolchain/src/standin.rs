@@ -14,7 +14,9 @@ pub(super) struct Programs {
 
 impl Programs {
     pub(super) fn new() -> Self {
-        Programs { folder: tempfile::tempdir().unwrap() }
+        Programs {
+            folder: tempfile::tempdir().unwrap(),
+        }
     }
 
     pub(super) fn with(self, name: &str, script: &str) -> Self {

@@ -55,7 +55,9 @@ pub(super) fn fetches(search: &Search) -> Option<String> {
     let parts: Vec<String> = possible
         .filter_map(|way| match way.subject.as_str() {
             RUSTUP => Some(format!("Rust's target {TARGET} from rustup: {TARGET_SIZE}")),
-            PACKAGES => Some(format!("packages of the system, which root installs: {PACKAGES_SIZE}")),
+            PACKAGES => Some(format!(
+                "packages of the system, which root installs: {PACKAGES_SIZE}"
+            )),
             _ => None,
         })
         .collect();
@@ -67,7 +69,9 @@ pub(super) fn survey(search: &Search) -> Vec<Finding> {
     let ways = ways(search);
     let allowed = allowed(search.preference, &ways);
     let ready = allowed.iter().find(|finding| finding.state == State::Ready);
-    let possible = allowed.iter().find(|finding| finding.state == State::Absent);
+    let possible = allowed
+        .iter()
+        .find(|finding| finding.state == State::Absent);
     let verdict = match (ready, possible) {
         (Some(way), _) => Finding {
             subject: "building tools".to_owned(),
@@ -104,16 +108,24 @@ fn by_installed(search: &Search) -> Finding {
             detail: toolchain.cargo.display().to_string(),
             fix: None,
         },
-        Err(reason) => {
-            Finding { subject: INSTALLED.to_owned(), state: State::Missing, detail: format!("{reason:#}"), fix: None }
-        }
+        Err(reason) => Finding {
+            subject: INSTALLED.to_owned(),
+            state: State::Missing,
+            detail: format!("{reason:#}"),
+            fix: None,
+        },
     }
 }
 
 /// Whether rustup has the target. If it has not, only a build tells whether its download works. `installed`: whether the
 /// rustc on PATH builds with a target; it is not rustup's if it does not see what rustup has.
 fn by_rustup(search: &Search, installed: State) -> Finding {
-    let finding = |state, detail, fix| Finding { subject: RUSTUP.to_owned(), state, detail, fix };
+    let finding = |state, detail, fix| Finding {
+        subject: RUSTUP.to_owned(),
+        state,
+        detail,
+        fix,
+    };
     let Some(rustup) = search.which("rustup") else {
         return finding(State::Missing, "no rustup on PATH".to_owned(), None);
     };
@@ -121,13 +133,18 @@ fn by_rustup(search: &Search, installed: State) -> Finding {
     match (rustup_has_target(search, &rustup), installed) {
         (true, State::Ready) => finding(State::Ready, program.to_string(), None),
         (true, _) => {
-            let detail =
-                format!("{program} has it, and the rustc on PATH is another: put rustup's folder first in PATH");
+            let detail = format!(
+                "{program} has it, and the rustc on PATH is another: put rustup's folder first in PATH"
+            );
             finding(State::Missing, detail, None)
         }
         (false, _) => {
             let fix = format!("rustup target add {TARGET}");
-            finding(State::Absent, format!("{program} has not installed it"), Some(fix))
+            finding(
+                State::Absent,
+                format!("{program} has not installed it"),
+                Some(fix),
+            )
         }
     }
 }
@@ -135,31 +152,56 @@ fn by_rustup(search: &Search, installed: State) -> Finding {
 /// Asks rustup, which answers without a network. It is kept from installing a toolchain that a file names.
 fn rustup_has_target(search: &Search, rustup: &Path) -> bool {
     let mut question = search.command(rustup);
-    question.args(["target", "list", "--installed"]).env("RUSTUP_AUTO_INSTALL", "0");
+    question
+        .args(["target", "list", "--installed"])
+        .env("RUSTUP_AUTO_INSTALL", "0");
     let answer = process::output(question, PROBE);
-    answer.is_ok_and(|answer| answer.status.success() && answer.out.lines().any(|line| line.trim() == TARGET))
+    answer.is_ok_and(|answer| {
+        answer.status.success() && answer.out.lines().any(|line| line.trim() == TARGET)
+    })
 }
 
 fn by_packages(search: &Search) -> Finding {
     let not_ready = match sysroot::ready(search) {
         Ok(toolchain) => {
             let detail = toolchain.rustc.unwrap_or_default().display().to_string();
-            return Finding { subject: PACKAGES.to_owned(), state: State::Ready, detail, fix: None };
+            return Finding {
+                subject: PACKAGES.to_owned(),
+                state: State::Ready,
+                detail,
+                fix: None,
+            };
         }
         Err(reason) => reason,
     };
     match Apt::find(search).and_then(|apt| apt.missing(&NAMES)) {
         Ok(missing) => {
             let detail = match missing.as_slice() {
-                [] => format!("{not_ready:#}; its packages are installed, so a build compiles it from them"),
-                names => format!("{not_ready:#}; packages that are not installed: {}", names.join(", ")),
+                [] => format!(
+                    "{not_ready:#}; its packages are installed, so a build compiles it from them"
+                ),
+                names => format!(
+                    "{not_ready:#}; packages that are not installed: {}",
+                    names.join(", ")
+                ),
             };
-            let fix = Some(format!("{}=packages toolcell build DIR", PREFERENCE_VARIABLE));
-            Finding { subject: PACKAGES.to_owned(), state: State::Absent, detail, fix }
+            let fix = Some(format!(
+                "{}=packages toolcell build DIR",
+                PREFERENCE_VARIABLE
+            ));
+            Finding {
+                subject: PACKAGES.to_owned(),
+                state: State::Absent,
+                detail,
+                fix,
+            }
         }
-        Err(reason) => {
-            Finding { subject: PACKAGES.to_owned(), state: State::Missing, detail: format!("{reason:#}"), fix: None }
-        }
+        Err(reason) => Finding {
+            subject: PACKAGES.to_owned(),
+            state: State::Missing,
+            detail: format!("{reason:#}"),
+            fix: None,
+        },
     }
 }
 
@@ -194,7 +236,11 @@ mod tests {
         let findings = survey(&programs.search(Preference::Any));
         assert_eq!(
             verdict(&findings),
-            (State::Absent, "the first build sets up the target from rustup", Some("rustup target add wasm32-wasip2"))
+            (
+                State::Absent,
+                "the first build sets up the target from rustup",
+                Some("rustup target add wasm32-wasip2")
+            )
         );
 
         let programs = Programs::new()
@@ -203,7 +249,10 @@ mod tests {
             .with("dpkg-deb", "exit 9")
             .with("dpkg-query", "echo 'cargo-web installed'");
         let findings = survey(&programs.search(Preference::Packages));
-        assert_eq!(verdict(&findings).1, "the first build sets up the target from the system's packages");
+        assert_eq!(
+            verdict(&findings).1,
+            "the first build sets up the target from the system's packages"
+        );
         assert_eq!(
             fetches(&programs.search(Preference::Any)).unwrap(),
             "packages of the system, which root installs: some 240 MB"
@@ -211,7 +260,10 @@ mod tests {
         // A build tries rustup before the packages.
         let programs = programs.with("rustup", "exit 9");
         let findings = survey(&programs.search(Preference::Any));
-        assert_eq!(verdict(&findings).1, "the first build sets up the target from rustup");
+        assert_eq!(
+            verdict(&findings).1,
+            "the first build sets up the target from rustup"
+        );
         assert_eq!(
             fetches(&programs.search(Preference::Any)).unwrap(),
             "Rust's target wasm32-wasip2 from rustup: some 30 MB, or else packages of the system, which root installs: \
@@ -228,10 +280,15 @@ mod tests {
 
     #[test]
     fn an_installed_target_is_ready() {
-        let programs = Programs::new().with("rustc", r#"echo "${0%/*}""#).with("cargo", "exit 0");
+        let programs = Programs::new()
+            .with("rustc", r#"echo "${0%/*}""#)
+            .with("cargo", "exit 0");
         std::fs::write(programs.dir().join("libstd-1.rlib"), "").unwrap();
         let findings = survey(&programs.search(Preference::Any));
-        assert_eq!(verdict(&findings), (State::Ready, "through the installed Rust's target", None));
+        assert_eq!(
+            verdict(&findings),
+            (State::Ready, "through the installed Rust's target", None)
+        );
         assert_eq!(fetches(&programs.search(Preference::Any)), None);
         assert_eq!(findings[2].detail, "no rustup on PATH");
     }
@@ -239,22 +296,33 @@ mod tests {
     #[test]
     fn what_rustup_and_the_packages_have_is_not_called_absent() {
         let rustc = r#"echo "${0%/*}""#;
-        let programs = Programs::new().with("rustup", "[ \"$*\" = 'target list --installed' ] && echo wasm32-wasip2");
+        let programs = Programs::new().with(
+            "rustup",
+            "[ \"$*\" = 'target list --installed' ] && echo wasm32-wasip2",
+        );
         let found = |programs: &Programs| survey(&programs.search(Preference::Any))[2].clone();
         // Another rustc comes first in PATH, and has no target.
         let programs = programs.with("rustc", rustc).with("cargo", "exit 0");
         let other = found(&programs);
-        assert!(other.state == State::Missing && other.detail.contains("is another"), "{other:?}");
+        assert!(
+            other.state == State::Missing && other.detail.contains("is another"),
+            "{other:?}"
+        );
         std::fs::write(programs.dir().join("libstd-1.rlib"), "").unwrap();
         let own = found(&programs);
         assert_eq!((own.state, own.fix), (State::Ready, None));
 
-        let names = NAMES.map(|name| format!("echo '{name} installed'")).join("; ");
+        let names = NAMES
+            .map(|name| format!("echo '{name} installed'"))
+            .join("; ");
         let mut programs = Programs::new().with("dpkg-query", &names);
         for name in ["apt-get", "dpkg", "dpkg-deb"] {
             programs = programs.with(name, "exit 9");
         }
         let last = survey(&programs.search(Preference::Any)).pop().unwrap();
-        assert!(last.state == State::Absent && last.detail.contains("its packages are installed"), "{last:?}");
+        assert!(
+            last.state == State::Absent && last.detail.contains("its packages are installed"),
+            "{last:?}"
+        );
     }
 }

@@ -34,12 +34,20 @@ struct Mark {
 impl Mark {
     fn of(file: &Path) -> Self {
         let nanos = |time: SystemTime| {
-            let since_epoch = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            let since_epoch = time
+                .duration_since(SystemTime::UNIX_EPOCH)
+                .unwrap_or_default();
             u64::try_from(since_epoch.as_nanos()).unwrap_or(u64::MAX)
         };
         match std::fs::metadata(file) {
-            Ok(meta) => Self { modified: Some(meta.modified().map_or(0, nanos)), bytes: Some(meta.len()) },
-            Err(_) => Self { modified: None, bytes: None },
+            Ok(meta) => Self {
+                modified: Some(meta.modified().map_or(0, nanos)),
+                bytes: Some(meta.len()),
+            },
+            Err(_) => Self {
+                modified: None,
+                bytes: None,
+            },
         }
     }
 }
@@ -71,7 +79,8 @@ pub(super) fn ready(search: &Search) -> Result<Toolchain> {
     let root = folder(&search.cache_dir);
     // An absolute path, because cargo runs rustc in other folders.
     let root = std::fs::canonicalize(&root).map_err(|_| anyhow!("no sysroot was set up yet"))?;
-    let text = std::fs::read_to_string(root.join("stamp.json")).context("the sysroot has no stamp")?;
+    let text =
+        std::fs::read_to_string(root.join("stamp.json")).context("the sysroot has no stamp")?;
     let stamp: Stamp = serde_json::from_str(&text).context("the sysroot's stamp cannot be read")?;
     if stamp.format != FORMAT {
         bail!("the sysroot is of another version of toolcell");
@@ -91,43 +100,67 @@ pub(super) fn ready(search: &Search) -> Result<Toolchain> {
     if !process::is_executable(&cargo) {
         bail!("{SYSTEM_CARGO} is gone");
     }
-    Ok(Toolchain::new(ToolchainSource::Packages, cargo, Some(rustc), &stamp.id, &search.path))
+    Ok(Toolchain::new(
+        ToolchainSource::Packages,
+        cargo,
+        Some(rustc),
+        &stamp.id,
+        &search.path,
+    ))
 }
 
 /// Compiles the standard library and puts the sysroot in place. The caller holds the lock.
 pub(super) fn build(search: &Search, wasi_libc: &Path, say: Say) -> Result<()> {
     let home = home(&search.cache_dir);
-    let temporary =
-        tempfile::Builder::new().prefix(".new-").tempdir_in(&home).context("cannot create a folder for Rust")?;
+    let temporary = tempfile::Builder::new()
+        .prefix(".new-")
+        .tempdir_in(&home)
+        .context("cannot create a folder for Rust")?;
     let root = std::fs::canonicalize(temporary.path())?.join("rust");
     let version = ask(search, &["--version"])?;
-    say(&format!("compiling Rust's standard library for {TARGET} ({version}), once: about a minute"));
+    say(&format!(
+        "compiling Rust's standard library for {TARGET} ({version}), once: about a minute"
+    ));
     let started = std::time::Instant::now();
     lay_out(search, &root, wasi_libc)?;
     let seed = root.join("build");
     compile(search, &root, &seed, say)?;
     let libraries = root.join("lib/rustlib").join(TARGET).join("lib");
-    keep_libraries(&seed.join("target").join(TARGET).join("release/deps"), &libraries)?;
+    keep_libraries(
+        &seed.join("target").join(TARGET).join("release/deps"),
+        &libraries,
+    )?;
     std::fs::remove_dir_all(&seed).context("cannot remove the build folder")?;
 
-    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let wasi_libc = std::fs::read_to_string(wasi_libc.join("VERSION")).unwrap_or_default().trim().to_owned();
+    let since_epoch = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    let wasi_libc = std::fs::read_to_string(wasi_libc.join("VERSION"))
+        .unwrap_or_default()
+        .trim()
+        .to_owned();
     let stamp = Stamp {
         format: FORMAT,
         id: format!("{version} {wasi_libc} {}", since_epoch.as_nanos()),
         rustc: version,
         wasi_libc,
         system_rustc: Mark::of(Path::new(SYSTEM_RUSTC)),
-        system_linker: std::fs::canonicalize(SYSTEM_LINKER).with_context(|| format!("cannot find {SYSTEM_LINKER}"))?,
+        system_linker: std::fs::canonicalize(SYSTEM_LINKER)
+            .with_context(|| format!("cannot find {SYSTEM_LINKER}"))?,
     };
-    std::fs::write(root.join("stamp.json"), serde_json::to_vec_pretty(&stamp)?).context("cannot write the stamp")?;
+    std::fs::write(root.join("stamp.json"), serde_json::to_vec_pretty(&stamp)?)
+        .context("cannot write the stamp")?;
 
     let place = folder(&search.cache_dir);
     if place.symlink_metadata().is_ok() {
-        std::fs::rename(&place, temporary.path().join("old")).context("cannot move the old sysroot away")?;
+        std::fs::rename(&place, temporary.path().join("old"))
+            .context("cannot move the old sysroot away")?;
     }
     std::fs::rename(&root, &place).context("cannot put the sysroot in place")?;
-    say(&format!("the standard library is ready ({} s)", started.elapsed().as_secs()));
+    say(&format!(
+        "the standard library is ready ({} s)",
+        started.elapsed().as_secs()
+    ));
     Ok(())
 }
 
@@ -152,7 +185,10 @@ fn lay_out(search: &Search, root: &Path, wasi_libc: &Path) -> Result<()> {
         );
     }
     let host = ask(search, &["--version", "--verbose"])?;
-    let host = host.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc did not name its host")?;
+    let host = host
+        .lines()
+        .find_map(|line| line.strip_prefix("host: "))
+        .context("rustc did not name its host")?;
     let own = root.join("lib/rustlib");
     let contained = own.join(TARGET).join("lib/self-contained");
     std::fs::create_dir_all(&contained).context("cannot create the sysroot")?;
@@ -162,12 +198,14 @@ fn lay_out(search: &Search, root: &Path, wasi_libc: &Path) -> Result<()> {
     symlink(&sources, own.join("src")).context("cannot link the sources")?;
     for file in ["crt1-command.o", "crt1-reactor.o", "libc.a"] {
         let from = wasi_libc.join("lib").join(TARGET).join(file);
-        std::fs::copy(&from, contained.join(file)).with_context(|| format!("cannot copy {}", from.display()))?;
+        std::fs::copy(&from, contained.join(file))
+            .with_context(|| format!("cannot copy {}", from.display()))?;
     }
     let rustc = root.join("bin/rustc");
     // The folder is renamed when it is complete, so the script must not contain its path.
-    let script =
-        format!("#!/bin/sh\nd=$(cd \"${{0%/*}}/..\" && pwd -P) && exec {SYSTEM_RUSTC} --sysroot \"$d\" \"$@\"\n");
+    let script = format!(
+        "#!/bin/sh\nd=$(cd \"${{0%/*}}/..\" && pwd -P) && exec {SYSTEM_RUSTC} --sysroot \"$d\" \"$@\"\n"
+    );
     std::fs::write(&rustc, script).context("cannot write the compiler's wrapper")?;
     std::fs::set_permissions(&rustc, std::fs::Permissions::from_mode(0o755))?;
     Ok(())
@@ -175,18 +213,31 @@ fn lay_out(search: &Search, root: &Path, wasi_libc: &Path) -> Result<()> {
 
 fn compile(search: &Search, root: &Path, seed: &Path, say: Say) -> Result<()> {
     std::fs::create_dir_all(seed.join("src"))?;
-    let manifest = "[package]\nname = \"std-seed\"\nversion = \"0.0.0\"\nedition = \"2021\"\n[workspace]\n";
+    let manifest =
+        "[package]\nname = \"std-seed\"\nversion = \"0.0.0\"\nedition = \"2021\"\n[workspace]\n";
     std::fs::write(seed.join("Cargo.toml"), manifest)?;
     std::fs::write(seed.join("src/lib.rs"), "")?;
     // The dependencies of std come from cargo's registry, checked against the checksums in the sources' own lock file,
     // because the packaged copies lack a prebuilt part.
     let mut command: Command = process::command(Path::new(SYSTEM_CARGO), &search.path);
-    command.args(["build", "--release", "--color", "never", "-Zbuild-std=std,panic_abort", "--target", TARGET]);
+    command.args([
+        "build",
+        "--release",
+        "--color",
+        "never",
+        "-Zbuild-std=std,panic_abort",
+        "--target",
+        TARGET,
+    ]);
     if search.offline {
         command.arg("--offline");
     }
     // Bitcode lets guests use link-time optimisation. \x1f separates the flags, because a path may contain spaces.
-    let flags = ["-Cembed-bitcode=yes", "-Cdebuginfo=0", &format!("--remap-path-prefix={}=/rust", root.display())];
+    let flags = [
+        "-Cembed-bitcode=yes",
+        "-Cdebuginfo=0",
+        &format!("--remap-path-prefix={}=/rust", root.display()),
+    ];
     command
         .current_dir(seed)
         .env("RUSTC", root.join("bin/rustc"))
@@ -205,7 +256,10 @@ fn compile(search: &Search, root: &Path, seed: &Path, say: Say) -> Result<()> {
         }
     })?;
     if !status.success() {
-        bail!("the standard library did not compile:\n{}", complaint.trim_end());
+        bail!(
+            "the standard library did not compile:\n{}",
+            complaint.trim_end()
+        );
     }
     Ok(())
 }
@@ -216,7 +270,8 @@ fn keep_libraries(from: &Path, to: &Path) -> Result<()> {
         let name = file.file_name();
         let text = name.to_string_lossy();
         if text.ends_with(".rlib") && !text.starts_with("libstd_seed") {
-            std::fs::copy(file.path(), to.join(&name)).with_context(|| format!("cannot keep {text}"))?;
+            std::fs::copy(file.path(), to.join(&name))
+                .with_context(|| format!("cannot keep {text}"))?;
         }
     }
     if standard_library(to).is_none() {

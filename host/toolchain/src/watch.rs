@@ -21,7 +21,8 @@ pub struct Watch {
 impl Watch {
     /// Begins with the sources as they are now.
     pub fn now(dir: &Path, records: &Path) -> Result<Self> {
-        let dir = std::fs::canonicalize(dir).with_context(|| format!("cannot find the folder {}", dir.display()))?;
+        let dir = std::fs::canonicalize(dir)
+            .with_context(|| format!("cannot find the folder {}", dir.display()))?;
         let earlier = record::read(records, &dir);
         let known = earlier.map(|record| record.sources).unwrap_or_default();
         // After a build that failed, a file that none has read yet can be the missing one.
@@ -34,7 +35,10 @@ impl Watch {
     /// file, and they must not be the reason of another build.
     pub fn built(dir: &Path, records: &Path) -> Option<Self> {
         let record = record::read(records, &std::fs::canonicalize(dir).ok()?)?;
-        Some(Self { scope: record.scope, seen: record.sources })
+        Some(Self {
+            scope: record.scope,
+            seen: record.sources,
+        })
     }
 
     /// Waits until the sources differ, and are not being written. Returns a path that changed, and what happened to it.
@@ -43,9 +47,11 @@ impl Watch {
         loop {
             // Fails while files come and go: then the next look tells.
             let now = Listing::of(&self.scope, before.as_ref().unwrap_or(&self.seen)).ok();
-            if let Some(now) =
-                now.as_ref().filter(|now| before.as_ref().is_some_and(|before| now.changes(before).is_empty()))
-                && let Some(change) = now.changes(&self.seen).into_iter().next()
+            if let Some(now) = now.as_ref().filter(|now| {
+                before
+                    .as_ref()
+                    .is_some_and(|before| now.changes(before).is_empty())
+            }) && let Some(change) = now.changes(&self.seen).into_iter().next()
             {
                 self.seen = now.clone();
                 return change;
@@ -76,7 +82,10 @@ mod tests {
         write("target/toolcell/made.wasm", "made");
         write("src/lib.rs", "afterwards");
         let (path, what) = watch.wait();
-        assert!(path.ends_with("src/lib.rs") && what == "has changed", "{path:?} {what}");
+        assert!(
+            path.ends_with("src/lib.rs") && what == "has changed",
+            "{path:?} {what}"
+        );
         std::fs::remove_file(project.path().join("src/lib.rs")).unwrap();
         assert_eq!(watch.wait().1, "was removed");
     }

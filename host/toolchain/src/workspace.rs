@@ -46,22 +46,41 @@ struct Dependency {
 impl Workspace {
     pub(super) fn read(dir: &Path, toolchain: &Toolchain) -> Result<Self> {
         let mut command = toolchain.cargo(dir);
-        command.args(["metadata", "--no-deps", "--format-version", "1", "--color", "never"]);
+        command.args([
+            "metadata",
+            "--no-deps",
+            "--format-version",
+            "1",
+            "--color",
+            "never",
+        ]);
         let mut text = String::new();
         let mut complaint = String::new();
         let status = process::run(command, None, &mut |stream, line| {
-            let text = if stream == Stream::Out { &mut text } else { &mut complaint };
+            let text = if stream == Stream::Out {
+                &mut text
+            } else {
+                &mut complaint
+            };
             text.push_str(line);
             text.push('\n');
         })?;
         if !status.success() {
-            bail!("cargo cannot read {}:\n{}", dir.join("Cargo.toml").display(), complaint.trim_end());
+            bail!(
+                "cargo cannot read {}:\n{}",
+                dir.join("Cargo.toml").display(),
+                complaint.trim_end()
+            );
         }
         serde_json::from_str(&text).context("cannot read the answer of `cargo metadata`")
     }
 
     pub(super) fn package_at(&self, dir: &Path) -> Result<&Package> {
-        if let Some(package) = self.packages.iter().find(|package| package.folder() == Some(dir)) {
+        if let Some(package) = self
+            .packages
+            .iter()
+            .find(|package| package.folder() == Some(dir))
+        {
             return Ok(package);
         }
         let tools: Vec<String> = self
@@ -72,7 +91,10 @@ impl Workspace {
             .collect();
         match tools.as_slice() {
             [] => bail!("{} is a workspace without a tool in it", dir.display()),
-            [one] => bail!("{} is a workspace: name its tool's folder, {one}", dir.display()),
+            [one] => bail!(
+                "{} is a workspace: name its tool's folder, {one}",
+                dir.display()
+            ),
             many => bail!(
                 "{} is a workspace of several tools: name the folder of one:\n  {}",
                 dir.display(),
@@ -87,9 +109,17 @@ impl Workspace {
         let mut scope = Scope::default();
         scope.add(dir);
         scope.add(&self.workspace_root);
-        self.packages.iter().filter_map(Package::folder).for_each(|folder| scope.add(folder));
-        let beside = self.packages.iter().flat_map(|package| &package.dependencies);
-        beside.filter_map(|dependency| dependency.path.as_deref()).for_each(|folder| scope.add(folder));
+        self.packages
+            .iter()
+            .filter_map(Package::folder)
+            .for_each(|folder| scope.add(folder));
+        let beside = self
+            .packages
+            .iter()
+            .flat_map(|package| &package.dependencies);
+        beside
+            .filter_map(|dependency| dependency.path.as_deref())
+            .for_each(|folder| scope.add(folder));
         scope.add_cargo_home();
         scope
     }
@@ -101,12 +131,20 @@ impl Workspace {
         let mut open = vec![package];
         scope.add(dir);
         while let Some(package) = open.pop() {
-            for folder in package.dependencies.iter().filter_map(|dependency| dependency.path.as_deref()) {
+            for folder in package
+                .dependencies
+                .iter()
+                .filter_map(|dependency| dependency.path.as_deref())
+            {
                 if scope.folders.contains(folder) {
                     continue;
                 }
                 scope.add(folder);
-                open.extend(self.packages.iter().find(|package| package.folder() == Some(folder)));
+                open.extend(
+                    self.packages
+                        .iter()
+                        .find(|package| package.folder() == Some(folder)),
+                );
             }
         }
         scope
@@ -129,8 +167,14 @@ impl Workspace {
     /// Refuses a build that read a file which changed meanwhile, because it is unknown which content it contains. Cargo
     /// itself may write the lock file.
     pub(super) fn refuse_changes(&self, before: &Listing, sources: &Listing) -> Result<()> {
-        match sources.edited(before).filter(|path| *path != self.lock_file()) {
-            Some(path) => bail!("{} has changed since the build began: build again", path.display()),
+        match sources
+            .edited(before)
+            .filter(|path| *path != self.lock_file())
+        {
+            Some(path) => bail!(
+                "{} has changed since the build began: build again",
+                path.display()
+            ),
             None => Ok(()),
         }
     }
@@ -138,10 +182,18 @@ impl Workspace {
     /// Whether a package takes the SDK from the registry, and the workspace's manifest does not patch it.
     pub(super) fn wants_sdk(&self) -> bool {
         let from_registry = |dependency: &Dependency| {
-            dependency.name == SDK && dependency.source.as_deref().is_some_and(|source| source.starts_with("registry+"))
+            dependency.name == SDK
+                && dependency
+                    .source
+                    .as_deref()
+                    .is_some_and(|source| source.starts_with("registry+"))
         };
-        let manifest = std::fs::read_to_string(self.workspace_root.join("Cargo.toml")).unwrap_or_default();
-        self.packages.iter().any(|package| package.dependencies.iter().any(from_registry)) && !patches_sdk(&manifest)
+        let manifest =
+            std::fs::read_to_string(self.workspace_root.join("Cargo.toml")).unwrap_or_default();
+        self.packages
+            .iter()
+            .any(|package| package.dependencies.iter().any(from_registry))
+            && !patches_sdk(&manifest)
     }
 }
 
@@ -150,9 +202,15 @@ fn patches_sdk(manifest: &str) -> bool {
     let mut section = String::new();
     manifest.lines().map(str::trim).any(|line| {
         if line.starts_with('[') {
-            section = line.chars().filter(|letter| !matches!(letter, '"' | '\'' | ' ')).collect();
+            section = line
+                .chars()
+                .filter(|letter| !matches!(letter, '"' | '\'' | ' '))
+                .collect();
         }
-        let is_key = line.split(['=', '.', ' ']).next().is_some_and(|key| key.trim_matches(['"', '\'']) == SDK);
+        let is_key = line
+            .split(['=', '.', ' '])
+            .next()
+            .is_some_and(|key| key.trim_matches(['"', '\'']) == SDK);
         section == format!("[patch.crates-io.{SDK}]") || (section == "[patch.crates-io]" && is_key)
     })
 }
@@ -171,7 +229,11 @@ impl Package {
             )
         })?;
         if !library.crate_types.iter().any(|kind| kind == "cdylib") {
-            bail!("{} does not build a component: add to {}:\n{CDYLIB}", self.name, self.manifest_path.display());
+            bail!(
+                "{} does not build a component: add to {}:\n{CDYLIB}",
+                self.name,
+                self.manifest_path.display()
+            );
         }
         Ok(())
     }
@@ -203,23 +265,51 @@ mod tests {
     #[test]
     fn the_package_at_the_folder_is_built_and_a_workspace_is_asked_which() {
         let both = workspace(&[("a", "cdylib"), ("b", "cdylib"), ("c", "lib")]);
-        assert_eq!(both.package_at(Path::new("/w/b")).ok().map(|package| package.name.as_str()), Some("b"));
-        let error = |workspace: &Workspace| workspace.package_at(Path::new("/w")).err().unwrap().to_string();
-        assert_eq!(error(&both), "/w is a workspace of several tools: name the folder of one:\n  /w/a\n  /w/b");
-        assert_eq!(error(&workspace(&[("a", "cdylib")])), "/w is a workspace: name its tool's folder, /w/a");
-        assert_eq!(error(&workspace(&[("c", "lib")])), "/w is a workspace without a tool in it");
+        assert_eq!(
+            both.package_at(Path::new("/w/b"))
+                .ok()
+                .map(|package| package.name.as_str()),
+            Some("b")
+        );
+        let error = |workspace: &Workspace| {
+            workspace
+                .package_at(Path::new("/w"))
+                .err()
+                .unwrap()
+                .to_string()
+        };
+        assert_eq!(
+            error(&both),
+            "/w is a workspace of several tools: name the folder of one:\n  /w/a\n  /w/b"
+        );
+        assert_eq!(
+            error(&workspace(&[("a", "cdylib")])),
+            "/w is a workspace: name its tool's folder, /w/a"
+        );
+        assert_eq!(
+            error(&workspace(&[("c", "lib")])),
+            "/w is a workspace without a tool in it"
+        );
     }
 
     #[test]
     fn a_package_that_is_no_component_is_told_what_to_add() {
         let packages = workspace(&[("c", "lib"), ("d", "bin")]).packages;
-        let [plain, program] = packages.as_slice() else { panic!("two packages") };
+        let [plain, program] = packages.as_slice() else {
+            panic!("two packages")
+        };
         let error = plain.check_component().unwrap_err().to_string();
         assert_eq!(
             error,
             "c does not build a component: add to /w/c/Cargo.toml:\n[lib]\ncrate-type = [\"cdylib\", \"rlib\"]"
         );
-        assert!(program.check_component().unwrap_err().to_string().starts_with("d has no library, and a tool is one"));
+        assert!(
+            program
+                .check_component()
+                .unwrap_err()
+                .to_string()
+                .starts_with("d has no library, and a tool is one")
+        );
     }
 
     #[test]

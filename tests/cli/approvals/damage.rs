@@ -13,10 +13,20 @@ fn stays_closed(place: &Place, id: &str, what: &str) {
 #[test]
 fn a_damaged_journal_approves_nothing_and_says_so() {
     for (what, damage) in [
-        ("noise at the start", (|bytes: &mut Vec<u8>| bytes[..100].fill(0x55)) as fn(&mut Vec<u8>)),
-        ("no database", |bytes| *bytes = b"{\"approved\": true}".repeat(100)),
+        (
+            "noise at the start",
+            (|bytes: &mut Vec<u8>| bytes[..100].fill(0x55)) as fn(&mut Vec<u8>),
+        ),
+        ("no database", |bytes| {
+            *bytes = b"{\"approved\": true}".repeat(100)
+        }),
         ("half of it", |bytes| bytes.truncate(bytes.len() / 2)),
-        ("noise in every page", |bytes| bytes.chunks_mut(4096).skip(1).for_each(|page| page[..64].fill(0x55))),
+        ("noise in every page", |bytes| {
+            bytes
+                .chunks_mut(4096)
+                .skip(1)
+                .for_each(|page| page[..64].fill(0x55))
+        }),
     ] {
         let place = Place::new();
         let id = place.orphan("one", &[]);
@@ -27,13 +37,19 @@ fn a_damaged_journal_approves_nothing_and_says_so() {
         fs::write(&database, bytes).unwrap();
         stays_closed(&place, &id, what);
         // A new question cannot be stored, so it is not asked.
-        let ran = place.call("two", &["--json", "--approval-timeout=2s"]).run();
+        let ran = place
+            .call("two", &["--json", "--approval-timeout=2s"])
+            .run();
         assert_ne!(ran.code, Some(0), "{what}");
         let error = ran.json()["error"]["error_code"].clone();
         assert_eq!(error, "journal_damaged", "{what}");
         assert!(place.lines().is_empty());
         let listed = place.run(&["approvals", "list"]).exits(3);
-        assert!(listed.stderr.contains("damaged"), "{what}: {}", listed.stderr);
+        assert!(
+            listed.stderr.contains("damaged"),
+            "{what}: {}",
+            listed.stderr
+        );
     }
 }
 
@@ -121,7 +137,10 @@ fn replaced(bytes: &[u8], old: &[u8], new: &[u8]) -> Vec<u8> {
     assert_eq!(old.len(), new.len());
     let mut changed = bytes.to_vec();
     let mut at = 0;
-    while let Some(found) = changed[at..].windows(old.len()).position(|window| window == old) {
+    while let Some(found) = changed[at..]
+        .windows(old.len())
+        .position(|window| window == old)
+    {
         changed[at + found..at + found + old.len()].copy_from_slice(new);
         at += found + old.len();
     }

@@ -12,7 +12,10 @@ fn whenever_processes_are_killed_nothing_that_was_said_is_lost_and_nothing_runs_
     // The component is compiled beforehand, so that the random moments fall into the call.
     let warm = Place::new();
     warm.orphan("warm", &[]);
-    let seed = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as u64;
+    let seed = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap()
+        .as_nanos() as u64;
     println!("seed {seed}");
     std::thread::scope(|scope| {
         for worker in 0..4 {
@@ -76,19 +79,36 @@ pub(crate) fn round(place: &Place, seed: u64) -> Option<Value> {
         std::thread::sleep(Duration::from_millis(20));
     }
     let shown = place.show(&id);
-    assert!(!shown["result"].is_null(), "seed {seed}: it has no end: {shown:#}");
+    assert!(
+        !shown["result"].is_null(),
+        "seed {seed}: it has no end: {shown:#}"
+    );
     let lines = place.lines();
     assert!(lines.len() <= 1, "seed {seed}: {lines:?}");
-    let transitions = shown["invocation"]["status_transitions"].as_array().unwrap();
-    let approvals = transitions.iter().filter(|step| step["to"] == "approved").count();
-    match (shown["state"].as_str().unwrap(), shown["invocation"]["status"].as_str().unwrap()) {
+    let transitions = shown["invocation"]["status_transitions"]
+        .as_array()
+        .unwrap();
+    let approvals = transitions
+        .iter()
+        .filter(|step| step["to"] == "approved")
+        .count();
+    match (
+        shown["state"].as_str().unwrap(),
+        shown["invocation"]["status"].as_str().unwrap(),
+    ) {
         ("done", "succeeded") => assert_eq!((lines.len(), approvals), (1, 1), "seed {seed}"),
         // The process was killed between claim and result, so the outcome is recorded as unknown.
-        ("done", "canceled") => assert_eq!(shown["result"]["error"]["error_code"], "interrupted", "seed {seed}"),
+        ("done", "canceled") => assert_eq!(
+            shown["result"]["error"]["error_code"], "interrupted",
+            "seed {seed}"
+        ),
         other => panic!("seed {seed}: {other:?}, told {told_it_ran}"),
     }
     if told_it_ran && lines.is_empty() {
-        assert_eq!(shown["result"]["error"]["error_code"], "interrupted", "seed {seed}");
+        assert_eq!(
+            shown["result"]["error"]["error_code"], "interrupted",
+            "seed {seed}"
+        );
     }
     Some(shown)
 }

@@ -40,7 +40,12 @@ impl Place {
             std::fs::create_dir_all(kept("home").join(part)).unwrap();
             std::os::unix::fs::symlink(kept("home").join(part), home.join(part)).unwrap();
         }
-        Self { _guard: guard, home, folder, tool: tool.to_owned() }
+        Self {
+            _guard: guard,
+            home,
+            folder,
+            tool: tool.to_owned(),
+        }
     }
 
     /// The file to which every run of the tool adds a line.
@@ -62,7 +67,10 @@ impl Place {
     }
 
     pub(crate) fn toolcell(&self, arguments: &[&str]) -> Toolcell {
-        Toolcell::at(&self.home, arguments).dir(&self.folder).env("TOOLCELL_SESSION", "").env("TOOLCELL_ACTOR", "")
+        Toolcell::at(&self.home, arguments)
+            .dir(&self.folder)
+            .env("TOOLCELL_SESSION", "")
+            .env("TOOLCELL_ACTOR", "")
     }
 
     /// A call that adds `line`, with `options`.
@@ -87,7 +95,9 @@ impl Place {
     }
 
     pub(crate) fn show(&self, id: &str) -> Value {
-        self.run(&["approvals", "show", id, "--json"]).exits(0).json()
+        self.run(&["approvals", "show", id, "--json"])
+            .exits(0)
+            .json()
     }
 
     fn state(&self, id: &str) -> String {
@@ -101,14 +111,18 @@ impl Place {
         let listed = self.run(&arguments).exits(0).json();
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let listed = listed["approvals"].as_array().unwrap().clone();
-        listed.iter().map(|one| (text(&one["invocation_id"]), text(&one["state"]))).collect()
+        listed
+            .iter()
+            .map(|one| (text(&one["invocation_id"]), text(&one["state"])))
+            .collect()
     }
 }
 
 /// Starts a call, and reads the id that it prints once it waits.
 pub(crate) fn waiting(call: Toolcell) -> (Child, String) {
     let mut child = call.spawn();
-    let id = said_id(&mut child).unwrap_or_else(|| panic!("the call ended: {:?}", child.wait_with_output_of_stdout()));
+    let id = said_id(&mut child)
+        .unwrap_or_else(|| panic!("the call ended: {:?}", child.wait_with_output_of_stdout()));
     (child, id)
 }
 
@@ -116,7 +130,8 @@ pub(crate) fn waiting(call: Toolcell) -> (Child, String) {
 fn said_id(child: &mut Child) -> Option<String> {
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let found = lines.by_ref().map_while(Result::ok).find_map(|line| {
-        let rest = line.strip_prefix("waiting for approval; answer with `toolcell approvals approve ")?;
+        let rest =
+            line.strip_prefix("waiting for approval; answer with `toolcell approvals approve ")?;
         Some(rest.split('`').next().unwrap().to_owned())
     });
     // A thread reads the rest of stderr, or the full pipe would block the process.
@@ -150,13 +165,21 @@ fn ended(child: Child) -> Ran {
 
 /// The statuses that an invocation went through.
 fn passed(record: &Value) -> Vec<&str> {
-    let steps = record["invocation"]["status_transitions"].as_array().unwrap();
-    steps.iter().map(|step| step["to"].as_str().unwrap()).collect()
+    let steps = record["invocation"]["status_transitions"]
+        .as_array()
+        .unwrap();
+    steps
+        .iter()
+        .map(|step| step["to"].as_str().unwrap())
+        .collect()
 }
 
 pub(crate) fn error(record: &Value) -> (&str, &str) {
     let error = &record["result"]["error"];
-    (error["error_class"].as_str().unwrap(), error["error_code"].as_str().unwrap())
+    (
+        error["error_class"].as_str().unwrap(),
+        error["error_code"].as_str().unwrap(),
+    )
 }
 
 /// A copy of the guest that a test can change.

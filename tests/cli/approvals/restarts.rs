@@ -13,7 +13,10 @@ fn a_call_whose_process_was_killed_is_listed_and_runs_once_when_it_is_approved()
     assert_eq!(ran.json()["invocation_id"], id);
     assert_eq!(place.lines(), ["one"]);
     let shown = place.show(&id);
-    assert_eq!(passed(&shown)[2..], ["awaiting_approval", "approved", "running", "succeeded"]);
+    assert_eq!(
+        passed(&shown)[2..],
+        ["awaiting_approval", "approved", "running", "succeeded"]
+    );
     assert_eq!(shown["result"], ran.json());
     for _ in 0..2 {
         let again = place.run(&["approvals", "approve", &id]).exits(3);
@@ -31,16 +34,31 @@ fn a_call_whose_process_was_killed_runs_what_was_asked_with_the_words_it_was_ask
     let call = place.toolcell(&["call", &tool, &input, "--allow-write=."]);
     let (child, id) = super::waiting(call);
     super::kill(child);
-    let elsewhere = place.toolcell(&["approvals", "approve", &id]).dir(&place.home);
+    let elsewhere = place
+        .toolcell(&["approvals", "approve", &id])
+        .dir(&place.home);
     elsewhere.run().exits(0);
     assert_eq!(place.lines(), ["relative"]);
 
     let id = place.orphan("asked", &[]);
-    place.run(&["approvals", "approve", &id, "--edit", &place.input("edited"), "--feedback", "why not"]).exits(0);
+    place
+        .run(&[
+            "approvals",
+            "approve",
+            &id,
+            "--edit",
+            &place.input("edited"),
+            "--feedback",
+            "why not",
+        ])
+        .exits(0);
     assert_eq!(place.lines(), ["relative", "edited"]);
     let shown = place.show(&id);
     assert_eq!(shown["mutations"][0]["source_type"], "permission_prompt");
-    assert_eq!(shown["result"]["additional_context"], json!([{"approver_feedback": "why not"}]));
+    assert_eq!(
+        shown["result"]["additional_context"],
+        json!([{"approver_feedback": "why not"}])
+    );
 }
 
 #[test]
@@ -55,12 +73,24 @@ fn a_call_whose_process_was_killed_names_the_paths_that_were_asked_about() {
     std::fs::write(&tool, component).unwrap();
     std::fs::write(&file, "").unwrap();
     let sent = json!({ "path": "a.txt", "note": "a.txt" });
-    let call = place.toolcell(&["call", tool.to_str().unwrap(), &sent.to_string(), "--allow-read=."]);
+    let call = place.toolcell(&[
+        "call",
+        tool.to_str().unwrap(),
+        &sent.to_string(),
+        "--allow-read=.",
+    ]);
     let (child, id) = super::waiting(call);
     super::kill(child);
-    place.toolcell(&["approvals", "approve", &id]).dir(&place.home).run().exits(0);
+    place
+        .toolcell(&["approvals", "approve", &id])
+        .dir(&place.home)
+        .run()
+        .exits(0);
     let shown = place.show(&id);
-    assert_eq!(shown["result"]["structured_content"], json!({ "path": file, "note": "a.txt" }));
+    assert_eq!(
+        shown["result"]["structured_content"],
+        json!({ "path": file, "note": "a.txt" })
+    );
     assert_eq!(shown["invocation"]["call_input"], sent);
 }
 
@@ -68,7 +98,9 @@ fn a_call_whose_process_was_killed_names_the_paths_that_were_asked_about() {
 fn a_call_whose_process_was_killed_can_be_denied() {
     let place = Place::new();
     let id = place.orphan("one", &[]);
-    place.run(&["approvals", "deny", &id, "--feedback", "no"]).exits(0);
+    place
+        .run(&["approvals", "deny", &id, "--feedback", "no"])
+        .exits(0);
     let shown = place.show(&id);
     assert_eq!(error(&shown), ("approval_rejected", "approval_rejected"));
     assert_eq!(shown["invocation"]["status"], "denied");
@@ -100,11 +132,19 @@ fn after_the_component_changed_an_approval_runs_nothing() {
     bytes.extend_from_slice(&[0, 3, 1, b'x', b'y']);
     std::fs::write(&file, bytes).unwrap();
     let ran = place.run(&["approvals", "approve", &id]).exits(3);
-    assert!(ran.stderr.contains("since the approval was requested: the component; nothing ran"), "{}", ran.stderr);
+    assert!(
+        ran.stderr
+            .contains("since the approval was requested: the component; nothing ran"),
+        "{}",
+        ran.stderr
+    );
     assert!(place.lines().is_empty());
     let shown = place.show(&id);
     assert_eq!(error(&shown), ("approval_rejected", "approval_outdated"));
-    assert_eq!((&shown["state"], &shown["invocation"]["status"]), (&json!("withdrawn"), &json!("denied")));
+    assert_eq!(
+        (&shown["state"], &shown["invocation"]["status"]),
+        (&json!("withdrawn"), &json!("denied"))
+    );
     place.run(&["approvals", "approve", &id]).exits(3);
 }
 
@@ -144,7 +184,9 @@ fn after_the_world_of_the_call_changed_an_approval_runs_nothing() {
     std::os::unix::fs::symlink(&b, &link).unwrap();
     let ran = place.run(&["approvals", "approve", &id]).exits(3);
     assert!(
-        ran.stderr.contains("since the approval was requested: what the call would be able to do; nothing ran"),
+        ran.stderr.contains(
+            "since the approval was requested: what the call would be able to do; nothing ran"
+        ),
         "{}",
         ran.stderr
     );

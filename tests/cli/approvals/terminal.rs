@@ -47,13 +47,24 @@ impl Terminal {
             }
         });
         let keys = child.stdin.take().unwrap();
-        Self { child, keys, screen, seen: String::new() }
+        Self {
+            child,
+            keys,
+            screen,
+            seen: String::new(),
+        }
     }
 
     fn call(place: &Place, input: &str, options: &str) -> Self {
         fs::write(place.folder.join("input"), input).unwrap();
         let folder = place.folder.display();
-        Self::run(place, &format!("exec $TOOLCELL call '{}' @input --allow-write={folder} {options}", place.tool))
+        Self::run(
+            place,
+            &format!(
+                "exec $TOOLCELL call '{}' @input --allow-write={folder} {options}",
+                place.tool
+            ),
+        )
     }
 
     /// Waits until the screen has shown `text` once more.
@@ -106,7 +117,12 @@ fn a_person_at_the_terminal_says_yes_or_no() {
     let place = Place::new();
     let mut terminal = Terminal::call(&place, &place.input("one"), "");
     let question = terminal.shows(ASKS);
-    for words in ["Run this call?", "probe.append_approved", "read and change files in", "Every line costs money."] {
+    for words in [
+        "Run this call?",
+        "probe.append_approved",
+        "read and change files in",
+        "Every line costs money.",
+    ] {
         assert!(question.contains(words), "{question}");
     }
     terminal.types("maybe\n");
@@ -121,8 +137,15 @@ fn a_person_at_the_terminal_says_yes_or_no() {
     terminal.types("n\n");
     assert_eq!(terminal.ends().0, Some(3));
     assert_eq!(place.lines(), ["one"]);
-    let answers: Vec<Value> = place.list(&["--all"]).iter().map(|(id, _)| place.show(id)["answer"].clone()).collect();
-    assert_eq!((&answers[1]["channel"], &answers[1]["feedback"]), (&json!("terminal"), &json!("go on")));
+    let answers: Vec<Value> = place
+        .list(&["--all"])
+        .iter()
+        .map(|(id, _)| place.show(id)["answer"].clone())
+        .collect();
+    assert_eq!(
+        (&answers[1]["channel"], &answers[1]["feedback"]),
+        (&json!("terminal"), &json!("go on"))
+    );
 }
 
 #[test]
@@ -131,9 +154,18 @@ fn what_the_record_says_was_shown_is_what_was_shown() {
     let mut terminal = Terminal::call(&place, &place.input("one"), "");
     let question = terminal.shows(ASKS).replace("\r\n", "\n");
     let (id, _) = place.list(&[])[0].clone();
-    let shown = place.show(&id)["decisions"][0]["content_blocks"][0]["text"].as_str().unwrap().to_owned();
-    assert!(question.starts_with(&shown), "{question:?} is not {shown:?}");
-    assert!(question[shown.len()..].starts_with("[y yes"), "nothing else was shown: {question:?}");
+    let shown = place.show(&id)["decisions"][0]["content_blocks"][0]["text"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert!(
+        question.starts_with(&shown),
+        "{question:?} is not {shown:?}"
+    );
+    assert!(
+        question[shown.len()..].starts_with("[y yes"),
+        "nothing else was shown: {question:?}"
+    );
     terminal.types("n\n");
     assert_eq!(terminal.ends().0, Some(3));
 }
@@ -163,9 +195,14 @@ fn what_was_typed_before_the_question_is_no_answer() {
 #[test]
 fn nothing_in_the_arguments_can_forge_the_question() {
     let place = Place::new();
-    let forged = "\u{1b}[2J\r\n  tool       harmless.echo\n\u{202e}\u{200b}\u{e0041}\u{9b}31m[approved]";
+    let forged =
+        "\u{1b}[2J\r\n  tool       harmless.echo\n\u{202e}\u{200b}\u{e0041}\u{9b}31m[approved]";
     // As raw characters between JSON tokens, where JSON allows them, and escaped in a string.
-    let input = format!("{{\"path\":{},\"text\":\"{}\"}}", json!(place.file()), "\u{202e}\u{200b}\u{e0041}\u{feff}");
+    let input = format!(
+        "{{\"path\":{},\"text\":\"{}\"}}",
+        json!(place.file()),
+        "\u{202e}\u{200b}\u{e0041}\u{feff}"
+    );
     let spaced = input.replacen('{', "{\n\r\n\r\t\n", 1);
     let escaped = json!({ "path": place.file(), "text": forged }).to_string();
     for input in [spaced, escaped] {
@@ -173,10 +210,16 @@ fn nothing_in_the_arguments_can_forge_the_question() {
         let question = terminal.shows(ASKS);
         let hidden = |c: &char| {
             (c.is_control() && *c != '\r' && *c != '\n')
-                || matches!(*c, '\u{200b}' | '\u{202e}' | '\u{feff}' | '\u{e0041}' | '\u{9b}')
+                || matches!(
+                    *c,
+                    '\u{200b}' | '\u{202e}' | '\u{feff}' | '\u{e0041}' | '\u{9b}'
+                )
         };
         assert_eq!(question.chars().filter(hidden).collect::<String>(), "");
-        let tools = question.lines().filter(|line| line.starts_with("| tool ")).count();
+        let tools = question
+            .lines()
+            .filter(|line| line.starts_with("| tool "))
+            .count();
         assert_eq!(tools, 1, "{question}");
         terminal.types("n\n");
         terminal.ends();
@@ -191,13 +234,20 @@ fn long_arguments_are_cut_and_the_question_says_so() {
     let mut terminal = Terminal::call(&place, &place.input(&long), "");
     let question = terminal.shows(ASKS);
     assert!(
-        question.contains("WARNING: this view is incomplete") && question.contains(" more lines, v shows all"),
+        question.contains("WARNING: this view is incomplete")
+            && question.contains(" more lines, v shows all"),
         "{question}"
     );
     assert!(!question.contains("secret-end"));
     let (id, _) = place.list(&[])[0].clone();
     let full = place.run(&["approvals", "show", &id, "--full"]).exits(0);
-    assert!(full.stdout.replace("\n|            ", "").contains("secret-end"), "{}", full.stdout);
+    assert!(
+        full.stdout
+            .replace("\n|            ", "")
+            .contains("secret-end"),
+        "{}",
+        full.stdout
+    );
     // A yes does not count until the rest was shown, or the user scrolled to the end.
     terminal.types("y\n");
     terminal.shows("part of the call is hidden");
@@ -218,7 +268,10 @@ fn long_arguments_are_cut_and_the_question_says_so() {
     }
     terminal.types("g\n");
     shown += &terminal.shows(ASKS);
-    assert!(shown.contains("secret-end") && shown.contains("\nRun this call?"), "{shown}");
+    assert!(
+        shown.contains("secret-end") && shown.contains("\nRun this call?"),
+        "{shown}"
+    );
     terminal.types("y\n");
     assert_eq!(terminal.ends().0, Some(0));
     assert_eq!(place.lines().len(), 1);
@@ -255,24 +308,51 @@ fn padding_forges_no_row_of_a_question_and_scrolls_nothing_true_away() {
     for pad in [' ', '\u{a0}', '\u{3000}', '.', '\u{2800}'] {
         let wide = |row: &&str| format!("{row}{}", pad.to_string().repeat(80 - row.len()));
         for before in [0, 13, 50] {
-            let text = format!("{}{}", "x".repeat(before), forged.iter().map(wide).collect::<String>().repeat(4));
+            let text = format!(
+                "{}{}",
+                "x".repeat(before),
+                forged.iter().map(wide).collect::<String>().repeat(4)
+            );
             let input = json!({ "path": place.file(), "text": text }).to_string();
             fs::write(place.folder.join("input"), input).unwrap();
-            let command =
-                format!("stty cols 80 rows 24; exec $TOOLCELL call '{}' @input --allow-write={folder}", place.tool);
+            let command = format!(
+                "stty cols 80 rows 24; exec $TOOLCELL call '{}' @input --allow-write={folder}",
+                place.tool
+            );
             let mut terminal = Terminal::run(&place, &command);
             let written = terminal.shows(ASKS);
             let screen = screen(&written);
             let row = |words: &str| screen.iter().filter(|row| row.starts_with(words)).count();
-            assert_eq!(row("Approval needed: a tool wants to run."), 1, "all of it is there: {screen:#?}");
-            for words in
-                ["| tool       probe.append_approved", "| access     read and change files in ", "| risk       medium"]
-            {
+            assert_eq!(
+                row("Approval needed: a tool wants to run."),
+                1,
+                "all of it is there: {screen:#?}"
+            );
+            for words in [
+                "| tool       probe.append_approved",
+                "| access     read and change files in ",
+                "| risk       medium",
+            ] {
                 assert_eq!(row(words), 1, "{words}: {screen:#?}");
             }
-            assert_eq!((row("Run this call?"), row("| tool"), row("["), row("| risk")), (1, 1, 1, 1), "{screen:#?}");
-            for row in screen.iter().filter(|row| row.contains("harmless") || row.contains("xxx")) {
-                assert!(row.starts_with("| arguments  ") || row.starts_with("|            "), "{row:?} in {screen:#?}");
+            assert_eq!(
+                (
+                    row("Run this call?"),
+                    row("| tool"),
+                    row("["),
+                    row("| risk")
+                ),
+                (1, 1, 1, 1),
+                "{screen:#?}"
+            );
+            for row in screen
+                .iter()
+                .filter(|row| row.contains("harmless") || row.contains("xxx"))
+            {
+                assert!(
+                    row.starts_with("| arguments  ") || row.starts_with("|            "),
+                    "{row:?} in {screen:#?}"
+                );
             }
             assert!(screen[screen.len() - 2].starts_with('['), "{screen:#?}");
             terminal.types("n\n");
@@ -285,11 +365,17 @@ fn padding_forges_no_row_of_a_question_and_scrolls_nothing_true_away() {
 #[test]
 fn letters_that_pass_for_others_are_written_out() {
     let place = Place::new();
-    let mut terminal =
-        Terminal::call(&place, &place.input("p\u{430}ypal.com \u{43f}\u{440}\u{438}\u{432}\u{435}\u{442}"), "");
+    let mut terminal = Terminal::call(
+        &place,
+        &place.input("p\u{430}ypal.com \u{43f}\u{440}\u{438}\u{432}\u{435}\u{442}"),
+        "",
+    );
     let question = terminal.shows(ASKS);
     let question = question.replace("\r\n|            \\ ", "");
-    assert!(question.contains("p\\u{430}ypal.com \u{43f}\u{440}\u{438}\u{432}\u{435}\u{442}"), "{question}");
+    assert!(
+        question.contains("p\\u{430}ypal.com \u{43f}\u{440}\u{438}\u{432}\u{435}\u{442}"),
+        "{question}"
+    );
     terminal.types("n\n");
     terminal.ends();
 }
@@ -299,10 +385,16 @@ fn a_terminal_too_narrow_for_a_question_leaves_it_to_others() {
     let place = Place::new();
     fs::write(place.folder.join("input"), place.input("one")).unwrap();
     let folder = place.folder.display();
-    let command = format!("stty cols 30 rows 24; exec $TOOLCELL call '{}' @input --allow-write={folder}", place.tool);
+    let command = format!(
+        "stty cols 30 rows 24; exec $TOOLCELL call '{}' @input --allow-write={folder}",
+        place.tool
+    );
     let mut terminal = Terminal::run(&place, &command);
     let said = terminal.shows("toolcell approvals deny");
-    assert!(said.contains("too narrow") && !said.contains("Run this call?"), "{said}");
+    assert!(
+        said.contains("too narrow") && !said.contains("Run this call?"),
+        "{said}"
+    );
     let (id, _) = place.list(&[])[0].clone();
     place.run(&["approvals", "approve", &id]).exits(0);
     assert_eq!(terminal.ends().0, Some(0));
@@ -324,7 +416,11 @@ fn arguments_are_edited_on_a_line_or_in_an_editor() {
     terminal.shows("as one line of JSON: ");
     terminal.types("{\"pth\": \"x\", \"text\": \"y\"}\n");
     let told = terminal.shows(ASKS);
-    for words in ["keeping the previous ones", "e edits them again:\r\n| {\"pth\"", "pth"] {
+    for words in [
+        "keeping the previous ones",
+        "e edits them again:\r\n| {\"pth\"",
+        "pth",
+    ] {
         assert!(told.contains(words), "{words}: {told}");
     }
     terminal.types("e\n");
@@ -354,23 +450,39 @@ fn an_editor_begins_with_the_arguments_and_then_with_what_was_wrong() {
     let wrong = "{\"path\": 7}\n";
     fs::write(place.folder.join("next"), wrong).unwrap();
     fs::write(place.folder.join("input"), place.input("one")).unwrap();
-    let command = format!("EDITOR=no VISUAL='sh editor' exec $TOOLCELL call '{tool}' @input --allow-write={folder}");
+    let command = format!(
+        "EDITOR=no VISUAL='sh editor' exec $TOOLCELL call '{tool}' @input --allow-write={folder}"
+    );
     let mut terminal = Terminal::run(&place, &command);
     terminal.shows(ASKS);
     terminal.types("e\n");
     let told = terminal.shows(ASKS);
-    assert!(told.contains("these arguments are not valid") && told.contains("\n| {\"path\": 7}"), "{told}");
+    assert!(
+        told.contains("these arguments are not valid") && told.contains("\n| {\"path\": 7}"),
+        "{told}"
+    );
     fs::write(place.folder.join("next"), place.input("three")).unwrap();
     terminal.types("e\n");
-    assert!(terminal.shows(ASKS).contains("the call will run with these arguments"));
+    assert!(
+        terminal
+            .shows(ASKS)
+            .contains("the call will run with these arguments")
+    );
     assert!(place.lines().is_empty(), "an edit is no yes");
     terminal.types("y\n");
     assert_eq!(terminal.ends().0, Some(0));
     assert_eq!(place.lines(), ["three"]);
-    let asked = format!("{{\n  \"path\": {},\n  \"text\": \"one\\n\"\n}}\n", json!(place.file()));
+    let asked = format!(
+        "{{\n  \"path\": {},\n  \"text\": \"one\\n\"\n}}\n",
+        json!(place.file())
+    );
     let seen = fs::read_to_string(place.folder.join("seen")).unwrap();
     assert_eq!(seen, format!("{asked}==\n{}==\n", wrong.trim_end()));
-    assert_eq!(fs::read_to_string(place.folder.join("modes")).unwrap(), "600\n", "others read no arguments");
+    assert_eq!(
+        fs::read_to_string(place.folder.join("modes")).unwrap(),
+        "600\n",
+        "others read no arguments"
+    );
 }
 
 #[test]
@@ -384,11 +496,28 @@ fn text_of_several_lines_is_shown_as_lines_and_the_summary_comes_last() {
     assert!(question.contains(shown), "{question}");
     let rows: Vec<&str> = question.lines().collect();
     let at = |words: &str| rows.iter().position(|row| row.starts_with(words)).unwrap();
-    let order = ["| call ", "| arguments ", "| id ", "| tool ", "| risk ", "| access ", "| caller ", "Run this", "[y"];
+    let order = [
+        "| call ",
+        "| arguments ",
+        "| id ",
+        "| tool ",
+        "| risk ",
+        "| access ",
+        "| caller ",
+        "Run this",
+        "[y",
+    ];
     assert!(order.map(at).is_sorted(), "{question}");
     let lead = rows[at("| call ")];
-    assert!(lead.contains("probe.append_approved wants to read and change files in "), "{question}");
-    assert_eq!(at("[y") - at("| caller "), 2, "nothing is between the summary and the question: {question}");
+    assert!(
+        lead.contains("probe.append_approved wants to read and change files in "),
+        "{question}"
+    );
+    assert_eq!(
+        at("[y") - at("| caller "),
+        2,
+        "nothing is between the summary and the question: {question}"
+    );
     assert!(rows[at("[y")].contains("(10 min left; "), "{question}");
     // All of it again.
     terminal.types("v\n");
@@ -404,10 +533,14 @@ fn at_most_eight_lines_of_arguments_are_shown_on_any_display() {
     fs::write(place.folder.join("input"), place.input(lines.trim_end())).unwrap();
     let folder = place.folder.display();
     let tool = &place.tool;
-    let command = format!("stty cols 80 rows 40; exec $TOOLCELL call '{tool}' @input --allow-write={folder}");
+    let command =
+        format!("stty cols 80 rows 40; exec $TOOLCELL call '{tool}' @input --allow-write={folder}");
     let mut terminal = Terminal::run(&place, &command);
     let question = terminal.shows(ASKS);
-    assert!(question.contains("line 6\r\n|            \u{2026} 34 more lines, v shows all\r\n"), "{question}");
+    assert!(
+        question.contains("line 6\r\n|            \u{2026} 34 more lines, v shows all\r\n"),
+        "{question}"
+    );
     terminal.types("v\n");
     terminal.shows("go back] ");
     terminal.types("\n");
@@ -422,15 +555,32 @@ fn at_most_eight_lines_of_arguments_are_shown_on_any_display() {
 fn always_is_for_the_session_of_the_terminal() {
     let place = Place::new();
     fs::write(place.folder.join("input"), place.input("one")).unwrap();
-    let call = format!("$TOOLCELL call '{}' @input --allow-write={}", place.tool, place.folder.display());
+    let call = format!(
+        "$TOOLCELL call '{}' @input --allow-write={}",
+        place.tool,
+        place.folder.display()
+    );
     let mut terminal = Terminal::run(&place, &format!("{call}; {call}; echo both"));
     let question = terminal.shows(ASKS).replace("\r\n|            ", "");
-    let component = question.split("\n| component  ").nth(1).unwrap().lines().next().unwrap().to_owned();
+    let component = question
+        .split("\n| component  ")
+        .nth(1)
+        .unwrap()
+        .lines()
+        .next()
+        .unwrap()
+        .to_owned();
     let covers = format!("\n| always     would allow any call of this tool ({component}) within ");
-    assert!(question.contains(&covers) && question.contains("for 12 hours in this session"), "{question}");
+    assert!(
+        question.contains(&covers) && question.contains("for 12 hours in this session"),
+        "{question}"
+    );
     terminal.types("a\n");
     let rest = terminal.shows("both");
-    assert!(!rest.contains("Run this call?"), "it was asked again: {rest}");
+    assert!(
+        !rest.contains("Run this call?"),
+        "it was asked again: {rest}"
+    );
     assert_eq!(terminal.ends().0, Some(0));
     assert_eq!(place.lines(), ["one", "one"]);
     // Another terminal is another session.
@@ -451,7 +601,10 @@ fn an_answer_from_elsewhere_ends_the_question_at_the_terminal() {
     assert_eq!(code, Some(0));
     assert_eq!(place.lines(), ["one"]);
     // The result begins on a line of its own.
-    assert!(screen.starts_with("\r\n(already answered elsewhere, or expired)\r\n"), "{screen:?}");
+    assert!(
+        screen.starts_with("\r\n(already answered elsewhere, or expired)\r\n"),
+        "{screen:?}"
+    );
 }
 
 #[test]
@@ -476,20 +629,33 @@ fn what_a_tool_asks_is_answered_line_by_line() {
     let input = |key: &str| json!({ "rounds": [[{ "key": key, "message": "Who are you?", "schema": schema }]] });
     let mut terminal = Terminal::call(&place, &input("a").to_string(), "--json");
     let asked = terminal.shows("\r\n  answer (integer; required): ");
-    assert!(asked.contains("The tool probe.ask asks (its own words):") && asked.contains("\n| age\r\n"), "{asked}");
+    assert!(
+        asked.contains("The tool probe.ask asks (its own words):") && asked.contains("\n| age\r\n"),
+        "{asked}"
+    );
     terminal.types("many\n");
     let asked = terminal.shows("\r\n  answer (string; empty means the default): ");
-    assert!(asked.contains("\n| name\r\n| default: \"Ada\"\r\n"), "{asked}");
+    assert!(
+        asked.contains("\n| name\r\n| default: \"Ada\"\r\n"),
+        "{asked}"
+    );
     terminal.types("\n");
     let again = terminal.shows("answer (integer; required): ");
-    assert!(again.contains("these answers cannot be used:") && again.contains("once more"), "{again}");
+    assert!(
+        again.contains("these answers cannot be used:") && again.contains("once more"),
+        "{again}"
+    );
     terminal.types("36\n");
     terminal.shows("answer (string; empty means the default): ");
     terminal.types("\n");
     let (code, rest) = terminal.ends();
     assert_eq!(code, Some(0), "{rest}");
     let content = json!({ "age": 36, "name": "Ada" });
-    assert!(rest.replace(char::is_whitespace, "").contains(&content.to_string()), "{rest}");
+    assert!(
+        rest.replace(char::is_whitespace, "")
+            .contains(&content.to_string()),
+        "{rest}"
+    );
 
     for (typed, action) in [("/decline\n", "decline"), ("\u{4}", "cancel")] {
         let mut terminal = Terminal::call(&place, &input("b").to_string(), "--json");
@@ -512,8 +678,20 @@ fn a_stored_question_keeps_its_gutter_on_a_narrower_display() {
     let (code, seen) = Terminal::run(&place, &show).ends();
     assert_eq!(code, Some(0), "{seen}");
     // A terminal wraps a wider row itself, without a gutter before the rest.
-    assert!(seen.lines().all(|row| row.trim_end().chars().count() < 50), "{seen}");
+    assert!(
+        seen.lines().all(|row| row.trim_end().chars().count() < 50),
+        "{seen}"
+    );
     let forged: Vec<&str> = seen.lines().filter(|row| row.contains("forged")).collect();
-    assert!(forged.len() > 5 && forged.iter().all(|row| row.starts_with("| ")), "{seen}");
-    assert_eq!(seen.lines().filter(|row| row.starts_with("Run this call?")).count(), 1, "{seen}");
+    assert!(
+        forged.len() > 5 && forged.iter().all(|row| row.starts_with("| ")),
+        "{seen}"
+    );
+    assert_eq!(
+        seen.lines()
+            .filter(|row| row.starts_with("Run this call?"))
+            .count(),
+        1,
+        "{seen}"
+    );
 }

@@ -8,7 +8,16 @@ use crate::cli::explain;
 use crate::support::root;
 
 /// Words in place of the one who acts: the caller, the client, the approver, the operator, the author, another user.
-const VAGUE: [&str; 8] = ["nobody", "somebody", "anybody", "everybody", "someone", "anyone", "everyone", "whoever"];
+const VAGUE: [&str; 8] = [
+    "nobody",
+    "somebody",
+    "anybody",
+    "everybody",
+    "someone",
+    "anyone",
+    "everyone",
+    "whoever",
+];
 
 fn read(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap()
@@ -16,7 +25,12 @@ fn read(path: &str) -> String {
 
 #[test]
 fn the_pages_and_the_help_name_who_acts() {
-    let others = ["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"];
+    let others = [
+        "ARCHITECTURE.md",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "SECURITY.md",
+    ];
     let others = others.map(|path| (path.to_owned(), read(path)));
     let mut found = Vec::new();
     for (path, text) in pages().into_iter().chain(others) {
@@ -34,15 +48,30 @@ fn each_promise_of_security_names_tests_that_exist() {
     let mut count = 0;
     let mut missing = Vec::new();
     for row in text.lines().filter(|line| line.starts_with("| **")) {
-        let shown = row.trim_end_matches([' ', '|']).rsplit(" | ").next().unwrap();
-        for (folder, names) in shown.split("; ").filter_map(|part| part.strip_prefix('`')?.split_once('`')) {
+        let shown = row
+            .trim_end_matches([' ', '|'])
+            .rsplit(" | ")
+            .next()
+            .unwrap();
+        for (folder, names) in shown
+            .split("; ")
+            .filter_map(|part| part.strip_prefix('`')?.split_once('`'))
+        {
             let folder = root().join(folder);
             assert!(folder.is_dir(), "{row}");
             // Attacks have ids, and rooms of a crate have unit tests.
-            let is_file = |name: &&str| folder.starts_with(root().join("tests")) && !name.contains(char::is_uppercase);
-            for name in names.split(',').map(str::trim).filter(|name| !name.is_empty()).filter(is_file) {
+            let is_file = |name: &&str| {
+                folder.starts_with(root().join("tests")) && !name.contains(char::is_uppercase)
+            };
+            for name in names
+                .split(',')
+                .map(str::trim)
+                .filter(|name| !name.is_empty())
+                .filter(is_file)
+            {
                 count += 1;
-                if !folder.join(name).is_dir() && !folder.join(name).with_extension("rs").is_file() {
+                if !folder.join(name).is_dir() && !folder.join(name).with_extension("rs").is_file()
+                {
                     missing.push(format!("{}: {name}", folder.display()));
                 }
             }
@@ -73,11 +102,21 @@ fn unsafe_code_is_where_security_says() {
     let is_unsafe = |path: &PathBuf| {
         let text = std::fs::read_to_string(path).unwrap();
         let shipped = text.split("\nmod tests {").next().unwrap();
-        let mut code = shipped.lines().map(str::trim_start).filter(|line| !line.starts_with("//"));
-        code.any(|line| ["unsafe {", "unsafe fn ", "unsafe impl "].iter().any(|start| line.contains(start)))
+        let mut code = shipped
+            .lines()
+            .map(str::trim_start)
+            .filter(|line| !line.starts_with("//"));
+        code.any(|line| {
+            ["unsafe {", "unsafe fn ", "unsafe impl "]
+                .iter()
+                .any(|start| line.contains(start))
+        })
     };
-    let found: BTreeSet<PathBuf> =
-        files.iter().filter(|path| is_unsafe(path)).map(|path| path.strip_prefix(root()).unwrap().to_owned()).collect();
+    let found: BTreeSet<PathBuf> = files
+        .iter()
+        .filter(|path| is_unsafe(path))
+        .map(|path| path.strip_prefix(root()).unwrap().to_owned())
+        .collect();
     let places = [
         "host/cli/src/main.rs",
         "host/core/src/journal/log/ring.rs",
@@ -90,24 +129,37 @@ fn unsafe_code_is_where_security_says() {
 #[test]
 fn the_pages_for_shippers_list_every_code() {
     let page = read("docs/publishing.md");
-    let commands = ["check", "published", "push", "reproduce"].map(|name| format!("host/cli/src/command/{name}.rs"));
+    let commands = ["check", "published", "push", "reproduce"]
+        .map(|name| format!("host/cli/src/command/{name}.rs"));
     let mut codes = BTreeSet::new();
-    for path in commands.iter().map(String::as_str).chain(["host/install/src/check.rs"]) {
+    for path in commands
+        .iter()
+        .map(String::as_str)
+        .chain(["host/install/src/check.rs"])
+    {
         let text = read(path);
         let made = text.split("Severity::").skip(1).filter_map(|rest| {
-            let rest = rest.trim_start_matches(char::is_alphanumeric).strip_prefix(',')?;
+            let rest = rest
+                .trim_start_matches(char::is_alphanumeric)
+                .strip_prefix(',')?;
             rest.trim_start().strip_prefix('"')?.split('"').next()
         });
         codes.extend(made.map(str::to_owned));
     }
     assert!(codes.len() > 12, "{codes:?}");
-    let unlisted: Vec<&String> = codes.iter().filter(|code| !page.contains(&format!("`{code}`"))).collect();
+    let unlisted: Vec<&String> = codes
+        .iter()
+        .filter(|code| !page.contains(&format!("`{code}`")))
+        .collect();
     assert!(unlisted.is_empty(), "docs/publishing.md lacks {unlisted:?}");
     let page = read("docs/signatures.md");
     let known = explain::pages();
     let codes = known.iter().filter_map(|entry| entry["code"].as_str());
     let codes: Vec<&str> = codes.filter(|code| code.starts_with("sign")).collect();
     assert!(codes.len() > 12, "{codes:?}");
-    let unlisted: Vec<&&str> = codes.iter().filter(|code| !page.contains(&format!("`{code}`"))).collect();
+    let unlisted: Vec<&&str> = codes
+        .iter()
+        .filter(|code| !page.contains(&format!("`{code}`")))
+        .collect();
     assert!(unlisted.is_empty(), "docs/signatures.md lacks {unlisted:?}");
 }

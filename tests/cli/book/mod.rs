@@ -40,7 +40,9 @@ pub(crate) fn pages() -> Vec<(String, String)> {
 /// The targets of the links in a text, without those in its blocks of code.
 fn links(text: &str) -> Vec<&str> {
     let prose = text.split("\n```").step_by(2);
-    let targets = prose.flat_map(|part| part.split("](").skip(1)).filter_map(|rest| rest.split(')').next());
+    let targets = prose
+        .flat_map(|part| part.split("](").skip(1))
+        .filter_map(|rest| rest.split(')').next());
     targets.collect()
 }
 
@@ -49,7 +51,9 @@ fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
         match part {
-            Component::ParentDir => assert!(plain.pop(), "{} leaves the repository", path.display()),
+            Component::ParentDir => {
+                assert!(plain.pop(), "{} leaves the repository", path.display())
+            }
             Component::CurDir => {}
             part => plain.push(part),
         }
@@ -60,9 +64,18 @@ fn plain(path: &Path) -> PathBuf {
 /// The anchors of the headings of a page.
 fn anchors(text: &str) -> BTreeSet<String> {
     let prose = text.split("\n```").step_by(2).flat_map(str::lines);
-    let headings = prose.filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
+    let headings = prose
+        .filter(|line| line.starts_with('#'))
+        .map(|line| line.trim_start_matches('#').trim());
     let is_kept = |c: &char| c.is_alphanumeric() || matches!(c, '-' | '_');
-    let anchor = |heading: &str| heading.to_lowercase().replace(' ', "-").chars().filter(is_kept).collect::<String>();
+    let anchor = |heading: &str| {
+        heading
+            .to_lowercase()
+            .replace(' ', "-")
+            .chars()
+            .filter(is_kept)
+            .collect::<String>()
+    };
     headings.map(anchor).collect()
 }
 
@@ -70,7 +83,12 @@ fn anchors(text: &str) -> BTreeSet<String> {
 fn every_link_leads_to_a_file_and_a_heading() {
     let mut wrong = Vec::new();
     let others = ["ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"];
-    let others = others.map(|path| (path.to_owned(), std::fs::read_to_string(root().join(path)).unwrap()));
+    let others = others.map(|path| {
+        (
+            path.to_owned(),
+            std::fs::read_to_string(root().join(path)).unwrap(),
+        )
+    });
     let mut count = 0;
     for (path, text) in pages().into_iter().chain(others) {
         for link in links(&text) {
@@ -78,43 +96,66 @@ fn every_link_leads_to_a_file_and_a_heading() {
             let (link, anchor) = link.split_once('#').unwrap_or((link, ""));
             let target: PathBuf = match link.strip_prefix(REPOSITORY) {
                 Some(rest) => {
-                    let inside = rest.strip_prefix("blob/main/").or_else(|| rest.strip_prefix("tree/main/"));
+                    let inside = rest
+                        .strip_prefix("blob/main/")
+                        .or_else(|| rest.strip_prefix("tree/main/"));
                     inside.unwrap_or_default().into()
                 }
                 None if link.contains("://") => continue,
                 None if link.is_empty() => path.clone().into(),
                 None => plain(&Path::new(&path).parent().unwrap().join(link)),
             };
-            let is_in_book = target.starts_with("docs") || !path.starts_with("docs/") || link.starts_with(REPOSITORY);
+            let is_in_book = target.starts_with("docs")
+                || !path.starts_with("docs/")
+                || link.starts_with(REPOSITORY);
             if !root().join(&target).exists() || !is_in_book {
                 wrong.push(format!("{path}: {link}"));
             } else if !anchor.is_empty()
-                && !anchors(&std::fs::read_to_string(root().join(&target)).unwrap()).contains(anchor)
+                && !anchors(&std::fs::read_to_string(root().join(&target)).unwrap())
+                    .contains(anchor)
             {
                 wrong.push(format!("{path}: {link}#{anchor}"));
             }
         }
     }
     assert!(count > 100, "only {count} links were found");
-    assert!(wrong.is_empty(), "links that lead nowhere, or out of the book: {wrong:#?}");
+    assert!(
+        wrong.is_empty(),
+        "links that lead nowhere, or out of the book: {wrong:#?}"
+    );
 }
 
 #[test]
 fn the_summary_has_every_page_once() {
     let summary = std::fs::read_to_string(root().join(SUMMARY)).unwrap();
-    let mut listed: Vec<String> = links(&summary).into_iter().map(|link| format!("docs/{link}")).collect();
+    let mut listed: Vec<String> = links(&summary)
+        .into_iter()
+        .map(|link| format!("docs/{link}"))
+        .collect();
     listed.sort();
     let is_page = |path: &String| path.starts_with("docs/") && path != SUMMARY;
-    let pages: Vec<String> = pages().into_iter().map(|(path, _)| path).filter(is_page).collect();
+    let pages: Vec<String> = pages()
+        .into_iter()
+        .map(|(path, _)| path)
+        .filter(is_page)
+        .collect();
     assert_eq!(listed, pages);
 }
 
 #[test]
 fn every_page_begins_with_its_title() {
     for (path, text) in pages() {
-        let titles = text.split("\n```").step_by(2).flat_map(str::lines).filter(|line| line.starts_with("# ")).count();
+        let titles = text
+            .split("\n```")
+            .step_by(2)
+            .flat_map(str::lines)
+            .filter(|line| line.starts_with("# "))
+            .count();
         // The summary has the titles of its parts.
-        assert!(text.starts_with("# ") && (titles == 1 || path == SUMMARY), "{path}");
+        assert!(
+            text.starts_with("# ") && (titles == 1 || path == SUMMARY),
+            "{path}"
+        );
     }
 }
 
@@ -123,9 +164,18 @@ fn the_figures_beside_others_are_those_of_the_benchmarks() {
     let read = |path: &str| std::fs::read_to_string(root().join(path)).unwrap();
     let beside = read("docs/comparison.md");
     let measured = read("docs/benchmarks.md");
-    for title in ["cold start", "first start", "warm call", "a short call", "memory after"] {
+    for title in [
+        "cold start",
+        "first start",
+        "warm call",
+        "a short call",
+        "memory after",
+    ] {
         let start = format!("| {title}");
-        let row = beside.lines().find(|line| line.starts_with(&start)).unwrap_or_else(|| panic!("no row {title}"));
+        let row = beside
+            .lines()
+            .find(|line| line.starts_with(&start))
+            .unwrap_or_else(|| panic!("no row {title}"));
         for cell in row.split('|').skip(2).take(2) {
             let figure = cell.trim().split(' ').next().unwrap();
             assert!(measured.contains(&format!("| {figure} |")), "{row}");

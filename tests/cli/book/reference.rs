@@ -17,7 +17,10 @@ fn is_current(name: &str, text: &str) {
         std::fs::write(&path, text).unwrap();
     }
     let written = std::fs::read_to_string(&path).unwrap();
-    let difference = written.lines().zip(text.lines()).find(|(one, other)| one != other);
+    let difference = written
+        .lines()
+        .zip(text.lines())
+        .find(|(one, other)| one != other);
     assert!(
         written == text,
         "docs/reference/{name} is not current, from {difference:?} on; \
@@ -38,17 +41,28 @@ fn the_page_of_commands_has_the_help_of_each() {
 /// Adds the help of a command, and of those below it.
 fn add_help(command: &[&str], text: &mut String) {
     let arguments = [command, &["--help"]].concat();
-    let help = Toolcell::new(arguments).env("COLUMNS", "100").run().exits(0).stdout;
+    let help = Toolcell::new(arguments)
+        .env("COLUMNS", "100")
+        .run()
+        .exits(0)
+        .stdout;
     let title = [&["toolcell"][..], command].concat().join(" ");
     write!(text, "\n## {title}\n\n```text\n{}\n```\n", help.trim_end()).unwrap();
     // The commands of the program are in groups, each under a heading of its own.
     let listed = match command {
-        [] => help.split_once("\n\nCall tools:\n").and_then(|(_, rest)| Some(rest.split_once("\nOptions:\n")?.0)),
-        _ => help.split_once("\nCommands:\n").and_then(|(_, rest)| rest.split("\n\n").next()),
+        [] => help
+            .split_once("\n\nCall tools:\n")
+            .and_then(|(_, rest)| Some(rest.split_once("\nOptions:\n")?.0)),
+        _ => help
+            .split_once("\nCommands:\n")
+            .and_then(|(_, rest)| rest.split("\n\n").next()),
     };
     for line in listed.unwrap_or_default().lines() {
         // A line that is indented more goes on with the text of the one before.
-        let name = line.strip_prefix("  ").and_then(|line| line.split(' ').next()).unwrap_or_default();
+        let name = line
+            .strip_prefix("  ")
+            .and_then(|line| line.split(' ').next())
+            .unwrap_or_default();
         if !name.is_empty() && name != "help" {
             add_help(&[command, &[name]].concat(), text);
         }
@@ -78,9 +92,18 @@ fn field<'a>(value: &'a Value, name: &str) -> &'a str {
 fn add_table(pages: &[Value], is_meant: &dyn Fn(&Value) -> bool, text: &mut String) {
     text.push_str("| code | means | cause | remedy |\n|---|---|---|---|\n");
     let mut rows = 0;
-    for page in pages.iter().filter(|page| page["origins"].as_array().unwrap().iter().any(is_meant)) {
+    for page in pages
+        .iter()
+        .filter(|page| page["origins"].as_array().unwrap().iter().any(is_meant))
+    {
         let cells = ["means", "cause", "remedy"].map(|name| cell(field(page, name)));
-        writeln!(text, "| `{}` | {} |", field(page, "code"), cells.join(" | ")).unwrap();
+        writeln!(
+            text,
+            "| `{}` | {} |",
+            field(page, "code"),
+            cells.join(" | ")
+        )
+        .unwrap();
         rows += 1;
     }
     assert!(rows > 0, "a table without a row:\n{text}");
@@ -94,11 +117,18 @@ fn errors() -> String {
         .to_owned();
     for class in ErrorClass::ALL {
         let word = serde_json::to_value(class).unwrap();
-        let is_of_class = |origin: &Value| origin["from"] == "call" && origin["error_class"] == word;
-        let origins = pages.iter().flat_map(|page| page["origins"].as_array().unwrap());
-        let Some(origin) = origins.clone().find(|origin| is_of_class(origin)) else { continue };
-        let mut exits: Vec<String> =
-            origins.filter(|origin| is_of_class(origin)).map(|origin| origin["exit_code"].to_string()).collect();
+        let is_of_class =
+            |origin: &Value| origin["from"] == "call" && origin["error_class"] == word;
+        let origins = pages
+            .iter()
+            .flat_map(|page| page["origins"].as_array().unwrap());
+        let Some(origin) = origins.clone().find(|origin| is_of_class(origin)) else {
+            continue;
+        };
+        let mut exits: Vec<String> = origins
+            .filter(|origin| is_of_class(origin))
+            .map(|origin| origin["exit_code"].to_string())
+            .collect();
         exits.sort();
         exits.dedup();
         write!(

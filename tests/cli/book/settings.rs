@@ -54,25 +54,46 @@ fn read(source: &str, sections: &mut BTreeMap<String, Section>) {
         }
         let said = std::mem::take(&mut docs).trim().to_owned();
         let given = std::mem::take(&mut attributes);
-        if let Some(name) = line.strip_prefix("pub struct ").and_then(|rest| rest.strip_suffix(" {")) {
-            open = given.contains("Deserialize").then(|| (name.to_owned(), Section { docs: said, fields: Vec::new() }));
+        if let Some(name) = line
+            .strip_prefix("pub struct ")
+            .and_then(|rest| rest.strip_suffix(" {"))
+        {
+            open = given.contains("Deserialize").then(|| {
+                (
+                    name.to_owned(),
+                    Section {
+                        docs: said,
+                        fields: Vec::new(),
+                    },
+                )
+            });
         } else if line == "}" {
             sections.extend(open.take());
         } else if let Some((_, section)) = &mut open
-            && let Some((name, kind)) =
-                line.strip_prefix("pub ").and_then(|rest| rest.strip_suffix(',')?.split_once(": "))
+            && let Some((name, kind)) = line
+                .strip_prefix("pub ")
+                .and_then(|rest| rest.strip_suffix(',')?.split_once(": "))
             && !given.contains("skip")
         {
-            let renamed = given.split_once("rename = \"").and_then(|(_, rest)| rest.split('"').next());
+            let renamed = given
+                .split_once("rename = \"")
+                .and_then(|(_, rest)| rest.split('"').next());
             let name = renamed.unwrap_or(name).to_owned();
-            section.fields.push(Field { name, kind: kind.to_owned(), docs: said });
+            section.fields.push(Field {
+                name,
+                kind: kind.to_owned(),
+                docs: said,
+            });
         }
     }
 }
 
 /// What is written for a type of Rust.
 fn word(kind: &str) -> &'static str {
-    let kind = kind.strip_prefix("Option<").and_then(|inner| inner.strip_suffix('>')).unwrap_or(kind);
+    let kind = kind
+        .strip_prefix("Option<")
+        .and_then(|inner| inner.strip_suffix('>'))
+        .unwrap_or(kind);
     match kind {
         "bool" => "true or false",
         "u32" | "u64" | "usize" | "i64" => "number",
@@ -93,16 +114,32 @@ pub(super) fn page() -> String {
         .to_owned();
     text.push_str("| setting | value | meaning |\n|---|---|---|\n");
     let section_of = |field: &Field| {
-        let name = field.kind.strip_prefix("Vec<").and_then(|inner| inner.strip_suffix('>')).unwrap_or(&field.kind);
+        let name = field
+            .kind
+            .strip_prefix("Vec<")
+            .and_then(|inner| inner.strip_suffix('>'))
+            .unwrap_or(&field.kind);
         sections.get(name)
     };
-    whole.fields.iter().filter(|field| section_of(field).is_none()).for_each(|field| row("", field, &mut text));
+    whole
+        .fields
+        .iter()
+        .filter(|field| section_of(field).is_none())
+        .for_each(|field| row("", field, &mut text));
     let mut count = 0;
     for field in &whole.fields {
-        let Some(section) = section_of(field) else { continue };
-        let title =
-            if field.kind.starts_with("Vec<") { format!("[[{}]]", field.name) } else { format!("[{}]", field.name) };
-        let docs = section.docs.strip_prefix(&format!("`{title}`")).unwrap_or(&section.docs);
+        let Some(section) = section_of(field) else {
+            continue;
+        };
+        let title = if field.kind.starts_with("Vec<") {
+            format!("[[{}]]", field.name)
+        } else {
+            format!("[{}]", field.name)
+        };
+        let docs = section
+            .docs
+            .strip_prefix(&format!("`{title}`"))
+            .unwrap_or(&section.docs);
         write!(text, "\n## `{title}`\n\n").unwrap();
         let docs = docs.trim_start_matches([':', '.', ' ']);
         if !docs.is_empty() {
@@ -123,20 +160,37 @@ pub(super) fn page() -> String {
                     )
                     .unwrap();
                 }
-                Some(inner) => inner.fields.iter().for_each(|part| row(&format!("{}.", field.name), part, &mut text)),
+                Some(inner) => inner
+                    .fields
+                    .iter()
+                    .for_each(|part| row(&format!("{}.", field.name), part, &mut text)),
             }
         }
     }
-    assert!(count > 55 && text.contains("| `behavior` | text |"), "only {count} settings were found:\n{text}");
+    assert!(
+        count > 55 && text.contains("| `behavior` | text |"),
+        "only {count} settings were found:\n{text}"
+    );
     text
 }
 
 /// The documentation of a field, which it must have.
 fn told(field: &Field) -> String {
-    assert!(!field.docs.is_empty(), "the setting {} has no documentation in {SOURCES}", field.name);
+    assert!(
+        !field.docs.is_empty(),
+        "the setting {} has no documentation in {SOURCES}",
+        field.name
+    );
     field.docs.replace('|', "\\|")
 }
 
 fn row(prefix: &str, field: &Field, text: &mut String) {
-    writeln!(text, "| `{prefix}{}` | {} | {} |", field.name, word(&field.kind), told(field)).unwrap();
+    writeln!(
+        text,
+        "| `{prefix}{}` | {} | {} |",
+        field.name,
+        word(&field.kind),
+        told(field)
+    )
+    .unwrap();
 }

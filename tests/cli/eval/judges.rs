@@ -17,9 +17,16 @@ const BOUND: Duration = Duration::from_secs(30);
 
 /// The command that asks about one property of a run, in `folder`.
 fn asking(folder: &Path, output: &str, options: &[&str]) -> Toolcell {
-    let asked = case("c", json!([{ "type": "output_property", "property": "names an animal" }]));
+    let asked = case(
+        "c",
+        json!([{ "type": "output_property", "property": "names an animal" }]),
+    );
     std::fs::write(folder.join("cases.json"), asked.to_string()).unwrap();
-    std::fs::write(folder.join("trace.json"), json!({ "trace_id": "t", "output": output }).to_string()).unwrap();
+    std::fs::write(
+        folder.join("trace.json"),
+        json!({ "trace_id": "t", "output": output }).to_string(),
+    )
+    .unwrap();
     let arguments = ["eval", "cases.json", "--trace=trace.json", "--json"];
     Toolcell::new(arguments.iter().chain(options)).dir(folder)
 }
@@ -32,7 +39,12 @@ fn verdict(ran: &Ran) -> (bool, f64, String, Value) {
     assert_eq!(results[0]["passed"], one["passed"]);
     assert_eq!(ran.code, Some(if one["passed"] == true { 0 } else { 1 }));
     let reason = one["reason"].as_str().unwrap().to_owned();
-    (one["passed"].as_bool().unwrap(), one["score"].as_f64().unwrap(), reason, results[0]["judge_model"].clone())
+    (
+        one["passed"].as_bool().unwrap(),
+        one["score"].as_f64().unwrap(),
+        reason,
+        results[0]["judge_model"].clone(),
+    )
 }
 
 /// What a judge makes of it that is this shell script.
@@ -46,7 +58,10 @@ fn scripted(script: &str, options: &[&str]) -> (bool, f64, String, Value) {
 #[track_caller]
 fn fails((passed, score, reason, model): (bool, f64, String, Value), why: &str) {
     assert!(!passed && score == 0.0 && model.is_null(), "{reason}");
-    assert!(reason.starts_with("the judge failed: ") && reason.contains(why), "{reason}");
+    assert!(
+        reason.starts_with("the judge failed: ") && reason.contains(why),
+        "{reason}"
+    );
 }
 
 #[test]
@@ -55,9 +70,15 @@ fn a_program_reads_the_question_and_its_verdict_counts() {
         r#"question=$(cat)
         case $question in *'"property":"names an animal"'*'"case_id":"c"'*'"output":"zebra"'*) echo '{GOOD}';; *) exit 9;; esac"#
     );
-    assert_eq!(scripted(&script, &[]), (true, 0.75, "seen".to_owned(), json!("m")));
+    assert_eq!(
+        scripted(&script, &[]),
+        (true, 0.75, "seen".to_owned(), json!("m"))
+    );
     let low = r#"echo '{"passed": false, "score": 1, "reason": "r", "model": "m2", "votes": [0]}'"#;
-    assert_eq!(scripted(low, &[]), (false, 1.0, "r".to_owned(), json!("m2")));
+    assert_eq!(
+        scripted(low, &[]),
+        (false, 1.0, "r".to_owned(), json!("m2"))
+    );
 }
 
 #[test]
@@ -69,23 +90,56 @@ fn a_judge_that_lies_about_the_shape_of_its_answer_passes_nothing() {
         (r#"[true,1,"r","m"]"#, "not an object"),
         (r#"{"passed":true}"#, "`score`"),
         (r#"{"passed":true,"score":1,"reason":"r"}"#, "`model`"),
-        (r#"{"passed":"true","score":1,"reason":"r","model":"m"}"#, "boolean"),
-        (r#"{"passed":true,"score":1.5,"reason":"r","model":"m"}"#, "from 0 to 1"),
-        (r#"{"passed":true,"score":-1,"reason":"r","model":"m"}"#, "from 0 to 1"),
-        (r#"{"passed":true,"score":1e999,"reason":"r","model":"m"}"#, "not a verdict"),
-        (r#"{"passed":false,"passed":true,"score":1,"reason":"r","model":"m"}"#, "duplicate key"),
-        (r#"{"passed":true,"score":1,"reason":"","model":"m"}"#, "`reason` is empty"),
-        (r#"{"passed":true,"score":1,"reason":"r","model":"m"} and more"#, "not a verdict"),
+        (
+            r#"{"passed":"true","score":1,"reason":"r","model":"m"}"#,
+            "boolean",
+        ),
+        (
+            r#"{"passed":true,"score":1.5,"reason":"r","model":"m"}"#,
+            "from 0 to 1",
+        ),
+        (
+            r#"{"passed":true,"score":-1,"reason":"r","model":"m"}"#,
+            "from 0 to 1",
+        ),
+        (
+            r#"{"passed":true,"score":1e999,"reason":"r","model":"m"}"#,
+            "not a verdict",
+        ),
+        (
+            r#"{"passed":false,"passed":true,"score":1,"reason":"r","model":"m"}"#,
+            "duplicate key",
+        ),
+        (
+            r#"{"passed":true,"score":1,"reason":"","model":"m"}"#,
+            "`reason` is empty",
+        ),
+        (
+            r#"{"passed":true,"score":1,"reason":"r","model":"m"} and more"#,
+            "not a verdict",
+        ),
     ] {
-        fails(scripted(&format!("cat >/dev/null; printf '%s' '{answer}'"), &[]), why);
+        fails(
+            scripted(&format!("cat >/dev/null; printf '%s' '{answer}'"), &[]),
+            why,
+        );
     }
     fails(scripted(r"printf '\377\376'", &[]), "not UTF-8");
 }
 
 #[test]
 fn a_judge_that_exits_with_a_failure_passes_nothing_whatever_it_said() {
-    fails(scripted(&format!("echo '{GOOD}'; echo 'no quota' >&2; echo >&2; exit 3"), &[]), "exit status: 3: no quota");
-    fails(scripted(&format!("echo '{GOOD}'; kill -9 $$"), &[]), "signal: 9");
+    fails(
+        scripted(
+            &format!("echo '{GOOD}'; echo 'no quota' >&2; echo >&2; exit 3"),
+            &[],
+        ),
+        "exit status: 3: no quota",
+    );
+    fails(
+        scripted(&format!("echo '{GOOD}'; kill -9 $$"), &[]),
+        "signal: 9",
+    );
     let (_guard, folder) = scratch();
     fails(
         verdict(&asking(&folder, "zebra", &["--judge-command", "./not-there"]).run()),
@@ -104,9 +158,15 @@ fn runs(file: &Path) -> bool {
 fn a_judge_that_hangs_is_killed_with_its_children() {
     let (_guard, folder) = scratch();
     let pid = folder.join("pid");
-    let script = format!("trap '' TERM INT; sleep 600 & echo $! >{}; echo '{GOOD}'; wait", pid.display());
+    let script = format!(
+        "trap '' TERM INT; sleep 600 & echo $! >{}; echo '{GOOD}'; wait",
+        pid.display()
+    );
     let begun = Instant::now();
-    fails(scripted(&script, &["--judge-timeout=1s"]), "did not answer within 1000 ms");
+    fails(
+        scripted(&script, &["--judge-timeout=1s"]),
+        "did not answer within 1000 ms",
+    );
     assert!(begun.elapsed() < BOUND, "{:?}", begun.elapsed());
     wait_until("the end of the judge's child", || !runs(&pid));
 }
@@ -115,7 +175,10 @@ fn a_judge_that_hangs_is_killed_with_its_children() {
 fn an_interrupt_ends_the_judge_too() {
     let (_guard, folder) = scratch();
     let pid = folder.join("pid");
-    let script = format!("sleep 600 & echo $! >{0}.new; mv {0}.new {0}; wait", pid.display());
+    let script = format!(
+        "sleep 600 & echo $! >{0}.new; mv {0}.new {0}; wait",
+        pid.display()
+    );
     let child = asking(&folder, "zebra", &["--judge-command", "sh", "-c", &script]).spawn();
     wait_until("the start of the judge", || pid.exists());
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
@@ -143,16 +206,29 @@ fn an_endless_answer_ends_the_judge_and_endless_words_beside_it_do_not() {
 #[test]
 fn a_judge_gets_no_environment_but_what_is_named() {
     let (_guard, folder) = scratch();
-    let script = format!(r#"test "$EVAL_CANARY" = 7 && echo '{GOOD}' || echo "canary: $EVAL_CANARY" >&2; env >env"#);
-    for (options, passes) in [(&[] as &[&str], false), (&["--judge-env=EVAL_CANARY", "--judge-env=NOT_SET"], true)] {
+    let script = format!(
+        r#"test "$EVAL_CANARY" = 7 && echo '{GOOD}' || echo "canary: $EVAL_CANARY" >&2; env >env"#
+    );
+    for (options, passes) in [
+        (&[] as &[&str], false),
+        (&["--judge-env=EVAL_CANARY", "--judge-env=NOT_SET"], true),
+    ] {
         let options = [options, &["--judge-command", "sh", "-c", &script]].concat();
-        let ran = asking(&folder, "zebra", &options).env("EVAL_CANARY", "7").run();
+        let ran = asking(&folder, "zebra", &options)
+            .env("EVAL_CANARY", "7")
+            .run();
         assert_eq!(verdict(&ran).0, passes, "{ran:?}");
         let seen = std::fs::read_to_string(folder.join("env")).unwrap();
-        let names: Vec<&str> = seen.lines().filter_map(|line| line.split('=').next()).collect();
+        let names: Vec<&str> = seen
+            .lines()
+            .filter_map(|line| line.split('=').next())
+            .collect();
         // The shell sets the others itself.
         let own = ["PATH", "PWD", "OLDPWD", "SHLVL", "_", "EVAL_CANARY"];
-        assert!(names.iter().all(|name| own.contains(name)) && names.contains(&"PATH"), "{names:?}");
+        assert!(
+            names.iter().all(|name| own.contains(name)) && names.contains(&"PATH"),
+            "{names:?}"
+        );
     }
 }
 
@@ -216,23 +292,43 @@ fn a_component_reads_the_question_and_its_verdict_counts() {
     component(&folder, "", SEARCH);
     let asked = |output: &str| verdict(&asking(&folder, output, &["--judge=judge.wasm"]).run());
     assert_eq!(asked("Zebra"), (true, 0.75, "seen".to_owned(), json!("m")));
-    assert_eq!(asked("zebra"), (false, 0.5, "not seen".to_owned(), json!("m")));
+    assert_eq!(
+        asked("zebra"),
+        (false, 0.5, "not seen".to_owned(), json!("m"))
+    );
 }
 
 #[test]
 fn a_component_that_fails_traps_spins_or_answers_no_verdict_passes_nothing() {
     for (body, why) in [
-        ("(call $tell (i32.const 1) (i32.const 64) (i32.const 8))", "{\"passed"),
-        ("(call $tell (i32.const 0) (i32.const 64) (i32.const 8))", "not a verdict"),
-        ("(call $tell (i32.const 0) (local.get $request) (local.get $len))", "`passed`"),
-        ("(call $tell (i32.const 0) (i32.const 32768) (i32.const 70000))", "more than 65536 bytes"),
+        (
+            "(call $tell (i32.const 1) (i32.const 64) (i32.const 8))",
+            "{\"passed",
+        ),
+        (
+            "(call $tell (i32.const 0) (i32.const 64) (i32.const 8))",
+            "not a verdict",
+        ),
+        (
+            "(call $tell (i32.const 0) (local.get $request) (local.get $len))",
+            "`passed`",
+        ),
+        (
+            "(call $tell (i32.const 0) (i32.const 32768) (i32.const 70000))",
+            "more than 65536 bytes",
+        ),
         ("(unreachable)", ""),
         ("(loop $forever (br $forever)) (unreachable)", ""),
     ] {
         let (_guard, folder) = scratch();
         component(&folder, "", body);
         let begun = Instant::now();
-        let ran = asking(&folder, "zebra", &["--judge=judge.wasm", "--judge-timeout=2s"]).run();
+        let ran = asking(
+            &folder,
+            "zebra",
+            &["--judge=judge.wasm", "--judge-timeout=2s"],
+        )
+        .run();
         fails(verdict(&ran), why);
         assert!(begun.elapsed() < BOUND, "{body}: {:?}", begun.elapsed());
     }
@@ -242,12 +338,18 @@ fn a_component_that_fails_traps_spins_or_answers_no_verdict_passes_nothing() {
 fn what_is_no_judge_is_refused_before_any_case() {
     let (_guard, folder) = scratch();
     let refused = |exit: i32, why: &str| {
-        let ran = asking(&folder, "zebra", &["--judge=judge.wasm"]).run().exits(exit);
+        let ran = asking(&folder, "zebra", &["--judge=judge.wasm"])
+            .run()
+            .exits(exit);
         assert!(ran.stdout.is_empty() && ran.stderr.contains(why), "{ran:?}");
     };
     std::fs::write(folder.join("judge.wasm"), wat("echo")).unwrap();
     refused(2, "not_a_judge");
-    component(&folder, r#"(import "toolcell:tool/log@0.2.0" (instance (export "log" (func))))"#, SEARCH);
+    component(
+        &folder,
+        r#"(import "toolcell:tool/log@0.2.0" (instance (export "log" (func))))"#,
+        SEARCH,
+    );
     refused(3, "import_not_available");
     std::fs::write(folder.join("judge.wasm"), "no component").unwrap();
     refused(2, "component_invalid");

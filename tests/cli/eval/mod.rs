@@ -13,12 +13,18 @@ fn evaluate(cases: &[Value], trace: &Value, options: &[&str]) -> Ran {
     let lines: String = cases.iter().map(|case| format!("{case}\n")).collect();
     std::fs::write(folder.join("cases.ndjson"), lines).unwrap();
     let arguments = [&["eval", "cases.ndjson"], options].concat();
-    Toolcell::new(arguments).dir(&folder).stdin(&trace.to_string()).run()
+    Toolcell::new(arguments)
+        .dir(&folder)
+        .stdin(&trace.to_string())
+        .run()
 }
 
 /// The EvalResults on standard output.
 fn results(ran: &Ran) -> Vec<Value> {
-    ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    ran.stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
 }
 
 fn case(id: &str, assertions: Value) -> Value {
@@ -57,10 +63,8 @@ fn trace() -> Value {
 
 /// Ten cases, with every type of assertion, most of them at a bound.
 fn ten_cases() -> Vec<Value> {
-    let requires =
-        |fields: Value| json!({ "type": "response_format", "schema": { "type": "object", "required": fields } });
-    let concrete =
-        json!({ "type": "output_property", "property": "names concrete tools", "description": "No categories" });
+    let requires = |fields: Value| json!({ "type": "response_format", "schema": { "type": "object", "required": fields } });
+    let concrete = json!({ "type": "output_property", "property": "names concrete tools", "description": "No categories" });
     vec![
         case(
             "specified",
@@ -93,13 +97,22 @@ fn ten_cases() -> Vec<Value> {
             ]),
         ),
         case("format", json!([requires(json!(["tools", "count"]))])),
-        case("other format", json!([requires(json!(["tools", "sources"])), requires(json!([]))])),
+        case(
+            "other format",
+            json!([requires(json!(["tools", "sources"])), requires(json!([]))]),
+        ),
         case(
             "tokens",
             json!([{ "type": "context_efficiency", "max_tokens": 3200 }, { "type": "context_efficiency", "max_tokens": 3199 }]),
         ),
-        case("time", json!([{ "type": "latency", "max_ms": 15000 }, { "type": "latency", "max_ms": 15001 }])),
-        case("unknown", json!([{ "type": "is_polite" }, { "type": "output_property", "property": "is a poem" }])),
+        case(
+            "time",
+            json!([{ "type": "latency", "max_ms": 15000 }, { "type": "latency", "max_ms": 15001 }]),
+        ),
+        case(
+            "unknown",
+            json!([{ "type": "is_polite" }, { "type": "output_property", "property": "is a poem" }]),
+        ),
     ]
 }
 
@@ -121,14 +134,23 @@ fn score(assertion: &Value, trace: &Value) -> f64 {
         .filter(|call| assertion["tool_name"].is_null() || call["name"] == assertion["tool_name"])
         .collect();
     let succeeded = |call: &Value| {
-        let of = |step: &&Value| step["type"] == "tool_result" && step["tool_result"]["call_id"] == call["id"];
-        steps.iter().find(of).is_some_and(|step| step["tool_result"]["error"].is_null())
+        let of = |step: &&Value| {
+            step["type"] == "tool_result" && step["tool_result"]["call_id"] == call["id"]
+        };
+        steps
+            .iter()
+            .find(of)
+            .is_some_and(|step| step["tool_result"]["error"].is_null())
     };
     let metric = |name: &str| trace["metrics"][name].as_f64().unwrap();
     let holds = match assertion["type"].as_str().unwrap() {
         "contains_tool_call" => called.iter().any(|call| {
             let wanted = assertion["arguments"].as_object();
-            let has = wanted.is_none_or(|wanted| wanted.iter().all(|(name, value)| call["arguments"][name] == *value));
+            let has = wanted.is_none_or(|wanted| {
+                wanted
+                    .iter()
+                    .all(|(name, value)| call["arguments"][name] == *value)
+            });
             has && (assertion["require_success"] != true || succeeded(call))
         }),
         "tool_call_count" => {
@@ -139,7 +161,9 @@ fn score(assertion: &Value, trace: &Value) -> f64 {
         "response_format" => {
             let output: Value = serde_json::from_str(trace["output"].as_str().unwrap()).unwrap();
             let required = assertion["schema"]["required"].as_array().unwrap();
-            required.iter().all(|name| output.get(name.as_str().unwrap()).is_some())
+            required
+                .iter()
+                .all(|name| output.get(name.as_str().unwrap()).is_some())
         }
         "context_efficiency" => metric("total_tokens") <= assertion["max_tokens"].as_f64().unwrap(),
         "latency" => metric("total_duration_ms") <= assertion["max_ms"].as_f64().unwrap(),
@@ -155,31 +179,66 @@ fn score(assertion: &Value, trace: &Value) -> f64 {
 fn ten_cases_get_the_scores_that_are_computed_apart() {
     let trace = trace();
     let cases = ten_cases();
-    let ran = evaluate(&cases, &trace, &["--json", "--judge-command", "sh", "-c", JUDGE]).exits(1);
+    let ran = evaluate(
+        &cases,
+        &trace,
+        &["--json", "--judge-command", "sh", "-c", JUDGE],
+    )
+    .exits(1);
     let results = results(&ran);
     assert_eq!(results.len(), cases.len());
     for (case, result) in cases.iter().zip(&results) {
-        let expected: Vec<f64> =
-            case["assertions"].as_array().unwrap().iter().map(|assertion| score(assertion, &trace)).collect();
+        let expected: Vec<f64> = case["assertions"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|assertion| score(assertion, &trace))
+            .collect();
         let found = result["assertion_results"].as_array().unwrap();
-        let scores: Vec<f64> = found.iter().map(|found| found["score"].as_f64().unwrap()).collect();
+        let scores: Vec<f64> = found
+            .iter()
+            .map(|found| found["score"].as_f64().unwrap())
+            .collect();
         assert_eq!(scores, expected, "{result:#}");
         let mean = expected.iter().fold(0.0, |sum, score| sum + score) / expected.len() as f64;
-        assert!((result["composite_score"].as_f64().unwrap() - mean).abs() < 1e-9, "{result:#}");
-        assert_eq!(result["passed"], expected.iter().all(|score| *score > 0.5), "{result:#}");
-        assert!(found.iter().all(|found| !found["reason"].as_str().unwrap().is_empty()), "{result:#}");
+        assert!(
+            (result["composite_score"].as_f64().unwrap() - mean).abs() < 1e-9,
+            "{result:#}"
+        );
+        assert_eq!(
+            result["passed"],
+            expected.iter().all(|score| *score > 0.5),
+            "{result:#}"
+        );
+        assert!(
+            found
+                .iter()
+                .all(|found| !found["reason"].as_str().unwrap().is_empty()),
+            "{result:#}"
+        );
         assert_eq!(
             (&result["eval_id"], &result["case_id"], &result["trace_id"]),
             (&case["eval_id"], &case["case_id"], &trace["trace_id"])
         );
-        let judged = ["specified", "unknown"].iter().any(|id| result["case_id"] == *id);
-        assert_eq!(result["judge_model"], if judged { json!("judge-1") } else { Value::Null });
-        let at: toolcell_core::record::Timestamp = serde_json::from_value(result["evaluated_at"].clone()).unwrap();
+        let judged = ["specified", "unknown"]
+            .iter()
+            .any(|id| result["case_id"] == *id);
+        assert_eq!(
+            result["judge_model"],
+            if judged {
+                json!("judge-1")
+            } else {
+                Value::Null
+            }
+        );
+        let at: toolcell_core::record::Timestamp =
+            serde_json::from_value(result["evaluated_at"].clone()).unwrap();
         assert!(toolcell_core::record::Timestamp::now().millis_since(at) < 600_000);
         assert_eq!(result.as_object().unwrap().len(), 8, "{result:#}");
     }
     assert!(
-        results.iter().any(|result| result["passed"] == true) && results.iter().any(|result| result["passed"] == false)
+        results.iter().any(|result| result["passed"] == true)
+            && results.iter().any(|result| result["passed"] == false)
     );
 }
 
@@ -193,7 +252,12 @@ fn a_reason_names_the_step() {
     ]);
     let ran = evaluate(&[case("c", assertions)], &trace(), &["--json"]).exits(1);
     let result = &results(&ran)[0]["assertion_results"];
-    let reasons: Vec<&str> = result.as_array().unwrap().iter().map(|one| one["reason"].as_str().unwrap()).collect();
+    let reasons: Vec<&str> = result
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["reason"].as_str().unwrap())
+        .collect();
     assert_eq!(
         reasons,
         [
@@ -214,17 +278,31 @@ fn without_a_judge_no_judged_assertion_passes() {
     ]);
     let ran = evaluate(&[case("c", assertions)], &trace(), &["--json"]).exits(1);
     let result = &results(&ran)[0];
-    assert_eq!((&result["passed"], &result["judge_model"]), (&json!(false), &Value::Null));
+    assert_eq!(
+        (&result["passed"], &result["judge_model"]),
+        (&json!(false), &Value::Null)
+    );
     for judged in &result["assertion_results"].as_array().unwrap()[1..] {
-        let found = (&judged["passed"], judged["score"].as_f64(), &judged["reason"]);
-        assert_eq!(found, (&json!(false), Some(0.0), &json!("no judge configured")), "{judged}");
+        let found = (
+            &judged["passed"],
+            judged["score"].as_f64(),
+            &judged["reason"],
+        );
+        assert_eq!(
+            found,
+            (&json!(false), Some(0.0), &json!("no judge configured")),
+            "{judged}"
+        );
     }
 }
 
 #[test]
 fn a_person_reads_a_row_for_each_case_and_each_assertion() {
     let cases = [
-        case("good\u{1b}[2J", json!([{ "type": "latency", "max_ms": 15000 }])),
+        case(
+            "good\u{1b}[2J",
+            json!([{ "type": "latency", "max_ms": 15000 }]),
+        ),
         case(
             "bad\npass  1.000  forged",
             json!([{ "type": "latency", "max_ms": 1 }, { "type": "tool_call_count", "min": 1 }]),
@@ -232,9 +310,15 @@ fn a_person_reads_a_row_for_each_case_and_each_assertion() {
     ];
     let ran = evaluate(&cases, &trace(), &[]).exits(1);
     let rows: Vec<&str> = ran.stdout.lines().collect();
-    assert_eq!(rows[1], "  pass  1.000  latency: 15000 ms in metrics.total_duration_ms, of 15000 at most");
+    assert_eq!(
+        rows[1],
+        "  pass  1.000  latency: 15000 ms in metrics.total_duration_ms, of 15000 at most"
+    );
     assert_eq!(rows[2], "FAIL  0.500  bad pass  1.000  forged");
-    assert_eq!(rows[3], "  FAIL  0.000  latency: 15000 ms in metrics.total_duration_ms, more than 1");
+    assert_eq!(
+        rows[3],
+        "  FAIL  0.000  latency: 15000 ms in metrics.total_duration_ms, more than 1"
+    );
     assert_eq!((rows.len(), rows[5]), (6, "1 of 2 cases passed"));
     evaluate(&cases[..1], &trace(), &[]).exits(0);
 }
@@ -242,15 +326,25 @@ fn a_person_reads_a_row_for_each_case_and_each_assertion() {
 #[test]
 fn a_schema_of_others_costs_no_unbounded_work() {
     let branch = |max: u64| json!({ "items": { "$ref": "#/$defs/n" }, "maxItems": max });
-    let schema = json!({ "$ref": "#/$defs/n", "$defs": { "n": { "anyOf": [branch(0), branch(9)] } } });
+    let schema =
+        json!({ "$ref": "#/$defs/n", "$defs": { "n": { "anyOf": [branch(0), branch(9)] } } });
     let mut trace = trace();
     trace["output"] = json!(format!("{}{}", "[".repeat(100), "]".repeat(100)));
     let begun = std::time::Instant::now();
-    let cases = [case("c", json!([{ "type": "response_format", "schema": schema }]))];
+    let cases = [case(
+        "c",
+        json!([{ "type": "response_format", "schema": schema }]),
+    )];
     let ran = evaluate(&cases, &trace, &["--json"]).exits(1);
     assert!(begun.elapsed().as_secs() < 20, "{:?}", begun.elapsed());
     let reason = &results(&ran)[0]["assertion_results"][0]["reason"];
-    assert!(reason.as_str().unwrap().contains("steps, so it was not checked"), "{reason}");
+    assert!(
+        reason
+            .as_str()
+            .unwrap()
+            .contains("steps, so it was not checked"),
+        "{reason}"
+    );
 }
 
 #[test]
@@ -261,11 +355,19 @@ fn what_cannot_be_read_is_a_bad_request() {
         ("good.json", good.as_str()),
         ("trace.json", r#"{"trace_id": "t"}"#),
         ("empty.json", "[]"),
-        ("nothing.json", r#"{"eval_id": "e", "case_id": "c", "assertions": []}"#),
-        ("twice.json", r#"{"eval_id": "e", "case_id": "c", "case_id": "d", "assertions": [{"type": "latency"}]}"#),
+        (
+            "nothing.json",
+            r#"{"eval_id": "e", "case_id": "c", "assertions": []}"#,
+        ),
+        (
+            "twice.json",
+            r#"{"eval_id": "e", "case_id": "c", "case_id": "d", "assertions": [{"type": "latency"}]}"#,
+        ),
         ("list.json", "[7]"),
     ];
-    files.iter().for_each(|(name, text)| std::fs::write(folder.join(name), text).unwrap());
+    files
+        .iter()
+        .for_each(|(name, text)| std::fs::write(folder.join(name), text).unwrap());
     for (arguments, why) in [
         (&["-"][..], "both the cases and the trace"),
         (&["gone.json", "--trace=trace.json"], "gone.json"),
@@ -274,11 +376,26 @@ fn what_cannot_be_read_is_a_bad_request() {
         (&["empty.json", "--trace=trace.json"], "no cases"),
         (&["nothing.json", "--trace=trace.json"], "no assertions"),
         (&["twice.json", "--trace=trace.json"], "duplicate key"),
-        (&["list.json", "--trace=trace.json"], "case 1: it is not an object"),
-        (&["good.json", "--trace=trace.json", "--judge-env=X"], "--judge-command"),
-        (&["good.json", "--trace=trace.json", "--judge=gone.wasm"], "gone.wasm"),
+        (
+            &["list.json", "--trace=trace.json"],
+            "case 1: it is not an object",
+        ),
+        (
+            &["good.json", "--trace=trace.json", "--judge-env=X"],
+            "--judge-command",
+        ),
+        (
+            &["good.json", "--trace=trace.json", "--judge=gone.wasm"],
+            "gone.wasm",
+        ),
     ] {
-        let ran = Toolcell::new(["eval"].iter().chain(arguments)).dir(&folder).run().exits(2);
-        assert!(ran.stdout.is_empty() && ran.stderr.contains(why), "{arguments:?}: {ran:?}");
+        let ran = Toolcell::new(["eval"].iter().chain(arguments))
+            .dir(&folder)
+            .run()
+            .exits(2);
+        assert!(
+            ran.stdout.is_empty() && ran.stderr.contains(why),
+            "{arguments:?}: {ran:?}"
+        );
     }
 }

@@ -47,15 +47,24 @@ pub(super) fn emitted() -> Emitted {
     let mut constants = HashMap::new();
     let mut shared: HashMap<PathBuf, Parameters> = HashMap::new();
     for source in &sources {
-        each(&source.nodes, &mut |nodes| constants.extend(constant(nodes)));
+        each(&source.nodes, &mut |nodes| {
+            constants.extend(constant(nodes))
+        });
         let known = shared.entry(package(&source.path)).or_default();
-        let taking = source.parameters.iter().filter(|(name, place)| place.is_some() && *name != "new");
+        let taking = source
+            .parameters
+            .iter()
+            .filter(|(name, place)| place.is_some() && *name != "new");
         known.extend(taking.map(|(name, place)| (name.clone(), *place)));
     }
     let mut emitted = Emitted::default();
     for source in &sources {
-        let mut seen =
-            Seen { source, constants: &constants, shared: &shared[&package(&source.path)], emitted: &mut emitted };
+        let mut seen = Seen {
+            source,
+            constants: &constants,
+            shared: &shared[&package(&source.path)],
+            emitted: &mut emitted,
+        };
         each(&source.nodes, &mut |nodes| seen.look(nodes));
         seen.tuples();
     }
@@ -78,44 +87,83 @@ fn sources() -> Vec<Source> {
             let is_code = path.components().count() != 3 || path.ends_with("src");
             if root().join(&path).is_dir() && is_code && !path.ends_with(PAGES) {
                 folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") && path.components().count() > 3 {
+            } else if path.extension().is_some_and(|extension| extension == "rs")
+                && path.components().count() > 3
+            {
                 let (nodes, modules) = parse(&std::fs::read_to_string(root().join(&path)).unwrap());
                 let inside = match name.to_str() {
                     Some("mod.rs" | "lib.rs" | "main.rs") => folder.clone(),
                     _ => path.with_extension(""),
                 };
-                tests.extend(modules.iter().map(|module| inside.join(module).with_extension("rs")));
+                tests.extend(
+                    modules
+                        .iter()
+                        .map(|module| inside.join(module).with_extension("rs")),
+                );
                 let parameters = parameters(&nodes);
-                sources.push(Source { path, nodes, parameters });
+                sources.push(Source {
+                    path,
+                    nodes,
+                    parameters,
+                });
             }
         }
     }
-    assert!(root().join("host").join(PAGES).is_dir(), "the pages are not in {PAGES}");
-    assert!(sources.iter().any(|source| source.path.ends_with(FOREIGN)), "there is no {FOREIGN}");
+    assert!(
+        root().join("host").join(PAGES).is_dir(),
+        "the pages are not in {PAGES}"
+    );
+    assert!(
+        sources.iter().any(|source| source.path.ends_with(FOREIGN)),
+        "there is no {FOREIGN}"
+    );
     sources.retain(|source| !tests.contains(&source.path) && !source.path.ends_with(FOREIGN));
-    assert!(sources.len() > 200, "only {} sources were found", sources.len());
+    assert!(
+        sources.len() > 200,
+        "only {} sources were found",
+        sources.len()
+    );
     sources
 }
 
 /// The place of the parameter `code` in each function and closure.
 fn parameters(nodes: &[Node]) -> Parameters {
     let mut found = HashMap::new();
-    let place =
-        |list: &[&[Node]]| list.iter().position(|element| element.first().is_some_and(|first| first.token() == "code"));
+    let place = |list: &[&[Node]]| {
+        list.iter()
+            .position(|element| element.first().is_some_and(|first| first.token() == "code"))
+    };
     each(nodes, &mut |nodes| {
         for (at, node) in nodes.iter().enumerate() {
-            let Some(name) = nodes.get(at + 1).map(Node::token).filter(|name| !name.is_empty()) else { continue };
+            let Some(name) = nodes
+                .get(at + 1)
+                .map(Node::token)
+                .filter(|name| !name.is_empty())
+            else {
+                continue;
+            };
             let rest = &nodes[at + 2..];
             if node.token() == "fn" {
-                let list = rest.iter().find_map(|node| node.group('(')).map(elements).unwrap_or_default();
-                let own = |element: &&&[Node]| !element.iter().take(4).any(|node| node.token() == "self");
+                let list = rest
+                    .iter()
+                    .find_map(|node| node.group('('))
+                    .map(elements)
+                    .unwrap_or_default();
+                let own =
+                    |element: &&&[Node]| !element.iter().take(4).any(|node| node.token() == "self");
                 let list: Vec<&[Node]> = list.iter().filter(own).copied().collect();
                 let is_text = |at: usize| list[at].iter().any(|node| node.token() == "str");
                 found.insert(name.to_owned(), place(&list).filter(|at| is_text(*at)));
             }
-            let skipped = rest.iter().take_while(|node| matches!(node.token(), "=" | "move")).count();
+            let skipped = rest
+                .iter()
+                .take_while(|node| matches!(node.token(), "=" | "move"))
+                .count();
             let rest = &rest[skipped..];
-            if node.token() == "let" && skipped > 0 && rest.first().is_some_and(|node| node.token() == "|") {
+            if node.token() == "let"
+                && skipped > 0
+                && rest.first().is_some_and(|node| node.token() == "|")
+            {
                 let list = rest[1..].split(|node| node.token() == "|").next().unwrap();
                 found.insert(name.to_owned(), place(&elements(list)));
             }
@@ -129,8 +177,12 @@ fn constant(nodes: &[Node]) -> Vec<(String, String)> {
     let starts = (0..nodes.len()).filter(|at| nodes[*at].token() == "const");
     let value = |at: usize| {
         let name = nodes.get(at + 1)?.token().to_owned();
-        let length = nodes[at..].iter().position(|node| matches!(node.token(), "=" | ";"))?;
-        let value = nodes.get(at + length + 1).filter(|_| nodes[at + length].token() == "=")?;
+        let length = nodes[at..]
+            .iter()
+            .position(|node| matches!(node.token(), "=" | ";"))?;
+        let value = nodes
+            .get(at + length + 1)
+            .filter(|_| nodes[at + length].token() == "=")?;
         Some((name, literal(std::slice::from_ref(value))?))
     };
     starts.filter_map(value).collect()
@@ -138,33 +190,49 @@ fn constant(nodes: &[Node]) -> Vec<(String, String)> {
 
 /// The text of an element that is one literal in the form of a code; in a format, `N` for what is put in.
 fn literal(element: &[Node]) -> Option<String> {
-    if let [Node::Token(and), Node::Token(format), Node::Token(_), arguments] = element
+    if let [
+        Node::Token(and),
+        Node::Token(format),
+        Node::Token(_),
+        arguments,
+    ] = element
         && (and == "&" && format == "format")
         && let Some([Node::Token(text)]) = arguments.group('(')
     {
         let (start, rest) = text.trim_matches('"').split_once('{')?;
         return rest.ends_with('}').then(|| format!("{start}N"));
     }
-    let [Node::Token(token)] = element else { return None };
+    let [Node::Token(token)] = element else {
+        return None;
+    };
     let text = token.strip_prefix('"')?.strip_suffix('"')?;
     let is_code = text.starts_with(|c: char| c.is_ascii_lowercase())
-        && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+        && text
+            .chars()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
     is_code.then(|| text.to_owned())
 }
 
 /// The class that an element names by its variant.
 fn variant(element: &[Node]) -> Option<ErrorClass> {
     let last = element.last()?.token();
-    ErrorClass::ALL.into_iter().find(|class| format!("{class:?}") == last)
+    ErrorClass::ALL
+        .into_iter()
+        .find(|class| format!("{class:?}") == last)
 }
 
 /// Whether an element is an error class, or the status of an answer.
 fn is_class(element: &[Node]) -> bool {
-    let Some(last) = element.last().map(Node::token) else { return false };
+    let Some(last) = element.last().map(Node::token) else {
+        return false;
+    };
     let has = |word: &str| element.iter().any(|node| node.token() == word);
     let is_variant = variant(element).is_some();
     let is_alone = element.len() == 1;
-    let is_status = last.len() == 3 && last.parse::<u16>().is_ok_and(|status| (400..600).contains(&status));
+    let is_status = last.len() == 3
+        && last
+            .parse::<u16>()
+            .is_ok_and(|status| (400..600).contains(&status));
     (is_variant && (is_alone || has("ErrorClass")))
         || has("StatusCode")
         || (is_alone && (last == "class" || last == "status" || is_status))
@@ -173,7 +241,8 @@ fn is_class(element: &[Node]) -> bool {
 /// Whether a bracket after `previous` has the arguments of a call, and is no tuple.
 fn is_call(previous: &str) -> bool {
     let keywords = ["return", "else", "in", "match", "if", "let"];
-    previous.starts_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | '!' | '>')) && !keywords.contains(&previous)
+    previous.starts_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | '!' | '>'))
+        && !keywords.contains(&previous)
 }
 
 struct Seen<'a> {
@@ -197,7 +266,10 @@ impl Seen<'_> {
         let Some(code) = self.code(element) else {
             return element.last().is_some_and(|last| last.token() == "code");
         };
-        self.emitted.codes.entry(code).or_insert_with(|| self.source.path.clone());
+        self.emitted
+            .codes
+            .entry(code)
+            .or_insert_with(|| self.source.path.clone());
         true
     }
 
@@ -211,22 +283,34 @@ impl Seen<'_> {
                 self.bracket(&elements(content), [before(3), before(2), before(1)]);
             }
             // In brackets at the end of a message.
-            let quoted = node.token().strip_suffix("]\"").and_then(|text| text.rsplit_once('['));
-            if let Some((_, code)) = quoted.filter(|(start, code)| start.starts_with('"') && code.contains('_')) {
+            let quoted = node
+                .token()
+                .strip_suffix("]\"")
+                .and_then(|text| text.rsplit_once('['));
+            if let Some((_, code)) =
+                quoted.filter(|(start, code)| start.starts_with('"') && code.contains('_'))
+            {
                 self.take(&[Node::Token(format!("\"{code}\""))]);
             }
             if node.token() == "code" && token(at + 1) == ":" && matches!(before(1), "" | ",") {
                 self.take(nodes.get(at + 2..at + 3).unwrap_or_default());
             }
             if node.token() == "fn" && token(at + 1) == "code" {
-                let end =
-                    nodes[at..].iter().position(|node| node.group('{').is_some()).map_or(at, |length| at + length);
+                let end = nodes[at..]
+                    .iter()
+                    .position(|node| node.group('{').is_some())
+                    .map_or(at, |length| at + length);
                 if nodes[at..end].iter().any(|node| node.token() == "str") {
                     self.values(nodes[end].group('{').unwrap_or_default());
                 }
             }
             if node.token() == "let" && token(at + 1) == "code" && token(at + 2) == "=" {
-                self.values(nodes[at + 3..].split(|node| node.token() == ";").next().unwrap());
+                self.values(
+                    nodes[at + 3..]
+                        .split(|node| node.token() == ";")
+                        .next()
+                        .unwrap(),
+                );
             }
         }
     }
@@ -234,21 +318,37 @@ impl Seen<'_> {
     /// Takes the codes among the elements of a bracket, which the tokens `before` precede.
     fn bracket(&mut self, elements: &[&[Node]], before: [&str; 3]) {
         let name = before[2];
-        let is_error = name == "new" && before[1] == "::" && matches!(before[0], "Refusal" | "Problem");
+        let is_error =
+            name == "new" && before[1] == "::" && matches!(before[0], "Refusal" | "Problem");
         if is_error && !self.take(elements.get(1).copied().unwrap_or_default()) {
-            self.emitted.unclear.push(format!("{}: {:?}", self.source.path.display(), elements.get(1)));
+            self.emitted.unclear.push(format!(
+                "{}: {:?}",
+                self.source.path.display(),
+                elements.get(1)
+            ));
         }
         for pair in elements.windows(2) {
             let is_tuple = !is_call(name);
             let is_answer = pair[0].iter().any(|node| node.token() == "StatusCode");
             if is_class(pair[0]) && (elements.len() >= 3 || (is_tuple && !is_answer)) {
                 self.take(pair[1]);
-                self.emitted.classes.extend(variant(pair[0]).zip(self.code(pair[1])));
+                self.emitted
+                    .classes
+                    .extend(variant(pair[0]).zip(self.code(pair[1])));
             }
         }
-        let place = self.source.parameters.get(name).or_else(|| self.shared.get(name)).copied().flatten();
+        let place = self
+            .source
+            .parameters
+            .get(name)
+            .or_else(|| self.shared.get(name))
+            .copied()
+            .flatten();
         // A constructor of another type has other codes, such as those of findings.
-        if let Some(element) = place.and_then(|place| elements.get(place)).filter(|_| name != "new") {
+        if let Some(element) = place
+            .and_then(|place| elements.get(place))
+            .filter(|_| name != "new")
+        {
             self.take(element);
         }
     }
@@ -257,7 +357,9 @@ impl Seen<'_> {
     fn values(&mut self, nodes: &[Node]) {
         for (at, node) in nodes.iter().enumerate() {
             let before = at.checked_sub(1).map_or("", |at| nodes[at].token());
-            let is_pattern = nodes.get(at + 1).is_some_and(|next| matches!(next.token(), "=>" | "|"));
+            let is_pattern = nodes
+                .get(at + 1)
+                .is_some_and(|next| matches!(next.token(), "=>" | "|"));
             match node {
                 Node::Group('(', _) if is_call(before) => {}
                 Node::Group(_, content) => self.values(content),
@@ -278,16 +380,26 @@ impl Seen<'_> {
         let is_code = |element: &[Node]| matches!(element, [Node::Token(token)] if token == "code");
         let mut shapes = BTreeSet::new();
         for tuple in tuples.iter().filter(|tuple| tuple.len() > 1) {
-            shapes.extend(tuple.iter().position(|element| is_code(element)).map(|at| (tuple.len(), at)));
+            shapes.extend(
+                tuple
+                    .iter()
+                    .position(|element| is_code(element))
+                    .map(|at| (tuple.len(), at)),
+            );
         }
         for tuple in &tuples {
-            let [first, second, _] = tuple.as_slice() else { continue };
+            let [first, second, _] = tuple.as_slice() else {
+                continue;
+            };
             if literal(first).is_some() && is_class(second) && variant(second).is_some() {
                 self.take(first);
             }
         }
         let shaped = tuples.iter().flat_map(|tuple| {
-            shapes.iter().filter(move |shape| shape.0 == tuple.len()).map(move |shape| tuple[shape.1])
+            shapes
+                .iter()
+                .filter(move |shape| shape.0 == tuple.len())
+                .map(move |shape| tuple[shape.1])
         });
         for element in shaped.chain(errors) {
             if literal(element).is_some_and(|code| code.contains('_')) {
@@ -299,9 +411,16 @@ impl Seen<'_> {
 
 /// Adds the tuples among `nodes`, except for those in lists, and the first element of each tuple in an `Err`, or in a `Some`
 /// of at least three.
-fn collect_tuples<'a>(nodes: &'a [Node], open: char, tuples: &mut Vec<Vec<&'a [Node]>>, errors: &mut Vec<&'a [Node]>) {
+fn collect_tuples<'a>(
+    nodes: &'a [Node],
+    open: char,
+    tuples: &mut Vec<Vec<&'a [Node]>>,
+    errors: &mut Vec<&'a [Node]>,
+) {
     for (at, node) in nodes.iter().enumerate() {
-        let Node::Group(bracket, content) = node else { continue };
+        let Node::Group(bracket, content) = node else {
+            continue;
+        };
         let before = at.checked_sub(1).map_or("", |at| nodes[at].token());
         if *bracket == '(' && open != '[' && !is_call(before) {
             tuples.push(elements(content));

@@ -50,7 +50,10 @@ fn without_tests(nodes: Vec<Node>, tests: &mut Vec<String>) -> Vec<Node> {
     let mut nodes = nodes.into_iter().peekable();
     while let Some(node) = nodes.next() {
         let is_test = node.token() == "#"
-            && nodes.peek().and_then(|next| next.group('[')).is_some_and(|content| flat(content) == of_test);
+            && nodes
+                .peek()
+                .and_then(|next| next.group('['))
+                .is_some_and(|content| flat(content) == of_test);
         if is_test {
             let mut item = Vec::new();
             for node in nodes.by_ref() {
@@ -60,7 +63,9 @@ fn without_tests(nodes: Vec<Node>, tests: &mut Vec<String>) -> Vec<Node> {
                     break;
                 }
             }
-            let names = item.windows(3).filter(|part| part[0].token() == "mod" && part[2].token() == ";");
+            let names = item
+                .windows(3)
+                .filter(|part| part[0].token() == "mod" && part[2].token() == ";");
             tests.extend(names.map(|part| part[1].token().to_owned()));
             continue;
         }
@@ -81,7 +86,12 @@ fn flat(nodes: &[Node]) -> Vec<String> {
     };
     let each = |node: &Node| match node {
         Node::Token(token) => vec![token.clone()],
-        Node::Group(open, content) => [vec![open.to_string()], flat(content), vec![close(open).to_owned()]].concat(),
+        Node::Group(open, content) => [
+            vec![open.to_string()],
+            flat(content),
+            vec![close(open).to_owned()],
+        ]
+        .concat(),
     };
     nodes.iter().flat_map(each).collect()
 }
@@ -172,12 +182,30 @@ fn quoted(content: &str, quote: char) -> usize {
 
 #[test]
 fn a_source_is_read_without_its_tests() {
-    let text =
-        "fn a<'x>() { b(\"c)\", 'd', r#\"e\"f\"#); /* ) */ } // (\n#[cfg(test)]\nmod tests { g } #[cfg(test)] mod h;";
+    let text = "fn a<'x>() { b(\"c)\", 'd', r#\"e\"f\"#); /* ) */ } // (\n#[cfg(test)]\nmod tests { g } #[cfg(test)] mod h;";
     let (nodes, tests) = parse(text);
     assert_eq!(tests, ["h"]);
     assert_eq!(
         flat(&nodes),
-        ["fn", "a", "<", "'x", ">", "(", ")", "{", "b", "(", "\"c)\"", ",", "'d'", ",", "r#\"e\"f\"#", ")", ";", "}"]
+        [
+            "fn",
+            "a",
+            "<",
+            "'x",
+            ">",
+            "(",
+            ")",
+            "{",
+            "b",
+            "(",
+            "\"c)\"",
+            ",",
+            "'d'",
+            ",",
+            "r#\"e\"f\"#",
+            ")",
+            ";",
+            "}"
+        ]
     );
 }

@@ -34,7 +34,10 @@ fn is_sound(place: &Place) -> Vec<Value> {
     let mut installed = listed["installed"].as_array().unwrap().clone();
     // A process that was killed before it replaced the lock has confirmed a name that the lock does not have.
     installed.retain(|one| one["state"] != "not_installed");
-    assert!(installed.iter().all(|one| one["state"] == "ready"), "{listed}");
+    assert!(
+        installed.iter().all(|one| one["state"] == "ready"),
+        "{listed}"
+    );
     installed
 }
 
@@ -75,17 +78,32 @@ fn a_killed_install_leaves_a_store_that_verifies() {
     }
     println!("{ended} of {kills} ended by themselves");
     // The next one removes what they left, and does its work.
-    place.run(&["install", "./greet.wasm", "--name=last", "--yes"]).exits(0);
-    assert_eq!(fs::read_dir(place.home.join("store/drafts")).unwrap().count(), 0);
+    place
+        .run(&["install", "./greet.wasm", "--name=last", "--yes"])
+        .exits(0);
+    assert_eq!(
+        fs::read_dir(place.home.join("store/drafts"))
+            .unwrap()
+            .count(),
+        0
+    );
     let confirmed = fs::read_dir(place.home.join("installed")).unwrap();
     let files: Vec<_> = confirmed.map(|file| file.unwrap().file_name()).collect();
     assert_eq!(files.len(), 1, "{files:?}");
     let installed = is_sound(&place);
-    assert!(installed.iter().any(|one| one["tool"]["name"] == json!("last")));
+    assert!(
+        installed
+            .iter()
+            .any(|one| one["tool"]["name"] == json!("last"))
+    );
     for one in &installed {
-        place.run(&["call", one["tool"]["name"].as_str().unwrap()]).exits(0);
+        place
+            .run(&["call", one["tool"]["name"].as_str().unwrap()])
+            .exits(0);
     }
-    let left = fs::read_dir(&place.project).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let left = fs::read_dir(&place.project)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let mut left: Vec<String> = left.filter(|name| name.contains("lock")).collect();
     left.sort();
     assert_eq!(left, ["toolcell.lock"]);

@@ -49,7 +49,11 @@ pub(super) struct Debian {
 impl Debian {
     pub(super) fn start(with_password: bool) -> Self {
         let (guard, folder) = scratch();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
         let mut config = json!({
             "version": 0.1,
             "log": { "level": "error" },
@@ -58,19 +62,31 @@ impl Debian {
         });
         if with_password {
             std::fs::write(folder.join("htpasswd"), HTPASSWD).unwrap();
-            config["auth"] = json!({ "htpasswd": { "realm": "here", "path": folder.join("htpasswd") } });
+            config["auth"] =
+                json!({ "htpasswd": { "realm": "here", "path": folder.join("htpasswd") } });
         }
         // JSON is YAML.
         std::fs::write(folder.join("config.yml"), config.to_string()).unwrap();
         let mut command = Command::new(program());
-        command.arg("serve").arg(folder.join("config.yml")).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+            .arg("serve")
+            .arg(folder.join("config.yml"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         let child = command.spawn().unwrap();
         let began = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(began.elapsed() < Duration::from_secs(30), "the registry does not start");
+            assert!(
+                began.elapsed() < Duration::from_secs(30),
+                "the registry does not start"
+            );
             std::thread::sleep(Duration::from_millis(20));
         }
-        Self { child, host: format!("127.0.0.1:{port}"), _folder: guard }
+        Self {
+            child,
+            host: format!("127.0.0.1:{port}"),
+            _folder: guard,
+        }
     }
 }
 
@@ -87,16 +103,33 @@ fn what_is_pushed_can_be_pulled_with_what_is_attached_to_it() {
     let (_guard, folder) = scratch();
     std::fs::write(folder.join("echo.wasm"), wat("echo")).unwrap();
     let to = format!("{}/me/echo:1", registry.host);
-    let push = || Toolcell::new(["push", "echo.wasm", &to, "--json"]).dir(&folder).run().exits(0).json();
+    let push = || {
+        Toolcell::new(["push", "echo.wasm", &to, "--json"])
+            .dir(&folder)
+            .run()
+            .exits(0)
+            .json()
+    };
     let pushed = push();
     let (resolved, component) = pull(&to).unwrap();
-    assert_eq!((component, json!(resolved.digest())), (wat("echo"), pushed["digest"].clone()));
+    assert_eq!(
+        (component, json!(resolved.digest())),
+        (wat("echo"), pushed["digest"].clone())
+    );
     // A second push finds everything there, and attaches nothing twice.
     assert_eq!(push()["sbom"], pushed["sbom"]);
     let found = attached(&to, ReferrerKind::Sbom).unwrap();
-    assert_eq!((found.len(), json!(found[0].found)), (1, pushed["sbom"].clone()));
+    assert_eq!(
+        (found.len(), json!(found[0].found)),
+        (1, pushed["sbom"].clone())
+    );
     assert!(attached(&to, ReferrerKind::Signature).unwrap().is_empty());
-    assert_eq!(pull(&format!("{}/me/other:1", registry.host)).unwrap_err().code, "artifact_not_found");
+    assert_eq!(
+        pull(&format!("{}/me/other:1", registry.host))
+            .unwrap_err()
+            .code,
+        "artifact_not_found"
+    );
 }
 
 #[test]
@@ -109,7 +142,10 @@ fn a_private_registry_takes_the_credentials_of_docker() {
         let program = Toolcell::new(["push", "echo.wasm", &to, "--json"]).dir(&folder);
         program.env("DOCKER_CONFIG", folder.to_str().unwrap()).run()
     };
-    assert_eq!(push().exits(2).json()["error"]["error_code"], "registry_unauthorized");
+    assert_eq!(
+        push().exits(2).json()["error"]["error_code"],
+        "registry_unauthorized"
+    );
     let auth = data_encoding::BASE64.encode(b"me:a-password");
     let config = json!({ "auths": { format!("http://{}", registry.host): { "auth": auth } } });
     std::fs::write(folder.join("config.json"), config.to_string()).unwrap();
@@ -119,19 +155,41 @@ fn a_private_registry_takes_the_credentials_of_docker() {
 
 #[test]
 fn a_source_folder_is_built_twice_and_published_with_its_dependencies() {
-    let _turn = BUILDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _turn = BUILDING
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
     let registry = Debian::start(false);
     let (_guard, place) = scratch();
-    with_toolchain(&place, &["new", "word-count"]).run().exits(0);
+    with_toolchain(&place, &["new", "word-count"])
+        .run()
+        .exits(0);
     let to = format!("{}/me/word-count", registry.host);
-    let pushed = with_toolchain(&place, &["push", "word-count", &to, "--json"]).run().exits(0).json();
-    assert_eq!((&pushed["reproducible"], &pushed["reference"]), (&json!(true), &json!(format!("{to}:0.1.0"))));
+    let pushed = with_toolchain(&place, &["push", "word-count", &to, "--json"])
+        .run()
+        .exits(0)
+        .json();
+    assert_eq!(
+        (&pushed["reproducible"], &pushed["reference"]),
+        (&json!(true), &json!(format!("{to}:0.1.0")))
+    );
     assert!(pushed["dependencies"].as_u64().unwrap() > 5, "{pushed}");
     let found = attached(&format!("{to}:0.1.0"), ReferrerKind::Sbom).unwrap();
     let bill: Value = serde_json::from_slice(&found[0].bytes).unwrap();
-    let purls: Vec<&str> =
-        bill["components"].as_array().unwrap().iter().filter_map(|one| one["purl"].as_str()).collect();
-    assert!(purls.iter().any(|purl| purl.starts_with("pkg:cargo/serde@")), "{purls:?}");
-    let checked = with_toolchain(&place, &["check", "word-count", "--json"]).run().exits(0).json();
+    let purls: Vec<&str> = bill["components"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|one| one["purl"].as_str())
+        .collect();
+    assert!(
+        purls
+            .iter()
+            .any(|purl| purl.starts_with("pkg:cargo/serde@")),
+        "{purls:?}"
+    );
+    let checked = with_toolchain(&place, &["check", "word-count", "--json"])
+        .run()
+        .exits(0)
+        .json();
     assert_eq!(checked["component"], pushed["component"]);
 }

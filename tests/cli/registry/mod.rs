@@ -20,7 +20,10 @@ type Pulled = Result<(Resolved, Vec<u8>), Refusal>;
 
 /// Registries that are given up after some seconds without progress.
 fn settings(seconds: u64) -> RegistrySettings {
-    RegistrySettings { patience: Duration::from_secs(seconds), ..RegistrySettings::default() }
+    RegistrySettings {
+        patience: Duration::from_secs(seconds),
+        ..RegistrySettings::default()
+    }
 }
 
 fn reference(text: &str) -> Reference {
@@ -28,7 +31,11 @@ fn reference(text: &str) -> Reference {
 }
 
 fn wait<T>(future: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap()
+        .block_on(future)
 }
 
 fn pull(text: &str) -> Pulled {
@@ -53,7 +60,11 @@ fn attached(text: &str, kind: ReferrerKind) -> Result<Vec<Referrer>, Refusal> {
     attached_with(settings(20), text, kind)
 }
 
-fn attached_with(settings: RegistrySettings, text: &str, kind: ReferrerKind) -> Result<Vec<Referrer>, Refusal> {
+fn attached_with(
+    settings: RegistrySettings,
+    text: &str,
+    kind: ReferrerKind,
+) -> Result<Vec<Referrer>, Refusal> {
     wait(async {
         let registries = Registries::new(settings)?;
         let resolved = registries.resolve(&reference(text)).await?;

@@ -14,7 +14,13 @@ const EVERY: &str = "https://github.com/a/t/.github/workflows/r.yml@refs/tags/*"
 fn release(place: &Place, number: &str, identity: &'static str) {
     let component = with_custom(&place.artifact, "version", number.as_bytes()).unwrap();
     place.home.keep("jq.wasm", &component);
-    place.sign(&place.sigstore.message(&component, &Wanted { identity, ..Wanted::default() }));
+    place.sign(&place.sigstore.message(
+        &component,
+        &Wanted {
+            identity,
+            ..Wanted::default()
+        },
+    ));
 }
 
 fn update(place: &Place, options: &[&str]) -> Ran {
@@ -34,11 +40,19 @@ fn lock(place: &Place) -> String {
 fn another_tag_of_the_same_workflow_asks_until_an_entry_names_every_tag() {
     let place = Place::new();
     release(&place, "1.0.0", FIRST);
-    place.toolcell(&["install", "./jq.wasm", "--name=jq", "--yes"]).run().exits(0);
+    place
+        .toolcell(&["install", "./jq.wasm", "--name=jq", "--yes"])
+        .run()
+        .exits(0);
     release(&place, "1.1.0", SECOND);
     let asked = update(&place, &[]).exits(3);
     let pin = format!("| identity = \"{EVERY}\"");
-    for words in ["ANOTHER TAG OF THE SAME WORKFLOW", &pin, "in a [[trust]] entry", "[install_needs_consent]"] {
+    for words in [
+        "ANOTHER TAG OF THE SAME WORKFLOW",
+        &pin,
+        "in a [[trust]] entry",
+        "[install_needs_consent]",
+    ] {
         assert!(asked.stderr.contains(words), "{words}: {asked:?}");
     }
     let signed = |identity: &str| format!("{identity} (by {ISSUER})");
@@ -50,13 +64,26 @@ fn another_tag_of_the_same_workflow_asks_until_an_entry_names_every_tag() {
         }])
     );
     // Each tag is named by itself, and no entry says that another one may follow.
-    place.trust(&format!("{}{}", identity(FIRST, ISSUER), identity(SECOND, ISSUER)));
-    assert!(update(&place, &[]).exits(3).stderr.contains("[install_needs_consent]"));
+    place.trust(&format!(
+        "{}{}",
+        identity(FIRST, ISSUER),
+        identity(SECOND, ISSUER)
+    ));
+    assert!(
+        update(&place, &[])
+            .exits(3)
+            .stderr
+            .contains("[install_needs_consent]")
+    );
     assert!(lock(&place).contains(FIRST));
     place.trust(&identity(EVERY, ISSUER));
     assert_eq!(changes(&place)[0]["named"], json!(true));
     update(&place, &[]).exits(0);
-    assert!(lock(&place).contains(SECOND) && !lock(&place).contains(FIRST), "{}", lock(&place));
+    assert!(
+        lock(&place).contains(SECOND) && !lock(&place).contains(FIRST),
+        "{}",
+        lock(&place)
+    );
 }
 
 #[test]
@@ -64,28 +91,66 @@ fn an_entry_for_every_tag_names_no_branch_and_no_other_workflow() {
     let place = Place::new();
     place.trust(&identity(EVERY, ISSUER));
     release(&place, "1.0.0", FIRST);
-    place.toolcell(&["install", "./jq.wasm", "--name=jq", "--yes"]).run().exits(0);
+    place
+        .toolcell(&["install", "./jq.wasm", "--name=jq", "--yes"])
+        .run()
+        .exits(0);
     let wide = identity("https://github.com/*", ISSUER);
     for (signer, is_ambiguous) in [
-        ("https://github.com/a/t/.github/workflows/r.yml@refs/heads/main", false),
-        ("https://github.com/a/t/.github/workflows/r.yml@refs/heads/x@refs/tags/v2", true),
-        ("https://github.com/a/t/.github/workflows/r.yml@refs/tags/x@refs/heads/main", true),
-        ("https://github.com/a/t/.github/workflows/r.yml@refs/pull/7/merge", false),
-        ("https://github.com/a/t/.github/workflows/other.yml@refs/tags/v2", false),
-        ("https://github.com/a/t2/.github/workflows/r.yml@refs/tags/v2", false),
-        ("https://github.com/b/t/.github/workflows/r.yml@refs/tags/v2", false),
+        (
+            "https://github.com/a/t/.github/workflows/r.yml@refs/heads/main",
+            false,
+        ),
+        (
+            "https://github.com/a/t/.github/workflows/r.yml@refs/heads/x@refs/tags/v2",
+            true,
+        ),
+        (
+            "https://github.com/a/t/.github/workflows/r.yml@refs/tags/x@refs/heads/main",
+            true,
+        ),
+        (
+            "https://github.com/a/t/.github/workflows/r.yml@refs/pull/7/merge",
+            false,
+        ),
+        (
+            "https://github.com/a/t/.github/workflows/other.yml@refs/tags/v2",
+            false,
+        ),
+        (
+            "https://github.com/a/t2/.github/workflows/r.yml@refs/tags/v2",
+            false,
+        ),
+        (
+            "https://github.com/b/t/.github/workflows/r.yml@refs/tags/v2",
+            false,
+        ),
     ] {
         release(&place, "1.1.0", signer);
         place.trust(&identity(EVERY, ISSUER));
         let refused = update(&place, &["--yes"]).exits(3);
-        assert!(refused.stderr.contains("[signer_not_trusted]"), "{signer}: {refused:?}");
-        assert!(!refused.stderr.contains("another tag"), "{signer}: {refused:?}");
+        assert!(
+            refused.stderr.contains("[signer_not_trusted]"),
+            "{signer}: {refused:?}"
+        );
+        assert!(
+            !refused.stderr.contains("another tag"),
+            "{signer}: {refused:?}"
+        );
         // An entry that names all of them says nothing of a change from one to the other.
         place.trust(&wide);
         let refused = update(&place, &[]).exits(3);
-        let code = if is_ambiguous { "[signer_not_trusted]" } else { "[install_needs_consent]" };
+        let code = if is_ambiguous {
+            "[signer_not_trusted]"
+        } else {
+            "[install_needs_consent]"
+        };
         assert!(refused.stderr.contains(code), "{signer}: {refused:?}");
-        assert_eq!(refused.stderr.contains("THE SIGNER CHANGED"), !is_ambiguous, "{signer}: {refused:?}");
+        assert_eq!(
+            refused.stderr.contains("THE SIGNER CHANGED"),
+            !is_ambiguous,
+            "{signer}: {refused:?}"
+        );
     }
     assert!(lock(&place).contains(FIRST));
 }
@@ -96,8 +161,14 @@ fn a_signature_for_another_tag_than_the_named_one_says_how_to_name_every_tag() {
     place.trust(&identity(FIRST, ISSUER));
     release(&place, "1.1.0", SECOND);
     let refused = place.verify(&[]).exits(3);
-    for words in ["another tag of the same workflow", &format!("`{EVERY}`"), "[signer_not_trusted]"] {
+    for words in [
+        "another tag of the same workflow",
+        &format!("`{EVERY}`"),
+        "[signer_not_trusted]",
+    ] {
         assert!(refused.stderr.contains(words), "{words}: {refused:?}");
     }
-    place.verify(&["--identity", EVERY, "--issuer", ISSUER]).exits(0);
+    place
+        .verify(&["--identity", EVERY, "--issuer", ISSUER])
+        .exits(0);
 }

@@ -14,7 +14,9 @@ fn parts() -> &'static (tokio::runtime::Runtime, Arc<Host>) {
 
 pub(crate) fn run(data: &[u8]) {
     let mut input = Unstructured::new(data);
-    let Ok(component) = Component::new(Config::default(), &mut input) else { return };
+    let Ok(component) = Component::new(Config::default(), &mut input) else {
+        return;
+    };
     let (runtime, host) = parts();
     if let Err(refusal) = runtime.block_on(host.load(&component.to_bytes())) {
         assert_ne!(refusal.code, "host_fault", "{refusal:?}");

@@ -7,7 +7,9 @@ use crate::shared::{host, runtime};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use toolcell::{Host, Limits};
 use toolcell_core::catalog::TOOL_BUDGET;
-use toolcell_server::{ApprovalSettings, Away, Offered, Offering, Offers, Server, Settings, serve_streams};
+use toolcell_server::{
+    ApprovalSettings, Away, Offered, Offering, Offers, Server, Settings, serve_streams,
+};
 
 /// Capacity of the pipe between client and server, in bytes.
 const PIPE_BYTES: usize = 64 << 10;
@@ -33,17 +35,33 @@ fn parts() -> &'static Parts {
     PARTS.get_or_init(|| {
         let runtime = runtime();
         let host = host();
-        let component = wat::parse_str(include_str!("../../guests/wat/echo.wat")).expect("parse the tool");
-        let tools = runtime.block_on(host.load(&component)).expect("load the tool").tools;
-        Parts { runtime, host, tools }
+        let component =
+            wat::parse_str(include_str!("../../guests/wat/echo.wat")).expect("parse the tool");
+        let tools = runtime
+            .block_on(host.load(&component))
+            .expect("load the tool")
+            .tools;
+        Parts {
+            runtime,
+            host,
+            tools,
+        }
     })
 }
 
 fn server(parts: &Parts) -> Arc<Server> {
-    let offered =
-        |tool| Offered { tool: Arc::clone(tool), wall: Some(Duration::from_secs(1)), origin: None, provider: None };
-    let approvals =
-        ApprovalSettings { expire: Duration::from_secs(1), session: None, elicitation: true, away: Away::Wait };
+    let offered = |tool| Offered {
+        tool: Arc::clone(tool),
+        wall: Some(Duration::from_secs(1)),
+        origin: None,
+        provider: None,
+    };
+    let approvals = ApprovalSettings {
+        expire: Duration::from_secs(1),
+        session: None,
+        elicitation: true,
+        away: Away::Wait,
+    };
     let offering = Offering::new(
         Arc::clone(&parts.host),
         Offers::new(parts.tools.iter().map(offered).collect(), TOOL_BUDGET),
@@ -52,7 +70,15 @@ fn server(parts: &Parts) -> Arc<Server> {
         Limits::default(),
         approvals,
     );
-    Server::new(Settings { recorder: None, announcer: Arc::new(|_| {}), store: None, log: None }, offering)
+    Server::new(
+        Settings {
+            recorder: None,
+            announcer: Arc::new(|_| {}),
+            store: None,
+            log: None,
+        },
+        offering,
+    )
 }
 
 /// Sends everything, and reads until the server answers the last request.
@@ -61,7 +87,12 @@ async fn converse(server: &Arc<Server>, data: &[u8]) {
     let (reader, writer) = tokio::io::split(served);
     let (answers, mut requests) = tokio::io::split(client);
     let mut answers = BufReader::new(answers).lines();
-    let serving = serve_streams(server, None, (Box::new(reader), Box::new(writer)), Box::pin(std::future::pending()));
+    let serving = serve_streams(
+        server,
+        None,
+        (Box::new(reader), Box::new(writer)),
+        Box::pin(std::future::pending()),
+    );
     let client = async {
         for part in [GREETING.as_bytes(), data, PING.as_bytes()] {
             if requests.write_all(part).await.is_err() {

@@ -32,7 +32,9 @@ const TARGETS: [(&str, Target); 9] = [
 fn named() -> Target {
     let name = std::env::var("TOOLCELL_FUZZ").expect("TOOLCELL_FUZZ names a target");
     let found = TARGETS.into_iter().find(|(known, _)| *known == name);
-    found.unwrap_or_else(|| panic!("there is no fuzz target `{name}`")).1
+    found
+        .unwrap_or_else(|| panic!("there is no fuzz target `{name}`"))
+        .1
 }
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {

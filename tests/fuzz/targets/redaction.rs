@@ -16,13 +16,17 @@ const MARKS: [&str; 2] = ["[secret FUZZ]", "[redacted]"];
 fn meets(mark: &str, value: &str) -> bool {
     let mark = mark.as_bytes();
     let value = value.as_bytes();
-    let inside = |one: &[u8], other: &[u8]| one.windows(other.len().max(1)).any(|part| part == other);
-    let beside = |one: &[u8], other: &[u8]| (1..=other.len()).any(|length| one.ends_with(&other[..length]));
+    let inside =
+        |one: &[u8], other: &[u8]| one.windows(other.len().max(1)).any(|part| part == other);
+    let beside =
+        |one: &[u8], other: &[u8]| (1..=other.len()).any(|length| one.ends_with(&other[..length]));
     inside(mark, value) || inside(value, mark) || beside(mark, value) || beside(value, mark)
 }
 
 pub(crate) fn run(data: &[u8]) {
-    let Some((value, text)) = halves(data) else { return };
+    let Some((value, text)) = halves(data) else {
+        return;
+    };
     let secret = SecretValue::new(value.to_owned());
     let mut terms = Terms::default();
     let _ = terms.add(vec![Term::secret("FUZZ", &secret), Term::sensitive(value)]);
@@ -31,7 +35,10 @@ pub(crate) fn run(data: &[u8]) {
     if value.len() >= VALUE_BYTES_MIN && !MARKS.iter().any(|mark| meets(mark, value)) {
         assert!(!clean.contains(value), "the value is left in {clean:?}");
     }
-    let Ok(scrubber) = Scrubber::of_secrets(&Secrets::new(vec![("FUZZ".to_owned(), secret)])) else { return };
+    let Ok(scrubber) = Scrubber::of_secrets(&Secrets::new(vec![("FUZZ".to_owned(), secret)]))
+    else {
+        return;
+    };
     let cut = usize::from(data.first().copied().unwrap_or_default()) % (text.len() + 1);
     let (head, tail) = text.as_bytes().split_at(cut);
     let scrub = |chunks: &[&[u8]]| {
@@ -40,5 +47,9 @@ pub(crate) fn run(data: &[u8]) {
         whole.extend(stream.finish());
         whole
     };
-    assert_eq!(scrub(&[head, tail]), scrub(&[text.as_bytes()]), "cut at {cut}");
+    assert_eq!(
+        scrub(&[head, tail]),
+        scrub(&[text.as_bytes()]),
+        "cut at {cut}"
+    );
 }

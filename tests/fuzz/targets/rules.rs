@@ -9,16 +9,30 @@ use toolcell_core::policy::{PathPattern, UrlPattern};
 use url::Url;
 
 pub(crate) fn run(data: &[u8]) {
-    let Some((words, subject)) = halves(data) else { return };
+    let Some((words, subject)) = halves(data) else {
+        return;
+    };
     let mut grants = Grants::default();
     let _ = (grants.allow_net(words), grants.allow_secret(words));
     if let Ok(pattern) = PathPattern::compile(words, Path::new("/project")) {
         let path = Path::new("/").join(subject);
-        let _ = (pattern.covers(&path), pattern.reaches_into(&path), pattern.survives_move(&path, Path::new("/other")));
+        let _ = (
+            pattern.covers(&path),
+            pattern.reaches_into(&path),
+            pattern.survives_move(&path, Path::new("/other")),
+        );
     }
-    let (Ok(pattern), Ok(url)) = (UrlPattern::compile(words), Url::parse(subject)) else { return };
-    let Ok(again) = Url::parse(url.as_str()) else { panic!("{url} cannot be read again") };
+    let (Ok(pattern), Ok(url)) = (UrlPattern::compile(words), Url::parse(subject)) else {
+        return;
+    };
+    let Ok(again) = Url::parse(url.as_str()) else {
+        panic!("{url} cannot be read again")
+    };
     for plain in [false, true] {
-        assert_eq!(pattern.touches(&url, plain), pattern.touches(&again, plain), "{url}");
+        assert_eq!(
+            pattern.touches(&url, plain),
+            pattern.touches(&again, plain),
+            "{url}"
+        );
     }
 }

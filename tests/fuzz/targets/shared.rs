@@ -17,7 +17,9 @@ pub(crate) fn halves(data: &[u8]) -> Option<(&str, &str)> {
 /// If there is no folder, no program to compile with (`TOOLCELL`), or no sandbox, because then nothing can be fuzzed.
 pub(crate) fn host() -> Arc<Host> {
     let home = tempfile::tempdir().expect("make a folder").keep();
-    let program = PathBuf::from(std::env::var_os("TOOLCELL").expect("TOOLCELL names the program that compiles"));
+    let program = PathBuf::from(
+        std::env::var_os("TOOLCELL").expect("TOOLCELL names the program that compiles"),
+    );
     let mut settings = Host::builder().home(Home::at(home)).compiler(program);
     settings.journal.keep = Keep::None;
     settings.pooled = false;
@@ -31,7 +33,10 @@ pub(crate) fn host() -> Arc<Host> {
 ///
 /// If the system has no resources for one.
 pub(crate) fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("start a runtime")
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("start a runtime")
 }
 
 /// A call of `tool` with `input`, without a grant.

@@ -14,9 +14,17 @@ const MANAGED: &str = "MCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZ
 const MINISIGN: &str = "RWRLteNAwrF0FgFpjCJOGkhczMzIRAfDUnIU6wamSuQgmtkY4d1N+y6A";
 
 fn verifier() -> SignatureVerifier {
-    let managed = ManagedKey::parse(MANAGED).map(TrustedSigner::Key).expect("read a key");
-    let minisign = MinisignKey::parse(MINISIGN).map(TrustedSigner::Minisign).expect("read a key");
-    let entry = |signer| TrustEntry { reference: Pattern::new("*"), signer, place: "toolcell.toml".to_owned() };
+    let managed = ManagedKey::parse(MANAGED)
+        .map(TrustedSigner::Key)
+        .expect("read a key");
+    let minisign = MinisignKey::parse(MINISIGN)
+        .map(TrustedSigner::Minisign)
+        .expect("read a key");
+    let entry = |signer| TrustEntry {
+        reference: Pattern::new("*"),
+        signer,
+        place: "toolcell.toml".to_owned(),
+    };
     let mut policy = TrustPolicy::default();
     policy.add(vec![entry(managed), entry(minisign)]);
     SignatureVerifier::new(policy)
@@ -28,13 +36,30 @@ pub(crate) fn run(data: &[u8]) {
     let bytes = b"what nobody signed";
     let reference = &reference;
     let digest = Digest::of(bytes);
-    let subject = Subject { reference, digest, bytes, is_unsigned_allowed: false, last_signer: None };
-    let found = [Referrer { media_type: SIGSTORE_BUNDLE.to_owned(), found: "here".to_owned(), bytes: data.to_vec() }];
-    let check = || VERIFIER.get_or_init(verifier).examine(&subject, &found).expect("one small signature");
+    let subject = Subject {
+        reference,
+        digest,
+        bytes,
+        is_unsigned_allowed: false,
+        last_signer: None,
+    };
+    let found = [Referrer {
+        media_type: SIGSTORE_BUNDLE.to_owned(),
+        found: "here".to_owned(),
+        bytes: data.to_vec(),
+    }];
+    let check = || {
+        VERIFIER
+            .get_or_init(verifier)
+            .examine(&subject, &found)
+            .expect("one small signature")
+    };
     let one = check();
     let two = check();
     for (one, two) in one.iter().zip(&two) {
-        let (Err(one), Err(two)) = (&one.outcome, &two.outcome) else { panic!("a signature that nobody made holds") };
+        let (Err(one), Err(two)) = (&one.outcome, &two.outcome) else {
+            panic!("a signature that nobody made holds")
+        };
         assert_eq!(one, two);
     }
 }

@@ -10,19 +10,34 @@ use toolcell_core::dialect::agent_tool;
 use toolcell_core::secret::{Redactor, Terms};
 
 pub(crate) fn run(data: &[u8]) {
-    let Some((first, second)) = halves(data) else { return };
+    let Some((first, second)) = halves(data) else {
+        return;
+    };
     let text = match serde_json::from_str::<Value>(first) {
         // A schema alone is wrapped in a valid toolkit, so that the code behind the parser is reached more often.
-        Ok(schema) if ["declarations", "tools"].iter().all(|form| schema.get(form).is_none()) => {
+        Ok(schema)
+            if ["declarations", "tools"]
+                .iter()
+                .all(|form| schema.get(form).is_none()) =>
+        {
             around(schema).to_string()
         }
         _ => first.to_owned(),
     };
-    let Ok(described) = agent_tool::toolkit(&text) else { return };
-    let facts = ComponentFacts { component: "sha256:0".into(), ..ComponentFacts::default() };
+    let Ok(described) = agent_tool::toolkit(&text) else {
+        return;
+    };
+    let facts = ComponentFacts {
+        component: "sha256:0".into(),
+        ..ComponentFacts::default()
+    };
     let wall = Duration::from_secs(60);
-    let Ok(tools) = Tool::from_toolkit(described.toolkit, &described.notes, &facts, wall) else { return };
-    let Ok(value) = serde_json::from_str::<Value>(second) else { return };
+    let Ok(tools) = Tool::from_toolkit(described.toolkit, &described.notes, &facts, wall) else {
+        return;
+    };
+    let Ok(value) = serde_json::from_str::<Value>(second) else {
+        return;
+    };
     for tool in tools {
         let contract = tool.contract();
         let _ = contract.check_model_input(&value, second.len());
@@ -30,7 +45,8 @@ pub(crate) fn run(data: &[u8]) {
         if let Some(whole) = contract.with_defaults(&value) {
             let _ = contract.check_call_input(&whole, second.len());
         }
-        Redactor::new(&Terms::default(), contract.redacted_patterns(), false).redact(&mut value.clone());
+        Redactor::new(&Terms::default(), contract.redacted_patterns(), false)
+            .redact(&mut value.clone());
         let mut seen = 0_usize;
         contract.each_sensitive(&mut value.clone(), &mut |_, _| seen += 1);
         contract.each_redacted(&mut value.clone(), &mut |_, _| seen += 1);

@@ -38,7 +38,9 @@ async fn answer(test: Test, request: Value) -> Value {
 /// Checks that the answer is an error that contains `word`.
 #[track_caller]
 fn failed(answer: &Value, word: &str) {
-    let error = answer["error"].as_str().unwrap_or_else(|| panic!("it worked: {answer}"));
+    let error = answer["error"]
+        .as_str()
+        .unwrap_or_else(|| panic!("it worked: {answer}"));
     assert!(error.contains(word), "{error}");
 }
 
@@ -46,7 +48,10 @@ fn failed(answer: &Value, word: &str) {
 fn denials(called: &Called) -> Vec<Value> {
     let record = called.record();
     let events = record["events"].as_array().unwrap().iter();
-    events.filter(|event| event["event_type"] == "tool.sandbox.denied").map(|event| event["data"].clone()).collect()
+    events
+        .filter(|event| event["event_type"] == "tool.sandbox.denied")
+        .map(|event| event["data"].clone())
+        .collect()
 }
 
 /// Waits for a condition that another thread will fulfil.

@@ -25,7 +25,10 @@ fn trusting(roots: Option<PathBuf>) -> Arc<Host> {
 
 async fn ask(host: &Arc<Host>, server: &Server, name: &str) -> Value {
     let authority = format!("{name}:{}", server.port);
-    let test = Test::new("egress#ask").on(host).net("*.ex.test:*").net(&format!("https://{}", server.authority()));
+    let test = Test::new("egress#ask")
+        .on(host)
+        .net("*.ex.test:*")
+        .net(&format!("https://{}", server.authority()));
     answer(test, json!({ "scheme": "https", "authority": authority })).await
 }
 
@@ -50,10 +53,19 @@ async fn a_server_that_cannot_prove_its_name_sees_no_request() {
     let identity = Identity::of(&["api.ex.test"]);
     let server = Server::secure(&identity, hello);
     let host = trusted(&identity, &dir);
-    failed(&ask(&host, &server, "other.ex.test").await, "TlsCertificateError");
-    failed(&ask(&host, &server, "127.0.0.1").await, "TlsCertificateError");
+    failed(
+        &ask(&host, &server, "other.ex.test").await,
+        "TlsCertificateError",
+    );
+    failed(
+        &ask(&host, &server, "127.0.0.1").await,
+        "TlsCertificateError",
+    );
     // Without the root that signed the certificate, no name is accepted.
-    failed(&ask(&trusting(None), &server, "api.ex.test").await, "TlsCertificateError");
+    failed(
+        &ask(&trusting(None), &server, "api.ex.test").await,
+        "TlsCertificateError",
+    );
     assert!(server.heads().is_empty() && server.connections() == 3);
 }
 
@@ -87,7 +99,9 @@ fn a_file_that_holds_no_certificate_is_refused_when_a_host_is_set_up() {
     std::fs::write(&file, "no certificate").unwrap();
     let settings = || {
         let home = toolcell::Home::at(crate::support::kept("home"));
-        let mut settings = Host::builder().home(home).compiler(env!("CARGO_BIN_EXE_toolcell"));
+        let mut settings = Host::builder()
+            .home(home)
+            .compiler(env!("CARGO_BIN_EXE_toolcell"));
         settings.network.extra_roots = Some(file.clone());
         settings
     };

@@ -20,7 +20,11 @@ async fn asked(then: &str, text: &str) -> Called {
 /// A module that exports its functions at the root, and answers `{"output": {"root": true}}`. `get_spec` is the body of a core
 /// function that returns an address at which the address and the length of the specification `spec` are kept.
 fn at_root(imports: &str, get_spec: &str, spec: &str) -> Vec<u8> {
-    let escaped = |text: &str| text.bytes().map(|byte| format!("\\{byte:02x}")).collect::<String>();
+    let escaped = |text: &str| {
+        text.bytes()
+            .map(|byte| format!("\\{byte:02x}"))
+            .collect::<String>()
+    };
     let answer = r#"{"output": {"root": true}}"#;
     let text = format!(
         r#"(component
@@ -74,10 +78,19 @@ async fn a_module_gets_its_arguments_and_its_output_is_the_structured_output() {
 #[tokio::test]
 async fn a_module_may_export_its_functions_at_the_root() {
     let component = specified(r#"{"name": "at_root", "parameters": {"type": "object"}}"#);
-    assert_eq!(alone(with_namespace(&component), None).load().await.unwrap(), ["mine.at_root"]);
+    assert_eq!(
+        alone(with_namespace(&component), None)
+            .load()
+            .await
+            .unwrap(),
+        ["mine.at_root"]
+    );
     let test = alone(component, None);
     assert_eq!(test.load().await.unwrap(), ["amplifier.at_root"]);
-    assert_eq!(test.call(json!({})).await.succeeded(), json!({ "root": true }));
+    assert_eq!(
+        test.call(json!({})).await.succeeded(),
+        json!({ "root": true })
+    );
 }
 
 #[tokio::test]
@@ -85,17 +98,39 @@ async fn what_a_module_says_is_content_and_its_failure_has_its_own_words() {
     let called = asked("say", r#"{"output": "all is well"}"#).await;
     assert_eq!(called.succeeded(), Value::Null);
     assert_eq!(called.0.result.content[0].as_text(), Some("all is well"));
-    let called = asked("say", r#"{"success": false, "error": {"message": "no such city"}}"#).await;
-    assert_eq!(called.failed("execution_failed", "tool_failed").message(), "no such city");
-    assert_eq!(asked("refuse", "not today").await.failed("execution_failed", "tool_failed").message(), "not today");
+    let called = asked(
+        "say",
+        r#"{"success": false, "error": {"message": "no such city"}}"#,
+    )
+    .await;
+    assert_eq!(
+        called.failed("execution_failed", "tool_failed").message(),
+        "no such city"
+    );
+    assert_eq!(
+        asked("refuse", "not today")
+            .await
+            .failed("execution_failed", "tool_failed")
+            .message(),
+        "not today"
+    );
     let long = "x".repeat(10_000);
     assert_eq!(asked("refuse", &long).await.message().len(), 4_000);
 }
 
 #[tokio::test]
 async fn an_answer_that_is_none_breaks_the_contract() {
-    for answer in ["", "nonsense", "[1]", r#"{"success": 1}"#, r#"{"output": }"#] {
-        asked("say", answer).await.failed("execution_failed", "guest_invalid").ended("failed", "failed");
+    for answer in [
+        "",
+        "nonsense",
+        "[1]",
+        r#"{"success": 1}"#,
+        r#"{"output": }"#,
+    ] {
+        asked("say", answer)
+            .await
+            .failed("execution_failed", "guest_invalid")
+            .ended("failed", "failed");
     }
 }
 
@@ -104,25 +139,44 @@ async fn a_module_has_no_files_and_no_network_that_it_does_not_import() {
     let (_guard, folder) = scratch();
     let file = folder.join("file.txt");
     std::fs::write(&file, "what is in it").unwrap();
-    let called = ask().read(&folder).call(json!({ "then": "read", "text": file.to_str().unwrap() })).await;
+    let called = ask()
+        .read(&folder)
+        .call(json!({ "then": "read", "text": file.to_str().unwrap() }))
+        .await;
     assert_eq!(called.succeeded(), json!({ "read": false }));
     // The import of wasi:http declares the network, which must be granted.
     let imports = r#"(import "wasi:http/outgoing-handler@0.2.6" (instance))"#;
     let component = at_root(imports, AT_16, r#"{"name": "sender"}"#);
     let sender = || alone(component.clone(), None);
-    sender().call(json!({})).await.failed("permission_denied", "not_granted").never_ran();
-    sender().net("http://127.0.0.1:1").call(json!({})).await.succeeded();
+    sender()
+        .call(json!({}))
+        .await
+        .failed("permission_denied", "not_granted")
+        .never_ran();
+    sender()
+        .net("http://127.0.0.1:1")
+        .call(json!({}))
+        .await
+        .succeeded();
 }
 
 #[tokio::test]
 async fn limits_end_a_module_like_any_tool() {
     let spin = || json!({ "then": "spin" });
-    ask().limit(|limits| limits.fuel = 50_000_000).call(spin()).await.failed("timeout", "fuel_exhausted");
+    ask()
+        .limit(|limits| limits.fuel = 50_000_000)
+        .call(spin())
+        .await
+        .failed("timeout", "fuel_exhausted");
     for then in ["spin", "sleep"] {
         let called = ask().timeout_ms(200).call(json!({ "then": then })).await;
-        called.failed("timeout", "deadline_exceeded").ended("timed_out", "timed_out");
+        called
+            .failed("timeout", "deadline_exceeded")
+            .ended("timed_out", "timed_out");
     }
-    asked("panic", "").await.failed("execution_failed", "guest_panicked");
+    asked("panic", "")
+        .await
+        .failed("execution_failed", "guest_panicked");
     let called = asked("flood", "").await;
     called.failed("result_too_large", "output_limit");
 }
@@ -131,8 +185,13 @@ async fn limits_end_a_module_like_any_tool() {
 async fn a_canceled_module_stops() {
     ask().load().await.unwrap();
     for then in ["spin", "sleep"] {
-        let called = ask().cancel_after(Duration::from_millis(100)).call(json!({ "then": then })).await;
-        called.failed("canceled", "canceled").ended("canceled", "canceled");
+        let called = ask()
+            .cancel_after(Duration::from_millis(100))
+            .call(json!({ "then": then }))
+            .await;
+        called
+            .failed("canceled", "canceled")
+            .ended("canceled", "canceled");
     }
 }
 
@@ -147,19 +206,34 @@ async fn a_specification_that_cannot_be_used_is_refused_when_the_module_is_loade
         (large.as_str(), "bytes"),
     ] {
         let refusal = refused(specified(spec)).await;
-        assert_eq!((refusal.class, refusal.code), (ErrorClass::SetupRequired, "description_invalid"), "{refusal:?}");
+        assert_eq!(
+            (refusal.class, refusal.code),
+            (ErrorClass::SetupRequired, "description_invalid"),
+            "{refusal:?}"
+        );
         assert!(refusal.message.contains(why), "{}", refusal.message);
     }
     // A schema that is none is found when the tool is made of the records.
-    let refusal = refused(specified(r#"{"name": "a", "parameters": {"type": "nothing"}}"#)).await;
+    let refusal = refused(specified(
+        r#"{"name": "a", "parameters": {"type": "nothing"}}"#,
+    ))
+    .await;
     assert_eq!(refusal.code, "description_invalid");
 }
 
 #[tokio::test]
 async fn a_module_that_does_not_specify_itself_is_refused() {
     let refusal = refused(at_root("", "unreachable", "{}")).await;
-    assert_eq!((refusal.class, refusal.code), (ErrorClass::ExecutionFailed, "guest_panicked"));
-    let refusal = refused(at_root("", "(loop $again (br $again)) (i32.const 16)", "{}")).await;
+    assert_eq!(
+        (refusal.class, refusal.code),
+        (ErrorClass::ExecutionFailed, "guest_panicked")
+    );
+    let refusal = refused(at_root(
+        "",
+        "(loop $again (br $again)) (i32.const 16)",
+        "{}",
+    ))
+    .await;
     assert_eq!(refusal.class, ErrorClass::Timeout);
     let refusal = refused(at_root("", "(i32.const 4194300)", "{}")).await;
     assert_eq!(refusal.class, ErrorClass::ExecutionFailed);
@@ -173,25 +247,45 @@ async fn functions_of_other_types_are_no_module() {
       (func (export "get-spec") (result u32) (canon lift (core func $main "get-spec")))
       (func (export "execute") (param "input" u32) (canon lift (core func $main "execute"))))"#;
     let refusal = refused(wat::parse_str(text).unwrap()).await;
-    assert_eq!((refusal.class, refusal.code), (ErrorClass::SetupRequired, "contract_mismatch"));
-    assert!(refusal.message.contains("amplifier:modules@1.0.0"), "{}", refusal.message);
+    assert_eq!(
+        (refusal.class, refusal.code),
+        (ErrorClass::SetupRequired, "contract_mismatch")
+    );
+    assert!(
+        refusal.message.contains("amplifier:modules@1.0.0"),
+        "{}",
+        refusal.message
+    );
 }
 
 #[test]
 fn the_program_describes_a_module_carefully() {
     let home = Home::new();
     let component = fixture("amplifier").display().to_string();
-    let records = home.toolcell(&["describe", &component, "--json"]).run().exits(0).json();
+    let records = home
+        .toolcell(&["describe", &component, "--json"])
+        .run()
+        .exits(0)
+        .json();
     let declaration = &records["declarations"][0];
     assert_eq!(
         (&declaration["tool_id"], &declaration["description"]),
         (&json!("amplifier.ask"), &json!("Answers as it is asked to"))
     );
-    assert_eq!(declaration["input_contract"]["model_input_schema"]["properties"]["text"]["type"], "string");
+    assert_eq!(
+        declaration["input_contract"]["model_input_schema"]["properties"]["text"]["type"],
+        "string"
+    );
     let profile = &records["permission_profiles"][0];
-    assert_eq!((&profile["risk_level"], &profile["access_kinds"]), (&json!("medium"), &json!([])));
+    assert_eq!(
+        (&profile["risk_level"], &profile["access_kinds"]),
+        (&json!("medium"), &json!([]))
+    );
     assert_eq!(records["interfaces"][0]["is_read_only"], json!(false));
     let record = home.call(&component, &json!({ "text": "a" }), &[]);
-    assert_eq!(record["result"]["structured_content"], json!({ "input": { "text": "a" } }));
+    assert_eq!(
+        record["result"]["structured_content"],
+        json!({ "input": { "text": "a" } })
+    );
     assert_eq!(logged(&record, "stderr"), "");
 }

@@ -22,7 +22,11 @@ fn bare() -> Vec<u8> {
 
 /// The guest `near` with tools that differ by what they declare. `origin` gets the credential `token`.
 fn kit(id: &str, origin: &str) -> Vec<u8> {
-    let (host, port) = origin.rsplit_once(':').map_or((origin, None), |(host, port)| (host, port.parse::<u16>().ok()));
+    let (host, port) = origin
+        .rsplit_once(':')
+        .map_or((origin, None), |(host, port)| {
+            (host, port.parse::<u16>().ok())
+        });
     let tool = |name: &str, effects: &[&str], permission: &str| {
         json!({
             "id": format!("{id}.{name}"),
@@ -65,7 +69,10 @@ fn steps(steps: Value) -> Value {
 
 /// The answers of the steps.
 async fn answers(test: Test, each: Value) -> Vec<Value> {
-    test.call(steps(each)).await.succeeded()["answers"].as_array().unwrap().clone()
+    test.call(steps(each)).await.succeeded()["answers"]
+        .as_array()
+        .unwrap()
+        .clone()
 }
 
 async fn answer(test: Test, step: Value) -> Value {
@@ -134,18 +141,30 @@ async fn a_tool_that_imports_nothing_needs_nothing() {
     let component = echoing("", AT_16, r#"{"type": "object"}"#);
     let test = alone(component, None);
     let names = test.load().await.unwrap();
-    assert!(names.len() == 1 && names[0].starts_with("near.tool-"), "{names:?}");
-    assert_eq!(test.call(json!({ "a": [1] })).await.succeeded(), json!({ "a": [1] }));
+    assert!(
+        names.len() == 1 && names[0].starts_with("near.tool-"),
+        "{names:?}"
+    );
+    assert_eq!(
+        test.call(json!({ "a": [1] })).await.succeeded(),
+        json!({ "a": [1] })
+    );
 }
 
 #[tokio::test]
 async fn a_namespace_that_was_written_into_a_tool_is_that_of_its_tools() {
     let single = with_namespace(&echoing("", AT_16, r#"{"type": "object"}"#));
     let names = alone(single, None).load().await.unwrap();
-    assert!(names.len() == 1 && names[0].starts_with("mine.tool-"), "{names:?}");
+    assert!(
+        names.len() == 1 && names[0].starts_with("mine.tool-"),
+        "{names:?}"
+    );
     let several = with_namespace(&kit("github", "127.0.0.1:1"));
     let names = alone(several, None).load().await.unwrap();
-    assert!(names.len() > 1 && names.iter().all(|name| name.starts_with("mine.")), "{names:?}");
+    assert!(
+        names.len() > 1 && names.iter().all(|name| name.starts_with("mine.")),
+        "{names:?}"
+    );
 }
 
 #[tokio::test]
@@ -153,18 +172,41 @@ async fn without_a_manifest_a_tool_asks_for_what_it_imports() {
     let (_guard, folder) = scratch();
     let bare = || alone(bare(), None);
     let nothing = || steps(json!([]));
-    bare().call(nothing()).await.failed("permission_denied", "not_granted").never_ran();
-    bare().read(&folder).call(nothing()).await.failed("permission_denied", "not_granted").never_ran();
-    let called = bare().read(&folder).net("http://127.0.0.1:1").call(nothing()).await;
-    assert_eq!(called.succeeded(), json!({ "context": null, "answers": [] }));
+    bare()
+        .call(nothing())
+        .await
+        .failed("permission_denied", "not_granted")
+        .never_ran();
+    bare()
+        .read(&folder)
+        .call(nothing())
+        .await
+        .failed("permission_denied", "not_granted")
+        .never_ran();
+    let called = bare()
+        .read(&folder)
+        .net("http://127.0.0.1:1")
+        .call(nothing())
+        .await;
+    assert_eq!(
+        called.succeeded(),
+        json!({ "context": null, "answers": [] })
+    );
 }
 
 #[tokio::test]
 async fn a_tool_of_a_manifest_knows_by_its_context_which_one_it_is() {
     for tool in ["plain", "files", "look"] {
         let (_guard, folder) = scratch();
-        let called = of("near_context", tool).read(&folder).net("http://127.0.0.1:1").call(steps(json!([]))).await;
-        assert_eq!(called.succeeded()["context"], json!({ "capability_id": format!("near_context.{tool}") }));
+        let called = of("near_context", tool)
+            .read(&folder)
+            .net("http://127.0.0.1:1")
+            .call(steps(json!([])))
+            .await;
+        assert_eq!(
+            called.succeeded()["context"],
+            json!({ "capability_id": format!("near_context.{tool}") })
+        );
     }
     // The code is loaded again from the cache, with the same tools.
     let home = Home::new();
@@ -172,7 +214,11 @@ async fn a_tool_of_a_manifest_knows_by_its_context_which_one_it_is() {
     for _ in 0..2 {
         let record = home.call(&format!("{component}#plain"), &steps(json!([])), &[]);
         let context = &record["result"]["structured_content"]["context"];
-        assert_eq!(*context, json!({ "capability_id": "near_cached.plain" }), "{record}");
+        assert_eq!(
+            *context,
+            json!({ "capability_id": "near_cached.plain" }),
+            "{record}"
+        );
     }
 }
 
@@ -188,24 +234,51 @@ async fn in_an_empty_world_the_host_gives_a_clock_and_a_log_alone() {
     ]);
     let called = of("near_empty", "plain").call(steps(each)).await;
     let answers = called.succeeded()["answers"].as_array().unwrap().clone();
-    assert_eq!(logged(&called.record(), "log").trim_end(), "warn hello from it");
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis();
+    assert_eq!(
+        logged(&called.record(), "log").trim_end(),
+        "warn hello from it"
+    );
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .as_millis();
     let told = u128::from(answers[1].as_u64().unwrap());
     assert!(told <= now && told + 60_000 > now, "{told} {now}");
     assert_eq!((&answers[2], &answers[3]), (&json!(false), &Value::Null));
-    assert!(answers[4]["error"].as_str().unwrap().starts_with("tool_not_callable: "), "{}", answers[4]);
-    assert_eq!((&answers[5]["kind"], &answers[5]["sent"]), (&json!("network-denied"), &json!(false)));
+    assert!(
+        answers[4]["error"]
+            .as_str()
+            .unwrap()
+            .starts_with("tool_not_callable: "),
+        "{}",
+        answers[4]
+    );
+    assert_eq!(
+        (&answers[5]["kind"], &answers[5]["sent"]),
+        (&json!("network-denied"), &json!(false))
+    );
 }
 
 #[test]
 fn the_clock_of_a_tool_comes_back_in_a_replay() {
     let home = Home::new();
     let component = home.keep("near.wasm", &kit("near_replayed", "127.0.0.1:1"));
-    let record = home.call(&format!("{component}#plain"), &steps(json!([{ "do": "now" }])), &[]);
-    assert_eq!(record["invocation"]["replay"]["wall_clock"]["count"], 1, "{record}");
+    let record = home.call(
+        &format!("{component}#plain"),
+        &steps(json!([{ "do": "now" }])),
+        &[],
+    );
+    assert_eq!(
+        record["invocation"]["replay"]["wall_clock"]["count"], 1,
+        "{record}"
+    );
     let id = record["invocation"]["invocation_id"].as_str().unwrap();
     std::thread::sleep(Duration::from_millis(5));
-    let report = home.toolcell(&["replay", id, "--json"]).run().exits(0).json();
+    let report = home
+        .toolcell(&["replay", id, "--json"])
+        .run()
+        .exits(0)
+        .json();
     assert_eq!(report["verdict"], "same", "{report}");
 }
 
@@ -249,7 +322,10 @@ async fn a_tool_reads_texts_in_its_folders_and_nothing_that_is_denied() {
     }
     // Another tool of the same component does not declare files.
     let plain = of("near_files", "plain").read(&root);
-    assert_eq!(answer(plain, json!({ "do": "read", "path": "open.txt" })).await, Value::Null);
+    assert_eq!(
+        answer(plain, json!({ "do": "read", "path": "open.txt" })).await,
+        Value::Null
+    );
 }
 
 #[tokio::test]
@@ -262,13 +338,22 @@ async fn a_request_goes_where_it_may_and_its_response_comes_whole() {
     });
     let test = of("near_http", "send").net(&server.url(""));
     let headers = r#"{"X-Mine": "yes"}"#;
-    let step =
-        json!({ "do": "request", "method": "POST", "url": server.url("/a?b"), "headers": headers, "body": "hi" });
+    let step = json!({ "do": "request", "method": "POST", "url": server.url("/a?b"), "headers": headers, "body": "hi" });
     let told = answer(test, step).await;
-    assert_eq!((&told["status"], &told["body"]), (&json!(200), &json!("hello")), "{told}");
-    assert_eq!((&told["headers"]["x-a"], told["headers"].get("connection")), (&json!("1, 2"), None));
+    assert_eq!(
+        (&told["status"], &told["body"]),
+        (&json!(200), &json!("hello")),
+        "{told}"
+    );
+    assert_eq!(
+        (&told["headers"]["x-a"], told["headers"].get("connection")),
+        (&json!("1, 2"), None)
+    );
     let head = server.heads().pop().unwrap().to_lowercase();
-    assert!(head.starts_with("post /a?b http/1.1\r\n") && head.contains("x-mine: yes\r\n"), "{head}");
+    assert!(
+        head.starts_with("post /a?b http/1.1\r\n") && head.contains("x-mine: yes\r\n"),
+        "{head}"
+    );
     assert!(head.contains("content-length: 2\r\n"), "{head}");
 }
 
@@ -278,12 +363,22 @@ async fn a_request_that_may_not_be_sent_is_denied_and_the_verdict_is_the_hosts()
     let other = Server::hello();
     let look = || of("near_denied", "look").net(&server.url(""));
     look().call(steps(json!([]))).await.succeeded();
-    of("near_denied", "look").call(steps(json!([]))).await.failed("permission_denied", "not_granted").never_ran();
+    of("near_denied", "look")
+        .call(steps(json!([])))
+        .await
+        .failed("permission_denied", "not_granted")
+        .never_ran();
     let get = |url: &str, headers: &str| json!({ "do": "request", "url": url, "headers": headers });
-    let denied = |told: &Value| (told["kind"].clone(), told["sent"].clone()) == (json!("network-denied"), json!(false));
+    let denied = |told: &Value| {
+        (told["kind"].clone(), told["sent"].clone()) == (json!("network-denied"), json!(false))
+    };
     // Elsewhere, with a credential of its own, and with a method that could change something.
     let post = json!({ "do": "request", "method": "POST", "url": server.url("/") });
-    for step in [get(&other.url("/"), ""), get(&server.url("/"), r#"{"Authorization": "Bearer x"}"#), post] {
+    for step in [
+        get(&other.url("/"), ""),
+        get(&server.url("/"), r#"{"Authorization": "Bearer x"}"#),
+        post,
+    ] {
         let told = answer(look(), step.clone()).await;
         assert!(denied(&told), "{step}: {told}");
     }
@@ -310,7 +405,10 @@ async fn a_request_that_may_not_be_sent_is_denied_and_the_verdict_is_the_hosts()
 async fn headers_and_bodies_of_requests_are_bounded() {
     let large = Server::start(|visit| {
         visit.head();
-        visit.say(&format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", 20 << 20));
+        visit.say(&format!(
+            "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n",
+            20 << 20
+        ));
         let piece = "x".repeat(1 << 20);
         for _ in 0..20 {
             if !visit.say(&piece) {
@@ -320,10 +418,22 @@ async fn headers_and_bodies_of_requests_are_bounded() {
     });
     let look = || of("near_bounds", "look").net(&large.url(""));
     let told = answer(look(), json!({ "do": "request", "url": large.url("/") })).await;
-    assert_eq!((&told["kind"], &told["code"]), (&json!("output-too-large"), &json!("body_too_large")), "{told}");
+    assert_eq!(
+        (&told["kind"], &told["code"]),
+        (&json!("output-too-large"), &json!("body_too_large")),
+        "{told}"
+    );
     let headers = json!({ "x-a": "x".repeat(1 << 20) }).to_string();
-    let told = answer(look(), json!({ "do": "request", "url": large.url("/"), "headers": headers })).await;
-    assert_eq!((&told["kind"], &told["message"]), (&json!("input"), &json!("the headers are too large")), "{told}");
+    let told = answer(
+        look(),
+        json!({ "do": "request", "url": large.url("/"), "headers": headers }),
+    )
+    .await;
+    assert_eq!(
+        (&told["kind"], &told["message"]),
+        (&json!("input"), &json!("the headers are too large")),
+        "{told}"
+    );
     assert_eq!(large.connections(), 1);
 }
 
@@ -334,7 +444,10 @@ async fn a_body_counts_as_memory_of_its_call() {
     for (mib, fits) in [(4, true), (10, false)] {
         let server = Server::start(move |visit| {
             visit.head();
-            visit.say(&format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", mib * MIB));
+            visit.say(&format!(
+                "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n",
+                mib * MIB
+            ));
             let piece = "x".repeat(MIB);
             for _ in 0..mib {
                 if !visit.say(&piece) {
@@ -342,7 +455,9 @@ async fn a_body_counts_as_memory_of_its_call() {
                 }
             }
         });
-        let look = of("near_memory", "look").net(&server.url("")).limit(|limits| limits.memory_bytes = 16 << 20);
+        let look = of("near_memory", "look")
+            .net(&server.url(""))
+            .limit(|limits| limits.memory_bytes = 16 << 20);
         let told = answer(look, json!({ "do": "request", "url": server.url("/") })).await;
         if fits {
             assert_eq!(told["bytes"], mib * MIB, "{told}")
@@ -359,16 +474,31 @@ async fn the_time_of_a_request_is_the_tools_own_where_it_is_shorter() {
         visit.drain();
     });
     let look = of("near_time", "look").net(&silent.url(""));
-    let told = answer(look, json!({ "do": "request", "url": silent.url("/"), "timeout_ms": 100 })).await;
-    assert_eq!((&told["kind"], &told["code"], &told["sent"]), (&json!("client"), &json!("timeout"), &json!(true)));
+    let told = answer(
+        look,
+        json!({ "do": "request", "url": silent.url("/"), "timeout_ms": 100 }),
+    )
+    .await;
+    assert_eq!(
+        (&told["kind"], &told["code"], &told["sent"]),
+        (&json!("client"), &json!("timeout"), &json!(true))
+    );
     let gone = Server::hello();
     let url = gone.url("/");
     let net = gone.url("");
     drop(gone);
     // The listener ends with the next connection at the latest.
     std::thread::sleep(Duration::from_millis(200));
-    let told = answer(of("near_time", "look").net(&net), json!({ "do": "request", "url": url })).await;
-    assert_eq!((&told["kind"], &told["sent"]), (&json!("client"), &json!(false)), "{told}");
+    let told = answer(
+        of("near_time", "look").net(&net),
+        json!({ "do": "request", "url": url }),
+    )
+    .await;
+    assert_eq!(
+        (&told["kind"], &told["sent"]),
+        (&json!("client"), &json!(false)),
+        "{told}"
+    );
 }
 
 #[tokio::test]
@@ -377,10 +507,16 @@ async fn a_secret_is_sent_and_never_seen() {
     let (_guard, folder) = scratch();
     let home = home_with_own_payloads(&folder);
     let store = SecretStore::new(home.secrets(), home.secret_key());
-    store.set("token", &SecretValue::new(CANARY.value().to_owned())).unwrap();
+    store
+        .set("token", &SecretValue::new(CANARY.value().to_owned()))
+        .unwrap();
     let host = own_host(|settings| settings.home = Some(home));
     let component = kit("near_secret", &format!("127.0.0.1:{}", mirror.port()));
-    let secret = || alone(component.clone(), Some("secret")).on(&host).net(&mirror.origin());
+    let secret = || {
+        alone(component.clone(), Some("secret"))
+            .on(&host)
+            .net(&mirror.origin())
+    };
     let each = || {
         steps(json!([
             { "do": "secret", "name": "token" },
@@ -388,14 +524,32 @@ async fn a_secret_is_sent_and_never_seen() {
             { "do": "request", "url": mirror.origin() + "/" },
         ]))
     };
-    secret().call(each()).await.failed("permission_denied", "not_granted").never_ran();
-    let granted = secret().grant(|grants| grants.allow_secret(&format!("token@{}", mirror.origin())).unwrap());
+    secret()
+        .call(each())
+        .await
+        .failed("permission_denied", "not_granted")
+        .never_ran();
+    let granted = secret().grant(|grants| {
+        grants
+            .allow_secret(&format!("token@{}", mirror.origin()))
+            .unwrap()
+    });
     let called = granted.call(each()).await;
     let answers = called.succeeded()["answers"].clone();
     assert_eq!((&answers[0], &answers[1]), (&json!(true), &json!(false)));
     let request = mirror.seen().pop().unwrap();
-    assert!(request.contains(&format!("\r\nauthorization: token {}\r\n", CANARY.value())), "{request}");
-    assert!(answers[2]["body"].as_str().unwrap().contains("[secret token]"), "{}", answers[2]);
+    assert!(
+        request.contains(&format!("\r\nauthorization: token {}\r\n", CANARY.value())),
+        "{request}"
+    );
+    assert!(
+        answers[2]["body"]
+            .as_str()
+            .unwrap()
+            .contains("[secret token]"),
+        "{}",
+        answers[2]
+    );
     CANARY.is_not_in("the record", &called.record().to_string());
 }
 
@@ -416,7 +570,10 @@ async fn a_tool_calls_others_that_were_granted() {
     // Not granted, and not declared.
     for (tool, pattern) in [("call", "probe.echo"), ("plain", "probe.*")] {
         let told = answer(test(tool, pattern), step()).await;
-        assert!(told["error"].as_str().unwrap().contains(": "), "{tool} {pattern}: {told}");
+        assert!(
+            told["error"].as_str().unwrap().contains(": "),
+            "{tool} {pattern}: {told}"
+        );
     }
 }
 
@@ -436,16 +593,26 @@ async fn the_kind_of_a_failure_is_its_class() {
         assert_eq!(called.failed(class, "a_code").message(), "why");
     }
     let long = json!([{ "do": "fail", "message": "x".repeat(10_000) }]);
-    assert_eq!(of("near_fails", "plain").call(steps(long)).await.message().len(), 4_000);
+    assert_eq!(
+        of("near_fails", "plain")
+            .call(steps(long))
+            .await
+            .message()
+            .len(),
+        4_000
+    );
 }
 
 #[tokio::test]
 async fn a_text_is_content_and_what_is_no_json_is_refused() {
-    let say = |text: &str| of("near_says", "plain").call(steps(json!([{ "do": "say", "text": text }])));
+    let say =
+        |text: &str| of("near_says", "plain").call(steps(json!([{ "do": "say", "text": text }])));
     let called: Called = say("\"plain words\"").await;
     assert_eq!(called.0.result.content[0].as_text(), Some("plain words"));
     for text in ["", "nonsense", "{", "\"half"] {
-        say(text).await.failed("execution_failed", "output_schema_mismatch");
+        say(text)
+            .await
+            .failed("execution_failed", "output_schema_mismatch");
     }
 }
 
@@ -453,18 +620,36 @@ async fn a_text_is_content_and_what_is_no_json_is_refused() {
 async fn limits_and_a_cancellation_end_a_tool_like_any_other() {
     let plain = || of("near_limits", "plain");
     let one = |what: &str| steps(json!([{ "do": what }]));
-    plain().limit(|limits| limits.fuel = 50_000_000).call(one("spin")).await.failed("timeout", "fuel_exhausted");
+    plain()
+        .limit(|limits| limits.fuel = 50_000_000)
+        .call(one("spin"))
+        .await
+        .failed("timeout", "fuel_exhausted");
     for what in ["spin", "sleep"] {
         let called = plain().timeout_ms(200).call(one(what)).await;
-        called.failed("timeout", "deadline_exceeded").ended("timed_out", "timed_out");
-        let called = plain().cancel_after(Duration::from_millis(100)).call(one(what)).await;
-        called.failed("canceled", "canceled").ended("canceled", "canceled");
+        called
+            .failed("timeout", "deadline_exceeded")
+            .ended("timed_out", "timed_out");
+        let called = plain()
+            .cancel_after(Duration::from_millis(100))
+            .call(one(what))
+            .await;
+        called
+            .failed("canceled", "canceled")
+            .ended("canceled", "canceled");
     }
-    plain().call(one("no such step")).await.failed("execution_failed", "guest_panicked");
+    plain()
+        .call(one("no such step"))
+        .await
+        .failed("execution_failed", "guest_panicked");
     // A request that waits is stopped with its call.
     let silent = Server::start(|visit| _ = visit.drain());
-    let look = of("near_limits", "look").net(&silent.url("")).timeout_ms(200);
-    let called = look.call(steps(json!([{ "do": "request", "url": silent.url("/") }]))).await;
+    let look = of("near_limits", "look")
+        .net(&silent.url(""))
+        .timeout_ms(200);
+    let called = look
+        .call(steps(json!([{ "do": "request", "url": silent.url("/") }])))
+        .await;
     called.failed("timeout", "deadline_exceeded");
 }
 
@@ -473,64 +658,125 @@ async fn a_schema_that_cannot_be_used_is_refused_when_the_tool_is_loaded() {
     let large = format!("{{\"title\": \"{}\"}}", "x".repeat(2 << 20));
     for text in ["", "[]", "7", "{", large.as_str()] {
         let refusal = refused(echoing("", AT_16, text)).await;
-        assert_eq!((refusal.class, refusal.code), (ErrorClass::SetupRequired, "description_invalid"), "{refusal:?}");
+        assert_eq!(
+            (refusal.class, refusal.code),
+            (ErrorClass::SetupRequired, "description_invalid"),
+            "{refusal:?}"
+        );
     }
     let refusal = refused(echoing("", "unreachable", "{}")).await;
-    assert_eq!((refusal.class, refusal.code), (ErrorClass::ExecutionFailed, "guest_panicked"));
-    let refusal = refused(echoing("", "(loop $again (br $again)) (i32.const 16)", "{}")).await;
+    assert_eq!(
+        (refusal.class, refusal.code),
+        (ErrorClass::ExecutionFailed, "guest_panicked")
+    );
+    let refusal = refused(echoing(
+        "",
+        "(loop $again (br $again)) (i32.const 16)",
+        "{}",
+    ))
+    .await;
     assert_eq!(refusal.class, ErrorClass::Timeout);
 }
 
 #[tokio::test]
 async fn an_older_interface_of_the_host_is_refused() {
-    let import =
-        |name: &str, function: &str| format!(r#"(import "{name}" (instance (export "now-millis" {function})))"#);
+    let import = |name: &str, function: &str| {
+        format!(r#"(import "{name}" (instance (export "now-millis" {function})))"#)
+    };
     for (name, function) in [
         ("near:agent/host@0.3.0", "(func (result u64))"),
         ("near:agent/host@0.4.1", "(func (result string))"),
         ("toolcell:tool/tools@0.2.0", "(func (result u64))"),
     ] {
         let refusal = refused(echoing(&import(name, function), AT_16, "{}")).await;
-        assert_eq!((refusal.class, refusal.code), (ErrorClass::CapabilityGap, "import_not_available"), "{name}");
-        assert!(refusal.message.contains(name.split('@').next().unwrap()), "{}", refusal.message);
+        assert_eq!(
+            (refusal.class, refusal.code),
+            (ErrorClass::CapabilityGap, "import_not_available"),
+            "{name}"
+        );
+        assert!(
+            refusal.message.contains(name.split('@').next().unwrap()),
+            "{}",
+            refusal.message
+        );
     }
     // Other components do not get the interface.
     let import = import("near:agent/host@0.4.1", "(func (result u64))");
-    let text = std::fs::read_to_string(crate::support::root().join("tests/guests/wat/echo.wat")).unwrap();
+    let text =
+        std::fs::read_to_string(crate::support::root().join("tests/guests/wat/echo.wat")).unwrap();
     let text = text.replacen("(component\n", &format!("(component\n  {import}\n"), 1);
-    assert_eq!(refused(wat::parse_str(text).unwrap()).await.code, "import_not_available");
+    assert_eq!(
+        refused(wat::parse_str(text).unwrap()).await.code,
+        "import_not_available"
+    );
 }
 
 #[tokio::test]
 async fn a_manifest_that_cannot_be_read_is_refused_at_its_place() {
     let tool = r#"{"id": "a.b", "description": "", "effects": [], "default_permission": "allow", "input_schema": {}}"#;
     let with = |tool: &str| format!(r#"{{"id": "a", "tools": [{tool}]}}"#);
-    let large = with(&tool.replace("\"description\": \"\"", &format!("\"description\": \"{}\"", "x".repeat(1 << 20))));
-    let twice = [carrying(&with(tool)), with_custom(b"\0asm\x0d\0\x01\0", SECTION, b"{}").unwrap()[8..].to_vec()];
+    let large = with(&tool.replace(
+        "\"description\": \"\"",
+        &format!("\"description\": \"{}\"", "x".repeat(1 << 20)),
+    ));
+    let twice = [
+        carrying(&with(tool)),
+        with_custom(b"\0asm\x0d\0\x01\0", SECTION, b"{}").unwrap()[8..].to_vec(),
+    ];
     for (component, why) in [
         (carrying("nonsense"), "expected"),
         (carrying(&with("")), "tools: there are 0"),
-        (carrying(&with(&tool.replace("[]", "[\"teleport\"]"))), "teleport"),
+        (
+            carrying(&with(&tool.replace("[]", "[\"teleport\"]"))),
+            "teleport",
+        ),
         (carrying(&with(&format!("{tool},{tool}"))), "tools[1].id"),
-        (carrying(&with(&tool.replace("{}", "7"))), "tools[0].input_schema"),
+        (
+            carrying(&with(&tool.replace("{}", "7"))),
+            "tools[0].input_schema",
+        ),
         (twice.concat(), "two custom sections"),
     ] {
         let refusal = refused(component).await;
-        assert_eq!((refusal.class, refusal.code), (ErrorClass::SetupRequired, "description_invalid"), "{refusal:?}");
+        assert_eq!(
+            (refusal.class, refusal.code),
+            (ErrorClass::SetupRequired, "description_invalid"),
+            "{refusal:?}"
+        );
         assert!(refusal.message.contains(why), "{why}: {}", refusal.message);
     }
-    assert!(with_custom(&bare(), SECTION, large.as_bytes()).unwrap_err().contains("more than"));
+    assert!(
+        with_custom(&bare(), SECTION, large.as_bytes())
+            .unwrap_err()
+            .contains("more than")
+    );
 }
 
 #[test]
 fn the_program_describes_the_tools_of_a_manifest() {
     let home = Home::new();
     let component = home.keep("near.wasm", &kit("near_described", "127.0.0.1:80"));
-    let records = home.toolcell(&["describe", &component, "--json"]).run().exits(0).json();
-    let names: Vec<&str> =
-        records["declarations"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["plain", "files", "look", "send", "call", "asking", "secret"]);
-    assert!(records["notes"].to_string().contains("near_described.closed: its manifest denies its calls"), "{records}");
+    let records = home
+        .toolcell(&["describe", &component, "--json"])
+        .run()
+        .exits(0)
+        .json();
+    let names: Vec<&str> = records["declarations"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tool| tool["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        names,
+        ["plain", "files", "look", "send", "call", "asking", "secret"]
+    );
+    assert!(
+        records["notes"]
+            .to_string()
+            .contains("near_described.closed: its manifest denies its calls"),
+        "{records}"
+    );
     let of = |list: &str, name: &str| {
         let at = names.iter().position(|known| *known == name).unwrap();
         records[list][at].clone()
@@ -542,12 +788,27 @@ fn the_program_describes_the_tools_of_a_manifest() {
     let profile = of("permission_profiles", "secret");
     assert_eq!(
         (&profile["access_kinds"], &profile["network_scope"]),
-        (&json!(["network", "credential"]), &json!("http://127.0.0.1:80"))
+        (
+            &json!(["network", "credential"]),
+            &json!("http://127.0.0.1:80")
+        )
     );
     assert_eq!(profile["credential_refs"], json!(["token"]));
-    assert_eq!(of("permission_profiles", "asking")["approval_required"], true);
-    assert_eq!(of("permission_profiles", "call")["tool_calls"], json!(["*"]));
-    assert_eq!(of("permission_profiles", "send")["write_effects"], json!(["remote_mutation"]));
+    assert_eq!(
+        of("permission_profiles", "asking")["approval_required"],
+        true
+    );
+    assert_eq!(
+        of("permission_profiles", "call")["tool_calls"],
+        json!(["*"])
+    );
+    assert_eq!(
+        of("permission_profiles", "send")["write_effects"],
+        json!(["remote_mutation"])
+    );
     assert_eq!(of("interfaces", "look")["is_read_only"], true);
-    assert_eq!(of("execution_profiles", "secret")["credential_delegation"], true);
+    assert_eq!(
+        of("execution_profiles", "secret")["credential_delegation"],
+        true
+    );
 }

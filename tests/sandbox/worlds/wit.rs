@@ -26,23 +26,45 @@ async fn refused(component: Vec<u8>) -> Refusal {
 #[tokio::test]
 async fn each_function_is_a_tool_of_the_package() {
     let names = alone(wat("plain"), None).load().await.unwrap();
-    let tools = ["tools-echo", "tools-bytes", "tools-add", "tools-check", "tools-flood", "tools-not-text"];
-    let tools: Vec<String> =
-        tools.into_iter().chain(["nothing", "spin", "trap"]).map(|tool| format!("acme-plain.{tool}")).collect();
+    let tools = [
+        "tools-echo",
+        "tools-bytes",
+        "tools-add",
+        "tools-check",
+        "tools-flood",
+        "tools-not-text",
+    ];
+    let tools: Vec<String> = tools
+        .into_iter()
+        .chain(["nothing", "spin", "trap"])
+        .map(|tool| format!("acme-plain.{tool}"))
+        .collect();
     assert_eq!(names, tools);
 }
 
 #[tokio::test]
 async fn arguments_and_results_pass_without_loss() {
     let text = "gr\u{f6}\u{df}e \"\u{0}\u{10ffff}";
-    assert_eq!(plain("tools-echo").call(json!({ "text": text })).await.succeeded(), text);
+    assert_eq!(
+        plain("tools-echo")
+            .call(json!({ "text": text }))
+            .await
+            .succeeded(),
+        text
+    );
     let bytes = json!({ "bytes": "AP+A" });
     assert_eq!(plain("tools-bytes").call(bytes).await.succeeded(), "AP+A");
     let add = async |input: Value| plain("tools-add").call(input).await.succeeded();
     assert_eq!(add(json!({ "a": 40, "b": 2 })).await, 42);
     assert_eq!(add(json!({ "a": 40 })).await, 40);
-    assert_eq!(add(json!({ "a": "18446744073709551615", "b": null })).await, "18446744073709551615");
-    assert_eq!(add(json!({ "a": u64::MAX, "b": -1 })).await, "18446744073709551614");
+    assert_eq!(
+        add(json!({ "a": "18446744073709551615", "b": null })).await,
+        "18446744073709551615"
+    );
+    assert_eq!(
+        add(json!({ "a": u64::MAX, "b": -1 })).await,
+        "18446744073709551614"
+    );
 }
 
 #[tokio::test]
@@ -55,47 +77,101 @@ async fn arguments_of_other_types_do_not_reach_the_function() {
         ("tools-add", json!({ "a": "18446744073709551616" })),
         ("tools-add", json!({ "a": 1, "b": 2_147_483_648_u32 })),
     ] {
-        plain(tool).call(input).await.failed("schema_validation_failed", "schema_mismatch").never_ran();
+        plain(tool)
+            .call(input)
+            .await
+            .failed("schema_validation_failed", "schema_mismatch")
+            .never_ran();
     }
     // The schema does not check the text of bytes.
-    let called = plain("tools-bytes").call(json!({ "bytes": "not base64" })).await;
+    let called = plain("tools-bytes")
+        .call(json!({ "bytes": "not base64" }))
+        .await;
     called.failed("invalid_arguments", "arguments");
-    assert!(called.message().contains("/bytes: not base64, with its padding"), "{}", called.message());
+    assert!(
+        called
+            .message()
+            .contains("/bytes: not base64, with its padding"),
+        "{}",
+        called.message()
+    );
 }
 
 #[tokio::test]
 async fn an_err_is_a_failed_call_and_nothing_is_an_empty_result() {
-    assert_eq!(plain("tools-check").call(json!({ "wanted": true })).await.succeeded(), 7);
+    assert_eq!(
+        plain("tools-check")
+            .call(json!({ "wanted": true }))
+            .await
+            .succeeded(),
+        7
+    );
     let called = plain("tools-check").call(json!({ "wanted": false })).await;
     let error = called.0.result.error.as_ref().unwrap();
-    assert_eq!((error.error_class, error.message.as_str()), (ErrorClass::ExecutionFailed, "it was not wanted"));
+    assert_eq!(
+        (error.error_class, error.message.as_str()),
+        (ErrorClass::ExecutionFailed, "it was not wanted")
+    );
     let empty = plain("nothing").call(json!({})).await;
     empty.succeeded();
-    assert!(empty.0.result.structured_content.is_none() && empty.record()["result"]["empty_result"] == true);
+    assert!(
+        empty.0.result.structured_content.is_none()
+            && empty.record()["result"]["empty_result"] == true
+    );
 }
 
 #[tokio::test]
 async fn a_function_is_stopped_by_every_limit() {
-    plain("spin").limit(|limits| limits.fuel = 10_000_000).call(json!({})).await.failed("timeout", "fuel_exhausted");
-    plain("spin").timeout_ms(200).call(json!({})).await.failed("timeout", "deadline_exceeded");
+    plain("spin")
+        .limit(|limits| limits.fuel = 10_000_000)
+        .call(json!({}))
+        .await
+        .failed("timeout", "fuel_exhausted");
+    plain("spin")
+        .timeout_ms(200)
+        .call(json!({}))
+        .await
+        .failed("timeout", "deadline_exceeded");
     let small = plain("tools-echo").limit(|limits| limits.memory_bytes = 1 << 20);
-    small.call(json!({ "text": "x".repeat(2 << 20) })).await.failed("sandbox_violation", "memory_limit");
-    let many = plain("tools-flood").call(json!({ "length": 120_000 })).await;
+    small
+        .call(json!({ "text": "x".repeat(2 << 20) }))
+        .await
+        .failed("sandbox_violation", "memory_limit");
+    let many = plain("tools-flood")
+        .call(json!({ "length": 120_000 }))
+        .await;
     many.failed("result_too_large", "too_many_values");
-    let wide = plain("tools-flood").limit(|limits| limits.output_bytes = 1_000).call(json!({ "length": 90_000 })).await;
+    let wide = plain("tools-flood")
+        .limit(|limits| limits.output_bytes = 1_000)
+        .call(json!({ "length": 90_000 }))
+        .await;
     wide.failed("result_too_large", "output_limit");
-    let out_of_bounds = plain("tools-flood").call(json!({ "length": 1 << 30 })).await;
+    let out_of_bounds = plain("tools-flood")
+        .call(json!({ "length": 1 << 30 }))
+        .await;
     out_of_bounds.failed("execution_failed", "guest_invalid");
-    assert_eq!(plain("tools-flood").call(json!({ "length": 2 })).await.succeeded(), json!([false, false]));
+    assert_eq!(
+        plain("tools-flood")
+            .call(json!({ "length": 2 }))
+            .await
+            .succeeded(),
+        json!([false, false])
+    );
 }
 
 #[tokio::test]
 async fn a_function_that_is_canceled_ends_at_once() {
     alone(wat("plain"), None).load().await.unwrap();
     let began = Instant::now();
-    let called = plain("spin").cancel_after(Duration::from_millis(100)).call(json!({})).await;
+    let called = plain("spin")
+        .cancel_after(Duration::from_millis(100))
+        .call(json!({}))
+        .await;
     called.failed("canceled", "canceled");
-    assert!(began.elapsed() < Duration::from_secs(20), "it was not stopped");
+    assert!(
+        began.elapsed() < Duration::from_secs(20),
+        "it was not stopped"
+    );
 }
 
 #[tokio::test]
@@ -118,26 +194,59 @@ async fn an_asynchronous_function_is_a_tool_under_the_same_limits() {
           (canon lift (core func $main "silent") async (callback (core func $main "callback")))))"#;
     let component = wat::parse_str(text).unwrap();
     let tool = |name: &str| alone(component.clone(), Some(name));
-    assert_eq!(tool("double").call(json!({ "n": 21 })).await.succeeded(), 42);
-    tool("spin").limit(|limits| limits.fuel = 10_000_000).call(json!({})).await.failed("timeout", "fuel_exhausted");
-    tool("spin").timeout_ms(200).call(json!({})).await.failed("timeout", "deadline_exceeded");
+    assert_eq!(
+        tool("double").call(json!({ "n": 21 })).await.succeeded(),
+        42
+    );
+    tool("spin")
+        .limit(|limits| limits.fuel = 10_000_000)
+        .call(json!({}))
+        .await
+        .failed("timeout", "fuel_exhausted");
+    tool("spin")
+        .timeout_ms(200)
+        .call(json!({}))
+        .await
+        .failed("timeout", "deadline_exceeded");
     let silent = tool("silent").call(json!({})).await;
-    assert!(silent.0.result.error.is_some(), "a function that ends without its answer has none");
+    assert!(
+        silent.0.result.error.is_some(),
+        "a function that ends without its answer has none"
+    );
 }
 
 #[tokio::test]
 async fn what_breaks_the_contract_of_components_ends_the_call() {
-    plain("trap").call(json!({})).await.failed("execution_failed", "guest_panicked");
-    plain("tools-not-text").call(json!({})).await.failed("execution_failed", "guest_invalid");
+    plain("trap")
+        .call(json!({}))
+        .await
+        .failed("execution_failed", "guest_panicked");
+    plain("tools-not-text")
+        .call(json!({}))
+        .await
+        .failed("execution_failed", "guest_invalid");
 }
 
 #[tokio::test]
 async fn a_component_that_imports_http_asks_for_the_network() {
     let show = || alone(wat("plain-network"), None);
     let called = show().call(json!({ "path": "/a" })).await;
-    called.failed("permission_denied", "not_granted").never_ran();
-    assert!(called.message().contains("--allow-net"), "{}", called.message());
-    assert_eq!(show().net("example.com").call(json!({ "path": "/a" })).await.succeeded(), "/a");
+    called
+        .failed("permission_denied", "not_granted")
+        .never_ran();
+    assert!(
+        called.message().contains("--allow-net"),
+        "{}",
+        called.message()
+    );
+    assert_eq!(
+        show()
+            .net("example.com")
+            .call(json!({ "path": "/a" }))
+            .await
+            .succeeded(),
+        "/a"
+    );
 }
 
 #[tokio::test]
@@ -147,44 +256,97 @@ async fn paths_that_a_profile_names_are_asked_for_and_narrow_the_call() {
     let inside = json!({ "path": folder.join("a").to_str().unwrap() });
     let show = |tool: Value| {
         let profile = json!({ "namespace": "papers", "tools": { "show": tool } });
-        alone(with("plain-files", "toolcell:profile", &profile), Some("show"))
+        alone(
+            with("plain-files", "toolcell:profile", &profile),
+            Some("show"),
+        )
     };
     // Without a profile, a component that imports files asks for none, because all runtimes import them.
-    alone(wat("plain-files"), None).call(inside.clone()).await.succeeded();
+    alone(wat("plain-files"), None)
+        .call(inside.clone())
+        .await
+        .succeeded();
     let reads = || show(json!({ "paths": ["path"], "read_only": true }));
     assert_eq!(reads().load().await.unwrap(), ["papers.show"]);
     let called = reads().call(inside.clone()).await;
-    called.failed("permission_denied", "not_granted").never_ran();
-    assert!(called.message().contains("--allow-read"), "{}", called.message());
+    called
+        .failed("permission_denied", "not_granted")
+        .never_ran();
+    assert!(
+        called.message().contains("--allow-read"),
+        "{}",
+        called.message()
+    );
     reads().read(&folder).call(inside.clone()).await.succeeded();
-    let outside = reads().read(&folder).call(json!({ "path": "/elsewhere" })).await;
-    outside.failed("permission_denied", "path_not_granted").never_ran();
-    let writes = show(json!({ "paths": ["path"] })).read(&folder).call(inside).await;
-    writes.failed("permission_denied", "not_granted").never_ran();
+    let outside = reads()
+        .read(&folder)
+        .call(json!({ "path": "/elsewhere" }))
+        .await;
+    outside
+        .failed("permission_denied", "path_not_granted")
+        .never_ran();
+    let writes = show(json!({ "paths": ["path"] }))
+        .read(&folder)
+        .call(inside)
+        .await;
+    writes
+        .failed("permission_denied", "not_granted")
+        .never_ran();
 }
 
 #[tokio::test]
 async fn a_profile_that_would_be_lost_is_refused() {
     for (file, profile, why) in [
-        ("plain", json!({ "tools": { "no-such-tool": {} } }), "none of its tools"),
+        (
+            "plain",
+            json!({ "tools": { "no-such-tool": {} } }),
+            "none of its tools",
+        ),
         ("plain", json!({ "tool": {} }), "unknown field `tool`"),
-        ("plain", json!({ "tools": { "spin": { "network": true } } }), "does not import wasi:http"),
-        ("plain-files", json!({ "tools": { "show": { "paths": ["pahth"] } } }), "leads to no argument"),
-        ("plain-files", json!({ "namespace": "a b" }), "characters other than letters"),
+        (
+            "plain",
+            json!({ "tools": { "spin": { "network": true } } }),
+            "does not import wasi:http",
+        ),
+        (
+            "plain-files",
+            json!({ "tools": { "show": { "paths": ["pahth"] } } }),
+            "leads to no argument",
+        ),
+        (
+            "plain-files",
+            json!({ "namespace": "a b" }),
+            "characters other than letters",
+        ),
         ("echo", json!({}), "not made for toolcell"),
     ] {
         let refusal = refused(with(file, "toolcell:profile", &profile)).await;
-        assert_eq!((refusal.class, refusal.code), (ErrorClass::SetupRequired, "description_invalid"), "{profile}");
-        let told = format!("{} {}", refusal.message, refusal.detail.as_deref().unwrap_or_default());
+        assert_eq!(
+            (refusal.class, refusal.code),
+            (ErrorClass::SetupRequired, "description_invalid"),
+            "{profile}"
+        );
+        let told = format!(
+            "{} {}",
+            refusal.message,
+            refusal.detail.as_deref().unwrap_or_default()
+        );
         assert!(told.contains(why), "{told}");
     }
 }
 
 #[tokio::test]
 async fn a_tool_without_the_network_needs_no_grant_although_its_component_imports_http() {
-    for profile in [json!({ "tools": { "show": { "network": false } } }), json!({ "ceiling": {} })] {
+    for profile in [
+        json!({ "tools": { "show": { "network": false } } }),
+        json!({ "ceiling": {} }),
+    ] {
         let silent = || alone(with("plain-network", "toolcell:profile", &profile), None);
-        assert_eq!(silent().call(json!({ "path": "/a" })).await.succeeded(), "/a", "{profile}");
+        assert_eq!(
+            silent().call(json!({ "path": "/a" })).await.succeeded(),
+            "/a",
+            "{profile}"
+        );
     }
 }
 
@@ -192,8 +354,16 @@ async fn a_tool_without_the_network_needs_no_grant_although_its_component_import
 async fn the_requests_of_a_tool_stay_below_its_ceiling() {
     let profile = json!({ "ceiling": { "network": ["https://example.com"] } });
     let show = || alone(with("plain-network", "toolcell:profile", &profile), None);
-    show().call(json!({ "path": "/a" })).await.failed("permission_denied", "not_granted").never_ran();
-    show().net("https://example.com").call(json!({ "path": "/a" })).await.succeeded();
+    show()
+        .call(json!({ "path": "/a" }))
+        .await
+        .failed("permission_denied", "not_granted")
+        .never_ran();
+    show()
+        .net("https://example.com")
+        .call(json!({ "path": "/a" }))
+        .await
+        .succeeded();
 }
 
 #[tokio::test]
@@ -204,7 +374,13 @@ async fn metadata_that_is_damaged_or_too_large_is_refused() {
         [once, added].concat()
     };
     let refusal = refused(twice("toolcell:profile")).await;
-    assert!(refusal.message.contains("two custom sections `toolcell:profile`"), "{}", refusal.message);
+    assert!(
+        refusal
+            .message
+            .contains("two custom sections `toolcell:profile`"),
+        "{}",
+        refusal.message
+    );
     let docs = with_custom(&wat("plain"), "package-docs", b"\x01{\"interfaces\": [").unwrap();
     assert!(refused(docs).await.message.contains("`package-docs`"));
     // A section of 2 MiB, written by others.
@@ -219,17 +395,38 @@ async fn metadata_that_is_damaged_or_too_large_is_refused() {
 fn a_person_sees_what_the_types_and_the_documentation_say() {
     let (_guard, folder) = scratch();
     let docs = json!({ "interfaces": { "tools": { "funcs": { "add": { "docs": "Adds two numbers." } } } } });
-    let component = with_custom(&wat("plain"), "package-docs", format!("\u{1}{docs}").as_bytes()).unwrap();
+    let component = with_custom(
+        &wat("plain"),
+        "package-docs",
+        format!("\u{1}{docs}").as_bytes(),
+    )
+    .unwrap();
     std::fs::write(folder.join("renamed.wasm"), component).unwrap();
-    let describe =
-        |arguments: &[&str]| Toolcell::new([&["describe"][..], arguments].concat()).dir(&folder).run().exits(0);
+    let describe = |arguments: &[&str]| {
+        Toolcell::new([&["describe"][..], arguments].concat())
+            .dir(&folder)
+            .run()
+            .exits(0)
+    };
     let text = describe(&["renamed.wasm#tools-add"]).stdout;
-    for words in ["acme-plain.tools-add\n", "Adds two numbers.", "asks for: nothing"] {
+    for words in [
+        "acme-plain.tools-add\n",
+        "Adds two numbers.",
+        "asks for: nothing",
+    ] {
         assert!(text.contains(words), "{words}: {text}");
     }
     let records = describe(&["renamed.wasm", "--json"]).json();
     let note = "not offered as a tool: init: by its name, it starts the runtime of its toolchain";
-    assert!(records["notes"].as_array().unwrap().iter().any(|found| found["message"] == note), "{}", records["notes"]);
+    assert!(
+        records["notes"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|found| found["message"] == note),
+        "{}",
+        records["notes"]
+    );
     let add = &records["declarations"][2]["input_contract"]["model_input_schema"];
     assert_eq!(
         add["properties"]["b"],
@@ -237,14 +434,23 @@ fn a_person_sees_what_the_types_and_the_documentation_say() {
     );
     assert_eq!(add["required"], json!(["a"]));
     let profile = &records["permission_profiles"][0];
-    assert_eq!((&profile["risk_level"], &profile["access_kinds"]), (&json!("medium"), &json!([])));
+    assert_eq!(
+        (&profile["risk_level"], &profile["access_kinds"]),
+        (&json!("medium"), &json!([]))
+    );
 }
 
 #[tokio::test]
 async fn a_component_of_no_world_is_told_what_it_has() {
     let refusal = refused(wat("not-a-tool")).await;
     assert_eq!(refusal.code, "not_a_tool");
-    assert!(refusal.message.contains("exports no function that can be called with JSON"), "{}", refusal.message);
+    assert!(
+        refusal
+            .message
+            .contains("exports no function that can be called with JSON"),
+        "{}",
+        refusal.message
+    );
 }
 
 #[tokio::test]
@@ -259,14 +465,21 @@ async fn a_component_for_a_later_wasi_is_told_what_to_build_it_for() {
         );
         wat::parse_str(text).unwrap()
     };
-    alone(component("", "async"), None).call(json!({})).await.succeeded();
+    alone(component("", "async"), None)
+        .call(json!({}))
+        .await
+        .succeeded();
     let clock = |version: &str| {
-        format!(r#"(import "wasi:clocks/monotonic-clock@{version}" (instance (export "later" (func (result u64)))))"#)
+        format!(
+            r#"(import "wasi:clocks/monotonic-clock@{version}" (instance (export "later" (func (result u64)))))"#
+        )
     };
     for (version, is_told) in [("0.3.0", true), ("0.2.6", false)] {
         let refusal = refused(component(&clock(version), "")).await;
         assert_eq!(refusal.code, "import_not_available");
-        let told = refusal.message.ends_with("toolcell has WASI 0.2: build it for that");
+        let told = refusal
+            .message
+            .ends_with("toolcell has WASI 0.2: build it for that");
         assert_eq!(told, is_told, "{}", refusal.message);
     }
 }

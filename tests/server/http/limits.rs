@@ -9,14 +9,22 @@ use crate::support::{Web, frame};
 
 fn works(web: &Web) {
     let session = web.session(json!({}));
-    assert_eq!(web.call(&session, "echo", json!({ "n": 1 }))["result"]["isError"], json!(false));
+    assert_eq!(
+        web.call(&session, "echo", json!({ "n": 1 }))["result"]["isError"],
+        json!(false)
+    );
 }
 
 #[test]
 fn a_body_that_is_too_large_is_refused() {
     let web = Web::of(&["probe#echo"]);
-    let body =
-        |size: usize| frame(json!(1), "tools/call", json!({ "name": "echo", "arguments": { "x": "x".repeat(size) } }));
+    let body = |size: usize| {
+        frame(
+            json!(1),
+            "tools/call",
+            json!({ "name": "echo", "arguments": { "x": "x".repeat(size) } }),
+        )
+    };
     assert_eq!(web.request("POST /mcp", &[], &body(4 << 20)).status, 413);
     works(&web);
 }
@@ -36,15 +44,22 @@ fn headers_that_are_too_many_or_too_long_are_refused() {
 #[test]
 fn what_is_no_request_ends_its_connection_only() {
     let web = Web::of(&["probe#echo"]);
-    for bytes in
-        [&b"\x16\x03\x01\x02\x00"[..], b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\r\n\r\n\r\n\r\nx", b"GET\r\n\r\n"]
-    {
+    for bytes in [
+        &b"\x16\x03\x01\x02\x00"[..],
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"\r\n\r\n\r\n\r\nx",
+        b"GET\r\n\r\n",
+    ] {
         let mut stream = web.connect();
         stream.write_all(bytes).unwrap();
         stream.shutdown(std::net::Shutdown::Write).unwrap();
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);
-        assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 4"), "{}", String::from_utf8_lossy(&answer));
+        assert!(
+            answer.is_empty() || answer.starts_with(b"HTTP/1.1 4"),
+            "{}",
+            String::from_utf8_lossy(&answer)
+        );
     }
     works(&web);
 }
@@ -63,14 +78,23 @@ fn who_sends_the_head_slowly_is_left_and_holds_nobody_up() {
         let _ = stream.read_to_end(&mut rest);
     }
     let took = began.elapsed();
-    assert!(took > Duration::from_secs(5) && took < Duration::from_secs(50), "{took:?}");
+    assert!(
+        took > Duration::from_secs(5) && took < Duration::from_secs(50),
+        "{took:?}"
+    );
 }
 
 #[test]
 fn frames_that_are_no_requests_are_refused() {
     let web = Web::of(&["probe#echo"]);
     let session = web.session(json!({}));
-    for body in ["", "not JSON", "[]", "7", r#"{"jsonrpc":"2.0","id":{},"method":"tools/call"}"#] {
+    for body in [
+        "",
+        "not JSON",
+        "[]",
+        "7",
+        r#"{"jsonrpc":"2.0","id":{},"method":"tools/call"}"#,
+    ] {
         let reply = web.request("POST /mcp", &web.in_session(&session), body);
         assert!((400..500).contains(&reply.status), "{body}: {reply:?}");
     }
@@ -80,7 +104,11 @@ fn frames_that_are_no_requests_are_refused() {
 #[test]
 fn a_request_says_once_how_long_its_body_is() {
     let web = Web::of(&["probe#echo"]);
-    let head: String = web.headers().iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let head: String = web
+        .headers()
+        .iter()
+        .map(|(name, value)| format!("{name}: {value}\r\n"))
+        .collect();
     let body = frame(json!(1), "ping", json!({}));
     let length = format!("Content-Length: {}", body.len());
     let chunked = "Transfer-Encoding: chunked";
@@ -108,10 +136,16 @@ fn a_request_says_once_how_long_its_body_is() {
     ] {
         let answer = send(&framing);
         assert!(answer.starts_with("HTTP/1.1 400"), "{framing}: {answer}");
-        assert!(answer.to_ascii_lowercase().contains("connection: close"), "{framing}: {answer}");
+        assert!(
+            answer.to_ascii_lowercase().contains("connection: close"),
+            "{framing}: {answer}"
+        );
     }
     // Valid framing; the request is then refused because it has no session.
     let answer = send(chunked);
-    assert!(answer.starts_with("HTTP/1.1 4") && !answer.contains("in one way"), "{answer}");
+    assert!(
+        answer.starts_with("HTTP/1.1 4") && !answer.contains("in one way"),
+        "{answer}"
+    );
     works(&web);
 }

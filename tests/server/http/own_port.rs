@@ -9,7 +9,11 @@ use crate::support::{Toolcell, Web, fixture, kept};
 /// The outcome of a request from the tool to `authority`.
 fn asks(web: &Web, authority: &str) -> Value {
     let arguments = json!({ "requests": [{ "authority": authority, "path": "/healthz" }] });
-    let reply = web.stateless("tools/call", json!({ "name": "ask", "arguments": arguments }), json!({}));
+    let reply = web.stateless(
+        "tools/call",
+        json!({ "name": "ask", "arguments": arguments }),
+        json!({}),
+    );
     reply.answer()["result"]["structuredContent"]["answers"][0].clone()
 }
 
@@ -17,12 +21,17 @@ fn asks(web: &Web, authority: &str) -> Value {
 fn a_tool_cannot_call_the_server_that_runs_it_although_its_address_was_granted() {
     let hosts = ["127.0.0.1", "localhost"];
     let grants = hosts.map(|host| format!("--allow-net=http://{host}:*"));
-    let web = Web::with(&["egress#ask"], grants.iter().map(String::as_str).chain(["--no-token"]));
+    let web = Web::with(
+        &["egress#ask"],
+        grants.iter().map(String::as_str).chain(["--no-token"]),
+    );
     let port = web.address.port();
     for host in hosts {
         let answer = asks(&web, &format!("{host}:{port}"));
         assert!(
-            answer["error"].as_str().is_some_and(|error| error.contains("DestinationIpProhibited")),
+            answer["error"]
+                .as_str()
+                .is_some_and(|error| error.contains("DestinationIpProhibited")),
             "{host}: {answer}"
         );
     }
@@ -31,12 +40,21 @@ fn a_tool_cannot_call_the_server_that_runs_it_although_its_address_was_granted()
     let free = other.local_addr().unwrap().port();
     drop(other);
     let answer = asks(&web, &format!("127.0.0.1:{free}"));
-    assert!(answer["error"].as_str().is_some_and(|error| error.contains("ConnectionRefused")), "{answer}");
+    assert!(
+        answer["error"]
+            .as_str()
+            .is_some_and(|error| error.contains("ConnectionRefused")),
+        "{answer}"
+    );
 }
 
 #[test]
 fn a_server_at_every_address_is_closed_to_its_tools_at_every_address() {
-    let options = ["--allow-host=127.0.0.1", "--allow-net=http://127.0.0.1:*", "--allow-net=http://127.0.0.9:*"];
+    let options = [
+        "--allow-host=127.0.0.1",
+        "--allow-net=http://127.0.0.1:*",
+        "--allow-net=http://127.0.0.9:*",
+    ];
     let mut arguments = Web::arguments(&["egress#ask"], options);
     arguments
         .iter_mut()
@@ -47,7 +65,9 @@ fn a_server_at_every_address_is_closed_to_its_tools_at_every_address() {
     for host in ["127.0.0.1", "127.0.0.9"] {
         let answer = asks(&web, &format!("{host}:{}", web.address.port()));
         assert!(
-            answer["error"].as_str().is_some_and(|error| error.contains("DestinationIpProhibited")),
+            answer["error"]
+                .as_str()
+                .is_some_and(|error| error.contains("DestinationIpProhibited")),
             "{host}: {answer}"
         );
     }
@@ -71,7 +91,11 @@ fn in_a_machine_with_a_public_address(grant: &str) -> Value {
         env!("CARGO_BIN_EXE_toolcell"),
         "call",
     ]);
-    command.arg(tool).arg(r#"{"requests":[{"authority":"93.184.215.14:80"}]}"#).arg(grant).arg("--json");
+    command
+        .arg(tool)
+        .arg(r#"{"requests":[{"authority":"93.184.215.14:80"}]}"#)
+        .arg(grant)
+        .arg("--json");
     command.env("TOOLCELL_HOME", kept("home"));
     let ran = Toolcell::exactly(command).run().exits(0);
     ran.json()["structured_content"]["answers"][0].clone()
@@ -81,8 +105,18 @@ fn in_a_machine_with_a_public_address(grant: &str) -> Value {
 #[cfg(target_os = "linux")]
 fn a_wide_grant_does_not_reach_a_public_address_of_this_machine() {
     let answer = in_a_machine_with_a_public_address("--allow-net=http://*:*");
-    assert!(answer["error"].as_str().is_some_and(|error| error.contains("DestinationIpProhibited")), "{answer}");
+    assert!(
+        answer["error"]
+            .as_str()
+            .is_some_and(|error| error.contains("DestinationIpProhibited")),
+        "{answer}"
+    );
     // The grant names the address; the connection is refused because no service listens.
     let answer = in_a_machine_with_a_public_address("--allow-net=http://93.184.215.14:80");
-    assert!(answer["error"].as_str().is_some_and(|error| error.contains("ConnectionRefused")), "{answer}");
+    assert!(
+        answer["error"]
+            .as_str()
+            .is_some_and(|error| error.contains("ConnectionRefused")),
+        "{answer}"
+    );
 }

@@ -22,8 +22,16 @@ fn web(change: impl FnOnce(&mut HttpLimits)) -> Web {
 }
 
 fn works(web: &Web) {
-    let reply = web.stateless("tools/call", json!({ "name": "counter", "arguments": {} }), json!({}));
-    assert_eq!(reply.answer()["result"]["isError"], json!(false), "{reply:?}");
+    let reply = web.stateless(
+        "tools/call",
+        json!({ "name": "counter", "arguments": {} }),
+        json!({}),
+    );
+    assert_eq!(
+        reply.answer()["result"]["isError"],
+        json!(false),
+        "{reply:?}"
+    );
 }
 
 /// Sends a health check on a connection that stays open.
@@ -40,13 +48,19 @@ fn is_answered(stream: &mut TcpStream) {
         stream.read_exact(&mut byte).unwrap();
         seen.push(byte[0]);
     }
-    assert!(seen.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&seen));
+    assert!(
+        seen.starts_with(b"HTTP/1.1 200"),
+        "{}",
+        String::from_utf8_lossy(&seen)
+    );
 }
 
 /// Everything received until the connection ended; `drip` is sent byte by byte meanwhile.
 fn dripped(mut stream: TcpStream, drip: &str) -> String {
     let began = Instant::now();
-    stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_millis(50)))
+        .unwrap();
     let mut seen = Vec::new();
     let mut buffer = [0; 1024];
     for byte in drip.bytes().cycle() {
@@ -65,7 +79,11 @@ fn dripped(mut stream: TcpStream, drip: &str) -> String {
 
 /// Sends a request to MCP on a connection that stays open, and from then on counts for its principal.
 fn ping(web: &Web, stream: &mut TcpStream) {
-    let head: String = web.headers().iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let head: String = web
+        .headers()
+        .iter()
+        .map(|(name, value)| format!("{name}: {value}\r\n"))
+        .collect();
     let text = format!("GET /mcp HTTP/1.1\r\n{head}\r\n");
     stream.write_all(text.as_bytes()).unwrap();
 }
@@ -81,13 +99,20 @@ fn is_told(stream: &mut TcpStream) {
     }
     let seen = String::from_utf8(seen).unwrap().to_ascii_lowercase();
     assert!(seen.starts_with("http/1.1 4"), "{seen}");
-    let length = seen.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap().parse().unwrap();
+    let length = seen
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: "))
+        .unwrap()
+        .parse()
+        .unwrap();
     stream.read_exact(&mut vec![0; length]).unwrap();
 }
 
 #[test]
 fn one_connection_too_many_waits_for_its_turn_and_the_others_do_not_notice() {
-    let web = web(|limits| (limits.connections, limits.head_time, limits.place_time) = (24, PATIENCE, PATIENCE));
+    let web = web(|limits| {
+        (limits.connections, limits.head_time, limits.place_time) = (24, PATIENCE, PATIENCE)
+    });
     let mut there: Vec<TcpStream> = (0..24).map(|_| web.connect()).collect();
     for stream in &mut there {
         ping(&web, stream);
@@ -100,7 +125,11 @@ fn one_connection_too_many_waits_for_its_turn_and_the_others_do_not_notice() {
         is_told(stream);
     }
     late.set_nonblocking(true).unwrap();
-    assert_eq!(late.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock, "more than 24 were served at once");
+    assert_eq!(
+        late.read(&mut [0]).unwrap_err().kind(),
+        ErrorKind::WouldBlock,
+        "more than 24 were served at once"
+    );
     late.set_nonblocking(false).unwrap();
     drop(there.pop());
     is_told(&mut late);
@@ -112,8 +141,16 @@ fn a_principal_with_too_many_connections_is_told_after_a_while() {
     let mut there = web.connect();
     ping(&web, &mut there);
     is_told(&mut there);
-    let refused = web.stateless("tools/call", json!({ "name": "counter", "arguments": {} }), json!({}));
-    assert_eq!((refused.status, refused.header("retry-after").is_some()), (503, true), "{refused:?}");
+    let refused = web.stateless(
+        "tools/call",
+        json!({ "name": "counter", "arguments": {} }),
+        json!({}),
+    );
+    assert_eq!(
+        (refused.status, refused.header("retry-after").is_some()),
+        (503, true),
+        "{refused:?}"
+    );
 }
 
 #[test]
@@ -122,7 +159,10 @@ fn who_drips_the_head_is_left_however_busily() {
     let mut stream = web.connect();
     stream.write_all(b"GET /healthz HTTP/1.1\r\nX: ").unwrap();
     let seen = dripped(stream, "x");
-    assert!(seen.is_empty() || seen.starts_with("HTTP/1.1 408"), "{seen}");
+    assert!(
+        seen.is_empty() || seen.starts_with("HTTP/1.1 408"),
+        "{seen}"
+    );
     works(&web);
 }
 
@@ -134,7 +174,11 @@ fn a_connection_that_asks_nothing_more_is_closed() {
     is_answered(&mut stream);
     let mut rest = Vec::new();
     stream.read_to_end(&mut rest).unwrap();
-    assert!(rest.is_empty() || rest.starts_with(b"HTTP/1.1 408"), "{}", String::from_utf8_lossy(&rest));
+    assert!(
+        rest.is_empty() || rest.starts_with(b"HTTP/1.1 408"),
+        "{}",
+        String::from_utf8_lossy(&rest)
+    );
     works(&web);
 }
 
@@ -142,7 +186,11 @@ fn a_connection_that_asks_nothing_more_is_closed() {
 fn who_drips_the_body_is_answered_that_it_took_too_long() {
     let web = web(|limits| limits.body_time = SOON);
     let mut stream = web.connect();
-    let head: String = web.headers().iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let head: String = web
+        .headers()
+        .iter()
+        .map(|(name, value)| format!("{name}: {value}\r\n"))
+        .collect();
     let text = format!("POST /mcp HTTP/1.1\r\n{head}Content-Length: 1000000\r\n\r\n{{");
     stream.write_all(text.as_bytes()).unwrap();
     works(&web);
@@ -153,10 +201,17 @@ fn who_drips_the_body_is_answered_that_it_took_too_long() {
 
 /// Opens sessions until one succeeds, which shows that another one ended.
 fn until_one_ended(web: &Web) {
-    let params =
-        json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
+    let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
     let began = Instant::now();
-    while web.request("POST /mcp", &[], &frame(json!(0), "initialize", params.clone())).status == 503 {
+    while web
+        .request(
+            "POST /mcp",
+            &[],
+            &frame(json!(0), "initialize", params.clone()),
+        )
+        .status
+        == 503
+    {
         assert!(began.elapsed() < PATIENCE, "no session ended");
     }
 }
@@ -169,9 +224,16 @@ fn answer(web: &Web, session: &str, tool: &str, arguments: Value) -> Value {
 fn a_session_that_nobody_uses_goes_away() {
     let web = web(|limits| (limits.sessions, limits.session_idle) = (1, SOON));
     let session = web.session(json!({}));
-    assert_eq!(answer(&web, &session, "counter", json!({}))["isError"], json!(false));
+    assert_eq!(
+        answer(&web, &session, "counter", json!({}))["isError"],
+        json!(false)
+    );
     until_one_ended(&web);
-    let gone = web.request("POST /mcp", &web.in_session(&session), &frame(json!(2), "tools/list", json!({})));
+    let gone = web.request(
+        "POST /mcp",
+        &web.in_session(&session),
+        &frame(json!(2), "tools/list", json!({})),
+    );
     assert_eq!(gone.status, 404, "{gone:?}");
 }
 
@@ -187,9 +249,17 @@ fn a_session_that_waits_or_listens_is_in_use() {
     let held = answer(&web, &waits, "hold", json!({ "ms": 4_000 }));
     assert!(held["structuredContent"]["left_ns"].is_number(), "{held}");
     let list = |session: &str| {
-        web.request("POST /mcp", &web.in_session(session), &frame(json!(2), "tools/list", json!({}))).status
+        web.request(
+            "POST /mcp",
+            &web.in_session(session),
+            &frame(json!(2), "tools/list", json!({})),
+        )
+        .status
     };
-    assert_eq!((list(&waits), list(&listens), list(&unused)), (200, 200, 404));
+    assert_eq!(
+        (list(&waits), list(&listens), list(&unused)),
+        (200, 200, 404)
+    );
     drop(stream);
 }
 
@@ -199,7 +269,11 @@ fn who_takes_nothing_of_its_answer_does_not_keep_its_place() {
     let web = web(|limits| (limits.connections, limits.stalled_time) = (1, SOON));
     let session = web.session(json!({}));
     let big = answer(&web, &session, "big", json!({ "bytes": 7_000_000 }));
-    let read = frame(json!(3), "resources/read", json!({ "uri": big["content"][1]["uri"] }));
+    let read = frame(
+        json!(3),
+        "resources/read",
+        json!({ "uri": big["content"][1]["uri"] }),
+    );
     // Far more than the socket buffers of both ends hold.
     let stream = web.begin("POST /mcp", &web.changed(&web.in_session(&session)), &read);
     // There is only one place, and it is taken.

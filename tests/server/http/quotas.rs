@@ -14,8 +14,16 @@ use crate::support::{Web, scratch};
 const SOON: Duration = Duration::from_secs(8);
 
 fn works(web: &Web) {
-    let reply = web.stateless("tools/call", json!({ "name": "invocation", "arguments": {} }), json!({}));
-    assert_eq!(reply.answer()["result"]["isError"], json!(false), "{reply:?}");
+    let reply = web.stateless(
+        "tools/call",
+        json!({ "name": "invocation", "arguments": {} }),
+        json!({}),
+    );
+    assert_eq!(
+        reply.answer()["result"]["isError"],
+        json!(false),
+        "{reply:?}"
+    );
 }
 
 const ANNA: &str = "0123456789abcdef0";
@@ -41,7 +49,9 @@ fn answers(stream: &TcpStream) -> bool {
 
 /// Whether the stream of a call has received a progress notification by now.
 fn speaks(mut stream: &TcpStream) -> bool {
-    stream.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_millis(5)))
+        .unwrap();
     let mut bytes = [0; 4 << 10];
     let read = stream.read(&mut bytes).unwrap_or(0);
     String::from_utf8_lossy(&bytes[..read]).contains("notifications/progress")
@@ -52,7 +62,8 @@ fn all_the_places_of_one_principal_leave_some_for_another() {
     let mut web = of_two(&["probe#progress", "probe#invocation"], &["--timeout=2m"]);
     let call = || {
         let arguments = json!({ "count": 10_000, "interval_ms": 100 });
-        let params = json!({ "name": "progress", "arguments": arguments, "_meta": { "progressToken": 1 } });
+        let params =
+            json!({ "name": "progress", "arguments": arguments, "_meta": { "progressToken": 1 } });
         web.begin_stateless("tools/call", params, json!({}))
     };
     // More calls than places.
@@ -61,7 +72,11 @@ fn all_the_places_of_one_principal_leave_some_for_another() {
     let mut silent: Vec<&TcpStream> = running.iter().collect();
     let began = Instant::now();
     while silent.len() > 48 {
-        assert!(began.elapsed() < SOON * 4, "{} of hers run", 80 - silent.len());
+        assert!(
+            began.elapsed() < SOON * 4,
+            "{} of hers run",
+            80 - silent.len()
+        );
         silent.retain(|stream| !speaks(stream));
     }
     web.token = BERT.to_owned();
@@ -76,20 +91,32 @@ fn the_checks_of_one_principal_do_not_hold_up_those_of_another() {
     let heavy = heavy(&path).display().to_string();
     let mut web = of_two(&[], &["--timeout=2m", &heavy]);
     let call = || json!({ "name": "echo", "arguments": { "list": vec![json!({}); 60] } });
-    let waiting: Vec<TcpStream> = (0..90).map(|_| web.begin_stateless("tools/call", call(), json!({}))).collect();
+    let waiting: Vec<TcpStream> = (0..90)
+        .map(|_| web.begin_stateless("tools/call", call(), json!({})))
+        .collect();
     web.token = BERT.to_owned();
     let reply = web.stateless("tools/call", call(), json!({}));
-    assert_eq!(reply.answer()["result"]["isError"], json!(false), "{reply:?}");
+    assert_eq!(
+        reply.answer()["result"]["isError"],
+        json!(false),
+        "{reply:?}"
+    );
     let answered = waiting.iter().filter(|stream| answers(stream)).count();
-    assert!(answered < 45, "{answered} calls of hers were answered before his");
+    assert!(
+        answered < 45,
+        "{answered} calls of hers were answered before his"
+    );
 }
 
 #[test]
 fn all_the_connections_of_one_principal_leave_room_for_another() {
     let mut web = of_two(&["probe#progress", "probe#invocation"], &["--timeout=2m"]);
     // More than all connections that authenticate. Calls that wait for a place hold theirs, too.
-    let params = json!({ "name": "progress", "arguments": { "count": 10_000, "interval_ms": 100 } });
-    let held: Vec<TcpStream> = (0..256).map(|_| web.begin_stateless("tools/call", params.clone(), json!({}))).collect();
+    let params =
+        json!({ "name": "progress", "arguments": { "count": 10_000, "interval_ms": 100 } });
+    let held: Vec<TcpStream> = (0..256)
+        .map(|_| web.begin_stateless("tools/call", params.clone(), json!({})))
+        .collect();
     web.token = BERT.to_owned();
     let began = Instant::now();
     works(&web);
@@ -127,20 +154,40 @@ fn six_hundred_silent_connections_do_not_delay_a_new_one() {
     // The kernel lets a connection wait a second, then three and seven, if the server does not take those before it.
     let silent: Vec<TcpStream> = (0..600).map(|_| web.connect()).collect();
     works(&web);
-    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        began.elapsed()
+    );
     drop(silent);
     // Silence takes no place at all: with only one, a hundred would have it for ten seconds.
-    let web = Web::embedded("probe", HttpLimits { strangers: 1, ..HttpLimits::default() });
+    let web = Web::embedded(
+        "probe",
+        HttpLimits {
+            strangers: 1,
+            ..HttpLimits::default()
+        },
+    );
     let silent: Vec<TcpStream> = (0..100).map(|_| web.connect()).collect();
     let began = Instant::now();
     assert_eq!(web.request("GET /healthz", &[], "").status, 200);
-    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        began.elapsed()
+    );
     drop(silent);
 }
 
 #[test]
 fn a_crowd_that_begins_requests_and_goes_no_further_is_turned_away_soon() {
-    let web = Web::embedded("probe", HttpLimits { strangers: 2, ..HttpLimits::default() });
+    let web = Web::embedded(
+        "probe",
+        HttpLimits {
+            strangers: 2,
+            ..HttpLimits::default()
+        },
+    );
     let begun: Vec<TcpStream> = (0..40).map(|_| web.connect()).collect();
     for stream in &begun {
         let _ = (&*stream).write_all(b"POST /mcp HTTP/1.1\r\nHost: ");
@@ -158,5 +205,9 @@ fn a_connection_that_says_nothing_is_closed_soon() {
     let began = Instant::now();
     let mut rest = Vec::new();
     let _ = stream.read_to_end(&mut rest);
-    assert!(rest.is_empty() && began.elapsed() < SOON, "{:?}", began.elapsed());
+    assert!(
+        rest.is_empty() && began.elapsed() < SOON,
+        "{:?}",
+        began.elapsed()
+    );
 }

@@ -6,7 +6,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::{
-    LONG_MS, PATIENCE, Place, TOOLS, begin, cancel, get, invocation, tasks, tasks_and_forms, until, update, yes,
+    LONG_MS, PATIENCE, Place, TOOLS, begin, cancel, get, invocation, tasks, tasks_and_forms, until,
+    update, yes,
 };
 use crate::support::{Client, OLD, Web, fixture, frame};
 
@@ -22,7 +23,10 @@ fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
 
 /// The options of a server with a tool that calls others.
 fn caller() -> [String; 2] {
-    [format!("{}#call_writing", fixture("caller").display()), "--allow-tool=probe.*".to_owned()]
+    [
+        format!("{}#call_writing", fixture("caller").display()),
+        "--allow-tool=probe.*".to_owned(),
+    ]
 }
 
 /// A call of that tool, which has `line` appended by a tool that needs an approval.
@@ -35,8 +39,12 @@ fn waits_for(client: &mut Client, task: &Value) -> String {
     let mut id = String::new();
     wait("the task tells what it waits for", || {
         let now = get(client, task);
-        let said = now["statusMessage"].as_str().and_then(|said| said.split_once("approvals approve "));
-        id = said.map(|(_, rest)| rest.split(',').next().unwrap().to_owned()).unwrap_or_default();
+        let said = now["statusMessage"]
+            .as_str()
+            .and_then(|said| said.split_once("approvals approve "));
+        id = said
+            .map(|(_, rest)| rest.split(',').next().unwrap().to_owned())
+            .unwrap_or_default();
         !id.is_empty()
     });
     id
@@ -50,12 +58,18 @@ fn record(place: &Place, id: &str) -> Value {
 /// The events about the call `id`, as followers get them.
 fn heard(place: &Place, id: &str) -> Vec<Value> {
     let lines = place.run(&["events", "--json", "--id", id]).exits(0).stdout;
-    lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["event"].clone()).collect()
+    lines
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["event"].clone())
+        .collect()
 }
 
 /// The types of the events about the call `id`.
 fn events(place: &Place, id: &str) -> Vec<String> {
-    heard(place, id).iter().map(|event| event["event_type"].as_str().unwrap().to_owned()).collect()
+    heard(place, id)
+        .iter()
+        .map(|event| event["event_type"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 #[test]
@@ -67,12 +81,17 @@ fn the_question_about_a_call_that_a_tool_makes_names_that_call() {
     assert_ne!(child, invocation(&task));
     place.run(&["approvals", "approve", &child]).exits(0);
     let done = until(&mut client, &task, "completed");
-    assert_eq!(done["result"]["structuredContent"]["answers"][0]["invocation_id"], child, "{done:#}");
+    assert_eq!(
+        done["result"]["structuredContent"]["answers"][0]["invocation_id"], child,
+        "{done:#}"
+    );
     client.close();
     let mut client = place.new_client_with(tasks_and_forms(), &caller());
     let task = begin(&mut client, "call_writing", calling(&place, "two"));
     let asked = until(&mut client, &task, "input_required");
-    let subject = asked["_meta"]["toolcell/approval"]["invocation_id"].as_str().unwrap();
+    let subject = asked["_meta"]["toolcell/approval"]["invocation_id"]
+        .as_str()
+        .unwrap();
     assert_ne!(subject, invocation(&task));
     update(&mut client, &task, json!({ "approval": yes() }));
     until(&mut client, &task, "completed");
@@ -88,7 +107,10 @@ fn a_call_whose_tool_waits_for_another_one_ends_with_its_server_and_has_a_result
     client.close();
     let mut later = place.new_client_with(tasks(), &caller());
     let failed = until(&mut later, &task, "failed");
-    assert_eq!(failed["error"]["data"]["toolcell/error"]["class"], "canceled", "{failed:#}");
+    assert_eq!(
+        failed["error"]["data"]["toolcell/error"]["class"], "canceled",
+        "{failed:#}"
+    );
     for id in [child.as_str(), invocation(&task)] {
         assert_eq!(record(&place, id)["invocation"]["status"], "canceled");
     }
@@ -105,7 +127,11 @@ fn followers_hear_every_event_of_a_call_that_is_left_to_the_next_server() {
     kill_process(pid, Signal::TERM).unwrap();
     client.end(Instant::now());
     let before = heard(&place, invocation(&task));
-    assert_eq!(before.last().unwrap()["data"]["progress"]["status"], "backgrounded", "{before:#?}");
+    assert_eq!(
+        before.last().unwrap()["data"]["progress"]["status"],
+        "backgrounded",
+        "{before:#?}"
+    );
     let mut later = place.new_client(tasks_and_forms());
     update(&mut later, &task, json!({ "approval": yes() }));
     until(&mut later, &task, "completed");
@@ -125,15 +151,27 @@ fn a_call_whose_end_the_store_of_approvals_does_not_have_ends_once() {
     client.close();
     let store = rusqlite::Connection::open(place.home.join("journal/journal.db")).unwrap();
     let id = invocation(&task);
-    assert_eq!(store.execute("DELETE FROM results WHERE invocation = ?1", [id]).unwrap(), 1);
+    assert_eq!(
+        store
+            .execute("DELETE FROM results WHERE invocation = ?1", [id])
+            .unwrap(),
+        1
+    );
     let claimed = "UPDATE approvals SET state = 'claimed' WHERE invocation = ?1 AND state = 'done'";
     assert_eq!(store.execute(claimed, [id]).unwrap(), 1);
     drop(store);
     let mut later = place.new_client(tasks_and_forms());
     let found = get(&mut later, &task);
-    assert_eq!((&found["status"], &found["result"]), (&json!("completed"), &done["result"]), "{found:#}");
+    assert_eq!(
+        (&found["status"], &found["result"]),
+        (&json!("completed"), &done["result"]),
+        "{found:#}"
+    );
     later.close();
-    let ends = events(&place, id).into_iter().filter(|event| event == "tool.result.created").count();
+    let ends = events(&place, id)
+        .into_iter()
+        .filter(|event| event == "tool.result.created")
+        .count();
     assert_eq!((ends, place.lines()), (1, vec!["one".to_owned()]));
 }
 
@@ -143,10 +181,16 @@ fn what_is_approved_while_the_server_stops_is_not_lost() {
     let place = Place::new();
     let mut client = place.new_client(tasks_and_forms());
     let lines: Vec<String> = (0..8).map(|at| format!("line {at}")).collect();
-    let tasks: Vec<Value> = lines.iter().map(|line| begin(&mut client, "append_approved", place.line(line))).collect();
+    let tasks: Vec<Value> = lines
+        .iter()
+        .map(|line| begin(&mut client, "append_approved", place.line(line)))
+        .collect();
     let responses = json!({ "approval": yes() });
     for task in &tasks {
-        client.begin("tasks/update", json!({ "taskId": task["taskId"], "inputResponses": responses }));
+        client.begin(
+            "tasks/update",
+            json!({ "taskId": task["taskId"], "inputResponses": responses }),
+        );
     }
     let pid = Pid::from_raw(i32::try_from(client.pid()).unwrap()).unwrap();
     kill_process(pid, Signal::TERM).unwrap();
@@ -166,25 +210,45 @@ fn what_is_approved_while_the_server_stops_is_not_lost() {
         let record = record(&place, invocation(task));
         let status = &record["invocation"]["status"];
         let error = &record["result"]["error"];
-        let steps = record["invocation"]["status_transitions"].as_array().unwrap();
-        assert_eq!(steps.iter().filter(|step| step["to"] == "approved").count(), 1, "{record:#}");
+        let steps = record["invocation"]["status_transitions"]
+            .as_array()
+            .unwrap();
+        assert_eq!(
+            steps.iter().filter(|step| step["to"] == "approved").count(),
+            1,
+            "{record:#}"
+        );
         match ended["status"].as_str().unwrap() {
             // The approval was used before the stop, or by the next server.
             "completed" => {
-                assert_eq!((&ended["result"]["isError"], runs), (&json!(false), 1), "{ended:#}");
+                assert_eq!(
+                    (&ended["result"]["isError"], runs),
+                    (&json!(false), 1),
+                    "{ended:#}"
+                );
                 assert_eq!(status, "succeeded", "{record:#}");
             }
             // The approval was used, and then the server stopped the call as it stops each call that runs.
             "failed" => {
-                assert_eq!((status, &error["error_class"]), (&json!("canceled"), &json!("canceled")), "{record:#}");
+                assert_eq!(
+                    (status, &error["error_class"]),
+                    (&json!("canceled"), &json!("canceled")),
+                    "{record:#}"
+                );
                 let events = record["events"].as_array().unwrap().iter();
-                let requested = events.filter(|event| event["event_type"] == "tool.invocation.cancel_requested");
-                let reasons: Vec<&Value> = requested.map(|event| &event["data"]["abort_reason"]).collect();
+                let requested = events
+                    .filter(|event| event["event_type"] == "tool.invocation.cancel_requested");
+                let reasons: Vec<&Value> = requested
+                    .map(|event| &event["data"]["abort_reason"])
+                    .collect();
                 assert_eq!(reasons, ["runtime_shutdown"], "{record:#}");
                 // A tool that had begun may have written its line, and is not safe to repeat.
                 let began = record["invocation"]["started_at"].is_string();
                 assert!(runs <= usize::from(began), "{runs} runs: {record:#}");
-                assert!(!began || error["retry"]["safe"] == json!(false), "{record:#}");
+                assert!(
+                    !began || error["retry"]["safe"] == json!(false),
+                    "{record:#}"
+                );
             }
             other => panic!("{other}: {ended:#}"),
         }
@@ -208,9 +272,16 @@ fn a_task_that_waits_in_another_process_is_canceled_once() {
     assert!(place.lines().is_empty());
     let told = events(&place, invocation(&task));
     for once in ["tool.invocation.cancel_requested", "tool.result.created"] {
-        assert_eq!(told.iter().filter(|told| *told == once).count(), 1, "{once}: {told:?}");
+        assert_eq!(
+            told.iter().filter(|told| *told == once).count(),
+            1,
+            "{once}: {told:?}"
+        );
     }
-    assert_eq!(record(&place, invocation(&task))["invocation"]["status"], "canceled");
+    assert_eq!(
+        record(&place, invocation(&task))["invocation"]["status"],
+        "canceled"
+    );
 }
 
 #[test]
@@ -222,16 +293,26 @@ fn a_task_that_runs_in_another_process_is_not_canceled_and_the_client_is_told() 
     until(&mut other, &task, "working");
     let refused = other.request("tasks/cancel", json!({ "taskId": task["taskId"] }));
     let reason = &refused["error"]["data"]["toolcell/cancel_failed"]["reason"];
-    assert_eq!((&refused["error"]["code"], reason), (&json!(-32600), &json!("runs_elsewhere")), "{refused:#}");
+    assert_eq!(
+        (&refused["error"]["code"], reason),
+        (&json!(-32600), &json!("runs_elsewhere")),
+        "{refused:#}"
+    );
     assert_eq!(get(&mut holder, &task)["status"], "working");
     let told = events(&place, invocation(&task));
-    assert!(told.contains(&"tool.invocation.cancel_failed".to_owned()), "{told:?}");
+    assert!(
+        told.contains(&"tool.invocation.cancel_failed".to_owned()),
+        "{told:?}"
+    );
     assert_eq!(place.failed_cancellations()[0]["reason"], "runs_elsewhere");
     cancel(&mut holder, &task);
     until(&mut other, &task, "cancelled");
     // Afterwards it is too late, in each process.
     cancel(&mut other, &task);
-    assert_eq!(place.failed_cancellations()[1]["reason"], "already_terminal");
+    assert_eq!(
+        place.failed_cancellations()[1]["reason"],
+        "already_terminal"
+    );
 }
 
 #[test]
@@ -243,19 +324,32 @@ fn a_cancellation_of_what_has_ended_or_never_was_is_on_record() {
     cancel(&mut client, &task);
     assert_eq!(get(&mut client, &task), done);
     let told = events(&place, invocation(&task));
-    let end = ["tool.invocation.cancel_requested", "tool.invocation.cancel_failed"];
+    let end = [
+        "tool.invocation.cancel_requested",
+        "tool.invocation.cancel_failed",
+    ];
     assert!(told.ends_with(&end.map(str::to_owned)), "{told:?}");
     client.request("tasks/cancel", json!({ "taskId": "never was" }));
     client.close();
     let mut client = Client::run(place.toolcell(place.arguments(&["mcp"], &TOOLS)));
     client.initialize(OLD);
     client.notify("notifications/cancelled", json!({ "requestId": 4_711 }));
-    wait("the cancellations are on record", || place.failed_cancellations().len() == 3);
+    wait("the cancellations are on record", || {
+        place.failed_cancellations().len() == 3
+    });
     let failed = place.failed_cancellations();
     assert_eq!(failed[0]["reason"], "already_terminal");
-    let ids: Vec<&Value> = failed[1..].iter().map(|data| &data["native_call_id"]).collect();
+    let ids: Vec<&Value> = failed[1..]
+        .iter()
+        .map(|data| &data["native_call_id"])
+        .collect();
     assert_eq!(ids, ["never was", "4711"]);
-    assert!(failed[1..].iter().all(|data| data["reason"] == "unknown_invocation"), "{failed:#?}");
+    assert!(
+        failed[1..]
+            .iter()
+            .all(|data| data["reason"] == "unknown_invocation"),
+        "{failed:#?}"
+    );
 }
 
 #[test]
@@ -265,10 +359,20 @@ fn a_flood_of_cancellations_of_nothing_does_not_fill_the_log() {
     client.initialize(OLD);
     let long = "x".repeat(10_000);
     for id in 0..1_050 {
-        client.notify("notifications/cancelled", json!({ "requestId": format!("{id}{long}") }));
+        client.notify(
+            "notifications/cancelled",
+            json!({ "requestId": format!("{id}{long}") }),
+        );
     }
-    let told = || place.run(&["events", "--json", "--type=tool.invocation.cancel_failed"]).exits(0).stdout;
-    wait("the first ones are on record", || told().lines().count() >= 1_000);
+    let told = || {
+        place
+            .run(&["events", "--json", "--type=tool.invocation.cancel_failed"])
+            .exits(0)
+            .stdout
+    };
+    wait("the first ones are on record", || {
+        told().lines().count() >= 1_000
+    });
     client.close();
     let told = told();
     assert_eq!(told.lines().count(), 1_000);
@@ -293,8 +397,16 @@ fn a_cancellation_over_http_of_what_is_answered_or_never_was_is_on_record() {
     };
     let ids = || -> Vec<String> {
         let failed = place.failed_cancellations();
-        assert!(failed.iter().all(|data| data["reason"] == "unknown_invocation"), "{failed:#?}");
-        failed.iter().map(|data| data["native_call_id"].as_str().unwrap().to_owned()).collect()
+        assert!(
+            failed
+                .iter()
+                .all(|data| data["reason"] == "unknown_invocation"),
+            "{failed:#?}"
+        );
+        failed
+            .iter()
+            .map(|data| data["native_call_id"].as_str().unwrap().to_owned())
+            .collect()
     };
     // The server may notice later that the client has the whole answer.
     wait("the answered request is on record", || {
@@ -302,9 +414,14 @@ fn a_cancellation_over_http_of_what_is_answered_or_never_was_is_on_record() {
         ids().contains(&"1".to_owned())
     });
     cancel(&web.in_session(&session), json!("never was"));
-    cancel(&[("MCP-Protocol-Version", "2026-07-28")], json!("nor was this"));
+    cancel(
+        &[("MCP-Protocol-Version", "2026-07-28")],
+        json!("nor was this"),
+    );
     wait("the others are on record", || {
-        ["never was", "nor was this"].iter().all(|id| ids().iter().any(|told| told == id))
+        ["never was", "nor was this"]
+            .iter()
+            .all(|id| ids().iter().any(|told| told == id))
     });
 }
 
@@ -313,16 +430,39 @@ fn a_request_over_http_that_is_canceled_twice_was_canceled_once_in_vain() {
     let place = Place::new();
     let web = served(&place);
     let session = web.session(json!({}));
-    let call = json!({ "name": "hold", "arguments": { "ms": 600_000 }, "_meta": { "progressToken": 1 } });
-    let _coming = web.begin("POST /mcp", &web.changed(&web.in_session(&session)), &frame(json!(7), "tools/call", call));
-    wait("the call runs", || place.run(&["calls", "--json"]).exits(0).stdout.contains("running"));
+    let call =
+        json!({ "name": "hold", "arguments": { "ms": 600_000 }, "_meta": { "progressToken": 1 } });
+    let _coming = web.begin(
+        "POST /mcp",
+        &web.changed(&web.in_session(&session)),
+        &frame(json!(7), "tools/call", call),
+    );
+    wait("the call runs", || {
+        place
+            .run(&["calls", "--json"])
+            .exits(0)
+            .stdout
+            .contains("running")
+    });
     let cancel = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 7 } });
     for _ in 0..2 {
-        assert_eq!(web.request("POST /mcp", &web.in_session(&session), &cancel.to_string()).status, 202);
+        assert_eq!(
+            web.request("POST /mcp", &web.in_session(&session), &cancel.to_string())
+                .status,
+            202
+        );
     }
-    wait("the second one is on record", || !place.failed_cancellations().is_empty());
+    wait("the second one is on record", || {
+        !place.failed_cancellations().is_empty()
+    });
     assert_eq!(place.failed_cancellations().len(), 1);
-    wait("the call ends", || place.run(&["calls", "--json"]).exits(0).stdout.contains("canceled"));
+    wait("the call ends", || {
+        place
+            .run(&["calls", "--json"])
+            .exits(0)
+            .stdout
+            .contains("canceled")
+    });
 }
 
 /// Without sessions, each request is handled by itself.
@@ -332,26 +472,44 @@ fn a_flood_of_cancellations_over_http_does_not_fill_the_log() {
     let web = served(&place);
     let call = json!({ "name": "hold", "arguments": { "ms": LONG_MS } });
     let task = web.stateless("tools/call", call, tasks()).answer()["result"]["taskId"].clone();
-    let ended = || web.stateless("tasks/get", json!({ "taskId": task }), tasks()).answer()["result"].clone();
+    let ended = || {
+        web.stateless("tasks/get", json!({ "taskId": task }), tasks())
+            .answer()["result"]
+            .clone()
+    };
     wait("the task ends", || ended()["status"] == "completed");
     for id in 0..1_020 {
-        let refused = web.stateless("tasks/cancel", json!({ "taskId": format!("never-{id}") }), tasks()).answer();
+        let refused = web
+            .stateless(
+                "tasks/cancel",
+                json!({ "taskId": format!("never-{id}") }),
+                tasks(),
+            )
+            .answer();
         assert_eq!(refused["error"]["code"], -32602, "{refused:#}");
     }
     // One of a task that has ended is in vain too.
-    let told = web.stateless("tasks/cancel", json!({ "taskId": task }), tasks()).answer();
+    let told = web
+        .stateless("tasks/cancel", json!({ "taskId": task }), tasks())
+        .answer();
     assert!(told.get("error").is_none(), "{told:#}");
     // So are those of calls through the plain API, which count with the others of their principal.
     let call = task.as_str().unwrap().split_once('-').unwrap().0;
     for (id, status) in [(call, 409), ("never", 404)] {
-        assert_eq!(web.request(&format!("DELETE /v1/calls/{id}"), &[], "").status, status);
+        assert_eq!(
+            web.request(&format!("DELETE /v1/calls/{id}"), &[], "")
+                .status,
+            status
+        );
     }
     assert_eq!(place.failed_cancellations().len(), 1_000);
 }
 
 /// Begins so many calls at once, all of which become tasks.
 fn begin_all(client: &mut Client, count: usize) -> Vec<Value> {
-    let ids: Vec<Value> = (0..count).map(|_| client.begin_call("hold", json!({ "ms": LONG_MS }))).collect();
+    let ids: Vec<Value> = (0..count)
+        .map(|_| client.begin_call("hold", json!({ "ms": LONG_MS })))
+        .collect();
     ids.iter()
         .map(|id| {
             let task = client.answer(id)["result"].clone();
@@ -364,7 +522,11 @@ fn begin_all(client: &mut Client, count: usize) -> Vec<Value> {
 #[test]
 fn a_result_that_is_on_no_disk_leaves_the_memory_once_it_was_read_and_says_so() {
     let place = Place::new();
-    std::fs::write(place.home.join("toolcell.toml"), "[journal]\nkeep = \"none\"\n").unwrap();
+    std::fs::write(
+        place.home.join("toolcell.toml"),
+        "[journal]\nkeep = \"none\"\n",
+    )
+    .unwrap();
     let mut client = place.new_client(tasks());
     let first = begin_all(&mut client, 20);
     wait("all have ended", || place.records().len() == 20);
@@ -375,11 +537,22 @@ fn a_result_that_is_on_no_disk_leaves_the_memory_once_it_was_read_and_says_so() 
     let second = begin_all(&mut client, 20);
     wait("all have ended", || place.records().len() == 40);
     // There is room for 32.
-    wait("eight leave", || read.iter().filter(|task| get(&mut client, task)["status"] == "failed").count() == 8);
+    wait("eight leave", || {
+        read.iter()
+            .filter(|task| get(&mut client, task)["status"] == "failed")
+            .count()
+            == 8
+    });
     for task in unread.iter().chain(&second) {
         until(&mut client, task, "completed");
     }
-    says_not_kept(&read.iter().map(|task| get(&mut client, task)).find(|now| now["status"] == "failed").unwrap());
+    says_not_kept(
+        &read
+            .iter()
+            .map(|task| get(&mut client, task))
+            .find(|now| now["status"] == "failed")
+            .unwrap(),
+    );
 }
 
 /// Checks that a task failed because its result is on no disk and has left the memory.
@@ -387,8 +560,18 @@ fn a_result_that_is_on_no_disk_leaves_the_memory_once_it_was_read_and_says_so() 
 fn says_not_kept(gone: &Value) {
     let data = &gone["error"]["data"];
     let error = &data["toolcell/error"];
-    assert_eq!((&error["class"], &error["code"]), (&json!("result_redacted"), &json!("result_not_kept")), "{gone:#}");
-    assert_eq!((&error["retry_safe"], data["toolcell/invocation_id"].is_string()), (&json!(false), true));
+    assert_eq!(
+        (&error["class"], &error["code"]),
+        (&json!("result_redacted"), &json!("result_not_kept")),
+        "{gone:#}"
+    );
+    assert_eq!(
+        (
+            &error["retry_safe"],
+            data["toolcell/invocation_id"].is_string()
+        ),
+        (&json!(false), true)
+    );
 }
 
 /// Sets what the journal keeps, for servers that run as well.
@@ -399,7 +582,8 @@ fn keep(place: &Place, word: &str) {
 }
 
 #[test]
-fn results_that_the_journal_keeps_since_a_reload_leave_the_memory_before_those_that_it_does_not_have() {
+fn results_that_the_journal_keeps_since_a_reload_leave_the_memory_before_those_that_it_does_not_have()
+ {
     let place = Place::new();
     keep(&place, "none");
     let mut client = place.new_client(tasks());
@@ -431,7 +615,9 @@ fn a_result_that_left_the_memory_after_a_reload_turned_the_journal_off_is_not_ke
     let mut gone = Value::Null;
     wait("one leaves", || {
         let mut now = first.iter().map(|task| get(&mut client, task));
-        gone = now.find(|now| now["status"] == "failed").unwrap_or_default();
+        gone = now
+            .find(|now| now["status"] == "failed")
+            .unwrap_or_default();
         !gone.is_null()
     });
     says_not_kept(&gone);
@@ -442,7 +628,15 @@ fn a_result_that_left_the_memory_after_a_reload_turned_the_journal_off_is_not_ke
 fn limit_files(client: &Client, bytes: Option<u64>) {
     use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
     let pid = Pid::from_raw(i32::try_from(client.pid()).unwrap());
-    prlimit(pid, Resource::Fsize, Rlimit { current: bytes, maximum: getrlimit(Resource::Fsize).maximum }).unwrap();
+    prlimit(
+        pid,
+        Resource::Fsize,
+        Rlimit {
+            current: bytes,
+            maximum: getrlimit(Resource::Fsize).maximum,
+        },
+    )
+    .unwrap();
 }
 
 #[test]
@@ -451,9 +645,18 @@ fn a_result_whose_end_could_not_be_written_and_that_left_the_memory_is_not_kept(
     let place = Place::new();
     // A write beyond the limit fails, instead of ending the process.
     let mut command = std::process::Command::new("sh");
-    command.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_toolcell")]);
-    command.args(place.arguments(&["mcp"], &TOOLS)).current_dir(&place.home);
-    command.env("TOOLCELL_HOME", &place.home).env("TOOLCELL_SESSION", "").env("TOOLCELL_ACTOR", "");
+    command.args([
+        "-c",
+        "trap '' XFSZ; exec \"$0\" \"$@\"",
+        env!("CARGO_BIN_EXE_toolcell"),
+    ]);
+    command
+        .args(place.arguments(&["mcp"], &TOOLS))
+        .current_dir(&place.home);
+    command
+        .env("TOOLCELL_HOME", &place.home)
+        .env("TOOLCELL_SESSION", "")
+        .env("TOOLCELL_ACTOR", "");
     let mut client = Place::speak(crate::support::Toolcell::exactly(command), tasks());
     let task = begin(&mut client, "hold", json!({ "ms": 2 * LONG_MS }));
     limit_files(&client, Some(1));
@@ -472,7 +675,13 @@ fn a_result_whose_end_could_not_be_written_and_that_left_the_memory_is_not_kept(
     });
     assert_eq!(gone["status"], "failed", "{gone:#}");
     says_not_kept(&gone);
-    assert!(gone["error"]["message"].as_str().unwrap().contains("could not be written"), "{gone:#}");
+    assert!(
+        gone["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("could not be written"),
+        "{gone:#}"
+    );
     // It has ended for good, and no other process has it.
     cancel(&mut client, &task);
     assert_eq!(get(&mut client, &task)["status"], "failed");

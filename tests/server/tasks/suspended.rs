@@ -8,7 +8,8 @@ use rusqlite::Connection;
 use serde_json::{Value, json};
 
 use super::{
-    LONG_MS, PATIENCE, Place, begin, call, cancel, end, get, invocation, keys, question, tasks_and_forms, until, update,
+    LONG_MS, PATIENCE, Place, begin, call, cancel, end, get, invocation, keys, question,
+    tasks_and_forms, until, update,
 };
 use crate::server::approvals::accept;
 use crate::support::{Client, check_record, fixture};
@@ -35,11 +36,17 @@ impl Place {
     /// How many rows the table of the store has.
     fn rows(&self, table: &str) -> u32 {
         let store = Connection::open(self.store()).unwrap();
-        store.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
+        store
+            .query_row(&format!("SELECT count(*) FROM {table}"), [], |row| {
+                row.get(0)
+            })
+            .unwrap()
     }
 
     fn record(&self, task: &Value) -> Value {
-        self.run(&["show", invocation(task), "--json"]).exits(0).json()
+        self.run(&["show", invocation(task), "--json"])
+            .exits(0)
+            .json()
     }
 
     /// The record of a call that has ended, once, with all that is true of each such call. Its state is on no disk any more.
@@ -48,15 +55,30 @@ impl Place {
         let record = self.record(task);
         check_record(&record);
         let events = record["events"].as_array().unwrap();
-        let ids: BTreeSet<&str> = events.iter().map(|event| event["event_id"].as_str().unwrap()).collect();
-        assert_eq!(ids.len(), events.len(), "an event is there twice: {record:#}");
-        let ends = ["succeeded", "failed", "canceled", "timed_out"].map(|end| format!("tool.invocation.{end}"));
+        let ids: BTreeSet<&str> = events
+            .iter()
+            .map(|event| event["event_id"].as_str().unwrap())
+            .collect();
+        assert_eq!(
+            ids.len(),
+            events.len(),
+            "an event is there twice: {record:#}"
+        );
+        let ends = ["succeeded", "failed", "canceled", "timed_out"]
+            .map(|end| format!("tool.invocation.{end}"));
         let is_end = |event: &&Value| ends.iter().any(|end| event["event_type"] == end.as_str());
         assert_eq!(events.iter().filter(is_end).count(), 1, "{record:#}");
-        let told = self.run(&["events", "--json", "--id", invocation(task)]).exits(0).stdout;
-        let told = told.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["event"].clone());
+        let told = self
+            .run(&["events", "--json", "--id", invocation(task)])
+            .exits(0)
+            .stdout;
+        let told = told
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap()["event"].clone());
         // A cancellation in vain is no event of the call, and names no tool.
-        let is_own = |event: &Value| event.get("tool_id").is_some() || event["event_type"] == "tool.invocation.planned";
+        let is_own = |event: &Value| {
+            event.get("tool_id").is_some() || event["event_type"] == "tool.invocation.planned"
+        };
         let told: Vec<String> = told.filter(is_own).map(|event| line(&event)).collect();
         let recorded: Vec<String> = events.iter().map(line).collect();
         assert_eq!(told, recorded, "followers hear each event once");
@@ -69,14 +91,25 @@ impl Place {
 
     /// Whether a file of the data folder has `text`.
     fn has_on_disk(&self, text: &str) -> bool {
-        let mut folders = vec![self.home.join("journal"), self.home.join("scratch"), self.home.join("payloads")];
+        let mut folders = vec![
+            self.home.join("journal"),
+            self.home.join("scratch"),
+            self.home.join("payloads"),
+        ];
         while let Some(folder) = folders.pop() {
-            for entry in std::fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap()) {
+            for entry in std::fs::read_dir(folder)
+                .into_iter()
+                .flatten()
+                .map(|entry| entry.unwrap())
+            {
                 if entry.file_type().unwrap().is_dir() {
                     folders.push(entry.path())
                 } else {
                     let bytes = std::fs::read(entry.path()).unwrap();
-                    if bytes.windows(text.len()).any(|part| part == text.as_bytes()) {
+                    if bytes
+                        .windows(text.len())
+                        .any(|part| part == text.as_bytes())
+                    {
                         return true;
                     }
                 }
@@ -87,7 +120,11 @@ impl Place {
 }
 
 fn line(event: &Value) -> String {
-    format!("{} {}", event["event_id"].as_str().unwrap(), event["event_type"].as_str().unwrap())
+    format!(
+        "{} {}",
+        event["event_id"].as_str().unwrap(),
+        event["event_type"].as_str().unwrap()
+    )
 }
 
 fn name(name: &str) -> Value {
@@ -115,7 +152,11 @@ fn a_question_of_a_tool_outlives_its_process_and_the_call_goes_on_with_the_answe
     for killed in [false, true] {
         let place = Place::new();
         let mut client = place.asking(&[]);
-        let task = begin(&mut client, "ask", rounds(json!([[question("a"), question("b")], [question("c")]])));
+        let task = begin(
+            &mut client,
+            "ask",
+            rounds(json!([[question("a"), question("b")], [question("c")]])),
+        );
         let asked = until(&mut client, &task, "input_required");
         end(client, killed);
         let mut client = place.asking(&[]);
@@ -125,33 +166,69 @@ fn a_question_of_a_tool_outlives_its_process_and_the_call_goes_on_with_the_answe
             assert_eq!(again[same], asked[same], "the same question");
         }
         // An answer of another question changes nothing, and one of two is kept.
-        update(&mut client, &task, json!({ "c": name("Eve"), "a~2": name("Eve") }));
-        assert_eq!(get(&mut client, &task)["inputRequests"], asked["inputRequests"]);
+        update(
+            &mut client,
+            &task,
+            json!({ "c": name("Eve"), "a~2": name("Eve") }),
+        );
+        assert_eq!(
+            get(&mut client, &task)["inputRequests"],
+            asked["inputRequests"]
+        );
         update(&mut client, &task, json!({ "b": name("Bob") }));
         assert_eq!(keys(&get(&mut client, &task)), ["a"]);
         update(&mut client, &task, json!({ "a": name("Ada") }));
         let later = until(&mut client, &task, "input_required");
-        assert_eq!(keys(&later), ["c~2"], "a key of a later round is another key");
+        assert_eq!(
+            keys(&later),
+            ["c~2"],
+            "a key of a later round is another key"
+        );
         end(client, killed);
         let mut client = place.asking(&[]);
-        assert_eq!(get(&mut client, &task)["inputRequests"], later["inputRequests"]);
+        assert_eq!(
+            get(&mut client, &task)["inputRequests"],
+            later["inputRequests"]
+        );
         update(&mut client, &task, json!({ "c~2": name("Cy") }));
         let done = until(&mut client, &task, "completed");
         let output = &done["result"]["structuredContent"];
-        assert_eq!(output["responses"], json!({ "a": name("Ada"), "b": name("Bob"), "c": name("Cy") }), "{done:#}");
-        assert_eq!((&output["state"], &output["invocation_id"]), (&json!("xx"), &json!(invocation(&task))));
+        assert_eq!(
+            output["responses"],
+            json!({ "a": name("Ada"), "b": name("Bob"), "c": name("Cy") }),
+            "{done:#}"
+        );
+        assert_eq!(
+            (&output["state"], &output["invocation_id"]),
+            (&json!("xx"), &json!(invocation(&task)))
+        );
         // What is answered again, or canceled, stays as it is.
         update(&mut client, &task, json!({ "c~2": name("Eve") }));
         cancel(&mut client, &task);
         assert_eq!(get(&mut client, &task), done);
         client.close();
         let record = place.ended(&task);
-        assert_eq!(record["result"]["content"].to_string().matches("entered").count(), 3, "{record:#}");
-        assert!(record["result"]["usage"]["wall_ms"]["used"].as_u64().unwrap() >= 3 * LONG_MS, "{record:#}");
+        assert_eq!(
+            record["result"]["content"]
+                .to_string()
+                .matches("entered")
+                .count(),
+            3,
+            "{record:#}"
+        );
+        assert!(
+            record["result"]["usage"]["wall_ms"]["used"]
+                .as_u64()
+                .unwrap()
+                >= 3 * LONG_MS,
+            "{record:#}"
+        );
         for table in ["invocations", "events", "results"] {
             assert_eq!(place.rows(table), 0, "{table}");
         }
-        let locks = std::fs::read_dir(place.home.join("journal/waiting")).unwrap().count();
+        let locks = std::fs::read_dir(place.home.join("journal/waiting"))
+            .unwrap()
+            .count();
         assert_eq!(locks, 0);
     }
 }
@@ -161,8 +238,7 @@ fn a_question_of_a_tool_outlives_its_process_and_the_call_goes_on_with_the_answe
 fn what_is_stored_of_a_suspended_call_is_sealed() {
     let place = Place::new();
     let mut client = place.asking(&[]);
-    let arguments =
-        json!({ "rounds": [[question("a")], [question("b")]], "ms": LONG_MS, "secret": SECRET, "state": SECRET });
+    let arguments = json!({ "rounds": [[question("a")], [question("b")]], "ms": LONG_MS, "secret": SECRET, "state": SECRET });
     let task = begin(&mut client, "ask", arguments);
     until(&mut client, &task, "input_required");
     update(&mut client, &task, json!({ "a": name(SECRET) }));
@@ -191,7 +267,11 @@ fn what_a_suspended_call_has_spent_is_not_given_back() {
     let mut client = place.asking(&[]);
     update(&mut client, &task, json!({ "a": name("Ada") }));
     let done = until(&mut client, &task, "completed");
-    assert_eq!(error(&done)["class"], "timeout", "half of its time was over: {done:#}");
+    assert_eq!(
+        error(&done)["class"],
+        "timeout",
+        "half of its time was over: {done:#}"
+    );
     client.close();
     assert_eq!(place.ended(&task)["invocation"]["status"], "timed_out");
 }
@@ -211,8 +291,21 @@ fn a_suspended_call_is_canceled_in_a_later_process() {
     client.close();
     let record = place.ended(&task);
     assert_eq!(record["invocation"]["status"], "canceled");
-    assert!(record["result"]["usage"]["wall_ms"]["used"].as_u64().unwrap() >= LONG_MS, "{record:#}");
-    assert_eq!(record["result"]["content"].to_string().matches("entered").count(), 0, "{record:#}");
+    assert!(
+        record["result"]["usage"]["wall_ms"]["used"]
+            .as_u64()
+            .unwrap()
+            >= LONG_MS,
+        "{record:#}"
+    );
+    assert_eq!(
+        record["result"]["content"]
+            .to_string()
+            .matches("entered")
+            .count(),
+        0,
+        "{record:#}"
+    );
 }
 
 /// Its client may never come back, and so each server looks when it starts.
@@ -236,7 +329,13 @@ fn a_suspended_call_that_is_not_answered_in_time_ends_with_the_next_server() {
     client.close();
     let record = place.ended(&task);
     assert_eq!(record["invocation"]["status"], "timed_out", "{record:#}");
-    assert_eq!(record["result"]["usage"]["fuel"]["used"].as_u64().map(|fuel| fuel > 0), Some(true), "{record:#}");
+    assert_eq!(
+        record["result"]["usage"]["fuel"]["used"]
+            .as_u64()
+            .map(|fuel| fuel > 0),
+        Some(true),
+        "{record:#}"
+    );
 }
 
 #[test]
@@ -259,7 +358,12 @@ fn a_suspended_call_of_a_tool_that_is_not_the_same_any_more_does_not_run() {
         (&probe, "hold", "", "unknown_tool"),
         (&probe, "ask", ask, "question_outdated"),
         (&probe, "ask", deny, "rule"),
-        (&probe, "ask", "[limits]\ntimeout = \"77s\"\n", "question_outdated"),
+        (
+            &probe,
+            "ask",
+            "[limits]\ntimeout = \"77s\"\n",
+            "question_outdated",
+        ),
     ] {
         place.configure("");
         let mut client = serve(&probe, "ask", &[]);
@@ -270,11 +374,20 @@ fn a_suspended_call_of_a_tool_that_is_not_the_same_any_more_does_not_run() {
         assert_eq!(get(&mut client, &task)["status"], "input_required");
         update(&mut client, &task, json!({ "a": name("Ada") }));
         let done = until(&mut client, &task, "completed");
-        assert!(error(&done)["code"].as_str().unwrap().contains(code), "{code}: {done:#}");
+        assert!(
+            error(&done)["code"].as_str().unwrap().contains(code),
+            "{code}: {done:#}"
+        );
         client.close();
         let record = place.ended(&task);
         let entered = record["events"].as_array().unwrap().iter();
-        assert_eq!(entered.filter(|event| event["event_type"] == "tool.invocation.resumed").count(), 0, "{record:#}");
+        assert_eq!(
+            entered
+                .filter(|event| event["event_type"] == "tool.invocation.resumed")
+                .count(),
+            0,
+            "{record:#}"
+        );
     }
 }
 
@@ -293,7 +406,10 @@ fn a_call_that_is_killed_after_the_answer_is_not_run_a_second_time() {
     end(client, true);
     let mut client = place.asking(&[]);
     let failed = until(&mut client, &task, "failed");
-    assert_eq!(failed["error"]["data"]["toolcell/error"]["class"], "canceled", "{failed:#}");
+    assert_eq!(
+        failed["error"]["data"]["toolcell/error"]["class"], "canceled",
+        "{failed:#}"
+    );
     update(&mut client, &task, json!({ "a": name("Ada") }));
     assert_eq!(get(&mut client, &task), failed);
     client.close();
@@ -303,13 +419,21 @@ fn a_call_that_is_killed_after_the_answer_is_not_run_a_second_time() {
 /// The states that a killed process can leave, one for each step.
 #[test]
 fn whenever_its_process_is_killed_a_suspended_call_ends_once() {
-    for (state, status, code) in [("claimed", "failed", "interrupted"), ("withdrawn", "cancelled", "canceled")] {
+    for (state, status, code) in [
+        ("claimed", "failed", "interrupted"),
+        ("withdrawn", "cancelled", "canceled"),
+    ] {
         let place = Place::new();
         let mut client = place.asking(&[]);
         let task = asks(&mut client);
         end(client, true);
         let store = Connection::open(place.store()).unwrap();
-        assert_eq!(store.execute("UPDATE suspended SET state = ?1", [state]).unwrap(), 1);
+        assert_eq!(
+            store
+                .execute("UPDATE suspended SET state = ?1", [state])
+                .unwrap(),
+            1
+        );
         drop(store);
         let mut client = place.asking(&[]);
         update(&mut client, &task, json!({ "a": name("Ada") }));
@@ -332,7 +456,10 @@ fn a_suspended_call_whose_state_is_gone_is_lost() {
     drop(store);
     let mut client = place.asking(&[]);
     let failed = until(&mut client, &task, "failed");
-    assert_eq!(failed["error"]["data"]["toolcell/error"]["code"], "call_lost", "{failed:#}");
+    assert_eq!(
+        failed["error"]["data"]["toolcell/error"]["code"], "call_lost",
+        "{failed:#}"
+    );
 }
 
 /// The row of a call that the log has ended leads to no second end.
@@ -344,7 +471,8 @@ fn a_suspended_call_that_the_log_has_ended_stays_so() {
     end(client, true);
     let copy = place.home.join("copy");
     std::fs::create_dir(&copy).unwrap();
-    let files = ["journal.db", "journal.db-wal"].map(|file| (place.home.join("journal").join(file), copy.join(file)));
+    let files = ["journal.db", "journal.db-wal"]
+        .map(|file| (place.home.join("journal").join(file), copy.join(file)));
     for (from, to) in &files {
         std::fs::copy(from, to).unwrap();
     }
@@ -382,7 +510,8 @@ fn of_two_processes_one_goes_on_with_a_suspended_call() {
     let mut third = place.asking(&[]);
     until(&mut other, &task, "input_required");
     until(&mut third, &task, "input_required");
-    let params = |who: &str| json!({ "taskId": task["taskId"], "inputResponses": { "a": name(who) } });
+    let params =
+        |who: &str| json!({ "taskId": task["taskId"], "inputResponses": { "a": name(who) } });
     let one = other.begin("tasks/update", params("Ada"));
     let two = third.begin("tasks/update", params("Bob"));
     other.answer(&one);
@@ -395,7 +524,14 @@ fn of_two_processes_one_goes_on_with_a_suspended_call() {
     other.close();
     third.close();
     let record = place.ended(&task);
-    assert_eq!(record["result"]["content"].to_string().matches("entered").count(), 2, "{record:#}");
+    assert_eq!(
+        record["result"]["content"]
+            .to_string()
+            .matches("entered")
+            .count(),
+        2,
+        "{record:#}"
+    );
 }
 
 #[test]
@@ -404,7 +540,11 @@ fn a_call_that_was_approved_and_then_asks_needs_no_second_approval() {
     place.configure("[[rule]]\nbehavior = \"ask\"\ntool = \"probe.ask\"\n");
     let mut client = place.asking(&[]);
     let task = begin(&mut client, "ask", rounds(json!([[question("a")]])));
-    update(&mut client, &task, json!({ "approval": accept(json!({ "decision": "run once", "although_cut": true })) }));
+    update(
+        &mut client,
+        &task,
+        json!({ "approval": accept(json!({ "decision": "run once", "although_cut": true })) }),
+    );
     let asked = until(&mut client, &task, "input_required");
     assert_eq!(keys(&asked), ["a~2"]);
     end(client, true);
@@ -412,23 +552,41 @@ fn a_call_that_was_approved_and_then_asks_needs_no_second_approval() {
     let listed = place.run(&["approvals", "list", "--json"]).exits(0).stdout;
     assert!(listed.contains("claimed"), "{listed}");
     let mut client = place.asking(&[]);
-    assert_eq!(get(&mut client, &task)["inputRequests"], asked["inputRequests"]);
+    assert_eq!(
+        get(&mut client, &task)["inputRequests"],
+        asked["inputRequests"]
+    );
     update(&mut client, &task, json!({ "a~2": name("Ada") }));
     let done = until(&mut client, &task, "completed");
-    assert_eq!(done["result"]["structuredContent"]["responses"], json!({ "a": name("Ada") }), "{done:#}");
+    assert_eq!(
+        done["result"]["structuredContent"]["responses"],
+        json!({ "a": name("Ada") }),
+        "{done:#}"
+    );
     client.close();
     let record = place.ended(&task);
-    let steps = record["invocation"]["status_transitions"].as_array().unwrap();
-    assert_eq!(steps.iter().filter(|step| step["to"] == "approved").count(), 1, "{record:#}");
+    let steps = record["invocation"]["status_transitions"]
+        .as_array()
+        .unwrap();
+    assert_eq!(
+        steps.iter().filter(|step| step["to"] == "approved").count(),
+        1,
+        "{record:#}"
+    );
     let store = Connection::open(place.store()).unwrap();
-    let state: String = store.query_row("SELECT state FROM approvals", [], |row| row.get(0)).unwrap();
+    let state: String = store
+        .query_row("SELECT state FROM approvals", [], |row| row.get(0))
+        .unwrap();
     assert_eq!(state, "done");
 }
 
 /// Those stay in their process, and end with it.
 #[test]
 fn a_call_whose_output_may_be_on_no_disk_is_not_stored() {
-    for config in ["[results]\npersistence = \"never_persist\"\n", "[journal]\nkeep = \"failures\"\n"] {
+    for config in [
+        "[results]\npersistence = \"never_persist\"\n",
+        "[journal]\nkeep = \"failures\"\n",
+    ] {
         let place = Place::new();
         place.configure(config);
         let mut client = place.asking(&[]);
@@ -453,7 +611,11 @@ fn a_question_that_is_asked_before_there_is_a_task_is_not_stored() {
     let again = json!({ "name": "ask", "arguments": arguments, "requestState": asked["requestState"],
         "inputResponses": { "a": name("Ada") } });
     let done = client.request("tools/call", again)["result"].clone();
-    assert_eq!(done["structuredContent"]["responses"], json!({ "a": name("Ada") }), "{done:#}");
+    assert_eq!(
+        done["structuredContent"]["responses"],
+        json!({ "a": name("Ada") }),
+        "{done:#}"
+    );
     client.close();
     assert!(!place.store().exists());
 }
@@ -465,13 +627,23 @@ fn an_answer_that_does_not_fit_is_asked_for_again_in_a_later_process_and_not_for
     let task = asks(&mut client);
     update(&mut client, &task, json!({ "a": accept(json!({})) }));
     let asked = until(&mut client, &task, "input_required");
-    let message =
-        |asked: &Value, key: &str| asked["inputRequests"][key]["params"]["message"].as_str().unwrap().to_owned();
-    assert!(message(&asked, "a~2").contains("Your last answer is not valid:"), "{asked:#}");
+    let message = |asked: &Value, key: &str| {
+        asked["inputRequests"][key]["params"]["message"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    assert!(
+        message(&asked, "a~2").contains("Your last answer is not valid:"),
+        "{asked:#}"
+    );
     end(client, true);
     let mut client = place.asking(&[]);
     let mut asked = get(&mut client, &task);
-    assert!(message(&asked, "a~2").contains("Your last answer is not valid:"), "{asked:#}");
+    assert!(
+        message(&asked, "a~2").contains("Your last answer is not valid:"),
+        "{asked:#}"
+    );
     for key in ["a~2", "a~3", "a~4"] {
         assert_eq!(keys(&asked), [key]);
         update(&mut client, &task, json!({ key: accept(json!({})) }));

@@ -18,7 +18,10 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenS
     let function: ItemFn = syn::parse2(item)?;
     let name = &function.sig.ident;
     if words.is_empty() {
-        return Err(Error::new(name.span(), "name the events that the hook wants to hear of: `#[hook(pre_tool_use)]`"));
+        return Err(Error::new(
+            name.span(),
+            "name the events that the hook wants to hear of: `#[hook(pre_tool_use)]`",
+        ));
     }
     let events = words.iter().map(event).collect::<Result<Vec<Ident>>>()?;
     let id = name.to_string().replace('_', "-");
@@ -47,8 +50,13 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenS
 
 fn event(word: &Ident) -> Result<Ident> {
     let found = EVENTS.iter().find(|(known, _)| word == known);
-    found.map(|(_, variant)| Ident::new(variant, word.span())).ok_or_else(|| {
-        let known: Vec<&str> = EVENTS.iter().map(|(known, _)| *known).collect();
-        Error::new(word.span(), format!("there is no such event; there are: {}", known.join(", ")))
-    })
+    found
+        .map(|(_, variant)| Ident::new(variant, word.span()))
+        .ok_or_else(|| {
+            let known: Vec<&str> = EVENTS.iter().map(|(known, _)| *known).collect();
+            Error::new(
+                word.span(),
+                format!("there is no such event; there are: {}", known.join(", ")),
+            )
+        })
 }

@@ -48,7 +48,9 @@ use quote::quote;
 /// | `preflight` | the same, for whether the call could start at all | none |
 #[proc_macro_attribute]
 pub fn tool(arguments: TokenStream, item: TokenStream) -> TokenStream {
-    tool::expand(arguments.into(), item.into()).unwrap_or_else(syn::Error::into_compile_error).into()
+    tool::expand(arguments.into(), item.into())
+        .unwrap_or_else(syn::Error::into_compile_error)
+        .into()
 }
 
 /// Turns a function into a hook, and exports it: `#[hook(pre_tool_use, post_tool_use)]`.
@@ -56,7 +58,9 @@ pub fn tool(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// The function takes a `Call` and returns outputs, one output or none, or a `Result` of them. A package has one hook.
 #[proc_macro_attribute]
 pub fn hook(arguments: TokenStream, item: TokenStream) -> TokenStream {
-    hook::expand(arguments.into(), item.into()).unwrap_or_else(syn::Error::into_compile_error).into()
+    hook::expand(arguments.into(), item.into())
+        .unwrap_or_else(syn::Error::into_compile_error)
+        .into()
 }
 
 /// Exports the tools of a package: `toolkit! { namespace: "text", tools: [count, upper] }`.
@@ -68,7 +72,9 @@ pub fn hook(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// with `#[data]`, and `toolcell_guest::configuration::<Settings>()` returns them.
 #[proc_macro]
 pub fn toolkit(input: TokenStream) -> TokenStream {
-    toolkit::expand(input.into()).unwrap_or_else(syn::Error::into_compile_error).into()
+    toolkit::expand(input.into())
+        .unwrap_or_else(syn::Error::into_compile_error)
+        .into()
 }
 
 /// Makes a type usable as the input or output of a tool: it can be read from JSON and written as JSON, has a JSON
@@ -80,7 +86,9 @@ pub fn toolkit(input: TokenStream) -> TokenStream {
 pub fn data(arguments: TokenStream, item: TokenStream) -> TokenStream {
     if !arguments.is_empty() {
         let message = "`data` takes no arguments; attributes of serde go into `#[serde(..)]`";
-        return syn::Error::new(proc_macro2::Span::call_site(), message).into_compile_error().into();
+        return syn::Error::new(proc_macro2::Span::call_site(), message)
+            .into_compile_error()
+            .into();
     }
     let item = proc_macro2::TokenStream::from(item);
     quote! {

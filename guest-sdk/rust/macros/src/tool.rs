@@ -1,8 +1,8 @@
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 use syn::{
-    Attribute, Error, Expr, ExprLit, FnArg, Ident, ItemFn, Lit, LitStr, Meta, Path, Result, ReturnType, Type,
-    spanned::Spanned,
+    Attribute, Error, Expr, ExprLit, FnArg, Ident, ItemFn, Lit, LitStr, Meta, Path, Result,
+    ReturnType, Type, spanned::Spanned,
 };
 
 use crate::attributes::Arguments;
@@ -15,26 +15,37 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenS
     let (input, call) = input(&function)?;
     let (answer, call) = match &function.sig.output {
         ReturnType::Type(_, answer) if is_result(answer) => {
-            let fallible = quote_spanned!(answer.span()=> <#answer as ::toolcell_guest::__private::Fallible>);
-            let whole = quote!(::core::result::Result<#fallible::Answer, ::toolcell_guest::ToolError>);
+            let fallible =
+                quote_spanned!(answer.span()=> <#answer as ::toolcell_guest::__private::Fallible>);
+            let whole =
+                quote!(::core::result::Result<#fallible::Answer, ::toolcell_guest::ToolError>);
             let whole = quote_spanned!(answer.span()=> <#whole as ::toolcell_guest::__private::IntoOutcome<_>>);
             (whole, quote!(#fallible::or_failure(#call)))
         }
-        ReturnType::Type(_, answer) => {
-            (quote_spanned!(answer.span()=> <#answer as ::toolcell_guest::__private::IntoOutcome<_>>), call)
-        }
+        ReturnType::Type(_, answer) => (
+            quote_spanned!(answer.span()=> <#answer as ::toolcell_guest::__private::IntoOutcome<_>>),
+            call,
+        ),
         ReturnType::Default => {
-            return Err(Error::new(function.sig.ident.span(), "a tool must return something: its result"));
+            return Err(Error::new(
+                function.sig.ident.span(),
+                "a tool must return something: its result",
+            ));
         }
     };
     let name = &function.sig.ident;
     let visibility = &function.vis;
     let attributes = attributes(&function, &arguments)?;
     // A tool without file access must not even import the file system.
-    let enter_cwd = arguments.touches_files.then(|| quote!(::toolcell_guest::__private::enter_cwd()?;));
+    let enter_cwd = arguments
+        .touches_files
+        .then(|| quote!(::toolcell_guest::__private::enter_cwd()?;));
     let validate = check("validate", &input, arguments.validate.as_ref());
     let preflight = check("preflight", &input, arguments.preflight.as_ref());
-    let exports = exports_validation(name, arguments.validate.is_some() || arguments.preflight.is_some());
+    let exports = exports_validation(
+        name,
+        arguments.validate.is_some() || arguments.preflight.is_some(),
+    );
     Ok(quote! {
         #function
 
@@ -77,8 +88,13 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenS
 
 /// Whether a type is written as a `Result` of something, such as `io::Result<String>`.
 fn is_result(answer: &Type) -> bool {
-    let Type::Path(path) = answer else { return false };
-    path.path.segments.last().is_some_and(|last| last.ident == "Result" && !last.arguments.is_none())
+    let Type::Path(path) = answer else {
+        return false;
+    };
+    path.path
+        .segments
+        .last()
+        .is_some_and(|last| last.ident == "Result" && !last.arguments.is_none())
 }
 
 /// Returns the type of the one argument, and the call.
@@ -93,7 +109,10 @@ fn input(function: &ItemFn) -> Result<(TokenStream, TokenStream)> {
         );
     }
     if !signature.generics.params.is_empty() {
-        return refuse(signature.generics.span(), "a tool has no generic parameters: its schema must be known");
+        return refuse(
+            signature.generics.span(),
+            "a tool has no generic parameters: its schema must be known",
+        );
     }
     let mut arguments = signature.inputs.iter();
     let first = match (arguments.next(), arguments.next()) {
@@ -129,28 +148,40 @@ fn attributes(function: &ItemFn, arguments: &Arguments) -> Result<TokenStream> {
     }
     let fields = &arguments.fields;
     // `..` is redundant only if every field is stated.
-    Ok(quote!(::toolcell_guest::Attributes { #(#fields,)* ..::toolcell_guest::Attributes::new(#name, #description) }))
+    Ok(
+        quote!(::toolcell_guest::Attributes { #(#fields,)* ..::toolcell_guest::Attributes::new(#name, #description) }),
+    )
 }
 
 /// The doc comment, without the space that follows each `///`.
 fn description(attributes: &[Attribute]) -> String {
     let lines: Vec<String> = attributes.iter().filter_map(doc_line).collect();
-    let lines: Vec<&str> =
-        lines.iter().flat_map(|line| line.split('\n')).map(|line| line.strip_prefix(' ').unwrap_or(line)).collect();
+    let lines: Vec<&str> = lines
+        .iter()
+        .flat_map(|line| line.split('\n'))
+        .map(|line| line.strip_prefix(' ').unwrap_or(line))
+        .collect();
     lines.join("\n").trim().to_owned()
 }
 
 fn doc_line(attribute: &Attribute) -> Option<String> {
-    let Meta::NameValue(meta) = &attribute.meta else { return None };
+    let Meta::NameValue(meta) = &attribute.meta else {
+        return None;
+    };
     match &meta.value {
-        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) if meta.path.is_ident("doc") => Some(LitStr::value(text)),
+        Expr::Lit(ExprLit {
+            lit: Lit::Str(text),
+            ..
+        }) if meta.path.is_ident("doc") => Some(LitStr::value(text)),
         _ => None,
     }
 }
 
 fn check(name: &str, input: &TokenStream, path: Option<&Path>) -> TokenStream {
     let name = format_ident!("{name}");
-    let Some(path) = path else { return TokenStream::new() };
+    let Some(path) = path else {
+        return TokenStream::new();
+    };
     quote_spanned! {path.span()=>
         fn #name(input: &str) -> ::core::result::Result<(), ::toolcell_guest::ToolError> {
             #path(&::toolcell_guest::__private::parse::<#input>(input)?)
@@ -196,7 +227,10 @@ mod tests {
     use super::*;
 
     fn refusal(function: TokenStream) -> String {
-        expand(TokenStream::new(), function).err().map(|error| error.to_string()).unwrap_or_default()
+        expand(TokenStream::new(), function)
+            .err()
+            .map(|error| error.to_string())
+            .unwrap_or_default()
     }
 
     #[test]

@@ -22,15 +22,23 @@ impl Parse for Declared {
         let namespace: LitStr = input.parse()?;
         let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
         if namespace.value().is_empty() || !namespace.value().chars().all(fits) {
-            return Err(Error::new(namespace.span(), "a namespace has letters, digits, `_`, `-` or `.`"));
+            return Err(Error::new(
+                namespace.span(),
+                "a namespace has letters, digits, `_`, `-` or `.`",
+            ));
         }
         input.parse::<Token![,]>()?;
         key(input, "tools")?;
         let inner;
         let brackets = bracketed!(inner in input);
-        let tools: Vec<Path> = Punctuated::<Path, Token![,]>::parse_terminated(&inner)?.into_iter().collect();
+        let tools: Vec<Path> = Punctuated::<Path, Token![,]>::parse_terminated(&inner)?
+            .into_iter()
+            .collect();
         if tools.is_empty() {
-            return Err(Error::new(brackets.span.join(), "a toolkit has at least one tool"));
+            return Err(Error::new(
+                brackets.span.join(),
+                "a toolkit has at least one tool",
+            ));
         }
         input.parse::<Option<Token![,]>>()?;
         let mut configuration = None;
@@ -39,7 +47,11 @@ impl Parse for Declared {
             configuration = Some(input.parse()?);
             input.parse::<Option<Token![,]>>()?;
         }
-        Ok(Self { namespace, tools, configuration })
+        Ok(Self {
+            namespace,
+            tools,
+            configuration,
+        })
     }
 }
 
@@ -55,7 +67,11 @@ fn key(input: ParseStream<'_>, expected: &str) -> Result<()> {
 }
 
 pub(crate) fn expand(input: TokenStream) -> Result<TokenStream> {
-    let Declared { namespace, tools, configuration } = syn::parse2(input)?;
+    let Declared {
+        namespace,
+        tools,
+        configuration,
+    } = syn::parse2(input)?;
     let configure = configuration.as_ref().map(|settings| {
         quote_spanned! {settings.span()=>
             fn configure(config: &str) -> ::core::result::Result<(), ::toolcell_guest::ToolError> {
@@ -73,7 +89,9 @@ pub(crate) fn expand(input: TokenStream) -> Result<TokenStream> {
     });
     let mut markers = tools.iter().map(marker_path).collect::<Vec<_>>();
     let first = markers.remove(0);
-    let entries = tools.iter().map(|tool| quote_spanned!(tool.span()=> ::toolcell_guest::Entry::of::<#tool>()));
+    let entries = tools
+        .iter()
+        .map(|tool| quote_spanned!(tool.span()=> ::toolcell_guest::Entry::of::<#tool>()));
     Ok(quote! {
         /// The tools that this component exports.
         pub struct Toolkit;

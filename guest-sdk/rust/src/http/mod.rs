@@ -42,7 +42,12 @@ pub fn get(url: impl Into<String>) -> Request {
 
 /// A request with any method. A tool that does not declare `remote_mutation` may send `GET`, `HEAD` and `OPTIONS` only.
 pub fn request(method: impl Into<String>, url: impl Into<String>) -> Request {
-    Request { method: method.into(), url: url.into(), headers: Vec::new(), body: None }
+    Request {
+        method: method.into(),
+        url: url.into(),
+        headers: Vec::new(),
+        body: None,
+    }
 }
 
 impl Request {
@@ -78,7 +83,10 @@ pub struct Response {
 impl Response {
     /// Returns the first header called `name`, in any case, if its value is UTF-8.
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+        self.headers
+            .iter()
+            .find(|(known, _)| known.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.as_str())
     }
 
     /// Returns the next piece of the body; `None` at its end.

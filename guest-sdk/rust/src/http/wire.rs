@@ -3,7 +3,10 @@
 use wasip2::{
     http::{
         outgoing_handler,
-        types::{ErrorCode, Fields, IncomingBody, Method, OutgoingBody, OutgoingRequest, Scheme, http_error_code},
+        types::{
+            ErrorCode, Fields, IncomingBody, Method, OutgoingBody, OutgoingRequest, Scheme,
+            http_error_code,
+        },
     },
     io::streams::{InputStream, StreamError},
 };
@@ -39,24 +42,48 @@ pub(crate) fn send(request: Request) -> Result<Response, Error> {
         _ => return Err(Error::Broken("nothing came".to_owned())),
     };
     let headers = response.headers().entries();
-    let headers = headers.into_iter().filter_map(|(name, value)| Some((name, String::from_utf8(value).ok()?)));
-    let body = response.consume().map_err(|()| Error::Broken("it has no body".to_owned()))?;
-    let stream = body.stream().map_err(|()| Error::Broken("it has no body".to_owned()))?;
-    Ok(Response { status: response.status(), headers: headers.collect(), body: Body { stream, _body: body } })
+    let headers = headers
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, String::from_utf8(value).ok()?)));
+    let body = response
+        .consume()
+        .map_err(|()| Error::Broken("it has no body".to_owned()))?;
+    let stream = body
+        .stream()
+        .map_err(|()| Error::Broken("it has no body".to_owned()))?;
+    Ok(Response {
+        status: response.status(),
+        headers: headers.collect(),
+        body: Body {
+            stream,
+            _body: body,
+        },
+    })
 }
 
 fn outgoing(request: &Request) -> Result<OutgoingRequest, Error> {
-    let (scheme, rest) = request.url.split_once("://").ok_or_else(|| invalid("its URL is not absolute"))?;
+    let (scheme, rest) = request
+        .url
+        .split_once("://")
+        .ok_or_else(|| invalid("its URL is not absolute"))?;
     let rest = rest.split('#').next().unwrap_or_default();
     let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
-    let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+    let path = if path.starts_with('/') {
+        path.to_owned()
+    } else {
+        format!("/{path}")
+    };
     let headers = Fields::new();
     for (name, value) in &request.headers {
-        headers.append(name, value.as_bytes()).map_err(|_| Error::Invalid(format!("the header {name}")))?;
+        headers
+            .append(name, value.as_bytes())
+            .map_err(|_| Error::Invalid(format!("the header {name}")))?;
     }
     if let Some(body) = &request.body {
         let length = body.len().to_string();
-        headers.append("content-length", length.as_bytes()).map_err(|_| invalid("its length"))?;
+        headers
+            .append("content-length", length.as_bytes())
+            .map_err(|_| invalid("its length"))?;
     }
     let outgoing = OutgoingRequest::new(headers);
     let scheme = match scheme {
@@ -64,10 +91,18 @@ fn outgoing(request: &Request) -> Result<OutgoingRequest, Error> {
         "https" => Scheme::Https,
         _ => return Err(invalid("its URL is neither http nor https")),
     };
-    outgoing.set_scheme(Some(&scheme)).map_err(|()| invalid("its scheme"))?;
-    outgoing.set_authority(Some(authority)).map_err(|()| invalid("its host"))?;
-    outgoing.set_path_with_query(Some(&path)).map_err(|()| invalid("its path"))?;
-    outgoing.set_method(&method(&request.method)).map_err(|()| invalid("its method"))?;
+    outgoing
+        .set_scheme(Some(&scheme))
+        .map_err(|()| invalid("its scheme"))?;
+    outgoing
+        .set_authority(Some(authority))
+        .map_err(|()| invalid("its host"))?;
+    outgoing
+        .set_path_with_query(Some(&path))
+        .map_err(|()| invalid("its path"))?;
+    outgoing
+        .set_method(&method(&request.method))
+        .map_err(|()| invalid("its method"))?;
     Ok(outgoing)
 }
 
@@ -80,7 +115,10 @@ fn upload(body: &OutgoingBody, bytes: &[u8]) -> Result<(), StreamError> {
                 stream.subscribe().block();
                 continue;
             }
-            room => usize::try_from(room).unwrap_or(CHUNK).min(CHUNK).min(rest.len()),
+            room => usize::try_from(room)
+                .unwrap_or(CHUNK)
+                .min(CHUNK)
+                .min(rest.len()),
         };
         let (now, later) = rest.split_at(room);
         stream.write(now)?;
@@ -131,12 +169,16 @@ fn error(code: ErrorCode) -> Error {
         | ErrorCode::ConnectionWriteTimeout
         | ErrorCode::HttpResponseTimeout
         | ErrorCode::DnsTimeout => Error::Timeout,
-        ErrorCode::DnsError(_) | ErrorCode::DestinationNotFound => Error::Unreachable("no such host".to_owned()),
-        ErrorCode::ConnectionRefused => Error::Unreachable("the connection was refused".to_owned()),
-        ErrorCode::TlsCertificateError => Error::Unreachable("it cannot prove to be who it says".to_owned()),
-        ErrorCode::DestinationUnavailable | ErrorCode::ConnectionTerminated | ErrorCode::TlsProtocolError => {
-            Error::Unreachable(format!("{code:?}"))
+        ErrorCode::DnsError(_) | ErrorCode::DestinationNotFound => {
+            Error::Unreachable("no such host".to_owned())
         }
+        ErrorCode::ConnectionRefused => Error::Unreachable("the connection was refused".to_owned()),
+        ErrorCode::TlsCertificateError => {
+            Error::Unreachable("it cannot prove to be who it says".to_owned())
+        }
+        ErrorCode::DestinationUnavailable
+        | ErrorCode::ConnectionTerminated
+        | ErrorCode::TlsProtocolError => Error::Unreachable(format!("{code:?}")),
         code => Error::Broken(format!("{code:?}")),
     }
 }

@@ -16,17 +16,34 @@ const CALLS: usize = 200;
 const HEAD_START: Duration = Duration::from_millis(5);
 
 pub(crate) fn run() -> anyhow::Result<()> {
-    println!("cancel: from cancel() to the record, of a runtime with two threads; {} calls, µs", repeated(CALLS));
-    println!("{:<16}{:>10}{:>10}{:>10}{:>10}", "", "least", "p50", "p99", "most");
-    let spin =
-        Subject { name: "spin", component: subjects::wat("spin")?, tool: "spin", qualified: "wat.spin", input: "{}" };
+    println!(
+        "cancel: from cancel() to the record, of a runtime with two threads; {} calls, µs",
+        repeated(CALLS)
+    );
+    println!(
+        "{:<16}{:>10}{:>10}{:>10}{:>10}",
+        "", "least", "p50", "p99", "most"
+    );
+    let spin = Subject {
+        name: "spin",
+        component: subjects::wat("spin")?,
+        tool: "spin",
+        qualified: "wat.spin",
+        input: "{}",
+    };
     let sleep = subjects::fixture("hostile", "sleep", "sleep", "hostile.sleep")?;
     let host = Arc::new(subjects::host(|_| {})?);
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
     for subject in [spin, sleep] {
         let samples = measure(&runtime, &host, &subject)?;
         let [least, median, p99, most] = [0.0, 0.5, 0.99, 1.0].map(|quantile| samples.us(quantile));
-        println!("{:<16}{least:>10.0}{median:>10.0}{p99:>10.0}{most:>10.0}", subject.name);
+        println!(
+            "{:<16}{least:>10.0}{median:>10.0}{p99:>10.0}{most:>10.0}",
+            subject.name
+        );
     }
     Ok(())
 }
@@ -46,8 +63,15 @@ fn measure(runtime: &Runtime, host: &Arc<Host>, subject: &Subject) -> anyhow::Re
         cancellation.cancel(AbortReason::UserInterruption);
         let record = record.recv()?;
         samples.since(start);
-        anyhow::ensure!(record.result.status == ResultStatus::Canceled, "not canceled: {:?}", record.result.error);
-        anyhow::ensure!(record.result.usage.is_some_and(|usage| usage.fuel.used > 0), "the guest never ran");
+        anyhow::ensure!(
+            record.result.status == ResultStatus::Canceled,
+            "not canceled: {:?}",
+            record.result.error
+        );
+        anyhow::ensure!(
+            record.result.usage.is_some_and(|usage| usage.fuel.used > 0),
+            "the guest never ran"
+        );
     }
     Ok(samples)
 }

@@ -17,7 +17,10 @@ pub(crate) fn run() -> anyhow::Result<()> {
         "cold, from the cache on disk: a new host, its first load, its first call; median of {}, ms",
         repeated(HOSTS)
     );
-    println!("{:<22}{:>8}{:>8}{:>8}{:>8}", "", "host", "load", "call", "all");
+    println!(
+        "{:<22}{:>8}{:>8}{:>8}{:>8}",
+        "", "host", "load", "call", "all"
+    );
     for subject in &subjects {
         revive(subject, "on demand", |settings| settings.pooled = false)?;
         revive(subject, "pooled", |_| {})?;
@@ -49,7 +52,8 @@ fn revive(subject: &Subject, how: &str, change: fn(&mut HostBuilder)) -> anyhow:
         })?;
     }
     let name = format!("{}, {how}", subject.name);
-    let [host_made, loaded, called, all] = [host_made, loaded, called, all].map(|samples| samples.median_ms());
+    let [host_made, loaded, called, all] =
+        [host_made, loaded, called, all].map(|samples| samples.median_ms());
     println!("{name:<22}{host_made:>8.2}{loaded:>8.2}{called:>8.2}{all:>8.2}");
     Ok(())
 }
@@ -70,6 +74,11 @@ fn compile(subject: &Subject) -> anyhow::Result<()> {
         loaded.since(start);
     }
     let size = subject.component.len() >> 10;
-    println!("{:<22}{size:>8}{:>8.0}{:>8.0}", subject.name, bare.median_ms(), loaded.median_ms());
+    println!(
+        "{:<22}{size:>8}{:>8.0}{:>8.0}",
+        subject.name,
+        bare.median_ms(),
+        loaded.median_ms()
+    );
     Ok(())
 }

@@ -10,7 +10,9 @@ use crate::subjects::{self, Subject};
 use crate::warm;
 
 pub(crate) fn run() -> anyhow::Result<()> {
-    println!("languages: the tool of `toolcell new` in each; compiled in a child process, then loaded from the cache");
+    println!(
+        "languages: the tool of `toolcell new` in each; compiled in a child process, then loaded from the cache"
+    );
     println!(
         "{:<14}{:>8}{:>12}{:>10}{:>10}{:>10}{:>8}{:>12}",
         "", "KiB", "compile ms", "first ms", "floor us", "warm us", "ratio", "memory KiB"
@@ -38,7 +40,10 @@ fn row(subject: &Subject) -> anyhow::Result<()> {
             let host = subjects::host(|_| {})?;
             subjects::load(&host, &subject.component).await?;
             let record = subjects::succeeded(host.call(subject.request()).await)?;
-            memory = record.result.usage.map_or(0, |usage| usage.memory_bytes.used);
+            memory = record
+                .result
+                .usage
+                .map_or(0, |usage| usage.memory_bytes.used);
             anyhow::Ok(())
         })?;
         first.since(start);

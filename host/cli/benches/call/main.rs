@@ -37,7 +37,10 @@ const SECTIONS: [(&str, Section); 7] = [
 
 fn main() -> anyhow::Result<()> {
     // Cargo itself passes `--bench`.
-    let wanted: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    let wanted: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|argument| !argument.starts_with('-'))
+        .collect();
     for (name, section) in SECTIONS {
         if wanted.is_empty() || wanted.iter().any(|wanted| wanted == name) {
             section()?;
@@ -49,5 +52,7 @@ fn main() -> anyhow::Result<()> {
 
 /// A runtime on this thread, as `toolcell` itself has one.
 fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
-    Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
+    Ok(tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?)
 }

@@ -28,15 +28,28 @@ const GREETING: &str = concat!(
 pub(crate) fn run() -> anyhow::Result<()> {
     let count = repeated(COMPONENTS);
     let (home, folder) = components(count)?;
-    println!("many: `toolcell mcp` with {count} components; median of {}", repeated(STARTS));
-    println!("start to the first tools/list: {:.0} ms (target: at most 150)", starts(&home, &folder)?.median_ms());
-    println!("a search in process: {:.0} us (target: below 1000)", searches(count)?.median_us());
+    println!(
+        "many: `toolcell mcp` with {count} components; median of {}",
+        repeated(STARTS)
+    );
+    println!(
+        "start to the first tools/list: {:.0} ms (target: at most 150)",
+        starts(&home, &folder)?.median_ms()
+    );
+    println!(
+        "a search in process: {:.0} us (target: below 1000)",
+        searches(count)?.median_us()
+    );
     Ok(())
 }
 
 /// The namespace of the component `n`, as long as that in the component text.
 fn namespace(n: usize) -> String {
-    format!("{}{:02}", char::from(b'a' + u8::try_from(n / 100).unwrap_or(0)), n % 100)
+    format!(
+        "{}{:02}",
+        char::from(b'a' + u8::try_from(n / 100).unwrap_or(0)),
+        n % 100
+    )
 }
 
 fn component(text: &str, n: usize) -> anyhow::Result<Vec<u8>> {
@@ -81,9 +94,16 @@ fn starts(home: &Path, folder: &Path) -> anyhow::Result<Samples> {
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()?;
-        server.stdin.as_mut().context("the server has no input")?.write_all(GREETING.as_bytes())?;
+        server
+            .stdin
+            .as_mut()
+            .context("the server has no input")?
+            .write_all(GREETING.as_bytes())?;
         let answers = BufReader::new(server.stdout.take().context("the server has no output")?);
-        let listed = answers.lines().find(|line| line.as_ref().is_ok_and(|line| line.contains(r#""tools":["#)));
+        let listed = answers.lines().find(|line| {
+            line.as_ref()
+                .is_ok_and(|line| line.contains(r#""tools":["#))
+        });
         samples.since(start);
         server.kill()?;
         server.wait()?;
@@ -99,10 +119,18 @@ fn searches(count: usize) -> anyhow::Result<Samples> {
     let runtime = crate::runtime()?;
     for n in 0..count {
         let loaded = runtime.block_on(host.load(&component(&text, n)?));
-        tools.extend(loaded.map_err(|refusal| anyhow::anyhow!("load a component: {refusal:?}"))?.tools);
+        tools.extend(
+            loaded
+                .map_err(|refusal| anyhow::anyhow!("load a component: {refusal:?}"))?
+                .tools,
+        );
     }
-    let names = tools.iter().map(|tool| tool.declaration().qualified_name()).collect();
-    let finder = Finder::new(&Surface::new(tools, count), names).map_err(|refusal| anyhow::anyhow!("{refusal:?}"))?;
+    let names = tools
+        .iter()
+        .map(|tool| tool.declaration().qualified_name())
+        .collect();
+    let finder = Finder::new(&Surface::new(tools, count), names)
+        .map_err(|refusal| anyhow::anyhow!("{refusal:?}"))?;
     let mut samples = Samples::new();
     for n in 0..count {
         let own = namespace(n);
@@ -111,7 +139,13 @@ fn searches(count: usize) -> anyhow::Result<Samples> {
         let found = query.and_then(|query| finder.search(&query, RESULTS, |_| false));
         samples.since(start);
         let found = found.map_err(|refusal| anyhow::anyhow!("{refusal:?}"))?;
-        anyhow::ensure!(found.matches.first().is_some_and(|first| first.name.starts_with(&own)), "{own} was not found");
+        anyhow::ensure!(
+            found
+                .matches
+                .first()
+                .is_some_and(|first| first.name.starts_with(&own)),
+            "{own} was not found"
+        );
     }
     Ok(samples)
 }

@@ -24,11 +24,17 @@ const METERS: [Settings; 5] = [
 ];
 
 const fn meters(fuel: bool, epoch: bool, fuel_yields: Option<u64>) -> Settings {
-    Settings { fuel, epoch, fuel_yields, pool: None }
+    Settings {
+        fuel,
+        epoch,
+        fuel_yields,
+        pool: None,
+    }
 }
 
 /// Builds, sorts and adds up: an interpreter's work, full of branches and calls.
-const FILTER: &str = r#"{"filter":"[range(6000)] | map({a: ., b: (. % 7)}) | sort_by(.b) | map(.a) | add"}"#;
+const FILTER: &str =
+    r#"{"filter":"[range(6000)] | map({a: ., b: (. % 7)}) | sort_by(.b) | map(.a) | add"}"#;
 
 /// A short loop: the worst case, because each iteration pays.
 const LOOP: &str = r#"
@@ -39,8 +45,14 @@ const LOOP: &str = r#"
         (local.get $n)))"#;
 
 pub(crate) fn run() -> anyhow::Result<()> {
-    println!("metering: CPU-bound guests in bare engines, to the engine without meters; best of {}", repeated(ROUNDS));
-    println!("{:<12}{:>10}{:>8}{:>8}{:>8}{:>12}", "", "none, ms", "epoch", "fuel", "both", "fuel yields");
+    println!(
+        "metering: CPU-bound guests in bare engines, to the engine without meters; best of {}",
+        repeated(ROUNDS)
+    );
+    println!(
+        "{:<12}{:>10}{:>8}{:>8}{:>8}{:>12}",
+        "", "none, ms", "epoch", "fuel", "both", "fuel yields"
+    );
     let jq = subjects::jq()?;
     let mut bares = Vec::new();
     for settings in METERS {
@@ -48,7 +60,9 @@ pub(crate) fn run() -> anyhow::Result<()> {
     }
     let runtime = crate::runtime()?;
     let busy = rounds(ROUNDS, |at| {
-        let Some(bare) = bares.get(at) else { return Ok(()) };
+        let Some(bare) = bares.get(at) else {
+            return Ok(());
+        };
         runtime.block_on(bare.answer(jq.tool, FILTER)).map(drop)
     })?;
     show("jq sort_by", &busy);
@@ -60,26 +74,42 @@ pub(crate) fn run() -> anyhow::Result<()> {
         modules.push((settings, engine, module));
     }
     let tight = rounds(ROUNDS, |at| {
-        let Some((settings, engine, module)) = modules.get(at) else { return Ok(()) };
+        let Some((settings, engine, module)) = modules.get(at) else {
+            return Ok(());
+        };
         let mut store = settings.open(engine, ())?;
         // Asynchronous, because a store whose fuel yields refuses other calls.
         runtime.block_on(async {
-            let instance = Linker::new(engine).instantiate_async(&mut store, module).await?;
+            let instance = Linker::new(engine)
+                .instantiate_async(&mut store, module)
+                .await?;
             let run = instance.get_typed_func::<(), i32>(&mut store, "run")?;
-            run.call_async(&mut store, ()).await.map(drop).map_err(anyhow::Error::from)
+            run.call_async(&mut store, ())
+                .await
+                .map(drop)
+                .map_err(anyhow::Error::from)
         })
     })?;
     show("tight loop", &tight);
     let compiled = rounds(COMPILE_ROUNDS, |at| {
-        let Some(settings) = METERS.get(at) else { return Ok(()) };
-        settings.engine()?.precompile_component(&jq.component).map(drop).map_err(anyhow::Error::from)
+        let Some(settings) = METERS.get(at) else {
+            return Ok(());
+        };
+        settings
+            .engine()?
+            .precompile_component(&jq.component)
+            .map(drop)
+            .map_err(anyhow::Error::from)
     })?;
     show("jq compiled", &compiled);
     Ok(())
 }
 
 /// Runs `work` once a round for each engine.
-fn rounds(number: usize, mut work: impl FnMut(usize) -> anyhow::Result<()>) -> anyhow::Result<[Samples; METERS.len()]> {
+fn rounds(
+    number: usize,
+    mut work: impl FnMut(usize) -> anyhow::Result<()>,
+) -> anyhow::Result<[Samples; METERS.len()]> {
     let mut samples = [const { Samples::new() }; METERS.len()];
     for _ in 0..repeated(number) {
         for (at, samples) in samples.iter_mut().enumerate() {
@@ -94,5 +124,8 @@ fn rounds(number: usize, mut work: impl FnMut(usize) -> anyhow::Result<()>) -> a
 fn show(name: &str, samples: &[Samples; METERS.len()]) {
     let [none, epoch, fuel, both, yields] = samples.each_ref().map(|samples| samples.us(0.0));
     let [epoch, fuel, both, yields] = [epoch, fuel, both, yields].map(|metered| metered / none);
-    println!("{name:<12}{:>10.1}{epoch:>8.2}{fuel:>8.2}{both:>8.2}{yields:>12.2}", none / 1e3);
+    println!(
+        "{name:<12}{:>10.1}{epoch:>8.2}{fuel:>8.2}{both:>8.2}{yields:>12.2}",
+        none / 1e3
+    );
 }

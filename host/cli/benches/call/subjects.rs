@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use toolcell::{Home, Host, HostBuilder, Keep, Request};
 use toolcell_core::record::CallRecord;
-use toolcell_toolchain::{BuildSettings, Kind, Lang, Preference, Search, build, new_project, write_sdk};
+use toolcell_toolchain::{
+    BuildSettings, Kind, Lang, Preference, Search, build, new_project, write_sdk,
+};
 
 /// One component, and one call of it.
 pub(crate) struct Subject {
@@ -27,12 +29,21 @@ impl Subject {
 /// The smallest component: no imports, no allocator.
 pub(crate) fn echo() -> anyhow::Result<Subject> {
     let component = wat("echo")?;
-    Ok(Subject { name: "wat echo", component, tool: "echo", qualified: "wat.echo", input: r#"{"a":1}"# })
+    Ok(Subject {
+        name: "wat echo",
+        component,
+        tool: "echo",
+        qualified: "wat.echo",
+        input: r#"{"a":1}"#,
+    })
 }
 
 /// What `toolcell new` writes: the smallest tool that an author would write with the SDK.
 pub(crate) fn count() -> anyhow::Result<Subject> {
-    Ok(Subject { name: "SDK new", ..count_in("rust".parse()?)? })
+    Ok(Subject {
+        name: "SDK new",
+        ..count_in("rust".parse()?)?
+    })
 }
 
 /// The same tool in another language.
@@ -46,14 +57,26 @@ pub(crate) fn count_in(lang: Lang) -> anyhow::Result<Subject> {
     }
     let component = component(&folder, Some(sdk))?;
     let input = r#"{"text":"one two"}"#;
-    Ok(Subject { name: lang.title(), component, tool: "count", qualified: "count.count", input })
+    Ok(Subject {
+        name: lang.title(),
+        component,
+        tool: "count",
+        qualified: "count.count",
+        input,
+    })
 }
 
 /// A tool with a parser, an interpreter and structured output under a schema.
 pub(crate) fn jq() -> anyhow::Result<Subject> {
     let component = component(&root().join("example-tools/jq"), None)?;
     let input = r#"{"filter":".","input":{"a":1}}"#;
-    Ok(Subject { name: "SDK jq .", component, tool: "jq", qualified: "jq.jq", input })
+    Ok(Subject {
+        name: "SDK jq .",
+        component,
+        tool: "jq",
+        qualified: "jq.jq",
+        input,
+    })
 }
 
 /// A guest of the tests, written without the SDK.
@@ -64,7 +87,13 @@ pub(crate) fn fixture(
     qualified: &'static str,
 ) -> anyhow::Result<Subject> {
     let component = component(&root().join("tests/guests").join(guest), None)?;
-    Ok(Subject { name, component, tool, qualified, input: "{}" })
+    Ok(Subject {
+        name,
+        component,
+        tool,
+        qualified,
+        input: "{}",
+    })
 }
 
 pub(crate) fn wat(name: &str) -> anyhow::Result<Vec<u8>> {
@@ -78,7 +107,10 @@ pub(crate) fn wat_text(name: &str) -> anyhow::Result<String> {
 
 fn component(folder: &Path, sdk: Option<PathBuf>) -> anyhow::Result<Vec<u8>> {
     let own = Home::find()?;
-    let mut settings = BuildSettings::new(Search::new(Preference::from_env()?, own.cache()), home().builds());
+    let mut settings = BuildSettings::new(
+        Search::new(Preference::from_env()?, own.cache()),
+        home().builds(),
+    );
     // Where the tests compile the same tools.
     settings.target_dir = Some(own.compiling());
     settings.sdk = sdk;
@@ -88,7 +120,9 @@ fn component(folder: &Path, sdk: Option<PathBuf>) -> anyhow::Result<Vec<u8>> {
 
 /// A host that serves many calls, unless `change` says otherwise.
 pub(crate) fn host(change: impl FnOnce(&mut HostBuilder)) -> anyhow::Result<Host> {
-    let mut settings = Host::builder().home(home()).compiler(env!("CARGO_BIN_EXE_toolcell"));
+    let mut settings = Host::builder()
+        .home(home())
+        .compiler(env!("CARGO_BIN_EXE_toolcell"));
     // What is measured is a call; the journal has a row of its own.
     settings.journal.keep = Keep::None;
     change(&mut settings);
@@ -101,12 +135,18 @@ pub(crate) fn request(tool: &str, input: &str) -> Request {
 
 /// Fails unless the call succeeded, because a benchmark of an error would be a fast one.
 pub(crate) fn succeeded(record: CallRecord) -> anyhow::Result<CallRecord> {
-    anyhow::ensure!(!record.result.is_error, "the call failed: {:?}", record.result.error);
+    anyhow::ensure!(
+        !record.result.is_error,
+        "the call failed: {:?}",
+        record.result.error
+    );
     Ok(record)
 }
 
 pub(crate) async fn load(host: &Host, component: &[u8]) -> anyhow::Result<()> {
-    host.load(component).await.map_err(|refusal| anyhow::anyhow!("load a component: {refusal:?}"))?;
+    host.load(component)
+        .await
+        .map_err(|refusal| anyhow::anyhow!("load a component: {refusal:?}"))?;
     Ok(())
 }
 

@@ -68,7 +68,11 @@ fn rate(threads: usize, work: impl Fn() -> anyhow::Result<u32> + Sync) -> anyhow
         let running: Vec<_> = (0..threads).map(|_| scope.spawn(&work)).collect();
         running
             .into_iter()
-            .map(|thread| thread.join().map_err(|_| anyhow::anyhow!("a thread panicked"))?)
+            .map(|thread| {
+                thread
+                    .join()
+                    .map_err(|_| anyhow::anyhow!("a thread panicked"))?
+            })
             .sum::<anyhow::Result<u32>>()
     })?;
     Ok(f64::from(calls) / start.elapsed().as_secs_f64())

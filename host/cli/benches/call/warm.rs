@@ -14,18 +14,32 @@ const POOL: u32 = 64;
 
 pub(crate) fn run() -> anyhow::Result<()> {
     println!("warm: Host::call on a loaded tool, and bare wasmtime, interleaved; µs");
-    println!("{:<20}{:>10}{:>10}{:>8}{:>8}{:>12}{:>12}", "", "floor", "pipeline", "ratio", "more", "floor p99", "p99");
+    println!(
+        "{:<20}{:>10}{:>10}{:>8}{:>8}{:>12}{:>12}",
+        "", "floor", "pipeline", "ratio", "more", "floor p99", "p99"
+    );
     let counted = subjects::count()?;
     let headline = compare(&counted, Keep::None)?;
     let recorded = compare(&counted, Keep::All)?;
-    for subject in [subjects::jq()?, subjects::fixture("probe", "probe echo", "echo", "probe.echo")?, subjects::echo()?]
-    {
+    for subject in [
+        subjects::jq()?,
+        subjects::fixture("probe", "probe echo", "echo", "probe.echo")?,
+        subjects::echo()?,
+    ] {
         compare(&subject, Keep::None)?;
     }
-    println!("targets, for SDK new, compiled as the packages are (`just marks`): at most 2.00, and 2.60 on record");
+    println!(
+        "targets, for SDK new, compiled as the packages are (`just marks`): at most 2.00, and 2.60 on record"
+    );
     println!("warm_over_floor={:.2}", headline.pipeline / headline.floor);
-    println!("recorded_over_floor={:.2}", recorded.pipeline / recorded.floor);
-    println!("warm_minus_floor_us={:.1}", headline.pipeline - headline.floor);
+    println!(
+        "recorded_over_floor={:.2}",
+        recorded.pipeline / recorded.floor
+    );
+    println!(
+        "warm_minus_floor_us={:.1}",
+        headline.pipeline - headline.floor
+    );
     Ok(())
 }
 
@@ -38,10 +52,17 @@ struct Compared {
 /// Prints what a call costs, with what `keep` says on record.
 fn compare(subject: &Subject, keep: Keep) -> anyhow::Result<Compared> {
     let (floor, pipeline) = measured(subject, keep)?;
-    let compared = Compared { floor: floor.median_us(), pipeline: pipeline.median_us() };
+    let compared = Compared {
+        floor: floor.median_us(),
+        pipeline: pipeline.median_us(),
+    };
     println!(
         "{:<12}{:>10.1}{:>10.1}{:>8.2}{:>8.1}{:>12.1}{:>12.1}",
-        if keep == Keep::None { subject.name.to_owned() } else { format!("{}, on record", subject.name) },
+        if keep == Keep::None {
+            subject.name.to_owned()
+        } else {
+            format!("{}, on record", subject.name)
+        },
         compared.floor,
         compared.pipeline,
         compared.pipeline / compared.floor,

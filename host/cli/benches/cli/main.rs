@@ -30,7 +30,12 @@ struct Subject {
 
 fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+    match arguments
+        .iter()
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .as_slice()
+    {
         ["bare", code, tool, input] => call_once(Path::new(code), tool, input),
         _ => compare_all(),
     }
@@ -38,7 +43,9 @@ fn main() -> anyhow::Result<()> {
 
 /// The bare program: maps the code, calls it once, and prints its output.
 fn call_once(code: &Path, tool: &str, input: &str) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     let bare = Bare::map(Settings::metered(None), code)?;
     let output = runtime.block_on(bare.answer(tool, input))?;
     println!("{output}");
@@ -46,8 +53,14 @@ fn call_once(code: &Path, tool: &str, input: &str) -> anyhow::Result<()> {
 }
 
 fn compare_all() -> anyhow::Result<()> {
-    println!("cli: whole processes, {} each, interleaved; median and best, ms", repeated(RUNS));
-    println!("{:<12}{:>8}{:>8}{:>10}{:>8}{:>8}{:>8}", "", "bare", "best", "toolcell", "best", "ratio", "more");
+    println!(
+        "cli: whole processes, {} each, interleaved; median and best, ms",
+        repeated(RUNS)
+    );
+    println!(
+        "{:<12}{:>8}{:>8}{:>10}{:>8}{:>8}{:>8}",
+        "", "bare", "best", "toolcell", "best", "ratio", "more"
+    );
     let small = compare(&started()?)?;
     let jq = Subject {
         name: "SDK jq .",
@@ -56,7 +69,10 @@ fn compare_all() -> anyhow::Result<()> {
         input: r#"{"filter":".","input":{"a":1}}"#,
     };
     let large = compare(&jq)?;
-    println!("a process that only prints the version of toolcell: {:.2}", version()?.median_ms());
+    println!(
+        "a process that only prints the version of toolcell: {:.2}",
+        version()?.median_ms()
+    );
     println!("target: at most 1.50");
     println!("cli_over_bare={small:.2}");
     println!("cli_over_bare_large={large:.2}");
@@ -68,10 +84,18 @@ fn started() -> anyhow::Result<Subject> {
     let folder = kept().join("count");
     if !folder.exists() {
         std::fs::create_dir_all(kept())?;
-        let made = Command::new(TOOLCELL).current_dir(kept()).args(["new", "count"]).status()?;
+        let made = Command::new(TOOLCELL)
+            .current_dir(kept())
+            .args(["new", "count"])
+            .status()?;
         anyhow::ensure!(made.success(), "start a tool: {made}");
     }
-    Ok(Subject { name: "SDK new", folder, tool: "count", input: r#"{"text":"one two"}"# })
+    Ok(Subject {
+        name: "SDK new",
+        folder,
+        tool: "count",
+        input: r#"{"text":"one two"}"#,
+    })
 }
 
 /// How much longer `toolcell call` takes than the bare program.
@@ -83,12 +107,19 @@ fn compare(subject: &Subject) -> anyhow::Result<f64> {
     let program = install(&std::env::current_exe()?)?;
     let toolcell = || {
         let mut command = Command::new(&installed);
-        command.env("TOOLCELL_HOME", &home).arg("call").arg(&component).args([subject.input, "--json"]);
+        command
+            .env("TOOLCELL_HOME", &home)
+            .arg("call")
+            .arg(&component)
+            .args([subject.input, "--json"]);
         command
     };
     let bare = || {
         let mut command = Command::new(&program);
-        command.arg("bare").arg(&code).args([subject.tool, subject.input]);
+        command
+            .arg("bare")
+            .arg(&code)
+            .args([subject.tool, subject.input]);
         command
     };
     // The first call fills the cache.
@@ -130,7 +161,8 @@ fn install(program: &Path) -> anyhow::Result<PathBuf> {
     let copy = kept().join(program.file_name().context("name the program")?);
     let age = |file: &Path| file.metadata().and_then(|metadata| metadata.modified());
     if age(&copy).ok() < Some(age(program)?) {
-        std::fs::write(&copy, std::fs::read(program)?).with_context(|| format!("copy {}", program.display()))?;
+        std::fs::write(&copy, std::fs::read(program)?)
+            .with_context(|| format!("copy {}", program.display()))?;
         std::fs::set_permissions(&copy, program.metadata()?.permissions())?;
         std::fs::File::open(&copy)?.sync_all()?;
     }
@@ -139,23 +171,37 @@ fn install(program: &Path) -> anyhow::Result<PathBuf> {
 
 /// How long a process takes from start to end; it must succeed.
 fn time(mut command: Command) -> anyhow::Result<std::time::Duration> {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let start = Instant::now();
     let output = command.output()?;
     let elapsed = start.elapsed();
-    anyhow::ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    anyhow::ensure!(
+        output.status.success(),
+        "{command:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     Ok(elapsed)
 }
 
 fn build(folder: &Path) -> anyhow::Result<PathBuf> {
-    let output = Command::new(TOOLCELL).arg("build").arg(folder).stderr(Stdio::inherit()).output()?;
+    let output = Command::new(TOOLCELL)
+        .arg("build")
+        .arg(folder)
+        .stderr(Stdio::inherit())
+        .output()?;
     anyhow::ensure!(output.status.success(), "build the tool: {}", output.status);
     Ok(PathBuf::from(String::from_utf8(output.stdout)?.trim()))
 }
 
 fn precompile(subject: &Subject, component: &Path) -> anyhow::Result<PathBuf> {
-    let bytes = std::fs::read(component).with_context(|| format!("read {}", component.display()))?;
-    let code = Settings::metered(None).engine()?.precompile_component(&bytes)?;
+    let bytes =
+        std::fs::read(component).with_context(|| format!("read {}", component.display()))?;
+    let code = Settings::metered(None)
+        .engine()?
+        .precompile_component(&bytes)?;
     std::fs::create_dir_all(kept())?;
     let file = kept().join(subject.tool).with_extension("cwasm");
     std::fs::write(&file, code)?;

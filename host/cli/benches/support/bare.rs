@@ -3,7 +3,9 @@
 
 use anyhow::Context;
 use wasmtime::component::{Component, Linker, Resource, ResourceTable};
-use wasmtime::{Config, Enabled, Engine, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig, Store};
+use wasmtime::{
+    Config, Enabled, Engine, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig, Store,
+};
 use wasmtime_wasi::p2::pipe::MemoryOutputPipe;
 use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 
@@ -19,7 +21,9 @@ mod bindings {
 use bindings::ToolPre;
 use bindings::exports::toolcell::tool::guest::Call;
 pub(crate) use bindings::exports::toolcell::tool::guest::Outcome;
-use bindings::toolcell::tool::{artifacts, cancellation, context_modifiers, interaction, log, progress};
+use bindings::toolcell::tool::{
+    artifacts, cancellation, context_modifiers, interaction, log, progress,
+};
 
 /// The engine of one measurement.
 #[derive(Clone, Copy)]
@@ -35,7 +39,12 @@ pub(crate) struct Settings {
 impl Settings {
     /// The meters of the host: fuel and epochs.
     pub(crate) fn metered(pool: Option<u32>) -> Self {
-        Self { fuel: true, epoch: true, fuel_yields: None, pool }
+        Self {
+            fuel: true,
+            epoch: true,
+            fuel_yields: None,
+            pool,
+        }
     }
 
     pub(crate) fn engine(self) -> anyhow::Result<Engine> {
@@ -113,7 +122,10 @@ pub(crate) struct Bare {
 
 impl Bare {
     /// Compiles `component`.
-    #[allow(dead_code, reason = "one of two ways to load; each bench uses one of them")]
+    #[allow(
+        dead_code,
+        reason = "one of two ways to load; each bench uses one of them"
+    )]
     pub(crate) fn compile(settings: Settings, component: &[u8]) -> anyhow::Result<Self> {
         let engine = settings.engine()?;
         let component = Component::new(&engine, component)?;
@@ -121,8 +133,14 @@ impl Bare {
     }
 
     /// Maps compiled code that this benchmark wrote a moment ago.
-    #[allow(dead_code, reason = "one of two ways to load; each bench uses one of them")]
-    #[allow(unsafe_code, reason = "wasmtime cannot check that a file holds code it made")]
+    #[allow(
+        dead_code,
+        reason = "one of two ways to load; each bench uses one of them"
+    )]
+    #[allow(
+        unsafe_code,
+        reason = "wasmtime cannot check that a file holds code it made"
+    )]
     pub(crate) fn map(settings: Settings, code: &std::path::Path) -> anyhow::Result<Self> {
         let engine = settings.engine()?;
         // SAFETY: the benchmark wrote the file with this very wasmtime, into its own folder, and never changes it.
@@ -140,7 +158,11 @@ impl Bare {
         artifacts::add_to_linker::<_, Only>(&mut linker, |world| world)?;
         context_modifiers::add_to_linker::<_, Only>(&mut linker, |world| world)?;
         let tool = ToolPre::new(linker.instantiate_pre(component)?)?;
-        Ok(Self { engine, settings, tool })
+        Ok(Self {
+            engine,
+            settings,
+            tool,
+        })
     }
 
     /// A fresh store and instance, one call, and everything dropped.
@@ -154,7 +176,10 @@ impl Bare {
             context: "{}".to_owned(),
         };
         let guest = self.tool.instantiate_async(&mut store).await?;
-        guest.toolcell_tool_guest().call_invoke(&mut store, &call).await
+        guest
+            .toolcell_tool_guest()
+            .call_invoke(&mut store, &call)
+            .await
     }
 
     /// Returns the text of an answer of [`Bare::call`], which must succeed, because a benchmark of an error would be a fast one.
@@ -178,14 +203,21 @@ type Only = wasmtime::component::HasSelf<World>;
 impl World {
     fn new() -> Self {
         let mut wasi = WasiCtxBuilder::new();
-        wasi.stdout(MemoryOutputPipe::new(64 << 10)).stderr(MemoryOutputPipe::new(64 << 10));
-        Self { wasi: wasi.build(), table: ResourceTable::new() }
+        wasi.stdout(MemoryOutputPipe::new(64 << 10))
+            .stderr(MemoryOutputPipe::new(64 << 10));
+        Self {
+            wasi: wasi.build(),
+            table: ResourceTable::new(),
+        }
     }
 }
 
 impl WasiView for World {
     fn ctx(&mut self) -> WasiCtxView<'_> {
-        WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
+        WasiCtxView {
+            ctx: &mut self.wasi,
+            table: &mut self.table,
+        }
     }
 }
 
@@ -251,7 +283,11 @@ impl artifacts::HostArtifact for World {
 }
 
 impl context_modifiers::Host for World {
-    async fn modify(&mut self, _: String, _: String) -> wasmtime::Result<Result<(), context_modifiers::ModifyError>> {
+    async fn modify(
+        &mut self,
+        _: String,
+        _: String,
+    ) -> wasmtime::Result<Result<(), context_modifiers::ModifyError>> {
         Err(wasmtime::Error::msg("a bare call cannot change a context"))
     }
 }

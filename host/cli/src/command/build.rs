@@ -39,7 +39,8 @@ impl Build {
         if self.watch {
             return self.follow(&home);
         }
-        let built = target::build(&self.dir, &home).map_err(|error| BadRequest(format!("{error:#}")))?;
+        let built =
+            target::build(&self.dir, &home).map_err(|error| BadRequest(format!("{error:#}")))?;
         Ok(self.report(&home, &built)?.unwrap_or(Exit::Succeeded))
     }
 
@@ -69,7 +70,10 @@ impl Build {
             };
             show::say("waiting for a change");
             let (path, what) = watch.wait();
-            show::say(&show::printable(&format!("{} {what}", path.display()), true));
+            show::say(&show::printable(
+                &format!("{} {what}", path.display()),
+                true,
+            ));
         }
     }
 
@@ -90,16 +94,25 @@ impl Build {
             .to_string()
         } else {
             // A script takes the path as it is.
-            notes.iter().for_each(|note| show::say(&format!("note: {note}")));
+            notes
+                .iter()
+                .for_each(|note| show::say(&format!("note: {note}")));
             if let Some(error) = &error {
                 // Nothing on standard output, which a script takes for a component that can be called.
                 show::say(&format!("error: {} [{}]", error.message, error.error_code));
                 return Ok(Some(exit));
             }
-            show::printable(&built.wasm.display().to_string(), std::io::stdout().is_terminal())
+            show::printable(
+                &built.wasm.display().to_string(),
+                std::io::stdout().is_terminal(),
+            )
         };
         // The escapes of JSON mean the same to a script.
-        let line = if self.json { show::json_for_terminals(&line) } else { line.as_str().into() };
+        let line = if self.json {
+            show::json_for_terminals(&line)
+        } else {
+            line.as_str().into()
+        };
         match writeln!(std::io::stdout(), "{line}") {
             Ok(()) => Ok(Some(exit)),
             Err(error) => show::closed(error).map(|_| None),

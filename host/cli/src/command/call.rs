@@ -22,8 +22,10 @@ use super::{hooks, input, interrupts, saved};
 
 /// Calls a tool and prints its result. A tool starts with nothing: grant what it needs.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  toolcell call example-tools/jq '{\"filter\": \".a\", \"input\": {\"a\": 1}}'\n  \
-                        toolcell call example-tools/files#search pattern='fn main' --allow-read=.")]
+#[command(
+    after_help = "Examples:\n  toolcell call example-tools/jq '{\"filter\": \".a\", \"input\": {\"a\": 1}}'\n  \
+                        toolcell call example-tools/files#search pattern='fn main' --allow-read=."
+)]
 pub(super) struct Call {
     /// An installed tool, a .wasm file or a built source folder; add #NAME if it contains several tools
     tool: String,
@@ -60,8 +62,16 @@ impl Call {
             Err(stop) => (Settings::default(), Some(stop.refusal()?)),
         };
         let input = input::read(&self.input)?;
-        let artifacts = self.artifacts.as_deref().map(saved::Folder::make).transpose()?;
-        let bar = if self.json || self.record { None } else { Bar::if_seen() };
+        let artifacts = self
+            .artifacts
+            .as_deref()
+            .map(saved::Folder::make)
+            .transpose()?;
+        let bar = if self.json || self.record {
+            None
+        } else {
+            Bar::if_seen()
+        };
         let target = Target::named(&self.tool, settings.layers.names());
         // Located before interrupts cancel the call, so that an interrupt during the build ends the program.
         let located = match refused {
@@ -71,12 +81,23 @@ impl Call {
         let callables = callable::targets(&self.callable, settings.layers.names());
         let named = CommandFiles::of(callables.iter().chain([&target]));
         let closed = kept::close(&home, &mut settings, &named);
-        let Settings { mut grants, limits, mut policy, expire, layers, selection, .. } = settings;
+        let Settings {
+            mut grants,
+            limits,
+            mut policy,
+            expire,
+            layers,
+            selection,
+            ..
+        } = settings;
         grants.for_one = callables.is_empty();
         self.options.retry.apply(&mut policy);
         let exporting = Exporting(exporting::start(&layers, &self.options.call.grants, "call"));
         let mut listeners = exporting::listeners(exporting.0.as_ref());
-        listeners.extend(bar.iter().map(|bar| Arc::<Bar>::clone(bar) as Arc<dyn Listener>));
+        listeners.extend(
+            bar.iter()
+                .map(|bar| Arc::<Bar>::clone(bar) as Arc<dyn Listener>),
+        );
         let mut host = self.host(&home, &limits, &layers, listeners)?;
         let runtime = Runtime::on_this_thread()?;
         let record = runtime.block_on(async {
@@ -94,17 +115,28 @@ impl Call {
                 .actor(ask::actor())
                 .respondent(ask::respondent())
                 .cancellation(cancellation.clone());
-            request.trace = exporting.0.as_ref().and_then(|telemetry| telemetry.trace(None));
+            request.trace = exporting
+                .0
+                .as_ref()
+                .and_then(|telemetry| telemetry.trace(None));
             if let Ok((component, callables)) = &located {
                 let callable = callables.files().map(Path::to_owned).collect();
-                request.approval.origin =
-                    Origin { callable, ..Origin::new(component, &named, &self.options.call) }.words();
+                request.approval.origin = Origin {
+                    callable,
+                    ..Origin::new(component, &named, &self.options.call)
+                }
+                .words();
             }
-            let mut naming = (&mut policy, EntryPaths::of(&layers), ToolConfigs::of(&home, &layers));
+            let mut naming = (
+                &mut policy,
+                EntryPaths::of(&layers),
+                ToolConfigs::of(&home, &layers),
+            );
             match prepare(&host, located, &target, &mut naming, &cancellation).await {
                 Ok(tool) => {
                     let tools = host.catalog().tools();
-                    let surface = surface::of(&host, tools, selection, (&policy, &request.grants)).await;
+                    let surface =
+                        surface::of(&host, tools, selection, (&policy, &request.grants)).await;
                     request.tool = surface::place(tool, &surface);
                     request.input = input.input(request.tool.tool().map(AsRef::as_ref));
                     request.offered = Some(surface::callable(&surface));
@@ -130,12 +162,29 @@ impl Call {
     }
 
     /// Finds the component of the tool, and those of the tools that it may call.
-    fn locate(&self, home: &Home, target: &Target, settings: &Settings) -> Result<(PathBuf, Callables), Refusal> {
+    fn locate(
+        &self,
+        home: &Home,
+        target: &Target,
+        settings: &Settings,
+    ) -> Result<(PathBuf, Callables), Refusal> {
         // A build can take minutes, and would be in vain.
-        let refusal = target.source_folder().and_then(|_| settings.grants.refusal(&home.protected()));
+        let refusal = target
+            .source_folder()
+            .and_then(|_| settings.grants.refusal(&home.protected()));
         refusal.map_or(Ok(()), Err)?;
-        let component = target.locate(home, if self.build { Building::Yes } else { Building::Asked })?;
-        Ok((component, Callables::find(home, &self.callable, &settings.layers, &settings.grants)?))
+        let component = target.locate(
+            home,
+            if self.build {
+                Building::Yes
+            } else {
+                Building::Asked
+            },
+        )?;
+        Ok((
+            component,
+            Callables::find(home, &self.callable, &settings.layers, &settings.grants)?,
+        ))
     }
 
     fn host(
@@ -179,7 +228,9 @@ async fn prepare(
         let tool = target.choose(&loaded)?;
         target.name(policy, entries, &loaded);
         configs.give(&target.path, &loaded)?;
-        callables.load(host, &loaded, policy, (&*entries, &*configs)).await?;
+        callables
+            .load(host, &loaded, policy, (&*entries, &*configs))
+            .await?;
         Ok(tool)
     };
     tokio::select! {

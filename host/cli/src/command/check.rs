@@ -46,7 +46,10 @@ impl Check {
             None if failed => Exit::ToolFailed,
             None => Exit::Succeeded,
         };
-        let found = published.as_ref().map(|published| published.found.as_slice()).unwrap_or_default();
+        let found = published
+            .as_ref()
+            .map(|published| published.found.as_slice())
+            .unwrap_or_default();
         if self.json {
             let printed = show::json(&json!({
                 "checked": self.path.to_string_lossy(),
@@ -67,7 +70,10 @@ impl Check {
             }
         }
         let count = |noun, severity| {
-            let count = found.iter().filter(|found| found.severity == severity).count();
+            let count = found
+                .iter()
+                .filter(|found| found.severity == severity)
+                .count();
             show::counted(count as u64, noun)
         };
         let errors = count("error", Severity::Error);

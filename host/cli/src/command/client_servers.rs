@@ -37,28 +37,46 @@ pub(super) fn look(file: &Path, named: Option<&Path>, home: &Home) -> anyhow::Re
     let servers = servers(file).map_err(|error| BadRequest(format!("{error:#}")))?;
     let mut checks = Vec::new();
     for (name, server) in &servers {
-        let command = server.get("command").and_then(Value::as_str).unwrap_or_default();
-        if Path::new(command).file_stem().is_none_or(|stem| stem != "toolcell") {
+        let command = server
+            .get("command")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        if Path::new(command)
+            .file_stem()
+            .is_none_or(|stem| stem != "toolcell")
+        {
             continue;
         }
         let fix = |words: &str| words.to_owned();
         checks.push(match program(command, named) {
             Err(error) => {
-                let fix = fix("look at it; then: toolcell doctor --client=FILE --client-program=PROGRAM");
+                let fix =
+                    fix("look at it; then: toolcell doctor --client=FILE --client-program=PROGRAM");
                 Check::missing("server", format!("{name}: {error:#}"), fix)
             }
             Ok(program) => match start(&program, server, home) {
-                Ok(()) => Check::ready("server", format!("{name} starts and offers its tools ({})", program.display())),
+                Ok(()) => Check::ready(
+                    "server",
+                    format!("{name} starts and offers its tools ({})", program.display()),
+                ),
                 Err(error) => {
-                    let fix = fix("make the entry anew: toolcell mcp --print-config=CLIENT TOOL...");
+                    let fix =
+                        fix("make the entry anew: toolcell mcp --print-config=CLIENT TOOL...");
                     Check::missing("server", format!("{name}: {error:#}"), fix)
                 }
             },
         });
     }
     if checks.is_empty() {
-        let detail = format!("{} names no server whose command is toolcell", file.display());
-        checks.push(Check::missing("server", detail, "toolcell mcp --print-config=CLIENT TOOL...".to_owned()));
+        let detail = format!(
+            "{} names no server whose command is toolcell",
+            file.display()
+        );
+        checks.push(Check::missing(
+            "server",
+            detail,
+            "toolcell mcp --print-config=CLIENT TOOL...".to_owned(),
+        ));
     }
     Ok(checks)
 }
@@ -66,16 +84,25 @@ pub(super) fn look(file: &Path, named: Option<&Path>, home: &Home) -> anyhow::Re
 fn servers(file: &Path) -> anyhow::Result<Vec<(String, Value)>> {
     let place = || format!("cannot read {}", file.display());
     let text = named_file::read_text(file, CLIENT_BYTES_MAX).with_context(place)?;
-    let whole: Value = serde_json::from_str(&text).with_context(|| format!("cannot parse {}", file.display()))?;
-    let sections = ["mcpServers", "servers"].into_iter().filter_map(|key| whole.get(key)?.as_object());
-    Ok(sections.flatten().map(|(name, server)| (name.clone(), server.clone())).collect())
+    let whole: Value =
+        serde_json::from_str(&text).with_context(|| format!("cannot parse {}", file.display()))?;
+    let sections = ["mcpServers", "servers"]
+        .into_iter()
+        .filter_map(|key| whole.get(key)?.as_object());
+    Ok(sections
+        .flatten()
+        .map(|(name, server)| (name.clone(), server.clone()))
+        .collect())
 }
 
 /// Returns the program that the client would start. Fails unless it is this one, a copy of it, or the one that the user
 /// `named`.
 fn program(command: &str, named: Option<&Path>) -> anyhow::Result<PathBuf> {
-    let found = found(command).with_context(|| format!("the command {command} leads to no program"))?;
-    let real = found.canonicalize().with_context(|| format!("cannot find {}", found.display()))?;
+    let found =
+        found(command).with_context(|| format!("the command {command} leads to no program"))?;
+    let real = found
+        .canonicalize()
+        .with_context(|| format!("cannot find {}", found.display()))?;
     let own = std::env::current_exe()
         .and_then(|own| own.canonicalize())
         .context("cannot find the toolcell program itself")?;
@@ -102,12 +129,20 @@ fn found(command: &str) -> Option<PathBuf> {
 /// A relative folder in `path`, such as that of an empty entry, is left out: it is in the current folder, which can be a
 /// project of others.
 fn on_path(command: &str, path: &OsStr) -> Option<PathBuf> {
-    let folders = std::env::split_paths(path).filter(|folder| folder.is_absolute() || !guard!("client_folders"));
-    folders.map(|folder| folder.join(command)).find(|path| path.is_file())
+    let folders = std::env::split_paths(path)
+        .filter(|folder| folder.is_absolute() || !guard!("client_folders"));
+    folders
+        .map(|folder| folder.join(command))
+        .find(|path| path.is_file())
 }
 
 fn same_bytes(one: &Path, other: &Path) -> anyhow::Result<bool> {
-    let length = |path: &Path| std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file).map(|file| file.len());
+    let length = |path: &Path| {
+        std::fs::metadata(path)
+            .ok()
+            .filter(std::fs::Metadata::is_file)
+            .map(|file| file.len())
+    };
     if length(one).is_none() || length(one) != length(other) {
         return Ok(false);
     }
@@ -138,12 +173,23 @@ fn check_home(said: Option<&Value>, home: &Home) -> anyhow::Result<()> {
 /// Starts a server with empty input: it exits successfully only after it has loaded its tools.
 fn start(program: &Path, server: &Value, home: &Home) -> anyhow::Result<()> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
-    let arguments = server.get("args").and_then(Value::as_array).into_iter().flatten().filter_map(text);
+    let arguments = server
+        .get("args")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(text);
     let arguments: Vec<String> = arguments.collect();
     check_arguments(&arguments)?;
     let environment = server.get("env").and_then(Value::as_object);
-    check_home(environment.and_then(|environment| environment.get(HOME_VARIABLE)), home)?;
-    let environment = environment.into_iter().flatten().filter_map(|(name, value)| Some((name, text(value)?)));
+    check_home(
+        environment.and_then(|environment| environment.get(HOME_VARIABLE)),
+        home,
+    )?;
+    let environment = environment
+        .into_iter()
+        .flatten()
+        .filter_map(|(name, value)| Some((name, text(value)?)));
     let mut child = Command::new(program)
         .args(arguments)
         .envs(environment.filter(|(name, _)| VARIABLES.contains(&name.as_str())))
@@ -182,10 +228,16 @@ fn start(program: &Path, server: &Value, home: &Home) -> anyhow::Result<()> {
 /// says.
 fn check_arguments(arguments: &[String]) -> anyhow::Result<()> {
     let command = arguments.first().map_or("", String::as_str);
-    ensure!(command == "mcp", "the client would run `toolcell {command}`, which offers no tools; it was not started");
-    let acts = |argument: &&String| ACTING.contains(&argument.split('=').next().unwrap_or_default());
+    ensure!(
+        command == "mcp",
+        "the client would run `toolcell {command}`, which offers no tools; it was not started"
+    );
+    let acts =
+        |argument: &&String| ACTING.contains(&argument.split('=').next().unwrap_or_default());
     if let Some(argument) = arguments.iter().find(acts) {
-        bail!("the client would start it with {argument}, which does more than to offer tools; it was not started");
+        bail!(
+            "the client would start it with {argument}, which does more than to offer tools; it was not started"
+        );
     }
     Ok(())
 }
@@ -196,11 +248,21 @@ mod tests {
 
     #[test]
     fn only_offering_tools_is_started() {
-        let check = |words: &[&str]| check_arguments(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+        let check = |words: &[&str]| {
+            check_arguments(
+                &words
+                    .iter()
+                    .map(|word| (*word).to_owned())
+                    .collect::<Vec<_>>(),
+            )
+        };
         check(&["mcp", "/tools/jq.wasm", "--allow-read=/data"]).unwrap();
-        for words in
-            [&["policy", "trust", "/evil"][..], &[], &["mcp", "/evil", "--build"], &["mcp", "x", "--record=/x"]]
-        {
+        for words in [
+            &["policy", "trust", "/evil"][..],
+            &[],
+            &["mcp", "/evil", "--build"],
+            &["mcp", "x", "--record=/x"],
+        ] {
             check(words).unwrap_err();
         }
     }
@@ -211,7 +273,10 @@ mod tests {
         assert_eq!(found("a/toolcell"), None);
         // Tests run in the folder of their package.
         let here = std::env::current_dir().unwrap();
-        assert_eq!(on_path("Cargo.toml", here.as_os_str()), Some(here.join("Cargo.toml")));
+        assert_eq!(
+            on_path("Cargo.toml", here.as_os_str()),
+            Some(here.join("Cargo.toml"))
+        );
         for path in ["", ".", "src:", "::/nowhere"] {
             assert_eq!(on_path("Cargo.toml", path.as_ref()), None, "{path}");
         }

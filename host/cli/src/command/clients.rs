@@ -47,13 +47,22 @@ pub(super) fn config(
     (folder, names): (&Path, &Names),
 ) -> anyhow::Result<String> {
     let program = std::env::current_exe().context("cannot find the toolcell program itself")?;
-    let program = program.to_str().context("the path of toolcell is not Unicode")?;
+    let program = program
+        .to_str()
+        .context("the path of toolcell is not Unicode")?;
     let mut arguments = arguments(typed, folder, names)?;
     arguments.extend(extra.iter().cloned());
     // Clients start programs with an environment of their own.
-    let home = std::env::var(HOME_VARIABLE).ok().filter(|home| !home.is_empty());
-    let home = home.map(|home| absolute(Path::new(&home), folder)).transpose()?;
-    Ok(format!("{:#}\n", entry(client, program, &arguments, home.as_deref())))
+    let home = std::env::var(HOME_VARIABLE)
+        .ok()
+        .filter(|home| !home.is_empty());
+    let home = home
+        .map(|home| absolute(Path::new(&home), folder))
+        .transpose()?;
+    Ok(format!(
+        "{:#}\n",
+        entry(client, program, &arguments, home.as_deref())
+    ))
 }
 
 fn entry(client: Client, program: &str, arguments: &[String], home: Option<&str>) -> Value {
@@ -66,7 +75,11 @@ fn entry(client: Client, program: &str, arguments: &[String], home: Option<&str>
     if let Some(home) = home {
         entry.insert("env".to_owned(), json!({ HOME_VARIABLE: home }));
     }
-    let key = if client == Client::Vscode { "servers" } else { "mcpServers" };
+    let key = if client == Client::Vscode {
+        "servers"
+    } else {
+        "mcpServers"
+    };
     json!({ key: { "toolcell": entry } })
 }
 
@@ -83,7 +96,11 @@ fn arguments(typed: &[String], folder: &Path, names: &Names) -> anyhow::Result<V
             continue;
         }
         if !argument.starts_with('-') {
-            let whole = if subcommand { argument.clone() } else { tool(argument, folder, names)? };
+            let whole = if subcommand {
+                argument.clone()
+            } else {
+                tool(argument, folder, names)?
+            };
             subcommand = false;
             arguments.push(whole);
             continue;
@@ -105,13 +122,19 @@ fn arguments(typed: &[String], folder: &Path, names: &Names) -> anyhow::Result<V
 /// Whether the value of `option` is one or more paths. Clients start programs in a folder of their own choice, so paths
 /// must be absolute.
 fn takes_paths(option: &str) -> bool {
-    PATHS.contains(&option) || GrantWord::ALL.iter().any(|word| word.is_path() && word.option() == option)
+    PATHS.contains(&option)
+        || GrantWord::ALL
+            .iter()
+            .any(|word| word.is_path() && word.option() == option)
 }
 
 /// Makes the path of a tool absolute, and keeps the name behind it and the name of an installed tool. Fails if the path
 /// does not exist.
 fn tool(typed: &str, folder: &Path, names: &Names) -> anyhow::Result<String> {
-    if names.find(typed.split('#').next().unwrap_or_default()).is_some() {
+    if names
+        .find(typed.split('#').next().unwrap_or_default())
+        .is_some()
+    {
         return Ok(typed.to_owned());
     }
     let (path, name) = match typed.rsplit_once('#') {
@@ -130,18 +153,32 @@ fn tool(typed: &str, folder: &Path, names: &Names) -> anyhow::Result<String> {
 /// leading `*`.
 fn paths(value: &str, folder: &Path) -> anyhow::Result<String> {
     let whole = |spec: &str| -> anyhow::Result<String> {
-        let (host, guest) = spec.split_once('=').map_or((spec, None), |(host, guest)| (host, Some(guest)));
-        let host = if host.starts_with('*') { host.to_owned() } else { absolute(Path::new(host), folder)? };
+        let (host, guest) = spec
+            .split_once('=')
+            .map_or((spec, None), |(host, guest)| (host, Some(guest)));
+        let host = if host.starts_with('*') {
+            host.to_owned()
+        } else {
+            absolute(Path::new(host), folder)?
+        };
         Ok(guest.map_or(host.clone(), |guest| format!("{host}={guest}")))
     };
-    Ok(value.split(',').map(whole).collect::<anyhow::Result<Vec<_>>>()?.join(","))
+    Ok(value
+        .split(',')
+        .map(whole)
+        .collect::<anyhow::Result<Vec<_>>>()?
+        .join(","))
 }
 
 fn absolute(path: &Path, folder: &Path) -> anyhow::Result<String> {
     let joined = folder.join(path);
     let path: PathBuf = joined.canonicalize().unwrap_or(joined);
     path.into_os_string().into_string().map_err(|path| {
-        BadRequest(format!("a configuration cannot hold a path that is not Unicode: {}", path.display())).into()
+        BadRequest(format!(
+            "a configuration cannot hold a path that is not Unicode: {}",
+            path.display()
+        ))
+        .into()
     })
 }
 
@@ -165,23 +202,45 @@ mod tests {
         std::fs::write(at.join("t.wasm"), "").unwrap();
         let root = at.display();
         for (typed, expected) in [
-            ("mcp --print-config cursor t.wasm", format!("mcp {root}/t.wasm")),
-            ("mcp t.wasm#one --print-config=cursor", format!("mcp {root}/t.wasm#one")),
-            ("mcp t.wasm --allow-read . --timeout 5s", format!("mcp {root}/t.wasm --allow-read={root} --timeout=5s")),
-            ("mcp t.wasm --allow-read=.=/work,/etc", format!("mcp {root}/t.wasm --allow-read={root}=/work,/etc")),
-            ("mcp --no-config t.wasm --deny-read=*.key", format!("mcp --no-config {root}/t.wasm --deny-read=*.key")),
+            (
+                "mcp --print-config cursor t.wasm",
+                format!("mcp {root}/t.wasm"),
+            ),
+            (
+                "mcp t.wasm#one --print-config=cursor",
+                format!("mcp {root}/t.wasm#one"),
+            ),
+            (
+                "mcp t.wasm --allow-read . --timeout 5s",
+                format!("mcp {root}/t.wasm --allow-read={root} --timeout=5s"),
+            ),
+            (
+                "mcp t.wasm --allow-read=.=/work,/etc",
+                format!("mcp {root}/t.wasm --allow-read={root}=/work,/etc"),
+            ),
+            (
+                "mcp --no-config t.wasm --deny-read=*.key",
+                format!("mcp --no-config {root}/t.wasm --deny-read=*.key"),
+            ),
         ] {
             assert_eq!(of(typed, &at).join(" "), expected);
         }
         let missing = ["mcp".to_owned(), "nothing.wasm".to_owned()];
-        assert!(arguments(&missing, &at, &Names::default()).unwrap_err().to_string().contains("nothing.wasm"));
+        assert!(
+            arguments(&missing, &at, &Names::default())
+                .unwrap_err()
+                .to_string()
+                .contains("nothing.wasm")
+        );
     }
 
     #[test]
     fn what_an_option_takes_is_known_for_all_of_them() {
         let command = Mcp::augment_args(Command::new("mcp"));
         let name = |argument: &clap::Arg| argument.get_long().map(|name| format!("--{name}"));
-        let flags = command.get_arguments().filter(|argument| !argument.get_action().takes_values());
+        let flags = command
+            .get_arguments()
+            .filter(|argument| !argument.get_action().takes_values());
         let mut flags: Vec<String> = flags.filter_map(name).collect();
         flags.sort();
         assert_eq!(flags, FLAGS);
@@ -206,6 +265,9 @@ mod tests {
         );
         assert_eq!(of(Client::Cursor), desktop);
         assert_eq!(of(Client::Vscode)["servers"]["toolcell"]["type"], "stdio");
-        assert_eq!(of(Client::ClaudeCode)["mcpServers"]["toolcell"]["type"], "stdio");
+        assert_eq!(
+            of(Client::ClaudeCode)["mcpServers"]["toolcell"]["type"],
+            "stdio"
+        );
     }
 }

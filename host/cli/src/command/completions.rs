@@ -25,6 +25,9 @@ impl Completions {
         // Into memory first, because the generator panics if it cannot write.
         let mut script = Vec::new();
         generate(self.shell, &mut command, name, &mut script);
-        std::io::stdout().write_all(&script).map(|()| Exit::Succeeded).or_else(show::closed)
+        std::io::stdout()
+            .write_all(&script)
+            .map(|()| Exit::Succeeded)
+            .or_else(show::closed)
     }
 }

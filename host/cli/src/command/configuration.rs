@@ -24,16 +24,29 @@ pub(super) fn of_files(home: &Home, policy: &PolicyOptions) -> anyhow::Result<Ve
                 "project_not_trusted" => "read the file, then: toolcell policy trust",
                 _ => "correct what the message names, then: toolcell doctor",
             };
-            return Ok(vec![Check::missing("configuration", refusal.message, fix.to_owned())]);
+            return Ok(vec![Check::missing(
+                "configuration",
+                refusal.message,
+                fix.to_owned(),
+            )]);
         }
     };
     let mut checks = vec![memory(&settings)];
     for layer in settings.layers.files() {
-        checks.push(Check::ready("configuration", layer.file.path.display().to_string()));
+        checks.push(Check::ready(
+            "configuration",
+            layer.file.path.display().to_string(),
+        ));
         for entry in &layer.file.tools {
             checks.extend(tool(home, layer, entry, settings.layers.names())?);
         }
-        checks.extend(layer.file.declared.keys().map(|name| declared(home, layer, name, settings.layers.names())));
+        checks.extend(
+            layer
+                .file
+                .declared
+                .keys()
+                .map(|name| declared(home, layer, name, settings.layers.names())),
+        );
         for entry in &layer.file.hooks {
             let file = hooks::path(layer, &entry.component);
             if !file.exists() {
@@ -55,12 +68,22 @@ fn memory(settings: &Settings) -> Check {
     let each = settings.limits.host_bytes();
     let said = settings.layers.memory_total();
     let total = said.unwrap_or_else(memory_share_bytes);
-    let whose = if said.is_some() { "as [limits] memory_total says" } else { "half of what this machine has" };
+    let whose = if said.is_some() {
+        "as [limits] memory_total says"
+    } else {
+        "half of what this machine has"
+    };
     let total_mib = total >> 20;
     let each_mib = each >> 20;
     if said.is_some() && total < each {
-        let detail = format!("{total_mib} MiB for all calls of a server, {whose}: one call may take {each_mib} MiB");
-        return Check::missing("memory", detail, "raise memory_total in [limits], or lower memory".to_owned());
+        let detail = format!(
+            "{total_mib} MiB for all calls of a server, {whose}: one call may take {each_mib} MiB"
+        );
+        return Check::missing(
+            "memory",
+            detail,
+            "raise memory_total in [limits], or lower memory".to_owned(),
+        );
     }
     let memory = memory_bytes();
     let beside = beside_calls_bytes(memory_bytes());
@@ -73,23 +96,38 @@ fn memory(settings: &Settings) -> Check {
             said.unwrap_or(each).div_ceil(1 << 20),
             beside.div_ceil(1 << 20)
         );
-        return Check::missing("memory", detail, "give it more memory, or lower memory in [limits]".to_owned());
+        return Check::missing(
+            "memory",
+            detail,
+            "give it more memory, or lower memory in [limits]".to_owned(),
+        );
     }
     let calls = (total / each.max(1)).max(1);
-    let detail = format!("{total_mib} MiB for all calls of a server, {whose}: {calls} at once, of {each_mib} MiB each");
+    let detail = format!(
+        "{total_mib} MiB for all calls of a server, {whose}: {calls} at once, of {each_mib} MiB each"
+    );
     Check::ready("memory", detail)
 }
 
 /// Checks whether a tool of a file can be offered, and which parts of its description have no effect. Does not build
 /// it.
-fn tool(home: &Home, layer: &Layer, entry: &ToolEntry, names: &Names) -> anyhow::Result<Vec<Check>> {
+fn tool(
+    home: &Home,
+    layer: &Layer,
+    entry: &ToolEntry,
+    names: &Names,
+) -> anyhow::Result<Vec<Check>> {
     let word = &*entry.component;
     let target = Target::of_entry(layer, word, names);
     let component = match target.locate(home, Building::No) {
         Ok(component) => component,
         Err(refusal) if refusal.code == target::NOT_BUILT => {
             let fix = format!("toolcell build {}", target.path.display());
-            return Ok(vec![Check::missing("tool", format!("{word}: {}", refusal.message), fix)]);
+            return Ok(vec![Check::missing(
+                "tool",
+                format!("{word}: {}", refusal.message),
+                fix,
+            )]);
         }
         Err(refusal) => return Ok(vec![unusable(layer, word, &refusal)]),
     };
@@ -102,9 +140,19 @@ fn tool(home: &Home, layer: &Layer, entry: &ToolEntry, names: &Names) -> anyhow:
     });
     Ok(match loaded {
         Ok(tools) => {
-            let names: Vec<String> = tools.iter().map(|tool| tool.declaration().qualified_name()).collect();
-            let notes = Loaded::notes(&tools).into_iter().map(|note| Check::ready("note", format!("{word}: {note}")));
-            std::iter::once(Check::ready("tool", format!("{word}: {}", names.join(", ")))).chain(notes).collect()
+            let names: Vec<String> = tools
+                .iter()
+                .map(|tool| tool.declaration().qualified_name())
+                .collect();
+            let notes = Loaded::notes(&tools)
+                .into_iter()
+                .map(|note| Check::ready("note", format!("{word}: {note}")));
+            std::iter::once(Check::ready(
+                "tool",
+                format!("{word}: {}", names.join(", ")),
+            ))
+            .chain(notes)
+            .collect()
         }
         Err(refusal) => vec![unusable(layer, word, &refusal)],
     })
@@ -114,28 +162,53 @@ fn tool(home: &Home, layer: &Layer, entry: &ToolEntry, names: &Names) -> anyhow:
 fn declared(home: &Home, layer: &Layer, name: &str, names: &Names) -> Check {
     match Target::declared(layer, name, names).locate(home, Building::No) {
         Ok(_) => Check::ready("tool", format!("{name}: installed")),
-        Err(refusal) => Check::missing("tool", format!("{name}: {}", refusal.message), "toolcell install".to_owned()),
+        Err(refusal) => Check::missing(
+            "tool",
+            format!("{name}: {}", refusal.message),
+            "toolcell install".to_owned(),
+        ),
     }
 }
 
 fn unusable(layer: &Layer, word: &str, refusal: &Refusal) -> Check {
     let detail = format!("{word}: {}", refusal.message);
-    Check::missing("tool", detail, format!("correct [[tool]] in {}", layer.file.path.display()))
+    Check::missing(
+        "tool",
+        detail,
+        format!("correct [[tool]] in {}", layer.file.path.display()),
+    )
 }
 
 /// Reports the secrets that a file grants and that are not set.
 fn secrets(home: &Home, layer: &Layer) -> Vec<Check> {
-    let granted = layer.file.grants.secret.iter().filter_map(|spec| Some(spec.split_once('@')?.0));
+    let granted = layer
+        .file
+        .grants
+        .secret
+        .iter()
+        .filter_map(|spec| Some(spec.split_once('@')?.0));
     let mut granted = granted.peekable();
     if granted.peek().is_none() {
         return Vec::new();
     }
     let known = match SecretStore::new(home.secrets(), home.secret_key()).list() {
         Ok(known) => known,
-        Err(error) => return vec![Check::missing("secrets", format!("{error:#}"), "toolcell secret list".to_owned())],
+        Err(error) => {
+            return vec![Check::missing(
+                "secrets",
+                format!("{error:#}"),
+                "toolcell secret list".to_owned(),
+            )];
+        }
     };
     let unset = granted.filter(|name| known.iter().all(|entry| entry.name != *name));
     unset
-        .map(|name| Check::missing("secret", format!("{name} is not set"), format!("toolcell secret set {name}")))
+        .map(|name| {
+            Check::missing(
+                "secret",
+                format!("{name} is not set"),
+                format!("toolcell secret set {name}"),
+            )
+        })
         .collect()
 }

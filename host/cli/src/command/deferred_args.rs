@@ -13,7 +13,9 @@ impl<T: Args> Args for DeferredArgs<T> {
             // The text in the list of subcommands takes precedence over the subcommand's own.
             let about = command.get_about().cloned();
             let long_about = command.get_long_about().cloned();
-            T::augment_args(command).about(Resettable::from(about)).long_about(Resettable::from(long_about))
+            T::augment_args(command)
+                .about(Resettable::from(about))
+                .long_about(Resettable::from(long_about))
         })
     }
 

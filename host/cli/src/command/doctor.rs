@@ -44,12 +44,22 @@ pub(super) struct Check {
 
 impl Check {
     pub(super) fn ready(subject: &str, detail: String) -> Self {
-        Self { subject: subject.to_owned(), state: "ready", detail, fix: None }
+        Self {
+            subject: subject.to_owned(),
+            state: "ready",
+            detail,
+            fix: None,
+        }
     }
 
     /// A problem, and the command that fixes it.
     pub(super) fn missing(subject: &str, detail: String, fix: String) -> Self {
-        Self { subject: subject.to_owned(), state: "missing", detail, fix: Some(fix) }
+        Self {
+            subject: subject.to_owned(),
+            state: "missing",
+            detail,
+            fix: Some(fix),
+        }
     }
 }
 
@@ -57,7 +67,10 @@ impl Doctor {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
         let home = Home::find()?;
         let mut checks = vec![
-            Check::ready("toolcell", format!("{} on {ENGINE_VERSION}", env!("CARGO_PKG_VERSION"))),
+            Check::ready(
+                "toolcell",
+                format!("{} on {ENGINE_VERSION}", env!("CARGO_PKG_VERSION")),
+            ),
             Check::ready("engine", ENGINE_VERSION.to_owned()),
             Check::ready("features off", FEATURES_OFF.join(", ")),
             writable(&home),
@@ -66,24 +79,41 @@ impl Doctor {
         ];
         checks.extend(kernel());
         // Not in the current folder, because rustup's programs run the toolchain that a file there names.
-        let search = Search { dir: "/".into(), ..Search::new(Preference::from_env()?, home.cache()) };
-        checks.extend(Lang::all().flat_map(|lang| lang.survey(&search)).map(|finding| Check {
-            subject: finding.subject,
-            state: match finding.state {
-                State::Ready => "ready",
-                State::Absent => "absent",
-                State::Missing => "missing",
-            },
-            detail: finding.detail,
-            fix: finding.fix,
-        }));
+        let search = Search {
+            dir: "/".into(),
+            ..Search::new(Preference::from_env()?, home.cache())
+        };
+        checks.extend(
+            Lang::all()
+                .flat_map(|lang| lang.survey(&search))
+                .map(|finding| Check {
+                    subject: finding.subject,
+                    state: match finding.state {
+                        State::Ready => "ready",
+                        State::Absent => "absent",
+                        State::Missing => "missing",
+                    },
+                    detail: finding.detail,
+                    fix: finding.fix,
+                }),
+        );
         checks.extend(configuration::of_files(&home, &self.policy)?);
         if let Some(file) = &self.client {
-            checks.extend(client_servers::look(file, self.client_program.as_deref(), &home)?);
+            checks.extend(client_servers::look(
+                file,
+                self.client_program.as_deref(),
+                &home,
+            )?);
         }
-        let sound = checks.iter().all(|check| check.state != "missing" || check.subject.starts_with("the "));
+        let sound = checks
+            .iter()
+            .all(|check| check.state != "missing" || check.subject.starts_with("the "));
         self.print(&checks).or_else(show::closed)?;
-        Ok(if sound { Exit::Succeeded } else { Exit::ToolFailed })
+        Ok(if sound {
+            Exit::Succeeded
+        } else {
+            Exit::ToolFailed
+        })
     }
 
     fn print(&self, checks: &[Check]) -> std::io::Result<Exit> {
@@ -98,7 +128,11 @@ impl Doctor {
             let detail = show::printable(&check.detail, true).replace('\n', "\n         | ");
             writeln!(out, "{:<8} {}: {detail}", check.state, check.subject)?;
             if let Some(fix) = &check.fix {
-                writeln!(out, "         fix: {}", visible(fix, Whitespace::WrittenOut))?;
+                writeln!(
+                    out,
+                    "         fix: {}",
+                    visible(fix, Whitespace::WrittenOut)
+                )?;
             }
         }
         Ok(Exit::Succeeded)
@@ -108,7 +142,10 @@ impl Doctor {
 fn writable(home: &Home) -> Check {
     let folder = home.folder();
     // The folder is created when it is needed, so this checks whether it could be.
-    let nearest = folder.ancestors().find(|folder| folder.exists()).unwrap_or(folder);
+    let nearest = folder
+        .ancestors()
+        .find(|folder| folder.exists())
+        .unwrap_or(folder);
     match tempfile::tempfile_in(nearest) {
         Ok(_) => Check::ready("state", folder.display().to_string()),
         Err(error) => Check {
@@ -128,10 +165,18 @@ fn cache(home: &Home) -> Check {
             let max = settings.cache_bytes_max;
             let now = mib(cached_bytes(&home.components()));
             let dir = home.components();
-            let detail = format!("{now} MiB of at most {} MiB of compiled code in {}", mib(max), dir.display());
+            let detail = format!(
+                "{now} MiB of at most {} MiB of compiled code in {}",
+                mib(max),
+                dir.display()
+            );
             Check::ready("cache", detail)
         }
-        Err(error) => Check::missing("cache", format!("{error:#}"), "correct what the message names".to_owned()),
+        Err(error) => Check::missing(
+            "cache",
+            format!("{error:#}"),
+            "correct what the message names".to_owned(),
+        ),
     }
 }
 
@@ -142,75 +187,130 @@ fn journal(home: &Home) -> Check {
             let kept = match settings.keep {
                 Keep::All => "all calls stay on record",
                 Keep::Failures => "of calls that succeed, only their start stays on record",
-                Keep::None => return Check::ready("journal", "turned off: no call stays on record".to_owned()),
+                Keep::None => {
+                    return Check::ready(
+                        "journal",
+                        "turned off: no call stays on record".to_owned(),
+                    );
+                }
             };
             if let Err(error) = CallLog::new(home.calls(), home.calls_key(), settings).check() {
-                let fix = format!("make {} writable, or free some space there", home.calls().display());
+                let fix = format!(
+                    "make {} writable, or free some space there",
+                    home.calls().display()
+                );
                 return Check::missing("journal", format!("{error}; so no call runs"), fix);
             }
             let max = settings.bytes_max.div_ceil(1 << 20);
             let days = settings.age_max.as_secs() / (24 * 60 * 60);
             Check::ready(
                 "journal",
-                format!("{kept}, in at most {max} MiB for {days} days, in {}", home.calls().display()),
+                format!(
+                    "{kept}, in at most {max} MiB for {days} days, in {}",
+                    home.calls().display()
+                ),
             )
         }
-        Err(error) => Check::missing("journal", format!("{error:#}"), "correct what the message names".to_owned()),
+        Err(error) => Check::missing(
+            "journal",
+            format!("{error:#}"),
+            "correct what the message names".to_owned(),
+        ),
     }
 }
 
 /// Optional kernel features: without them toolcell is slower, runs fewer calls at once, or has one layer of defense
 /// less.
 fn kernel() -> Vec<Check> {
-    vec![openat2(), pagemap_scan(), map_count(), open_files(), seccomp()]
+    vec![
+        openat2(),
+        pagemap_scan(),
+        map_count(),
+        open_files(),
+        seccomp(),
+    ]
 }
 
 fn check(subject: &str, there: bool, detail: String) -> Check {
-    Check { subject: subject.to_owned(), state: if there { "ready" } else { "absent" }, detail, fix: None }
+    Check {
+        subject: subject.to_owned(),
+        state: if there { "ready" } else { "absent" },
+        detail,
+        fix: None,
+    }
 }
 
 /// Makes the system call, because a seccomp filter may block it whatever the kernel version.
 fn openat2() -> Check {
     use rustix::fs::{Mode, OFlags, ResolveFlags};
-    let opened = rustix::fs::openat2(rustix::fs::CWD, "/", OFlags::PATH, Mode::empty(), ResolveFlags::BENEATH);
+    let opened = rustix::fs::openat2(
+        rustix::fs::CWD,
+        "/",
+        OFlags::PATH,
+        Mode::empty(),
+        ResolveFlags::BENEATH,
+    );
     // `XDEV` is expected: the path leads out of the folder, which the call detects.
     match opened {
-        Err(rustix::io::Errno::XDEV) | Ok(_) => {
-            check("openat2", true, "opens paths inside a folder in one step".to_owned())
-        }
-        Err(error) => {
-            check("openat2", false, format!("paths inside a folder are opened step by step, which is slower: {error}"))
-        }
+        Err(rustix::io::Errno::XDEV) | Ok(_) => check(
+            "openat2",
+            true,
+            "opens paths inside a folder in one step".to_owned(),
+        ),
+        Err(error) => check(
+            "openat2",
+            false,
+            format!("paths inside a folder are opened step by step, which is slower: {error}"),
+        ),
     }
 }
 
 fn pagemap_scan() -> Check {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let mut numbers = release.split(['.', '-']).map_while(|part| part.trim().parse::<u32>().ok());
+    let mut numbers = release
+        .split(['.', '-'])
+        .map_while(|part| part.trim().parse::<u32>().ok());
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    let detail = format!("resets the memory of a call faster (Linux {}.{}, since 6.7)", version.0, version.1);
+    let detail = format!(
+        "resets the memory of a call faster (Linux {}.{}, since 6.7)",
+        version.0, version.1
+    );
     check("PAGEMAP_SCAN", version >= (6, 7), detail)
 }
 
 fn map_count() -> Check {
     let maps = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap_or_default();
     let maps: u64 = maps.trim().parse().unwrap_or(0);
-    check("max_map_count", maps > 0, format!("{maps}: room for about {} at once", show::counted(maps / 6, "call")))
+    check(
+        "max_map_count",
+        maps > 0,
+        format!(
+            "{maps}: room for about {} at once",
+            show::counted(maps / 6, "call")
+        ),
+    )
 }
 
 /// Checks the limit on open files of the process, which all calls share.
 fn open_files() -> Check {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile)
+        .current
+        .unwrap_or(u64::MAX);
     let each = Limits::default().descriptors;
-    let detail =
-        format!("{limit}: a call may keep {each} open, so {} can at once", show::counted(limit / each, "call"));
+    let detail = format!(
+        "{limit}: a call may keep {each} open, so {} can at once",
+        show::counted(limit / each, "call")
+    );
     check("open files", limit > each, detail)
 }
 
 /// Checks for a seccomp filter around this process: the second layer of defense if the sandbox has a hole.
 fn seccomp() -> Check {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mode = status.lines().find_map(|line| line.strip_prefix("Seccomp:")).map(str::trim);
+    let mode = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Seccomp:"))
+        .map(str::trim);
     let filtered = matches!(mode, Some("1" | "2"));
     let detail = if filtered {
         "the system calls of this process are filtered"
@@ -218,7 +318,11 @@ fn seccomp() -> Check {
         "no filter of system calls around toolcell; fine on a desktop, and a second barrier on a server"
     };
     // Container runtimes set one by themselves, so only a service outside of a container has something to do.
-    let fix = (!filtered)
-        .then(|| "on a server, run toolcell in a container, or set SystemCallFilter= in its unit".to_owned());
-    Check { fix, ..check("seccomp", filtered, detail.to_owned()) }
+    let fix = (!filtered).then(|| {
+        "on a server, run toolcell in a container, or set SystemCallFilter= in its unit".to_owned()
+    });
+    Check {
+        fix,
+        ..check("seccomp", filtered, detail.to_owned())
+    }
 }

@@ -15,8 +15,10 @@ use super::{serving, show};
 /// Prints a JSON array of tools for a request to a model: those that are listed from the start, and, where the API can
 /// search tools, the others with `defer_loading`. No tool runs.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  toolcell export example-tools/jq --dialect=openai\n  \
-                        toolcell export example-tools/files example-tools/jq --dialect=anthropic")]
+#[command(
+    after_help = "Examples:\n  toolcell export example-tools/jq --dialect=openai\n  \
+                        toolcell export example-tools/files example-tools/jq --dialect=anthropic"
+)]
 pub(super) struct Export {
     /// An installed tool, a .wasm file, a folder of such files, or the source folder of a tool that is built; with #NAME for
     /// one of its tools [default: the tools of toolcell.toml]
@@ -50,17 +52,26 @@ impl Export {
                 "note: {left_out} deferred tools are not in the list, because {dialect} has no words for them there"
             ));
         }
-        show::json(&tools).map(|()| Exit::Succeeded).or_else(show::closed)
+        show::json(&tools)
+            .map(|()| Exit::Succeeded)
+            .or_else(show::closed)
     }
 
     fn tools(&self) -> Result<(Vec<Value>, usize), Stop> {
         let home = Home::find()?;
-        let settings = options::settings(&home, &self.grants, &LimitOptions::default(), &self.policy)?;
-        let Settings { grants, mut policy, layers, .. } = settings;
+        let settings =
+            options::settings(&home, &self.grants, &LimitOptions::default(), &self.policy)?;
+        let Settings {
+            grants,
+            mut policy,
+            layers,
+            ..
+        } = settings;
         let selection = self.surface.selection(&layers)?;
         let host = target::host(&home, |host| layers.compilation().apply(host))?;
         let runtime = Runtime::on_this_thread()?;
-        let offered = serving::offered(&self.tools, &layers, &mut policy, (&home, &host, &runtime))?;
+        let offered =
+            serving::offered(&self.tools, &layers, &mut policy, (&home, &host, &runtime))?;
         let exported = Exported::build(&host, offered, selection, (&policy, &grants), self.dialect);
         Ok(runtime.block_on(exported).described())
     }

@@ -40,8 +40,12 @@ impl SurfaceOptions {
 
 /// Parses the name of a dialect that `is_meant`.
 pub(super) fn dialect(is_meant: fn(Dialect) -> bool) -> impl TypedValueParser<Value = Dialect> {
-    let names = Dialect::ALL.iter().filter(|dialect| is_meant(**dialect)).map(|dialect| dialect.as_str());
-    PossibleValuesParser::new(names).try_map(|name| Dialect::named(&name).ok_or("there is no dialect of this name"))
+    let names = Dialect::ALL
+        .iter()
+        .filter(|dialect| is_meant(**dialect))
+        .map(|dialect| dialect.as_str());
+    PossibleValuesParser::new(names)
+        .try_map(|name| Dialect::named(&name).ok_or("there is no dialect of this name"))
 }
 
 /// Tools with their names in a dialect.
@@ -64,14 +68,32 @@ impl Exported {
         let mut known = HashSet::new();
         let is_new = |offered: &Offered| known.insert(offered.tool.declaration().qualified_name());
         let offered: Vec<Offered> = offered.into_iter().filter(is_new).collect();
-        let tools = offered.iter().map(|offered| Arc::clone(&offered.tool)).collect();
+        let tools = offered
+            .iter()
+            .map(|offered| Arc::clone(&offered.tool))
+            .collect();
         let missing = host.missing_secrets(grants).await;
-        let conditions = Conditions { policy, missing_secrets: &missing };
-        let offers = Offers::on(offered, |tools| Surface::build(tools, selection, &conditions));
-        let entries: Vec<(String, String)> =
-            offers.describe(|listed, _| (listed.name.to_owned(), listed.declaration.tool_id.clone()));
-        let names = Names::new(dialect.rule(), entries.iter().map(|(name, id)| (name.as_str(), id.as_str())));
-        Self { tools, offers, names, dialect }
+        let conditions = Conditions {
+            policy,
+            missing_secrets: &missing,
+        };
+        let offers = Offers::on(offered, |tools| {
+            Surface::build(tools, selection, &conditions)
+        });
+        let entries: Vec<(String, String)> = offers
+            .describe(|listed, _| (listed.name.to_owned(), listed.declaration.tool_id.clone()));
+        let names = Names::new(
+            dialect.rule(),
+            entries
+                .iter()
+                .map(|(name, id)| (name.as_str(), id.as_str())),
+        );
+        Self {
+            tools,
+            offers,
+            names,
+            dialect,
+        }
     }
 
     pub(super) fn surface(&self) -> &Surface {
@@ -85,7 +107,10 @@ impl Exported {
     /// The description of the tool with this name.
     pub(super) fn description(&self, name: &str) -> Option<Value> {
         let describe = |listed: Listed<'_>, standing: Standing| {
-            self.dialect.tool(&Listed { name, ..listed }, standing.state == LoadingState::Deferred)
+            self.dialect.tool(
+                &Listed { name, ..listed },
+                standing.state == LoadingState::Deferred,
+            )
         };
         self.offers.describe_one(self.position(name)?, describe)
     }
@@ -100,8 +125,14 @@ impl Exported {
 
     /// The refusal of a call by a name that no tool has.
     pub(super) fn unknown(&self, name: &str) -> Refusal {
-        let listed = self.surface().tools().enumerate().filter(|(_, (_, standing))| self.lists(standing.state));
-        let names = listed.filter_map(|(at, _)| self.names.name(at)).take(NAMES_MAX);
+        let listed = self
+            .surface()
+            .tools()
+            .enumerate()
+            .filter(|(_, (_, standing))| self.lists(standing.state));
+        let names = listed
+            .filter_map(|(at, _)| self.names.name(at))
+            .take(NAMES_MAX);
         let message = match names.collect::<Vec<_>>().as_slice() {
             [] => format!("no tool named `{name}`; no tools are available"),
             names => format!("no tool named `{name}`; available: {}", names.join(", ")),

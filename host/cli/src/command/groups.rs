@@ -7,14 +7,40 @@ use clap::Command;
 /// Each group with its commands, in the order of the help.
 const GROUPS: [(&str, &[&str]); 6] = [
     ("Call tools", &["call", "batch", "describe", "search"]),
-    ("Connect agents and models", &["mcp", "serve", "bundle", "export", "run", "surface"]),
-    ("Manage installed tools", &["install", "update", "outdated", "list", "info", "remove", "verify", "store"]),
-    ("Write and publish tools", &["new", "build", "check", "push", "sign", "wrap"]),
+    (
+        "Connect agents and models",
+        &["mcp", "serve", "bundle", "export", "run", "surface"],
+    ),
+    (
+        "Manage installed tools",
+        &[
+            "install", "update", "outdated", "list", "info", "remove", "verify", "store",
+        ],
+    ),
+    (
+        "Write and publish tools",
+        &["new", "build", "check", "push", "sign", "wrap"],
+    ),
     (
         "Control and inspect calls",
-        &["policy", "approvals", "secret", "calls", "show", "events", "replay", "artifact", "journal", "trace", "eval"],
+        &[
+            "policy",
+            "approvals",
+            "secret",
+            "calls",
+            "show",
+            "events",
+            "replay",
+            "artifact",
+            "journal",
+            "trace",
+            "eval",
+        ],
     ),
-    ("Help", &["explain", "doctor", "schema", "completions", "man", "help"]),
+    (
+        "Help",
+        &["explain", "doctor", "schema", "completions", "man", "help"],
+    ),
 ];
 /// What is said of the command that clap adds itself.
 const HELP: &str = "Print the help of a command";
@@ -47,9 +73,16 @@ mod tests {
 
     #[test]
     fn each_command_is_in_one_group() {
-        let mut known: Vec<String> = Cli::command().get_subcommands().map(|one| one.get_name().to_owned()).collect();
+        let mut known: Vec<String> = Cli::command()
+            .get_subcommands()
+            .map(|one| one.get_name().to_owned())
+            .collect();
         known.push("help".to_owned());
-        let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
+        let mut grouped: Vec<&str> = GROUPS
+            .iter()
+            .flat_map(|(_, names)| *names)
+            .copied()
+            .collect();
         known.sort();
         grouped.sort_unstable();
         assert_eq!(known, grouped);

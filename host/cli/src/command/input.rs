@@ -42,7 +42,8 @@ fn read_whole(typed: &str) -> Result<Input, BadRequest> {
     match (typed, typed.strip_prefix('@')) {
         ("-", _) => from("standard input", Box::new(std::io::stdin())),
         (_, Some(path)) => {
-            let file = std::fs::File::open(path).map_err(|error| BadRequest(format!("cannot open {path}: {error}")))?;
+            let file = std::fs::File::open(path)
+                .map_err(|error| BadRequest(format!("cannot open {path}: {error}")))?;
             from(path, Box::new(file))
         }
         (text, None) => Ok(Input::from_text(text)),
@@ -59,7 +60,8 @@ pub(super) fn message(file: &Path) -> Result<String, BadRequest> {
         return bounded("message", "standard input", Box::new(std::io::stdin()));
     }
     let name = file.display().to_string();
-    let opened = std::fs::File::open(file).map_err(|error| BadRequest(format!("cannot open {name}: {error}")))?;
+    let opened = std::fs::File::open(file)
+        .map_err(|error| BadRequest(format!("cannot open {name}: {error}")))?;
     bounded("message", &name, Box::new(opened))
 }
 
@@ -70,7 +72,9 @@ fn bounded(subject: &str, what: &str, from: Box<dyn Read>) -> Result<String, Bad
     read.with_context(|| format!("cannot read the {subject} from {what}"))
         .map_err(|error| BadRequest(format!("{error:#}")))?;
     if text.len() as u64 > INPUT_BYTES_MAX {
-        return Err(BadRequest(format!("cannot read the {subject} from {what}: more than {INPUT_BYTES_MAX} bytes")));
+        return Err(BadRequest(format!(
+            "cannot read the {subject} from {what}: more than {INPUT_BYTES_MAX} bytes"
+        )));
     }
     Ok(text)
 }

@@ -20,12 +20,19 @@ impl ManPages {
         let command = Cli::command().disable_help_subcommand(true);
         match &self.dir {
             Some(dir) => write_all(command, dir).map_err(|error| {
-                BadRequest(format!("cannot write the manual pages into {}: {error}", dir.display())).into()
+                BadRequest(format!(
+                    "cannot write the manual pages into {}: {error}",
+                    dir.display()
+                ))
+                .into()
             }),
             None => {
                 let mut page = Vec::new();
                 Man::new(command).render(&mut page)?;
-                std::io::stdout().write_all(&page).map(|()| Exit::Succeeded).or_else(show::closed)
+                std::io::stdout()
+                    .write_all(&page)
+                    .map(|()| Exit::Succeeded)
+                    .or_else(show::closed)
             }
         }
     }

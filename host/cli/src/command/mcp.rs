@@ -16,8 +16,10 @@ use super::{ask, folder, show};
 
 /// Offers tools to an MCP client, on standard input and output. A tool starts with nothing: grant what it needs.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  toolcell mcp example-tools/jq example-tools/files --allow-read=.\n  \
-                        toolcell mcp --print-config=claude-code example-tools/jq")]
+#[command(
+    after_help = "Examples:\n  toolcell mcp example-tools/jq example-tools/files --allow-read=.\n  \
+                        toolcell mcp --print-config=claude-code example-tools/jq"
+)]
 pub(super) struct Mcp {
     #[command(flatten)]
     serving: Serving,
@@ -49,8 +51,11 @@ impl Mcp {
         }
         let done = runtime.block_on(async {
             let interrupted = serving::interrupted();
-            let served = toolcell_server::serve_stdio(&server, ask::actor(), serving::interrupted()).await;
-            let Some(failed) = failed else { return served.map(|()| Exit::Succeeded) };
+            let served =
+                toolcell_server::serve_stdio(&server, ask::actor(), serving::interrupted()).await;
+            let Some(failed) = failed else {
+                return served.map(|()| Exit::Succeeded);
+            };
             // The exit code of tools that cannot be loaded counts even if the client left before that was known.
             tokio::select! {
                 biased;
@@ -64,9 +69,13 @@ impl Mcp {
 
     fn print(&self, client: Client) -> anyhow::Result<Exit> {
         let folder = std::env::current_dir().context("cannot find the current folder")?;
-        let typed: Option<Vec<String>> =
-            std::env::args_os().skip(1).map(|argument| argument.into_string().ok()).collect();
-        let typed = typed.ok_or_else(|| BadRequest("a configuration cannot hold what is not Unicode".to_owned()))?;
+        let typed: Option<Vec<String>> = std::env::args_os()
+            .skip(1)
+            .map(|argument| argument.into_string().ok())
+            .collect();
+        let typed = typed.ok_or_else(|| {
+            BadRequest("a configuration cannot hold what is not Unicode".to_owned())
+        })?;
         let home = Home::find()?;
         let names = Names::here(&home, self.serving.options.policy.named());
         let extra = self.serving.project_file(&names, &folder)?;
@@ -74,12 +83,18 @@ impl Mcp {
         // A configuration that cannot be served is not worth pasting.
         for tool in &self.serving.tools {
             let target = Target::named(tool, &names);
-            if !target.is_installed() && folder::components(&target.path).is_ok_and(|found| found.is_some()) {
+            if !target.is_installed()
+                && folder::components(&target.path).is_ok_and(|found| found.is_some())
+            {
                 continue;
             }
-            target.locate(&home, Building::No).map_err(|refusal| BadRequest(refusal.message))?;
+            target
+                .locate(&home, Building::No)
+                .map_err(|refusal| BadRequest(refusal.message))?;
         }
         show::say(&format!("paste this into {}:", client.file()));
-        write!(std::io::stdout(), "{}", show::json_for_terminals(&text)).map(|()| Exit::Succeeded).or_else(show::closed)
+        write!(std::io::stdout(), "{}", show::json_for_terminals(&text))
+            .map(|()| Exit::Succeeded)
+            .or_else(show::closed)
     }
 }

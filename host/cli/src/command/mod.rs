@@ -45,13 +45,18 @@ use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
 use deferred_args::DeferredArgs;
 use toolcell_command::exit::{self, Exit};
 use toolcell_command::{
-    ask, callable, exporting, folder, hooks, interrupts, kept, options, serving, shipped, show, starting, target,
-    terminal, tool_configs,
+    ask, callable, exporting, folder, hooks, interrupts, kept, options, serving, shipped, show,
+    starting, target, terminal, tool_configs,
 };
 
 /// Run untrusted tools in a WebAssembly sandbox, with only the permissions you grant.
 #[derive(Debug, Parser)]
-#[command(name = "toolcell", version, max_term_width = 110, propagate_version = true)]
+#[command(
+    name = "toolcell",
+    version,
+    max_term_width = 110,
+    propagate_version = true
+)]
 #[command(
     after_help = "Exit codes: 0 success, 1 tool failed, 2 bad request, 3 refused, 4 limit reached, 5 canceled, 6 approval \
                   needed (policy check) or signer not trusted (verify), 70 internal error. `toolcell explain CODE` \
@@ -155,7 +160,11 @@ pub(super) fn run() -> ExitCode {
         Err(error) => {
             let _ = error.print();
             // Help and version are successful output; everything else is a bad request.
-            return if error.use_stderr() { Exit::BadRequest.into() } else { Exit::Succeeded.into() };
+            return if error.use_stderr() {
+                Exit::BadRequest.into()
+            } else {
+                Exit::Succeeded.into()
+            };
         }
     };
     let outcome = match cli.command {
@@ -215,7 +224,11 @@ pub(super) fn run() -> ExitCode {
 #[inline(never)]
 fn parse() -> Result<Cli, clap::Error> {
     // Left to itself, clap colours errors wherever the variable CI is set, whatever TERM says.
-    let colours = if show::wants_colours() { ColorChoice::Auto } else { ColorChoice::Never };
+    let colours = if show::wants_colours() {
+        ColorChoice::Auto
+    } else {
+        ColorChoice::Never
+    };
     let mut command = groups::shown(Cli::command()).color(colours);
     let mut matches = command.try_get_matches_from_mut(std::env::args_os())?;
     Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))

@@ -40,7 +40,9 @@ impl NamedArguments {
                 );
                 return Err(BadRequest(problem));
             };
-            let (name, is_json) = name.strip_suffix(':').map_or((name, false), |name| (name, true));
+            let (name, is_json) = name
+                .strip_suffix(':')
+                .map_or((name, false), |name| (name, true));
             if is_json && let Err(error) = serde_json::from_str::<Value>(value) {
                 let problem = format!(
                     "cannot read the argument {word:?} as JSON: {error}; {name}=VALUE takes text without quotes"
@@ -48,9 +50,15 @@ impl NamedArguments {
                 return Err(BadRequest(problem));
             }
             match arguments.iter_mut().find(|known| known.name == name) {
-                None => arguments.push(Argument { name: name.to_owned(), values: vec![value.to_owned()], is_json }),
+                None => arguments.push(Argument {
+                    name: name.to_owned(),
+                    values: vec![value.to_owned()],
+                    is_json,
+                }),
                 Some(known) if known.is_json || is_json => {
-                    return Err(BadRequest(format!("the argument {name:?} is given twice: give its whole value once")));
+                    return Err(BadRequest(format!(
+                        "the argument {name:?} is given twice: give its whole value once"
+                    )));
                 }
                 Some(known) => known.values.push(value.to_owned()),
             }
@@ -62,7 +70,11 @@ impl NamedArguments {
     pub(super) fn input(&self, schema: Option<&Value>) -> Input {
         let written = |argument: &Argument| {
             let described = schema.and_then(|schema| schema.get("properties")?.get(&argument.name));
-            format!("{}:{}", Value::from(argument.name.as_str()), argument.written(described))
+            format!(
+                "{}:{}",
+                Value::from(argument.name.as_str()),
+                argument.written(described)
+            )
         };
         let fields: Vec<String> = self.0.iter().map(written).collect();
         Input::from_text(format!("{{{}}}", fields.join(",")))
@@ -77,7 +89,10 @@ impl Argument {
             [one] => fitted(schema, one, 0),
             several => {
                 let items = schema.and_then(|schema| items(schema, 0));
-                let items: Vec<String> = several.iter().map(|value| fitted(items, value, 0)).collect();
+                let items: Vec<String> = several
+                    .iter()
+                    .map(|value| fitted(items, value, 0))
+                    .collect();
                 format!("[{}]", items.join(","))
             }
         }
@@ -88,29 +103,49 @@ impl Argument {
 /// the type that it expects.
 fn fitted(schema: Option<&Value>, text: &str, depth: usize) -> String {
     let quoted = || Value::from(text).to_string();
-    let Some(schema) = schema.filter(|schema| !accepts(schema, "string", 0)) else { return quoted() };
+    let Some(schema) = schema.filter(|schema| !accepts(schema, "string", 0)) else {
+        return quoted();
+    };
     let is = |kind: &str| accepts(schema, kind, 0);
-    let begins = |c: char| text.trim_start().starts_with(c) && serde_json::from_str::<Value>(text).is_ok();
+    let begins =
+        |c: char| text.trim_start().starts_with(c) && serde_json::from_str::<Value>(text).is_ok();
     match text {
         "true" | "false" if is("boolean") => text.to_owned(),
         "null" if is("null") => text.to_owned(),
-        _ if (is("integer") || is("number")) && serde_json::from_str::<Number>(text).is_ok() => text.trim().to_owned(),
+        _ if (is("integer") || is("number")) && serde_json::from_str::<Number>(text).is_ok() => {
+            text.trim().to_owned()
+        }
         _ if (is("array") && begins('[')) || (is("object") && begins('{')) => text.to_owned(),
-        _ if is("array") && depth == 0 => format!("[{}]", fitted(items(schema, 0), text, depth + 1)),
+        _ if is("array") && depth == 0 => {
+            format!("[{}]", fitted(items(schema, 0), text, depth + 1))
+        }
         _ => quoted(),
     }
 }
 
 /// The schema of the items of an array.
 fn items(schema: &Value, depth: usize) -> Option<&Value> {
-    let branches = || ["anyOf", "oneOf", "allOf"].iter().filter_map(|word| schema.get(word)?.as_array()).flatten();
+    let branches = || {
+        ["anyOf", "oneOf", "allOf"]
+            .iter()
+            .filter_map(|word| schema.get(word)?.as_array())
+            .flatten()
+    };
     let of_branches = || branches().find_map(|branch| items(branch, depth + 1));
-    schema.get("items").or_else(|| if depth < DEPTH_MAX { of_branches() } else { None })
+    schema.get("items").or_else(|| {
+        if depth < DEPTH_MAX {
+            of_branches()
+        } else {
+            None
+        }
+    })
 }
 
 /// Whether a value of the type `kind` can satisfy `schema`.
 fn accepts(schema: &Value, kind: &str, depth: usize) -> bool {
-    let Value::Object(words) = schema else { return schema != &Value::Bool(false) };
+    let Value::Object(words) = schema else {
+        return schema != &Value::Bool(false);
+    };
     if depth > DEPTH_MAX {
         return true;
     }
@@ -119,8 +154,12 @@ fn accepts(schema: &Value, kind: &str, depth: usize) -> bool {
         Value::Array(kinds) => kinds.iter().any(|named| named == kind),
         named => named == kind,
     });
-    let any = |word: &str| list(word).is_none_or(|all| all.iter().any(|inner| accepts(inner, kind, depth + 1)));
-    let all = |word: &str| list(word).is_none_or(|all| all.iter().all(|inner| accepts(inner, kind, depth + 1)));
+    let any = |word: &str| {
+        list(word).is_none_or(|all| all.iter().any(|inner| accepts(inner, kind, depth + 1)))
+    };
+    let all = |word: &str| {
+        list(word).is_none_or(|all| all.iter().all(|inner| accepts(inner, kind, depth + 1)))
+    };
     of_type
         && words.get("const").is_none_or(|value| is_of(value, kind))
         && list("enum").is_none_or(|values| values.iter().any(|value| is_of(value, kind)))
@@ -170,10 +209,19 @@ mod tests {
                 r#"{"path":"1","count":12345678901234567890123,"all":true}"#,
             ),
             (&["names=a"], r#"{"names":["a"]}"#),
-            (&["names=a", "names=[b", "count=null"], r#"{"names":["a","[b"],"count":null}"#),
-            (&["names=[\"a\", \"b\"]", "sizes=1", "level=2"], r#"{"names":["a", "b"],"sizes":[1],"level":2}"#),
+            (
+                &["names=a", "names=[b", "count=null"],
+                r#"{"names":["a","[b"],"count":null}"#,
+            ),
+            (
+                &["names=[\"a\", \"b\"]", "sizes=1", "level=2"],
+                r#"{"names":["a", "b"],"sizes":[1],"level":2}"#,
+            ),
             (&["sizes=1.50", "sizes=2"], r#"{"sizes":[1.50,2]}"#),
-            (&["inner={\"a\": 1}", "either=7", "path==x=y"], r#"{"inner":{"a": 1},"either":"7","path":"=x=y"}"#),
+            (
+                &["inner={\"a\": 1}", "either=7", "path==x=y"],
+                r#"{"inner":{"a": 1},"either":"7","path":"=x=y"}"#,
+            ),
             (&["path:=7", "other=8"], r#"{"path":7,"other":"8"}"#),
             (&["count=many"], r#"{"count":"many"}"#),
         ] {

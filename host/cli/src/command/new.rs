@@ -32,16 +32,26 @@ impl New {
         let kind = if self.hook { Kind::Hook } else { Kind::Tool };
         // A path that ends in no name is refused as one.
         let path = Path::new(&self.path);
-        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let name = path
+            .file_name()
+            .unwrap_or(path.as_os_str())
+            .to_string_lossy();
+        let parent = path
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty())
+            .unwrap_or(Path::new("."));
         let folder = toolchain::new_project(parent, &name, self.lang, kind, Some(&sdk))
             .map_err(|error| BadRequest(format!("{error:#}")))?;
         let text = match (self.json, kind) {
-            (true, _) => show::json_line(&json!({ "name": name, "folder": folder })).trim_end().to_owned(),
+            (true, _) => show::json_line(&json!({ "name": name, "folder": folder }))
+                .trim_end()
+                .to_owned(),
             (false, Kind::Tool) => show::printable(&self.tool(), true),
             (false, Kind::Hook) => show::printable(&self.hook(&home.user_file()?)?, true),
         };
-        writeln!(std::io::stdout(), "{text}").map(|()| Exit::Succeeded).or_else(show::closed)
+        writeln!(std::io::stdout(), "{text}")
+            .map(|()| Exit::Succeeded)
+            .or_else(show::closed)
     }
 
     fn tool(&self) -> String {
@@ -59,8 +69,14 @@ impl New {
     /// The folder as a shell takes it.
     fn quoted(&self) -> String {
         let path = self.path.trim_end_matches('/');
-        let is_plain = path.chars().all(|letter| letter.is_alphanumeric() || "-_./~+,=@%".contains(letter));
-        if is_plain { path.to_owned() } else { format!("'{}'", path.replace('\'', "'\\''")) }
+        let is_plain = path
+            .chars()
+            .all(|letter| letter.is_alphanumeric() || "-_./~+,=@%".contains(letter));
+        if is_plain {
+            path.to_owned()
+        } else {
+            format!("'{}'", path.replace('\'', "'\\''"))
+        }
     }
 
     /// `user_file`: the configuration that may name a source folder as a hook.
@@ -68,7 +84,10 @@ impl New {
         let name = self.quoted();
         let folder = std::path::absolute(&self.path)?.display().to_string();
         // The escapes of JSON are those of TOML.
-        let entry = format!("[[hook]]\n  component = {}", serde_json::to_string(&folder)?);
+        let entry = format!(
+            "[[hook]]\n  component = {}",
+            serde_json::to_string(&folder)?
+        );
         let user_file = user_file.display();
         Ok(format!(
             "made {name}/, which {name}/README.md explains; now:\n  \

@@ -15,7 +15,10 @@ const WALL: Duration = Duration::from_secs(1);
 
 /// Returns the notes on the component in `file`, or why it can be loaded neither as a tool nor as a hook. A hook has no
 /// notes, because its configuration describes it.
-pub(super) fn of_component(home: &Home, file: &Path) -> anyhow::Result<Result<Vec<Finding>, Refusal>> {
+pub(super) fn of_component(
+    home: &Home,
+    file: &Path,
+) -> anyhow::Result<Result<Vec<Finding>, Refusal>> {
     let compilation = configured_compilation(home)?;
     let host = target::host(home, |settings| compilation.apply(settings))?;
     Ok(Runtime::on_this_thread()?.block_on(load(&host, file)))
@@ -28,7 +31,10 @@ async fn load(host: &Host, file: &Path) -> Result<Vec<Finding>, Refusal> {
         Err(refusal) => return Err(refusal),
     };
     let bytes = read_component(file)?;
-    match host.load_hook("hook", &bytes, &Grants::default(), WALL).await {
+    match host
+        .load_hook("hook", &bytes, &Grants::default(), WALL)
+        .await
+    {
         Ok(_) => Ok(Vec::new()),
         Err(refusal) if refusal.code == "not_a_hook" => Err(no_tool),
         Err(refusal) => Err(refusal),

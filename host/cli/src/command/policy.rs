@@ -29,7 +29,9 @@ enum Command {
     /// Say whether a call would run: exit 0 if it would, 3 if it is refused, 6 if it needs an approval
     Check(Foretell),
     /// Show each rule that applies, what it matched, and the access the call would get
-    #[command(after_help = "This explains the decision on a call; `toolcell explain` explains an error code.")]
+    #[command(
+        after_help = "This explains the decision on a call; `toolcell explain` explains an error code."
+    )]
     Explain(Foretell),
     /// Trust the toolcell.toml of a project, and the hooks that it names, as they are now
     Trust {
@@ -87,22 +89,46 @@ impl Foretell {
             show::detail(refusal);
         }
         let (exit, text) = match (&foretold, self.json) {
-            (Ok(told), true) => (exit_of(&told.explanation), show::json_line(&to_json(told, in_full))),
-            (Ok(told), false) => (exit_of(&told.explanation), show::printable(&for_people(told, in_full), true)),
-            (Err(refusal), true) => (exit::of_refusal(refusal), show::json_line(&refused(refusal))),
+            (Ok(told), true) => (
+                exit_of(&told.explanation),
+                show::json_line(&to_json(told, in_full)),
+            ),
+            (Ok(told), false) => (
+                exit_of(&told.explanation),
+                show::printable(&for_people(told, in_full), true),
+            ),
+            (Err(refusal), true) => (
+                exit::of_refusal(refusal),
+                show::json_line(&refused(refusal)),
+            ),
             (Err(refusal), false) => {
                 let line = format!("refused: {} [{}]\n", refusal.message, refusal.code);
                 (exit::of_refusal(refusal), show::printable(&line, true))
             }
         };
-        std::io::stdout().write_all(text.as_bytes()).map(|()| exit).or_else(|error| show::closed(error).map(|_| exit))
+        std::io::stdout()
+            .write_all(text.as_bytes())
+            .map(|()| exit)
+            .or_else(|error| show::closed(error).map(|_| exit))
     }
 
-    fn explain(&self, home: &Home, mut settings: Settings, input: input::Typed) -> Result<CallExplanation, Stop> {
+    fn explain(
+        &self,
+        home: &Home,
+        mut settings: Settings,
+        input: input::Typed,
+    ) -> Result<CallExplanation, Stop> {
         let target = Target::named(&self.tool, settings.layers.names());
         let component = target.locate(home, Building::No);
         let closed = kept::close(home, &mut settings, &CommandFiles::of([&target]));
-        let Settings { grants, limits, mut policy, layers, selection, .. } = settings;
+        let Settings {
+            grants,
+            limits,
+            mut policy,
+            layers,
+            selection,
+            ..
+        } = settings;
         let mut host = target::host(home, |host| {
             host.memory_bytes_max = host.memory_bytes_max.max(limits.memory_bytes);
             layers.compilation().apply(host);
@@ -117,7 +143,10 @@ impl Foretell {
             let surface = surface::of(&host, loaded.tools, selection, (&policy, &grants)).await;
             let tool = surface::place(tool, &surface);
             let input = input.input(tool.tool().map(AsRef::as_ref));
-            let request = Request::new(tool, input).grants(grants).policy(policy).limits(limits);
+            let request = Request::new(tool, input)
+                .grants(grants)
+                .policy(policy)
+                .limits(limits);
             Ok(host.explain(request).await?)
         })
     }
@@ -138,7 +167,10 @@ fn refused(refusal: &Refusal) -> Value {
 fn to_json(told: &CallExplanation, in_full: bool) -> Value {
     let explained = &told.explanation;
     let decision = &explained.decision;
-    let hooks = told.hooks.iter().map(|hook| json!({ "hook_id": hook.hook_id, "events": hook.events }));
+    let hooks = told
+        .hooks
+        .iter()
+        .map(|hook| json!({ "hook_id": hook.hook_id, "events": hook.events }));
     let mut value = json!({
         "behavior": decision.behavior,
         "decision": decision,
@@ -219,46 +251,86 @@ fn for_people(told: &CallExplanation, in_full: bool) -> String {
         _ => "refused",
     };
     let mut lines = vec![format!("{verdict}: {}", decision.reason.message)];
-    lines.extend(decision.rule_refs.iter().map(|rule| format!("  because of: {rule}")));
-    lines.extend(decision.blocked_path.iter().map(|path| format!("  blocked: {path}")));
+    lines.extend(
+        decision
+            .rule_refs
+            .iter()
+            .map(|rule| format!("  because of: {rule}")),
+    );
+    lines.extend(
+        decision
+            .blocked_path
+            .iter()
+            .map(|path| format!("  blocked: {path}")),
+    );
     lines.extend(show::notes(decision).map(|note| format!("  note: {note}")));
     if !in_full {
         let unbound = explained.looks.iter().filter(|look| look.unbound);
         lines.extend(unbound.map(|look| format!("  does not count: {}: {}", look.rule, look.why)));
     }
     if matches!(exit, Exit::WouldAsk) {
-        lines.push("  whether the same was approved for its session before is not looked up".to_owned());
+        lines.push(
+            "  whether the same was approved for its session before is not looked up".to_owned(),
+        );
     }
     if matches!(exit, Exit::Succeeded | Exit::WouldAsk) && !told.hooks.is_empty() {
-        let names: Vec<&str> = told.hooks.iter().map(|hook| hook.hook_id.as_str()).collect();
+        let names: Vec<&str> = told
+            .hooks
+            .iter()
+            .map(|hook| hook.hook_id.as_str())
+            .collect();
         lines.push(format!("  hooks can still stop it: {}", names.join(", ")));
     }
     if in_full {
         lines.push(format!("  risk: {:?}", explained.risk).to_lowercase());
         for look in &explained.looks {
-            let subject = look.subject.as_deref().map(|subject| format!(" ({subject})")).unwrap_or_default();
-            let mark = if look.matched { "matches" } else { "does not match" };
+            let subject = look
+                .subject
+                .as_deref()
+                .map(|subject| format!(" ({subject})"))
+                .unwrap_or_default();
+            let mark = if look.matched {
+                "matches"
+            } else {
+                "does not match"
+            };
             lines.push(format!("  rule: {}", look.rule));
             lines.push(format!("    {mark}{subject}: {}", look.why));
         }
         for hook in &told.hooks {
             let events: Vec<&str> = hook.events.iter().map(|event| event.as_str()).collect();
-            lines.push(format!("  the hook {} would be heard at: {}", hook.hook_id, events.join(", ")));
+            lines.push(format!(
+                "  the hook {} would be heard at: {}",
+                hook.hook_id,
+                events.join(", ")
+            ));
         }
         lines.extend(world(&explained.capability));
     }
     // Text of a tool or a file stays on its line, because with line breaks it could pass for a verdict.
-    lines.iter().map(|line| visible(line, Whitespace::WrittenOut) + "\n").collect()
+    lines
+        .iter()
+        .map(|line| visible(line, Whitespace::WrittenOut) + "\n")
+        .collect()
 }
 
 /// The access that the call would get, one line each.
 fn world(capability: &Capability) -> Vec<String> {
     let mut lines = Vec::new();
     for mount in &capability.mounts {
-        let may = if mount.writable { "read and change" } else { "read" };
+        let may = if mount.writable {
+            "read and change"
+        } else {
+            "read"
+        };
         // A folder that was granted by a relative path is mounted under a second spelling of its own path.
-        let other = mount.host.to_str() != Some(mount.guest.as_str()) && !mount.guest.contains("/..");
-        let named = if other { format!(" as {}", mount.guest) } else { String::new() };
+        let other =
+            mount.host.to_str() != Some(mount.guest.as_str()) && !mount.guest.contains("/..");
+        let named = if other {
+            format!(" as {}", mount.guest)
+        } else {
+            String::new()
+        };
         let line = format!("  may {may}: {}{named}", mount.host.display());
         if !lines.contains(&line) {
             lines.push(line);
@@ -269,27 +341,61 @@ fn world(capability: &Capability) -> Vec<String> {
             lines.push(format!("  may not move or replace: {}", denial.what.text()));
             continue;
         }
-        let may = if denial.read { "nothing in" } else { "not change" };
+        let may = if denial.read {
+            "nothing in"
+        } else {
+            "not change"
+        };
         lines.push(format!("  may {may}: {}", denial.what.text()));
     }
     let network = &capability.network;
-    lines.extend(network.allowed().iter().map(|rule| format!("  may send requests to: {rule}")));
-    lines.extend(network.denied().iter().map(|rule| format!("  may not send requests to: {rule}")));
-    lines.extend(capability.closed_urls.iter().map(|url| format!("  may not send requests to: {}", url.text())));
+    lines.extend(
+        network
+            .allowed()
+            .iter()
+            .map(|rule| format!("  may send requests to: {rule}")),
+    );
+    lines.extend(
+        network
+            .denied()
+            .iter()
+            .map(|rule| format!("  may not send requests to: {rule}")),
+    );
+    lines.extend(
+        capability
+            .closed_urls
+            .iter()
+            .map(|url| format!("  may not send requests to: {}", url.text())),
+    );
     let secrets = capability.secrets.iter();
-    lines.extend(secrets.map(|used| format!("  requests to {} carry the secret: {}", used.origin, used.name)));
+    lines.extend(secrets.map(|used| {
+        format!(
+            "  requests to {} carry the secret: {}",
+            used.origin, used.name
+        )
+    }));
     let calls = capability.tools.covered();
     lines.extend(calls.map(|(declared, grant)| {
         if declared.contains('*') {
             // The whole pattern would claim more than the grant gives.
-            format!("  may call the tools: {declared}, as far as {} covers them", grant.rule)
+            format!(
+                "  may call the tools: {declared}, as far as {} covers them",
+                grant.rule
+            )
         } else {
             format!("  may call the tool: {declared}, by {}", grant.rule)
         }
     }));
     if let Some(scratch) = &capability.scratch {
-        lines.push(format!("  may keep drafts, until the call ends, in: {scratch}"));
+        lines.push(format!(
+            "  may keep drafts, until the call ends, in: {scratch}"
+        ));
     }
-    lines.extend(capability.environment.iter().map(|(name, _)| format!("  may see the variable: {name}")));
+    lines.extend(
+        capability
+            .environment
+            .iter()
+            .map(|(name, _)| format!("  may see the variable: {name}")),
+    );
     lines
 }

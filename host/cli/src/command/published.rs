@@ -33,15 +33,22 @@ impl Published {
         // The path is taken as it is: it names no tool of a component.
         let mut target = Target::parse(&path.to_string_lossy());
         (target.path, target.name) = (path.to_owned(), None);
-        let compilation = configured_compilation(home).map_err(|error| BadRequest(format!("{error:#}")))?;
+        let compilation =
+            configured_compilation(home).map_err(|error| BadRequest(format!("{error:#}")))?;
         let host = target::host(home, |settings| compilation.apply(settings))?;
         let file = target.locate(home, building)?;
         let loaded = Runtime::on_this_thread()?.block_on(host.load_file(&file))?;
         let bytes = read_component(&file)?;
         let digest = Digest::of(&bytes);
-        if loaded.tools.iter().any(|tool| **tool.component() != *digest.to_string()) {
+        if loaded
+            .tools
+            .iter()
+            .any(|tool| **tool.component() != *digest.to_string())
+        {
             let message = format!("{} changed while it was read; try again", file.display());
-            return Err(Refusal::new(ErrorClass::SetupRequired, "component_changed", message).into());
+            return Err(
+                Refusal::new(ErrorClass::SetupRequired, "component_changed", message).into(),
+            );
         }
         let component = Component::read(&bytes).map_err(|why| {
             let message = format!("the sections of {} cannot be read: {why}", file.display());
@@ -50,15 +57,32 @@ impl Published {
         let folder = target.source_folder().map(Path::to_owned);
         let package = match &folder {
             Some(folder) => Package::of_folder(folder),
-            None => Package::of_component(&bytes, &file.file_stem().unwrap_or_default().to_string_lossy()),
+            None => Package::of_component(
+                &bytes,
+                &file.file_stem().unwrap_or_default().to_string_lossy(),
+            ),
         };
         let is_folder = folder.is_some();
-        let found = check(&Checked { tools: &loaded.tools, component: &component, package: &package, is_folder });
-        Ok(Self { bytes, component, digest, folder, package, found })
+        let found = check(&Checked {
+            tools: &loaded.tools,
+            component: &component,
+            package: &package,
+            is_folder,
+        });
+        Ok(Self {
+            bytes,
+            component,
+            digest,
+            folder,
+            package,
+            found,
+        })
     }
 
     pub(super) fn has_errors(&self) -> bool {
-        self.found.iter().any(|found| found.severity == Severity::Error)
+        self.found
+            .iter()
+            .any(|found| found.severity == Severity::Error)
     }
 }
 
@@ -69,5 +93,11 @@ pub(super) fn line(found: &Found) -> String {
         Severity::Warning => "warning",
         Severity::Note => "note",
     };
-    show::printable(&format!("{severity}: {}: {} [{}]", found.place, found.message, found.code), true)
+    show::printable(
+        &format!(
+            "{severity}: {}: {} [{}]",
+            found.place, found.message, found.code
+        ),
+        true,
+    )
 }

@@ -87,7 +87,11 @@ impl Push {
             Ok(()) => None,
             Err(stop) => Some(stop.refusal()?),
         };
-        let pushed = report.to.as_ref().zip(report.digest).filter(|_| refusal.is_none());
+        let pushed = report
+            .to
+            .as_ref()
+            .zip(report.digest)
+            .filter(|_| refusal.is_none());
         let pushed = pushed.map(|(to, digest)| format!("oci://{}", to.pinned(digest)));
         let record = self.json.then(|| {
             json!({
@@ -107,34 +111,53 @@ impl Push {
             })
         });
         if !self.json {
-            report.found.iter().for_each(|found| show::say(&published::line(found)));
+            report
+                .found
+                .iter()
+                .for_each(|found| show::say(&published::line(found)));
             if self.dry_run && refusal.is_none() {
                 show::say("nothing was sent");
             }
         }
-        show::outcome(refusal.as_ref(), record.as_ref(), pushed.as_deref().unwrap_or_default())
+        show::outcome(
+            refusal.as_ref(),
+            record.as_ref(),
+            pushed.as_deref().unwrap_or_default(),
+        )
     }
 
     fn push(&self, report: &mut Report) -> Result<(), Stop> {
         let mut to = self.target()?;
         let home = Home::find()?;
-        let settings = configured_registry(&home).map_err(|error| BadRequest(format!("{error:#}")))?;
-        let key = self.sign.as_deref().map(|file| sign::key(file, self.password_file.as_deref())).transpose()?;
+        let settings =
+            configured_registry(&home).map_err(|error| BadRequest(format!("{error:#}")))?;
+        let key = self
+            .sign
+            .as_deref()
+            .map(|file| sign::key(file, self.password_file.as_deref()))
+            .transpose()?;
         let published = Published::examine(&home, &self.path, Building::Yes)?;
         report.found.clone_from(&published.found);
         report.component = Some(published.digest);
         report.size = Some(published.component.size);
         if published.has_errors() {
-            let message = "the tool has errors, so it was not pushed; correct them, and see `toolcell check`";
+            let message =
+                "the tool has errors, so it was not pushed; correct them, and see `toolcell check`";
             return Err(Refusal::new(ErrorClass::PolicyBlocked, "check_failed", message).into());
         }
         if let Some(folder) = &published.folder {
-            report.is_reproducible = reproducible(folder, &home, &published.bytes, &mut report.found);
+            report.is_reproducible =
+                reproducible(folder, &home, &published.bytes, &mut report.found);
             if report.is_reproducible == Some(false) {
                 let message = "a second build, in another folder, gave another component, so the component cannot be \
                                compared with its sources; look for times, paths and random numbers in the build. Push the \
                                .wasm file itself to do without this check";
-                return Err(Refusal::new(ErrorClass::PolicyBlocked, "build_not_reproducible", message).into());
+                return Err(Refusal::new(
+                    ErrorClass::PolicyBlocked,
+                    "build_not_reproducible",
+                    message,
+                )
+                .into());
             }
         }
         if to.tag.is_none() {
@@ -142,17 +165,29 @@ impl Push {
         }
         report.to = Some(to.clone());
         let artifact = artifact(&published);
-        let mut attached = Attached { sbom: bill(&published, report), signature: None };
+        let mut attached = Attached {
+            sbom: bill(&published, report),
+            signature: None,
+        };
         if let Some(key) = key {
             let made = key.sign_manifest(&artifact.manifest())?;
-            attached.signature = Some(Attachment { media_type: made.media_type.to_owned(), bytes: made.bytes });
+            attached.signature = Some(Attachment {
+                media_type: made.media_type.to_owned(),
+                bytes: made.bytes,
+            });
             report.signer = Some(key.signer().clone());
         }
         let pushed = if self.dry_run {
             Registries::foretold(&artifact)
         } else {
             let registries = Registries::new(settings)?;
-            Runtime::on_this_thread()?.block_on(send(&registries, &to, &artifact, &attached, report))?
+            Runtime::on_this_thread()?.block_on(send(
+                &registries,
+                &to,
+                &artifact,
+                &attached,
+                report,
+            ))?
         };
         report.digest = Some(pushed.digest);
         Ok(())
@@ -160,10 +195,13 @@ impl Push {
 
     /// The reference to push to.
     fn target(&self) -> Result<RegistryReference, Stop> {
-        let here =
-            std::env::current_dir().map_err(|error| BadRequest(format!("cannot find the current folder: {error}")))?;
+        let here = std::env::current_dir()
+            .map_err(|error| BadRequest(format!("cannot find the current folder: {error}")))?;
         let bad = |why: &str| {
-            let message = format!("cannot push to `{}`: {why}; write HOST/REPOSITORY:TAG", self.reference);
+            let message = format!(
+                "cannot push to `{}`: {why}; write HOST/REPOSITORY:TAG",
+                self.reference
+            );
             Refusal::new(ErrorClass::InvalidArguments, "bad_reference", message)
         };
         match Reference::parse(&self.reference, &here)? {
@@ -182,13 +220,24 @@ fn reproducible(folder: &Path, home: &Home, built: &[u8], found: &mut Vec<Found>
         Ok(Again::SameCode) => {
             let message = "two builds of these sources have the same code, and differ in the memory of the language's \
                            runtime, of which its toolchain takes another snapshot each time: so the code alone was compared";
-            found.push(Found::new(Severity::Note, "snapshot_differs", "package", message.to_owned()));
+            found.push(Found::new(
+                Severity::Note,
+                "snapshot_differs",
+                "package",
+                message.to_owned(),
+            ));
             None
         }
         Err(error) => {
-            let message =
-                format!("whether the build is reproducible is not known, because a copy does not build: {error:#}");
-            found.push(Found::new(Severity::Warning, "reproducibility_unknown", "package", message));
+            let message = format!(
+                "whether the build is reproducible is not known, because a copy does not build: {error:#}"
+            );
+            found.push(Found::new(
+                Severity::Warning,
+                "reproducibility_unknown",
+                "package",
+                message,
+            ));
             None
         }
     }
@@ -197,13 +246,26 @@ fn reproducible(folder: &Path, home: &Home, built: &[u8], found: &mut Vec<Found>
 /// The tag of a reference that has none: the version, in the characters that a tag can have.
 fn tag(published: &Published) -> Result<String, Refusal> {
     let missing = || {
-        let message = "the reference has no tag, and no manifest says the version; write HOST/REPOSITORY:TAG";
+        let message =
+            "the reference has no tag, and no manifest says the version; write HOST/REPOSITORY:TAG";
         Refusal::new(ErrorClass::InvalidArguments, "bad_reference", message)
     };
-    let version = published.package.version.as_ref().ok_or_else(missing)?.replace('+', "_");
+    let version = published
+        .package
+        .version
+        .as_ref()
+        .ok_or_else(missing)?
+        .replace('+', "_");
     let is_tag = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    let begins = version.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
-    if begins && version.len() <= 128 && version.bytes().all(is_tag) { Ok(version) } else { Err(missing()) }
+    let begins = version
+        .bytes()
+        .next()
+        .is_some_and(|byte| byte.is_ascii_alphanumeric());
+    if begins && version.len() <= 128 && version.bytes().all(is_tag) {
+        Ok(version)
+    } else {
+        Err(missing())
+    }
 }
 
 fn artifact(published: &Published) -> Artifact {
@@ -215,32 +277,55 @@ fn artifact(published: &Published) -> Artifact {
         ("description", package.description.as_ref()),
         ("source", package.source.as_ref()),
     ];
-    let annotation =
-        |(name, value): (&str, Option<&String>)| Some((format!("org.opencontainers.image.{name}"), value?.clone()));
+    let annotation = |(name, value): (&str, Option<&String>)| {
+        Some((format!("org.opencontainers.image.{name}"), value?.clone()))
+    };
     Artifact {
         component: published.bytes.clone(),
         imports: published.component.imports.iter().cloned().collect(),
         exports: published.component.exports.iter().cloned().collect(),
         created: CREATED.to_owned(),
-        annotations: fields.into_iter().filter_map(annotation).collect::<BTreeMap<_, _>>(),
+        annotations: fields
+            .into_iter()
+            .filter_map(annotation)
+            .collect::<BTreeMap<_, _>>(),
     }
 }
 
 /// The bill of materials; `None` if it is too large to be read by those who pull it.
 fn bill(published: &Published, report: &mut Report) -> Option<Attachment> {
-    let bill = Sbom::new(&published.package, published.digest, published.folder.as_deref());
+    let bill = Sbom::new(
+        &published.package,
+        published.digest,
+        published.folder.as_deref(),
+    );
     if published.folder.is_some() && bill.lock_file.is_none() {
         let message = "there is no lock file that can be read, so the bill of materials lists the component alone";
-        report.found.push(Found::new(Severity::Note, "lock_file_missing", "package", message));
+        report.found.push(Found::new(
+            Severity::Note,
+            "lock_file_missing",
+            "package",
+            message,
+        ));
     }
     let bytes = bill.json.to_string().into_bytes();
     if bytes.len() as u64 > REFERRER_BYTES_MAX {
-        let message = format!("the bill of materials has more than {REFERRER_BYTES_MAX} bytes, and is left out");
-        report.found.push(Found::new(Severity::Warning, "sbom_too_large", "package", message));
+        let message = format!(
+            "the bill of materials has more than {REFERRER_BYTES_MAX} bytes, and is left out"
+        );
+        report.found.push(Found::new(
+            Severity::Warning,
+            "sbom_too_large",
+            "package",
+            message,
+        ));
         return None;
     }
     report.dependencies = Some(bill.dependencies);
-    Some(Attachment { media_type: sbom::MEDIA_TYPE.to_owned(), bytes })
+    Some(Attachment {
+        media_type: sbom::MEDIA_TYPE.to_owned(),
+        bytes,
+    })
 }
 
 /// What is attached to the artifact.

@@ -12,7 +12,15 @@ use toolcell_toolchain::{self as toolchain, BuildSettings, Preference, Search};
 use super::show;
 
 /// Folders that a build makes, and that are no sources, beside [`OUTPUT`].
-const MADE: [&str; 7] = [".git", ".venv", "venv", "__pycache__", "zig-out", ".zig-cache", ".toolcell"];
+const MADE: [&str; 7] = [
+    ".git",
+    ".venv",
+    "venv",
+    "__pycache__",
+    "zig-out",
+    ".zig-cache",
+    ".toolcell",
+];
 /// Made in the tool's folder, and beside a manifest of cargo. Elsewhere a folder of this name has sources.
 const OUTPUT: &str = "target";
 /// Maximum number and size of the files that are copied.
@@ -40,32 +48,53 @@ const SNAPSHOTS_DIFFER: [&str; 1] = ["python"];
 ///
 /// A copy that does not build where it is, for example because it needs files outside of its folder.
 pub(super) fn again(folder: &Path, home: &Home, built: &[u8]) -> anyhow::Result<Again> {
-    let folder = folder.canonicalize().with_context(|| format!("cannot find {}", folder.display()))?;
+    let folder = folder
+        .canonicalize()
+        .with_context(|| format!("cannot find {}", folder.display()))?;
     let place = tempfile::tempdir().context("cannot create a folder for the second build")?;
-    let place_path = place.path().canonicalize().context("cannot find the folder of the second build")?;
-    let copy = place_path.join("copy").join(folder.file_name().unwrap_or("tool".as_ref()));
+    let place_path = place
+        .path()
+        .canonicalize()
+        .context("cannot find the folder of the second build")?;
+    let copy = place_path
+        .join("copy")
+        .join(folder.file_name().unwrap_or("tool".as_ref()));
     let mut files = 0;
     let mut bytes = 0;
     copy_folder(&folder, &copy, true, &mut files, &mut bytes)?;
-    let mut settings =
-        BuildSettings::new(Search::new(Preference::from_env()?, home.cache()), place_path.join("builds"));
+    let mut settings = BuildSettings::new(
+        Search::new(Preference::from_env()?, home.cache()),
+        place_path.join("builds"),
+    );
     // Of its own, so that nothing is taken from the first build.
     settings.target_dir = Some(place_path.join("compiling"));
     settings.sdk = Some(toolchain::write_sdk(home.folder())?);
     settings.sections = Package::sections_of;
     show::say("building a copy, to see whether the same component comes out");
     let again = toolchain::build(&copy, &settings, &mut show::say)?;
-    let again = fs::read(&again.wasm).with_context(|| format!("cannot read {}", again.wasm.display()))?;
+    let again =
+        fs::read(&again.wasm).with_context(|| format!("cannot read {}", again.wasm.display()))?;
     if again == built {
         return Ok(Again::Same);
     }
-    let differ = toolchain::Lang::of(&folder).is_some_and(|lang| SNAPSHOTS_DIFFER.contains(&lang.name()));
+    let differ =
+        toolchain::Lang::of(&folder).is_some_and(|lang| SNAPSHOTS_DIFFER.contains(&lang.name()));
     let is_same = differ && same_but_memory(&again, built).map_err(anyhow::Error::msg)?;
-    Ok(if is_same { Again::SameCode } else { Again::Another })
+    Ok(if is_same {
+        Again::SameCode
+    } else {
+        Again::Another
+    })
 }
 
 /// `top`: whether `from` is the tool's own folder.
-fn copy_folder(from: &Path, to: &Path, top: bool, files: &mut usize, bytes: &mut u64) -> anyhow::Result<()> {
+fn copy_folder(
+    from: &Path,
+    to: &Path,
+    top: bool,
+    files: &mut usize,
+    bytes: &mut u64,
+) -> anyhow::Result<()> {
     fs::create_dir_all(to).with_context(|| format!("cannot create {}", to.display()))?;
     let unreadable = || format!("cannot copy {}", from.display());
     let has_output = top || from.join("Cargo.toml").is_file();
@@ -88,7 +117,9 @@ fn copy_folder(from: &Path, to: &Path, top: bool, files: &mut usize, bytes: &mut
         }
         // Before it is copied: one file could fill the disk.
         if *files > FILES_MAX || *bytes > BYTES_MAX {
-            bail!("the folder has more than {FILES_MAX} files or {BYTES_MAX} bytes, too many to build a copy");
+            bail!(
+                "the folder has more than {FILES_MAX} files or {BYTES_MAX} bytes, too many to build a copy"
+            );
         }
         if kind.is_symlink() {
             let target = fs::read_link(&source).with_context(unreadable)?;
@@ -120,10 +151,25 @@ mod tests {
         copy_folder(&from, &to, true, &mut 0, &mut 0).unwrap();
         assert_eq!(fs::read_to_string(to.join("link")).unwrap(), "fn");
         assert!(!to.join("target").exists() && !to.join("vendor/other/target").exists());
-        assert!(to.join("src/target/mod.rs").is_file(), "a module may have this name");
-        assert!(copy_folder(&from, &root.path().join("c"), true, &mut { FILES_MAX }, &mut 0).is_err());
+        assert!(
+            to.join("src/target/mod.rs").is_file(),
+            "a module may have this name"
+        );
+        assert!(
+            copy_folder(
+                &from,
+                &root.path().join("c"),
+                true,
+                &mut { FILES_MAX },
+                &mut 0
+            )
+            .is_err()
+        );
         // A file with a large hole is not copied before it is counted.
-        fs::File::create(from.join("large")).unwrap().set_len(BYTES_MAX + 1).unwrap();
+        fs::File::create(from.join("large"))
+            .unwrap()
+            .set_len(BYTES_MAX + 1)
+            .unwrap();
         assert!(copy_folder(&from, &root.path().join("d"), true, &mut 0, &mut 0).is_err());
         assert!(!root.path().join("d/large").exists());
     }

@@ -19,8 +19,10 @@ use super::{input, show};
 /// forbids parallel calls, they run one after the other. The exit code is that of the first call that
 /// failed.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  toolcell run example-tools/jq --dialect=openai < response.json\n  \
-                        toolcell run example-tools/files --dialect=anthropic --message=message.json --allow-read=.")]
+#[command(
+    after_help = "Examples:\n  toolcell run example-tools/jq --dialect=openai < response.json\n  \
+                        toolcell run example-tools/files --dialect=anthropic --message=message.json --allow-read=."
+)]
 pub(super) struct Run {
     /// The tools of `toolcell export`, in the same order, because it decides on names that several tools share: a .wasm file,
     /// a folder of such files, or the source folder of a tool that is built; with #NAME for one of its tools [default: the
@@ -50,7 +52,11 @@ pub(super) struct Run {
 impl Run {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
         let name = self.dialect.as_str();
-        let no_calls = || BadRequest(format!("the dialect {name} carries no calls in messages; choose another one"));
+        let no_calls = || {
+            BadRequest(format!(
+                "the dialect {name} carries no calls in messages; choose another one"
+            ))
+        };
         let form = batch::form(self.json, self.record);
         let exchange = self.dialect.exchange().ok_or_else(no_calls)?;
         let text = input::message(&self.message)?;
@@ -63,13 +69,25 @@ impl Run {
             if form.is_some() {
                 return Ok(Exit::Succeeded);
             }
-            return show::json(&(exchange.answers)(&[])).map(|()| Exit::Succeeded).or_else(show::closed);
+            return show::json(&(exchange.answers)(&[]))
+                .map(|()| Exit::Succeeded)
+                .or_else(show::closed);
         }
-        let output = Arc::new(Output::new(form, calls.iter().map(|call| call.id.clone()).collect()));
+        let output = Arc::new(Output::new(
+            form,
+            calls.iter().map(|call| call.id.clone()).collect(),
+        ));
         let terms = CallTerms::read(&text);
         let naming = Naming::Exported(self.dialect, &self.surface, &terms);
-        let job = Job { tools: &self.tools, naming, order: &self.order, options: &self.options };
-        if let Some(refused) = job.run(calls.into_iter().enumerate().map(line).collect(), &output)? {
+        let job = Job {
+            tools: &self.tools,
+            naming,
+            order: &self.order,
+            options: &self.options,
+        };
+        if let Some(refused) =
+            job.run(calls.into_iter().enumerate().map(line).collect(), &output)?
+        {
             return Ok(refused);
         }
         let exit = output.exit()?;
@@ -77,13 +95,28 @@ impl Run {
             return Ok(exit);
         }
         let kept = output.take_kept();
-        let ended: Vec<Ended<'_>> = kept.iter().map(|record| (&record.invocation, &record.result)).collect();
-        show::json(&(exchange.answers)(&ended)).map(|()| exit).or_else(|error| show::closed(error).map(|_| exit))
+        let ended: Vec<Ended<'_>> = kept
+            .iter()
+            .map(|record| (&record.invocation, &record.result))
+            .collect();
+        show::json(&(exchange.answers)(&ended))
+            .map(|()| exit)
+            .or_else(|error| show::closed(error).map(|_| exit))
     }
 }
 
 /// The call as a line of a batch. Its place is its id there, because a model can give two calls the same one.
 fn line((at, call): (usize, ModelCall)) -> Line {
-    let ModelCall { id, name, arguments } = call;
-    Line { id: at.to_string(), tool: name, input: arguments, depends_on: Vec::new(), native_id: Some(id) }
+    let ModelCall {
+        id,
+        name,
+        arguments,
+    } = call;
+    Line {
+        id: at.to_string(),
+        tool: name,
+        input: arguments,
+        depends_on: Vec::new(),
+        native_id: Some(id),
+    }
 }

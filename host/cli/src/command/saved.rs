@@ -32,9 +32,14 @@ impl Folder {
         let opened = made.and_then(|()| Ok(rustix::fs::open(path, flags, Mode::empty())?));
         let open = opened.map_err(|error| {
             let path = path.display();
-            BadRequest(format!("cannot create the folder {path} for artifacts: {error}; name another one"))
+            BadRequest(format!(
+                "cannot create the folder {path} for artifacts: {error}; name another one"
+            ))
         })?;
-        Ok(Self { path: path.to_owned(), open })
+        Ok(Self {
+            path: path.to_owned(),
+            open,
+        })
     }
 }
 
@@ -58,15 +63,28 @@ impl Folder {
 /// error.
 pub(super) async fn save(host: &Host, record: &CallRecord, folder: &Folder) -> anyhow::Result<()> {
     for artifact in &record.result.artifact_refs {
-        let text = |field: &str| artifact.get(field).and_then(Value::as_str).unwrap_or_default();
+        let text = |field: &str| {
+            artifact
+                .get(field)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+        };
         let (within, name, file) = create(folder, text("name"))?;
         let path = within.path.join(&name);
         if let Err(error) = host.copy_payload(text("digest"), file).await {
             let _ = rustix::fs::unlinkat(&within.open, &name, AtFlags::empty());
-            let get = format!("cannot save an artifact as {}; toolcell artifact get {}", path.display(), text("uri"));
+            let get = format!(
+                "cannot save an artifact as {}; toolcell artifact get {}",
+                path.display(),
+                text("uri")
+            );
             return Err(error).context(get);
         }
-        show::say(&format!("artifact {}: saved as {}", text("name"), path.display()));
+        show::say(&format!(
+            "artifact {}: saved as {}",
+            text("name"),
+            path.display()
+        ));
     }
     Ok(())
 }
@@ -74,33 +92,57 @@ pub(super) async fn save(host: &Host, record: &CallRecord, folder: &Folder) -> a
 /// Creates a new file for the artifact `name`, and its folders where they are missing; never opens an existing file, and
 /// follows no link. Returns the folder of the file and its name there.
 fn create(folder: &Folder, name: &str) -> anyhow::Result<(Folder, String, File)> {
-    let mut parts: Vec<&str> = name.split(['/', '\\']).filter(|part| !part.trim_matches('.').is_empty()).collect();
+    let mut parts: Vec<&str> = name
+        .split(['/', '\\'])
+        .filter(|part| !part.trim_matches('.').is_empty())
+        .collect();
     let name = file_name(parts.pop().unwrap_or_default());
-    let mut folder = Folder { path: folder.path.clone(), open: folder.open.try_clone()? };
+    let mut folder = Folder {
+        path: folder.path.clone(),
+        open: folder.open.try_clone()?,
+    };
     for part in parts {
         folder = folder.enter(&file_name(part))?;
     }
     for number in 1..=NAMES_MAX {
-        let name = if number == 1 { name.clone() } else { format!("{number}-{name}") };
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let name = if number == 1 {
+            name.clone()
+        } else {
+            format!("{number}-{name}")
+        };
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match rustix::fs::openat(&folder.open, &name, flags, Mode::from_raw_mode(0o666)) {
             Ok(file) => return Ok((folder, name, file.into())),
             Err(Errno::EXIST) => {}
             Err(error) => {
                 let path = folder.path.join(name);
-                return Err(error).with_context(|| format!("cannot create the file {}", path.display()));
+                return Err(error)
+                    .with_context(|| format!("cannot create the file {}", path.display()));
             }
         }
     }
-    bail!("{NAMES_MAX} files in {} are named like {name}; name another folder", folder.path.display())
+    bail!(
+        "{NAMES_MAX} files in {} are named like {name}; name another folder",
+        folder.path.display()
+    )
 }
 
 /// A file name made of the tool's name for an artifact: one segment of a path, not hidden, and no option of a program.
 fn file_name(name: &str) -> String {
-    let plain = |c: char| if c.is_alphanumeric() || "._-".contains(c) { c } else { '_' };
+    let plain = |c: char| {
+        if c.is_alphanumeric() || "._-".contains(c) {
+            c
+        } else {
+            '_'
+        }
+    };
     let name: String = name.chars().map(plain).collect();
     let name = name.trim_start_matches(['.', '-']);
-    match name.get(..name.floor_char_boundary(NAME_BYTES_MAX)).unwrap_or_default() {
+    match name
+        .get(..name.floor_char_boundary(NAME_BYTES_MAX))
+        .unwrap_or_default()
+    {
         "" => "artifact".to_owned(),
         name => name.to_owned(),
     }
@@ -136,10 +178,20 @@ mod tests {
         let (_, name, _) = create(&Folder::make(folder.path()).unwrap(), "a").unwrap();
         assert_eq!(name, "3-a");
         std::os::unix::fs::symlink(folder.path(), folder.path().join("link")).unwrap();
-        let (within, name, _) = create(&Folder::make(folder.path()).unwrap(), "../b/../.ssh/config").unwrap();
-        assert_eq!((within.path, name), (folder.path().join("b/ssh"), "config".to_owned()));
-        assert!(create(&Folder::make(folder.path()).unwrap(), "link/c").is_err(), "a link is not followed");
+        let (within, name, _) =
+            create(&Folder::make(folder.path()).unwrap(), "../b/../.ssh/config").unwrap();
+        assert_eq!(
+            (within.path, name),
+            (folder.path().join("b/ssh"), "config".to_owned())
+        );
+        assert!(
+            create(&Folder::make(folder.path()).unwrap(), "link/c").is_err(),
+            "a link is not followed"
+        );
         assert!(!outside.exists());
-        assert_eq!(fs::read_to_string(folder.path().join("2-a")).unwrap(), "mine");
+        assert_eq!(
+            fs::read_to_string(folder.path().join("2-a")).unwrap(),
+            "mine"
+        );
     }
 }

@@ -21,8 +21,10 @@ use super::target::{self, Building};
 
 /// Finds tools by words in their names, descriptions and hints, or by exact names. Exits with 0 also if it finds none.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  toolcell search 'read a web page' example-tools/files example-tools/fetch\n  \
-                        toolcell search select:files.read,jq.jq --json")]
+#[command(
+    after_help = "Examples:\n  toolcell search 'read a web page' example-tools/files example-tools/fetch\n  \
+                        toolcell search select:files.read,jq.jq --json"
+)]
 pub(super) struct Search {
     /// Words that say what the tool should do; or exact names: select:NAME,NAME
     query: String,
@@ -41,7 +43,10 @@ pub(super) struct Search {
 }
 
 fn limit(text: &str) -> Result<usize, String> {
-    let limit = text.parse().ok().filter(|limit| (1..=RESULTS_MAX).contains(limit));
+    let limit = text
+        .parse()
+        .ok()
+        .filter(|limit| (1..=RESULTS_MAX).contains(limit));
     limit.ok_or_else(|| format!("{text:?} is not a number from 1 to {RESULTS_MAX}"))
 }
 
@@ -69,14 +74,19 @@ impl Search {
                 return Ok(exit::of_refusal(&refusal));
             }
         };
-        let printed = if self.json { show::json(&found.result) } else { found.for_people() };
+        let printed = if self.json {
+            show::json(&found.result)
+        } else {
+            found.for_people()
+        };
         printed.map(|()| Exit::Succeeded).or_else(show::closed)
     }
 
     fn search(&self) -> Result<Found, Stop> {
         let query = Query::parse(&self.query)?;
         let home = Home::find()?;
-        let compilation = configured_compilation(&home).map_err(|error| BadRequest(format!("{error:#}")))?;
+        let compilation =
+            configured_compilation(&home).map_err(|error| BadRequest(format!("{error:#}")))?;
         let host = target::host(&home, |settings| compilation.apply(settings))?;
         let (named, settings) = self.named(&home)?;
         let mut tools = Vec::new();
@@ -86,11 +96,13 @@ impl Search {
         let mut unavailable = Vec::new();
         let mut failed = Vec::new();
         for (named, loaded) in runtime.block_on(load(&host, &home, &named)) {
-            let chosen = loaded.and_then(|loaded| named.target.tools(&loaded)).unwrap_or_else(|refusal| {
-                unavailable.push(UnavailableProvider::new(named.typed.clone(), &refusal));
-                failed.push(named.failed(refusal));
-                Vec::new()
-            });
+            let chosen = loaded
+                .and_then(|loaded| named.target.tools(&loaded))
+                .unwrap_or_else(|refusal| {
+                    unavailable.push(UnavailableProvider::new(named.typed.clone(), &refusal));
+                    failed.push(named.failed(refusal));
+                    Vec::new()
+                });
             for tool in chosen {
                 let declaration = tool.declaration();
                 if known.insert(declaration.qualified_name()) {
@@ -103,14 +115,26 @@ impl Search {
         if tools.is_empty() && !failed.is_empty() {
             return Err(failed.swap_remove(0).into());
         }
-        let names = tools.iter().map(|tool| tool.declaration().qualified_name()).collect();
-        let Settings { selection, policy, grants, .. } = settings;
+        let names = tools
+            .iter()
+            .map(|tool| tool.declaration().qualified_name())
+            .collect();
+        let Settings {
+            selection,
+            policy,
+            grants,
+            ..
+        } = settings;
         let surface = runtime.block_on(surface::of(&host, tools, selection, (&policy, &grants)));
         let finder = Finder::new(&surface, names)?;
         let mut result = finder.search(&query, self.limit, |_| false)?;
         unavailable.truncate(RESULTS_MAX);
         result.unavailable_providers = unavailable;
-        Ok(Found { result, typed, failed })
+        Ok(Found {
+            result,
+            typed,
+            failed,
+        })
     }
 
     /// The tools of the command line, else those of the configuration files, and the settings of these files, which are
@@ -118,7 +142,10 @@ impl Search {
     fn named(&self, home: &Home) -> Result<(Vec<Named>, Settings), Stop> {
         let settings = match self.tools.as_slice() {
             [] => self.policy.settings(home)?,
-            _ => Settings { layers: Layers::without_files(home, self.policy.named()), ..Settings::default() },
+            _ => Settings {
+                layers: Layers::without_files(home, self.policy.named()),
+                ..Settings::default()
+            },
         };
         Ok((serving::named(&self.tools, &settings.layers)?, settings))
     }
@@ -126,9 +153,15 @@ impl Search {
 
 /// Loads the component of each of `named`, all together, because there may be thousands. One that cannot be loaded does not
 /// keep the others from being searched.
-async fn load<'n>(host: &Host, home: &Home, named: &'n [Named]) -> Vec<(&'n Named, Result<Loaded, Refusal>)> {
-    let located: Vec<Result<PathBuf, Refusal>> =
-        named.iter().map(|named| named.target.locate(home, Building::No)).collect();
+async fn load<'n>(
+    host: &Host,
+    home: &Home,
+    named: &'n [Named],
+) -> Vec<(&'n Named, Result<Loaded, Refusal>)> {
+    let located: Vec<Result<PathBuf, Refusal>> = named
+        .iter()
+        .map(|named| named.target.locate(home, Building::No))
+        .collect();
     let files: Vec<PathBuf> = located.iter().flatten().cloned().collect();
     let mut loaded = host.load_each(&files).await.into_iter();
     let outcome = |located: Result<PathBuf, Refusal>| match located {
@@ -141,8 +174,13 @@ async fn load<'n>(host: &Host, home: &Home, named: &'n [Named]) -> Vec<(&'n Name
 
 /// `line` in at most `columns` characters: cut after a word, which is then marked, or within one that is longer than that.
 fn at_word(line: &str, columns: usize) -> String {
-    let Some((end, _)) = line.char_indices().nth(columns) else { return line.to_owned() };
-    let (room, _) = line.char_indices().nth(columns.saturating_sub(1)).unwrap_or((end, ' '));
+    let Some((end, _)) = line.char_indices().nth(columns) else {
+        return line.to_owned();
+    };
+    let (room, _) = line
+        .char_indices()
+        .nth(columns.saturating_sub(1))
+        .unwrap_or((end, ' '));
     let head = line.get(..room).unwrap_or_default();
     let head = head.rsplit_once(' ').map_or(head, |(words, _)| words);
     format!("{}\u{2026}", head.trim_end_matches([' ', ',', ';', ':']))
@@ -154,21 +192,32 @@ impl Found {
         let columns = show::columns();
         let mut text = String::new();
         for found in &self.result.matches {
-            let first = at_word(found.description.lines().next().unwrap_or_default(), columns.saturating_sub(2));
+            let first = at_word(
+                found.description.lines().next().unwrap_or_default(),
+                columns.saturating_sub(2),
+            );
             let typed = self.typed.get(&found.tool_id).map_or("", String::as_str);
             text += &format!("{}\n  {first}\n  toolcell describe {typed}\n", found.name);
         }
         // What a tool says of itself could act on the terminal.
         std::io::stdout().write_all(show::printable(&text, true).as_bytes())?;
         for name in &self.result.missing_names {
-            show::say(&format!("there is no tool {name:?} among these; search with words to find its name"));
+            show::say(&format!(
+                "there is no tool {name:?} among these; search with words to find its name"
+            ));
         }
         for refusal in &self.failed {
-            show::say(&format!("not searched: {} [{}]", refusal.message, refusal.code));
+            show::say(&format!(
+                "not searched: {} [{}]",
+                refusal.message, refusal.code
+            ));
             show::detail(refusal);
         }
         if self.result.matches.is_empty() && self.result.missing_names.is_empty() {
-            show::say(&format!("no tool matches {:?}; use other words", self.result.query));
+            show::say(&format!(
+                "no tool matches {:?}; use other words",
+                self.result.query
+            ));
         }
         Ok(())
     }

@@ -49,7 +49,10 @@ impl Secret {
         if self.json {
             return print(&json!({ "name": name, "replaced": replaced }));
         }
-        show::say(&format!("{} the secret {name}", if replaced { "replaced" } else { "set" }));
+        show::say(&format!(
+            "{} the secret {name}",
+            if replaced { "replaced" } else { "set" }
+        ));
         Ok(Exit::Succeeded)
     }
 
@@ -59,14 +62,19 @@ impl Secret {
             return print(&json!({ "secrets": secrets }));
         }
         let mut out = io::stdout().lock();
-        let listed = secrets.iter().try_for_each(|entry| writeln!(out, "{:<24} set {}", entry.name, entry.set_at));
+        let listed = secrets
+            .iter()
+            .try_for_each(|entry| writeln!(out, "{:<24} set {}", entry.name, entry.set_at));
         listed.map(|()| Exit::Succeeded).or_else(show::closed)
     }
 
     fn remove(&self, store: &SecretStore, name: &str) -> anyhow::Result<Exit> {
         SecretStore::check_name(name).map_err(bad_request)?;
         if !store.remove(name)? {
-            return Err(BadRequest(format!("there is no secret {name}; `toolcell secret list` lists them")).into());
+            return Err(BadRequest(format!(
+                "there is no secret {name}; `toolcell secret list` lists them"
+            ))
+            .into());
         }
         if self.json {
             return print(&json!({ "name": name, "removed": true }));
@@ -86,12 +94,19 @@ fn read_value(name: &str) -> anyhow::Result<SecretValue> {
     let stdin = io::stdin();
     if stdin.is_terminal() {
         let typed = rpassword::prompt_password(format!("Value of {name} (not shown): "));
-        return typed.map(SecretValue::new).context("cannot read the value from the terminal");
+        return typed
+            .map(SecretValue::new)
+            .context("cannot read the value from the terminal");
     }
     // Allocated at full size, because a buffer that grows would leave copies behind.
     let mut value = String::with_capacity(VALUE_BYTES_MAX + 4);
-    let read = stdin.lock().take(VALUE_BYTES_MAX as u64 + 3).read_to_string(&mut value);
-    let length = value.strip_suffix('\n').map_or(value.len(), |line| line.strip_suffix('\r').unwrap_or(line).len());
+    let read = stdin
+        .lock()
+        .take(VALUE_BYTES_MAX as u64 + 3)
+        .read_to_string(&mut value);
+    let length = value.strip_suffix('\n').map_or(value.len(), |line| {
+        line.strip_suffix('\r').unwrap_or(line).len()
+    });
     value.truncate(length);
     let value = SecretValue::new(value);
     // The error itself is dropped, because it could quote the value.
@@ -100,5 +115,7 @@ fn read_value(name: &str) -> anyhow::Result<SecretValue> {
 }
 
 fn print(value: &serde_json::Value) -> anyhow::Result<Exit> {
-    writeln!(io::stdout().lock(), "{value}").map(|()| Exit::Succeeded).or_else(show::closed)
+    writeln!(io::stdout().lock(), "{value}")
+        .map(|()| Exit::Succeeded)
+        .or_else(show::closed)
 }

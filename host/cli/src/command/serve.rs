@@ -12,7 +12,9 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use toolcell_command::runtime::Runtime;
 use toolcell_core::policy::network::Authority;
 use toolcell_server::otc::WorkerSecret;
-use toolcell_server::{Gate, HttpLimits, HttpSettings, Log, LogForm, LogLevel, Tokens, read_private, serve_http};
+use toolcell_server::{
+    Gate, HttpLimits, HttpSettings, Log, LogForm, LogLevel, Tokens, read_private, serve_http,
+};
 
 use super::exit::{BadRequest, Exit};
 use super::kept::KeptFile;
@@ -28,10 +30,20 @@ pub(super) struct Serve {
     #[command(flatten)]
     serving: Serving,
     /// Address to listen on; port 0 picks a free port
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4780", help_heading = "HTTP")]
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        default_value = "127.0.0.1:4780",
+        help_heading = "HTTP"
+    )]
     listen: SocketAddr,
     /// Read tokens from FILE, one `NAME TOKEN` or `TOKEN` per line, instead of generating one
-    #[arg(long, value_name = "FILE", conflicts_with = "no_token", help_heading = "HTTP")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with = "no_token",
+        help_heading = "HTTP"
+    )]
     token_file: Option<PathBuf>,
     /// Take the tokens of approvers in FILE, one a line, `NAME TOKEN` or `TOKEN`: they answer questions about calls at
     /// /v1/approvals, and make no calls
@@ -50,11 +62,21 @@ pub(super) struct Serve {
     #[arg(long, value_name = "URL", value_delimiter = ',', help_heading = "HTTP")]
     allow_origin: Vec<String>,
     /// How standard error has a line for each call and for refused access
-    #[arg(long, value_name = "FORM", default_value = "text", help_heading = "Log")]
+    #[arg(
+        long,
+        value_name = "FORM",
+        default_value = "text",
+        help_heading = "Log"
+    )]
     log: FormWord,
     /// Leave out what matters less: info has every call, warning those that failed and refused access, error what keeps
     /// calls from running
-    #[arg(long, value_name = "LEVEL", default_value = "info", help_heading = "Log")]
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        default_value = "info",
+        help_heading = "Log"
+    )]
     log_level: LevelWord,
 }
 
@@ -89,19 +111,27 @@ impl Serve {
         let runtime = Runtime::on_all_processors()?;
         self.serving.log = Some(self.log()?);
         // From now on: without a listener, the signal ends the process.
-        let hangups = runtime.block_on(async { signal(SignalKind::hangup()) }).context("cannot listen to SIGHUP")?;
+        let hangups = runtime
+            .block_on(async { signal(SignalKind::hangup()) })
+            .context("cannot listen to SIGHUP")?;
         let served = match self.serving.server(&runtime)? {
             Ready::Server(served) => served,
             Ready::Refused(exit) => return Ok(exit),
         };
         let server = served.server.clone();
         let (renew, new_tokens) = unbounded_channel();
-        runtime.spawn(read_again(hangups, source, renew, Arc::clone(&served.reload)));
+        runtime.spawn(read_again(
+            hangups,
+            source,
+            renew,
+            Arc::clone(&served.reload),
+        ));
         runtime.spawn(served.follow());
         let done = runtime.block_on(async {
             let listener = listen(self.listen);
-            let listener =
-                listener.map_err(|error| BadRequest(format!("cannot listen at {}: {error}", self.listen)))?;
+            let listener = listener.map_err(|error| {
+                BadRequest(format!("cannot listen at {}: {error}", self.listen))
+            })?;
             let address = listener.local_addr().context("cannot find the address")?;
             let gate = Gate::new(address.port(), &self.allow_host, &self.allow_origin);
             let interrupted = serving::interrupted();
@@ -118,7 +148,15 @@ impl Serve {
             let name = self.allow_host.first().map(named);
             let limits = HttpLimits::default();
             let new_tokens = Some(new_tokens);
-            let settings = HttpSettings { listener, gate, tokens, limits, name, worker, new_tokens };
+            let settings = HttpSettings {
+                listener,
+                gate,
+                tokens,
+                limits,
+                name,
+                worker,
+                new_tokens,
+            };
             serve_http(&server, settings, interrupted).await
         });
         serving::finish(runtime, server);
@@ -129,23 +167,38 @@ impl Serve {
     fn kept(&self) -> Vec<KeptFile> {
         let files = [
             (&self.token_file, "the tokens of --token-file"),
-            (&self.approver_token_file, "the tokens of --approver-token-file"),
-            (&self.arcade_secret_file, "the secret of --arcade-secret-file"),
+            (
+                &self.approver_token_file,
+                "the tokens of --approver-token-file",
+            ),
+            (
+                &self.arcade_secret_file,
+                "the secret of --arcade-secret-file",
+            ),
         ];
-        files.into_iter().filter_map(|(file, what)| Some(KeptFile::shut(file.as_deref()?, what))).collect()
+        files
+            .into_iter()
+            .filter_map(|(file, what)| Some(KeptFile::shut(file.as_deref()?, what)))
+            .collect()
     }
 
     /// The secret of an Arcade engine.
     fn worker(&self) -> anyhow::Result<Option<WorkerSecret>> {
         let wrong = |error: anyhow::Error| BadRequest(format!("{error:#}"));
-        let Some(file) = &self.arcade_secret_file else { return Ok(None) };
+        let Some(file) = &self.arcade_secret_file else {
+            return Ok(None);
+        };
         let text = read_private(file, "secret of the Arcade engine").map_err(wrong)?;
         Ok(Some(WorkerSecret::new(text.trim()).map_err(wrong)?))
     }
 
     /// The lines about calls and refused access. As JSON, every other line is one of them, too.
     fn log(&self) -> anyhow::Result<Arc<Log>> {
-        let form = if self.log == FormWord::Json { LogForm::Json } else { LogForm::Text };
+        let form = if self.log == FormWord::Json {
+            LogForm::Json
+        } else {
+            LogForm::Text
+        };
         let level = match self.log_level {
             LevelWord::Info => LogLevel::Info,
             LevelWord::Warning => LogLevel::Warning,
@@ -155,12 +208,18 @@ impl Serve {
         if form == LogForm::Json {
             let lines = Arc::clone(&log);
             show::say_through(move |line| {
-                let (level, text) = match (line.strip_prefix("error: "), line.strip_prefix("warning: ")) {
-                    (Some(text), _) => (LogLevel::Error, text),
-                    (None, Some(text)) => (LogLevel::Warning, text),
-                    (None, None) => (LogLevel::Info, line),
-                };
-                lines.write(level, "notice", text, &serde_json::json!({ "message": text }));
+                let (level, text) =
+                    match (line.strip_prefix("error: "), line.strip_prefix("warning: ")) {
+                        (Some(text), _) => (LogLevel::Error, text),
+                        (None, Some(text)) => (LogLevel::Warning, text),
+                        (None, None) => (LogLevel::Info, line),
+                    };
+                lines.write(
+                    level,
+                    "notice",
+                    text,
+                    &serde_json::json!({ "message": text }),
+                );
             });
         }
         Ok(log)
@@ -169,7 +228,9 @@ impl Serve {
     fn tokens(&self) -> anyhow::Result<(TokenSource, Option<String>)> {
         if !self.listen.ip().is_loopback() {
             if self.no_token {
-                return Err(BadRequest("--no-token is for loopback addresses only".to_owned()).into());
+                return Err(
+                    BadRequest("--no-token is for loopback addresses only".to_owned()).into(),
+                );
             }
             if self.allow_host.is_empty() {
                 let why = "others reach this server by a name: say which with --allow-host=NAME";
@@ -180,7 +241,13 @@ impl Serve {
             (Some(_), _) | (None, true) => (Tokens::none(), None),
             (None, false) => Tokens::generate().map(|(tokens, text)| (tokens, Some(text)))?,
         };
-        Ok((TokenSource { callers, files: [self.token_file.clone(), self.approver_token_file.clone()] }, generated))
+        Ok((
+            TokenSource {
+                callers,
+                files: [self.token_file.clone(), self.approver_token_file.clone()],
+            },
+            generated,
+        ))
     }
 }
 
@@ -192,23 +259,30 @@ impl TokenSource {
             Some(file) => Tokens::read(file).map_err(wrong)?,
             None => self.callers.clone(),
         };
-        let Some(file) = approvers else { return Ok(tokens) };
+        let Some(file) = approvers else {
+            return Ok(tokens);
+        };
         let approvers = Tokens::read(file).map_err(wrong)?;
         Ok(tokens.with_approvers(approvers).map_err(wrong)?)
     }
 }
 
 /// Reads the tokens and the configuration again at each SIGHUP. What cannot be read changes nothing.
-async fn read_again(mut hangups: Signal, source: TokenSource, renew: UnboundedSender<Tokens>, reload: Arc<Notify>) {
+async fn read_again(
+    mut hangups: Signal,
+    source: TokenSource,
+    renew: UnboundedSender<Tokens>,
+    reload: Arc<Notify>,
+) {
     while hangups.recv().await.is_some() {
         match source.read() {
             Ok(tokens) => {
                 let _ = renew.send(tokens);
                 show::say("SIGHUP: the tokens were read again");
             }
-            Err(error) => {
-                show::say(&format!("warning: the tokens cannot be read again, and stay as they were: {error:#}"))
-            }
+            Err(error) => show::say(&format!(
+                "warning: the tokens cannot be read again, and stay as they were: {error:#}"
+            )),
         }
         reload.notify_one();
     }
@@ -219,7 +293,11 @@ async fn read_again(mut hangups: Signal, source: TokenSource, renew: UnboundedSe
 const BACKLOG: u32 = 1_024;
 
 fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    let socket = if address.is_ipv4() {
+        TcpSocket::new_v4()
+    } else {
+        TcpSocket::new_v6()
+    }?;
     // A server that follows another one takes its port at once.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;

@@ -22,13 +22,15 @@ use super::{install, show, signed, wrap};
 
 /// Signs a component with the user's own key.
 #[derive(Debug, Args)]
-#[command(after_help = "The signature is a sigstore bundle, as cosign makes it, or one of minisign.\n\n\
+#[command(
+    after_help = "The signature is a sigstore bundle, as cosign makes it, or one of minisign.\n\n\
                         Keys: PKCS #8 in PEM, for ECDSA on P-256 (`openssl genpkey -algorithm EC -pkeyopt \
                         ec_paramgen_curve:P-256 -out key.pem`) or for Ed25519; those of `cosign generate-key-pair`, and \
                         of `minisign -G`. cosign does not verify files that were signed with Ed25519.\n\n\
                         Examples:\n  toolcell sign jq.wasm --key cosign.key\n  \
                         toolcell sign jq.wasm --key minisign.key --password-file password\n  \
-                        toolcell sign ghcr.io/me/jq:1.2 --key cosign.key")]
+                        toolcell sign ghcr.io/me/jq:1.2 --key cosign.key"
+)]
 pub(super) struct Sign {
     /// The component: a file, or the reference of a registry, to which the signature is attached
     #[arg(value_name = "FILE|REF")]
@@ -75,7 +77,10 @@ impl Sign {
         if let Some(done) = done.as_ref().filter(|_| !self.json) {
             show::say(&format!("signed by {}", done.key.signer()));
         }
-        let signed = done.as_ref().map(|done| done.signed.as_str()).unwrap_or_default();
+        let signed = done
+            .as_ref()
+            .map(|done| done.signed.as_str())
+            .unwrap_or_default();
         show::outcome(refusal.as_ref(), record.as_ref(), signed)
     }
 
@@ -85,7 +90,9 @@ impl Sign {
             Reference::Path(file) => self.sign_file(&file),
             reference @ Reference::Registry(_) => self.sign_artifact(&reference),
             Reference::Url(url) => {
-                let message = format!("cannot write a signature to {url}; download the component, and sign the file");
+                let message = format!(
+                    "cannot write a signature to {url}; download the component, and sign the file"
+                );
                 Err(BadRequest(message).into())
             }
         }
@@ -97,11 +104,22 @@ impl Sign {
         let bytes = signed::component(file)?;
         let key = self.key()?;
         let name = file.file_name().unwrap_or_default().to_string_lossy();
-        let Made { ending, bytes: signature, .. } = key.sign_file(&bytes, &name)?;
+        let Made {
+            ending,
+            bytes: signature,
+            ..
+        } = key.sign_file(&bytes, &name)?;
         // As it was written, and not as an absolute path.
-        let output = self.output.clone().unwrap_or_else(|| beside::path(Path::new(&self.target), ending));
+        let output = self
+            .output
+            .clone()
+            .unwrap_or_else(|| beside::path(Path::new(&self.target), ending));
         wrap::write(&output, &signature, self.force)?;
-        Ok(Done { signed: output.display().to_string(), digest: Digest::of(&bytes), key })
+        Ok(Done {
+            signed: output.display().to_string(),
+            digest: Digest::of(&bytes),
+            key,
+        })
     }
 
     /// Signs the manifest in a registry, and attaches the signature to it, or writes it into a file.
@@ -125,12 +143,23 @@ impl Sign {
         let made = key.sign_manifest(&manifest.bytes)?;
         if let Some(output) = &self.output {
             wrap::write(output, &made.bytes, self.force)?;
-            return Ok(Done { signed: output.display().to_string(), digest, key });
+            return Ok(Done {
+                signed: output.display().to_string(),
+                digest,
+                key,
+            });
         }
-        let attachment = Attachment { media_type: made.media_type.to_owned(), bytes: made.bytes };
+        let attachment = Attachment {
+            media_type: made.media_type.to_owned(),
+            bytes: made.bytes,
+        };
         let subject = Descriptor::of(MANIFEST, &manifest.bytes);
         let attached = runtime.block_on(registries.attach(to, &subject, &attachment))?;
-        Ok(Done { signed: format!("oci://{}@{attached}", to.name()), digest, key })
+        Ok(Done {
+            signed: format!("oci://{}@{attached}", to.name()),
+            digest,
+            key,
+        })
     }
 
     fn key(&self) -> Result<SigningKey, Stop> {
@@ -145,15 +174,20 @@ pub(super) fn key(file: &Path, password_file: Option<&Path>) -> Result<SigningKe
         let refused = |why: &str| Refusal::new(ErrorClass::SetupRequired, "password_missing", why);
         if let Some(file) = password_file {
             let text = Zeroizing::new(signed::small_text(file).map_err(|error| refused(&error.0))?);
-            return Ok(Zeroizing::new(text.lines().next().unwrap_or_default().to_owned()));
+            return Ok(Zeroizing::new(
+                text.lines().next().unwrap_or_default().to_owned(),
+            ));
         }
         if !io::stdin().is_terminal() {
             return Err(refused(
                 "the key is encrypted, and there is no terminal to ask for its password; name a file with --password-file",
             ));
         }
-        let typed = rpassword::prompt_password(format!("Password of {} (not shown): ", file.display()));
-        typed.map(Zeroizing::new).map_err(|error| refused(&format!("the password cannot be read: {error}")))
+        let typed =
+            rpassword::prompt_password(format!("Password of {} (not shown): ", file.display()));
+        typed
+            .map(Zeroizing::new)
+            .map_err(|error| refused(&format!("the password cannot be read: {error}")))
     };
     Ok(SigningKey::read(&text, password)?)
 }

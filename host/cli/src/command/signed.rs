@@ -21,38 +21,65 @@ pub(super) struct Artifact {
 }
 
 /// Gets what `reference` stands for, as far as signatures are over it: a manifest, or else a component.
-pub(super) async fn artifact(reference: &Reference, source: &dyn Source) -> Result<Artifact, Refusal> {
+pub(super) async fn artifact(
+    reference: &Reference,
+    source: &dyn Source,
+) -> Result<Artifact, Refusal> {
     let resolved = source.resolve(reference).await?;
     let signatures = source.referrers(&resolved, ReferrerKind::Signature).await?;
     if let Some(manifest) = resolved.manifest {
-        return Ok(Artifact { digest: manifest.digest, bytes: manifest.bytes, signatures });
+        return Ok(Artifact {
+            digest: manifest.digest,
+            bytes: manifest.bytes,
+            signatures,
+        });
     }
     let mut bytes = Vec::new();
     let mut sink = Sink::new(&mut bytes, resolved.size.unwrap_or(component_bytes_max()));
     source.fetch(&resolved, &mut sink).await?;
     let digest = sink.finish();
-    Ok(Artifact { digest, bytes, signatures })
+    Ok(Artifact {
+        digest,
+        bytes,
+        signatures,
+    })
 }
 
 /// Reads a component, whatever it holds.
 pub(super) fn component(path: &Path) -> Result<Vec<u8>, Stop> {
-    let unreadable = |error: std::io::Error| BadRequest(format!("cannot read {}: {error}", path.display()));
+    let unreadable =
+        |error: std::io::Error| BadRequest(format!("cannot read {}: {error}", path.display()));
     let mut bytes = Vec::new();
     let open = File::open(path).map_err(unreadable)?;
     if !open.metadata().map_err(unreadable)?.is_file() {
-        return Err(BadRequest(format!("{} is not a regular file; name the .wasm", path.display())).into());
+        return Err(BadRequest(format!(
+            "{} is not a regular file; name the .wasm",
+            path.display()
+        ))
+        .into());
     }
-    open.take(component_bytes_max() + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    if bytes.len() as u64 > component_bytes_max() { Err(too_large(component_bytes_max()).into()) } else { Ok(bytes) }
+    open.take(component_bytes_max() + 1)
+        .read_to_end(&mut bytes)
+        .map_err(unreadable)?;
+    if bytes.len() as u64 > component_bytes_max() {
+        Err(too_large(component_bytes_max()).into())
+    } else {
+        Ok(bytes)
+    }
 }
 
 /// Reads the file of a key or of a password.
 pub(super) fn small_text(file: &Path) -> Result<String, BadRequest> {
-    let unreadable = |error: std::io::Error| BadRequest(format!("cannot read {}: {error}", file.display()));
+    let unreadable =
+        |error: std::io::Error| BadRequest(format!("cannot read {}: {error}", file.display()));
     let mut text = String::new();
-    let read = File::open(file).and_then(|open| open.take(KEY_BYTES_MAX + 1).read_to_string(&mut text));
+    let read =
+        File::open(file).and_then(|open| open.take(KEY_BYTES_MAX + 1).read_to_string(&mut text));
     if read.map_err(unreadable)? as u64 > KEY_BYTES_MAX {
-        Err(BadRequest(format!("{} is larger than {KEY_BYTES_MAX} bytes", file.display())))
+        Err(BadRequest(format!(
+            "{} is larger than {KEY_BYTES_MAX} bytes",
+            file.display()
+        )))
     } else {
         Ok(text)
     }

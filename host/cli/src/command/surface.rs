@@ -19,8 +19,10 @@ use super::{serving, show};
 
 /// Shows which tools a server would list, defer, block and exclude, and why. No tool runs.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  toolcell surface example-tools/files example-tools/jq\n  \
-                        toolcell surface --role=reviewer --json")]
+#[command(
+    after_help = "Examples:\n  toolcell surface example-tools/files example-tools/jq\n  \
+                        toolcell surface --role=reviewer --json"
+)]
 pub(super) struct ShowSurface {
     /// An installed tool, a .wasm file, a folder of such files, or the source folder of a tool that is built; with #NAME for
     /// one of its tools [default: the tools of toolcell.toml]
@@ -51,35 +53,59 @@ impl ShowSurface {
                 if self.json {
                     show::json(&json!({ "error": error }))?
                 } else {
-                    show::say(&show::printable(&format!("error: {} [{}]", error.message, error.error_code), true))
+                    show::say(&show::printable(
+                        &format!("error: {} [{}]", error.message, error.error_code),
+                        true,
+                    ))
                 }
                 show::detail(&refusal);
                 return Ok(exit::of_refusal(&refusal));
             }
         };
-        let printed = if self.json { show::json(&surface) } else { for_people(&surface) };
+        let printed = if self.json {
+            show::json(&surface)
+        } else {
+            for_people(&surface)
+        };
         printed.map(|()| Exit::Succeeded).or_else(show::closed)
     }
 
     fn surface(&self) -> Result<ToolSurface, Stop> {
         let home = Home::find()?;
-        let settings = options::settings(&home, &self.grants, &LimitOptions::default(), &self.policy)?;
-        let Settings { grants, mut policy, layers, .. } = settings;
+        let settings =
+            options::settings(&home, &self.grants, &LimitOptions::default(), &self.policy)?;
+        let Settings {
+            grants,
+            mut policy,
+            layers,
+            ..
+        } = settings;
         let selection = config::selection(&layers, self.tool_budget, self.role.as_deref())?;
         let host = target::host(&home, |host| layers.compilation().apply(host))?;
         let runtime = Runtime::on_this_thread()?;
-        let offered = serving::offered(&self.tools, &layers, &mut policy, (&home, &host, &runtime))?;
+        let offered =
+            serving::offered(&self.tools, &layers, &mut policy, (&home, &host, &runtime))?;
         let mut known = HashSet::new();
         let tools = offered.into_iter().map(|offered| offered.tool);
-        let tools: Vec<_> = tools.filter(|tool| known.insert(tool.declaration().qualified_name())).collect();
-        let names: Vec<String> = tools.iter().map(|tool| tool.declaration().qualified_name()).collect();
+        let tools: Vec<_> = tools
+            .filter(|tool| known.insert(tool.declaration().qualified_name()))
+            .collect();
+        let names: Vec<String> = tools
+            .iter()
+            .map(|tool| tool.declaration().qualified_name())
+            .collect();
         let surface = runtime.block_on(surface::of(&host, tools, selection, (&policy, &grants)));
         let scope = match surface.selection().role {
             Some(_) => SurfaceScope::Role,
             None if self.tools.is_empty() => SurfaceScope::Workspace,
             None => SurfaceScope::Task,
         };
-        Ok(surface.record(&names, scope, host.producer(), "created: toolcell surface shows it"))
+        Ok(surface.record(
+            &names,
+            scope,
+            host.producer(),
+            "created: toolcell surface shows it",
+        ))
     }
 }
 
@@ -93,11 +119,34 @@ fn for_people(surface: &ToolSurface) -> std::io::Result<()> {
         surface.blocked_tools.len(),
         surface.excluded_tools.len()
     )];
-    lines.extend(surface.loaded_tools.iter().map(|id| format!("  loaded    {id}")));
-    lines.extend(surface.deferred_tools.iter().map(|tool| format!("  deferred  {}", tool.tool_id)));
-    lines.extend(surface.blocked_tools.iter().map(|tool| format!("  blocked   {}", why(tool))));
-    lines.extend(surface.excluded_tools.iter().map(|tool| format!("  excluded  {}", why(tool))));
-    let text: String = lines.iter().map(|line| visible(line, Whitespace::WrittenOut) + "\n").collect();
+    lines.extend(
+        surface
+            .loaded_tools
+            .iter()
+            .map(|id| format!("  loaded    {id}")),
+    );
+    lines.extend(
+        surface
+            .deferred_tools
+            .iter()
+            .map(|tool| format!("  deferred  {}", tool.tool_id)),
+    );
+    lines.extend(
+        surface
+            .blocked_tools
+            .iter()
+            .map(|tool| format!("  blocked   {}", why(tool))),
+    );
+    lines.extend(
+        surface
+            .excluded_tools
+            .iter()
+            .map(|tool| format!("  excluded  {}", why(tool))),
+    );
+    let text: String = lines
+        .iter()
+        .map(|line| visible(line, Whitespace::WrittenOut) + "\n")
+        .collect();
     std::io::stdout().write_all(text.as_bytes())
 }
 
@@ -106,7 +155,10 @@ fn why(tool: &WithheldTool) -> String {
     let reason = tool.reason.as_str();
     match tool.policy_refs.as_slice() {
         [] if tool.lifecycle == Lifecycle::Available => format!("{id}: {reason}"),
-        [] => format!("{id}: {reason} (its lifecycle is {})", format!("{:?}", tool.lifecycle).to_lowercase()),
+        [] => format!(
+            "{id}: {reason} (its lifecycle is {})",
+            format!("{:?}", tool.lifecycle).to_lowercase()
+        ),
         refs => format!("{id}: {reason} ({})", refs.join("; ")),
     }
 }

@@ -20,7 +20,9 @@ pub(super) fn trust(dir: &Path) -> anyhow::Result<Exit> {
     let bytes = config::project_bytes(&file)
         .and_then(|bytes| bytes.with_context(|| format!("cannot find {}", file.display())))
         .map_err(bad)?;
-    let file = file.canonicalize().with_context(|| format!("cannot find {}", file.display()))?;
+    let file = file
+        .canonicalize()
+        .with_context(|| format!("cannot find {}", file.display()))?;
     // A file that refuses every call is not worth trusting.
     let (layers, trusted) = Layers::of_project(&home, &file, bytes.clone()).map_err(bad)?;
     let understood = options::expiry_of_files(&layers).and_then(|_| serving::understands(&layers));
@@ -34,26 +36,49 @@ pub(super) fn trust(dir: &Path) -> anyhow::Result<Exit> {
 /// Ends the trust in the project file of `dir`.
 pub(super) fn untrust(dir: &Path) -> anyhow::Result<Exit> {
     let file = project_file(dir)?;
-    let file = file.canonicalize().with_context(|| format!("cannot find {}", file.display()))?;
+    let file = file
+        .canonicalize()
+        .with_context(|| format!("cannot find {}", file.display()))?;
     let was = Trust::at(Home::find()?.trusted()).remove(&file)?;
-    print([format!("{}: {}", if was { "not trusted any more" } else { "was not trusted" }, file.display())])
+    print([format!(
+        "{}: {}",
+        if was {
+            "not trusted any more"
+        } else {
+            "was not trusted"
+        },
+        file.display()
+    )])
 }
 
 /// The project file of `dir`, or of the nearest folder above it.
 fn project_file(dir: &Path) -> anyhow::Result<PathBuf> {
-    let folder = dir.canonicalize().map_err(|error| BadRequest(format!("cannot find {}: {error}", dir.display())))?;
-    let missing = || BadRequest(format!("there is no {} in {} or above it", toolcell::FILE_NAME, folder.display()));
+    let folder = dir
+        .canonicalize()
+        .map_err(|error| BadRequest(format!("cannot find {}: {error}", dir.display())))?;
+    let missing = || {
+        BadRequest(format!(
+            "there is no {} in {} or above it",
+            toolcell::FILE_NAME,
+            folder.display()
+        ))
+    };
     Ok(config::project_file(&folder).ok_or_else(missing)?)
 }
 
 /// What a file sets, one line for each word, in its own words: no setting can be left out.
 fn settings(bytes: &[u8]) -> Vec<String> {
-    let table: Table = str::from_utf8(bytes).ok().and_then(|text| text.parse().ok()).unwrap_or_default();
+    let table: Table = str::from_utf8(bytes)
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or_default();
     let mut lines = Vec::new();
     for (name, value) in &table {
         match value {
             Value::Table(section) => {
-                section.iter().for_each(|(word, value)| lines.extend(each(&format!("{name}.{word}"), value)));
+                section
+                    .iter()
+                    .for_each(|(word, value)| lines.extend(each(&format!("{name}.{word}"), value)));
             }
             value => lines.extend(each(name, value)),
         }
@@ -64,7 +89,10 @@ fn settings(bytes: &[u8]) -> Vec<String> {
 /// One line for each element of `value`, which is called `name`.
 fn each(name: &str, value: &Value) -> Vec<String> {
     match value {
-        Value::Array(values) => values.iter().map(|value| format!("{name}: {}", json!(value))).collect(),
+        Value::Array(values) => values
+            .iter()
+            .map(|value| format!("{name}: {}", json!(value)))
+            .collect(),
         value => vec![format!("{name}: {}", json!(value))],
     }
 }
@@ -73,13 +101,22 @@ fn each(name: &str, value: &Value) -> Vec<String> {
 fn marked(before: Option<Vec<u8>>, now: &[u8]) -> Vec<String> {
     let now = settings(now);
     let before = before.map_or_else(|| now.clone(), |before| settings(&before));
-    let gone = before.iter().filter(|line| !now.contains(line)).map(|line| format!("- {line}"));
+    let gone = before
+        .iter()
+        .filter(|line| !now.contains(line))
+        .map(|line| format!("- {line}"));
     let mark = |line: &String| format!("{} {line}", if before.contains(line) { ' ' } else { '+' });
     gone.chain(now.iter().map(mark)).collect()
 }
 
 /// Prints `lines`. Their words come from files of others, so each stays on its line.
 fn print(lines: impl IntoIterator<Item = String>) -> anyhow::Result<Exit> {
-    let text: String = lines.into_iter().map(|line| visible(&line, Whitespace::WrittenOut) + "\n").collect();
-    std::io::stdout().write_all(text.as_bytes()).map(|()| Exit::Succeeded).or_else(show::closed)
+    let text: String = lines
+        .into_iter()
+        .map(|line| visible(&line, Whitespace::WrittenOut) + "\n")
+        .collect();
+    std::io::stdout()
+        .write_all(text.as_bytes())
+        .map(|()| Exit::Succeeded)
+        .or_else(show::closed)
 }

@@ -11,7 +11,9 @@ use toolcell_config::{LayerOptions, Layers, identified};
 use toolcell_core::record::{Refusal, Timestamp};
 use toolcell_install::digest::Digest;
 use toolcell_install::reference::Reference;
-use toolcell_install::signature::{self, Examined, ManagedKey, MinisignKey, SignatureVerifier, beside};
+use toolcell_install::signature::{
+    self, Examined, ManagedKey, MinisignKey, SignatureVerifier, beside,
+};
 use toolcell_install::trust::{Pattern, TrustEntry, TrustPolicy, TrustedSigner};
 use toolcell_install::verifier::{Subject, Verdict};
 
@@ -76,14 +78,19 @@ impl Verify {
             Ok(()) => None,
             Err(stop) => Some(stop.refusal()?),
         };
-        let is_named = report.verdict.as_ref().is_some_and(|verdict| verdict.is_named);
+        let is_named = report
+            .verdict
+            .as_ref()
+            .is_some_and(|verdict| verdict.is_named);
         let exit = match &refusal {
             Some(refusal) => exit::of_refusal(refusal),
             None if is_named => Exit::Succeeded,
             None => Exit::WouldAsk,
         };
         if self.json {
-            return show::json(&document(&report, refusal.as_ref())).map(|()| exit).or_else(show::closed);
+            return show::json(&document(&report, refusal.as_ref()))
+                .map(|()| exit)
+                .or_else(show::closed);
         }
         print(&report).map(|()| exit).or_else(show::closed)?;
         if let Some(refusal) = &refusal {
@@ -95,27 +102,47 @@ impl Verify {
     fn verify(&self, report: &mut Report) -> Result<(), Stop> {
         let home = Home::find()?;
         let folder = std::env::current_dir().ok();
-        let reference = Reference::parse(&self.reference, folder.as_deref().unwrap_or(Path::new("/")))?;
-        let options = LayerOptions { file: self.config.clone(), none: self.no_config };
+        let reference =
+            Reference::parse(&self.reference, folder.as_deref().unwrap_or(Path::new("/")))?;
+        let options = LayerOptions {
+            file: self.config.clone(),
+            none: self.no_config,
+        };
         let layers = Layers::read(&home, folder.as_deref(), &options)?;
         let verifier = SignatureVerifier::new(self.policy(layers.signers())?);
         let sources = install::sources(&home, &self.sources)?;
-        let mut artifact =
-            Runtime::on_this_thread()?.block_on(signed::artifact(&reference, sources.of(&reference)?))?;
+        let mut artifact = Runtime::on_this_thread()?
+            .block_on(signed::artifact(&reference, sources.of(&reference)?))?;
         if let Some(file) = &self.signature {
             artifact.signatures = vec![beside::read(file)?];
         }
-        let Artifact { digest, bytes, signatures } = artifact;
+        let Artifact {
+            digest,
+            bytes,
+            signatures,
+        } = artifact;
         let is_unsigned_allowed = false;
         let last_signer = None;
-        let subject = Subject { reference: &reference, digest, bytes: &bytes, is_unsigned_allowed, last_signer };
+        let subject = Subject {
+            reference: &reference,
+            digest,
+            bytes: &bytes,
+            is_unsigned_allowed,
+            last_signer,
+        };
         report.digest = Some(digest);
         report.reference = Some(reference.clone());
         report.examined = verifier.examine(&subject, &signatures)?;
         let verdict = verifier.judge(&subject, &report.examined)?;
         if verdict.signer.is_none() {
-            let failed = report.examined.iter().find_map(|one| one.outcome.as_ref().err());
-            return Err(failed.cloned().unwrap_or_else(|| signature::unsigned(&reference)).into());
+            let failed = report
+                .examined
+                .iter()
+                .find_map(|one| one.outcome.as_ref().err());
+            return Err(failed
+                .cloned()
+                .unwrap_or_else(|| signature::unsigned(&reference))
+                .into());
         }
         report.verdict = Some(verdict);
         Ok(())
@@ -125,9 +152,10 @@ impl Verify {
     fn policy(&self, of_files: &TrustPolicy) -> anyhow::Result<TrustPolicy> {
         let (signer, place) = match (&self.key, &self.identity, &self.issuer) {
             (Some(file), _, _) => (public_key(file)?, "--key"),
-            (None, Some(identity), Some(issuer)) => {
-                (identified(identity, issuer).map_err(|error| BadRequest(format!("{error:#}")))?, "--identity")
-            }
+            (None, Some(identity), Some(issuer)) => (
+                identified(identity, issuer).map_err(|error| BadRequest(format!("{error:#}")))?,
+                "--identity",
+            ),
             _ => return Ok(of_files.clone()),
         };
         let mut policy = TrustPolicy::default();
@@ -151,7 +179,8 @@ fn public_key(file: &Path) -> anyhow::Result<TrustedSigner> {
     } else {
         MinisignKey::parse(&text).map(TrustedSigner::Minisign)
     };
-    Ok(read.map_err(|why| BadRequest(format!("the key {} cannot be used: {why}", file.display())))?)
+    Ok(read
+        .map_err(|why| BadRequest(format!("the key {} cannot be used: {why}", file.display())))?)
 }
 
 /// The moment `seconds` after the beginning of 1970.
@@ -191,14 +220,29 @@ fn print(report: &Report) -> io::Result<()> {
     for one in &report.examined {
         text += &match &one.outcome {
             Ok(signed) => {
-                let when = signed.signed_at.map(|seconds| format!(", at {}", moment(seconds))).unwrap_or_default();
-                let log = if signed.is_logged { ", in a transparency log" } else { "" };
-                format!("signed by {}{when}{log} ({}, {})\n", signed.signer, one.format, one.found)
+                let when = signed
+                    .signed_at
+                    .map(|seconds| format!(", at {}", moment(seconds)))
+                    .unwrap_or_default();
+                let log = if signed.is_logged {
+                    ", in a transparency log"
+                } else {
+                    ""
+                };
+                format!(
+                    "signed by {}{when}{log} ({}, {})\n",
+                    signed.signer, one.format, one.found
+                )
             }
             Err(refusal) => format!("rejected: {} [{}]\n", refusal.message, refusal.code),
         };
     }
-    if let Some(Verdict { signer: Some(signer), is_named, .. }) = &report.verdict {
+    if let Some(Verdict {
+        signer: Some(signer),
+        is_named,
+        ..
+    }) = &report.verdict
+    {
         text += &if *is_named {
             format!("trusted: {signer}\n")
         } else {

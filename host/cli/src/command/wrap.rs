@@ -34,13 +34,15 @@ const MANIFEST_SOURCE: &str = "near:agent";
 /// WIT package, a profile, and a policy of Wassette; for a tool of IronClaw the manifest of its extension. None of them grants
 /// anything.
 #[derive(Debug, Args)]
-#[command(after_help = "A profile is JSON, and names tools as `toolcell describe` does:\n  \
+#[command(
+    after_help = "A profile is JSON, and names tools as `toolcell describe` does:\n  \
                   {\"tools\": {\"tools-read\": {\"paths\": [\"path\"], \"read_only\": true}}}\n\
                   A tool may have: description, read_only, network (false: it asks for none), paths and urls (the \
                   arguments that name some).\n\n\
                   Examples:\n  toolcell wrap add.wasm --wit wit --name sums -o sums.wasm\n  \
                   toolcell wrap files.wasm --profile profile.json -o wrapped.wasm\n  \
-                  toolcell wrap fetch.wasm --policy policy.yaml -o wrapped.wasm")]
+                  toolcell wrap fetch.wasm --policy policy.yaml -o wrapped.wasm"
+)]
 pub(super) struct Wrap {
     /// The component: a .wasm file
     file: PathBuf,
@@ -79,7 +81,10 @@ impl Wrap {
             Ok(loaded) => (Some(loaded), None),
             Err(stop) => (None, Some(stop.refusal()?)),
         };
-        let notes = loaded.as_ref().map(|loaded| Loaded::notes(&loaded.tools)).unwrap_or_default();
+        let notes = loaded
+            .as_ref()
+            .map(|loaded| Loaded::notes(&loaded.tools))
+            .unwrap_or_default();
         let tools = loaded.iter().flat_map(|loaded| &loaded.tools);
         let record = self.json.then(|| {
             json!({
@@ -91,33 +96,42 @@ impl Wrap {
             })
         });
         if !self.json {
-            notes.iter().for_each(|note| show::say(&format!("note: {note}")));
+            notes
+                .iter()
+                .for_each(|note| show::say(&format!("note: {note}")));
         }
-        show::outcome(refusal.as_ref(), record.as_ref(), &self.output.display().to_string())
+        show::outcome(
+            refusal.as_ref(),
+            record.as_ref(),
+            &self.output.display().to_string(),
+        )
     }
 
     /// Writes the copy, if it can be loaded with what was written into it.
     fn wrap(&self) -> Result<Loaded, Stop> {
-        if [&self.wit, &self.profile, &self.policy, &self.manifest].iter().all(|file| file.is_none())
+        if [&self.wit, &self.profile, &self.policy, &self.manifest]
+            .iter()
+            .all(|file| file.is_none())
             && self.name.is_none()
             && !self.functions
         {
-            let message =
-                "there is nothing to write: give --wit, --profile, --policy, --name, --functions or --manifest";
+            let message = "there is nothing to write: give --wit, --profile, --policy, --name, --functions or --manifest";
             return Err(BadRequest(message.to_owned()).into());
         }
         if !self.force && self.output.symlink_metadata().is_ok() {
             return Err(exists(&self.output).into());
         }
         let home = Home::find()?;
-        let compilation = configured_compilation(&home).map_err(|error| BadRequest(format!("{error:#}")))?;
+        let compilation =
+            configured_compilation(&home).map_err(|error| BadRequest(format!("{error:#}")))?;
         let wrapped = self.wrapped(read_component(&self.file)?)?;
         let host = target::host(&home, |settings| compilation.apply(settings))?;
         let loaded = Runtime::on_this_thread()?.block_on(host.load(&wrapped))?;
         if self.manifest.is_some() && !loaded.tools.iter().all(|tool| is_of_manifest(tool)) {
             let shown = self.file.display();
-            let message =
-                format!("cannot wrap {shown}: it is not a tool of near:agent@0.4.1, which alone reads a manifest");
+            let message = format!(
+                "cannot wrap {shown}: it is not a tool of near:agent@0.4.1, which alone reads a manifest"
+            );
             return Err(BadRequest(message).into());
         }
         if self.wit.is_some() && !loaded.is_of_plain_functions() {
@@ -135,34 +149,42 @@ impl Wrap {
     /// The component with its new sections.
     fn wrapped(&self, mut component: Vec<u8>) -> anyhow::Result<Vec<u8>> {
         let section = |component: &[u8], name: &str, content: &[u8]| {
-            let refused = |why: String| BadRequest(format!("cannot wrap {}: {why}", self.file.display()));
+            let refused =
+                |why: String| BadRequest(format!("cannot wrap {}: {why}", self.file.display()));
             with_custom(component, name, content).map_err(refused)
         };
         if let Some(manifest) = &self.manifest {
-            let manifest = extension_manifest(manifest).map_err(|error| BadRequest(format!("{error:#}")))?;
-            return Ok(section(&component, near::SECTION, &serde_json::to_vec(&manifest)?)?);
+            let manifest =
+                extension_manifest(manifest).map_err(|error| BadRequest(format!("{error:#}")))?;
+            return Ok(section(
+                &component,
+                near::SECTION,
+                &serde_json::to_vec(&manifest)?,
+            )?);
         }
         if let Some(wit) = &self.wit {
             component = section(&component, DOCS_SECTION, &documentation(wit)?)?;
         }
-        if self.profile.is_none() && self.policy.is_none() && self.name.is_none() && !self.functions {
+        if self.profile.is_none() && self.policy.is_none() && self.name.is_none() && !self.functions
+        {
             return Ok(component);
         }
         let known = written(&component).map_err(BadRequest)?;
         let mut profile = match &self.profile {
-            Some(file) => {
-                Profile::read(&text(file)?).map_err(|why| BadRequest(format!("{}: {why}", file.display())))?
-            }
+            Some(file) => Profile::read(&text(file)?)
+                .map_err(|why| BadRequest(format!("{}: {why}", file.display())))?,
             // A new name replaces nothing else of a profile that is there.
             None => known.clone(),
         };
         if let Some(policy) = &self.policy {
             if self.profile.is_some() && profile.ceiling.is_some() {
-                return Err(
-                    BadRequest("the profile has a ceiling, as the policy is; give one of them".to_owned()).into()
-                );
+                return Err(BadRequest(
+                    "the profile has a ceiling, as the policy is; give one of them".to_owned(),
+                )
+                .into());
             }
-            profile.ceiling = Some(policy_ceiling(policy).map_err(|error| BadRequest(format!("{error:#}")))?);
+            profile.ceiling =
+                Some(policy_ceiling(policy).map_err(|error| BadRequest(format!("{error:#}")))?);
         }
         // A profile that has no ceiling must not remove one.
         profile.ceiling = profile.ceiling.or(known.ceiling);
@@ -176,7 +198,10 @@ impl Wrap {
 }
 
 fn is_of_manifest(tool: &Tool) -> bool {
-    tool.declaration().external_mappings.iter().any(|mapping| mapping.source == MANIFEST_SOURCE)
+    tool.declaration()
+        .external_mappings
+        .iter()
+        .any(|mapping| mapping.source == MANIFEST_SOURCE)
 }
 
 /// The profile of a component; empty if it has none.
@@ -189,13 +214,19 @@ fn written(component: &[u8]) -> Result<Profile, String> {
 
 /// Reads a small file of text.
 fn text(file: &Path) -> anyhow::Result<String> {
-    let unreadable = |error: io::Error| BadRequest(format!("cannot read {}: {error}", file.display()));
+    let unreadable =
+        |error: io::Error| BadRequest(format!("cannot read {}: {error}", file.display()));
     let mut text = String::new();
-    let read =
-        named_file::open(file).and_then(|open| open.take(SECTION_BYTES_MAX as u64 + 1).read_to_string(&mut text));
+    let read = named_file::open(file).and_then(|open| {
+        open.take(SECTION_BYTES_MAX as u64 + 1)
+            .read_to_string(&mut text)
+    });
     let bytes = read.map_err(unreadable)?;
     if bytes > SECTION_BYTES_MAX {
-        let message = format!("{} is larger than {SECTION_BYTES_MAX} bytes; write a smaller profile", file.display());
+        let message = format!(
+            "{} is larger than {SECTION_BYTES_MAX} bytes; write a smaller profile",
+            file.display()
+        );
         return Err(BadRequest(message).into());
     }
     Ok(text)
@@ -206,17 +237,35 @@ fn documentation(wit: &Path) -> anyhow::Result<Vec<u8>> {
     let mut left = WIT_BYTES_MAX;
     take(wit, &mut left, 0)?;
     let mut resolve = Resolve::default();
-    let (package, _) = resolve
-        .push_path(wit)
-        .map_err(|error| BadRequest(format!("cannot read the WIT package {}: {error:#}", wit.display())))?;
+    let (package, _) = resolve.push_path(wit).map_err(|error| {
+        BadRequest(format!(
+            "cannot read the WIT package {}: {error:#}",
+            wit.display()
+        ))
+    })?;
     let mut docs = docs_of(&resolve, package)?;
-    let worlds = resolve.packages.get(package).into_iter().flat_map(|package| package.worlds.values());
-    for export in worlds.filter_map(|id| resolve.worlds.get(*id)).flat_map(|world| world.exports.values()) {
-        let WorldItem::Interface { id, .. } = export else { continue };
-        let Some(interface) = resolve.interfaces.get(*id) else { continue };
-        let (Some(name), Some(owner)) = (&interface.name, interface.package) else { continue };
+    let worlds = resolve
+        .packages
+        .get(package)
+        .into_iter()
+        .flat_map(|package| package.worlds.values());
+    for export in worlds
+        .filter_map(|id| resolve.worlds.get(*id))
+        .flat_map(|world| world.exports.values())
+    {
+        let WorldItem::Interface { id, .. } = export else {
+            continue;
+        };
+        let Some(interface) = resolve.interfaces.get(*id) else {
+            continue;
+        };
+        let (Some(name), Some(owner)) = (&interface.name, interface.package) else {
+            continue;
+        };
         if owner != package
-            && let Some(found) = docs_of(&resolve, owner)?.get("interfaces").and_then(|all| all.get(name))
+            && let Some(found) = docs_of(&resolve, owner)?
+                .get("interfaces")
+                .and_then(|all| all.get(name))
         {
             add(&mut docs, name, found);
         }
@@ -228,14 +277,18 @@ fn documentation(wit: &Path) -> anyhow::Result<Vec<u8>> {
 
 fn docs_of(resolve: &Resolve, package: PackageId) -> anyhow::Result<Value> {
     let encoded = PackageMetadata::extract(resolve, package).encode();
-    let encoded = encoded.map_err(|error| anyhow::anyhow!("cannot encode the documentation: {error:#}"))?;
+    let encoded =
+        encoded.map_err(|error| anyhow::anyhow!("cannot encode the documentation: {error:#}"))?;
     // The first byte is the version.
-    serde_json::from_slice(encoded.get(1..).unwrap_or_default()).context("cannot encode the documentation")
+    serde_json::from_slice(encoded.get(1..).unwrap_or_default())
+        .context("cannot encode the documentation")
 }
 
 /// Adds what is said of the interface `name`, unless the package itself has one of this name.
 fn add(docs: &mut Value, name: &str, found: &Value) {
-    let Some(fields) = docs.as_object_mut() else { return };
+    let Some(fields) = docs.as_object_mut() else {
+        return;
+    };
     let interfaces = fields.entry("interfaces").or_insert_with(|| json!({}));
     if let Some(interfaces) = interfaces.as_object_mut() {
         interfaces.entry(name).or_insert_with(|| found.clone());
@@ -244,16 +297,23 @@ fn add(docs: &mut Value, name: &str, found: &Value) {
 
 /// Takes the size of the WIT files at `path` off `left`, before they are parsed.
 fn take(path: &Path, left: &mut u64, depth: usize) -> anyhow::Result<()> {
-    let unreadable = |error: io::Error| BadRequest(format!("cannot read {}: {error}", path.display()));
+    let unreadable =
+        |error: io::Error| BadRequest(format!("cannot read {}: {error}", path.display()));
     let metadata = fs::metadata(path).map_err(unreadable)?;
     if metadata.is_file() {
-        let message = || BadRequest(format!("the WIT files have more than {WIT_BYTES_MAX} bytes; give one package"));
+        let message = || {
+            BadRequest(format!(
+                "the WIT files have more than {WIT_BYTES_MAX} bytes; give one package"
+            ))
+        };
         *left = left.checked_sub(metadata.len()).ok_or_else(message)?;
         return Ok(());
     }
     for entry in fs::read_dir(path).map_err(unreadable)? {
         let entry = entry.map_err(unreadable)?.path();
-        let is_wit = entry.extension().is_some_and(|extension| extension == "wit" || extension == "wasm");
+        let is_wit = entry
+            .extension()
+            .is_some_and(|extension| extension == "wit" || extension == "wasm");
         if is_wit || (depth < WIT_DEPTH_MAX && entry.is_dir()) {
             take(&entry, left, depth + 1)?;
         }
@@ -267,14 +327,28 @@ pub(super) fn exists(file: &Path) -> BadRequest {
 
 /// Writes `file`, which appears whole or not at all, with the permissions of any new file.
 pub(super) fn write(file: &Path, bytes: &[u8], force: bool) -> anyhow::Result<()> {
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let draft = tempfile::Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(folder);
-    let mut draft = draft.map_err(|error| BadRequest(format!("cannot write to {}: {error}", folder.display())))?;
-    draft.write_all(bytes).with_context(|| format!("cannot write {}", file.display()))?;
-    let kept = if force { draft.persist(file) } else { draft.persist_noclobber(file) };
+    let folder = file
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    let draft = tempfile::Builder::new()
+        .permissions(Permissions::from_mode(0o666))
+        .tempfile_in(folder);
+    let mut draft = draft
+        .map_err(|error| BadRequest(format!("cannot write to {}: {error}", folder.display())))?;
+    draft
+        .write_all(bytes)
+        .with_context(|| format!("cannot write {}", file.display()))?;
+    let kept = if force {
+        draft.persist(file)
+    } else {
+        draft.persist_noclobber(file)
+    };
     match kept {
         Ok(_) => Ok(()),
-        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Err(exists(file).into()),
+        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {
+            Err(exists(file).into())
+        }
         Err(error) => Err(error.error).with_context(|| format!("cannot write {}", file.display())),
     }
 }

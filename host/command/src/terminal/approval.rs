@@ -28,30 +28,53 @@ pub(super) struct Dialog {
 
 impl Dialog {
     pub(super) fn new(keyboard: Keyboard, prompt: Prompt) -> Self {
-        Self { keyboard, prompt, edit: None, draft: None, seen: false }
+        Self {
+            keyboard,
+            prompt,
+            edit: None,
+            draft: None,
+            seen: false,
+        }
     }
 
     pub(super) fn run(&mut self) -> anyhow::Result<Option<Reply>> {
         let display = Display::of_terminal();
         if !display.is_wide_enough() {
-            write(&format!("(terminal too narrow to show the approval prompt; {})\n", elsewhere(&self.prompt)))?;
+            write(&format!(
+                "(terminal too narrow to show the approval prompt; {})\n",
+                elsewhere(&self.prompt)
+            ))?;
             return Ok(None);
         }
         let (text, cut) = self.prompt.on_display(display.columns, display.rows);
         self.seen = !cut;
         write(&text)?;
         loop {
-            let Some(line) = self.keyboard.answer(&self.choices())? else { return self.unanswered() };
+            let Some(line) = self.keyboard.answer(&self.choices())? else {
+                return self.unanswered();
+            };
             let (word, note) = line.split_once(char::is_whitespace).unwrap_or((&line, ""));
             let note = Some(note.trim().to_owned()).filter(|note| !note.is_empty());
-            let yes = |always| Reply { approved: true, edit: self.edit.clone(), feedback: note.clone(), always };
+            let yes = |always| Reply {
+                approved: true,
+                edit: self.edit.clone(),
+                feedback: note.clone(),
+                always,
+            };
             match word.to_lowercase().as_str() {
                 "y" | "yes" | "a" | "always" if !self.seen => {
-                    write("part of the call is hidden; press v to view all of it before you approve\n")?;
+                    write(
+                        "part of the call is hidden; press v to view all of it before you approve\n",
+                    )?;
                 }
                 "y" | "yes" => return Ok(Some(yes(false))),
                 "a" | "always" if self.can_remember() => return Ok(Some(yes(true))),
-                "n" | "no" => return Ok(Some(Reply { feedback: note, ..Reply::default() })),
+                "n" | "no" => {
+                    return Ok(Some(Reply {
+                        feedback: note,
+                        ..Reply::default()
+                    }));
+                }
                 "v" | "view" => self.view()?,
                 "e" | "edit" => self.edit()?,
                 _ => {}
@@ -67,8 +90,16 @@ impl Dialog {
 
     /// The choices, and the time that is left: each time anew.
     fn choices(&self) -> String {
-        let (before, after) = if self.seen { ("y yes", ", v view all") } else { ("v view all of it, then y yes", "") };
-        let always = if self.can_remember() { ", a always" } else { "" };
+        let (before, after) = if self.seen {
+            ("y yes", ", v view all")
+        } else {
+            ("v view all of it, then y yes", "")
+        };
+        let always = if self.can_remember() {
+            ", a always"
+        } else {
+            ""
+        };
         let left = self.prompt.time_left();
         format!("[{before}, n no{always}, e edit{after}] ({left}; add a note after y or n) ")
     }
@@ -119,7 +150,10 @@ impl Dialog {
                 (self.edit, self.draft) = (Some(new), None);
             }
             Err(why) => {
-                tell("these arguments are not valid; keeping the previous ones:", &why)?;
+                tell(
+                    "these arguments are not valid; keeping the previous ones:",
+                    &why,
+                )?;
                 tell("e edits them again:", &new)?;
                 self.draft = Some(new);
             }
@@ -129,8 +163,9 @@ impl Dialog {
 
     /// The arguments as the approver changes them, in an editor or on one line.
     fn typed(&self) -> anyhow::Result<String> {
-        let editor =
-            ["VISUAL", "EDITOR"].iter().find_map(|name| std::env::var(name).ok().filter(|word| !word.is_empty()));
+        let editor = ["VISUAL", "EDITOR"]
+            .iter()
+            .find_map(|name| std::env::var(name).ok().filter(|word| !word.is_empty()));
         let new = match editor {
             Some(editor) => in_editor(&editor, &self.start())?,
             None => {
@@ -145,12 +180,16 @@ impl Dialog {
     /// are.
     fn start(&self) -> String {
         let changed = self.draft.as_ref().or(self.edit.as_ref());
-        changed.cloned().unwrap_or_else(|| pretty(&visible_json(self.prompt.arguments().text())).into_owned())
+        changed
+            .cloned()
+            .unwrap_or_else(|| pretty(&visible_json(self.prompt.arguments().text())).into_owned())
     }
 
     /// Checks whether the tool can be called with `new`. The error says why not.
     fn check(&self, new: &str) -> Result<(), String> {
-        Input::from_text(new).value().map_err(|error| format!("these are not JSON: {error}"))?;
+        Input::from_text(new)
+            .value()
+            .map_err(|error| format!("these are not JSON: {error}"))?;
         // This thread is for blocking reads, so it may wait.
         Handle::current().block_on(self.prompt.check_edit(new))
     }
@@ -166,13 +205,20 @@ fn tell(words: &str, text: &str) -> anyhow::Result<()> {
 
 fn in_editor(editor: &str, text: &str) -> anyhow::Result<String> {
     // Readable by its owner only, like the journal.
-    let mut file =
-        tempfile::Builder::new().prefix("arguments-").suffix(".json").tempfile().context("cannot create a file")?;
-    file.write_all(text.as_bytes()).context("cannot write the arguments")?;
+    let mut file = tempfile::Builder::new()
+        .prefix("arguments-")
+        .suffix(".json")
+        .tempfile()
+        .context("cannot create a file")?;
+    file.write_all(text.as_bytes())
+        .context("cannot write the arguments")?;
     let mut words = editor.split_whitespace();
     let program = words.next().context("the editor has no name")?;
-    let status =
-        Command::new(program).args(words).arg(file.path()).status().with_context(|| format!("cannot run {editor}"))?;
+    let status = Command::new(program)
+        .args(words)
+        .arg(file.path())
+        .status()
+        .with_context(|| format!("cannot run {editor}"))?;
     if !status.success() {
         bail!("{editor} ended with {status}");
     }

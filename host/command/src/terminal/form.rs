@@ -15,7 +15,10 @@ const DECLINE: &str = "/decline";
 
 /// Asks for each field of each form, line by line. Returns `None` if the terminal is too narrow or the answers are not
 /// needed any more.
-pub(super) fn fill(keyboard: &Keyboard, inquiry: &Inquiry) -> anyhow::Result<Option<InputResponses>> {
+pub(super) fn fill(
+    keyboard: &Keyboard,
+    inquiry: &Inquiry,
+) -> anyhow::Result<Option<InputResponses>> {
     let display = Display::of_terminal();
     if !display.is_wide_enough() {
         write("(this terminal is too narrow for the question of a tool)\n")?;
@@ -25,7 +28,9 @@ pub(super) fn fill(keyboard: &Keyboard, inquiry: &Inquiry) -> anyhow::Result<Opt
     for request in &inquiry.requests {
         let text = request.text(&inquiry.tool_id, display.columns);
         write(&format!("{text}({DECLINE} if you do not want to say)\n"))?;
-        let Some(response) = one(keyboard, request)? else { return Ok(None) };
+        let Some(response) = one(keyboard, request)? else {
+            return Ok(None);
+        };
         responses.insert(request.key().to_owned(), response);
     }
     Ok(Some(responses))
@@ -37,7 +42,9 @@ fn one(keyboard: &Keyboard, request: &Requested) -> anyhow::Result<Option<InputR
         let mut content = Map::new();
         for field in &fields {
             write(&field.about(Display::of_terminal().columns))?;
-            let Some(line) = keyboard.answer(&field.question())? else { return ended(keyboard) };
+            let Some(line) = keyboard.answer(&field.question())? else {
+                return ended(keyboard);
+            };
             if line == DECLINE {
                 return Ok(Some(InputResponse::Decline));
             }
@@ -73,9 +80,19 @@ struct Field<'a> {
 }
 
 fn fields(schema: &Value) -> Vec<Field<'_>> {
-    let required = |name: &str| schema["required"].as_array().is_some_and(|names| names.iter().any(|one| one == name));
+    let required = |name: &str| {
+        schema["required"]
+            .as_array()
+            .is_some_and(|names| names.iter().any(|one| one == name))
+    };
     let properties = schema["properties"].as_object().into_iter().flatten();
-    properties.map(|(name, schema)| Field { name, schema, required: required(name) }).collect()
+    properties
+        .map(|(name, schema)| Field {
+            name,
+            schema,
+            required: required(name),
+        })
+        .collect()
 }
 
 impl Field<'_> {
@@ -83,14 +100,24 @@ impl Field<'_> {
     fn about(&self, columns: usize) -> String {
         let mut sheet = Sheet::new(columns);
         let word = |key: &str| self.schema[key].as_str().map(str::to_owned);
-        let mut said: Vec<String> = [word("title"), word("description")].into_iter().flatten().collect();
+        let mut said: Vec<String> = [word("title"), word("description")]
+            .into_iter()
+            .flatten()
+            .collect();
         if !self.choices().is_empty() {
             let several = self.schema["type"] == "array";
-            let how = if several { "some of, with commas between" } else { "one of" };
+            let how = if several {
+                "some of, with commas between"
+            } else {
+                "one of"
+            };
             said.push(format!("{how}: {}", self.choices().join(", ")));
         }
         let colon = if said.is_empty() { "" } else { ": " };
-        sheet.lines(&format!("{}{colon}{}", self.name, said.join("; ")), FIELD_ROWS_MAX);
+        sheet.lines(
+            &format!("{}{colon}{}", self.name, said.join("; ")),
+            FIELD_ROWS_MAX,
+        );
         if let Some(default) = self.schema.get("default") {
             sheet.lines(&format!("default: {default}"), DEFAULT_ROWS_MAX);
         }
@@ -117,8 +144,16 @@ impl Field<'_> {
 
     fn choices(&self) -> Vec<String> {
         let schema = self.schema.get("items").unwrap_or(self.schema);
-        let options = ["enum", "oneOf", "anyOf"].iter().find_map(|word| schema.get(word)?.as_array());
-        let option = |option: &Value| option.get("const").unwrap_or(option).as_str().map(str::to_owned);
+        let options = ["enum", "oneOf", "anyOf"]
+            .iter()
+            .find_map(|word| schema.get(word)?.as_array());
+        let option = |option: &Value| {
+            option
+                .get("const")
+                .unwrap_or(option)
+                .as_str()
+                .map(str::to_owned)
+        };
         options.into_iter().flatten().filter_map(option).collect()
     }
 
@@ -133,7 +168,9 @@ impl Field<'_> {
                 "n" | "no" | "false" => json!(false),
                 _ => json!(line),
             },
-            Some("number" | "integer") => serde_json::from_str(line).unwrap_or_else(|_| json!(line)),
+            Some("number" | "integer") => {
+                serde_json::from_str(line).unwrap_or_else(|_| json!(line))
+            }
             Some("array") => line.split(',').map(str::trim).collect(),
             _ => json!(line),
         })
@@ -156,10 +193,16 @@ mod tests {
             "sure": { "type": "boolean" },
         } });
         let typed = ["7", "r", "7", "s, m", "Yes"];
-        let values: Vec<Value> =
-            fields(&schema).iter().zip(typed).filter_map(|(field, line)| field.value(line)).collect();
+        let values: Vec<Value> = fields(&schema)
+            .iter()
+            .zip(typed)
+            .filter_map(|(field, line)| field.value(line))
+            .collect();
         assert_eq!(json!(values), json!([7, "r", "7", ["s", "m"], true]));
-        let empty: Vec<Option<Value>> = fields(&schema).iter().map(|field| field.value("")).collect();
+        let empty: Vec<Option<Value>> = fields(&schema)
+            .iter()
+            .map(|field| field.value(""))
+            .collect();
         assert_eq!(empty.iter().flatten().collect::<Vec<_>>(), [&json!(["s"])]);
         let questions: Vec<String> = fields(&schema).iter().map(super::Field::question).collect();
         assert_eq!(questions[1], "  answer (a choice; may be empty): ");
@@ -176,8 +219,14 @@ mod tests {
         properties.insert(wide.clone(), field);
         let schema = json!({ "properties": properties });
         let fields = fields(&schema);
-        assert_eq!(fields[0].question(), "  answer (string; empty means the default): ");
+        assert_eq!(
+            fields[0].question(),
+            "  answer (string; empty means the default): "
+        );
         let about = fields[0].about(40);
-        assert!(about.lines().count() >= 5 && about.lines().all(|row| row.starts_with("| ")), "{about}");
+        assert!(
+            about.lines().count() >= 5 && about.lines().all(|row| row.starts_with("| ")),
+            "{about}"
+        );
     }
 }

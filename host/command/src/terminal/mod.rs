@@ -32,7 +32,8 @@ impl Terminal {
     pub fn if_there(principal: String) -> Option<Self> {
         let seen = io::stdin().is_terminal() && io::stderr().is_terminal();
         // Reading would only stop a process in the background (SIGTTIN).
-        let foreground = || tcgetpgrp(io::stdin()).is_ok_and(|group| group == rustix::process::getpgrp());
+        let foreground =
+            || tcgetpgrp(io::stdin()).is_ok_and(|group| group == rustix::process::getpgrp());
         (seen && foreground()).then_some(Self { principal })
     }
 }
@@ -46,12 +47,20 @@ impl Approver for Terminal {
         "terminal"
     }
 
-    fn ask<'a>(&'a self, prompt: &'a Prompt) -> Pin<Box<dyn Future<Output = Option<Reply>> + Send + 'a>> {
+    fn ask<'a>(
+        &'a self,
+        prompt: &'a Prompt,
+    ) -> Pin<Box<dyn Future<Output = Option<Reply>> + Send + 'a>> {
         let prompt = prompt.clone();
-        Box::pin(read(move |keyboard| approval::Dialog::new(keyboard, prompt).run()))
+        Box::pin(read(move |keyboard| {
+            approval::Dialog::new(keyboard, prompt).run()
+        }))
     }
 
-    fn announce<'a>(&'a self, prompt: &'a Prompt) -> Pin<Box<dyn Future<Output = Option<Reply>> + Send + 'a>> {
+    fn announce<'a>(
+        &'a self,
+        prompt: &'a Prompt,
+    ) -> Pin<Box<dyn Future<Output = Option<Reply>> + Send + 'a>> {
         crate::ask::announce(prompt);
         Box::pin(async { None })
     }
@@ -98,7 +107,10 @@ async fn read<T: Send + 'static>(
     // Dropped with this future, so that the thread stops reading.
     let over = Over::default();
     let keyboard = Keyboard(Arc::clone(&over.0));
-    tokio::task::spawn_blocking(move || dialog(keyboard)).await.ok()?.ok()?
+    tokio::task::spawn_blocking(move || dialog(keyboard))
+        .await
+        .ok()?
+        .ok()?
 }
 
 /// What a question and the thread that reads its answer have in common.
@@ -113,7 +125,11 @@ struct Asked {
 impl Asked {
     /// Ends the line of an open question with `why` there is no answer to it.
     fn close(&self, why: &str) -> io::Result<()> {
-        if self.is_open.swap(false, Ordering::Relaxed) { write(&format!("\n({why})\n")) } else { Ok(()) }
+        if self.is_open.swap(false, Ordering::Relaxed) {
+            write(&format!("\n({why})\n"))
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -193,8 +209,12 @@ impl Display {
         let size = tcgetwinsize(io::stderr()).ok();
         let said = |count: Option<u16>| count.filter(|count| *count > 0).map(usize::from);
         // One less, because a terminal may wrap a row that fills the last column.
-        let columns = said(size.map(|size| size.ws_col)).map_or(COLUMNS, |columns| columns.saturating_sub(1));
-        Self { columns, rows: said(size.map(|size| size.ws_row)).unwrap_or(ROWS) }
+        let columns =
+            said(size.map(|size| size.ws_col)).map_or(COLUMNS, |columns| columns.saturating_sub(1));
+        Self {
+            columns,
+            rows: said(size.map(|size| size.ws_row)).unwrap_or(ROWS),
+        }
     }
 
     /// Whether a question can be shown: a row that wraps by itself could be forged.

@@ -36,11 +36,17 @@ pub trait Approver: Send + Sync {
     fn channel(&self) -> &str;
 
     /// Shows `prompt.text()` and waits. Returns `None` if this approver does not answer; others may.
-    fn ask<'a>(&'a self, prompt: &'a Prompt) -> Pin<Box<dyn Future<Output = Option<Reply>> + Send + 'a>>;
+    fn ask<'a>(
+        &'a self,
+        prompt: &'a Prompt,
+    ) -> Pin<Box<dyn Future<Output = Option<Reply>> + Send + 'a>>;
 
     /// Hears, in place of [`Self::ask`], of a call whose tool names another `permission_channel` (AT-PERM-12). It can say
     /// that the call waits, and can answer no; a yes does not count. Default: nothing.
-    fn announce<'a>(&'a self, _prompt: &'a Prompt) -> Pin<Box<dyn Future<Output = Option<Reply>> + Send + 'a>> {
+    fn announce<'a>(
+        &'a self,
+        _prompt: &'a Prompt,
+    ) -> Pin<Box<dyn Future<Output = Option<Reply>> + Send + 'a>> {
         Box::pin(async { None })
     }
 }

@@ -7,23 +7,51 @@ use crate::policy::{Capability, Limits, NetworkLimits, Scope};
 use crate::record::{Binding, Input, digest};
 
 /// Returns what an approval of this call is bound to. If any of it changes, a new approval is needed.
-pub fn bind(tool: &Tool, capability: &Capability, limits: &Limits, input: &Input, actor: Option<&str>) -> Binding {
+pub fn bind(
+    tool: &Tool,
+    capability: &Capability,
+    limits: &Limits,
+    input: &Input,
+    actor: Option<&str>,
+) -> Binding {
     let mut execution = tool.execution_profile().clone();
     // The component is bound separately: other bytes alone are not another declaration.
     execution.extra.remove("component_digest");
-    if let Some(config) = tool.configuration().filter(|_| guard!("bound_configuration")) {
-        execution.extra.insert("configuration".to_owned(), digest(config.as_bytes()).into());
+    if let Some(config) = tool
+        .configuration()
+        .filter(|_| guard!("bound_configuration"))
+    {
+        execution
+            .extra
+            .insert("configuration".to_owned(), digest(config.as_bytes()).into());
     }
-    let declaration =
-        json!([tool.name().as_ref(), tool.declaration(), tool.interface(), execution, tool.permission_profile(),]);
+    let declaration = json!([
+        tool.name().as_ref(),
+        tool.declaration(),
+        tool.interface(),
+        execution,
+        tool.permission_profile(),
+    ]);
     let capability = json!([capability.canonical(), canonical_limits(limits)]);
     let actor = actor.map_or_else(|| "nobody".to_owned(), |actor| format!("actor {actor}"));
     Binding {
-        component: if guard!("bound_component") { tool.component().to_string() } else { String::new() },
+        component: if guard!("bound_component") {
+            tool.component().to_string()
+        } else {
+            String::new()
+        },
         declaration: digest(declaration.to_string().as_bytes()),
-        capability: if guard!("bound_capability") { digest(capability.to_string().as_bytes()) } else { String::new() },
+        capability: if guard!("bound_capability") {
+            digest(capability.to_string().as_bytes())
+        } else {
+            String::new()
+        },
         arguments: input.reference().to_owned(),
-        actor: if guard!("bound_actor") { digest(actor.as_bytes()) } else { String::new() },
+        actor: if guard!("bound_actor") {
+            digest(actor.as_bytes())
+        } else {
+            String::new()
+        },
     }
 }
 
@@ -73,7 +101,14 @@ fn canonical_network(limits: &NetworkLimits) -> Value {
         total,
     } = limits;
     let times = [connect, first_byte, between_bytes, total].map(|time| millis(*time));
-    json!([requests, connections, sent_bytes, received_bytes, header_bytes, times])
+    json!([
+        requests,
+        connections,
+        sent_bytes,
+        received_bytes,
+        header_bytes,
+        times
+    ])
 }
 
 fn millis(time: Duration) -> u64 {

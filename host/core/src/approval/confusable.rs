@@ -21,7 +21,8 @@ pub(super) fn marked(text: &str) -> String {
             continue;
         }
         end_word(&mut shown, &mut word);
-        let separates = || skeleton(c.encode_utf8(&mut [0; 4])).all(|like| SEPARATORS.contains(like));
+        let separates =
+            || skeleton(c.encode_utf8(&mut [0; 4])).all(|like| SEPARATORS.contains(like));
         if !c.is_ascii() && separates() {
             shown.extend(c.escape_unicode());
         } else {

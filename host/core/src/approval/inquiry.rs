@@ -4,7 +4,9 @@ use std::pin::Pin;
 use serde_json::Value;
 
 use crate::catalog::Form;
-use crate::record::{InputResponse, InputResponses, InvocationId, OpenQuestion, Suspension, Timestamp};
+use crate::record::{
+    InputResponse, InputResponses, InvocationId, OpenQuestion, Suspension, Timestamp,
+};
 
 use super::sheet::Sheet;
 use super::{Whitespace, deceives, legible, visible};
@@ -46,7 +48,11 @@ impl Inquiry {
         Ok(Self {
             invocation_id: suspension.invocation_id,
             tool_id: suspension.tool_id.clone(),
-            requests: suspension.questions.iter().map(Requested::of_open).collect::<Result<_, _>>()?,
+            requests: suspension
+                .questions
+                .iter()
+                .map(Requested::of_open)
+                .collect::<Result<_, _>>()?,
             expires_at: suspension.expires_at,
         })
     }
@@ -87,23 +93,50 @@ impl Requested {
         }
         let mut cut: String = message.chars().take(MESSAGE_CHARS_MAX).collect();
         if cut.len() < message.len() {
-            cut.push_str(&format!("\n[not all: {} characters]", message.chars().count()));
+            cut.push_str(&format!(
+                "\n[not all: {} characters]",
+                message.chars().count()
+            ));
         }
-        let message = if guard!("question_words") { visible(&cut, Whitespace::Kept) } else { cut };
-        Ok(Self { key: key.to_owned(), message, form, problem: None })
+        let message = if guard!("question_words") {
+            visible(&cut, Whitespace::Kept)
+        } else {
+            cut
+        };
+        Ok(Self {
+            key: key.to_owned(),
+            message,
+            form,
+            problem: None,
+        })
     }
 
     /// Reads a question that was stored. Its words were made legible before.
     fn of_open(stored: &OpenQuestion) -> Result<Self, String> {
-        let OpenQuestion { key, message, schema, problem } = stored.clone();
-        Ok(Self { key, message, form: Form::read(&schema.to_string())?, problem })
+        let OpenQuestion {
+            key,
+            message,
+            schema,
+            problem,
+        } = stored.clone();
+        Ok(Self {
+            key,
+            message,
+            form: Form::read(&schema.to_string())?,
+            problem,
+        })
     }
 
     /// The question as it is stored.
     pub fn to_open(&self) -> OpenQuestion {
         let key = self.key.clone();
         let message = self.message.clone();
-        OpenQuestion { key, message, schema: self.schema().clone(), problem: self.problem.clone() }
+        OpenQuestion {
+            key,
+            message,
+            schema: self.schema().clone(),
+            problem: self.problem.clone(),
+        }
     }
 
     /// Key of the answer in [`InputResponses`]: 1 to 64 letters, digits, `_`, `-` or `.`.
@@ -181,17 +214,19 @@ impl Requested {
 pub trait Respondent: Send + Sync {
     /// Shows every request and waits. An answer that is missing, or does not satisfy its schema, is asked for again.
     /// Returns `None` if there is no user to ask any more.
-    fn respond<'a>(&'a self, inquiry: &'a Inquiry)
-    -> Pin<Box<dyn Future<Output = Option<InputResponses>> + Send + 'a>>;
+    fn respond<'a>(
+        &'a self,
+        inquiry: &'a Inquiry,
+    ) -> Pin<Box<dyn Future<Output = Option<InputResponses>> + Send + 'a>>;
 }
 
 fn deceives_anywhere(value: &Value) -> bool {
     match value {
         Value::String(text) => text.chars().any(deceives),
         Value::Array(items) => items.iter().any(deceives_anywhere),
-        Value::Object(fields) => {
-            fields.iter().any(|(name, value)| name.chars().any(deceives) || deceives_anywhere(value))
-        }
+        Value::Object(fields) => fields
+            .iter()
+            .any(|(name, value)| name.chars().any(deceives) || deceives_anywhere(value)),
         _ => false,
     }
 }
@@ -203,7 +238,8 @@ mod tests {
     use super::super::COLUMNS;
     use super::{InputResponse, Requested};
 
-    const SCHEMA: &str = r#"{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}"#;
+    const SCHEMA: &str =
+        r#"{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}"#;
 
     #[test]
     fn the_words_of_a_tool_are_shown_as_such() {
@@ -221,9 +257,19 @@ mod tests {
     fn only_what_was_accepted_has_to_fit() {
         let asked = Requested::read("a", "", SCHEMA).unwrap();
         let response = |value| serde_json::from_value::<InputResponse>(value).unwrap();
-        asked.check(&response(json!({ "action": "accept", "content": { "name": "Ada" } }))).unwrap();
-        asked.check(&response(json!({ "action": "accept", "content": {} }))).unwrap_err();
-        asked.check(&response(json!({ "action": "decline" }))).unwrap();
-        asked.check(&response(json!({ "action": "cancel", "content": {} }))).unwrap();
+        asked
+            .check(&response(
+                json!({ "action": "accept", "content": { "name": "Ada" } }),
+            ))
+            .unwrap();
+        asked
+            .check(&response(json!({ "action": "accept", "content": {} })))
+            .unwrap_err();
+        asked
+            .check(&response(json!({ "action": "decline" })))
+            .unwrap();
+        asked
+            .check(&response(json!({ "action": "cancel", "content": {} })))
+            .unwrap();
     }
 }

@@ -35,14 +35,20 @@ pub(super) fn write(block: &mut Block<'_>, text: &str) {
 fn each(block: &mut Block<'_>, depth: usize, members: Members<'_>) -> bool {
     let sides = members.clone();
     members.enumerate().all(|(at, (label, raw))| {
-        let mark = if at < SIDES_MEMBERS_MAX { side(&label, &sides) } else { None };
+        let mark = if at < SIDES_MEMBERS_MAX {
+            side(&label, &sides)
+        } else {
+            None
+        };
         member(block, depth, &label, raw, mark)
     })
 }
 
 fn member(block: &mut Block<'_>, depth: usize, label: &str, raw: &str, mark: Option<&str>) -> bool {
     let indent = 2 * depth;
-    let breaks = ["\\n", "\\u000a", "\\u000A"].iter().any(|escape| raw.contains(escape));
+    let breaks = ["\\n", "\\u000a", "\\u000A"]
+        .iter()
+        .any(|escape| raw.contains(escape));
     if raw.starts_with('"')
         && (breaks || mark.is_some())
         && let Ok(text) = serde_json::from_str::<String>(raw)
@@ -52,7 +58,9 @@ fn member(block: &mut Block<'_>, depth: usize, label: &str, raw: &str, mark: Opt
     }
     let spread = depth < DEPTH_MAX && (breaks || raw.len() > LINE_BYTES_MAX);
     match Members::of(raw).filter(|_| spread) {
-        Some(inner) => block.line(indent, "", &format!("{label}:")) && each(block, depth + 1, inner),
+        Some(inner) => {
+            block.line(indent, "", &format!("{label}:")) && each(block, depth + 1, inner)
+        }
         None => block.line(indent, "", &format!("{label}: {raw}")),
     }
 }
@@ -60,18 +68,28 @@ fn member(block: &mut Block<'_>, depth: usize, label: &str, raw: &str, mark: Opt
 /// The lines of one text. Their number before them says where the text ends.
 fn lines(block: &mut Block<'_>, indent: usize, label: &str, text: &str, mark: &str) -> bool {
     let body = text.strip_suffix('\n').unwrap_or(text);
-    let count = if text.is_empty() { 0 } else { body.split('\n').count() };
+    let count = if text.is_empty() {
+        0
+    } else {
+        body.split('\n').count()
+    };
     let noun = if count == 1 { "line" } else { "lines" };
     let open = !text.is_empty() && !text.ends_with('\n');
     let end = if open { ", no newline at the end" } else { "" };
     block.line(indent, "", &format!("{label}: {count} {noun}{end}"))
-        && (text.is_empty() || body.split('\n').all(|line| block.line(indent + 2, mark, line)))
+        && (text.is_empty()
+            || body
+                .split('\n')
+                .all(|line| block.line(indent + 2, mark, line)))
 }
 
 /// The mark of the field `label` if it is one side of a change, and `members` hold the other side too.
 fn side(label: &str, members: &Members<'_>) -> Option<&'static str> {
     let is_there = |other: &str| {
-        members.clone().take(SIDES_MEMBERS_MAX).any(|(label, raw)| label == other && raw.starts_with('"'))
+        members
+            .clone()
+            .take(SIDES_MEMBERS_MAX)
+            .any(|(label, raw)| label == other && raw.starts_with('"'))
     };
     let has_other = |from: &str, to: &str| {
         let other = label.replacen(from, to, 1);
@@ -223,7 +241,15 @@ mod tests {
         write(&mut block, text);
         block.end("");
         let text = sheet.into_text();
-        text.lines().map(|row| row.chars().skip(13).collect::<String>().trim_end().to_owned()).collect()
+        text.lines()
+            .map(|row| {
+                row.chars()
+                    .skip(13)
+                    .collect::<String>()
+                    .trim_end()
+                    .to_owned()
+            })
+            .collect()
     }
 
     #[test]
@@ -262,14 +288,21 @@ mod tests {
             "    z",
         ];
         assert_eq!(rows(text), shown);
-        let two = ["\"after\": 1 line, no newline at the end", "  + x", "\"before\": 1 line", "  - y"];
+        let two = [
+            "\"after\": 1 line, no newline at the end",
+            "  + x",
+            "\"before\": 1 line",
+            "  - y",
+        ];
         assert_eq!(rows(r#"{"after":"x","before":"y\n"}"#), two);
     }
 
     #[test]
     fn a_text_cannot_pass_for_another_field() {
         let forged = format!("{}\"path\": \"/b\"", "x".repeat(65));
-        let shown = rows(&serde_json::json!({ "text": format!("a\n\"path\": \"/b\"\n{forged}") }).to_string());
+        let shown = rows(
+            &serde_json::json!({ "text": format!("a\n\"path\": \"/b\"\n{forged}") }).to_string(),
+        );
         let own = shown.iter().filter(|row| row.starts_with('"')).count();
         assert_eq!((own, shown[2].as_str()), (1, "    \"path\": \"/b\""));
         assert!(shown[4].starts_with("  \\ "), "{shown:?}");
@@ -279,12 +312,24 @@ mod tests {
 
     #[test]
     fn what_is_no_object_or_no_json_is_one_line() {
-        for text in ["{}", "7", "\"a\\nb\"", "{\"a\": [redacted]}", "{\"a\": 1", "[]", ""] {
+        for text in [
+            "{}",
+            "7",
+            "\"a\\nb\"",
+            "{\"a\": [redacted]}",
+            "{\"a\": 1",
+            "[]",
+            "",
+        ] {
             assert_eq!(rows(text), [text]);
         }
         assert_eq!(rows("[1, \"a\"]"), ["[0]: 1", "[1]: \"a\""]);
         let deep = format!("{}1{}", "[".repeat(100), "]".repeat(100));
-        assert_eq!(rows(&deep).len(), 8, "four levels, and the rest in four rows");
+        assert_eq!(
+            rows(&deep).len(),
+            8,
+            "four levels, and the rest in four rows"
+        );
     }
 
     #[test]

@@ -59,13 +59,23 @@ pub struct Terms {
 
 impl Default for Terms {
     fn default() -> Self {
-        Self { expire: EXPIRE_DEFAULT, session: Session::None, origin: None, approver: None }
+        Self {
+            expire: EXPIRE_DEFAULT,
+            session: Session::None,
+            origin: None,
+            approver: None,
+        }
     }
 }
 
 impl fmt::Debug for Terms {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { expire, session, origin, approver } = self;
+        let Self {
+            expire,
+            session,
+            origin,
+            approver,
+        } = self;
         let approver = approver.as_deref().map(Approver::principal);
         f.debug_struct("Terms")
             .field("expire", expire)

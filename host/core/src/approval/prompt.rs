@@ -64,7 +64,10 @@ pub struct Prompt {
 
 impl fmt::Debug for Prompt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Prompt").field("text", &self.text).field("cut", &self.cut).finish_non_exhaustive()
+        f.debug_struct("Prompt")
+            .field("text", &self.text)
+            .field("cut", &self.cut)
+            .finish_non_exhaustive()
     }
 }
 
@@ -131,7 +134,12 @@ impl Prompt {
 
     /// Draws the text for an unknown display.
     fn drawn(self) -> Self {
-        let view = View { columns: COLUMNS, arguments_rows_max: ARGUMENTS_ROWS_MAX, full: false, how: "" };
+        let view = View {
+            columns: COLUMNS,
+            arguments_rows_max: ARGUMENTS_ROWS_MAX,
+            full: false,
+            how: "",
+        };
         let (text, cut) = self.draw(&view);
         Self { text, cut, ..self }
     }
@@ -139,13 +147,20 @@ impl Prompt {
     /// The same question, with a check of edits before they become an answer.
     #[must_use]
     pub fn checking(self, check: EditCheck) -> Self {
-        Self { check: Some(check), ..self }
+        Self {
+            check: Some(check),
+            ..self
+        }
     }
 
     /// The same question again: `problem` is why the last answer was invalid.
     #[must_use]
     pub fn again(&self, problem: &str) -> Self {
-        Self { problem: Some(problem.to_owned()), ..self.clone() }.drawn()
+        Self {
+            problem: Some(problem.to_owned()),
+            ..self.clone()
+        }
+        .drawn()
     }
 
     /// The call that waits for the answer.
@@ -163,21 +178,37 @@ impl Prompt {
     /// shows only part of the call: arguments that would scroll are cut. The display offers `v` for all of it.
     pub fn on_display(&self, columns: usize, rows: usize) -> (String, bool) {
         let how = ", v shows all";
-        let draw = |arguments_rows_max| self.draw(&View { columns, arguments_rows_max, full: false, how });
+        let draw = |arguments_rows_max| {
+            self.draw(&View {
+                columns,
+                arguments_rows_max,
+                full: false,
+                how,
+            })
+        };
         let (text, cut) = draw(ARGUMENTS_ROWS_MAX);
         if text.lines().count() + CHOICES_ROWS <= rows || !guard!("question_cuts") {
             return (text, cut && guard!("question_cuts"));
         }
         // Without arguments, but with the rows that say so.
         let taken = draw(0).0.lines().count() + CHOICES_ROWS;
-        let (text, _) = draw(rows.saturating_sub(taken).clamp(ARGUMENTS_ROWS_MIN, ARGUMENTS_ROWS_MAX));
+        let (text, _) = draw(
+            rows.saturating_sub(taken)
+                .clamp(ARGUMENTS_ROWS_MIN, ARGUMENTS_ROWS_MAX),
+        );
         // On a display that is too low even for this, the first rows are gone.
         (text, true)
     }
 
     /// The question with everything that [`Self::text`] leaves out; as long as the arguments are.
     pub fn full_text(&self, columns: usize) -> String {
-        self.draw(&View { columns, arguments_rows_max: usize::MAX, full: true, how: "" }).0
+        self.draw(&View {
+            columns,
+            arguments_rows_max: usize::MAX,
+            full: true,
+            how: "",
+        })
+        .0
     }
 
     /// Whether the question shows only part of the call. An approval then takes an extra step.
@@ -227,15 +258,31 @@ impl Prompt {
             sheet.host("Your last answer is not valid:");
             sheet.aside(problem, PROBLEM_ROWS_MAX);
         }
-        sheet.value("call", &self.lead, if view.full { usize::MAX } else { LEAD_ROWS_MAX });
+        sheet.value(
+            "call",
+            &self.lead,
+            if view.full { usize::MAX } else { LEAD_ROWS_MAX },
+        );
         let mut arguments = sheet.block("arguments", view.arguments_rows_max);
         layout::write(&mut arguments, &self.shown);
         arguments.end(view.how);
-        let mut spare = self.entries.iter().filter(|entry| entry.spare && !view.full).count();
+        let mut spare = self
+            .entries
+            .iter()
+            .filter(|entry| entry.spare && !view.full)
+            .count();
         let left_out = spare > 0;
         for entry in &self.entries {
             match entry.spare && !view.full {
-                false => sheet.value(entry.name, &entry.value, if view.full { usize::MAX } else { entry.rows_max }),
+                false => sheet.value(
+                    entry.name,
+                    &entry.value,
+                    if view.full {
+                        usize::MAX
+                    } else {
+                        entry.rows_max
+                    },
+                ),
                 true if spare > 0 => {
                     sheet.value("", &format!("[not all: {spare} more]"), 1);
                     spare = 0;
@@ -245,7 +292,9 @@ impl Prompt {
         }
         let cut = sheet.is_cut() || left_out;
         if cut {
-            sheet.host("WARNING: this view is incomplete. It does not show all arguments or permissions.");
+            sheet.host(
+                "WARNING: this view is incomplete. It does not show all arguments or permissions.",
+            );
         }
         sheet.host("Run this call?");
         (sheet.into_text(), cut)
@@ -263,7 +312,12 @@ fn time_left(millis: u64) -> String {
 /// Everything but the arguments: first what only some approvers need, then the summary of what would run.
 fn entries(facts: &PromptContent<'_>) -> Vec<Entry> {
     let brief = facts.brief;
-    let entry = |name, value: &str, rows_max| Entry { name, value: value.to_owned(), rows_max, spare: false };
+    let entry = |name, value: &str, rows_max| Entry {
+        name,
+        value: value.to_owned(),
+        rows_max,
+        spare: false,
+    };
     let (kind, digest) = match facts.arguments.reference().split_once(':') {
         Some(("sha256", digest)) => ("sha256", digest),
         _ => ("digest", facts.arguments.reference()),
@@ -271,7 +325,15 @@ fn entries(facts: &PromptContent<'_>) -> Vec<Entry> {
     let component: String = facts.component.chars().take(19).collect();
     let mut entries = vec![
         entry(kind, digest, 2),
-        entry("id", &format!("{}, arguments of {} bytes", facts.invocation_id, facts.arguments.text().len()), 1),
+        entry(
+            "id",
+            &format!(
+                "{}, arguments of {} bytes",
+                facts.invocation_id,
+                facts.arguments.text().len()
+            ),
+            1,
+        ),
         entry("until", &facts.expires_at.to_string(), 1),
     ];
     if !brief.rule_refs.is_empty() {
@@ -287,9 +349,18 @@ fn entries(facts: &PromptContent<'_>) -> Vec<Entry> {
     ]);
     for (at, touched) in touches(brief, facts.capability).into_iter().enumerate() {
         let name = if at == 0 { "access" } else { "" };
-        entries.push(Entry { name, value: touched, rows_max: VALUE_ROWS_MAX, spare: at >= TOUCHES_MAX });
+        entries.push(Entry {
+            name,
+            value: touched,
+            rows_max: VALUE_ROWS_MAX,
+            spare: at >= TOUCHES_MAX,
+        });
     }
-    entries.push(entry("caller", facts.actor.unwrap_or("not named"), VALUE_ROWS_MAX));
+    entries.push(entry(
+        "caller",
+        facts.actor.unwrap_or("not named"),
+        VALUE_ROWS_MAX,
+    ));
     entries
 }
 
@@ -301,7 +372,10 @@ fn lead(facts: &PromptContent<'_>) -> String {
         more => format!(", and {more} more"),
     };
     let first = touched.first().map(String::as_str).unwrap_or_default();
-    format!("{} wants to {first}{more}; {}", facts.brief.tool_id, facts.brief.reason)
+    format!(
+        "{} wants to {first}{more}; {}",
+        facts.brief.tool_id, facts.brief.reason
+    )
 }
 
 /// What an approval for the rest of the session covers.
@@ -316,22 +390,64 @@ fn touches(brief: &Brief, capability: &Capability) -> Vec<String> {
     let touches = &brief.touches;
     let folder = |verb: &str, mount: &Mount| {
         let host = mount.host.display().to_string();
-        let alias = if host == mount.guest { String::new() } else { format!(" (as {})", mount.guest) };
+        let alias = if host == mount.guest {
+            String::new()
+        } else {
+            format!(" (as {})", mount.guest)
+        };
         format!("{verb} {host}{alias}")
     };
-    let each = |verb: &str, names: &[String]| names.iter().map(|name| format!("{verb} {name}")).collect::<Vec<_>>();
-    let mut lines: Vec<String> = touches.writes.iter().map(|mount| folder("read and change files in", mount)).collect();
-    lines.extend(touches.reads.iter().map(|mount| folder("read files in", mount)));
-    lines.extend(capability.denials.iter().filter(|denial| !denial.by_host).map(|denial| {
-        let verb = if denial.read { "but not open" } else { "but not change" };
-        format!("{verb} {}", denial.what.text())
-    }));
+    let each = |verb: &str, names: &[String]| {
+        names
+            .iter()
+            .map(|name| format!("{verb} {name}"))
+            .collect::<Vec<_>>()
+    };
+    let mut lines: Vec<String> = touches
+        .writes
+        .iter()
+        .map(|mount| folder("read and change files in", mount))
+        .collect();
+    lines.extend(
+        touches
+            .reads
+            .iter()
+            .map(|mount| folder("read files in", mount)),
+    );
+    lines.extend(
+        capability
+            .denials
+            .iter()
+            .filter(|denial| !denial.by_host)
+            .map(|denial| {
+                let verb = if denial.read {
+                    "but not open"
+                } else {
+                    "but not change"
+                };
+                format!("{verb} {}", denial.what.text())
+            }),
+    );
     if let Some(scratch) = &capability.scratch {
-        lines.push(format!("write temporary files in {}, deleted after the call", scratch));
+        lines.push(format!(
+            "write temporary files in {}, deleted after the call",
+            scratch
+        ));
     }
     lines.extend(each("connect to", &touches.network));
-    lines.extend(capability.network.denied().iter().map(|rule| format!("but not to {rule}")));
-    lines.extend(capability.closed_urls.iter().map(|url| format!("but not to {}", url.text())));
+    lines.extend(
+        capability
+            .network
+            .denied()
+            .iter()
+            .map(|rule| format!("but not to {rule}")),
+    );
+    lines.extend(
+        capability
+            .closed_urls
+            .iter()
+            .map(|url| format!("but not to {}", url.text())),
+    );
     lines.extend(each("send requests with the secret", &touches.secrets));
     lines.extend(each("see the environment variable", &touches.environment));
     lines.extend(each("call the tool", &touches.tools));

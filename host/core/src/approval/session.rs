@@ -33,7 +33,11 @@ impl Session {
 /// PIDs and start times are reused, but not the two together with the boot id.
 fn terminal() -> Option<String> {
     let leader = leader(&fs::read_to_string("/proc/self/stat").ok()?)?;
-    let start = field(&fs::read_to_string(format!("/proc/{leader}/stat")).ok()?, 22)?.to_owned();
+    let start = field(
+        &fs::read_to_string(format!("/proc/{leader}/stat")).ok()?,
+        22,
+    )?
+    .to_owned();
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(format!("terminal:{}:{leader}:{start}", boot.trim()))
 }

@@ -39,7 +39,11 @@ pub struct Sheet {
 impl Sheet {
     /// An empty sheet; `columns` is clamped to [`COLUMNS_MIN`] and [`COLUMNS`].
     pub fn new(columns: usize) -> Self {
-        Self { columns: columns.clamp(COLUMNS_MIN, COLUMNS), text: String::new(), cut: false }
+        Self {
+            columns: columns.clamp(COLUMNS_MIN, COLUMNS),
+            text: String::new(),
+            cut: false,
+        }
     }
 
     /// Adds `value` under `name`, in at most `rows_max` rows (two if it is cut at one); the last row then says that it
@@ -48,7 +52,10 @@ impl Sheet {
         let columns = self.columns.saturating_sub(GUTTER.len() + NAME_COLUMNS);
         // A character takes at least one column, so that characters beyond the room need no look.
         let room = rows_max.saturating_mul(columns);
-        let head = value.char_indices().nth(room).map_or(value, |(end, _)| value.get(..end).unwrap_or_default());
+        let head = value
+            .char_indices()
+            .nth(room)
+            .map_or(value, |(end, _)| value.get(..end).unwrap_or_default());
         let shown = legible(head);
         let mut rows = wrap(&shown, columns);
         let over = rows.len() > rows_max || head.len() < value.len();
@@ -60,13 +67,21 @@ impl Sheet {
         }
         if over {
             self.cut = true;
-            self.row("", &format!("[not all: {} characters]", value.chars().count()));
+            self.row(
+                "",
+                &format!("[not all: {} characters]", value.chars().count()),
+            );
         }
     }
 
     /// Begins a value of several lines under `name`, of which at most `rows_max` rows are added.
     pub(super) fn block(&mut self, name: &'static str, rows_max: usize) -> Block<'_> {
-        Block { sheet: self, name, left: rows_max, more: 0 }
+        Block {
+            sheet: self,
+            name,
+            left: rows_max,
+            more: 0,
+        }
     }
 
     /// Adds the lines of `text` without a name, in at most `rows_max` rows. Consecutive empty lines become one.
@@ -78,7 +93,11 @@ impl Sheet {
             if shown.trim().is_empty() && rows.last().is_some_and(String::is_empty) {
                 continue;
             }
-            rows.extend(wrap(shown.trim_end(), columns).into_iter().map(str::to_owned));
+            rows.extend(
+                wrap(shown.trim_end(), columns)
+                    .into_iter()
+                    .map(str::to_owned),
+            );
             if rows.len() > rows_max {
                 break;
             }
@@ -111,7 +130,9 @@ impl Sheet {
     /// because a display that wraps them itself puts none before the rest.
     pub fn rows_of(&mut self, sheet: &str) {
         for row in sheet.lines() {
-            let (gutter, words) = row.strip_prefix(GUTTER).map_or(("", row), |words| (GUTTER, words));
+            let (gutter, words) = row
+                .strip_prefix(GUTTER)
+                .map_or(("", row), |words| (GUTTER, words));
             for part in wrap(words, self.columns.saturating_sub(gutter.len())) {
                 let _ = writeln!(self.text, "{gutter}{part}");
             }
@@ -129,7 +150,11 @@ impl Sheet {
 
     fn row(&mut self, name: &str, row: &str) {
         let width = NAME_COLUMNS - 1;
-        let gutter = if guard!("question_gutter") || !name.is_empty() { GUTTER } else { "" };
+        let gutter = if guard!("question_gutter") || !name.is_empty() {
+            GUTTER
+        } else {
+            ""
+        };
         let _ = writeln!(self.text, "{gutter}{name:<width$} {row}");
     }
 }
@@ -149,15 +174,27 @@ impl Block<'_> {
     /// Adds `line` after `indent` columns and `mark`, of at most two columns. Returns `false` once no more rows are
     /// counted.
     pub(super) fn line(&mut self, indent: usize, mark: &str, line: &str) -> bool {
-        let columns = self.sheet.columns.saturating_sub(GUTTER.len() + NAME_COLUMNS + CONTINUED.len() + indent);
+        let columns = self
+            .sheet
+            .columns
+            .saturating_sub(GUTTER.len() + NAME_COLUMNS + CONTINUED.len() + indent);
         // A character takes at least one column, so that characters beyond the room need no look.
-        let room = self.left.saturating_add(COUNTED_ROWS_MAX).saturating_mul(columns);
-        let head = line.char_indices().nth(room).map_or(line, |(end, _)| line.get(..end).unwrap_or_default());
+        let room = self
+            .left
+            .saturating_add(COUNTED_ROWS_MAX)
+            .saturating_mul(columns);
+        let head = line
+            .char_indices()
+            .nth(room)
+            .map_or(line, |(end, _)| line.get(..end).unwrap_or_default());
         let words = head.trim_start_matches(' ');
         // Indentation that leaves room for words is no padding.
         let blanks = head.len() - words.len();
-        let shown =
-            if blanks <= columns / 2 { format!("{}{}", " ".repeat(blanks), legible(words)) } else { legible(head) };
+        let shown = if blanks <= columns / 2 {
+            format!("{}{}", " ".repeat(blanks), legible(words))
+        } else {
+            legible(head)
+        };
         for (at, row) in wrap(&shown, columns).into_iter().enumerate() {
             if self.left == 0 {
                 self.more += 1;
@@ -183,7 +220,10 @@ impl Block<'_> {
             _ => "many more lines".to_owned(),
         };
         self.sheet.cut = true;
-        let columns = self.sheet.columns.saturating_sub(GUTTER.len() + NAME_COLUMNS);
+        let columns = self
+            .sheet
+            .columns
+            .saturating_sub(GUTTER.len() + NAME_COLUMNS);
         for row in wrap(&format!("\u{2026} {more}{how}"), columns) {
             self.sheet.row(mem::take(&mut self.name), row);
         }
@@ -193,7 +233,11 @@ impl Block<'_> {
 /// Returns `text` on one line, without anything that controls a display, is invisible, passes for another character, or
 /// adds space.
 pub fn legible(text: &str) -> String {
-    let plain = if guard!("prompt_escapes") { visible(text, Whitespace::WrittenOut) } else { text.to_owned() };
+    let plain = if guard!("prompt_escapes") {
+        visible(text, Whitespace::WrittenOut)
+    } else {
+        text.to_owned()
+    };
     folded(&marked(&plain))
 }
 
@@ -249,7 +293,9 @@ fn wrap(text: &str, columns: usize) -> Vec<&str> {
     for (at, c) in text.char_indices() {
         let columns_of = columns_of(c);
         if width + columns_of > columns && at > start {
-            let (end, taken) = blank.filter(|(_, taken)| *taken > columns / 2).unwrap_or((at, width));
+            let (end, taken) = blank
+                .filter(|(_, taken)| *taken > columns / 2)
+                .unwrap_or((at, width));
             rows.push(text.get(start..end).unwrap_or_default());
             (start, width, blank) = (end, width - taken, None);
         }
@@ -283,7 +329,10 @@ mod tests {
             assert!(!sheet.is_cut());
             for row in sheet.into_text().lines() {
                 assert!(row.starts_with(GUTTER), "{row:?}");
-                assert!(row.chars().map(columns_of).sum::<usize>() <= COLUMNS_MIN, "{row:?}");
+                assert!(
+                    row.chars().map(columns_of).sum::<usize>() <= COLUMNS_MIN,
+                    "{row:?}"
+                );
             }
         }
     }
@@ -297,9 +346,18 @@ mod tests {
         let mut narrow = Sheet::new(COLUMNS_MIN);
         narrow.rows_of(&wide);
         let narrow = narrow.into_text();
-        assert!(narrow.lines().all(|row| row.chars().count() <= COLUMNS_MIN), "{narrow}");
-        let foreign = narrow.lines().filter(|row| row.contains("word ")).all(|row| row.starts_with(GUTTER));
-        assert!(foreign && narrow.starts_with("The words of the host"), "{narrow}");
+        assert!(
+            narrow.lines().all(|row| row.chars().count() <= COLUMNS_MIN),
+            "{narrow}"
+        );
+        let foreign = narrow
+            .lines()
+            .filter(|row| row.contains("word "))
+            .all(|row| row.starts_with(GUTTER));
+        assert!(
+            foreign && narrow.starts_with("The words of the host"),
+            "{narrow}"
+        );
         let mut same = Sheet::new(COLUMNS);
         same.rows_of(&wide);
         assert_eq!(same.into_text(), wide);
@@ -325,7 +383,9 @@ mod tests {
     fn a_block_marks_what_was_wrapped_and_counts_what_is_left_out() {
         let mut sheet = Sheet::new(COLUMNS_MIN);
         let mut block = sheet.block("name", 4);
-        assert!(block.line(0, "", "\"a\": 2 lines") && block.line(2, "+ ", "    deep in the code of x"));
+        assert!(
+            block.line(0, "", "\"a\": 2 lines") && block.line(2, "+ ", "    deep in the code of x")
+        );
         assert!(block.line(2, "+ ", &"y".repeat(60)));
         block.end(", v shows all");
         assert!(sheet.is_cut());
@@ -341,12 +401,18 @@ mod tests {
 
         let mut sheet = Sheet::new(COLUMNS_MIN);
         let mut block = sheet.block("name", 1);
-        assert!(!(0..2_000).all(|_| block.line(0, "", "a")), "it stops to count");
+        assert!(
+            !(0..2_000).all(|_| block.line(0, "", "a")),
+            "it stops to count"
+        );
         block.end("");
         assert!(sheet.into_text().ends_with(" many more lines\n"));
         let mut sheet = Sheet::new(COLUMNS_MIN);
         let mut block = sheet.block("name", 8);
-        assert!(!block.line(0, "", &" ".repeat(200_000)), "the end was not looked at");
+        assert!(
+            !block.line(0, "", &" ".repeat(200_000)),
+            "the end was not looked at"
+        );
         block.end("");
         assert!(sheet.is_cut());
         let mut sheet = Sheet::new(COLUMNS_MIN);
@@ -358,7 +424,12 @@ mod tests {
 
     #[test]
     fn wrapping_loses_nothing() {
-        for text in ["", "a b c", "one two three four five six seven", "abcdefghijklmnopqrstuvwxyz"] {
+        for text in [
+            "",
+            "a b c",
+            "one two three four five six seven",
+            "abcdefghijklmnopqrstuvwxyz",
+        ] {
             assert_eq!(wrap(text, 10).concat(), text);
         }
         assert_eq!(wrap("one two three", 10), ["one two ", "three"]);

@@ -13,15 +13,16 @@ pub enum Whitespace {
 /// Escapes every character of `text` that would control a terminal, reorder the text, or be invisible: control and
 /// bidirectional characters, zero-width ones, variation selectors, tags, fillers.
 pub fn visible(text: &str, whitespace: Whitespace) -> String {
-    text.chars().fold(String::with_capacity(text.len()), |mut shown, c| {
-        let kept = matches!(c, '\n' | '\t') && whitespace == Whitespace::Kept;
-        if !kept && deceives(c) {
-            shown.extend(c.escape_unicode());
-        } else {
-            shown.push(c);
-        }
-        shown
-    })
+    text.chars()
+        .fold(String::with_capacity(text.len()), |mut shown, c| {
+            let kept = matches!(c, '\n' | '\t') && whitespace == Whitespace::Kept;
+            if !kept && deceives(c) {
+                shown.extend(c.escape_unicode());
+            } else {
+                shown.push(c);
+            }
+            shown
+        })
 }
 
 /// Whether a character controls a terminal or misleads the reader: control characters, Unicode's default ignorable code
@@ -71,13 +72,25 @@ mod tests {
 
     #[test]
     fn what_cannot_be_seen_is_written_out() {
-        for hidden in ['\u{1b}', '\r', '\u{7f}', '\u{9b}', '\u{202e}', '\u{2066}', '\u{200b}', '\u{feff}', '\u{e0041}']
-        {
+        for hidden in [
+            '\u{1b}',
+            '\r',
+            '\u{7f}',
+            '\u{9b}',
+            '\u{202e}',
+            '\u{2066}',
+            '\u{200b}',
+            '\u{feff}',
+            '\u{e0041}',
+        ] {
             let text = visible(&format!("a{hidden}b"), Whitespace::Kept);
             assert_eq!(text, format!("a\\u{{{:x}}}b", u32::from(hidden)));
         }
         assert_eq!(visible("a\n\tb", Whitespace::Kept), "a\n\tb");
         assert_eq!(visible("a\n\tb", Whitespace::WrittenOut), "a\\u{a}\\u{9}b");
-        assert_eq!(visible("größe 日本 🦀", Whitespace::WrittenOut), "größe 日本 🦀");
+        assert_eq!(
+            visible("größe 日本 🦀", Whitespace::WrittenOut),
+            "größe 日本 🦀"
+        );
     }
 }

@@ -16,7 +16,10 @@ pub(super) struct Configuration {
 
 impl Configuration {
     pub(super) fn new(is_taken: bool) -> Self {
-        Self { is_taken, given: OnceLock::new() }
+        Self {
+            is_taken,
+            given: OnceLock::new(),
+        }
     }
 
     pub(super) fn is_taken(&self) -> bool {
@@ -34,13 +37,26 @@ impl Configuration {
             return Err(("not_configurable", why.to_owned()));
         }
         if config.len() > BYTES_MAX && guard!("configuration_bytes") {
-            let why = format!("its `config` has {} bytes of JSON, more than {BYTES_MAX}; shorten it", config.len());
+            let why = format!(
+                "its `config` has {} bytes of JSON, more than {BYTES_MAX}; shorten it",
+                config.len()
+            );
             return Err(("configuration_too_large", why));
         }
         match read_unique_json(config, JSON_VALUES_MAX) {
             Ok(value) if value.is_object() => {}
-            Ok(_) => return Err(("configuration_invalid", "its `config` is not a JSON object".to_owned())),
-            Err(why) => return Err(("configuration_invalid", format!("its `config` is not a JSON object: {why}"))),
+            Ok(_) => {
+                return Err((
+                    "configuration_invalid",
+                    "its `config` is not a JSON object".to_owned(),
+                ));
+            }
+            Err(why) => {
+                return Err((
+                    "configuration_invalid",
+                    format!("its `config` is not a JSON object: {why}"),
+                ));
+            }
         }
         if &**self.given.get_or_init(|| config.into()) == config {
             Ok(())
@@ -85,6 +101,9 @@ mod tests {
     fn settings_have_so_many_bytes() {
         let config = |bytes: usize| format!(r#"{{"a":"{}"}}"#, "x".repeat(bytes - 8));
         Configuration::new(true).give(&config(BYTES_MAX)).unwrap();
-        assert_eq!(refused(&Configuration::new(true), &config(BYTES_MAX + 1)), "configuration_too_large");
+        assert_eq!(
+            refused(&Configuration::new(true), &config(BYTES_MAX + 1)),
+            "configuration_too_large"
+        );
     }
 }

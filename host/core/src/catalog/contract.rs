@@ -5,7 +5,8 @@ use anyhow::{Context, bail, ensure};
 use serde_json::{Map, Value, json};
 
 use crate::record::{
-    InputContract, MutationPolicy, MutationRight, MutationSource, RedactionRule, ToolDeclaration, ToolInterface,
+    InputContract, MutationPolicy, MutationRight, MutationSource, RedactionRule, ToolDeclaration,
+    ToolInterface,
 };
 
 use super::listed::ListedSchema;
@@ -69,43 +70,70 @@ impl Contract {
         budget: &mut LoadBudget,
     ) -> anyhow::Result<Self> {
         let input = declaration.input_contract.clone().unwrap_or_default();
-        for (what, fields) in
-            [("internal_only_fields", &input.internal_only_fields), ("sensitive_fields", &input.sensitive_fields)]
-        {
-            ensure!(fields.len() <= FIELDS_MAX, "{what} names {} fields, more than {FIELDS_MAX}", fields.len());
+        for (what, fields) in [
+            ("internal_only_fields", &input.internal_only_fields),
+            ("sensitive_fields", &input.sensitive_fields),
+        ] {
+            ensure!(
+                fields.len() <= FIELDS_MAX,
+                "{what} names {} fields, more than {FIELDS_MAX}",
+                fields.len()
+            );
         }
-        let given = input.model_input_schema.clone().or_else(|| interface.and_then(|i| i.model_input_schema.clone()));
+        let given = input
+            .model_input_schema
+            .clone()
+            .or_else(|| interface.and_then(|i| i.model_input_schema.clone()));
         // A tool without an input contract takes no arguments.
-        let mut model_schema = given.unwrap_or_else(|| json!({"type": "object", "maxProperties": 0}));
+        let mut model_schema =
+            given.unwrap_or_else(|| json!({"type": "object", "maxProperties": 0}));
         references::anchor(&mut model_schema);
         let described = (!input.internal_only_fields.is_empty()).then(|| model_schema.clone());
-        let policy = input.mutation_policy.as_ref().and_then(MutationPolicy::read);
-        let mut internal_names =
-            listing::list(&mut model_schema, &input.internal_only_fields).context("model_input_schema")?;
-        let strict = input.strict || interface.is_some_and(|interface| interface.strict == Some(true));
+        let policy = input
+            .mutation_policy
+            .as_ref()
+            .and_then(MutationPolicy::read);
+        let mut internal_names = listing::list(&mut model_schema, &input.internal_only_fields)
+            .context("model_input_schema")?;
+        let strict =
+            input.strict || interface.is_some_and(|interface| interface.strict == Some(true));
         let mut names = BTreeSet::new();
         sensitive::names(&model_schema, &mut names);
-        let model = LazySchema::new(closed(&model_schema, strict), budget).context("model_input_schema")?;
-        let runtime =
-            input.runtime_input_schema.clone().or_else(|| interface.and_then(|i| i.runtime_input_schema.clone()));
+        let model =
+            LazySchema::new(closed(&model_schema, strict), budget).context("model_input_schema")?;
+        let runtime = input
+            .runtime_input_schema
+            .clone()
+            .or_else(|| interface.and_then(|i| i.runtime_input_schema.clone()));
         let runtime_schema = for_records(runtime.clone(), described, &input, policy.as_ref());
         let mut compile = |mut schema: Value| {
             references::anchor(&mut schema);
             sensitive::names(&schema, &mut names);
             LazySchema::new(schema, budget)
         };
-        let runtime = runtime.map(&mut compile).transpose().context("runtime_input_schema")?;
-        let output = declaration.output_contract.as_ref().and_then(|contract| contract.structured_schema.clone());
+        let runtime = runtime
+            .map(&mut compile)
+            .transpose()
+            .context("runtime_input_schema")?;
+        let output = declaration
+            .output_contract
+            .as_ref()
+            .and_then(|contract| contract.structured_schema.clone());
         let output = output.or_else(|| interface.and_then(|i| i.output_schema.clone()));
         let mut output_schema = output.clone();
         if let Some(schema) = &mut output_schema {
             references::anchor(schema);
-            let names = listing::list(schema, &input.internal_only_fields).context("structured_schema")?;
+            let names =
+                listing::list(schema, &input.internal_only_fields).context("structured_schema")?;
             internal_names.extend(names);
         }
-        let output = output.map(&mut compile).transpose().context("structured_schema")?;
+        let output = output
+            .map(&mut compile)
+            .transpose()
+            .context("structured_schema")?;
         let listed = ListedSchema::of(&model_schema, budget);
-        let (redacted_fields, redacted_patterns) = redaction(declaration, budget).context("redaction_rules")?;
+        let (redacted_fields, redacted_patterns) =
+            redaction(declaration, budget).context("redaction_rules")?;
         let contract = Self {
             model_schema,
             listed,
@@ -116,7 +144,11 @@ impl Contract {
             output_schema,
             internal_only_fields: input.internal_only_fields,
             internal_names,
-            sensitive_names: input.sensitive_fields.iter().filter_map(|field| fields::last_name(field)).collect(),
+            sensitive_names: input
+                .sensitive_fields
+                .iter()
+                .filter_map(|field| fields::last_name(field))
+                .collect(),
             sensitive_fields: input.sensitive_fields,
             names,
             redacted_fields,
@@ -131,7 +163,11 @@ impl Contract {
     }
 
     fn check_examples(&self, examples: &[Value], budget: &mut LoadBudget) -> anyhow::Result<()> {
-        ensure!(examples.len() <= EXAMPLES_MAX, "examples has {} entries, more than {EXAMPLES_MAX}", examples.len());
+        ensure!(
+            examples.len() <= EXAMPLES_MAX,
+            "examples has {} entries, more than {EXAMPLES_MAX}",
+            examples.len()
+        );
         let mut heavy = 0;
         for (at, example) in examples.iter().enumerate() {
             budget.in_time()?;
@@ -180,19 +216,31 @@ impl Contract {
 
     /// The names in `shown`, a JSON object by the names of arguments, that a model may see.
     pub(super) fn without_internal(&self, shown: &mut Value) {
-        self.internal_only_fields.iter().for_each(|field| fields::remove(shown, field));
+        self.internal_only_fields
+            .iter()
+            .for_each(|field| fields::remove(shown, field));
     }
 
     /// Why `source` may not make `to` of `from`; `None` if the tool's `mutation_policy` allows it (AT-IN-09).
-    pub(crate) fn forbids(&self, source: MutationSource, from: &Value, to: &Value) -> Option<&'static str> {
-        let policy = self.mutation_policy.as_ref().filter(|_| guard!("mutation_policy"))?;
+    pub(crate) fn forbids(
+        &self,
+        source: MutationSource,
+        from: &Value,
+        to: &Value,
+    ) -> Option<&'static str> {
+        let policy = self
+            .mutation_policy
+            .as_ref()
+            .filter(|_| guard!("mutation_policy"))?;
         // What is left of both has to be the same.
         let differs = |allowed: &[String]| {
             let mut from = from.clone();
             let mut to = to.clone();
-            allowed
-                .iter()
-                .for_each(|field| [&mut from, &mut to].into_iter().for_each(|value| fields::remove(value, field)));
+            allowed.iter().for_each(|field| {
+                [&mut from, &mut to]
+                    .into_iter()
+                    .for_each(|value| fields::remove(value, field))
+            });
             from != to
         };
         match policy.right(source) {
@@ -228,15 +276,28 @@ impl Contract {
     /// checks.
     pub fn check_model_input(&self, input: &Value, bytes: usize) -> Result<(), Unsatisfied> {
         if !input.is_object() {
-            let hint = json_text(input, &["object"]).map(|hint| format!(": {hint}")).unwrap_or_default();
-            return Err(Unsatisfied::Mismatch(format!("arguments must be a JSON object{hint}")));
+            let hint = json_text(input, &["object"])
+                .map(|hint| format!(": {hint}"))
+                .unwrap_or_default();
+            return Err(Unsatisfied::Mismatch(format!(
+                "arguments must be a JSON object{hint}"
+            )));
         }
-        if let Some(field) = self.internal_only_fields.iter().find(|field| fields::contains(input, field)) {
+        if let Some(field) = self
+            .internal_only_fields
+            .iter()
+            .find(|field| fields::contains(input, field))
+        {
             // The caller sent the name of the internal field, so the error discloses nothing.
-            return Err(Unsatisfied::Mismatch(format!("`{field}` cannot be given by a caller")));
+            return Err(Unsatisfied::Mismatch(format!(
+                "`{field}` cannot be given by a caller"
+            )));
         }
         // All schemas at the first check: a call that was canceled keeps its output, and compiles nothing for it.
-        self.runtime.iter().chain(&self.output).for_each(|schema| _ = schema.compiled());
+        self.runtime
+            .iter()
+            .chain(&self.output)
+            .for_each(|schema| _ = schema.compiled());
         self.model.check(input, bytes)
     }
 
@@ -259,7 +320,9 @@ impl Contract {
             return self.check_model_input(input, bytes);
         }
         let mut shown = input.clone();
-        self.internal_only_fields.iter().for_each(|field| fields::remove(&mut shown, field));
+        self.internal_only_fields
+            .iter()
+            .for_each(|field| fields::remove(&mut shown, field));
         self.check_model_input(&shown, bytes)
     }
 
@@ -280,12 +343,16 @@ impl Contract {
 
     /// As [`Self::model_is_light`], for [`Self::check_output`].
     pub fn output_is_light(&self, output: &Value, bytes: usize) -> bool {
-        self.output.as_ref().is_none_or(|schema| schema.is_light(output, bytes))
+        self.output
+            .as_ref()
+            .is_none_or(|schema| schema.is_light(output, bytes))
     }
 
     /// Checks the structured output of the tool. As costly as [`Self::check_model_input`].
     pub fn check_output(&self, output: &Value, bytes: usize) -> Result<(), Unsatisfied> {
-        self.output.as_ref().map_or(Ok(()), |schema| schema.check(output, bytes))
+        self.output
+            .as_ref()
+            .map_or(Ok(()), |schema| schema.check(output, bytes))
     }
 
     /// Whether the tool promises structured output.
@@ -315,7 +382,9 @@ impl Contract {
         if !self.has_sensitive_fields() {
             return;
         }
-        self.sensitive_fields.iter().for_each(|field| fields::visit(input, field, seen));
+        self.sensitive_fields
+            .iter()
+            .for_each(|field| fields::visit(input, field, seen));
         if guard!("sensitive_shape") {
             sensitive::encoded(&self.sensitive_names, input, &mut String::new(), seen);
             sensitive::unnamed(&self.model_schema, &self.internal_only_fields, input, seen);
@@ -324,7 +393,9 @@ impl Contract {
 
     /// Calls `seen` with every value of structured output that only the tool may see, and with its place (AT-OUT-08).
     pub fn each_redacted(&self, output: &mut Value, seen: &mut dyn FnMut(&str, &mut Value)) {
-        self.redacted_fields.iter().for_each(|field| fields::visit(output, field, seen));
+        self.redacted_fields
+            .iter()
+            .for_each(|field| fields::visit(output, field, seen));
     }
 
     /// Whether the whole output is redacted, because a rule names all of it.
@@ -345,12 +416,20 @@ impl Contract {
     /// Returns `input` with its missing fields set to their defaults; `None` if no default is missing.
     pub fn with_defaults(&self, input: &Value) -> Option<Value> {
         let given = input.as_object()?;
-        let missing: Vec<_> = self.defaults.iter().filter(|(name, _)| !given.contains_key(*name)).collect();
+        let missing: Vec<_> = self
+            .defaults
+            .iter()
+            .filter(|(name, _)| !given.contains_key(*name))
+            .collect();
         if missing.is_empty() {
             return None;
         }
         let mut filled = given.clone();
-        filled.extend(missing.into_iter().map(|(name, value)| (name.clone(), value.clone())));
+        filled.extend(
+            missing
+                .into_iter()
+                .map(|(name, value)| (name.clone(), value.clone())),
+        );
         Some(Value::Object(filled))
     }
 }
@@ -365,17 +444,36 @@ fn for_records(
 ) -> Option<Value> {
     let is_declared = declared.is_some();
     let mut schema = declared.or(described)?;
-    let may =
-        |(source, _): &(MutationSource, &str)| policy.is_none_or(|policy| policy.right(*source) != MutationRight::Deny);
-    let sources = [(MutationSource::Hook, "hook"), (MutationSource::PermissionPrompt, "permission_prompt")];
-    let sources: Vec<&str> = sources.into_iter().filter(may).map(|(_, word)| word).collect();
-    marking::mark(&mut schema, &input.internal_only_fields, &sources, !is_declared);
+    let may = |(source, _): &(MutationSource, &str)| {
+        policy.is_none_or(|policy| policy.right(*source) != MutationRight::Deny)
+    };
+    let sources = [
+        (MutationSource::Hook, "hook"),
+        (MutationSource::PermissionPrompt, "permission_prompt"),
+    ];
+    let sources: Vec<&str> = sources
+        .into_iter()
+        .filter(may)
+        .map(|(_, word)| word)
+        .collect();
+    marking::mark(
+        &mut schema,
+        &input.internal_only_fields,
+        &sources,
+        !is_declared,
+    );
     Some(schema)
 }
 
 /// Reads the rules of the output contract: fields, and patterns that take linear time and bounded memory.
-fn redaction(declaration: &ToolDeclaration, budget: &mut LoadBudget) -> anyhow::Result<(Vec<String>, Vec<Pattern>)> {
-    let rules = declaration.output_contract.as_ref().map_or(&[][..], |contract| &contract.redaction_rules);
+fn redaction(
+    declaration: &ToolDeclaration,
+    budget: &mut LoadBudget,
+) -> anyhow::Result<(Vec<String>, Vec<Pattern>)> {
+    let rules = declaration
+        .output_contract
+        .as_ref()
+        .map_or(&[][..], |contract| &contract.redaction_rules);
     if rules.len() > REDACTION_RULES_MAX {
         bail!("more than {REDACTION_RULES_MAX} rules");
     }
@@ -386,7 +484,8 @@ fn redaction(declaration: &ToolDeclaration, budget: &mut LoadBudget) -> anyhow::
             RedactionRule::Field(field) => fields.push(field.clone()),
             RedactionRule::Pattern { pattern, .. } => {
                 let shown: String = pattern.chars().take(100).collect();
-                let compiled = compile_pattern(pattern, budget).with_context(|| format!("the pattern {shown:?}"))?;
+                let compiled = compile_pattern(pattern, budget)
+                    .with_context(|| format!("the pattern {shown:?}"))?;
                 patterns.push(compiled);
             }
         }

@@ -3,7 +3,9 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::record::{AccessKind, Extra, Lifecycle, SchemaVisibility, ToolDeclaration, ToolInterface};
+use crate::record::{
+    AccessKind, Extra, Lifecycle, SchemaVisibility, ToolDeclaration, ToolInterface,
+};
 
 use super::{Contract, Standing, Tool};
 
@@ -14,8 +16,14 @@ pub(super) fn declaration(declaration: &ToolDeclaration, contract: &Contract) ->
         return shown;
     }
     shown.description = contract.shown(&declaration.description).into_owned();
-    shown.title = declaration.title.as_deref().map(|title| contract.shown(title).into_owned());
-    shown.search_hint = declaration.search_hint.as_deref().map(|hint| contract.shown(hint).into_owned());
+    shown.title = declaration
+        .title
+        .as_deref()
+        .map(|title| contract.shown(title).into_owned());
+    shown.search_hint = declaration
+        .search_hint
+        .as_deref()
+        .map(|hint| contract.shown(hint).into_owned());
     if let Some(input) = &mut shown.input_contract {
         if input.model_input_schema.is_some() {
             input.model_input_schema = Some(contract.model_schema().clone());
@@ -28,7 +36,11 @@ pub(super) fn declaration(declaration: &ToolDeclaration, contract: &Contract) ->
             _ => Extra::new(),
         };
     }
-    if let Some(output) = shown.output_contract.as_mut().filter(|output| output.structured_schema.is_some()) {
+    if let Some(output) = shown
+        .output_contract
+        .as_mut()
+        .filter(|output| output.structured_schema.is_some())
+    {
         output.structured_schema = contract.output_schema().cloned();
     }
     shown
@@ -64,7 +76,9 @@ impl Tool {
             tool_id: self.declaration().tool_id.clone(),
             ..ToolInterface::default()
         });
-        let Ok(Value::Object(mut fields)) = serde_json::to_value(interface) else { return Value::Null };
+        let Ok(Value::Object(mut fields)) = serde_json::to_value(interface) else {
+            return Value::Null;
+        };
         fields.extend(self.decided());
         tell_rendering(&mut fields);
         for (name, value) in self.known() {
@@ -79,20 +93,35 @@ impl Tool {
     fn decided(&self) -> Map<String, Value> {
         let declaration = self.declaration();
         let contract = self.contract();
-        let own = self.interface().and_then(|interface| interface.extra.get("user_facing_name")?.as_str());
+        let own = self
+            .interface()
+            .and_then(|interface| interface.extra.get("user_facing_name")?.as_str());
         let own = own.map(|name| contract.shown(name).into_owned());
-        let user_facing = declaration.title.clone().or(own).unwrap_or_else(|| declaration.name.clone());
+        let user_facing = declaration
+            .title
+            .clone()
+            .or(own)
+            .unwrap_or_else(|| declaration.name.clone());
         let is_deferred = Standing::declared(self) == Some(Standing::DEFERRED);
-        let said = self.interface().and_then(|interface| interface.schema_visibility);
+        let said = self
+            .interface()
+            .and_then(|interface| interface.schema_visibility);
         let visibility = match said {
             Some(said @ (SchemaVisibility::Internal | SchemaVisibility::NativeRef)) => said,
             _ if is_deferred => SchemaVisibility::Deferred,
             _ => SchemaVisibility::Loaded,
         };
-        let setup = if declaration.lifecycle == Lifecycle::RequiresSetup { "requires_setup" } else { "ready" };
+        let setup = if declaration.lifecycle == Lifecycle::RequiresSetup {
+            "requires_setup"
+        } else {
+            "ready"
+        };
         let profile = self.permission_profile();
         let keeping = self.keeping();
-        let returned = declaration.output_contract.as_ref().map_or(&[][..], |output| &output.content_types);
+        let returned = declaration
+            .output_contract
+            .as_ref()
+            .map_or(&[][..], |output| &output.content_types);
         let reads_files = profile.wants(&AccessKind::FileRead) || profile.wants_file_write();
         object(json!({
             "name": declaration.name,
@@ -127,7 +156,10 @@ impl Tool {
     fn known(&self) -> Map<String, Value> {
         let declaration = self.declaration();
         let contract = self.contract();
-        let strict = declaration.input_contract.as_ref().is_some_and(|input| input.strict);
+        let strict = declaration
+            .input_contract
+            .as_ref()
+            .is_some_and(|input| input.strict);
         let effects = self.effects();
         object(json!({
             "search_hint": declaration.search_hint,

@@ -32,8 +32,15 @@ pub(super) fn visit(value: &mut Value, field: &str, seen: &mut dyn FnMut(&str, &
     }
 }
 
-fn visit_pointer(value: &mut Value, steps: &[String], at: &mut String, seen: &mut dyn FnMut(&str, &mut Value)) {
-    let Some((step, rest)) = steps.split_first() else { return seen(at, value) };
+fn visit_pointer(
+    value: &mut Value,
+    steps: &[String],
+    at: &mut String,
+    seen: &mut dyn FnMut(&str, &mut Value),
+) {
+    let Some((step, rest)) = steps.split_first() else {
+        return seen(at, value);
+    };
     match value {
         Value::Object(fields) => {
             if let Some(inner) = fields.get_mut(step) {
@@ -44,7 +51,9 @@ fn visit_pointer(value: &mut Value, steps: &[String], at: &mut String, seen: &mu
             let wanted: Option<usize> = step.parse().ok();
             for (index, item) in items.iter_mut().enumerate() {
                 if step == "*" || wanted == Some(index) {
-                    below(at, &index.to_string(), |at| visit_pointer(item, rest, at, seen));
+                    below(at, &index.to_string(), |at| {
+                        visit_pointer(item, rest, at, seen)
+                    });
                 }
             }
         }
@@ -52,20 +61,29 @@ fn visit_pointer(value: &mut Value, steps: &[String], at: &mut String, seen: &mu
     }
 }
 
-fn visit_name(value: &mut Value, name: &str, at: &mut String, seen: &mut dyn FnMut(&str, &mut Value)) {
+fn visit_name(
+    value: &mut Value,
+    name: &str,
+    at: &mut String,
+    seen: &mut dyn FnMut(&str, &mut Value),
+) {
     match value {
         Value::Object(fields) => {
             for (key, inner) in fields {
-                below(
-                    at,
-                    key,
-                    |at| if same_name(key, name) { seen(at, inner) } else { visit_name(inner, name, at, seen) },
-                );
+                below(at, key, |at| {
+                    if same_name(key, name) {
+                        seen(at, inner)
+                    } else {
+                        visit_name(inner, name, at, seen)
+                    }
+                });
             }
         }
         Value::Array(items) => {
             for (index, item) in items.iter_mut().enumerate() {
-                below(at, &index.to_string(), |at| visit_name(item, name, at, seen));
+                below(at, &index.to_string(), |at| {
+                    visit_name(item, name, at, seen)
+                });
             }
         }
         _ => {}
@@ -97,25 +115,36 @@ pub(super) fn last_name(field: &str) -> Option<String> {
 }
 
 pub(super) fn steps(pointer: &str) -> Vec<String> {
-    pointer.split('/').map(|step| step.replace("~1", "/").replace("~0", "~")).collect()
+    pointer
+        .split('/')
+        .map(|step| step.replace("~1", "/").replace("~0", "~"))
+        .collect()
 }
 
 fn contains_name(value: &Value, name: &str) -> bool {
     match value {
-        Value::Object(fields) => fields.contains_key(name) || fields.values().any(|inner| contains_name(inner, name)),
+        Value::Object(fields) => {
+            fields.contains_key(name) || fields.values().any(|inner| contains_name(inner, name))
+        }
         Value::Array(items) => items.iter().any(|item| contains_name(item, name)),
         _ => false,
     }
 }
 
 fn contains_pointer(value: &Value, steps: &[String]) -> bool {
-    let Some((step, rest)) = steps.split_first() else { return true };
+    let Some((step, rest)) = steps.split_first() else {
+        return true;
+    };
     match value {
-        Value::Object(fields) => fields.get(step).is_some_and(|inner| contains_pointer(inner, rest)),
+        Value::Object(fields) => fields
+            .get(step)
+            .is_some_and(|inner| contains_pointer(inner, rest)),
         Value::Array(items) if step == "*" => items.iter().any(|item| contains_pointer(item, rest)),
-        Value::Array(items) => {
-            step.parse().ok().and_then(|at: usize| items.get(at)).is_some_and(|item| contains_pointer(item, rest))
-        }
+        Value::Array(items) => step
+            .parse()
+            .ok()
+            .and_then(|at: usize| items.get(at))
+            .is_some_and(|item| contains_pointer(item, rest)),
         _ => false,
     }
 }
@@ -124,7 +153,9 @@ pub(super) fn remove_name(value: &mut Value, name: &str) {
     match value {
         Value::Object(fields) => {
             fields.shift_remove(name);
-            fields.values_mut().for_each(|inner| remove_name(inner, name));
+            fields
+                .values_mut()
+                .for_each(|inner| remove_name(inner, name));
         }
         Value::Array(items) => items.iter_mut().for_each(|item| remove_name(item, name)),
         _ => {}
@@ -132,7 +163,9 @@ pub(super) fn remove_name(value: &mut Value, name: &str) {
 }
 
 pub(super) fn remove_pointer(value: &mut Value, steps: &[String]) {
-    let Some((step, rest)) = steps.split_first() else { return };
+    let Some((step, rest)) = steps.split_first() else {
+        return;
+    };
     match value {
         Value::Object(fields) if rest.is_empty() => {
             fields.shift_remove(step);
@@ -142,7 +175,9 @@ pub(super) fn remove_pointer(value: &mut Value, steps: &[String]) {
                 remove_pointer(inner, rest);
             }
         }
-        Value::Array(items) if step == "*" => items.iter_mut().for_each(|item| remove_pointer(item, rest)),
+        Value::Array(items) if step == "*" => {
+            items.iter_mut().for_each(|item| remove_pointer(item, rest))
+        }
         Value::Array(items) => {
             if let Some(inner) = step.parse().ok().and_then(|at: usize| items.get_mut(at)) {
                 remove_pointer(inner, rest);
@@ -160,7 +195,11 @@ mod tests {
     #[test]
     fn a_name_is_found_at_any_depth_and_a_pointer_at_its_place() {
         let value = json!({"a": [{"secret": 1}], "b": {"c": 2}});
-        assert!(contains(&value, "secret") && contains(&value, "/a/*/secret") && contains(&value, "/b/c"));
+        assert!(
+            contains(&value, "secret")
+                && contains(&value, "/a/*/secret")
+                && contains(&value, "/b/c")
+        );
         assert!(!contains(&value, "/c") && !contains(&value, "d"));
     }
 
@@ -178,7 +217,9 @@ mod tests {
         let value = json!({"a": [{"b": {"b": 1}}, {"b": 2}], "c/d": {"b": 3}, "e": 4});
         let places = |field: &str| {
             let mut places = Vec::new();
-            visit(&mut value.clone(), field, &mut |at, _| places.push(at.to_owned()));
+            visit(&mut value.clone(), field, &mut |at, _| {
+                places.push(at.to_owned())
+            });
             places
         };
         assert_eq!(places("b"), ["/a/0/b", "/a/1/b", "/c~1d/b"]);

@@ -51,9 +51,11 @@ pub struct Form {
 impl Form {
     /// Parses a tool's schema. An error names what a form does not support.
     pub fn read(schema: &str) -> Result<Self, String> {
-        let schema: Value =
-            read_json(schema, VALUES_MAX).map_err(|error| format!("its schema is not JSON: {error}"))?;
-        let shape = schema.as_object().filter(|shape| shape.get("type").is_some_and(|kind| kind == "object"));
+        let schema: Value = read_json(schema, VALUES_MAX)
+            .map_err(|error| format!("its schema is not JSON: {error}"))?;
+        let shape = schema
+            .as_object()
+            .filter(|shape| shape.get("type").is_some_and(|kind| kind == "object"));
         let fields = shape.and_then(|shape| shape.get("properties")?.as_object());
         let fields = fields.ok_or("its schema is that of no object with properties")?;
         if fields.is_empty() || fields.len() > FIELDS_MAX {
@@ -62,15 +64,28 @@ impl Form {
         for (name, field) in fields {
             check_field(field).map_err(|what| format!("its field {name:?} {what}"))?;
         }
-        let words = ["type", "properties", "required", "title", "description", "$schema", "additionalProperties"];
-        if let Some(word) = shape.and_then(|shape| shape.keys().find(|word| !words.contains(&word.as_str()))) {
+        let words = [
+            "type",
+            "properties",
+            "required",
+            "title",
+            "description",
+            "$schema",
+            "additionalProperties",
+        ];
+        if let Some(word) =
+            shape.and_then(|shape| shape.keys().find(|word| !words.contains(&word.as_str())))
+        {
             return Err(format!("its schema says {word:?}, which no form can"));
         }
         // A budget of its own, because a form is small and compiled once.
         let mut budget = LoadBudget::new(Duration::MAX);
-        let compiled =
-            Schema::compile(&schema, &mut budget).map_err(|error| format!("its schema is not valid: {error:#}"))?;
-        Ok(Self { schema, compiled: Arc::new(compiled) })
+        let compiled = Schema::compile(&schema, &mut budget)
+            .map_err(|error| format!("its schema is not valid: {error:#}"))?;
+        Ok(Self {
+            schema,
+            compiled: Arc::new(compiled),
+        })
     }
 
     /// The JSON Schema.
@@ -84,20 +99,26 @@ impl Form {
         let bytes = content.to_string().len();
         if bytes > CONTENT_BYTES_MAX {
             let most = CONTENT_BYTES_MAX;
-            return Err(format!("the answers are too large: {bytes} bytes, more than {most}; give shorter ones"));
+            return Err(format!(
+                "the answers are too large: {bytes} bytes, more than {most}; give shorter ones"
+            ));
         }
         // Forms are checked on the calling thread, because people answer seldom; so the work must be small.
         if !self.compiled.takes_at_most(&content, CHECK_WORK_MAX) {
             return Err("checking the answers takes too long; give shorter ones".to_owned());
         }
-        self.compiled.check(&content, bytes).map_err(|problem| problem.to_string())
+        self.compiled
+            .check(&content, bytes)
+            .map_err(|problem| problem.to_string())
     }
 }
 
 fn check_field(field: &Value) -> Result<(), &'static str> {
     let field = field.as_object().ok_or("is not a schema")?;
     let format = field.get("format").and_then(Value::as_str);
-    if !field.keys().all(|word| WORDS.contains(&word.as_str())) || format.is_some_and(|word| !FORMATS.contains(&word)) {
+    if !field.keys().all(|word| WORDS.contains(&word.as_str()))
+        || format.is_some_and(|word| !FORMATS.contains(&word))
+    {
         return Err("says what no form can");
     }
     match field.get("type").and_then(Value::as_str) {
@@ -109,7 +130,9 @@ fn check_field(field: &Value) -> Result<(), &'static str> {
 
 /// Whether `items` lists choices.
 fn is_choice(items: &Value) -> bool {
-    ["enum", "anyOf", "oneOf"].iter().any(|word| items.get(word).is_some_and(Value::is_array))
+    ["enum", "anyOf", "oneOf"]
+        .iter()
+        .any(|word| items.get(word).is_some_and(Value::is_array))
 }
 
 #[cfg(test)]

@@ -44,10 +44,16 @@ impl Names {
 pub(super) fn list(schema: &mut Value, internal: &[String]) -> anyhow::Result<Names> {
     let mut names = Vec::new();
     for field in internal {
-        let steps: Vec<String> = field.strip_prefix('/').map(fields::steps).unwrap_or_default();
+        let steps: Vec<String> = field
+            .strip_prefix('/')
+            .map(fields::steps)
+            .unwrap_or_default();
         let (what, name) = match steps.last() {
             None => (Field::Anywhere(field), Some(field)),
-            Some(_) => (Field::At(&steps), steps.iter().rev().find(|step| !is_item(step))),
+            Some(_) => (
+                Field::At(&steps),
+                steps.iter().rev().find(|step| !is_item(step)),
+            ),
         };
         let referred = take(schema, what);
         let Some(name) = name else { continue };
@@ -71,7 +77,13 @@ pub(super) fn list(schema: &mut Value, internal: &[String]) -> anyhow::Result<Na
     let elsewhere = refers_for_names(schema);
     for name in &names.0 {
         // A reference in `propertyNames` can lead anywhere, so any text that contains the name counts.
-        let left = remains(schema, name).or_else(|| if elsewhere { spoken(schema, name) } else { None });
+        let left = remains(schema, name).or_else(|| {
+            if elsewhere {
+                spoken(schema, name)
+            } else {
+                None
+            }
+        });
         ensure!(
             left.is_none(),
             "internal_only_fields: the schema still names {name:?}, at {}; call that otherwise",
@@ -124,7 +136,9 @@ pub(super) fn is_item(step: &str) -> bool {
 
 /// Removes `field` from `schema`. Returns whether the rest of its pointer may lie behind a reference.
 fn take(schema: &mut Value, field: Field<'_>) -> bool {
-    let Value::Object(words) = schema else { return false };
+    let Value::Object(words) = schema else {
+        return false;
+    };
     let mut referred = false;
     for (word, value) in words.iter_mut() {
         let mut go_on = |inner: &mut Value, field: Option<Field<'_>>| {
@@ -133,15 +147,27 @@ fn take(schema: &mut Value, field: Field<'_>) -> bool {
         match (word.as_str(), &mut *value) {
             ("properties", Value::Object(properties)) => {
                 forget(properties, field);
-                properties.iter_mut().for_each(|(name, inner)| go_on(inner, field.below(|step| step == name)));
+                properties
+                    .iter_mut()
+                    .for_each(|(name, inner)| go_on(inner, field.below(|step| step == name)));
             }
             ("patternProperties", Value::Object(patterns)) => {
-                patterns.retain(|pattern, _| field.here().is_none_or(|name| replaced(pattern, name).is_none()));
-                patterns.values_mut().for_each(|inner| go_on(inner, field.below(|_| true)));
+                patterns.retain(|pattern, _| {
+                    field
+                        .here()
+                        .is_none_or(|name| replaced(pattern, name).is_none())
+                });
+                patterns
+                    .values_mut()
+                    .for_each(|inner| go_on(inner, field.below(|_| true)));
             }
-            ("additionalProperties" | "unevaluatedProperties", inner) => go_on(inner, field.below(|_| true)),
+            ("additionalProperties" | "unevaluatedProperties", inner) => {
+                go_on(inner, field.below(|_| true))
+            }
             ("items" | "prefixItems", Value::Array(items)) => {
-                items.iter_mut().for_each(|inner| go_on(inner, field.below(is_item)));
+                items
+                    .iter_mut()
+                    .for_each(|inner| go_on(inner, field.below(is_item)));
             }
             ("items" | "contains" | "additionalItems" | "unevaluatedItems", inner) => {
                 go_on(inner, field.below(is_item));
@@ -155,7 +181,10 @@ fn take(schema: &mut Value, field: Field<'_>) -> bool {
                 named.values_mut().for_each(|inner| go_on(inner, field));
             }
             ("required", Value::Array(names)) => forget_name(names, field),
-            ("dependentRequired" | "dependentSchemas" | "dependencies", Value::Object(dependent)) => {
+            (
+                "dependentRequired" | "dependentSchemas" | "dependencies",
+                Value::Object(dependent),
+            ) => {
                 forget(dependent, field);
                 for inner in dependent.values_mut() {
                     match inner {
@@ -204,8 +233,13 @@ fn each_below(word: &str, value: &mut Value, see: &mut dyn FnMut(&mut Value)) ->
 
 /// Whether `schema` has a property of this name, anywhere.
 fn shows(schema: &mut Value, name: &str) -> bool {
-    let Value::Object(words) = schema else { return false };
-    let mut found = words.get("properties").and_then(Value::as_object).is_some_and(|named| named.contains_key(name));
+    let Value::Object(words) = schema else {
+        return false;
+    };
+    let mut found = words
+        .get("properties")
+        .and_then(Value::as_object)
+        .is_some_and(|named| named.contains_key(name));
     for (word, value) in words.iter_mut() {
         each_below(word, value, &mut |inner| found |= shows(inner, name));
     }
@@ -247,7 +281,9 @@ fn hide_texts(schema: &mut Value, names: &Names) {
     let Value::Object(words) = schema else { return };
     for (word, value) in words.iter_mut() {
         match (word.as_str(), &mut *value) {
-            ("examples", Value::Array(examples)) => examples.retain(|example| !speaks(example, names)),
+            ("examples", Value::Array(examples)) => {
+                examples.retain(|example| !speaks(example, names))
+            }
             (word, _) if COMPARED.contains(&word) => {}
             (word, value) => {
                 if !each_below(word, value, &mut |inner| hide_texts(inner, names)) {
@@ -286,7 +322,10 @@ fn speaks(value: &Value, names: &Names) -> bool {
 /// Drops definitions that are no longer referred to, because they describe removed fields.
 fn prune(schema: &mut Value) {
     for word in ["$defs", "definitions"] {
-        let Some(Value::Object(mut named)) = schema.as_object_mut().and_then(|words| words.shift_remove(word)) else {
+        let Some(Value::Object(mut named)) = schema
+            .as_object_mut()
+            .and_then(|words| words.shift_remove(word))
+        else {
             continue;
         };
         let mut open = BTreeSet::new();
@@ -300,7 +339,9 @@ fn prune(schema: &mut Value) {
             }
         }
         // An anchor, an `$id` or an unusual reference can lead to any definition, so all of them stay.
-        plain &= named.values().all(|inner| references(inner, word, &mut BTreeSet::new()));
+        plain &= named
+            .values()
+            .all(|inner| references(inner, word, &mut BTreeSet::new()));
         if plain {
             named.retain(|name, _| kept.contains(name));
         }
@@ -314,7 +355,9 @@ fn prune(schema: &mut Value) {
 /// a reference that is not a plain local JSON Pointer.
 fn references(value: &Value, word: &str, found: &mut BTreeSet<String>) -> bool {
     match value {
-        Value::Array(items) => items.iter().fold(true, |plain, item| references(item, word, found) & plain),
+        Value::Array(items) => items
+            .iter()
+            .fold(true, |plain, item| references(item, word, found) & plain),
         Value::Object(fields) => fields.iter().fold(true, |plain, (key, field)| {
             let here = match (key.as_str(), field) {
                 ("$ref" | "$dynamicRef", Value::String(target)) => refers(target, word, found),
@@ -328,7 +371,10 @@ fn references(value: &Value, word: &str, found: &mut BTreeSet<String>) -> bool {
 }
 
 fn refers(target: &str, word: &str, found: &mut BTreeSet<String>) -> bool {
-    let Some(pointer) = target.strip_prefix('#').filter(|rest| rest.is_empty() || rest.starts_with('/')) else {
+    let Some(pointer) = target
+        .strip_prefix('#')
+        .filter(|rest| rest.is_empty() || rest.starts_with('/'))
+    else {
         return false;
     };
     let steps = fields::steps(pointer.strip_prefix('/').unwrap_or_default());
@@ -351,7 +397,10 @@ fn below_step<'s>(mut steps: Steps<'s>, step: impl Into<Cow<'s, str>>) -> Steps<
 
 /// `steps` as a JSON Pointer without escapes, cut to [`PLACE_CHARS_MAX`] characters.
 fn place(steps: &[Cow<'_, str>]) -> String {
-    let whole = steps.iter().rev().flat_map(|step| std::iter::once('/').chain(step.chars()));
+    let whole = steps
+        .iter()
+        .rev()
+        .flat_map(|step| std::iter::once('/').chain(step.chars()));
     whole.take(PLACE_CHARS_MAX).collect()
 }
 
@@ -361,15 +410,22 @@ fn remains<'s>(schema: &'s Value, name: &str) -> Option<Steps<'s>> {
         let found = match (below(word, value), value) {
             (_, names) if word == "propertyNames" && guard!("listed_names") => spoken(names, name),
             (Below::Named, Value::Object(named)) => named.iter().find_map(|(key, inner)| {
-                let found = if key == name { Some(Steps::new()) } else { remains(inner, name) };
+                let found = if key == name {
+                    Some(Steps::new())
+                } else {
+                    remains(inner, name)
+                };
                 found.map(|steps| below_step(steps, key))
             }),
-            (Below::Listed, Value::Array(all)) => all
-                .iter()
-                .enumerate()
-                .find_map(|(index, inner)| remains(inner, name).map(|steps| below_step(steps, index.to_string()))),
+            (Below::Listed, Value::Array(all)) => {
+                all.iter().enumerate().find_map(|(index, inner)| {
+                    remains(inner, name).map(|steps| below_step(steps, index.to_string()))
+                })
+            }
             (Below::One, inner) => remains(inner, name),
-            (_, Value::String(text)) if word.starts_with('$') => replaced(text, name).map(|_| Steps::new()),
+            (_, Value::String(text)) if word.starts_with('$') => {
+                replaced(text, name).map(|_| Steps::new())
+            }
             _ => None,
         };
         found.map(|steps| below_step(steps, word))
@@ -380,34 +436,39 @@ fn remains<'s>(schema: &'s Value, name: &str) -> Option<Steps<'s>> {
 fn spoken<'s>(value: &'s Value, name: &str) -> Option<Steps<'s>> {
     match value {
         Value::String(text) => replaced(text, name).map(|_| Steps::new()),
-        Value::Array(items) => items
+        Value::Array(items) => items.iter().enumerate().find_map(|(index, item)| {
+            spoken(item, name).map(|steps| below_step(steps, index.to_string()))
+        }),
+        Value::Object(fields) => fields
             .iter()
-            .enumerate()
-            .find_map(|(index, item)| spoken(item, name).map(|steps| below_step(steps, index.to_string()))),
-        Value::Object(fields) => {
-            fields.iter().find_map(|(key, field)| spoken(field, name).map(|steps| below_step(steps, key)))
-        }
+            .find_map(|(key, field)| spoken(field, name).map(|steps| below_step(steps, key))),
         _ => None,
     }
 }
 
 /// Whether a `propertyNames` in `schema` refers to a schema elsewhere.
 fn refers_for_names(schema: &Value) -> bool {
-    let Value::Object(words) = schema else { return false };
-    words.iter().any(|(word, value)| match (below(word, value), value) {
-        (_, names) if word == "propertyNames" => holds_reference(names),
-        (Below::Named, Value::Object(named)) => named.values().any(refers_for_names),
-        (Below::Listed, Value::Array(all)) => all.iter().any(refers_for_names),
-        (Below::One, inner) => refers_for_names(inner),
-        _ => false,
-    })
+    let Value::Object(words) = schema else {
+        return false;
+    };
+    words
+        .iter()
+        .any(|(word, value)| match (below(word, value), value) {
+            (_, names) if word == "propertyNames" => holds_reference(names),
+            (Below::Named, Value::Object(named)) => named.values().any(refers_for_names),
+            (Below::Listed, Value::Array(all)) => all.iter().any(refers_for_names),
+            (Below::One, inner) => refers_for_names(inner),
+            _ => false,
+        })
 }
 
 fn holds_reference(value: &Value) -> bool {
     match value {
         Value::Array(items) => items.iter().any(holds_reference),
         Value::Object(fields) => {
-            fields.contains_key("$ref") || fields.contains_key("$dynamicRef") || fields.values().any(holds_reference)
+            fields.contains_key("$ref")
+                || fields.contains_key("$dynamicRef")
+                || fields.values().any(holds_reference)
         }
         _ => false,
     }
@@ -419,10 +480,16 @@ fn replaced(text: &str, name: &str) -> Option<String> {
     let mut shown = String::new();
     let mut from = 0;
     let mut done = 0;
-    while let Some(at) = text.get(from..).filter(|_| !name.is_empty()).and_then(|rest| rest.find(name)) {
+    while let Some(at) = text
+        .get(from..)
+        .filter(|_| !name.is_empty())
+        .and_then(|rest| rest.find(name))
+    {
         let start = from + at;
         let end = from + at + name.len();
-        let before = text.get(..start).and_then(|before| before.chars().next_back());
+        let before = text
+            .get(..start)
+            .and_then(|before| before.chars().next_back());
         let after = text.get(end..).and_then(|after| after.chars().next());
         if !before.is_some_and(part_of_word) && !after.is_some_and(part_of_word) {
             shown.push_str(text.get(done..start).unwrap_or_default());
@@ -446,7 +513,9 @@ mod tests {
 
     fn listed(mut schema: Value, internal: &[&str]) -> Result<Value, String> {
         let internal: Vec<String> = internal.iter().map(|&name| name.to_owned()).collect();
-        list(&mut schema, &internal).map(|_| schema).map_err(|error| format!("{error:#}"))
+        list(&mut schema, &internal)
+            .map(|_| schema)
+            .map_err(|error| format!("{error:#}"))
     }
 
     #[test]
@@ -471,40 +540,66 @@ mod tests {
         });
         let shown = listed(schema, &["zz_top"]).unwrap();
         let text = shown.to_string();
-        assert!(!text.replace("zz_topping", "").contains("zz_top") && !text.contains("inner_secret"), "{text}");
-        assert_eq!(shown["description"], "Hooks set [internal], not zz_topping.");
+        assert!(
+            !text.replace("zz_topping", "").contains("zz_top") && !text.contains("inner_secret"),
+            "{text}"
+        );
+        assert_eq!(
+            shown["description"],
+            "Hooks set [internal], not zz_topping."
+        );
         assert_eq!(shown["examples"], json!([{ "a": 1 }]));
         assert!(shown.get("$defs").is_none(), "{text}");
     }
 
     #[test]
     fn a_pointer_takes_out_its_own_place_and_no_other() {
-        let item =
-            |rest: &str| json!({ "properties": { "id": {}, rest: {} }, "required": ["id"], "default": { "id": 1 } });
+        let item = |rest: &str| json!({ "properties": { "id": {}, rest: {} }, "required": ["id"], "default": { "id": 1 } });
         let schema = json!({ "description": "the id", "properties": {
             "list": { "items": item("a") }, "one": item("b"),
         }, "default": { "list": [{ "id": 1 }], "one": { "id": 1 } } });
         let shown = listed(schema, &["/list/*/id"]).unwrap();
         let list = &shown["properties"]["list"]["items"];
-        assert_eq!(list, &json!({ "properties": { "a": {} }, "required": [], "default": {} }));
+        assert_eq!(
+            list,
+            &json!({ "properties": { "a": {} }, "required": [], "default": {} })
+        );
         assert_eq!(shown["properties"]["one"], item("b"));
-        assert_eq!(shown["default"], json!({ "list": [{}], "one": { "id": 1 } }));
-        assert_eq!(shown["description"], "the id", "there is one that is not internal");
+        assert_eq!(
+            shown["default"],
+            json!({ "list": [{}], "one": { "id": 1 } })
+        );
+        assert_eq!(
+            shown["description"], "the id",
+            "there is one that is not internal"
+        );
     }
 
     #[test]
     fn a_field_may_be_named_like_a_word_of_schemas() {
         let schema = json!({ "title": "A", "type": "object", "properties": { "title": {}, "type": {}, "a": { "type": "null" } } });
         let shown = listed(schema, &["title", "type"]).unwrap();
-        assert_eq!(shown, json!({ "title": "A", "type": "object", "properties": { "a": { "type": "null" } } }));
+        assert_eq!(
+            shown,
+            json!({ "title": "A", "type": "object", "properties": { "a": { "type": "null" } } })
+        );
     }
 
     #[test]
     fn what_is_said_of_names_does_not_say_that_of_an_internal_field() {
         for (names, place) in [
-            (json!({ "pattern": "^(a|zz_top)$" }), "/propertyNames/pattern"),
-            (json!({ "anyOf": [{ "const": "a" }, { "const": "zz_top" }] }), "/propertyNames/anyOf/1/const"),
-            (json!({ "not": { "enum": ["zz_top"] } }), "/propertyNames/not/enum/0"),
+            (
+                json!({ "pattern": "^(a|zz_top)$" }),
+                "/propertyNames/pattern",
+            ),
+            (
+                json!({ "anyOf": [{ "const": "a" }, { "const": "zz_top" }] }),
+                "/propertyNames/anyOf/1/const",
+            ),
+            (
+                json!({ "not": { "enum": ["zz_top"] } }),
+                "/propertyNames/not/enum/0",
+            ),
             (json!({ "$ref": "#/$defs/names" }), "/$defs/names/enum/1"),
         ] {
             let schema = json!({
@@ -514,24 +609,34 @@ mod tests {
             let refused = listed(schema, &["zz_top"]).unwrap_err();
             assert!(refused.contains(place), "{refused}");
         }
-        let other = json!({ "properties": { "zz_top": {} }, "propertyNames": { "pattern": "^[a-z_]*$" } });
+        let other =
+            json!({ "properties": { "zz_top": {} }, "propertyNames": { "pattern": "^[a-z_]*$" } });
         listed(other, &["zz_top"]).unwrap();
     }
 
     #[test]
     fn a_long_name_above_many_others_is_not_copied_for_each() {
-        let many: serde_json::Map<String, Value> = (0..20_000).map(|n| (format!("p{n}"), json!({}))).collect();
-        let schema = json!({ "properties": { "a".repeat(2 << 20): { "properties": many }, "zz_top": {} } });
+        let many: serde_json::Map<String, Value> =
+            (0..20_000).map(|n| (format!("p{n}"), json!({}))).collect();
+        let schema =
+            json!({ "properties": { "a".repeat(2 << 20): { "properties": many }, "zz_top": {} } });
         let began = std::time::Instant::now();
         listed(schema, &["zz_top"]).unwrap();
-        assert!(began.elapsed() < std::time::Duration::from_secs(4), "{:?}", began.elapsed());
+        assert!(
+            began.elapsed() < std::time::Duration::from_secs(4),
+            "{:?}",
+            began.elapsed()
+        );
     }
 
     #[test]
     fn what_cannot_be_taken_out_is_refused_with_its_place() {
-        let behind =
-            json!({ "properties": { "a": { "$ref": "#/$defs/A" } }, "$defs": { "A": { "properties": { "zz": {} } } } });
-        assert!(listed(behind, &["/a/zz"]).unwrap_err().contains("behind a $ref"));
+        let behind = json!({ "properties": { "a": { "$ref": "#/$defs/A" } }, "$defs": { "A": { "properties": { "zz": {} } } } });
+        assert!(
+            listed(behind, &["/a/zz"])
+                .unwrap_err()
+                .contains("behind a $ref")
+        );
         let named = json!({ "properties": { "a": { "$ref": "#/$defs/zz" } }, "$defs": { "zz": { "type": "string" } } });
         let refused = listed(named, &["zz"]).unwrap_err();
         assert!(refused.contains("/properties/a/$ref"), "{refused}");

@@ -52,7 +52,10 @@ impl LoadBudget {
     /// The budget of a component that was accepted before: its schemas are compiled when they are first needed, and its
     /// examples are not checked again.
     pub(super) fn accepted() -> Self {
-        Self { accepted: true, ..Self::new(Duration::MAX) }
+        Self {
+            accepted: true,
+            ..Self::new(Duration::MAX)
+        }
     }
 
     /// Whether the component was accepted before.
@@ -125,12 +128,19 @@ impl LoadBudget {
         if self.until.is_some_and(|until| Instant::now() >= until) && guard!("load_time") {
             self.exceeded = true;
             let wall = self.wall.as_millis();
-            bail!("loading the component takes longer than {wall} ms; give it fewer tools, or smaller schemas");
+            bail!(
+                "loading the component takes longer than {wall} ms; give it fewer tools, or smaller schemas"
+            );
         }
         Ok(())
     }
 
-    fn left(&mut self, left: usize, count: usize, over: impl FnOnce() -> String) -> anyhow::Result<usize> {
+    fn left(
+        &mut self,
+        left: usize,
+        count: usize,
+        over: impl FnOnce() -> String,
+    ) -> anyhow::Result<usize> {
         match left.checked_sub(count) {
             Some(left) => Ok(left),
             None if !guard!("load_budget") => Ok(0),
@@ -152,7 +162,10 @@ mod tests {
     fn a_budget_ends_with_its_time() {
         let mut budget = LoadBudget::new(Duration::ZERO);
         let problem = budget.take_subschemas(1).unwrap_err().to_string();
-        assert!(problem.contains("longer than 0 ms") && budget.is_exceeded(), "{problem}");
+        assert!(
+            problem.contains("longer than 0 ms") && budget.is_exceeded(),
+            "{problem}"
+        );
         LoadBudget::new(Duration::MAX).in_time().unwrap();
     }
 

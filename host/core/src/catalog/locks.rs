@@ -14,17 +14,30 @@ pub(crate) struct DeclaredLocks {
 impl DeclaredLocks {
     /// The locks of a tool of `component`, one of whose tools wants its context for itself if `has_context`: the others keep
     /// away from that one.
-    pub(super) fn of(interface: Option<&ToolInterface>, component: &str, has_context: bool) -> Self {
-        let needs_context = interface.is_some_and(|interface| interface.requires_exclusive_context == Some(true));
+    pub(super) fn of(
+        interface: Option<&ToolInterface>,
+        component: &str,
+        has_context: bool,
+    ) -> Self {
+        let needs_context =
+            interface.is_some_and(|interface| interface.requires_exclusive_context == Some(true));
         let declared = interface.map_or(&[][..], |interface| &interface.resource_locks);
         let mut named: Vec<(Arc<str>, bool)> = declared
             .iter()
-            .map(|lock| (format!("resource {}", lock.resource).into(), lock.mode == LockMode::Exclusive))
+            .map(|lock| {
+                (
+                    format!("resource {}", lock.resource).into(),
+                    lock.mode == LockMode::Exclusive,
+                )
+            })
             .collect();
         if has_context {
             named.push((format!("context {component}").into(), needs_context));
         }
-        Self { named, needs_context }
+        Self {
+            named,
+            needs_context,
+        }
     }
 
     /// Whether a call of a batch runs beside no other.
@@ -34,6 +47,8 @@ impl DeclaredLocks {
 
     /// Each resource by its name, and whether a call uses it alone.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, bool)> {
-        self.named.iter().map(|(name, is_exclusive)| (name, *is_exclusive))
+        self.named
+            .iter()
+            .map(|(name, is_exclusive)| (name, *is_exclusive))
     }
 }

@@ -15,7 +15,10 @@ const SOURCE: &str = "mutation_source";
 /// for a model, which fills none of them.
 pub(super) fn mark(schema: &mut Value, internal: &[String], sources: &[&str], optional: bool) {
     for field in internal {
-        let steps: Vec<String> = field.strip_prefix('/').map(fields::steps).unwrap_or_default();
+        let steps: Vec<String> = field
+            .strip_prefix('/')
+            .map(fields::steps)
+            .unwrap_or_default();
         let (named, name) = match steps.as_slice() {
             [] => (Field::Anywhere(field), Some(field)),
             [only] => (Field::At(&steps), Some(only)),
@@ -25,7 +28,8 @@ pub(super) fn mark(schema: &mut Value, internal: &[String], sources: &[&str], op
             continue;
         }
         if let (Some(words), Some(name)) = (schema.as_object_mut(), name)
-            && let Value::Object(properties) = words.entry("properties").or_insert_with(|| json!({}))
+            && let Value::Object(properties) =
+                words.entry("properties").or_insert_with(|| json!({}))
         {
             properties.insert(name.clone(), marked(Value::Object(Map::new()), sources));
         }
@@ -34,7 +38,9 @@ pub(super) fn mark(schema: &mut Value, internal: &[String], sources: &[&str], op
 
 /// Marks `field` wherever `schema` describes it. Returns whether it does anywhere.
 fn within(schema: &mut Value, field: Field<'_>, sources: &[&str], optional: bool) -> bool {
-    let Value::Object(words) = schema else { return false };
+    let Value::Object(words) = schema else {
+        return false;
+    };
     let mut found = false;
     for (word, value) in words.iter_mut() {
         let mut go_on = |inner: &mut Value, field: Option<Field<'_>>| {
@@ -56,11 +62,17 @@ fn within(schema: &mut Value, field: Field<'_>, sources: &[&str], optional: bool
             ("required", Value::Array(names)) if optional => {
                 names.retain(|known| field.here().is_none_or(|name| known != name));
             }
-            ("additionalProperties" | "unevaluatedProperties", inner) => go_on(inner, field.below(|_| true)),
-            ("items" | "prefixItems", Value::Array(items)) => {
-                items.iter_mut().for_each(|inner| go_on(inner, field.below(is_item)));
+            ("additionalProperties" | "unevaluatedProperties", inner) => {
+                go_on(inner, field.below(|_| true))
             }
-            ("items" | "contains" | "unevaluatedItems", inner) => go_on(inner, field.below(is_item)),
+            ("items" | "prefixItems", Value::Array(items)) => {
+                items
+                    .iter_mut()
+                    .for_each(|inner| go_on(inner, field.below(is_item)));
+            }
+            ("items" | "contains" | "unevaluatedItems", inner) => {
+                go_on(inner, field.below(is_item))
+            }
             ("allOf" | "anyOf" | "oneOf", Value::Array(all)) => {
                 all.iter_mut().for_each(|inner| go_on(inner, Some(field)));
             }
@@ -99,14 +111,30 @@ mod tests {
             "properties": { "a": { "properties": { "zz": { "type": "string" } } }, "zz": true },
             "required": ["a", "zz"],
         });
-        mark(&mut schema, &["/a/zz".to_owned(), "other".to_owned()], &["hook"], true);
-        let mark_of = |kind| json!({ "type": kind, "visibility": "internal", "mutation_source": ["hook"] });
-        assert_eq!(schema["properties"]["a"]["properties"]["zz"], mark_of("string"));
-        assert_eq!(schema["properties"]["zz"], json!(true), "only the pointer is internal");
+        mark(
+            &mut schema,
+            &["/a/zz".to_owned(), "other".to_owned()],
+            &["hook"],
+            true,
+        );
+        let mark_of =
+            |kind| json!({ "type": kind, "visibility": "internal", "mutation_source": ["hook"] });
+        assert_eq!(
+            schema["properties"]["a"]["properties"]["zz"],
+            mark_of("string")
+        );
+        assert_eq!(
+            schema["properties"]["zz"],
+            json!(true),
+            "only the pointer is internal"
+        );
         assert_eq!(schema["properties"]["other"]["visibility"], "internal");
         mark(&mut schema, &["zz".to_owned()], &["hook"], true);
         assert_eq!(
-            (&schema["properties"]["zz"]["visibility"], &schema["required"]),
+            (
+                &schema["properties"]["zz"]["visibility"],
+                &schema["required"]
+            ),
             (&json!("internal"), &json!(["a"]))
         );
     }

@@ -82,14 +82,21 @@ impl Known {
             return Some((known, Clash::Name(name)));
         }
         // Rules and hooks would mistake a tool whose name is the id of another for that one.
-        let mut same = [self.by_id.get(id), self.by_name.get(id), self.by_id.get(&name)].into_iter().flatten();
+        let mut same = [
+            self.by_id.get(id),
+            self.by_name.get(id),
+            self.by_id.get(&name),
+        ]
+        .into_iter()
+        .flatten();
         let known = same.find(foreign).filter(|_| guard!("tool_ids"))?;
         Some((known, Clash::Id(id)))
     }
 
     fn add(&mut self, tool: Arc<Tool>) {
         let declaration = Arc::clone(tool.declaration());
-        self.by_id.insert(declaration.tool_id.clone(), Arc::clone(&tool));
+        self.by_id
+            .insert(declaration.tool_id.clone(), Arc::clone(&tool));
         self.by_name.insert(declaration.qualified_name(), tool);
     }
 }
@@ -101,15 +108,22 @@ impl Catalog {
         let mut known = self.tools.write().unwrap_or_else(PoisonError::into_inner);
         let mut origins = self.origins.write().unwrap_or_else(PoisonError::into_inner);
         for tool in &tools {
-            let Some((other, what)) = known.clash(tool) else { continue };
-            let first = origins.get(other.component()).map_or(other.component().as_ref(), String::as_str);
+            let Some((other, what)) = known.clash(tool) else {
+                continue;
+            };
+            let first = origins
+                .get(other.component())
+                .map_or(other.component().as_ref(), String::as_str);
             let (what, code, change) = match what {
                 Clash::Name(name) => {
-                    let change =
-                        "namespace; `toolcell wrap --name` writes one into a component that was not made for toolcell";
+                    let change = "namespace; `toolcell wrap --name` writes one into a component that was not made for toolcell";
                     (format!("a tool {name}"), "tool_name_taken", change)
                 }
-                Clash::Id(id) => (format!("a tool with the id {id:?}"), "tool_id_taken", "tool_id"),
+                Clash::Id(id) => (
+                    format!("a tool with the id {id:?}"),
+                    "tool_id_taken",
+                    "tool_id",
+                ),
             };
             let message = format!(
                 "two components offer {what}: {first} and {from}; load one of them, or give the tool of one another {change}"
@@ -120,7 +134,10 @@ impl Catalog {
             origins.insert(Arc::clone(first.component()), from.to_owned());
         }
         if let Some(first) = tools.first() {
-            let mut components = self.components.write().unwrap_or_else(PoisonError::into_inner);
+            let mut components = self
+                .components
+                .write()
+                .unwrap_or_else(PoisonError::into_inner);
             components.insert(Arc::clone(first.component()), tools.clone());
         }
         tools.into_iter().for_each(|tool| known.add(tool));
@@ -129,17 +146,28 @@ impl Catalog {
 
     /// Where the component with this digest was loaded from, as [`Self::add`] was told.
     pub fn origin(&self, component: &str) -> Option<String> {
-        self.origins.read().unwrap_or_else(PoisonError::into_inner).get(component).cloned()
+        self.origins
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(component)
+            .cloned()
     }
 
     /// The tools of the component with this digest, if they were added.
     pub fn of_component(&self, digest: &str) -> Option<Vec<Arc<Tool>>> {
-        self.components.read().unwrap_or_else(PoisonError::into_inner).get(digest).cloned()
+        self.components
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(digest)
+            .cloned()
     }
 
     /// Whether the component with this digest is the only one.
     pub(crate) fn has_only(&self, digest: &str) -> bool {
-        let known = self.components.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self
+            .components
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
         known.len() == 1 && known.contains_key(digest)
     }
 
@@ -150,27 +178,45 @@ impl Catalog {
         if let Some(tool) = known.get(name) {
             return Ok(Arc::clone(tool));
         }
-        let by_name: Vec<&Arc<Tool>> = known.values().filter(|tool| tool.declaration().name == name).collect();
+        let by_name: Vec<&Arc<Tool>> = known
+            .values()
+            .filter(|tool| tool.declaration().name == name)
+            .collect();
         if let Some(found) = single(name, &by_name)? {
             return Ok(found);
         }
-        let by_alias: Vec<&Arc<Tool>> =
-            known.values().filter(|tool| tool.declaration().aliases.iter().any(|alias| alias == name)).collect();
+        let by_alias: Vec<&Arc<Tool>> = known
+            .values()
+            .filter(|tool| tool.declaration().aliases.iter().any(|alias| alias == name))
+            .collect();
         if let Some(found) = single(name, &by_alias)? {
             return Ok(found);
         }
         let offered = known.iter().filter(|(_, tool)| tool.is_offered());
-        let names: Vec<&str> = offered.map(|(name, _)| name.as_str()).take(CANDIDATES_MAX).collect();
+        let names: Vec<&str> = offered
+            .map(|(name, _)| name.as_str())
+            .take(CANDIDATES_MAX)
+            .collect();
         let message = match names.as_slice() {
             [] => format!("there is no tool `{name}`: none is offered"),
             names => format!("no tool named `{name}`; available: {}", names.join(", ")),
         };
-        Err(Refusal::new(ErrorClass::UnknownTool, "unknown_tool", message))
+        Err(Refusal::new(
+            ErrorClass::UnknownTool,
+            "unknown_tool",
+            message,
+        ))
     }
 
     /// All tools, in the order of their qualified names.
     pub fn tools(&self) -> Vec<Arc<Tool>> {
-        self.tools.read().unwrap_or_else(PoisonError::into_inner).by_name.values().cloned().collect()
+        self.tools
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .by_name
+            .values()
+            .cloned()
+            .collect()
     }
 }
 
@@ -199,9 +245,16 @@ fn single(name: &str, found: &[&Arc<Tool>]) -> Result<Option<Arc<Tool>>, Refusal
         [] => Ok(None),
         [tool] => Ok(Some(Arc::clone(tool))),
         several => {
-            let names: Vec<String> = several.iter().map(|tool| tool.declaration().qualified_name()).collect();
+            let names: Vec<String> = several
+                .iter()
+                .map(|tool| tool.declaration().qualified_name())
+                .collect();
             let message = format!("`{name}` is ambiguous; use one of: {}", names.join(", "));
-            Err(Refusal::new(ErrorClass::UnknownTool, "ambiguous_tool", message))
+            Err(Refusal::new(
+                ErrorClass::UnknownTool,
+                "ambiguous_tool",
+                message,
+            ))
         }
     }
 }

@@ -32,13 +32,18 @@ fn take_out(schemas: &[&Value], value: &mut Value, depth: usize) -> bool {
         return false;
     }
     let mut parts = Vec::new();
-    schemas.iter().for_each(|schema| spread(schema, &mut parts, 0));
+    schemas
+        .iter()
+        .for_each(|schema| spread(schema, &mut parts, 0));
     match value {
         Value::Object(fields) => {
             let before = fields.len();
             fields.retain(|name, field| !field.is_null() || !is_left_out(&parts, name));
             let mut changed = fields.len() < before;
-            for (name, field) in fields.iter_mut().filter(|(_, field)| field.is_object() || field.is_array()) {
+            for (name, field) in fields
+                .iter_mut()
+                .filter(|(_, field)| field.is_object() || field.is_array())
+            {
                 let inner = described(&parts, name);
                 changed |= !inner.is_empty() && take_out(&inner, field, depth + 1);
             }
@@ -63,25 +68,38 @@ fn spread<'s>(schema: &'s Value, parts: &mut Vec<&'s Value>, depth: usize) {
     }
     parts.push(schema);
     for word in ["allOf", "anyOf", "oneOf"] {
-        let inner = schema.get(word).and_then(Value::as_array).into_iter().flatten();
+        let inner = schema
+            .get(word)
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten();
         inner.for_each(|inner| spread(inner, parts, depth + 1));
     }
 }
 
 fn described<'s>(parts: &[&'s Value], name: &str) -> Vec<&'s Value> {
-    parts.iter().filter_map(|part| part.get("properties")?.get(name)).collect()
+    parts
+        .iter()
+        .filter_map(|part| part.get("properties")?.get(name))
+        .collect()
 }
 
 fn is_left_out(parts: &[&Value], name: &str) -> bool {
     let required = |part: &&Value| {
-        part.get("required").and_then(Value::as_array).is_some_and(|all| all.iter().any(|one| one == name))
+        part.get("required")
+            .and_then(Value::as_array)
+            .is_some_and(|all| all.iter().any(|one| one == name))
     };
     let described = described(parts, name);
-    !described.is_empty() && !described.iter().any(|schema| accepts_null(schema, 0)) && !parts.iter().any(required)
+    !described.is_empty()
+        && !described.iter().any(|schema| accepts_null(schema, 0))
+        && !parts.iter().any(required)
 }
 
 fn accepts_null(schema: &Value, depth: usize) -> bool {
-    let Value::Object(words) = schema else { return schema != &Value::Bool(false) };
+    let Value::Object(words) = schema else {
+        return schema != &Value::Bool(false);
+    };
     if depth > DEPTH_MAX {
         return true;
     }
@@ -90,8 +108,12 @@ fn accepts_null(schema: &Value, depth: usize) -> bool {
         Value::Array(kinds) => kinds.iter().any(|kind| kind == "null"),
         kind => kind == "null",
     });
-    let all = |word: &str| list(word).is_none_or(|all| all.iter().all(|inner| accepts_null(inner, depth + 1)));
-    let any = |word: &str| list(word).is_none_or(|all| all.iter().any(|inner| accepts_null(inner, depth + 1)));
+    let all = |word: &str| {
+        list(word).is_none_or(|all| all.iter().all(|inner| accepts_null(inner, depth + 1)))
+    };
+    let any = |word: &str| {
+        list(word).is_none_or(|all| all.iter().any(|inner| accepts_null(inner, depth + 1)))
+    };
     of_type
         && words.get("const").is_none_or(Value::is_null)
         && list("enum").is_none_or(|values| values.contains(&Value::Null))

@@ -24,7 +24,11 @@ impl<'s> Targets<'s> {
         let id = root.get("$id").and_then(Value::as_str).unwrap_or_default();
         let mut anchors = HashMap::new();
         collect(root, &mut anchors);
-        Self { root, id: id.split('#').next().unwrap_or_default(), anchors }
+        Self {
+            root,
+            id: id.split('#').next().unwrap_or_default(),
+            anchors,
+        }
     }
 
     /// The subschema to which `reference` leads; `None` if it leads nowhere, or to another document.
@@ -66,10 +70,15 @@ fn collect<'s>(schema: &'s Value, anchors: &mut HashMap<&'s str, &'s Value>) {
 }
 
 /// Calls `each` with every subschema directly below, and the keyword that holds it.
-pub(super) fn each_below<'s>(words: &'s Map<String, Value>, each: &mut dyn FnMut(&'s str, &'s Value)) {
+pub(super) fn each_below<'s>(
+    words: &'s Map<String, Value>,
+    each: &mut dyn FnMut(&'s str, &'s Value),
+) {
     for (word, value) in words {
         match (below(word, value), value) {
-            (Below::Named, Value::Object(named)) => named.values().for_each(|inner| each(word, inner)),
+            (Below::Named, Value::Object(named)) => {
+                named.values().for_each(|inner| each(word, inner))
+            }
             (Below::Listed, Value::Array(all)) => all.iter().for_each(|inner| each(word, inner)),
             (Below::One, inner) => each(word, inner),
             _ => {}
@@ -100,10 +109,19 @@ const FRAGMENT: &AsciiSet = &CONTROLS
 /// which it leads somewhere: generators write a branch of a union as a document, with `$defs` of its own. One that leads
 /// nowhere from all of them stays.
 pub(super) fn anchor(schema: &mut Value) {
-    let mut strays = Strays { root: schema, above: Vec::new(), steps: Vec::new(), found: Vec::new(), bytes: 0 };
+    let mut strays = Strays {
+        root: schema,
+        above: Vec::new(),
+        steps: Vec::new(),
+        found: Vec::new(),
+        bytes: 0,
+    };
     strays.look(schema);
     for (place, word, reference) in strays.found {
-        if let Some(slot) = schema.pointer_mut(&place).and_then(|holder| holder.get_mut(word)) {
+        if let Some(slot) = schema
+            .pointer_mut(&place)
+            .and_then(|holder| holder.get_mut(word))
+        {
             *slot = Value::String(reference);
         }
     }
@@ -140,10 +158,14 @@ impl<'s> Strays<'s> {
             self.steps.push(Step::Name(word));
             match (below(word, value), value) {
                 (Below::Named, Value::Object(named)) => {
-                    named.iter().for_each(|(name, inner)| self.step(Step::Name(name), inner));
+                    named
+                        .iter()
+                        .for_each(|(name, inner)| self.step(Step::Name(name), inner));
                 }
                 (Below::Listed, Value::Array(all)) => {
-                    all.iter().enumerate().for_each(|(at, inner)| self.step(Step::At(at), inner));
+                    all.iter()
+                        .enumerate()
+                        .for_each(|(at, inner)| self.step(Step::At(at), inner));
                 }
                 (Below::One, inner) => self.look(inner),
                 _ => {}
@@ -160,14 +182,28 @@ impl<'s> Strays<'s> {
     }
 
     fn mend(&mut self, word: &'static str, reference: &str) {
-        let Some(pointer) = reference.strip_prefix('#').filter(|pointer| pointer.starts_with('/')) else { return };
-        let Ok(decoded) = percent_decode_str(pointer).decode_utf8() else { return };
+        let Some(pointer) = reference
+            .strip_prefix('#')
+            .filter(|pointer| pointer.starts_with('/'))
+        else {
+            return;
+        };
+        let Ok(decoded) = percent_decode_str(pointer).decode_utf8() else {
+            return;
+        };
         if self.root.pointer(&decoded).is_some() || self.found.len() >= REPAIRED_MAX {
             return;
         }
-        let nearest = self.above.iter().rev().find(|(around, _)| around.pointer(&decoded).is_some());
+        let nearest = self
+            .above
+            .iter()
+            .rev()
+            .find(|(around, _)| around.pointer(&decoded).is_some());
         let Some(&(_, steps)) = nearest else { return };
-        let reference = format!("#{}{pointer}", utf8_percent_encode(&self.place(steps), FRAGMENT));
+        let reference = format!(
+            "#{}{pointer}",
+            utf8_percent_encode(&self.place(steps), FRAGMENT)
+        );
         let place = self.place(self.steps.len());
         self.bytes = self.bytes.saturating_add(place.len() + reference.len());
         if self.bytes <= REPAIRED_BYTES_MAX {
@@ -200,10 +236,19 @@ mod tests {
         let branch = |kind: &str| json!({ "properties": { "a/b": { "$ref": "#/$defs/X" } }, "$defs": { "X": { "type": kind } } });
         let mut schema = json!({ "oneOf": [branch("string"), branch("number")] });
         anchor(&mut schema);
-        assert_eq!(schema["oneOf"][0]["properties"]["a/b"], json!({ "$ref": "#/oneOf/0/$defs/X" }));
-        assert_eq!(schema["oneOf"][1]["properties"]["a/b"], json!({ "$ref": "#/oneOf/1/$defs/X" }));
+        assert_eq!(
+            schema["oneOf"][0]["properties"]["a/b"],
+            json!({ "$ref": "#/oneOf/0/$defs/X" })
+        );
+        assert_eq!(
+            schema["oneOf"][1]["properties"]["a/b"],
+            json!({ "$ref": "#/oneOf/1/$defs/X" })
+        );
         let targets = Targets::of(&schema);
-        assert_eq!(targets.resolved(&schema["oneOf"][1]["properties"]["a/b"]), &json!({ "type": "number" }));
+        assert_eq!(
+            targets.resolved(&schema["oneOf"][1]["properties"]["a/b"]),
+            &json!({ "type": "number" })
+        );
 
         let mut whole = json!({ "oneOf": [branch("string")], "$defs": { "X": {} } });
         let before = whole.clone();
@@ -222,15 +267,27 @@ mod tests {
         } } });
         anchor(&mut schema);
         let targets = Targets::of(&schema);
-        assert_eq!(targets.resolved(&schema["properties"]["50% off"]["items"]), &json!({ "type": "null" }));
+        assert_eq!(
+            targets.resolved(&schema["properties"]["50% off"]["items"]),
+            &json!({ "type": "null" })
+        );
     }
 
     #[test]
     fn a_document_is_named_by_its_id_and_its_anchors() {
         let schema = json!({ "$id": "https://example.com/a", "$defs": { "X": { "$anchor": "x", "type": "null" } } });
         let targets = Targets::of(&schema);
-        for reference in ["#x", "#/$defs/X", "https://example.com/a#/%24defs/X", "https://example.com/a#x"] {
-            assert_eq!(targets.find(reference), Some(&schema["$defs"]["X"]), "{reference}");
+        for reference in [
+            "#x",
+            "#/$defs/X",
+            "https://example.com/a#/%24defs/X",
+            "https://example.com/a#x",
+        ] {
+            assert_eq!(
+                targets.find(reference),
+                Some(&schema["$defs"]["X"]),
+                "{reference}"
+            );
         }
         assert_eq!(targets.find("#"), Some(&schema));
         assert_eq!(targets.find("https://example.com/b#x"), None);

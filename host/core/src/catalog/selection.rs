@@ -2,7 +2,8 @@ use std::collections::BTreeSet;
 
 use crate::policy::{Policy, ToolPatterns};
 use crate::record::{
-    ARTIFACT, Content, ErrorClass, GUEST_BLOCKS, ModelCapabilities, Refusal, SurfaceReason, TEXT, ToolChoice,
+    ARTIFACT, Content, ErrorClass, GUEST_BLOCKS, ModelCapabilities, Refusal, SurfaceReason, TEXT,
+    ToolChoice,
 };
 
 use super::Tool;
@@ -76,7 +77,12 @@ pub(super) type Withheld = (SurfaceReason, Vec<String>);
 impl Selection {
     /// Whether the model takes content of this type.
     pub fn takes(&self, kind: &str) -> bool {
-        ALWAYS_TAKEN.contains(&kind) || self.model.media.as_ref().is_none_or(|media| media.contains(kind))
+        ALWAYS_TAKEN.contains(&kind)
+            || self
+                .model
+                .media
+                .as_ref()
+                .is_none_or(|media| media.contains(kind))
     }
 
     /// Replaces the blocks of `content` that the model does not take with a text that says so (AT-SURF-13).
@@ -86,7 +92,11 @@ impl Selection {
         }
         for block in content {
             let kind = block.kind.as_str();
-            if kind != TEXT && GUEST_BLOCKS.contains(&kind) && block.is_model_facing() && !self.takes(kind) {
+            if kind != TEXT
+                && GUEST_BLOCKS.contains(&kind)
+                && block.is_model_facing()
+                && !self.takes(kind)
+            {
                 *block = Content::text(format!("[{kind} left out: the model does not take it]"));
             }
         }
@@ -102,29 +112,52 @@ impl Selection {
         let declaration = tool.declaration();
         let profile = tool.permission_profile();
         if let Some(role) = &self.role
-            && !self.role_tools.iter().all(|tools| tools.allow(declaration, tool.component(), conditions.policy))
+            && !self
+                .role_tools
+                .iter()
+                .all(|tools| tools.allow(declaration, tool.component(), conditions.policy))
         {
             return Some((SurfaceReason::RoleNotAllowed, vec![format!("role {role}")]));
         }
-        if let Some(feature) = tool.feature().filter(|feature| !self.features.contains(*feature)) {
-            return Some((SurfaceReason::FeatureDisabled, vec![format!("feature {feature}")]));
+        if let Some(feature) = tool
+            .feature()
+            .filter(|feature| !self.features.contains(*feature))
+        {
+            return Some((
+                SurfaceReason::FeatureDisabled,
+                vec![format!("feature {feature}")],
+            ));
         }
         let lacks = |capability: &&String| !declaration.capability_refs.contains(capability);
         if let Some(lacking) = self.capabilities.iter().find(lacks) {
-            return Some((SurfaceReason::ModelUnsupported, vec![format!("capability {lacking}")]));
+            return Some((
+                SurfaceReason::ModelUnsupported,
+                vec![format!("capability {lacking}")],
+            ));
         }
-        let returned = declaration.output_contract.as_ref().map_or(&[][..], |contract| &contract.content_types);
+        let returned = declaration
+            .output_contract
+            .as_ref()
+            .map_or(&[][..], |contract| &contract.content_types);
         if !returned.is_empty() && !returned.iter().any(|kind| self.takes(kind)) {
             return Some((
                 SurfaceReason::ModelUnsupported,
-                returned.iter().map(|kind| format!("media {kind}")).collect(),
+                returned
+                    .iter()
+                    .map(|kind| format!("media {kind}"))
+                    .collect(),
             ));
         }
-        let rules = conditions.policy.blocking(declaration, profile.risk_level, tool.component());
+        let rules = conditions
+            .policy
+            .blocking(declaration, profile.risk_level, tool.component());
         if !rules.is_empty() {
             return Some((SurfaceReason::PolicyBlocked, rules));
         }
-        let missing = profile.credential_refs.iter().filter(|name| conditions.missing_secrets.contains(*name));
+        let missing = profile
+            .credential_refs
+            .iter()
+            .filter(|name| conditions.missing_secrets.contains(*name));
         let missing: Vec<String> = missing.map(|name| format!("secret {name}")).collect();
         (!missing.is_empty()).then_some((SurfaceReason::CredentialMissing, missing))
     }
@@ -139,43 +172,80 @@ impl Selection {
     /// [`Self::mistakes`] is true of it. A tool that a rule blocks, or whose secret is missing, is refused by the phase that
     /// decides so, because the rule or the secret may have changed. A tool that calls itself is refused where its call
     /// begins, because that depends on the calls above.
-    pub(super) fn refusal(&self, tool: &Tool, standing: Standing, is_impostor: bool) -> Option<Refusal> {
+    pub(super) fn refusal(
+        &self,
+        tool: &Tool,
+        standing: Standing,
+        is_impostor: bool,
+    ) -> Option<Refusal> {
         let id = &tool.declaration().tool_id;
-        let refuse =
-            |class, code, message: String, policy: String| Some(Refusal::new(class, code, message).by_policy(policy));
+        let refuse = |class, code, message: String, policy: String| {
+            Some(Refusal::new(class, code, message).by_policy(policy))
+        };
         let chosen = |only: &str| format!("tool_choice:{only}");
         match &self.choice {
             ToolChoice::Auto | ToolChoice::Required => {}
             ToolChoice::None => {
                 let message = format!("{id} cannot be called: tool_choice of this surface is none");
-                return refuse(ErrorClass::PolicyBlocked, "tool_choice_none", message, chosen("none"));
+                return refuse(
+                    ErrorClass::PolicyBlocked,
+                    "tool_choice_none",
+                    message,
+                    chosen("none"),
+                );
             }
             ToolChoice::Tool(only) if is_impostor => {
                 let message = format!(
                     "{id} cannot be called: tool_choice of this surface allows {only} alone, which is the name of an \
                      installed tool, and these are other bytes"
                 );
-                return refuse(ErrorClass::PolicyBlocked, "tool_choice_other", message, chosen(only));
+                return refuse(
+                    ErrorClass::PolicyBlocked,
+                    "tool_choice_other",
+                    message,
+                    chosen(only),
+                );
             }
             ToolChoice::Tool(only) if is_called(tool, only) => {}
             ToolChoice::Tool(only) => {
-                let message = format!("{id} cannot be called: tool_choice of this surface allows {only} alone");
-                return refuse(ErrorClass::PolicyBlocked, "tool_choice_other", message, chosen(only));
+                let message = format!(
+                    "{id} cannot be called: tool_choice of this surface allows {only} alone"
+                );
+                return refuse(
+                    ErrorClass::PolicyBlocked,
+                    "tool_choice_other",
+                    message,
+                    chosen(only),
+                );
             }
         }
         match standing.reason? {
             SurfaceReason::RoleNotAllowed => {
-                let message = format!("the role of the caller does not have {id}; call a tool that is listed");
+                let message = format!(
+                    "the role of the caller does not have {id}; call a tool that is listed"
+                );
                 let role = format!("role:{}", self.role.as_deref().unwrap_or_default());
                 refuse(ErrorClass::PolicyBlocked, "role_not_allowed", message, role)
             }
             SurfaceReason::ModelUnsupported => {
-                let message = format!("{id} does not fit the capabilities of this surface; call a tool that is listed");
-                refuse(ErrorClass::CapabilityGap, "model_unsupported", message, "surface:capabilities".to_owned())
+                let message = format!(
+                    "{id} does not fit the capabilities of this surface; call a tool that is listed"
+                );
+                refuse(
+                    ErrorClass::CapabilityGap,
+                    "model_unsupported",
+                    message,
+                    "surface:capabilities".to_owned(),
+                )
             }
             SurfaceReason::FeatureDisabled => {
                 let gate = format!("feature:{}", tool.feature().unwrap_or_default());
-                refuse(ErrorClass::PolicyBlocked, "tool_disabled", format!("{id} is disabled here"), gate)
+                refuse(
+                    ErrorClass::PolicyBlocked,
+                    "tool_disabled",
+                    format!("{id} is disabled here"),
+                    gate,
+                )
             }
             SurfaceReason::PolicyBlocked
             | SurfaceReason::CredentialMissing
@@ -191,7 +261,10 @@ impl Selection {
         vec![
             ("budget", self.budget.to_string()),
             ("tool choice", format!("{:?}", self.choice)),
-            ("capability requirements", format!("{:?}", self.capabilities)),
+            (
+                "capability requirements",
+                format!("{:?}", self.capabilities),
+            ),
             ("feature gates", format!("{:?}", self.features)),
             ("model capabilities", format!("{:?}", self.model)),
             ("role", format!("{:?} {roles:?}", self.role)),

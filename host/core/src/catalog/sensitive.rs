@@ -14,8 +14,17 @@ const SCHEMAS_MAX: usize = 100_000;
 
 /// Calls `seen` with each field of an object that `schema` does not name, although it names others there, and with its JSON
 /// Pointer: the name may be misspelt. `known` are names that the schema does not show.
-pub(super) fn unnamed(schema: &Value, known: &[String], value: &mut Value, seen: &mut dyn FnMut(&str, &mut Value)) {
-    let mut walk = Walk { root: schema, known, left: SCHEMAS_MAX };
+pub(super) fn unnamed(
+    schema: &Value,
+    known: &[String],
+    value: &mut Value,
+    seen: &mut dyn FnMut(&str, &mut Value),
+) {
+    let mut walk = Walk {
+        root: schema,
+        known,
+        left: SCHEMAS_MAX,
+    };
     let mut schemas = Vec::new();
     walk.add(schema, &mut schemas);
     walk.visit(&schemas, value, &mut String::new(), seen);
@@ -25,9 +34,16 @@ pub(super) fn unnamed(schema: &Value, known: &[String], value: &mut Value, seen:
 }
 
 /// Calls `seen` with each text that is JSON, and has a field of one of `names` in it: it was encoded twice.
-pub(super) fn encoded(names: &[String], value: &mut Value, at: &mut String, seen: &mut dyn FnMut(&str, &mut Value)) {
+pub(super) fn encoded(
+    names: &[String],
+    value: &mut Value,
+    at: &mut String,
+    seen: &mut dyn FnMut(&str, &mut Value),
+) {
     match value {
-        Value::String(text) if decoded(text).is_some_and(|inner| has_name(&inner, names)) => seen(at, value),
+        Value::String(text) if decoded(text).is_some_and(|inner| has_name(&inner, names)) => {
+            seen(at, value)
+        }
         Value::Array(items) => {
             for (index, item) in items.iter_mut().enumerate() {
                 below(at, &index.to_string(), |at| encoded(names, item, at, seen));
@@ -47,7 +63,11 @@ pub(super) fn names(schema: &Value, to: &mut BTreeSet<String>) {
     match schema {
         Value::Object(words) => {
             let properties = words.get("properties").and_then(Value::as_object);
-            to.extend(properties.into_iter().flat_map(|properties| properties.keys().cloned()));
+            to.extend(
+                properties
+                    .into_iter()
+                    .flat_map(|properties| properties.keys().cloned()),
+            );
             words.values().for_each(|inner| names(inner, to));
         }
         Value::Array(items) => items.iter().for_each(|inner| names(inner, to)),
@@ -57,9 +77,9 @@ pub(super) fn names(schema: &Value, to: &mut BTreeSet<String>) {
 
 fn has_name(value: &Value, names: &[String]) -> bool {
     match value {
-        Value::Object(fields) => {
-            fields.iter().any(|(key, field)| names.iter().any(|name| same_name(name, key)) || has_name(field, names))
-        }
+        Value::Object(fields) => fields.iter().any(|(key, field)| {
+            names.iter().any(|name| same_name(name, key)) || has_name(field, names)
+        }),
         Value::Array(items) => items.iter().any(|item| has_name(item, names)),
         Value::String(text) => decoded(text).is_some_and(|inner| has_name(&inner, names)),
         _ => false,
@@ -81,19 +101,30 @@ impl<'s> Walk<'s> {
         self.left -= 1;
         to.push(schema);
         if let Some(reference) = schema.get("$ref").and_then(Value::as_str)
-            && let Some(target) = reference.strip_prefix('#').and_then(|pointer| self.root.pointer(pointer))
+            && let Some(target) = reference
+                .strip_prefix('#')
+                .and_then(|pointer| self.root.pointer(pointer))
         {
             self.add(target, to);
         }
         for list in ["allOf", "anyOf", "oneOf"] {
             let schemas = schema.get(list).and_then(Value::as_array);
-            schemas.into_iter().flatten().for_each(|schema| self.add(schema, to));
+            schemas
+                .into_iter()
+                .flatten()
+                .for_each(|schema| self.add(schema, to));
         }
         for one in ["if", "then", "else"] {
-            schema.get(one).into_iter().for_each(|schema| self.add(schema, to));
+            schema
+                .get(one)
+                .into_iter()
+                .for_each(|schema| self.add(schema, to));
         }
         let dependent = schema.get("dependentSchemas").and_then(Value::as_object);
-        dependent.into_iter().flat_map(|schemas| schemas.values()).for_each(|schema| self.add(schema, to));
+        dependent
+            .into_iter()
+            .flat_map(|schemas| schemas.values())
+            .for_each(|schema| self.add(schema, to));
     }
 
     fn visit(
@@ -105,8 +136,12 @@ impl<'s> Walk<'s> {
     ) {
         match value {
             Value::Object(fields) => {
-                let properties = |schema: &&'s Value| schema.get("properties").and_then(Value::as_object);
-                let names_any = schemas.iter().filter_map(properties).any(|named| !named.is_empty());
+                let properties =
+                    |schema: &&'s Value| schema.get("properties").and_then(Value::as_object);
+                let names_any = schemas
+                    .iter()
+                    .filter_map(properties)
+                    .any(|named| !named.is_empty());
                 for (key, field) in fields {
                     let mut inner = Vec::new();
                     for &schema in schemas {
@@ -114,19 +149,33 @@ impl<'s> Walk<'s> {
                     }
                     let is_named = !inner.is_empty() || self.known.iter().any(|known| known == key);
                     below(at, key, |at| {
-                        if names_any && !is_named { seen(at, field) } else { self.visit(&inner, field, at, seen) }
+                        if names_any && !is_named {
+                            seen(at, field)
+                        } else {
+                            self.visit(&inner, field, at, seen)
+                        }
                     });
                 }
             }
             Value::Array(items) => {
                 let mut inner = Vec::new();
                 for &schema in schemas {
-                    let each = schema.get("items").into_iter().chain(schema.get("contains"));
-                    let first = schema.get("prefixItems").and_then(Value::as_array).into_iter().flatten();
-                    each.chain(first).for_each(|schema| self.add(schema, &mut inner));
+                    let each = schema
+                        .get("items")
+                        .into_iter()
+                        .chain(schema.get("contains"));
+                    let first = schema
+                        .get("prefixItems")
+                        .and_then(Value::as_array)
+                        .into_iter()
+                        .flatten();
+                    each.chain(first)
+                        .for_each(|schema| self.add(schema, &mut inner));
                 }
                 for (index, item) in items.iter_mut().enumerate() {
-                    below(at, &index.to_string(), |at| self.visit(&inner, item, at, seen));
+                    below(at, &index.to_string(), |at| {
+                        self.visit(&inner, item, at, seen)
+                    });
                 }
             }
             _ => {}
@@ -135,14 +184,24 @@ impl<'s> Walk<'s> {
 
     /// Adds what `schema` says of the field `key`.
     fn field(&mut self, schema: &'s Value, key: &str, to: &mut Vec<&'s Value>) {
-        if let Some(named) = schema.get("properties").and_then(|properties| properties.get(key)) {
+        if let Some(named) = schema
+            .get("properties")
+            .and_then(|properties| properties.get(key))
+        {
             return self.add(named, to);
         }
         let patterns = schema.get("patternProperties").and_then(Value::as_object);
-        patterns.into_iter().flat_map(|schemas| schemas.values()).for_each(|schema| self.add(schema, to));
+        patterns
+            .into_iter()
+            .flat_map(|schemas| schemas.values())
+            .for_each(|schema| self.add(schema, to));
         for rest in ["additionalProperties", "unevaluatedProperties"] {
             // `true` says that there may be others, and nothing of them.
-            schema.get(rest).filter(|schema| schema.is_object()).into_iter().for_each(|schema| self.add(schema, to));
+            schema
+                .get(rest)
+                .filter(|schema| schema.is_object())
+                .into_iter()
+                .for_each(|schema| self.add(schema, to));
         }
     }
 }
@@ -155,7 +214,12 @@ mod tests {
 
     fn places(schema: &Value, value: &Value) -> Vec<String> {
         let mut places = Vec::new();
-        unnamed(schema, &["inner".to_owned()], &mut value.clone(), &mut |at, _| places.push(at.to_owned()));
+        unnamed(
+            schema,
+            &["inner".to_owned()],
+            &mut value.clone(),
+            &mut |at, _| places.push(at.to_owned()),
+        );
         places
     }
 
@@ -172,14 +236,33 @@ mod tests {
             "$defs": { "item": { "properties": { "x": true, "next": { "$ref": "#/$defs/item" } } } },
         });
         assert!(
-            places(&schema, &json!({ "a": 1, "c": 2, "d": { "any": 1 }, "free": { "any": 1 }, "inner": 1 })).is_empty()
+            places(
+                &schema,
+                &json!({ "a": 1, "c": 2, "d": { "any": 1 }, "free": { "any": 1 }, "inner": 1 })
+            )
+            .is_empty()
         );
-        assert!(places(&schema, &json!({ "list": [{ "next": { "x": 1 } }], "map": { "any": { "b": 1 } } })).is_empty());
-        let found = places(&schema, &json!({ "A": 1, "list": [{ "next": { "y": 1 } }], "map": { "any": { "e": 1 } } }));
+        assert!(
+            places(
+                &schema,
+                &json!({ "list": [{ "next": { "x": 1 } }], "map": { "any": { "b": 1 } } })
+            )
+            .is_empty()
+        );
+        let found = places(
+            &schema,
+            &json!({ "A": 1, "list": [{ "next": { "y": 1 } }], "map": { "any": { "e": 1 } } }),
+        );
         assert_eq!(found, ["/A", "/list/0/next/y", "/map/any/e"]);
         assert!(places(&json!({ "type": "object" }), &json!({ "a": 1 })).is_empty());
         // A schema that refers to itself ends.
-        assert_eq!(places(&json!({ "$ref": "#", "properties": { "a": true } }), &json!({ "b": 1 })), ["/b"]);
+        assert_eq!(
+            places(
+                &json!({ "$ref": "#", "properties": { "a": true } }),
+                &json!({ "b": 1 })
+            ),
+            ["/b"]
+        );
     }
 
     #[test]
@@ -187,7 +270,12 @@ mod tests {
         let twice = json!({ "token": "t" }).to_string();
         let value = json!({ "a": twice, "b": [json!({ "c": json!({ "To_Ken": 1 }).to_string() }).to_string()], "d": "{token}" });
         let mut places = Vec::new();
-        encoded(&["token".to_owned()], &mut value.clone(), &mut String::new(), &mut |at, _| places.push(at.to_owned()));
+        encoded(
+            &["token".to_owned()],
+            &mut value.clone(),
+            &mut String::new(),
+            &mut |at, _| places.push(at.to_owned()),
+        );
         assert_eq!(places, ["/a", "/b/0"]);
     }
 }

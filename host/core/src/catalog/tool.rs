@@ -5,9 +5,10 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::record::{
-    AccessKind, ArtifactExpectation, ContextModifierPolicy, Effects, ErrorClass, ExecutionProfile, Finding, Keeping,
-    Lifecycle, PermissionProfile, Refusal, SafetyFacts, SchemaVisibility, Strategy, SubjectField, SubjectKind,
-    ToolDeclaration, ToolInterface, Toolkit, WriteEffect, is_subject, native_ids,
+    AccessKind, ArtifactExpectation, ContextModifierPolicy, Effects, ErrorClass, ExecutionProfile,
+    Finding, Keeping, Lifecycle, PermissionProfile, Refusal, SafetyFacts, SchemaVisibility,
+    Strategy, SubjectField, SubjectKind, ToolDeclaration, ToolInterface, Toolkit, WriteEffect,
+    is_subject, native_ids,
 };
 
 use super::Contract;
@@ -48,7 +49,9 @@ pub struct ComponentFacts {
 impl ComponentFacts {
     /// Whether the component imports one of `interfaces`.
     fn import(&self, interfaces: &[&str]) -> bool {
-        self.imports.iter().any(|import| interfaces.iter().any(|start| import.starts_with(start)))
+        self.imports
+            .iter()
+            .any(|import| interfaces.iter().any(|start| import.starts_with(start)))
     }
 }
 
@@ -127,7 +130,13 @@ impl Tool {
             if budget.is_exceeded() {
                 break;
             }
-            match Self::new(declaration, &Records::of(at, declaration, &toolkit), notes, facts, &mut budget) {
+            match Self::new(
+                declaration,
+                &Records::of(at, declaration, &toolkit),
+                notes,
+                facts,
+                &mut budget,
+            ) {
                 Ok(tool) => tools.push(tool),
                 Err(_) if errors.len() == ERRORS_MAX => {}
                 Err(error) => {
@@ -152,27 +161,44 @@ impl Tool {
     ) -> anyhow::Result<Self> {
         budget.in_time()?;
         let declared = records.interface;
-        let mut permission_profile =
-            records.permission_profile.cloned().unwrap_or_else(|| PermissionProfile::none(&declaration.tool_id));
+        let mut permission_profile = records
+            .permission_profile
+            .cloned()
+            .unwrap_or_else(|| PermissionProfile::none(&declaration.tool_id));
         if let Some(asked) = declared.and_then(ToolInterface::asked_sandbox) {
-            permission_profile.sandbox_profile.get_or_insert_with(|| asked.to_owned());
+            permission_profile
+                .sandbox_profile
+                .get_or_insert_with(|| asked.to_owned());
         }
-        let asked = records.execution_profile.cloned().unwrap_or_else(|| ExecutionProfile {
-            execution_profile_id: format!("{}.execution", declaration.tool_id),
-            ..ExecutionProfile::default()
-        });
+        let asked = records
+            .execution_profile
+            .cloned()
+            .unwrap_or_else(|| ExecutionProfile {
+                execution_profile_id: format!("{}.execution", declaration.tool_id),
+                ..ExecutionProfile::default()
+            });
         let contract = Contract::compile(declaration, declared, budget)?;
         let interface = declared.map(|interface| export::interface(interface, &contract));
-        let mut notes: Vec<Finding> = notes.iter().filter(|note| records.hold(note)).cloned().collect();
-        let execution_profile = seen(asked.clone(), interface.as_ref(), &permission_profile, facts);
+        let mut notes: Vec<Finding> = notes
+            .iter()
+            .filter(|note| records.hold(note))
+            .cloned()
+            .collect();
+        let execution_profile = seen(
+            asked.clone(),
+            interface.as_ref(),
+            &permission_profile,
+            facts,
+        );
         notes.extend(records.overruled(&asked, &execution_profile));
         Ok(Self {
             subjects: subjects(interface.as_ref(), contract.model_schema())?,
             native_ids: native_ids(
-                declaration
-                    .external_mappings
-                    .iter()
-                    .chain(declared.iter().flat_map(|declared| &declared.external_mappings)),
+                declaration.external_mappings.iter().chain(
+                    declared
+                        .iter()
+                        .flat_map(|declared| &declared.external_mappings),
+                ),
             ),
             locks: DeclaredLocks::of(declared, &facts.component, records.has_context),
             gaps: records.gaps.clone(),
@@ -253,25 +279,41 @@ impl Tool {
     pub(crate) fn gap(&self) -> Option<Refusal> {
         let gap = self.gaps.first().filter(|_| guard!("declared_gaps"))?;
         let id = &self.declaration.tool_id;
-        let message = format!("{id} cannot be called here: {} of its records: {}", gap.path, gap.message);
-        Some(Refusal::new(ErrorClass::CapabilityGap, "declaration_not_honoured", message))
+        let message = format!(
+            "{id} cannot be called here: {} of its records: {}",
+            gap.path, gap.message
+        );
+        Some(Refusal::new(
+            ErrorClass::CapabilityGap,
+            "declaration_not_honoured",
+            message,
+        ))
     }
 
     /// Whether only other tools can call the tool (AT-IF-02).
     pub(crate) fn is_internal(&self) -> bool {
-        let visibility = self.interface.as_ref().and_then(|interface| interface.schema_visibility);
+        let visibility = self
+            .interface
+            .as_ref()
+            .and_then(|interface| interface.schema_visibility);
         visibility == Some(SchemaVisibility::Internal) && guard!("internal_tools")
     }
 
     /// Whether its schema is listed nowhere before a caller loads it, by its own word (AT-LIFE-05, AT-IF-02).
     pub(crate) fn is_deferred(&self) -> bool {
-        let visibility = self.interface.as_ref().and_then(|interface| interface.schema_visibility);
-        self.declaration.lifecycle == Lifecycle::Deferred || visibility == Some(SchemaVisibility::Deferred)
+        let visibility = self
+            .interface
+            .as_ref()
+            .and_then(|interface| interface.schema_visibility);
+        self.declaration.lifecycle == Lifecycle::Deferred
+            || visibility == Some(SchemaVisibility::Deferred)
     }
 
     /// Whether a user takes part in each call.
     pub(crate) fn needs_user(&self) -> bool {
-        self.interface.as_ref().is_some_and(|interface| interface.requires_user_interaction == Some(true))
+        self.interface
+            .as_ref()
+            .is_some_and(|interface| interface.requires_user_interaction == Some(true))
     }
 
     /// Why rules and policies that the tool names may not be heard, so that a call needs an approval.
@@ -280,16 +322,30 @@ impl Tool {
             return Some("its profile names policies that are not known here");
         }
         let has_native_ids = !self.native_ids.is_empty();
-        if self.interface.as_ref().is_some_and(|interface| !interface.is_matched(has_native_ids)) {
+        if self
+            .interface
+            .as_ref()
+            .is_some_and(|interface| !interface.is_matched(has_native_ids))
+        {
             return Some("its permission_matcher is not known here");
         }
-        let subjects = self.interface.as_ref().map(|interface| &interface.permission_subjects);
+        let subjects = self
+            .interface
+            .as_ref()
+            .map(|interface| &interface.permission_subjects);
         let none = BTreeMap::new();
         let is_heard = |field: &Value| {
-            field.as_str().is_some_and(|field| is_subject(field, subjects.unwrap_or(&none), has_native_ids))
+            field
+                .as_str()
+                .is_some_and(|field| is_subject(field, subjects.unwrap_or(&none), has_native_ids))
         };
-        let fields = self.permission_profile.extra.get("rule_matching_fields").and_then(Value::as_array);
-        let are_heard = fields.is_none_or(|fields| fields.iter().all(is_heard)) || !guard!("unheard_fields");
+        let fields = self
+            .permission_profile
+            .extra
+            .get("rule_matching_fields")
+            .and_then(Value::as_array);
+        let are_heard =
+            fields.is_none_or(|fields| fields.iter().all(is_heard)) || !guard!("unheard_fields");
         (!are_heard).then_some("its rule_matching_fields name what no argument is declared to hold")
     }
 
@@ -301,12 +357,18 @@ impl Tool {
 
     /// Whether listings show the tool. Any other tool runs only for callers that know its name, or not at all.
     pub fn is_offered(&self) -> bool {
-        self.declaration.lifecycle.is_offered() && self.is_enabled() && self.gaps.is_empty() && !self.is_internal()
+        self.declaration.lifecycle.is_offered()
+            && self.is_enabled()
+            && self.gaps.is_empty()
+            && !self.is_internal()
     }
 
     /// Whether the tool can be selected everywhere, as far as its interface says so (AT-IF-04).
     pub fn is_enabled(&self) -> bool {
-        self.interface.as_ref().is_none_or(ToolInterface::is_enabled) || !guard!("is_enabled")
+        self.interface
+            .as_ref()
+            .is_none_or(ToolInterface::is_enabled)
+            || !guard!("is_enabled")
     }
 
     /// The feature gate on which it depends whether the tool can be selected.
@@ -338,7 +400,10 @@ impl Tool {
     /// object.
     pub fn configure(&self, config: &str) -> Result<(), Refusal> {
         self.configuration.give(config).map_err(|(code, why)| {
-            let message = format!("cannot configure the tool {}: {why}", self.declaration.qualified_name());
+            let message = format!(
+                "cannot configure the tool {}: {why}",
+                self.declaration.qualified_name()
+            );
             Refusal::new(ErrorClass::SetupRequired, code, message)
         })
     }
@@ -365,34 +430,56 @@ impl Tool {
 
     /// The tool's own policy for its context modifiers, if it declares one (AT-IF-08).
     pub(crate) fn context_modifier_policy(&self) -> Option<ContextModifierPolicy> {
-        self.interface.as_ref().and_then(|interface| interface.context_modifier_policy)
+        self.interface
+            .as_ref()
+            .and_then(|interface| interface.context_modifier_policy)
     }
 
     /// What the interface claims of every input.
     pub fn facts(&self) -> SafetyFacts {
-        self.interface.as_ref().map(ToolInterface::facts).unwrap_or_default()
+        self.interface
+            .as_ref()
+            .map(ToolInterface::facts)
+            .unwrap_or_default()
     }
 
     /// What the tool has to be taken for (AT-N-03).
     pub(crate) fn effects(&self) -> Effects {
-        Effects::of(&self.declaration.tool_kind, self.interface.as_ref(), &self.permission_profile)
+        Effects::of(
+            &self.declaration.tool_kind,
+            self.interface.as_ref(),
+            &self.permission_profile,
+        )
     }
 
     /// The shortest timeout that the tool itself asks for, in milliseconds.
     pub fn timeout_ms(&self) -> Option<u64> {
-        let interface = self.interface.as_ref().and_then(|interface| interface.timeout_ms);
+        let interface = self
+            .interface
+            .as_ref()
+            .and_then(|interface| interface.timeout_ms);
         least(interface, self.execution_profile.timeout_ms)
     }
 
     /// Maximum size of inline output in bytes, if the tool declares one (AT-OUT-05).
     pub fn max_inline_bytes(&self) -> Option<u64> {
-        self.declaration.output_contract.as_ref().and_then(|contract| contract.max_inline_bytes)
+        self.declaration
+            .output_contract
+            .as_ref()
+            .and_then(|contract| contract.max_inline_bytes)
     }
 
     /// Maximum length of inline output in characters, if the tool declares one (AT-OUT-05, AT-IF-10).
     pub fn max_inline_chars(&self) -> Option<u64> {
-        let contract = self.declaration.output_contract.as_ref().and_then(|contract| contract.max_inline_chars);
-        let interface = self.interface.as_ref().and_then(|interface| interface.max_inline_chars);
+        let contract = self
+            .declaration
+            .output_contract
+            .as_ref()
+            .and_then(|contract| contract.max_inline_chars);
+        let interface = self
+            .interface
+            .as_ref()
+            .and_then(|interface| interface.max_inline_chars);
         least(contract, interface)
     }
 
@@ -403,7 +490,11 @@ impl Tool {
 
     /// The strategy for the output of the tool, as far as its size does not decide (AT-IF-10).
     pub(super) fn persistence_policy(&self) -> Strategy {
-        let contract = self.declaration.output_contract.as_ref().and_then(|contract| contract.persistence_policy_ref);
+        let contract = self
+            .declaration
+            .output_contract
+            .as_ref()
+            .and_then(|contract| contract.persistence_policy_ref);
         let named = contract.or_else(|| self.interface.as_ref()?.persistence_policy_ref);
         match self.keeping {
             Keeping { output: false, .. } => Strategy::Redact,
@@ -416,12 +507,20 @@ impl Tool {
 
     /// The artifacts without which an output is only partial (AT-OUT-04).
     pub fn artifact_expectations(&self) -> &[ArtifactExpectation] {
-        self.declaration.output_contract.as_ref().map_or(&[][..], |contract| &contract.artifact_expectations)
+        self.declaration
+            .output_contract
+            .as_ref()
+            .map_or(&[][..], |contract| &contract.artifact_expectations)
     }
 
     /// What a model reads in place of an output that was dropped or redacted (AT-OUT-09).
     pub fn fallback_summary(&self) -> Option<String> {
-        let summary = self.declaration.output_contract.as_ref()?.fallback_summary.as_deref()?;
+        let summary = self
+            .declaration
+            .output_contract
+            .as_ref()?
+            .fallback_summary
+            .as_deref()?;
         let cut: String = summary.chars().take(FALLBACK_CHARS_MAX).collect();
         Some(self.contract.shown(&cut).into_owned())
     }
@@ -436,14 +535,30 @@ fn least(one: Option<u64>, other: Option<u64>) -> Option<u64> {
 }
 
 /// What the records of a tool allow to become of its output.
-fn keeping(declaration: &ToolDeclaration, interface: Option<&ToolInterface>, profile: &PermissionProfile) -> Keeping {
-    let contract = declaration.output_contract.as_ref().and_then(|contract| contract.persistence_policy_ref);
+fn keeping(
+    declaration: &ToolDeclaration,
+    interface: Option<&ToolInterface>,
+    profile: &PermissionProfile,
+) -> Keeping {
+    let contract = declaration
+        .output_contract
+        .as_ref()
+        .and_then(|contract| contract.persistence_policy_ref);
     let interface = interface.and_then(|interface| interface.persistence_policy_ref);
     let secret = profile.is_secret() && guard!("secret_results");
     let transient = profile.is_transient() && guard!("transient_results");
     let hinted = transient.then_some(Strategy::NeverPersist);
-    let chosen = [contract, interface, secret.then_some(Strategy::RefOnly), hinted].into_iter().flatten();
-    chosen.fold(Keeping::default(), |keeping, strategy| keeping.and(Keeping::by(strategy)))
+    let chosen = [
+        contract,
+        interface,
+        secret.then_some(Strategy::RefOnly),
+        hinted,
+    ]
+    .into_iter()
+    .flatten();
+    chosen.fold(Keeping::default(), |keeping, strategy| {
+        keeping.and(Keeping::by(strategy))
+    })
 }
 
 /// Gives each profile an id of its own where tools share one and the host saw them differ: a reference leads to one record
@@ -455,14 +570,24 @@ fn profiles_apart(tools: &mut [Tool]) {
         let other = &other.execution_profile;
         one.execution_profile_id == other.execution_profile_id && one != other
     };
-    let apart: Vec<bool> = tools.iter().map(|tool| tools.iter().any(|other| differs(tool, other))).collect();
+    let apart: Vec<bool> = tools
+        .iter()
+        .map(|tool| tools.iter().any(|other| differs(tool, other)))
+        .collect();
     for (tool, _) in tools.iter_mut().zip(apart).filter(|(_, apart)| *apart) {
-        let id = format!("{}.{}", tool.execution_profile.execution_profile_id, tool.name);
+        let id = format!(
+            "{}.{}",
+            tool.execution_profile.execution_profile_id, tool.name
+        );
         let declaration = Arc::make_mut(&mut tool.declaration);
         if declaration.execution_profile_ref.is_some() {
             declaration.execution_profile_ref = Some(id.clone());
         }
-        if let Some(interface) = tool.interface.as_mut().filter(|interface| interface.execution_profile_ref.is_some()) {
+        if let Some(interface) = tool
+            .interface
+            .as_mut()
+            .filter(|interface| interface.execution_profile_ref.is_some())
+        {
             interface.execution_profile_ref = Some(id.clone());
         }
         tool.execution_profile.execution_profile_id = id;
@@ -476,18 +601,30 @@ fn permissions_apart(tools: &mut [Tool]) {
     let mut shared: HashSet<String> = HashSet::new();
     for profile in tools.iter().map(|tool| &tool.permission_profile) {
         let sandbox = profile.sandbox_profile.as_deref();
-        if *sandboxes.entry(&profile.permission_profile_id).or_insert(sandbox) != sandbox {
+        if *sandboxes
+            .entry(&profile.permission_profile_id)
+            .or_insert(sandbox)
+            != sandbox
+        {
             shared.insert(profile.permission_profile_id.clone());
         }
     }
-    for tool in tools.iter_mut().filter(|tool| shared.contains(&tool.permission_profile.permission_profile_id)) {
-        let id = format!("{}.{}", tool.permission_profile.permission_profile_id, tool.name);
+    for tool in tools
+        .iter_mut()
+        .filter(|tool| shared.contains(&tool.permission_profile.permission_profile_id))
+    {
+        let id = format!(
+            "{}.{}",
+            tool.permission_profile.permission_profile_id, tool.name
+        );
         let declaration = Arc::make_mut(&mut tool.declaration);
         if declaration.permission_profile_ref.is_some() {
             declaration.permission_profile_ref = Some(id.clone());
         }
         let interface = tool.interface.as_mut();
-        if let Some(named) = interface.and_then(|interface| interface.permission_profile_ref.as_mut()) {
+        if let Some(named) =
+            interface.and_then(|interface| interface.permission_profile_ref.as_mut())
+        {
             named.clone_from(&id);
         }
         tool.permission_profile.permission_profile_id = id;
@@ -495,14 +632,26 @@ fn permissions_apart(tools: &mut [Tool]) {
 }
 
 /// The subjects that `interface` names. A pointer that leads to no argument is an error: it would narrow nothing.
-fn subjects(interface: Option<&ToolInterface>, schema: &Value) -> anyhow::Result<Vec<SubjectField>> {
-    let Some(interface) = interface else { return Ok(Vec::new()) };
+fn subjects(
+    interface: Option<&ToolInterface>,
+    schema: &Value,
+) -> anyhow::Result<Vec<SubjectField>> {
+    let Some(interface) = interface else {
+        return Ok(Vec::new());
+    };
     let subject = |(pointer, kind): (&String, &SubjectKind)| {
         let argument = SubjectField::argument(pointer, schema).map_err(anyhow::Error::msg)?;
         // Only a top-level argument has a default that the host can read; a deeper one depends on the rest.
         let deeper = pointer.matches('/').count() > 1;
-        let default = argument.get("default").filter(|_| !deeper).and_then(Value::as_str);
-        Ok(SubjectField { pointer: pointer.clone(), kind: *kind, default: default.map(str::to_owned) })
+        let default = argument
+            .get("default")
+            .filter(|_| !deeper)
+            .and_then(Value::as_str);
+        Ok(SubjectField {
+            pointer: pointer.clone(),
+            kind: *kind,
+            default: default.map(str::to_owned),
+        })
     };
     interface.permission_subjects.iter().map(subject).collect()
 }
@@ -518,14 +667,21 @@ fn seen(
     let progress = imports("toolcell:tool/progress");
     // All tools of a component share its imports, so one that changes no context can say so.
     let policy = interface.and_then(|interface| interface.context_modifier_policy);
-    let modifies = imports("toolcell:tool/context-modifiers") && policy != Some(ContextModifierPolicy::Forbid);
+    let modifies =
+        imports("toolcell:tool/context-modifiers") && policy != Some(ContextModifierPolicy::Forbid);
     // No tool can claim that it must not be stopped, because the host stops any guest. One that imports cancellation
     // can also cooperate.
-    let cancel_mode = if imports("toolcell:tool/cancellation") { "both" } else { "forced" };
+    let cancel_mode = if imports("toolcell:tool/cancellation") {
+        "both"
+    } else {
+        "forced"
+    };
     // What could change something is never repeated.
     let lasting = [WriteEffect::RemoteMutation, WriteEffect::Irreversible];
-    let changes = permission.wants_file_write() || lasting.iter().any(|effect| permission.has_effect(effect));
-    let delegates = permission.wants(&AccessKind::Credential) && !permission.credential_refs.is_empty();
+    let changes =
+        permission.wants_file_write() || lasting.iter().any(|effect| permission.has_effect(effect));
+    let delegates =
+        permission.wants(&AccessKind::Credential) && !permission.credential_refs.is_empty();
     let mut profile = ExecutionProfile {
         execution_kind: "embedded_runtime".to_owned(),
         supports_progress: Some(progress),
@@ -538,7 +694,12 @@ fn seen(
         supports_context_modifiers: Some(modifies),
         sandboxed: Some(true),
         // What a call gets is what was declared and granted; a name narrows that further.
-        sandbox_profile: Some(permission.sandbox_profile.clone().unwrap_or_else(|| "granted".to_owned())),
+        sandbox_profile: Some(
+            permission
+                .sandbox_profile
+                .clone()
+                .unwrap_or_else(|| "granted".to_owned()),
+        ),
         ..asked
     };
     for (name, value) in [
@@ -546,7 +707,10 @@ fn seen(
         ("supports_timeout", true.into()),
         ("supports_persistence", true.into()),
         // Credentials travel in requests: without an import to send requests, none is delegated.
-        ("credential_delegation", (delegates && facts.import(&SENDING)).into()),
+        (
+            "credential_delegation",
+            (delegates && facts.import(&SENDING)).into(),
+        ),
         ("offline", (!permission.reaches_out()).into()),
         ("validates_values", facts.validates.into()),
         ("takes_configuration", facts.configures.into()),

@@ -21,7 +21,13 @@ impl Tool {
             _ => SchemaVisibility::Deferred,
         };
         let mappings = declaration.external_mappings.iter();
-        let mut native_ref = native_ref(mappings.chain(self.interface().iter().flat_map(|own| &own.external_mappings)));
+        let mut native_ref = native_ref(
+            mappings.chain(
+                self.interface()
+                    .iter()
+                    .flat_map(|own| &own.external_mappings),
+            ),
+        );
         each_text(&mut native_ref, &|text| *text = shown(text));
         ToolRef {
             schema_version: SchemaVersion::default(),

@@ -25,8 +25,14 @@ impl Tag {
         resolved: &dyn Fn(&'s Value) -> &'s Value,
     ) -> Option<Self> {
         let first = branches.first().filter(|_| branches.len() > 1)?;
-        let names = first.get("properties")?.as_object()?.keys().take(CANDIDATES_MAX);
-        let tags: Vec<Self> = names.filter_map(|name| Self::named(name, branches, resolved)).collect();
+        let names = first
+            .get("properties")?
+            .as_object()?
+            .keys()
+            .take(CANDIDATES_MAX);
+        let tags: Vec<Self> = names
+            .filter_map(|name| Self::named(name, branches, resolved))
+            .collect();
         let is_required = |tag: &&Self| branches.iter().all(|branch| requires(branch, &tag.name));
         tags.iter().find(is_required).or(tags.first()).cloned()
     }
@@ -40,18 +46,25 @@ impl Tag {
         let mut values = Vec::new();
         for branch in branches {
             let constants = choices(resolved(branch.get("properties")?.get(name)?))?;
-            let differs = constants.iter().all(|value| known.insert(value.to_string()));
+            let differs = constants
+                .iter()
+                .all(|value| known.insert(value.to_string()));
             if constants.is_empty() || !differs || known.len() > VALUES_MAX {
                 return None;
             }
             values.push(constants.to_vec());
         }
-        Some(Self { name: name.to_owned(), values })
+        Some(Self {
+            name: name.to_owned(),
+            values,
+        })
     }
 
     /// The branch of `value`, by the constant that it has.
     pub(super) fn branch(&self, value: &Value) -> Option<usize> {
-        self.values.iter().position(|constants| constants.contains(value))
+        self.values
+            .iter()
+            .position(|constants| constants.contains(value))
     }
 }
 
@@ -66,7 +79,10 @@ pub(super) fn choices(schema: &Value) -> Option<&[Value]> {
 
 /// Whether a value of `schema` needs the property `name`.
 pub(super) fn requires(schema: &Map<String, Value>, name: &str) -> bool {
-    schema.get("required").and_then(Value::as_array).is_some_and(|all| all.iter().any(|one| one == name))
+    schema
+        .get("required")
+        .and_then(Value::as_array)
+        .is_some_and(|all| all.iter().any(|one| one == name))
 }
 
 /// A constant as a reader knows it: without quotes, if it is a text of plain characters.
@@ -84,5 +100,8 @@ pub(super) fn shown(value: &Value) -> String {
 
 /// Whether `text` can stand in a sentence without quotes.
 pub(super) fn is_plain(text: &str) -> bool {
-    !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | ':' | '$'))
+    !text.is_empty()
+        && text
+            .chars()
+            .all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | ':' | '$'))
 }

@@ -18,8 +18,8 @@ pub(super) enum Below {
 pub(super) fn below(word: &str, value: &Value) -> Below {
     match (word, value) {
         (
-            "properties" | "patternProperties" | "dependentSchemas" | "dependentRequired" | "dependencies" | "$defs"
-            | "definitions",
+            "properties" | "patternProperties" | "dependentSchemas" | "dependentRequired"
+            | "dependencies" | "$defs" | "definitions",
             Value::Object(_),
         ) => Below::Named,
         ("items" | "prefixItems" | "allOf" | "anyOf" | "oneOf", Value::Array(_)) => Below::Listed,

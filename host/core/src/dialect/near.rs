@@ -4,7 +4,9 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::record::{AccessKind, CredentialUse, JSON_VALUES_MAX, SafetyFacts, WriteEffect, read_json};
+use crate::record::{
+    AccessKind, CredentialUse, JSON_VALUES_MAX, SafetyFacts, WriteEffect, read_json,
+};
 
 /// Name of the custom section of a component that holds its manifest, as JSON.
 pub const SECTION: &str = "near:manifest";
@@ -121,7 +123,10 @@ impl Manifest {
     /// A text that is too large, is not such a manifest, or has tools that cannot be told apart. The error names the place.
     pub fn read(text: &str) -> Result<Self, String> {
         if text.len() > MANIFEST_BYTES_MAX && guard!("near_manifest") {
-            return Err(format!("the manifest has {} bytes, of at most {MANIFEST_BYTES_MAX}", text.len()));
+            return Err(format!(
+                "the manifest has {} bytes, of at most {MANIFEST_BYTES_MAX}",
+                text.len()
+            ));
         }
         let manifest: Self = read_json(text, JSON_VALUES_MAX)?;
         manifest.check()?;
@@ -135,24 +140,33 @@ impl Manifest {
     /// What is wrong, after the place.
     pub fn check(&self) -> Result<(), String> {
         if self.tools.is_empty() || self.tools.len() > TOOLS_MAX {
-            return Err(format!("tools: there are {}, of 1 to {TOOLS_MAX}", self.tools.len()));
+            return Err(format!(
+                "tools: there are {}, of 1 to {TOOLS_MAX}",
+                self.tools.len()
+            ));
         }
         named("id", &self.id)?;
         for (at, tool) in self.tools.iter().enumerate() {
             let place = format!("tools[{at}]");
             named(&format!("{place}.id"), &tool.id)?;
             if self.tools.iter().take(at).any(|other| other.id == tool.id) {
-                return Err(format!("{place}.id: {:?} is the id of another tool", tool.id));
+                return Err(format!(
+                    "{place}.id: {:?} is the id of another tool",
+                    tool.id
+                ));
             }
-            for (name, schema) in
-                [("input_schema", Some(&tool.input_schema)), ("output_schema", tool.output_schema.as_ref())]
-            {
+            for (name, schema) in [
+                ("input_schema", Some(&tool.input_schema)),
+                ("output_schema", tool.output_schema.as_ref()),
+            ] {
                 if schema.is_some_and(|schema| !schema.is_object()) {
                     return Err(format!("{place}.{name}: it is not a JSON object"));
                 }
             }
             for (at, credential) in tool.credentials.iter().enumerate() {
-                credential.check().map_err(|why| format!("{place}.credentials[{at}].{why}"))?;
+                credential
+                    .check()
+                    .map_err(|why| format!("{place}.credentials[{at}].{why}"))?;
             }
             if !tool.credentials.is_empty() && !tool.has(Effect::UseSecret) {
                 return Err(format!("{place}.effects: credentials need use_secret"));
@@ -163,7 +177,10 @@ impl Manifest {
 
     /// The name of a tool without the id of its extension.
     pub fn bare_name<'a>(&self, tool: &'a Tool) -> &'a str {
-        let rest = tool.id.strip_prefix(self.id.as_str()).and_then(|rest| rest.strip_prefix('.'));
+        let rest = tool
+            .id
+            .strip_prefix(self.id.as_str())
+            .and_then(|rest| rest.strip_prefix('.'));
         rest.filter(|rest| !rest.is_empty()).unwrap_or(&tool.id)
     }
 }
@@ -173,7 +190,9 @@ fn named(place: &str, id: &str) -> Result<(), String> {
     if !id.is_empty() && id.chars().count() <= ID_CHARS_MAX && id.chars().all(fits) {
         Ok(())
     } else {
-        Err(format!("{place}: an id has 1 to {ID_CHARS_MAX} visible ASCII characters, without \" and \\"))
+        Err(format!(
+            "{place}: an id has 1 to {ID_CHARS_MAX} visible ASCII characters, without \" and \\"
+        ))
     }
 }
 
@@ -212,17 +231,26 @@ impl Tool {
         if self.has(Effect::ExternalWrite) || self.has(Effect::Financial) {
             effects.push(WriteEffect::RemoteMutation);
         }
-        if effects.is_empty() { vec![WriteEffect::None] } else { effects }
+        if effects.is_empty() {
+            vec![WriteEffect::None]
+        } else {
+            effects
+        }
     }
 
     /// What the effects say of every input. A tool that calls others says nothing of what those change.
     pub fn facts(&self) -> SafetyFacts {
         let calls = self.has(Effect::DispatchCapability);
         let changes = self.write_effects() != [WriteEffect::None];
-        let reaches_out =
-            [Effect::Network, Effect::ExternalWrite, Effect::Financial].iter().any(|effect| self.has(*effect));
+        let reaches_out = [Effect::Network, Effect::ExternalWrite, Effect::Financial]
+            .iter()
+            .any(|effect| self.has(*effect));
         SafetyFacts {
-            is_read_only: if changes { Some(false) } else { (!calls).then_some(true) },
+            is_read_only: if changes {
+                Some(false)
+            } else {
+                (!calls).then_some(true)
+            },
             is_destructive: self.has(Effect::DeleteFilesystem).then_some(true),
             is_open_world: (reaches_out || calls).then_some(true),
             ..SafetyFacts::default()
@@ -247,7 +275,11 @@ impl Tool {
     /// The origins that the tool asks for; `None` if it names none.
     pub fn network_scope(&self) -> Option<String> {
         let mut origins: Vec<String> = Vec::new();
-        for origin in self.credentials.iter().map(|credential| credential.audience.origin()) {
+        for origin in self
+            .credentials
+            .iter()
+            .map(|credential| credential.audience.origin())
+        {
             if !origins.contains(&origin) {
                 origins.push(origin);
             }
@@ -278,9 +310,11 @@ impl Credential {
                 prefix: Some(prefix.unwrap_or_default()),
                 ..CredentialUse::default()
             },
-            Injection::QueryParam { name } => {
-                CredentialUse { credential_ref, query: Some(name), ..CredentialUse::default() }
-            }
+            Injection::QueryParam { name } => CredentialUse {
+                credential_ref,
+                query: Some(name),
+                ..CredentialUse::default()
+            },
         }
     }
 }
@@ -328,12 +362,24 @@ mod tests {
         let manifest = read(&[tool(|_| {})]).unwrap();
         let reads = &manifest.tools[0];
         assert_eq!(manifest.bare_name(reads), "get_issue");
-        assert_eq!(reads.access(), [AccessKind::Network, AccessKind::Credential]);
+        assert_eq!(
+            reads.access(),
+            [AccessKind::Network, AccessKind::Credential]
+        );
         assert_eq!(reads.write_effects(), [WriteEffect::None]);
-        assert_eq!((reads.facts().is_read_only, reads.facts().is_open_world), (Some(true), Some(true)));
-        assert_eq!(reads.network_scope().as_deref(), Some("https://api.github.com"));
+        assert_eq!(
+            (reads.facts().is_read_only, reads.facts().is_open_world),
+            (Some(true), Some(true))
+        );
+        assert_eq!(
+            reads.network_scope().as_deref(),
+            Some("https://api.github.com")
+        );
         let used = reads.credentials[0].to_use();
-        assert_eq!((used.header_name(), used.header_prefix()), ("authorization", "token "));
+        assert_eq!(
+            (used.header_name(), used.header_prefix()),
+            ("authorization", "token ")
+        );
         assert!(!reads.asks() && !reads.is_denied() && !reads.calls_tools());
 
         let all = [
@@ -353,9 +399,22 @@ mod tests {
         let manifest = writes.unwrap();
         let writes = &manifest.tools[0];
         assert_eq!(manifest.bare_name(writes), "other");
-        assert_eq!(writes.access(), [AccessKind::FileWrite, AccessKind::CodeExecution, AccessKind::Payment]);
-        assert_eq!(writes.write_effects(), [WriteEffect::LocalPersistent, WriteEffect::RemoteMutation]);
-        assert_eq!((writes.facts().is_read_only, writes.facts().is_destructive), (Some(false), Some(true)));
+        assert_eq!(
+            writes.access(),
+            [
+                AccessKind::FileWrite,
+                AccessKind::CodeExecution,
+                AccessKind::Payment
+            ]
+        );
+        assert_eq!(
+            writes.write_effects(),
+            [WriteEffect::LocalPersistent, WriteEffect::RemoteMutation]
+        );
+        assert_eq!(
+            (writes.facts().is_read_only, writes.facts().is_destructive),
+            (Some(false), Some(true))
+        );
         assert!(writes.asks() && writes.calls_tools() && writes.network_scope().is_none());
         let calls = read(&[tool(|tool| {
             tool["effects"] = json!(["dispatch_capability"]);
@@ -374,7 +433,9 @@ mod tests {
     #[test]
     fn a_manifest_that_cannot_be_used_is_refused_at_its_place() {
         let long = "x".repeat(MANIFEST_BYTES_MAX);
-        let change = |place: &str, value: Value| read(&[tool(|tool| *tool.pointer_mut(place).unwrap() = value)]);
+        let change = |place: &str, value: Value| {
+            read(&[tool(|tool| *tool.pointer_mut(place).unwrap() = value)])
+        };
         for (refused, why) in [
             (read(&[]), "tools: there are 0"),
             (read(&vec![tool(|_| {}); 257]), "tools: there are 257"),
@@ -385,12 +446,27 @@ mod tests {
             (change("/effects", json!(["network"])), "tools[0].effects"),
             (change("/default_permission", json!("never")), "never"),
             (change("/input_schema", json!([])), "tools[0].input_schema"),
-            (change("/credentials/0/audience/scheme", json!("ftp")), "tools[0].credentials[0].audience.scheme"),
-            (change("/credentials/0/audience/host", json!("a/b")), "tools[0].credentials[0].audience.host"),
-            (change("/credentials/0/audience/host", json!("*.a")), "tools[0].credentials[0].audience.host"),
-            (change("/credentials/0/injection/type", json!("cookie")), "cookie"),
+            (
+                change("/credentials/0/audience/scheme", json!("ftp")),
+                "tools[0].credentials[0].audience.scheme",
+            ),
+            (
+                change("/credentials/0/audience/host", json!("a/b")),
+                "tools[0].credentials[0].audience.host",
+            ),
+            (
+                change("/credentials/0/audience/host", json!("*.a")),
+                "tools[0].credentials[0].audience.host",
+            ),
+            (
+                change("/credentials/0/injection/type", json!("cookie")),
+                "cookie",
+            ),
             (change("/description", json!(long)), "bytes"),
-            (read(&[tool(|tool| tool["visibility"] = json!("model"))]), "visibility"),
+            (
+                read(&[tool(|tool| tool["visibility"] = json!("model"))]),
+                "visibility",
+            ),
             (Manifest::read("[]"), ""),
         ] {
             let error = refused.unwrap_err();

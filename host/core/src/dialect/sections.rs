@@ -43,9 +43,16 @@ struct Section<'a> {
 pub fn custom<'a>(component: &'a [u8], name: &str) -> Result<Option<&'a [u8]>, String> {
     let mut found = None;
     for section in sections(component)? {
-        let Some((_, content)) = section?.custom.filter(|(known, _)| *known == name.as_bytes()) else { continue };
+        let Some((_, content)) = section?
+            .custom
+            .filter(|(known, _)| *known == name.as_bytes())
+        else {
+            continue;
+        };
         if found.replace(content).is_some() {
-            return Err(format!("the component has two custom sections `{name}`, which may contradict each other"));
+            return Err(format!(
+                "the component has two custom sections `{name}`, which may contradict each other"
+            ));
         }
     }
     bounded(name, found.map_or(0, <[u8]>::len)).map(|()| found)
@@ -62,7 +69,10 @@ pub fn with_custom(component: &[u8], name: &str, content: &[u8]) -> Result<Vec<u
     copy.extend_from_slice(component.get(..HEADER_BYTES).ok_or(NOT_READABLE)?);
     for section in sections(component)? {
         let section = section?;
-        if section.custom.is_none_or(|(known, _)| known != name.as_bytes()) {
+        if section
+            .custom
+            .is_none_or(|(known, _)| known != name.as_bytes())
+        {
             copy.extend_from_slice(section.whole);
         }
     }
@@ -83,7 +93,10 @@ pub fn component_name(component: &[u8]) -> Option<&str> {
 
 /// The name of a component's first module, if it has one. Tools that make a component of a module put it first.
 pub fn module_name(component: &[u8]) -> Option<&str> {
-    let module = sections(component).ok()?.map_while(Result::ok).find(|section| section.id == CORE_MODULE)?;
+    let module = sections(component)
+        .ok()?
+        .map_while(Result::ok)
+        .find(|section| section.id == CORE_MODULE)?;
     own_name(custom(module.content, NAMES).ok()??)
 }
 
@@ -108,14 +121,19 @@ pub fn own_module_name(module: &[u8]) -> Option<&str> {
 
 fn bounded(name: &str, bytes: usize) -> Result<(), String> {
     if bytes > SECTION_BYTES_MAX && guard!("custom_sections") {
-        return Err(format!("the custom section `{name}` has {bytes} bytes, more than {SECTION_BYTES_MAX}"));
+        return Err(format!(
+            "the custom section `{name}` has {bytes} bytes, more than {SECTION_BYTES_MAX}"
+        ));
     }
     Ok(())
 }
 
 /// Returns the sections of a component, in their order. Those inside of its modules and components are not among them.
 fn sections(component: &[u8]) -> Result<Sections<'_>, &'static str> {
-    let rest = component.get(HEADER_BYTES..).filter(|_| component.starts_with(MAGIC)).ok_or(NOT_READABLE)?;
+    let rest = component
+        .get(HEADER_BYTES..)
+        .filter(|_| component.starts_with(MAGIC))
+        .ok_or(NOT_READABLE)?;
     Ok(Sections { rest })
 }
 
@@ -153,7 +171,15 @@ fn section(bytes: &[u8]) -> Option<(Section<'_>, &[u8])> {
         }
         _ => None,
     };
-    Some((Section { id: *id, whole: bytes.get(..bytes.len() - rest.len())?, content, custom }, rest))
+    Some((
+        Section {
+            id: *id,
+            whole: bytes.get(..bytes.len() - rest.len())?,
+            content,
+            custom,
+        },
+        rest,
+    ))
 }
 
 /// Reads a number of at most 32 bits in LEB128, and returns what follows it.
@@ -182,7 +208,10 @@ fn push_number(bytes: &mut Vec<u8>, mut value: usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::{NOT_READABLE, SECTION_BYTES_MAX, component_name, custom, module_name, own_module_name, with_custom};
+    use super::{
+        NOT_READABLE, SECTION_BYTES_MAX, component_name, custom, module_name, own_module_name,
+        with_custom,
+    };
 
     const EMPTY: &[u8] = b"\0asm\x0d\0\x01\0";
 
@@ -192,7 +221,10 @@ mod tests {
         let one = with_custom(EMPTY, "a", b"first").unwrap();
         let two = with_custom(&one, "b", &long).unwrap();
         let three = with_custom(&two, "a", b"").unwrap();
-        assert_eq!((custom(&three, "a"), custom(&three, "b")), (Ok(Some(&b""[..])), Ok(Some(&long[..]))));
+        assert_eq!(
+            (custom(&three, "a"), custom(&three, "b")),
+            (Ok(Some(&b""[..])), Ok(Some(&long[..])))
+        );
         assert_eq!(custom(&three, "c"), Ok(None));
         assert!(three.len() < two.len() + 4, "the first was kept");
     }
@@ -200,7 +232,13 @@ mod tests {
     #[test]
     fn a_damaged_file_is_refused() {
         let whole = with_custom(EMPTY, "a", b"first").unwrap();
-        for damaged in [&b""[..], b"\0asm", b"MZ______", &whole[..whole.len() - 1], &[EMPTY, &[0xff; 9]].concat()] {
+        for damaged in [
+            &b""[..],
+            b"\0asm",
+            b"MZ______",
+            &whole[..whole.len() - 1],
+            &[EMPTY, &[0xff; 9]].concat(),
+        ] {
             assert_eq!(custom(damaged, "a").unwrap_err(), NOT_READABLE);
             assert_eq!(with_custom(damaged, "a", b"").unwrap_err(), NOT_READABLE);
         }
@@ -213,9 +251,17 @@ mod tests {
     fn two_sections_of_one_name_and_a_large_one_are_refused() {
         let one = with_custom(EMPTY, "a", b"1").unwrap();
         let two = [&one[..], &one[8..]].concat();
-        assert!(custom(&two, "a").unwrap_err().contains("two custom sections `a`"));
+        assert!(
+            custom(&two, "a")
+                .unwrap_err()
+                .contains("two custom sections `a`")
+        );
         let large = vec![0; SECTION_BYTES_MAX + 1];
-        assert!(with_custom(EMPTY, "a", &large).unwrap_err().contains("1048577 bytes"));
+        assert!(
+            with_custom(EMPTY, "a", &large)
+                .unwrap_err()
+                .contains("1048577 bytes")
+        );
         // The same section, written by others: id, size, length of the name, name, content.
         let mut foreign = EMPTY.to_vec();
         foreign.extend([0, 0x83, 0x80, 0x40, 1, b'a']);
@@ -226,8 +272,17 @@ mod tests {
     #[test]
     fn a_component_is_named_by_its_own_section() {
         let named = |content: &[u8]| with_custom(EMPTY, "component-name", content).unwrap();
-        assert_eq!(component_name(&named(b"\x01\x01x\x00\x04\x03abc")), Some("abc"));
-        for nameless in [&b""[..], b"\x00\x04\x09abc", b"\x00", b"\x00\x03\x02\xff\xff", b"\x01\x01x"] {
+        assert_eq!(
+            component_name(&named(b"\x01\x01x\x00\x04\x03abc")),
+            Some("abc")
+        );
+        for nameless in [
+            &b""[..],
+            b"\x00\x04\x09abc",
+            b"\x00",
+            b"\x00\x03\x02\xff\xff",
+            b"\x01\x01x",
+        ] {
             assert_eq!(component_name(&named(nameless)), None);
         }
         assert_eq!(component_name(EMPTY), None);
@@ -236,10 +291,17 @@ mod tests {
     #[test]
     fn a_module_is_named_by_its_own_section() {
         let module = with_custom(b"\0asm\x01\0\0\0", "name", b"\x00\x04\x03abc").unwrap();
-        let holding = |module: &[u8]| [EMPTY, &[1, u8::try_from(module.len()).unwrap()], module].concat();
+        let holding =
+            |module: &[u8]| [EMPTY, &[1, u8::try_from(module.len()).unwrap()], module].concat();
         assert_eq!(module_name(&holding(&module)), Some("abc"));
-        assert_eq!((own_module_name(&module), own_module_name(EMPTY)), (Some("abc"), None));
+        assert_eq!(
+            (own_module_name(&module), own_module_name(EMPTY)),
+            (Some("abc"), None)
+        );
         assert_eq!(module_name(&holding(b"\0asm\x01\0\0\0")), None);
-        assert_eq!(module_name(&with_custom(EMPTY, "name", b"\x00\x04\x03abc").unwrap()), None);
+        assert_eq!(
+            module_name(&with_custom(EMPTY, "name", b"\x00\x04\x03abc").unwrap()),
+            None
+        );
     }
 }

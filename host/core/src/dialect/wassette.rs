@@ -32,14 +32,30 @@ type Fields = Map<String, Value>;
 ///
 /// An unknown word, a value of another type, and what this host cannot keep to. The error begins with the place.
 pub fn ceiling(policy: &Value) -> Result<Ceiling, String> {
-    let policy = fields("the policy", policy, &["$schema", "version", "description", "permissions"])?;
+    let policy = fields(
+        "the policy",
+        policy,
+        &["$schema", "version", "description", "permissions"],
+    )?;
     let version = text("", policy, "version")?;
     if version.split('.').next() != Some("1") {
-        return Err(format!("version: {:?} is not 1.0, which this host reads", shown(version)));
+        return Err(format!(
+            "version: {:?} is not 1.0, which this host reads",
+            shown(version)
+        ));
     }
     let mut ceiling = Ceiling::default();
-    let Some(permissions) = given(policy, "permissions") else { return Ok(ceiling) };
-    let known = ["storage", "network", "environment", "runtime", "resources", "ipc"];
+    let Some(permissions) = given(policy, "permissions") else {
+        return Ok(ceiling);
+    };
+    let known = [
+        "storage",
+        "network",
+        "environment",
+        "runtime",
+        "resources",
+        "ipc",
+    ];
     let permissions = fields("permissions", permissions, &known)?;
     for (place, entry) in allowed(permissions, "storage")? {
         storage(&place, entry, &mut ceiling)?;
@@ -47,7 +63,9 @@ pub fn ceiling(policy: &Value) -> Result<Ceiling, String> {
     for (place, entry) in allowed(permissions, "network")? {
         requests(&place, entry, &mut ceiling.network)?;
         if ceiling.network.len() > PATTERNS_MAX {
-            return Err(format!("permissions.network.allow: there are more than {PATTERNS_MAX} hosts and schemes"));
+            return Err(format!(
+                "permissions.network.allow: there are more than {PATTERNS_MAX} hosts and schemes"
+            ));
         }
     }
     // No call has an environment or a channel of its host's, so that nothing is left to narrow.
@@ -70,15 +88,22 @@ pub fn ceiling(policy: &Value) -> Result<Ceiling, String> {
 /// Reads what a policy says of the containers of other hosts, which has no effect here.
 fn runtime(permissions: &Fields) -> Result<(), String> {
     let mut place = "permissions.runtime".to_owned();
-    let Some(mut value) = given(permissions, "runtime") else { return Ok(()) };
+    let Some(mut value) = given(permissions, "runtime") else {
+        return Ok(());
+    };
     let levels: [(&[&str], &str); 4] = [
         (&["docker", "hyperlight"], "docker"),
         (&["security"], "security"),
-        (&["privileged", "no_new_privileges", "capabilities"], "capabilities"),
+        (
+            &["privileged", "no_new_privileges", "capabilities"],
+            "capabilities",
+        ),
         (&["drop", "add"], ""),
     ];
     for (known, next) in levels {
-        let Some(inner) = given(fields(&place, value, known)?, next) else { break };
+        let Some(inner) = given(fields(&place, value, known)?, next) else {
+            break;
+        };
         place = join(&place, next);
         value = inner;
     }
@@ -89,7 +114,10 @@ fn storage(place: &str, entry: &Value, ceiling: &mut Ceiling) -> Result<(), Stri
     let entry = fields(place, entry, &["uri", "access"])?;
     let uri = text(place, entry, "uri")?;
     if !uri.starts_with("fs://") {
-        return Err(format!("{place}.uri: {:?} does not begin with fs://", shown(uri)));
+        return Err(format!(
+            "{place}.uri: {:?} does not begin with fs://",
+            shown(uri)
+        ));
     }
     let access = list(place, entry, "access")?;
     if access.is_empty() {
@@ -99,7 +127,11 @@ fn storage(place: &str, entry: &Value, ceiling: &mut Ceiling) -> Result<(), Stri
         match word.as_str() {
             Some("read") => ceiling.file_read = true,
             Some("write") => ceiling.file_write = true,
-            _ => return Err(format!("{place}.access: it has another word than read and write")),
+            _ => {
+                return Err(format!(
+                    "{place}.access: it has another word than read and write"
+                ));
+            }
         }
     }
     Ok(())
@@ -108,7 +140,9 @@ fn storage(place: &str, entry: &Value, ceiling: &mut Ceiling) -> Result<(), Stri
 /// Adds the requests that an entry allows. A host without a scheme has both, at every port.
 fn requests(place: &str, entry: &Value, patterns: &mut Vec<String>) -> Result<(), String> {
     if entry.get("cidr").is_some() {
-        return Err(format!("{place}.cidr: ranges of addresses cannot be named here; name the hosts"));
+        return Err(format!(
+            "{place}.cidr: ranges of addresses cannot be named here; name the hosts"
+        ));
     }
     let entry = fields(place, entry, &["host"])?;
     let host = text(place, entry, "host")?;
@@ -124,7 +158,8 @@ fn requests(place: &str, entry: &Value, patterns: &mut Vec<String>) -> Result<()
         Some((name, port)) if !bare.ends_with(']') => (name, Some(port)),
         _ => (bare, None),
     };
-    let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok();
+    let is_port =
+        |port: &str| port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok();
     if !is_host(name) || port.is_some_and(|port| !is_port(port)) {
         return Err(format!("{place}.host: {:?} is not a host", shown(host)));
     }
@@ -141,19 +176,28 @@ fn requests(place: &str, entry: &Value, patterns: &mut Vec<String>) -> Result<()
 
 /// Whether a text is a name, a name below which all are meant, or an address.
 fn is_host(text: &str) -> bool {
-    let address = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    let address = text
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'));
     let name = text.strip_prefix("*.").unwrap_or(text);
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     match address {
         _ if text.len() > HOST_BYTES_MAX => false,
-        Some(address) => !address.is_empty() && address.chars().all(|c| c.is_ascii_hexdigit() || c == ':' || c == '.'),
+        Some(address) => {
+            !address.is_empty()
+                && address
+                    .chars()
+                    .all(|c| c.is_ascii_hexdigit() || c == ':' || c == '.')
+        }
         None => !name.is_empty() && name.chars().all(is_name),
     }
 }
 
 /// The entries that the permission `name` allows, each with its place.
 fn allowed<'a>(permissions: &'a Fields, name: &str) -> Result<Vec<(String, &'a Value)>, String> {
-    let Some(permission) = given(permissions, name) else { return Ok(Vec::new()) };
+    let Some(permission) = given(permissions, name) else {
+        return Ok(Vec::new());
+    };
     let place = format!("permissions.{name}");
     let lists = fields(&place, permission, &["allow", "deny"])?;
     if !list(&place, lists, "deny")?.is_empty() {
@@ -162,16 +206,29 @@ fn allowed<'a>(permissions: &'a Fields, name: &str) -> Result<Vec<(String, &'a V
         ));
     }
     let entries = list(&place, lists, "allow")?.iter().enumerate();
-    Ok(entries.map(|(at, entry)| (format!("{place}.allow[{at}]"), entry)).collect())
+    Ok(entries
+        .map(|(at, entry)| (format!("{place}.allow[{at}]"), entry))
+        .collect())
 }
 
 /// The fields of a map, all of which are known.
 fn fields<'a>(place: &str, value: &'a Value, known: &[&str]) -> Result<&'a Fields, String> {
-    let fields = value.as_object().ok_or_else(|| format!("{place}: it is not a map"))?;
-    match fields.keys().find(|key| !known.contains(&key.as_str()) && guard!("policy_words")) {
+    let fields = value
+        .as_object()
+        .ok_or_else(|| format!("{place}: it is not a map"))?;
+    match fields
+        .keys()
+        .find(|key| !known.contains(&key.as_str()) && guard!("policy_words"))
+    {
         Some(key) => {
-            let place = if place.starts_with("permissions") { join(place, &shown(key)) } else { shown(key) };
-            Err(format!("{place}: this host does not know the word, which could narrow what the tools get"))
+            let place = if place.starts_with("permissions") {
+                join(place, &shown(key))
+            } else {
+                shown(key)
+            };
+            Err(format!(
+                "{place}: this host does not know the word, which could narrow what the tools get"
+            ))
         }
         None => Ok(fields),
     }
@@ -183,21 +240,35 @@ fn given<'a>(fields: &'a Fields, name: &str) -> Option<&'a Value> {
 }
 
 fn list<'a>(place: &str, fields: &'a Fields, name: &str) -> Result<&'a [Value], String> {
-    let Some(value) = given(fields, name) else { return Ok(&[]) };
-    value.as_array().map(Vec::as_slice).ok_or_else(|| format!("{}: it is not a list", join(place, name)))
+    let Some(value) = given(fields, name) else {
+        return Ok(&[]);
+    };
+    value
+        .as_array()
+        .map(Vec::as_slice)
+        .ok_or_else(|| format!("{}: it is not a list", join(place, name)))
 }
 
 fn text<'a>(place: &str, fields: &'a Fields, name: &str) -> Result<&'a str, String> {
-    let text = given(fields, name).and_then(Value::as_str).filter(|text| !text.is_empty());
+    let text = given(fields, name)
+        .and_then(Value::as_str)
+        .filter(|text| !text.is_empty());
     text.ok_or_else(|| format!("{}: it is missing, or not a text", join(place, name)))
 }
 
 fn join(place: &str, name: &str) -> String {
-    if place.is_empty() { name.to_owned() } else { format!("{place}.{name}") }
+    if place.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{place}.{name}")
+    }
 }
 
 fn shown(text: &str) -> String {
-    text.chars().take(SHOWN_CHARS_MAX).filter(|c| !c.is_control()).collect()
+    text.chars()
+        .take(SHOWN_CHARS_MAX)
+        .filter(|c| !c.is_control())
+        .collect()
 }
 
 #[cfg(test)]
@@ -207,7 +278,9 @@ mod tests {
     use super::{Ceiling, ceiling};
 
     fn of(permissions: &Value) -> Result<Ceiling, String> {
-        ceiling(&json!({ "$schema": "x", "version": "1.0", "description": "d", "permissions": permissions }))
+        ceiling(
+            &json!({ "$schema": "x", "version": "1.0", "description": "d", "permissions": permissions }),
+        )
     }
 
     #[test]
@@ -237,35 +310,86 @@ mod tests {
             "http://[::1]:8080",
         ];
         let network = network.map(str::to_owned).to_vec();
-        assert_eq!(read.unwrap(), Ceiling { file_read: true, file_write: true, network });
+        assert_eq!(
+            read.unwrap(),
+            Ceiling {
+                file_read: true,
+                file_write: true,
+                network
+            }
+        );
         let any = of(&json!({ "network": { "allow": [{ "host": "*" }] } })).unwrap();
-        assert_eq!(any, Ceiling { network: vec!["any".to_owned()], ..Ceiling::default() });
-        for nothing in [json!({}), Value::Null, json!({ "network": {} }), json!({ "storage": { "allow": [] } })] {
+        assert_eq!(
+            any,
+            Ceiling {
+                network: vec!["any".to_owned()],
+                ..Ceiling::default()
+            }
+        );
+        for nothing in [
+            json!({}),
+            Value::Null,
+            json!({ "network": {} }),
+            json!({ "storage": { "allow": [] } }),
+        ] {
             assert_eq!(of(&nothing).unwrap(), Ceiling::default());
         }
     }
 
     #[test]
     fn what_cannot_be_kept_to_is_refused_at_its_place() {
-        let host = |host: &str| json!({ "network": { "allow": [{ "host": "a" }, { "host": host }] } });
-        let many: Vec<Value> = (0..33).map(|at| json!({ "host": format!("h{at}") })).collect();
+        let host =
+            |host: &str| json!({ "network": { "allow": [{ "host": "a" }, { "host": host }] } });
+        let many: Vec<Value> = (0..33)
+            .map(|at| json!({ "host": format!("h{at}") }))
+            .collect();
         for (permissions, why) in [
             (json!([]), "permissions: it is not a map"),
             (json!({ "sotrage": {} }), "permissions.sotrage: "),
-            (json!({ "network": { "alow": [] } }), "permissions.network.alow: "),
-            (json!({ "network": { "allow": {} } }), "permissions.network.allow: it is not a list"),
-            (json!({ "network": { "allow": ["a"] } }), "permissions.network.allow[0]: it is not a map"),
-            (json!({ "network": { "allow": [{ "defaults": true }] } }), "permissions.network.allow[0].defaults: "),
-            (json!({ "network": { "allow": [{ "cidr": "10.0.0.0/8" }] } }), "permissions.network.allow[0].cidr: "),
-            (json!({ "network": { "allow": [{}] } }), "permissions.network.allow[0].host: it is missing"),
-            (json!({ "network": { "allow": many } }), "permissions.network.allow: there are more than 64"),
-            (json!({ "network": { "deny": [{ "host": "a" }] } }), "permissions.network.deny: "),
-            (json!({ "storage": { "deny": [{}] } }), "permissions.storage.deny: "),
+            (
+                json!({ "network": { "alow": [] } }),
+                "permissions.network.alow: ",
+            ),
+            (
+                json!({ "network": { "allow": {} } }),
+                "permissions.network.allow: it is not a list",
+            ),
+            (
+                json!({ "network": { "allow": ["a"] } }),
+                "permissions.network.allow[0]: it is not a map",
+            ),
+            (
+                json!({ "network": { "allow": [{ "defaults": true }] } }),
+                "permissions.network.allow[0].defaults: ",
+            ),
+            (
+                json!({ "network": { "allow": [{ "cidr": "10.0.0.0/8" }] } }),
+                "permissions.network.allow[0].cidr: ",
+            ),
+            (
+                json!({ "network": { "allow": [{}] } }),
+                "permissions.network.allow[0].host: it is missing",
+            ),
+            (
+                json!({ "network": { "allow": many } }),
+                "permissions.network.allow: there are more than 64",
+            ),
+            (
+                json!({ "network": { "deny": [{ "host": "a" }] } }),
+                "permissions.network.deny: ",
+            ),
+            (
+                json!({ "storage": { "deny": [{}] } }),
+                "permissions.storage.deny: ",
+            ),
             (
                 json!({ "storage": { "allow": [{ "uri": "/a", "access": ["read"] }] } }),
                 "permissions.storage.allow[0].uri",
             ),
-            (json!({ "storage": { "allow": [{ "uri": "fs://a" }] } }), "permissions.storage.allow[0].access"),
+            (
+                json!({ "storage": { "allow": [{ "uri": "fs://a" }] } }),
+                "permissions.storage.allow[0].access",
+            ),
             (
                 json!({ "storage": { "allow": [{ "uri": "fs://a", "access": ["execute"] }] } }),
                 "permissions.storage.allow[0].access",
@@ -274,8 +398,14 @@ mod tests {
                 json!({ "environment": { "allow": [{ "key": "A", "value": "b" }] } }),
                 "permissions.environment.allow[0].value",
             ),
-            (json!({ "runtime": { "docker": { "network": "host" } } }), "permissions.runtime.docker.network: "),
-            (json!({ "resources": { "limits": { "memory": "1Mi" } } }), "permissions.resources: "),
+            (
+                json!({ "runtime": { "docker": { "network": "host" } } }),
+                "permissions.runtime.docker.network: ",
+            ),
+            (
+                json!({ "resources": { "limits": { "memory": "1Mi" } } }),
+                "permissions.resources: ",
+            ),
             (host("a,any"), "permissions.network.allow[1].host: "),
             (host("a/b"), "permissions.network.allow[1].host: "),
             (host("a:b"), "permissions.network.allow[1].host: "),
@@ -291,7 +421,10 @@ mod tests {
             (json!([]), "the policy: it is not a map"),
             (json!({}), "version: it is missing"),
             (json!({ "version": "2.0" }), "version: \"2.0\" is not 1.0"),
-            (json!({ "version": "1.0", "permission": {} }), "permission: "),
+            (
+                json!({ "version": "1.0", "permission": {} }),
+                "permission: ",
+            ),
         ] {
             let refusal = ceiling(&policy).unwrap_err();
             assert!(refusal.starts_with(why), "{why}: {refusal}");

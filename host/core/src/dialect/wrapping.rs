@@ -101,7 +101,10 @@ impl ToolProfile {
     /// An argument that is named as a path and as a URL.
     pub fn subjects(&self) -> Result<BTreeMap<String, SubjectKind>, String> {
         let mut subjects = BTreeMap::new();
-        for (names, kind) in [(&self.paths, SubjectKind::Path), (&self.urls, SubjectKind::Url)] {
+        for (names, kind) in [
+            (&self.paths, SubjectKind::Path),
+            (&self.urls, SubjectKind::Url),
+        ] {
             for name in names {
                 let known = subjects.insert(pointer(name), kind);
                 if known.is_some_and(|known| known != kind) {
@@ -143,11 +146,17 @@ mod tests {
             (r#"{"tool": {}}"#, "unknown field `tool`"),
             (r#"{"ceiling": {"file": true}}"#, "unknown field `file`"),
             (r#"{"tools": {"a": {"path": []}}}"#, "unknown field `path`"),
-            (r#"{"tools": {"a": {"read_only": "yes"}}}"#, "expected a boolean"),
+            (
+                r#"{"tools": {"a": {"read_only": "yes"}}}"#,
+                "expected a boolean",
+            ),
             (r#"{"tools": {"a": {}, "a": {"read_only": true}}}"#, "a"),
         ] {
             let refusal = Profile::read(text).unwrap_err();
-            assert!(refusal.starts_with("cannot read the profile: ") && refusal.contains(why), "{refusal}");
+            assert!(
+                refusal.starts_with("cannot read the profile: ") && refusal.contains(why),
+                "{refusal}"
+            );
         }
     }
 
@@ -155,11 +164,30 @@ mod tests {
     fn arguments_are_named_or_pointed_at() {
         let named = |paths: &[&str], urls: &[&str]| {
             let own = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-            ToolProfile { paths: own(paths), urls: own(urls), ..ToolProfile::default() }.subjects()
+            ToolProfile {
+                paths: own(paths),
+                urls: own(urls),
+                ..ToolProfile::default()
+            }
+            .subjects()
         };
         let subjects = named(&["in/out", "/a/*"], &["url"]).unwrap();
-        let found: Vec<_> = subjects.iter().map(|(pointer, kind)| (pointer.as_str(), *kind)).collect();
-        assert_eq!(found, [("/a/*", SubjectKind::Path), ("/in~1out", SubjectKind::Path), ("/url", SubjectKind::Url)]);
-        assert!(named(&["x"], &["/x"]).unwrap_err().contains("as a path and as a URL"));
+        let found: Vec<_> = subjects
+            .iter()
+            .map(|(pointer, kind)| (pointer.as_str(), *kind))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                ("/a/*", SubjectKind::Path),
+                ("/in~1out", SubjectKind::Path),
+                ("/url", SubjectKind::Url)
+            ]
+        );
+        assert!(
+            named(&["x"], &["/x"])
+                .unwrap_err()
+                .contains("as a path and as a URL")
+        );
     }
 }

@@ -58,7 +58,9 @@ impl Share {
         if guard!("child_share") {
             let host = limits.host_bytes().saturating_sub(limits.memory_bytes);
             own.fuel = own.fuel.min(self.left.fuel);
-            own.memory_bytes = own.memory_bytes.min(self.left.memory_bytes.saturating_sub(host));
+            own.memory_bytes = own
+                .memory_bytes
+                .min(self.left.memory_bytes.saturating_sub(host));
         }
         if let Some(spent) = spent {
             own = own.less(spent);
@@ -105,34 +107,105 @@ mod tests {
     fn a_call_uses_no_more_than_its_caller_has_left() {
         let limits = Limits::default();
         let hour = Instant::now() + Duration::from_secs(3_600);
-        let share = |left: Limits, deadline| Share { left: Box::new(left), deadline };
-        let plenty = Limits { fuel: u64::MAX, memory_bytes: u64::MAX, ..Limits::default() };
+        let share = |left: Limits, deadline| Share {
+            left: Box::new(left),
+            deadline,
+        };
+        let plenty = Limits {
+            fuel: u64::MAX,
+            memory_bytes: u64::MAX,
+            ..Limits::default()
+        };
         assert_eq!(share(plenty.clone(), hour).of(&limits, None), limits);
-        let little = Limits { fuel: 100, memory_bytes: 64 << 20, ..plenty.clone() };
+        let little = Limits {
+            fuel: 100,
+            memory_bytes: 64 << 20,
+            ..plenty.clone()
+        };
         let little = share(little, Instant::now());
         let left = little.of(&limits, None);
         assert_eq!((left.fuel, left.wall), (100, AFTER_CALLER));
-        assert_eq!(left.host_bytes(), 64 << 20, "what the host needs for the call comes from the share too");
-        let spent = Usage { fuel: Metered { used: 30, limit: 100 }, ..Usage::default() };
+        assert_eq!(
+            left.host_bytes(),
+            64 << 20,
+            "what the host needs for the call comes from the share too"
+        );
+        let spent = Usage {
+            fuel: Metered {
+                used: 30,
+                limit: 100,
+            },
+            ..Usage::default()
+        };
         assert_eq!(little.of(&limits, Some(&spent)).fuel, 70);
-        let none = share(Limits { memory_bytes: 1, ..plenty }, hour);
+        let none = share(
+            Limits {
+                memory_bytes: 1,
+                ..plenty
+            },
+            hour,
+        );
         assert_eq!(none.of(&limits, None).memory_bytes, 0);
     }
 
     #[test]
     fn every_quota_of_a_call_is_for_the_calls_below_it_too() {
         let limits = Limits::default();
-        let network = NetworkLimits { requests: 5, sent_bytes: 6, received_bytes: 7, ..NetworkLimits::default() };
-        let left =
-            Limits { disk_bytes: 1, files_created: 2, artifact_bytes: 3, artifacts: 4, network, ..limits.clone() };
-        let share = Share { left: Box::new(left.clone()), deadline: Instant::now() + Duration::from_secs(3_600) };
-        let of = |spent| share.of(&Limits { memory_bytes: 0, ..limits.clone() }, spent);
-        assert_eq!(of(None), Limits { memory_bytes: 0, ..left });
+        let network = NetworkLimits {
+            requests: 5,
+            sent_bytes: 6,
+            received_bytes: 7,
+            ..NetworkLimits::default()
+        };
+        let left = Limits {
+            disk_bytes: 1,
+            files_created: 2,
+            artifact_bytes: 3,
+            artifacts: 4,
+            network,
+            ..limits.clone()
+        };
+        let share = Share {
+            left: Box::new(left.clone()),
+            deadline: Instant::now() + Duration::from_secs(3_600),
+        };
+        let of = |spent| {
+            share.of(
+                &Limits {
+                    memory_bytes: 0,
+                    ..limits.clone()
+                },
+                spent,
+            )
+        };
+        assert_eq!(
+            of(None),
+            Limits {
+                memory_bytes: 0,
+                ..left
+            }
+        );
         let created = Metered { used: 2, limit: 2 };
-        let files = Some(FileUsage { files_created: created, ..FileUsage::default() });
-        let spent = Usage { files, ..Usage::default() };
-        assert_eq!((of(Some(&spent)).files_created, of(Some(&spent)).disk_bytes), (0, 1));
-        let more = Limits { artifacts: 3, ..limits };
-        assert_eq!(share.of(&more, None).artifacts, 3, "a call gets no more than its own limit either");
+        let files = Some(FileUsage {
+            files_created: created,
+            ..FileUsage::default()
+        });
+        let spent = Usage {
+            files,
+            ..Usage::default()
+        };
+        assert_eq!(
+            (of(Some(&spent)).files_created, of(Some(&spent)).disk_bytes),
+            (0, 1)
+        );
+        let more = Limits {
+            artifacts: 3,
+            ..limits
+        };
+        assert_eq!(
+            share.of(&more, None).artifacts,
+            3,
+            "a call gets no more than its own limit either"
+        );
     }
 }

@@ -10,7 +10,8 @@ use rusqlite::{Connection, Transaction, params};
 pub use crate::catalog::SELECT;
 use crate::catalog::{Standing, Surface, Tool, cut};
 use crate::record::{
-    ErrorClass, LoadingState, NextAction, QueryType, Refusal, SchemaVersion, ToolRef, ToolSearchResult,
+    ErrorClass, LoadingState, NextAction, QueryType, Refusal, SchemaVersion, ToolRef,
+    ToolSearchResult,
 };
 
 /// Maximum length of a query, in characters. A search takes time in proportion to it.
@@ -73,24 +74,34 @@ impl Query {
     ///
     /// `invalid_arguments`, if the query is empty or has more than 1,000 characters.
     pub fn parse(text: &str) -> Result<Self, Refusal> {
-        let refuse = |code, message: String| Err(Refusal::new(ErrorClass::InvalidArguments, code, message));
+        let refuse =
+            |code, message: String| Err(Refusal::new(ErrorClass::InvalidArguments, code, message));
         let length = text.chars().count();
         if length > QUERY_CHARS_MAX {
-            let message = format!("the query has {length} characters, more than {QUERY_CHARS_MAX}; use fewer words");
+            let message = format!(
+                "the query has {length} characters, more than {QUERY_CHARS_MAX}; use fewer words"
+            );
             return refuse("query_too_long", message);
         }
         let kind = match text.trim().strip_prefix(SELECT) {
             Some(names) => {
-                let names = names.split(',').map(str::trim).filter(|name| !name.is_empty());
+                let names = names
+                    .split(',')
+                    .map(str::trim)
+                    .filter(|name| !name.is_empty());
                 Kind::Select(names.map(str::to_owned).collect())
             }
             None => Kind::Keyword(expression(text)),
         };
         if matches!(&kind, Kind::Select(names) if names.is_empty()) || text.trim().is_empty() {
-            let message = format!("the query {text:?} names nothing; give words, or {SELECT}NAME,NAME");
+            let message =
+                format!("the query {text:?} names nothing; give words, or {SELECT}NAME,NAME");
             return refuse("query_empty", message);
         }
-        Ok(Self { text: text.to_owned(), kind })
+        Ok(Self {
+            text: text.to_owned(),
+            kind,
+        })
     }
 
     /// Whether the query is for exact names or for words.
@@ -154,8 +165,13 @@ impl Finder {
     ///
     /// A host fault, if SQLite fails.
     pub fn new(surface: &Surface, names: Vec<String>) -> Result<Self, Refusal> {
-        let is_known = |standing: Standing| standing.state != LoadingState::Unavailable || standing.reason.is_some();
-        let known = surface.tools().zip(names).filter(|((_, standing), _)| is_known(*standing));
+        let is_known = |standing: Standing| {
+            standing.state != LoadingState::Unavailable || standing.reason.is_some()
+        };
+        let known = surface
+            .tools()
+            .zip(names)
+            .filter(|((_, standing), _)| is_known(*standing));
         let entries: Vec<Entry> = known
             .map(|((tool, standing), name)| Entry {
                 qualified_name: tool.declaration().qualified_name(),
@@ -165,7 +181,10 @@ impl Finder {
             })
             .collect();
         let index = build_index(&entries).map_err(|error| broken(&error))?;
-        Ok(Self { entries, index: Mutex::new(index) })
+        Ok(Self {
+            entries,
+            index: Mutex::new(index),
+        })
     }
 
     /// Searches for `query`. Returns at most `limit` results, and never more than 50; exact names are returned whatever
@@ -181,7 +200,11 @@ impl Finder {
         has_loaded: impl Fn(&str) -> bool,
     ) -> Result<ToolSearchResult, Refusal> {
         let standing = |entry: &Entry| {
-            if has_loaded(&entry.qualified_name) { entry.standing.after_loading() } else { entry.standing }
+            if has_loaded(&entry.qualified_name) {
+                entry.standing.after_loading()
+            } else {
+                entry.standing
+            }
         };
         let mut missing_names = Vec::new();
         let found: Vec<(&Entry, Option<f64>)> = match &query.kind {
@@ -196,17 +219,28 @@ impl Finder {
                 }
                 let mut seen = HashSet::new();
                 found.retain(|entry| seen.insert(&entry.qualified_name));
-                found.into_iter().take(RESULTS_MAX).map(|entry| (entry, None)).collect()
+                found
+                    .into_iter()
+                    .take(RESULTS_MAX)
+                    .map(|entry| (entry, None))
+                    .collect()
             }
             Kind::Keyword(expression) => {
-                let ranked = self.ranked(expression, limit.min(RESULTS_MAX)).map_err(|error| broken(&error))?;
+                let ranked = self
+                    .ranked(expression, limit.min(RESULTS_MAX))
+                    .map_err(|error| broken(&error))?;
                 let entry = |(at, score): (usize, f64)| Some((self.entries.get(at)?, Some(score)));
                 ranked.into_iter().filter_map(entry).collect()
             }
         };
-        let matches: Vec<ToolRef> =
-            found.into_iter().map(|(entry, score)| entry.tool.reference(&entry.name, standing(entry), score)).collect();
-        let deferred = self.entries.iter().filter(|entry| standing(entry).state == LoadingState::Deferred);
+        let matches: Vec<ToolRef> = found
+            .into_iter()
+            .map(|(entry, score)| entry.tool.reference(&entry.name, standing(entry), score))
+            .collect();
+        let deferred = self
+            .entries
+            .iter()
+            .filter(|entry| standing(entry).state == LoadingState::Deferred);
         Ok(ToolSearchResult {
             schema_version: SchemaVersion::default(),
             query: query.text.clone(),
@@ -223,13 +257,25 @@ impl Finder {
     /// The tools with exactly this name: the caller's name or the qualified one, else the bare one, else an alias. Several
     /// tools may share one of the last two.
     fn named(&self, name: &str) -> Vec<&Entry> {
-        let find = |is: &dyn Fn(&Entry) -> bool| self.entries.iter().filter(|entry| is(entry)).collect::<Vec<_>>();
+        let find = |is: &dyn Fn(&Entry) -> bool| {
+            self.entries
+                .iter()
+                .filter(|entry| is(entry))
+                .collect::<Vec<_>>()
+        };
         let mut found = find(&|entry: &Entry| entry.name == name || entry.qualified_name == name);
         if found.is_empty() {
             found = find(&|entry: &Entry| entry.tool.declaration().name == name);
         }
         if found.is_empty() {
-            found = find(&|entry: &Entry| entry.tool.declaration().aliases.iter().any(|alias| alias == name));
+            found = find(&|entry: &Entry| {
+                entry
+                    .tool
+                    .declaration()
+                    .aliases
+                    .iter()
+                    .any(|alias| alias == name)
+            });
         }
         found
     }
@@ -249,12 +295,20 @@ impl Finder {
         if ranking != expression && found.iter().filter(|(id, _)| *id < LATE).count() < limit {
             let known: HashSet<i64> = found.iter().map(|(id, _)| *id).collect();
             let others = unranked(&index, expression, limit + known.len())?;
-            found.extend(others.into_iter().filter(|id| !known.contains(id)).map(|id| (id, 0.0)));
+            found.extend(
+                others
+                    .into_iter()
+                    .filter(|id| !known.contains(id))
+                    .map(|id| (id, 0.0)),
+            );
             found.sort_by_key(|(id, _)| *id >= LATE);
             found.truncate(limit);
         }
         let entry = |id: i64| usize::try_from(id % LATE).unwrap_or(usize::MAX);
-        Ok(found.into_iter().map(|(id, score)| (entry(id), score)).collect())
+        Ok(found
+            .into_iter()
+            .map(|(id, score)| (entry(id), score))
+            .collect())
     }
 }
 
@@ -335,9 +389,18 @@ fn insert(into: &Transaction<'_>, entries: &[Entry]) -> rusqlite::Result<()> {
         let declaration = entry.tool.declaration();
         let shown = |text: &str| cut(&entry.tool.contract().shown(text), SEARCHED_CHARS_MAX);
         let or_empty = |text: Option<&str>| text.map(shown).unwrap_or_default();
-        let tags = [declaration.aliases.join(" "), declaration.tool_kind.0.clone()].join(" ");
+        let tags = [
+            declaration.aliases.join(" "),
+            declaration.tool_kind.0.clone(),
+        ]
+        .join(" ");
         insert.execute(params![
-            row_id(at) + if entry.standing.state == LoadingState::Discoverable { LATE } else { 0 },
+            row_id(at)
+                + if entry.standing.state == LoadingState::Discoverable {
+                    LATE
+                } else {
+                    0
+                },
             declaration.name,
             declaration.namespace,
             or_empty(declaration.title.as_deref()),

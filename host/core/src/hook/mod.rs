@@ -13,7 +13,9 @@ use std::pin::Pin;
 
 use serde_json::Value;
 
-use crate::record::{Content, HookEvent, InvocationId, PermissionDecision, PermissionProfile, ToolResult};
+use crate::record::{
+    Content, HookEvent, InvocationId, PermissionDecision, PermissionProfile, ToolResult,
+};
 
 pub use output::{HookOutput, HookProgress, UpdatedOutput};
 pub use registration::{Hooks, Matcher, OnFailure, Registration};
@@ -66,7 +68,10 @@ pub struct HookAnswer {
 
 impl From<Result<Vec<HookOutput>, String>> for HookAnswer {
     fn from(outputs: Result<Vec<HookOutput>, String>) -> Self {
-        Self { outputs, logs: Vec::new() }
+        Self {
+            outputs,
+            logs: Vec::new(),
+        }
     }
 }
 

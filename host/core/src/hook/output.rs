@@ -89,9 +89,14 @@ impl HookOutput {
     /// Whether this output has an effect at `event`. Otherwise it changes nothing, and the record says so.
     pub fn counts_at(&self, event: HookEvent) -> bool {
         match self {
-            Self::Message(_) | Self::Progress(_) | Self::AdditionalContext(_) | Self::Stop { .. } => true,
+            Self::Message(_)
+            | Self::Progress(_)
+            | Self::AdditionalContext(_)
+            | Self::Stop { .. } => true,
             Self::UpdatedInput(_) => event == HookEvent::PreToolUse,
-            Self::PermissionResult(_) => matches!(event, HookEvent::PreToolUse | HookEvent::PermissionRequest),
+            Self::PermissionResult(_) => {
+                matches!(event, HookEvent::PreToolUse | HookEvent::PermissionRequest)
+            }
             Self::UpdatedOutput(_) => !event.is_before_the_tool(),
         }
     }
@@ -116,14 +121,20 @@ impl HookOutput {
 impl UpdatedOutput {
     /// Creates an output that has only a structured value.
     pub fn structured(value: Value) -> Self {
-        Self { content: Vec::new(), structured: Some(value) }
+        Self {
+            content: Vec::new(),
+            structured: Some(value),
+        }
     }
 }
 
 /// Applies the limits to an answer: long text is cut; too many outputs or too much context are a failure of the hook.
 pub(super) fn bounded(mut outputs: Vec<HookOutput>) -> Result<Vec<HookOutput>, String> {
     if outputs.len() > OUTPUTS_MAX {
-        return Err(format!("the hook gave {} outputs; {OUTPUTS_MAX} are allowed", outputs.len()));
+        return Err(format!(
+            "the hook gave {} outputs; {OUTPUTS_MAX} are allowed",
+            outputs.len()
+        ));
     }
     let mut context = 0;
     for output in &mut outputs {
@@ -132,14 +143,18 @@ pub(super) fn bounded(mut outputs: Vec<HookOutput>) -> Result<Vec<HookOutput>, S
             HookOutput::PermissionResult(result) => cut(&mut result.reason),
             HookOutput::Progress(progress) => {
                 cut(&mut progress.message);
-                progress.percent = progress.percent.filter(|percent| (0.0..=100.0).contains(percent));
+                progress.percent = progress
+                    .percent
+                    .filter(|percent| (0.0..=100.0).contains(percent));
             }
             HookOutput::AdditionalContext(value) => context += value.to_string().len(),
             HookOutput::UpdatedInput(_) | HookOutput::UpdatedOutput(_) => {}
         }
     }
     if context > CONTEXT_BYTES_MAX {
-        return Err(format!("the hook gave {context} bytes of context; {CONTEXT_BYTES_MAX} are allowed"));
+        return Err(format!(
+            "the hook gave {context} bytes of context; {CONTEXT_BYTES_MAX} are allowed"
+        ));
     }
     Ok(outputs)
 }
@@ -157,27 +172,55 @@ mod tests {
     #[test]
     fn an_answer_is_cut_or_refused_where_it_is_too_large() {
         let long = HookOutput::Message("ä".repeat(5_000));
-        let progress = HookOutput::Progress(HookProgress { message: String::new(), percent: Some(f64::NAN) });
+        let progress = HookOutput::Progress(HookProgress {
+            message: String::new(),
+            percent: Some(f64::NAN),
+        });
         let outputs = bounded(vec![long, progress]).unwrap();
         assert_eq!(outputs[0], HookOutput::Message("ä".repeat(TEXT_CHARS_MAX)));
         assert_eq!(outputs[1], HookOutput::Progress(HookProgress::default()));
         assert!(bounded(vec![HookOutput::Message(String::new()); OUTPUTS_MAX + 1]).is_err());
         let context = HookOutput::AdditionalContext(Value::String("x".repeat(9 << 10)));
         assert!(bounded(vec![context.clone()]).is_ok());
-        assert!(bounded(vec![context.clone(), context]).unwrap_err().contains("bytes of context"));
+        assert!(
+            bounded(vec![context.clone(), context])
+                .unwrap_err()
+                .contains("bytes of context")
+        );
     }
 
     #[test]
     fn an_output_counts_only_where_it_belongs() {
-        use HookEvent::{PermissionDecision, PermissionRequest, PostToolUse, PreToolUse, ResultPersistence};
-        let allow = PermissionResult { behavior: crate::record::Behavior::Allow, reason: String::new() };
+        use HookEvent::{
+            PermissionDecision, PermissionRequest, PostToolUse, PreToolUse, ResultPersistence,
+        };
+        let allow = PermissionResult {
+            behavior: crate::record::Behavior::Allow,
+            reason: String::new(),
+        };
         let counts = |output: &HookOutput| {
-            HookEvent::ALL.into_iter().filter(|event| output.counts_at(*event)).collect::<Vec<_>>()
+            HookEvent::ALL
+                .into_iter()
+                .filter(|event| output.counts_at(*event))
+                .collect::<Vec<_>>()
         };
         assert_eq!(counts(&HookOutput::UpdatedInput(Value::Null)), [PreToolUse]);
-        assert_eq!(counts(&HookOutput::PermissionResult(allow)), [PreToolUse, PermissionRequest]);
+        assert_eq!(
+            counts(&HookOutput::PermissionResult(allow)),
+            [PreToolUse, PermissionRequest]
+        );
         let updated = counts(&HookOutput::UpdatedOutput(UpdatedOutput::default()));
-        assert_eq!(updated, [PostToolUse, HookEvent::PostToolUseFailure, ResultPersistence]);
-        assert_eq!(HookOutput::UpdatedInput(Value::Null).summary(PermissionDecision)["ignored"], true);
+        assert_eq!(
+            updated,
+            [
+                PostToolUse,
+                HookEvent::PostToolUseFailure,
+                ResultPersistence
+            ]
+        );
+        assert_eq!(
+            HookOutput::UpdatedInput(Value::Null).summary(PermissionDecision)["ignored"],
+            true
+        );
     }
 }

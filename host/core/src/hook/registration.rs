@@ -52,22 +52,37 @@ impl Matcher {
     /// invalid.
     pub fn new(tool: Option<&str>, namespace: Option<&str>) -> Result<Self, String> {
         let compile = |text: &str| {
-            let glob = GlobBuilder::new(text).literal_separator(false).backslash_escape(true).build();
-            glob.map(|glob| glob.compile_matcher()).map_err(|error| format!("{text:?} is not a pattern: {error}"))
+            let glob = GlobBuilder::new(text)
+                .literal_separator(false)
+                .backslash_escape(true)
+                .build();
+            glob.map(|glob| glob.compile_matcher())
+                .map_err(|error| format!("{text:?} is not a pattern: {error}"))
         };
-        Ok(Self { tool: tool.map(compile).transpose()?, namespace: namespace.map(compile).transpose()? })
+        Ok(Self {
+            tool: tool.map(compile).transpose()?,
+            namespace: namespace.map(compile).transpose()?,
+        })
     }
 
     fn fits(&self, tool_id: &str, namespace: &str) -> bool {
-        self.tool.as_ref().is_none_or(|pattern| pattern.is_match(tool_id))
-            && self.namespace.as_ref().is_none_or(|pattern| pattern.is_match(namespace))
+        self.tool
+            .as_ref()
+            .is_none_or(|pattern| pattern.is_match(tool_id))
+            && self
+                .namespace
+                .as_ref()
+                .is_none_or(|pattern| pattern.is_match(namespace))
     }
 
     /// Returns the record of the matcher, with only the patterns that were given.
     pub fn to_value(&self) -> Value {
         let named = [("tool", &self.tool), ("namespace", &self.namespace)];
         let said = |(name, pattern): (&str, &Option<GlobMatcher>)| {
-            Some((name.to_owned(), Value::from(pattern.as_ref()?.glob().glob())))
+            Some((
+                name.to_owned(),
+                Value::from(pattern.as_ref()?.glob().glob()),
+            ))
         };
         Value::Object(named.into_iter().filter_map(said).collect())
     }
@@ -206,7 +221,10 @@ impl Hooks {
     /// Adds a hook after those with its priority. Fails for a duplicate id, which would be ambiguous in a record.
     pub fn add(&mut self, registration: Registration) -> Result<(), String> {
         if self.0.iter().any(|other| other.id == registration.id) {
-            return Err(format!("two hooks are called {}; give one of them another id", registration.id));
+            return Err(format!(
+                "two hooks are called {}; give one of them another id",
+                registration.id
+            ));
         }
         self.0.push(registration);
         self.sort();
@@ -214,7 +232,8 @@ impl Hooks {
     }
 
     fn sort(&mut self) {
-        self.0.sort_by_key(|registration| std::cmp::Reverse(registration.priority));
+        self.0
+            .sort_by_key(|registration| std::cmp::Reverse(registration.priority));
     }
 
     /// Returns the hooks that receive `event` of this tool, in order.
@@ -241,7 +260,10 @@ mod tests {
         assert!(matcher.fits("files.read", "files") && !matcher.fits("files.read", "other"));
         assert!(!matcher.fits("my.files.read", "files"));
         assert!(Matcher::default().fits("any.thing", "any"));
-        assert_eq!(matcher.to_value(), json!({"tool": "files.*", "namespace": "files"}));
+        assert_eq!(
+            matcher.to_value(),
+            json!({"tool": "files.*", "namespace": "files"})
+        );
         assert!(Matcher::new(Some("files.["), None).is_err());
     }
 
@@ -259,8 +281,16 @@ mod tests {
         let named = |id: &str, priority| Registration::not_loaded(id, "").priority(priority);
         let mut hooks = Hooks::new(vec![named("a", 0), named("b", 5), named("c", 0)]);
         hooks.add(named("d", 5)).unwrap();
-        assert!(hooks.add(named("a", 9)).unwrap_err().contains("two hooks are called a"));
-        let order: Vec<&str> = hooks.hearing(HookEvent::PreToolUse, "t", "").map(Registration::id).collect();
+        assert!(
+            hooks
+                .add(named("a", 9))
+                .unwrap_err()
+                .contains("two hooks are called a")
+        );
+        let order: Vec<&str> = hooks
+            .hearing(HookEvent::PreToolUse, "t", "")
+            .map(Registration::id)
+            .collect();
         assert_eq!(order, ["b", "d", "a", "c"]);
     }
 }

@@ -54,25 +54,37 @@ impl Registration {
             answered = self.answer(call) => answered,
         };
         let (outputs, logs) = match answered {
-            Ok(HookAnswer { outputs, logs }) => (outputs.and_then(bounded).map_err(HookFailure::Failed), logs),
+            Ok(HookAnswer { outputs, logs }) => {
+                (outputs.and_then(bounded).map_err(HookFailure::Failed), logs)
+            }
             Err(failure) => (Err(failure), Vec::new()),
         };
-        HookRun { outputs, logs, started_at, ended_at: Timestamp::after(started_at) }
+        HookRun {
+            outputs,
+            logs,
+            started_at,
+            ended_at: Timestamp::after(started_at),
+        }
     }
 
     async fn answer(&self, call: HookCall) -> Result<HookAnswer, HookFailure> {
         let failed = |why: String| HookFailure::Failed(why);
         let hook = self.hook.clone().map_err(HookFailure::NotLoaded)?;
-        let place = Arc::clone(&self.places).acquire_owned().await.map_err(|error| failed(error.to_string()))?;
+        let place = Arc::clone(&self.places)
+            .acquire_owned()
+            .await
+            .map_err(|error| failed(error.to_string()))?;
         let abandoned = CancellationToken::new();
         let (send, receive) = oneshot::channel();
         let runtime = Handle::current();
         let token = abandoned.clone();
-        let spawned = thread::Builder::new().name("toolcell-hook".to_owned()).spawn(move || {
-            let answer = runtime.block_on(token.run_until_cancelled(hook.handle(&call)));
-            drop(place);
-            let _ = send.send(answer);
-        });
+        let spawned = thread::Builder::new()
+            .name("toolcell-hook".to_owned())
+            .spawn(move || {
+                let answer = runtime.block_on(token.run_until_cancelled(hook.handle(&call)));
+                drop(place);
+                let _ = send.send(answer);
+            });
         spawned.map_err(|error| failed(format!("start a thread for the hook: {error}")))?;
         // Dropped when the caller stops waiting, which ends a hook that yields.
         let _guard = abandoned.drop_guard();

@@ -54,7 +54,10 @@ pub enum ArtifactError {
 impl ArtifactError {
     fn failed(error: &io::Error) -> Self {
         // The error's own text may name a path of the host.
-        Self::Failed(format!("the host cannot store the artifact: {}", error.kind()))
+        Self::Failed(format!(
+            "the host cannot store the artifact: {}",
+            error.kind()
+        ))
     }
 }
 
@@ -104,7 +107,11 @@ pub struct KeptArtifact {
 
 impl Artifacts {
     /// The artifacts of a call with these limits. Nothing is created on disk before the first one.
-    pub fn new(store: &PayloadStore, limits: &Limits, redactor: Result<Redactor, &'static str>) -> Self {
+    pub fn new(
+        store: &PayloadStore,
+        limits: &Limits,
+        redactor: Result<Redactor, &'static str>,
+    ) -> Self {
         Self(Arc::new(Shared {
             payloads: store.clone(),
             bytes_max: limits.artifact_bytes,
@@ -120,8 +127,14 @@ impl Artifacts {
     ///
     /// All but a quota of bytes.
     pub fn begin(&self, name: &str, media_type: &str) -> Result<ArtifactDraft, ArtifactError> {
-        let redactor = self.0.redactor.as_ref().map_err(|why| ArtifactError::Denied((*why).to_owned()))?;
-        let scrub = redactor.stream().map_err(|why| ArtifactError::Denied(why.to_owned()))?;
+        let redactor = self
+            .0
+            .redactor
+            .as_ref()
+            .map_err(|why| ArtifactError::Denied((*why).to_owned()))?;
+        let scrub = redactor
+            .stream()
+            .map_err(|why| ArtifactError::Denied(why.to_owned()))?;
         let media_type = checked_media_type(media_type)?;
         // The text of a tool with sensitive data is in no result.
         let (name, media_type) = if redactor.is_silent() {
@@ -131,7 +144,10 @@ impl Artifacts {
         };
         // From here on, dropping the draft gives the place back.
         let mut draft = self.0.draft(name, media_type, scrub)?;
-        let opened = self.0.create(&draft.id).map_err(|error| ArtifactError::failed(&error))?;
+        let opened = self
+            .0
+            .create(&draft.id)
+            .map_err(|error| ArtifactError::failed(&error))?;
         (draft.path, draft.file) = (opened.0, Some(Arc::new(opened.1)));
         Ok(draft)
     }
@@ -139,7 +155,11 @@ impl Artifacts {
     /// The fields that the host adds to a reference to the artifact; `None` if the call did not finish it.
     pub fn find(&self, reference: &str) -> Option<Extra> {
         let state = self.0.lock();
-        state.finished.iter().find(|artifact| artifact.reference() == reference).map(Finished::fields)
+        state
+            .finished
+            .iter()
+            .find(|artifact| artifact.reference() == reference)
+            .map(Finished::fields)
     }
 
     /// Whether something was removed from the bytes of an artifact.
@@ -151,8 +171,14 @@ impl Artifacts {
     pub fn usage(&self) -> Option<ArtifactUsage> {
         let state = self.0.lock();
         (state.created > 0).then_some(ArtifactUsage {
-            bytes: Metered { used: state.bytes, limit: self.0.bytes_max },
-            created: Metered { used: state.created, limit: self.0.created_max },
+            bytes: Metered {
+                used: state.bytes,
+                limit: self.0.bytes_max,
+            },
+            created: Metered {
+                used: state.created,
+                limit: self.0.created_max,
+            },
         })
     }
 
@@ -166,7 +192,10 @@ impl Artifacts {
     /// The bytes that may still be written, and the artifacts that may still be created.
     pub fn left(&self) -> (u64, u64) {
         let state = self.0.lock();
-        (self.0.bytes_max.saturating_sub(state.bytes), self.0.created_max.saturating_sub(state.created))
+        (
+            self.0.bytes_max.saturating_sub(state.bytes),
+            self.0.created_max.saturating_sub(state.created),
+        )
     }
 
     /// Makes payloads of the artifacts in `references`, and removes all others; works on a thread for the host's own
@@ -194,10 +223,14 @@ impl Shared {
         let mut state = self.lock();
         if state.created >= self.created_max && guard!("artifact_count") {
             let max = self.created_max;
-            return Err(ArtifactError::Quota(format!("this call created {max} artifacts, which is all it may")));
+            return Err(ArtifactError::Quota(format!(
+                "this call created {max} artifacts, which is all it may"
+            )));
         }
         if state.open >= OPEN_MAX && guard!("artifacts_open") {
-            return Err(ArtifactError::Quota(format!("{OPEN_MAX} artifacts are open; finish or drop one first")));
+            return Err(ArtifactError::Quota(format!(
+                "{OPEN_MAX} artifacts are open; finish or drop one first"
+            )));
         }
         state.created += 1;
         state.open += 1;
@@ -218,10 +251,17 @@ impl Shared {
     /// Creates the file `name` in the call's folder.
     fn create(&self, name: &str) -> io::Result<(PathBuf, File)> {
         let mut state = self.lock();
-        let folder = state.folder.take().map_or_else(|| Folder::make(self.payloads.dir()), Ok)?;
+        let folder = state
+            .folder
+            .take()
+            .map_or_else(|| Folder::make(self.payloads.dir()), Ok)?;
         let path = folder.path().join(name);
         state.folder = Some(folder);
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path)?;
         Ok((path, file))
     }
 
@@ -231,7 +271,10 @@ impl Shared {
             (state.folder.take(), std::mem::take(&mut state.finished))
         };
         let mut kept = Vec::new();
-        for artifact in finished.iter().filter(|artifact| references.contains(&artifact.reference())) {
+        for artifact in finished
+            .iter()
+            .filter(|artifact| references.contains(&artifact.reference()))
+        {
             let space = self.payloads.space();
             let owner = self.payloads.owner();
             space.admit(owner, &artifact.hex, artifact.size_bytes)?;
@@ -252,7 +295,9 @@ impl Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         let written = self.lock().written;
-        self.payloads.space().undraft(self.payloads.owner(), written);
+        self.payloads
+            .space()
+            .undraft(self.payloads.owner(), written);
     }
 }
 
@@ -273,7 +318,12 @@ impl Finished {
     }
 
     fn fields(&self) -> Extra {
-        let PersistedRef { uri, digest, media_type, size_bytes } = self.persisted_ref();
+        let PersistedRef {
+            uri,
+            digest,
+            media_type,
+            size_bytes,
+        } = self.persisted_ref();
         let text = |text: &str| Value::String(text.to_owned());
         Extra::from_iter(
             [
@@ -291,7 +341,10 @@ impl Finished {
     fn kept(&self) -> KeptArtifact {
         let mut record = Extra::from_iter([("id".to_owned(), Value::String(self.id.clone()))]);
         record.extend(self.fields());
-        KeptArtifact { record: Value::Object(record), persisted_ref: self.persisted_ref() }
+        KeptArtifact {
+            record: Value::Object(record),
+            persisted_ref: self.persisted_ref(),
+        }
     }
 }
 
@@ -326,7 +379,10 @@ impl ArtifactDraft {
     /// A chunk that is too large, and a quota that does not hold it; neither counts.
     pub fn take(&self, bytes: usize) -> Result<(), ArtifactError> {
         if bytes > Self::CHUNK_BYTES_MAX && guard!("artifact_chunks") {
-            let why = format!("a chunk has {bytes} bytes; write at most {} at once", Self::CHUNK_BYTES_MAX);
+            let why = format!(
+                "a chunk has {bytes} bytes; write at most {} at once",
+                Self::CHUNK_BYTES_MAX
+            );
             return Err(ArtifactError::Invalid(why));
         }
         let mut state = self.call.lock();
@@ -342,7 +398,9 @@ impl ArtifactDraft {
         payloads
             .space()
             .draft(payloads.owner(), bytes as u64)
-            .map_err(|full| ArtifactError::Quota(format!("there is no room for this artifact: {full}")))?;
+            .map_err(|full| {
+                ArtifactError::Quota(format!("there is no room for this artifact: {full}"))
+            })?;
         state.bytes = used;
         state.written = state.written.saturating_add(bytes as u64);
         Ok(())
@@ -355,10 +413,20 @@ impl ArtifactDraft {
     /// [`ArtifactError::Failed`].
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), ArtifactError> {
         match &mut self.scrub {
-            None => append(&mut self.hasher, &mut self.size_bytes, self.file.as_deref(), bytes),
+            None => append(
+                &mut self.hasher,
+                &mut self.size_bytes,
+                self.file.as_deref(),
+                bytes,
+            ),
             Some(scrub) => {
                 let bytes = scrub.push(bytes);
-                append(&mut self.hasher, &mut self.size_bytes, self.file.as_deref(), &bytes)
+                append(
+                    &mut self.hasher,
+                    &mut self.size_bytes,
+                    self.file.as_deref(),
+                    &bytes,
+                )
             }
         }
         .map_err(|error| ArtifactError::failed(&error))
@@ -371,7 +439,8 @@ impl ArtifactDraft {
     /// [`ArtifactError::Failed`].
     pub fn finish(mut self, rest: &[u8]) -> Result<String, ArtifactError> {
         self.write(rest)?;
-        self.close().map_err(|error| ArtifactError::failed(&error))?;
+        self.close()
+            .map_err(|error| ArtifactError::failed(&error))?;
         let finished = Finished {
             id: std::mem::take(&mut self.id),
             name: std::mem::take(&mut self.name),
@@ -391,8 +460,17 @@ impl ArtifactDraft {
 
     /// Writes what the scrubber held back, and waits until the disk has all of it.
     fn close(&mut self) -> io::Result<()> {
-        let held_back = self.scrub.as_mut().map(ScrubStream::finish).unwrap_or_default();
-        append(&mut self.hasher, &mut self.size_bytes, self.file.as_deref(), &held_back)?;
+        let held_back = self
+            .scrub
+            .as_mut()
+            .map(ScrubStream::finish)
+            .unwrap_or_default();
+        append(
+            &mut self.hasher,
+            &mut self.size_bytes,
+            self.file.as_deref(),
+            &held_back,
+        )?;
         self.file.as_ref().map_or(Ok(()), |file| {
             sparse::end(file, self.size_bytes)?;
             file.sync_data()
@@ -410,7 +488,12 @@ impl Drop for ArtifactDraft {
 }
 
 /// Appends to the file, to its digest, and to its size.
-fn append(hasher: &mut Sha256, size_bytes: &mut u64, file: Option<&File>, bytes: &[u8]) -> io::Result<()> {
+fn append(
+    hasher: &mut Sha256,
+    size_bytes: &mut u64,
+    file: Option<&File>,
+    bytes: &[u8],
+) -> io::Result<()> {
     sparse::append(file.ok_or(io::ErrorKind::NotFound)?, bytes)?;
     hasher.update(bytes);
     *size_bytes += bytes.len() as u64;
@@ -421,17 +504,36 @@ fn append(hasher: &mut Sha256, size_bytes: &mut u64, file: Option<&File>, bytes:
 /// `..`, so that a caller that takes it for a path stays where it is.
 fn shown_name(name: &str, redactor: &Redactor) -> String {
     let legible = |c: &char| !deceives(*c) || !guard!("artifact_names");
-    let mut shown: String = name.chars().filter(legible).take(NAME_CHARS_READ_MAX).collect();
+    let mut shown: String = name
+        .chars()
+        .filter(legible)
+        .take(NAME_CHARS_READ_MAX)
+        .collect();
     // Before it is divided, because a part of a value may not be found.
     redactor.redact_text(&mut shown);
     let mut parts = shown.rsplit(['/', '\\']).map(str::trim);
-    let last: String = parts.next().unwrap_or_default().chars().take(NAME_CHARS_MAX).collect();
-    let file = if is_step(&last) { UNNAMED.to_owned() } else { last };
+    let last: String = parts
+        .next()
+        .unwrap_or_default()
+        .chars()
+        .take(NAME_CHARS_MAX)
+        .collect();
+    let file = if is_step(&last) {
+        UNNAMED.to_owned()
+    } else {
+        last
+    };
     // A part with a colon can be a drive.
-    parts.filter(|part| !is_step(part) && !part.contains(':')).fold(file, |path, folder| {
-        let within = format!("{folder}/{path}");
-        if within.chars().count() <= NAME_CHARS_MAX { within } else { path }
-    })
+    parts
+        .filter(|part| !is_step(part) && !part.contains(':'))
+        .fold(file, |path, folder| {
+            let within = format!("{folder}/{path}");
+            if within.chars().count() <= NAME_CHARS_MAX {
+                within
+            } else {
+                path
+            }
+        })
 }
 
 /// Whether a part of a path names nothing.
@@ -444,7 +546,9 @@ fn checked_media_type(media_type: &str) -> Result<String, ArtifactError> {
     if is_media_type(media_type) {
         Ok(media_type.to_owned())
     } else {
-        Err(ArtifactError::Invalid("the media type is not valid; write for example text/csv".to_owned()))
+        Err(ArtifactError::Invalid(
+            "the media type is not valid; write for example text/csv".to_owned(),
+        ))
     }
 }
 
@@ -457,14 +561,25 @@ mod tests {
     use crate::secret::{SecretValue, Term, Terms};
 
     fn artifacts(dir: &Path, limits: &Limits) -> Artifacts {
-        Artifacts::new(&PayloadStore::new(dir.to_owned()), limits, Ok(Redactor::default()))
+        Artifacts::new(
+            &PayloadStore::new(dir.to_owned()),
+            limits,
+            Ok(Redactor::default()),
+        )
     }
 
     fn secretive(dir: &Path) -> Artifacts {
         let mut terms = Terms::default();
-        terms.add(vec![Term::secret("KEY", &SecretValue::new("sk-live-4f9aB3cD".to_owned()))]);
+        terms.add(vec![Term::secret(
+            "KEY",
+            &SecretValue::new("sk-live-4f9aB3cD".to_owned()),
+        )]);
         let redactor = Redactor::new(&terms, &[], false);
-        Artifacts::new(&PayloadStore::new(dir.to_owned()), &Limits::default(), Ok(redactor))
+        Artifacts::new(
+            &PayloadStore::new(dir.to_owned()),
+            &Limits::default(),
+            Ok(redactor),
+        )
     }
 
     fn written(artifacts: &Artifacts, name: &str, chunks: &[&str]) -> String {
@@ -478,8 +593,14 @@ mod tests {
 
     /// The payloads in `dir`; checks that no draft is left.
     fn payloads(dir: &Path) -> Vec<String> {
-        assert_eq!(fs::read_dir(dir.join(DRAFTS)).map_or(0, Iterator::count), 0, "a draft is left");
-        let names = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        assert_eq!(
+            fs::read_dir(dir.join(DRAFTS)).map_or(0, Iterator::count),
+            0,
+            "a draft is left"
+        );
+        let names = fs::read_dir(dir)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap());
         names.filter(|name| name != DRAFTS).collect()
     }
 
@@ -495,7 +616,10 @@ mod tests {
         let reference = &kept[0].persisted_ref;
         assert_eq!(kept.len(), 1);
         assert_eq!(reference.digest, crate::record::digest(b"one two"));
-        assert_eq!(payloads(dir.path()), [reference.digest.trim_start_matches("sha256:")]);
+        assert_eq!(
+            payloads(dir.path()),
+            [reference.digest.trim_start_matches("sha256:")]
+        );
     }
 
     #[tokio::test]
@@ -514,25 +638,47 @@ mod tests {
     #[test]
     fn a_quota_counts_all_artifacts_and_gives_nothing_back() {
         let dir = tempfile::tempdir().unwrap();
-        let all = artifacts(dir.path(), &Limits { artifact_bytes: 10, artifacts: 2, ..Limits::default() });
+        let all = artifacts(
+            dir.path(),
+            &Limits {
+                artifact_bytes: 10,
+                artifacts: 2,
+                ..Limits::default()
+            },
+        );
         let draft = all.begin("a", "text/plain").unwrap();
         draft.take(6).unwrap();
-        assert!(matches!(draft.take(5), Err(ArtifactError::Quota(why)) if why.contains("11 bytes, 10 are allowed")));
+        assert!(
+            matches!(draft.take(5), Err(ArtifactError::Quota(why)) if why.contains("11 bytes, 10 are allowed"))
+        );
         draft.take(4).unwrap();
         drop(draft);
         let draft = all.begin("b", "text/plain").unwrap();
         assert!(matches!(draft.take(1), Err(ArtifactError::Quota(_))));
-        assert!(matches!(all.begin("c", "text/plain"), Err(ArtifactError::Quota(why)) if why.contains("2 artifacts")));
-        assert!(matches!(draft.take(2 << 20), Err(ArtifactError::Invalid(_))));
-        assert_eq!(all.usage().map(|usage| (usage.bytes.used, usage.created.used)), Some((10, 2)));
+        assert!(
+            matches!(all.begin("c", "text/plain"), Err(ArtifactError::Quota(why)) if why.contains("2 artifacts"))
+        );
+        assert!(matches!(
+            draft.take(2 << 20),
+            Err(ArtifactError::Invalid(_))
+        ));
+        assert_eq!(
+            all.usage()
+                .map(|usage| (usage.bytes.used, usage.created.used)),
+            Some((10, 2))
+        );
     }
 
     #[test]
     fn few_are_open_at_once_and_a_dropped_one_gives_its_place_back() {
         let dir = tempfile::tempdir().unwrap();
         let all = artifacts(dir.path(), &Limits::default());
-        let mut open: Vec<_> = (0..OPEN_MAX).map(|_| all.begin("a", "text/plain").unwrap()).collect();
-        assert!(matches!(all.begin("a", "text/plain"), Err(ArtifactError::Quota(why)) if why.contains("8 artifacts")));
+        let mut open: Vec<_> = (0..OPEN_MAX)
+            .map(|_| all.begin("a", "text/plain").unwrap())
+            .collect();
+        assert!(
+            matches!(all.begin("a", "text/plain"), Err(ArtifactError::Quota(why)) if why.contains("8 artifacts"))
+        );
         open.pop();
         assert!(all.begin("a", "text/plain").is_ok());
     }
@@ -541,11 +687,17 @@ mod tests {
     async fn a_secret_is_in_no_payload_even_if_it_is_split_between_chunks() {
         let dir = tempfile::tempdir().unwrap();
         let all = secretive(dir.path());
-        let reference = written(&all, "log of sk-live-4f9aB3cD", &["key=sk-li", "ve-4f9", "aB3cD;"]);
+        let reference = written(
+            &all,
+            "log of sk-live-4f9aB3cD",
+            &["key=sk-li", "ve-4f9", "aB3cD;"],
+        );
         assert!(all.is_redacted());
         assert_eq!(all.find(&reference).unwrap()["name"], "log of [secret KEY]");
         let kept = all.keep(vec![reference]).await.unwrap();
-        let file = dir.path().join(kept[0].persisted_ref.digest.trim_start_matches("sha256:"));
+        let file = dir
+            .path()
+            .join(kept[0].persisted_ref.digest.trim_start_matches("sha256:"));
         assert_eq!(fs::read_to_string(file).unwrap(), "key=[secret KEY];");
         assert_eq!(kept[0].persisted_ref.size_bytes, 17);
     }
@@ -574,18 +726,38 @@ mod tests {
         ] {
             assert_eq!(shown_name(name, &idle), shown, "{name:?}");
         }
-        assert_eq!(shown_name(&"x".repeat(1 << 20), &idle).chars().count(), NAME_CHARS_MAX);
+        assert_eq!(
+            shown_name(&"x".repeat(1 << 20), &idle).chars().count(),
+            NAME_CHARS_MAX
+        );
         let long = format!("b/{}/a.txt", "x".repeat(200));
-        assert_eq!(shown_name(&long, &idle), "b/a.txt", "a folder that has no room is left out");
+        assert_eq!(
+            shown_name(&long, &idle),
+            "b/a.txt",
+            "a folder that has no room is left out"
+        );
     }
 
     #[test]
     fn a_media_type_has_a_type_and_a_subtype() {
-        for good in ["text/csv", "text/plain; charset=utf-8", "application/vnd.a+json"] {
+        for good in [
+            "text/csv",
+            "text/plain; charset=utf-8",
+            "application/vnd.a+json",
+        ] {
             assert_eq!(checked_media_type(good).unwrap(), good);
         }
         let long = format!("text/{}", "x".repeat(255));
-        for bad in ["", "text", "text/", "/csv", "te xt/csv", "text/csv\n", "text/csv; a=\u{1b}", long.as_str()] {
+        for bad in [
+            "",
+            "text",
+            "text/",
+            "/csv",
+            "te xt/csv",
+            "text/csv\n",
+            "text/csv; a=\u{1b}",
+            long.as_str(),
+        ] {
             assert!(checked_media_type(bad).is_err(), "{bad:?}");
         }
     }

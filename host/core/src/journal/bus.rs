@@ -99,8 +99,16 @@ impl Default for EventBus {
         let next = AtomicU64::new(1);
         let followers = AtomicUsize::new(0);
         let until = AtomicI64::new(0);
-        let shared = Arc::new(Shared { next, followers, until, kept: Mutex::default() });
-        Self(Arc::new(Inner { shared, news: watch::Sender::new(()) }))
+        let shared = Arc::new(Shared {
+            next,
+            followers,
+            until,
+            kept: Mutex::default(),
+        });
+        Self(Arc::new(Inner {
+            shared,
+            news: watch::Sender::new(()),
+        }))
     }
 }
 
@@ -138,7 +146,11 @@ impl EventBus {
             let next = shared.next.load(Ordering::Relaxed);
             from.map_or(next, |from| from.clamp(1, next))
         };
-        Follower { shared: Arc::clone(shared), news: news.subscribe(), at }
+        Follower {
+            shared: Arc::clone(shared),
+            news: news.subscribe(),
+            at,
+        }
     }
 }
 
@@ -172,11 +184,18 @@ impl Kept {
 
     /// Removes the oldest events until the rest is as small as it has to be.
     fn cut(&mut self, is_followed: bool) {
-        let (bytes_max, least) = if is_followed { (BYTES_MAX, 1) } else { (LINGER_BYTES_MAX, 0) };
-        let is_over =
-            |kept: &Self| kept.events.len() > EVENTS_MAX || (kept.bytes > bytes_max && kept.events.len() > least);
+        let (bytes_max, least) = if is_followed {
+            (BYTES_MAX, 1)
+        } else {
+            (LINGER_BYTES_MAX, 0)
+        };
+        let is_over = |kept: &Self| {
+            kept.events.len() > EVENTS_MAX || (kept.bytes > bytes_max && kept.events.len() > least)
+        };
         while is_over(self) && guard!("bus_events") {
-            let Some((_, bytes, _)) = self.events.pop_front() else { return };
+            let Some((_, bytes, _)) = self.events.pop_front() else {
+                return;
+            };
             self.bytes -= bytes;
         }
     }
@@ -199,7 +218,9 @@ impl Follower {
     /// Returns the next event if it is there already.
     pub fn try_next(&mut self) -> Option<Followed> {
         let kept = self.shared.lock();
-        let at = kept.events.partition_point(|(sequence, ..)| *sequence < self.at);
+        let at = kept
+            .events
+            .partition_point(|(sequence, ..)| *sequence < self.at);
         let (next, event) = match kept.events.get(at) {
             Some((sequence, _, event)) => (*sequence, Some(event)),
             None => (self.shared.next.load(Ordering::Relaxed), None),
@@ -211,7 +232,10 @@ impl Follower {
         }
         let event = Arc::clone(event?);
         self.at += 1;
-        Some(Followed::Event { sequence: next, event })
+        Some(Followed::Event {
+            sequence: next,
+            event,
+        })
     }
 
     /// The sequence of the event that comes next: where another follower can go on.
@@ -224,7 +248,10 @@ impl Drop for Follower {
     fn drop(&mut self) {
         let mut kept = self.shared.lock();
         if self.shared.followers.fetch_sub(1, Ordering::Relaxed) == 1 {
-            self.shared.until.store(Timestamp::now().unix_millis() + LINGER_MS, Ordering::Relaxed);
+            self.shared.until.store(
+                Timestamp::now().unix_millis() + LINGER_MS,
+                Ordering::Relaxed,
+            );
             kept.cut(false);
             kept.events.shrink_to_fit();
         }
@@ -237,7 +264,13 @@ pub(super) fn size(value: &Value) -> usize {
         Value::Null | Value::Bool(_) | Value::Number(_) => 16,
         Value::String(text) => text.len() + 16,
         Value::Array(items) => items.iter().map(size).sum::<usize>() + 16,
-        Value::Object(fields) => fields.iter().map(|(name, value)| name.len() + size(value) + 16).sum::<usize>() + 16,
+        Value::Object(fields) => {
+            fields
+                .iter()
+                .map(|(name, value)| name.len() + size(value) + 16)
+                .sum::<usize>()
+                + 16
+        }
     }
 }
 
@@ -305,19 +338,28 @@ mod tests {
         }
         assert_eq!(seen, EVENTS_MAX + 100);
         let (events, missed) = read(&mut slow);
-        assert_eq!((events.len(), events[0], missed), (EVENTS_MAX, 101, vec![100]));
+        assert_eq!(
+            (events.len(), events[0], missed),
+            (EVENTS_MAX, 101, vec![100])
+        );
     }
 
     #[test]
     fn large_events_take_a_bounded_memory() {
         let bus = EventBus::default();
         let mut slow = bus.follow(None);
-        let large = event(json!({ "text": "x".repeat(BYTES_MAX / 4) }), Timestamp::now());
+        let large = event(
+            json!({ "text": "x".repeat(BYTES_MAX / 4) }),
+            Timestamp::now(),
+        );
         (0..9).for_each(|_| bus.publish(&large));
         assert!(bus.0.shared.lock().bytes <= BYTES_MAX);
         assert_eq!(read(&mut slow), (vec![7, 8, 9], vec![6]));
         // One that is too large by itself is still told.
-        bus.publish(&event(json!({ "text": "x".repeat(BYTES_MAX + 1) }), Timestamp::now()));
+        bus.publish(&event(
+            json!({ "text": "x".repeat(BYTES_MAX + 1) }),
+            Timestamp::now(),
+        ));
         assert_eq!(read(&mut slow), (vec![10], vec![]));
     }
 
@@ -343,7 +385,10 @@ mod tests {
     fn little_is_kept_without_a_follower_even_if_no_event_follows() {
         let bus = EventBus::default();
         let kept_bytes = || bus.0.shared.lock().bytes;
-        let quarter = event(json!({ "text": "x".repeat(LINGER_BYTES_MAX / 4) }), Timestamp::now());
+        let quarter = event(
+            json!({ "text": "x".repeat(LINGER_BYTES_MAX / 4) }),
+            Timestamp::now(),
+        );
         let follower = bus.follow(None);
         (0..20).for_each(|_| bus.publish(&quarter));
         assert!(kept_bytes() > 4 * LINGER_BYTES_MAX);
@@ -353,7 +398,10 @@ mod tests {
         (0..9).for_each(|_| bus.publish(&quarter));
         assert!(kept_bytes() <= LINGER_BYTES_MAX);
         assert_eq!(read(&mut bus.follow(Some(1))), (vec![27, 28, 29], vec![26]));
-        bus.publish(&event(json!({ "text": "x".repeat(LINGER_BYTES_MAX) }), Timestamp::now()));
+        bus.publish(&event(
+            json!({ "text": "x".repeat(LINGER_BYTES_MAX) }),
+            Timestamp::now(),
+        ));
         assert_eq!(kept_bytes(), 0, "not even one that is too large by itself");
     }
 
@@ -362,9 +410,15 @@ mod tests {
         let bus = EventBus::default();
         let mut follower = bus.follow(None);
         let (followed, ()) = tokio::join!(follower.next(), async { publish(&bus, 2) });
-        assert!(matches!(followed, Some(Followed::Event { sequence: 1, .. })), "{followed:?}");
+        assert!(
+            matches!(followed, Some(Followed::Event { sequence: 1, .. })),
+            "{followed:?}"
+        );
         drop(bus);
-        assert!(matches!(follower.next().await, Some(Followed::Event { sequence: 2, .. })));
+        assert!(matches!(
+            follower.next().await,
+            Some(Followed::Event { sequence: 2, .. })
+        ));
         assert_eq!(follower.next().await, None);
     }
 }

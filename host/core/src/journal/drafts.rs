@@ -27,12 +27,20 @@ impl Folder {
         private::create_dir(&parent)?;
         for _ in 0..ATTEMPTS {
             let closed = Permissions::from_mode(0o700);
-            let folder =
-                tempfile::Builder::new().prefix("call-").rand_bytes(16).permissions(closed).tempdir_in(&parent)?;
+            let folder = tempfile::Builder::new()
+                .prefix("call-")
+                .rand_bytes(16)
+                .permissions(closed)
+                .tempdir_in(&parent)?;
             // Until it is locked, a host that starts takes it for abandoned.
-            let Ok(lock) = File::open(folder.path()) else { continue };
+            let Ok(lock) = File::open(folder.path()) else {
+                continue;
+            };
             if lock.try_lock().is_ok() && folder.path().is_dir() {
-                return Ok(Self { path: folder.keep(), _lock: lock });
+                return Ok(Self {
+                    path: folder.keep(),
+                    _lock: lock,
+                });
             }
         }
         Err(io::Error::other("other processes keep removing the folder"))
@@ -51,10 +59,16 @@ impl Drop for Folder {
 
 /// Removes the drafts in the folder `payloads` that no process has locked.
 pub(super) fn sweep(payloads: &Path) {
-    let Ok(entries) = fs::read_dir(payloads.join(DRAFTS)) else { return };
-    let folders = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    let Ok(entries) = fs::read_dir(payloads.join(DRAFTS)) else {
+        return;
+    };
+    let folders = entries
+        .flatten()
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
     for folder in folders.map(|entry| entry.path()) {
-        let Ok(lock) = File::open(&folder) else { continue };
+        let Ok(lock) = File::open(&folder) else {
+            continue;
+        };
         if lock.try_lock().is_ok() {
             let _ = fs::remove_dir_all(&folder);
         }
@@ -73,7 +87,10 @@ mod tests {
         fs::write(abandoned.join("draft"), "x").unwrap();
         let used = Folder::make(dir.path()).unwrap();
         fs::write(used.path().join("draft"), "x").unwrap();
-        assert_eq!(fs::metadata(used.path()).unwrap().permissions().mode() & 0o777, 0o700);
+        assert_eq!(
+            fs::metadata(used.path()).unwrap().permissions().mode() & 0o777,
+            0o700
+        );
         sweep(dir.path());
         assert!(!abandoned.exists() && used.path().join("draft").is_file());
         let path = used.path().to_owned();

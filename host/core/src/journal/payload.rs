@@ -46,13 +46,21 @@ impl PayloadStore {
 
     /// The same, with at most `bytes_max` bytes, of which each of `callers` has its [`share`](crate::scheduler::share).
     pub fn bounded(dir: PathBuf, bytes_max: u64, callers: usize) -> Self {
-        Self { space: Arc::new(PayloadSpace::new(dir.clone(), bytes_max, callers)), dir, owner: None, lasts: None }
+        Self {
+            space: Arc::new(PayloadSpace::new(dir.clone(), bytes_max, callers)),
+            dir,
+            owner: None,
+            lasts: None,
+        }
     }
 
     /// The same store for the payloads of `owner`.
     #[must_use]
     pub fn of(&self, owner: Option<&str>) -> Self {
-        Self { owner: owner.map(Arc::from), ..self.clone() }
+        Self {
+            owner: owner.map(Arc::from),
+            ..self.clone()
+        }
     }
 
     /// The same store for payloads that stay so long (AT-PERM-15).
@@ -74,7 +82,11 @@ impl PayloadStore {
     }
 
     /// Stores `bytes`, on a thread for the host's own store. Equal bytes share one file.
-    pub async fn keep(&self, bytes: Vec<u8>, media_type: &'static str) -> anyhow::Result<PersistedRef> {
+    pub async fn keep(
+        &self,
+        bytes: Vec<u8>,
+        media_type: &'static str,
+    ) -> anyhow::Result<PersistedRef> {
         let store = self.clone();
         STORE.run(move || store.write(&bytes, media_type)).await?
     }
@@ -89,14 +101,22 @@ impl PayloadStore {
 
     /// Returns at most `bytes_max` bytes of the payload from `offset` on; reads on a thread for the host's own store. A
     /// part cannot be checked against the digest of the whole.
-    pub async fn fetch_part(&self, digest: &str, offset: u64, bytes_max: u64) -> anyhow::Result<Vec<u8>> {
+    pub async fn fetch_part(
+        &self,
+        digest: &str,
+        offset: u64,
+        bytes_max: u64,
+    ) -> anyhow::Result<Vec<u8>> {
         let store = self.clone();
         let digest = digest.to_owned();
         let read = move || {
             let mut file = store.open_file(&digest)?;
             let mut bytes = Vec::new();
-            file.seek(SeekFrom::Start(offset)).context("cannot read a payload")?;
-            file.take(bytes_max).read_to_end(&mut bytes).context("cannot read a payload")?;
+            file.seek(SeekFrom::Start(offset))
+                .context("cannot read a payload")?;
+            file.take(bytes_max)
+                .read_to_end(&mut bytes)
+                .context("cannot read a payload")?;
             anyhow::Ok(bytes)
         };
         STORE.run(read).await?
@@ -116,21 +136,32 @@ impl PayloadStore {
             // A hole is a step ahead, which only a new file takes that is written from its start.
             let appends = fcntl_getfl(&target).is_ok_and(|flags| flags.contains(OFlags::APPEND));
             let is_at_start = !appends && target.stream_position().is_ok_and(|at| at == 0);
-            let is_file =
-                is_at_start && target.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() == 0);
+            let is_file = is_at_start
+                && target
+                    .metadata()
+                    .is_ok_and(|metadata| metadata.is_file() && metadata.len() == 0);
             loop {
                 let count = source.read(&mut chunk).context("cannot read a payload")?;
-                let Some(bytes) = chunk.get(..count).filter(|bytes| !bytes.is_empty()) else { break };
+                let Some(bytes) = chunk.get(..count).filter(|bytes| !bytes.is_empty()) else {
+                    break;
+                };
                 hasher.update(bytes);
                 size += bytes.len() as u64;
-                let written = if is_file { sparse::append(&target, bytes) } else { target.write_all(bytes) };
+                let written = if is_file {
+                    sparse::append(&target, bytes)
+                } else {
+                    target.write_all(bytes)
+                };
                 written.context("cannot write the copy of a payload")?;
             }
             if is_file {
                 sparse::end(&target, size).context("cannot write the copy of a payload")?;
             }
             let found = HEXLOWER.encode(&hasher.finalize());
-            ensure!(digest.strip_prefix("sha256:") == Some(found.as_str()), PayloadChanged);
+            ensure!(
+                digest.strip_prefix("sha256:") == Some(found.as_str()),
+                PayloadChanged
+            );
             anyhow::Ok(())
         };
         STORE.run(copy).await?
@@ -158,15 +189,21 @@ impl PayloadStore {
         if at.is_ok_and(|at| is_age(at, |age| age < SWEEP_EVERY)) {
             return false;
         }
-        private::open_or_create(&looked).and_then(|file| file.set_modified(SystemTime::now())).is_ok()
+        private::open_or_create(&looked)
+            .and_then(|file| file.set_modified(SystemTime::now()))
+            .is_ok()
     }
 
     fn remove_older(&self, age_max: Duration) {
-        let Ok(entries) = fs::read_dir(&self.dir) else { return };
+        let Ok(entries) = fs::read_dir(&self.dir) else {
+            return;
+        };
         for entry in entries.flatten() {
             let name = entry.file_name();
             // A killed process leaves the beginning of a payload, under a name with a dot.
-            let is_ours = name.to_str().is_some_and(|name| is_name(name) || name.starts_with(".tmp"));
+            let is_ours = name
+                .to_str()
+                .is_some_and(|name| is_name(name) || name.starts_with(".tmp"));
             let is_old = |at: SystemTime| is_age(at, |age| age > age_max);
             let file = entry.metadata().ok().filter(fs::Metadata::is_file);
             if is_ours && file.is_some_and(|file| file.modified().is_ok_and(is_old)) {
@@ -186,7 +223,8 @@ impl PayloadStore {
         let digest = digest(bytes);
         let name = digest.trim_start_matches("sha256:");
         self.space.admit(self.owner(), name, bytes.len() as u64)?;
-        self.place(name, bytes).inspect_err(|_| self.space.forget(self.owner(), name))?;
+        self.place(name, bytes)
+            .inspect_err(|_| self.space.forget(self.owner(), name))?;
         Ok(reference(digest, bytes, media_type))
     }
 
@@ -194,13 +232,21 @@ impl PayloadStore {
     fn place(&self, name: &str, bytes: &[u8]) -> anyhow::Result<()> {
         let path = self.dir.join(name);
         // It stays as long as the last call that has it.
-        let renewed = || fs::File::open(&path).and_then(|file| file.set_modified(SystemTime::now())).is_ok();
+        let renewed = || {
+            fs::File::open(&path)
+                .and_then(|file| file.set_modified(SystemTime::now()))
+                .is_ok()
+        };
         let _stays = self.set_end(name)?;
-        if fs::metadata(&path).is_ok_and(|metadata| metadata.len() == bytes.len() as u64) && renewed() {
+        if fs::metadata(&path).is_ok_and(|metadata| metadata.len() == bytes.len() as u64)
+            && renewed()
+        {
             return Ok(());
         }
-        private::create_dir(&self.dir).with_context(|| format!("cannot create the folder {}", self.dir.display()))?;
-        private::write_atomically(&path, &[bytes], OnDisk::Content).context("cannot write a payload")
+        private::create_dir(&self.dir)
+            .with_context(|| format!("cannot create the folder {}", self.dir.display()))?;
+        private::write_atomically(&path, &[bytes], OnDisk::Content)
+            .context("cannot write a payload")
     }
 
     fn read(&self, digest: &str, bytes_max: u64) -> anyhow::Result<Vec<u8>> {
@@ -209,7 +255,10 @@ impl PayloadStore {
             .take(bytes_max.saturating_add(1))
             .read_to_end(&mut bytes)
             .context("cannot read a payload")?;
-        ensure!(bytes.len() as u64 <= bytes_max, "the payload is larger than {bytes_max} bytes");
+        ensure!(
+            bytes.len() as u64 <= bytes_max,
+            "the payload is larger than {bytes_max} bytes"
+        );
         ensure!(self::digest(&bytes) == digest, PayloadChanged);
         Ok(bytes)
     }
@@ -242,7 +291,9 @@ impl PayloadStore {
         let file = self.ends().join(name);
         let Some(lasts) = self.lasts else {
             return match fs::remove_file(&file) {
-                Err(error) if error.kind() != ErrorKind::NotFound => Err(error).context("cannot keep a payload"),
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    Err(error).context("cannot keep a payload")
+                }
                 _ => Ok(Some(lock)),
             };
         };
@@ -251,9 +302,11 @@ impl PayloadStore {
             // Another call wants it for as long as any.
             return Ok(Some(lock));
         }
-        let end = SystemTime::now().checked_add(lasts).context("cannot keep a payload for so long")?;
-        let noted =
-            private::open_or_create(&file).and_then(|file| file.set_modified(known.map_or(end, |at| at.max(end))));
+        let end = SystemTime::now()
+            .checked_add(lasts)
+            .context("cannot keep a payload for so long")?;
+        let noted = private::open_or_create(&file)
+            .and_then(|file| file.set_modified(known.map_or(end, |at| at.max(end))));
         noted.context("cannot note when a payload ends")?;
         Ok(Some(lock))
     }
@@ -318,7 +371,12 @@ mod tests {
     const AGE: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 
     fn written(path: &Path, ago: Duration) {
-        fs::File::options().write(true).open(path).unwrap().set_modified(SystemTime::now() - ago).unwrap();
+        fs::File::options()
+            .write(true)
+            .open(path)
+            .unwrap()
+            .set_modified(SystemTime::now() - ago)
+            .unwrap();
     }
 
     #[test]
@@ -326,7 +384,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = PayloadStore::new(folder.path().join("payloads"));
         store.sweep(AGE);
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing was written");
+        assert_eq!(
+            fs::read_dir(folder.path()).unwrap().count(),
+            0,
+            "nothing was written"
+        );
         let [old, young, renewed] = ["old", "young", "renewed"].map(|text| {
             let reference = store.write(text.as_bytes(), "text/plain").unwrap();
             store.path(&reference.digest).unwrap()
@@ -349,7 +411,10 @@ mod tests {
         store.sweep(AGE);
         assert!(young.exists());
         let future = SystemTime::now() + SWEEP_EVERY;
-        let looked = fs::File::options().write(true).open(folder.path().join("payloads.swept")).unwrap();
+        let looked = fs::File::options()
+            .write(true)
+            .open(folder.path().join("payloads.swept"))
+            .unwrap();
         looked.set_modified(future).unwrap();
         store.sweep(AGE);
         assert_eq!(are_there(), [false, false, true, false, true]);

@@ -12,7 +12,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
-use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, TransactionBehavior, params};
+use rusqlite::{
+    Connection, ErrorCode, OptionalExtension, Transaction, TransactionBehavior, params,
+};
 
 use crate::private;
 use crate::scheduler::share;
@@ -70,15 +72,29 @@ pub(super) struct PayloadSpace {
 impl PayloadSpace {
     pub(super) fn new(folder: PathBuf, total: u64, callers: usize) -> Self {
         let size = usize::try_from(total).unwrap_or(usize::MAX);
-        let share = if guard!("payload_share") { share(size, callers) as u64 } else { total };
-        Self { folder, total, share, known: Mutex::default(), drafts: Mutex::default() }
+        let share = if guard!("payload_share") {
+            share(size, callers) as u64
+        } else {
+            total
+        };
+        Self {
+            folder,
+            total,
+            share,
+            known: Mutex::default(),
+            drafts: Mutex::default(),
+        }
     }
 
     /// Notes that `owner` has the payload `name` of `bytes`, and makes room for it. May block.
     pub(super) fn admit(&self, owner: Option<&str>, name: &str, bytes: u64) -> anyhow::Result<()> {
         let owner = owner.unwrap_or(UNNAMED);
         if bytes > self.share && guard!("payload_bytes") {
-            return Err(NoPayloadRoom::Share { bytes, share: self.share }.into());
+            return Err(NoPayloadRoom::Share {
+                bytes,
+                share: self.share,
+            }
+            .into());
         }
         self.with(|transaction| {
             let renewed = "UPDATE kept SET at = ?3 WHERE digest = ?1 AND owner = ?2";
@@ -138,7 +154,10 @@ impl PayloadSpace {
         let of_owner = drafts.entry(owner.unwrap_or(UNNAMED).into()).or_default();
         let after = of_owner.saturating_add(bytes);
         if after > self.share && guard!("payload_drafts") {
-            return Err(NoPayloadRoom::Share { bytes: after, share: self.share });
+            return Err(NoPayloadRoom::Share {
+                bytes: after,
+                share: self.share,
+            });
         }
         if total.saturating_add(bytes) > self.total && guard!("payload_drafts") {
             return Err(NoPayloadRoom::Total { total: self.total });
@@ -151,7 +170,11 @@ impl PayloadSpace {
     pub(super) fn undraft(&self, owner: Option<&str>, bytes: u64) {
         let owner = owner.unwrap_or(UNNAMED);
         let mut drafts = self.drafts();
-        let left = drafts.get(owner).copied().unwrap_or_default().saturating_sub(bytes);
+        let left = drafts
+            .get(owner)
+            .copied()
+            .unwrap_or_default()
+            .saturating_sub(bytes);
         match left {
             0 => drop(drafts.remove(owner)),
             left => drop(drafts.insert(owner.into(), left)),
@@ -168,11 +191,24 @@ impl PayloadSpace {
     }
 
     /// Removes the oldest payload of `owner` but `name`; `false` if there is none.
-    fn remove_oldest(&self, transaction: &Transaction<'_>, owner: &str, name: &str) -> rusqlite::Result<bool> {
-        let oldest = "SELECT digest FROM kept WHERE owner = ?1 AND digest <> ?2 ORDER BY at LIMIT 1";
-        let oldest: Option<String> = transaction.query_row(oldest, [owner, name], |row| row.get(0)).optional()?;
-        let Some(digest) = oldest else { return Ok(false) };
-        transaction.execute("DELETE FROM kept WHERE digest = ?1 AND owner = ?2", [&digest, owner])?;
+    fn remove_oldest(
+        &self,
+        transaction: &Transaction<'_>,
+        owner: &str,
+        name: &str,
+    ) -> rusqlite::Result<bool> {
+        let oldest =
+            "SELECT digest FROM kept WHERE owner = ?1 AND digest <> ?2 ORDER BY at LIMIT 1";
+        let oldest: Option<String> = transaction
+            .query_row(oldest, [owner, name], |row| row.get(0))
+            .optional()?;
+        let Some(digest) = oldest else {
+            return Ok(false);
+        };
+        transaction.execute(
+            "DELETE FROM kept WHERE digest = ?1 AND owner = ?2",
+            [&digest, owner],
+        )?;
         let others = "SELECT EXISTS (SELECT 1 FROM kept WHERE digest = ?1)";
         if !transaction.query_row(others, [&digest], |row| row.get::<_, bool>(0))? {
             // A reader that has it open keeps it.
@@ -191,13 +227,15 @@ impl PayloadSpace {
             Some(connection) => known.insert(connection),
             None => known.insert(self.open()?),
         };
-        let done = connection.transaction_with_behavior(TransactionBehavior::Immediate).and_then(|transaction| {
-            let done = work(&transaction)?;
-            if done.is_ok() {
-                transaction.commit()?;
-            }
-            Ok(done)
-        });
+        let done = connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .and_then(|transaction| {
+                let done = work(&transaction)?;
+                if done.is_ok() {
+                    transaction.commit()?;
+                }
+                Ok(done)
+            });
         match done {
             Ok(done) => Ok(done?),
             Err(error) => {
@@ -222,7 +260,8 @@ impl PayloadSpace {
     }
 
     fn opened(&self, file: &Path) -> rusqlite::Result<Connection> {
-        let failed = |error: std::io::Error| rusqlite::Error::ToSqlConversionFailure(Box::new(error));
+        let failed =
+            |error: std::io::Error| rusqlite::Error::ToSqlConversionFailure(Box::new(error));
         private::create_dir(&self.folder).map_err(failed)?;
         // SQLite would make a file that others can read.
         private::create_missing(file).map_err(failed)?;
@@ -261,15 +300,23 @@ fn used(transaction: &Transaction<'_>, owner: Option<&str>) -> rusqlite::Result<
     let bytes: i64 = match owner {
         Some(owner) => {
             let used = "SELECT bytes FROM used WHERE owner = ?1";
-            transaction.query_row(used, [owner], |row| row.get(0)).optional()?.unwrap_or_default()
+            transaction
+                .query_row(used, [owner], |row| row.get(0))
+                .optional()?
+                .unwrap_or_default()
         }
-        None => transaction.query_row("SELECT coalesce(sum(bytes), 0) FROM used", [], |row| row.get(0))?,
+        None => transaction.query_row("SELECT coalesce(sum(bytes), 0) FROM used", [], |row| {
+            row.get(0)
+        })?,
     };
     Ok(u64::try_from(bytes).unwrap_or_default())
 }
 
 fn is_damaged(error: &rusqlite::Error) -> bool {
-    matches!(error.sqlite_error_code(), Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt))
+    matches!(
+        error.sqlite_error_code(),
+        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt)
+    )
 }
 
 fn stored(bytes: u64) -> i64 {
@@ -281,7 +328,9 @@ fn now() -> i64 {
 }
 
 fn millis(at: SystemTime) -> i64 {
-    let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let since = at
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
@@ -308,7 +357,13 @@ mod tests {
             PayloadSpace::new(self.folder(), total, callers)
         }
 
-        fn put(&self, space: &PayloadSpace, owner: &str, number: u8, bytes: u64) -> Result<(), NoPayloadRoom> {
+        fn put(
+            &self,
+            space: &PayloadSpace,
+            owner: &str,
+            number: u8,
+            bytes: u64,
+        ) -> Result<(), NoPayloadRoom> {
             let admitted = space.admit(Some(owner), &name(number), bytes);
             let admitted = admitted.map_err(|error| error.downcast::<NoPayloadRoom>().unwrap());
             if admitted.is_ok() {
@@ -336,15 +391,30 @@ mod tests {
         }
         place.put(&space, "anna", 2, 100).unwrap();
         place.put(&space, "anna", 6, 200).unwrap();
-        assert_eq!(place.are_there([1, 2, 3, 4, 5, 6]), [true, true, false, true, true, true]);
-        assert_eq!(place.put(&space, "anna", 7, 401), Err(NoPayloadRoom::Share { bytes: 401, share: 400 }));
+        assert_eq!(
+            place.are_there([1, 2, 3, 4, 5, 6]),
+            [true, true, false, true, true, true]
+        );
+        assert_eq!(
+            place.put(&space, "anna", 7, 401),
+            Err(NoPayloadRoom::Share {
+                bytes: 401,
+                share: 400
+            })
+        );
         place.put(&space, "bert", 8, 400).unwrap();
         assert_eq!(place.are_there([1, 2, 5, 8]), [false, true, false, true]);
         // Another process knows the same.
         let other = place.space(800, 2);
         place.put(&other, "anna", 9, 400).unwrap();
-        assert_eq!(place.are_there([2, 4, 6, 8, 9]), [false, false, false, true, true]);
-        assert_eq!(place.put(&place.space(500, 1), "carl", 10, 200), Err(NoPayloadRoom::Total { total: 500 }));
+        assert_eq!(
+            place.are_there([2, 4, 6, 8, 9]),
+            [false, false, false, true, true]
+        );
+        assert_eq!(
+            place.put(&place.space(500, 1), "carl", 10, 200),
+            Err(NoPayloadRoom::Total { total: 500 })
+        );
         assert_eq!(place.are_there([8, 9, 10]), [true, true, false]);
     }
 
@@ -375,12 +445,21 @@ mod tests {
     fn what_is_being_written_has_a_share_too() {
         let place = Place::new();
         let space = place.space(800, 4);
-        assert_eq!(space.draft(Some("anna"), 201), Err(NoPayloadRoom::Share { bytes: 201, share: 200 }));
+        assert_eq!(
+            space.draft(Some("anna"), 201),
+            Err(NoPayloadRoom::Share {
+                bytes: 201,
+                share: 200
+            })
+        );
         for owner in ["anna", "bert", "carl", "dora"] {
             space.draft(Some(owner), 200).unwrap();
         }
         assert!(space.draft(Some("anna"), 1).is_err());
-        assert_eq!(space.draft(None, 1), Err(NoPayloadRoom::Total { total: 800 }));
+        assert_eq!(
+            space.draft(None, 1),
+            Err(NoPayloadRoom::Total { total: 800 })
+        );
         space.undraft(Some("anna"), 200);
         space.draft(None, 200).unwrap();
     }

@@ -17,7 +17,12 @@ use super::{CallLog, LogError, PayloadStore};
 /// Length of the digest in a reference, in hexadecimal digits.
 const HEX_CHARS: usize = 64;
 /// The fields of an invocation that hold inputs, without `_ref` at the end.
-const INPUTS: [&str; 4] = ["model_input", "observable_input", "permission_input", "call_input"];
+const INPUTS: [&str; 4] = [
+    "model_input",
+    "observable_input",
+    "permission_input",
+    "call_input",
+];
 /// The text that replaces redacted content.
 const MARKS: [&str; 2] = [REDACTED, "[secret "];
 /// Maximum number of calls that are named for one reference.
@@ -87,8 +92,14 @@ impl Reference {
             Self::Concealed(hash) => input(record, hash),
             Self::Partial(reference) => partial(record, reference),
         };
-        let id = record.pointer("/invocation/invocation_id").and_then(Value::as_str).unwrap_or_default();
-        known.map(|known| Known { calls: vec![id.to_owned()], ..known })
+        let id = record
+            .pointer("/invocation/invocation_id")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        known.map(|known| Known {
+            calls: vec![id.to_owned()],
+            ..known
+        })
     }
 }
 
@@ -101,13 +112,19 @@ impl CallLog {
     pub fn look_up(&self, reference: &Reference) -> Result<Option<Known>, LogError> {
         let mut found: Option<Known> = None;
         self.scan(reference.as_str(), |record| {
-            let Some(one) = reference.look(record) else { return ControlFlow::Continue(()) };
+            let Some(one) = reference.look(record) else {
+                return ControlFlow::Continue(());
+            };
             let all = found.get_or_insert_default();
             all.calls.extend(one.calls);
             all.media_type = all.media_type.take().or(one.media_type);
             all.text = all.text.take().or(one.text);
             all.redacted |= one.redacted;
-            if all.calls.len() < CALLS_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            if all.calls.len() < CALLS_MAX {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
         })?;
         Ok(found)
     }
@@ -126,7 +143,9 @@ impl PayloadStore {
         self.end(name);
         let mut file = match private::open(&self.dir().join(name), Others::Read) {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(StoredPayload::Missing),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(StoredPayload::Missing);
+            }
             Err(error) => return Err(error),
         };
         let mut hasher = Sha256::new();
@@ -134,7 +153,9 @@ impl PayloadStore {
         let mut part = vec![0; 64 << 10];
         loop {
             let read = file.read(&mut part)?;
-            let Some(bytes) = part.get(..read).filter(|bytes| !bytes.is_empty()) else { break };
+            let Some(bytes) = part.get(..read).filter(|bytes| !bytes.is_empty()) else {
+                break;
+            };
             hasher.update(bytes);
             size += bytes.len() as u64;
         }
@@ -147,7 +168,10 @@ impl PayloadStore {
 }
 
 fn is_hex(text: &str) -> bool {
-    text.len() == HEX_CHARS && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    text.len() == HEX_CHARS
+        && text
+            .bytes()
+            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 fn is_digest(text: &str) -> bool {
@@ -156,43 +180,78 @@ fn is_digest(text: &str) -> bool {
 
 /// A payload that a call stored.
 fn payload(record: &Value, digest: &str) -> Option<Known> {
-    let stored = record["persistence"].as_array().into_iter().flatten().map(|stored| &stored["persisted_ref"]);
+    let stored = record["persistence"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|stored| &stored["persisted_ref"]);
     let result = &record["result"];
     let others = [
         &result["resource_refs"],
         &result["artifact_refs"],
-        record.pointer("/invocation/artifact_refs").unwrap_or(&Value::Null),
+        record
+            .pointer("/invocation/artifact_refs")
+            .unwrap_or(&Value::Null),
     ];
     let others = others.into_iter().filter_map(Value::as_array).flatten();
-    let found = stored.chain(others).find(|reference| reference["digest"] == digest)?;
+    let found = stored
+        .chain(others)
+        .find(|reference| reference["digest"] == digest)?;
     let media_type = found["media_type"].as_str().map(str::to_owned);
-    Some(Known { media_type, ..Known::default() })
+    Some(Known {
+        media_type,
+        ..Known::default()
+    })
 }
 
 /// An input of a call. Its text is known if it still has the digest: with sensitive values, the record has another one.
 fn input(record: &Value, reference: &str) -> Option<Known> {
     let invocation = &record["invocation"];
-    let name = INPUTS.iter().find(|name| invocation[format!("{name}_ref")] == reference)?;
-    let sent = invocation["model_input_text"].as_str().filter(|_| *name == "model_input").map(str::to_owned);
+    let name = INPUTS
+        .iter()
+        .find(|name| invocation[format!("{name}_ref")] == reference)?;
+    let sent = invocation["model_input_text"]
+        .as_str()
+        .filter(|_| *name == "model_input")
+        .map(str::to_owned);
     let value = invocation.get(*name).map(Value::to_string);
-    let text = [sent, value].into_iter().flatten().find(|text| digest(text.as_bytes()) == reference);
+    let text = [sent, value]
+        .into_iter()
+        .flatten()
+        .find(|text| digest(text.as_bytes()) == reference);
     let shows = |value: &Value| MARKS.iter().any(|mark| value.to_string().contains(mark));
     let marked = || invocation.get(*name).is_some_and(shows);
     let redacted = text.is_none() && (!reference.starts_with("sha256:") || marked());
-    Some(Known { media_type: Some("application/json".to_owned()), redacted, text, ..Known::default() })
+    Some(Known {
+        media_type: Some("application/json".to_owned()),
+        redacted,
+        text,
+        ..Known::default()
+    })
 }
 
 /// A partial result. The tool's text of sensitive data is nowhere.
 fn partial(record: &Value, reference: &str) -> Option<Known> {
     let mut all = record["progress"].as_array()?.iter();
     let has = |progress: &&Value| {
-        let mut references = progress["partial_result_refs"].as_array().into_iter().flatten();
+        let mut references = progress["partial_result_refs"]
+            .as_array()
+            .into_iter()
+            .flatten();
         references.any(|one| one == reference)
     };
     let content = &all.find(has)?["partial_content"];
     let redacted = content.as_array().is_some_and(Vec::is_empty);
-    let text = content.is_array().then(|| content.to_string()).filter(|_| !redacted);
-    Some(Known { media_type: Some("application/json".to_owned()), redacted, text, ..Known::default() })
+    let text = content
+        .is_array()
+        .then(|| content.to_string())
+        .filter(|_| !redacted);
+    Some(Known {
+        media_type: Some("application/json".to_owned()),
+        redacted,
+        text,
+        ..Known::default()
+    })
 }
 
 #[cfg(test)]
@@ -206,15 +265,36 @@ mod tests {
     #[test]
     fn every_form_of_a_reference_is_read_and_no_path_is_one() {
         let digest = Some(Reference::Digest(format!("sha256:{HEX}")));
-        for text in ["sha256:", "toolcell:payload/sha256:", "toolcell:artifact/sha256:", "toolcell://payload/sha256:"] {
+        for text in [
+            "sha256:",
+            "toolcell:payload/sha256:",
+            "toolcell:artifact/sha256:",
+            "toolcell://payload/sha256:",
+        ] {
             assert_eq!(Reference::parse(&format!("{text}{HEX}")), digest, "{text}");
         }
-        assert!(matches!(Reference::parse(&format!("partial:sha256:{HEX}")), Some(Reference::Partial(_))));
-        assert!(matches!(Reference::parse(&format!("blake3-keyed:{HEX}")), Some(Reference::Concealed(_))));
-        for text in ["", HEX, "sha256:", "sha256:../../etc/passwd", "toolcell:payload", "/etc/passwd"] {
+        assert!(matches!(
+            Reference::parse(&format!("partial:sha256:{HEX}")),
+            Some(Reference::Partial(_))
+        ));
+        assert!(matches!(
+            Reference::parse(&format!("blake3-keyed:{HEX}")),
+            Some(Reference::Concealed(_))
+        ));
+        for text in [
+            "",
+            HEX,
+            "sha256:",
+            "sha256:../../etc/passwd",
+            "toolcell:payload",
+            "/etc/passwd",
+        ] {
             assert_eq!(Reference::parse(text), None, "{text}");
         }
-        assert_eq!(Reference::parse(&format!("sha256:{}", HEX.to_uppercase())), None);
+        assert_eq!(
+            Reference::parse(&format!("sha256:{}", HEX.to_uppercase())),
+            None
+        );
     }
 
     #[test]
@@ -222,17 +302,30 @@ mod tests {
         let text = r#"{"a":1}"#;
         let reference = digest(br#"{"a":1}"#);
         let record = |input: Value| {
-            let invocation = json!({ "invocation_id": "01", "call_input": input, "call_input_ref": reference });
+            let invocation =
+                json!({ "invocation_id": "01", "call_input": input, "call_input_ref": reference });
             json!({ "invocation": invocation })
         };
-        let look = |input| Reference::parse(&reference).unwrap().look(&record(input)).unwrap();
+        let look = |input| {
+            Reference::parse(&reference)
+                .unwrap()
+                .look(&record(input))
+                .unwrap()
+        };
         assert_eq!(look(json!({ "a": 1 })).text.as_deref(), Some(text));
         assert_eq!(look(json!({ "a": "[redacted]" })).text, None);
         let other = Reference::parse(&digest(b"other")).unwrap();
         assert_eq!(other.look(&record(json!({ "a": 1 }))), None);
         let hash = format!("blake3-keyed:{HEX}");
-        let record = json!({ "invocation": { "model_input": "[redacted]", "model_input_ref": hash } });
-        assert!(Reference::parse(&hash).unwrap().look(&record).unwrap().redacted);
+        let record =
+            json!({ "invocation": { "model_input": "[redacted]", "model_input_ref": hash } });
+        assert!(
+            Reference::parse(&hash)
+                .unwrap()
+                .look(&record)
+                .unwrap()
+                .redacted
+        );
     }
 
     #[test]
@@ -241,14 +334,25 @@ mod tests {
         let store = PayloadStore::new(folder.path().to_owned());
         let digest = digest(b"content");
         let file = folder.path().join(digest.trim_start_matches("sha256:"));
-        assert!(matches!(store.open(&digest).unwrap(), StoredPayload::Missing));
-        assert!(matches!(store.open("sha256:../x").unwrap(), StoredPayload::Missing));
+        assert!(matches!(
+            store.open(&digest).unwrap(),
+            StoredPayload::Missing
+        ));
+        assert!(matches!(
+            store.open("sha256:../x").unwrap(),
+            StoredPayload::Missing
+        ));
         private::write_atomically(&file, &[b"content"], private::OnDisk::Later).unwrap();
-        let StoredPayload::Whole(mut open, 7) = store.open(&digest).unwrap() else { panic!("it is whole") };
+        let StoredPayload::Whole(mut open, 7) = store.open(&digest).unwrap() else {
+            panic!("it is whole")
+        };
         let mut read = String::new();
         open.read_to_string(&mut read).unwrap();
         assert_eq!(read, "content");
         private::write_atomically(&file, &[b"changed"], private::OnDisk::Later).unwrap();
-        assert!(matches!(store.open(&digest).unwrap(), StoredPayload::Changed));
+        assert!(matches!(
+            store.open(&digest).unwrap(),
+            StoredPayload::Changed
+        ));
     }
 }

@@ -46,7 +46,9 @@ mod tests {
         for (number, chunk) in [1, 4_096, 10_000, 65_536, 1 << 20].into_iter().enumerate() {
             let path = folder.path().join(number.to_string());
             let file = File::create(&path).unwrap();
-            bytes.chunks(chunk).for_each(|chunk| append(&file, chunk).unwrap());
+            bytes
+                .chunks(chunk)
+                .for_each(|chunk| append(&file, chunk).unwrap());
             end(&file, bytes.len() as u64).unwrap();
             assert!(std::fs::read(&path).unwrap() == bytes, "{chunk}");
             // A piece that is no multiple of a block shares blocks with its neighbours.

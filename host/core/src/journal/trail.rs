@@ -5,9 +5,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::record::{
-    AbortReason, CallRecord, EventData, EventId, EventType, Extra, InvocationId, JSON_VALUES_MAX, ProgressId,
-    ProgressStatus, SchemaVersion, Timestamp, ToolEvent, ToolInvocation, ToolProgress, TraceContext, digest,
-    evidence_ref, read_json,
+    AbortReason, CallRecord, EventData, EventId, EventType, Extra, InvocationId, JSON_VALUES_MAX,
+    ProgressId, ProgressStatus, SchemaVersion, Timestamp, ToolEvent, ToolInvocation, ToolProgress,
+    TraceContext, digest, evidence_ref, read_json,
 };
 use crate::secret::{REDACTED, Redactor, SpokenMeter};
 
@@ -76,7 +76,11 @@ pub fn of_no_call(
 ) -> ToolEvent {
     let tool_id: Option<Arc<str>> = tool_id.map(Arc::from);
     let data: EventData = data.into();
-    let surface = || data.get("surface_id").and_then(Value::as_str).map(Arc::from);
+    let surface = || {
+        data.get("surface_id")
+            .and_then(Value::as_str)
+            .map(Arc::from)
+    };
     ToolEvent {
         schema_version: SchemaVersion::default(),
         event_id: EventId::new(),
@@ -103,9 +107,20 @@ pub struct Outlet {
 
 /// The events of a request to cancel the call `id` that changed nothing, with the reason `why`: the call has ended, or
 /// there is none (AT-CAN-01, AT-CAN-04).
-pub fn canceled_in_vain(source: &Arc<str>, id: InvocationId, reason: AbortReason, why: &str) -> [ToolEvent; 2] {
-    let requested = (EventType::CancelRequested, json!({ "abort_reason": reason }));
-    let failed = (EventType::CancelFailed, json!({ "abort_reason": reason, "reason": why }));
+pub fn canceled_in_vain(
+    source: &Arc<str>,
+    id: InvocationId,
+    reason: AbortReason,
+    why: &str,
+) -> [ToolEvent; 2] {
+    let requested = (
+        EventType::CancelRequested,
+        json!({ "abort_reason": reason }),
+    );
+    let failed = (
+        EventType::CancelFailed,
+        json!({ "abort_reason": reason, "reason": why }),
+    );
     [requested, failed].map(|(event_type, data)| ToolEvent {
         subject: Some(evidence_ref(id).into()),
         invocation_id: Some(id),
@@ -191,7 +206,10 @@ impl Trail {
         listeners: Arc<[Arc<dyn Listener>]>,
         outlet: Option<Outlet>,
     ) -> Self {
-        let kept = Trailed { events: Vec::with_capacity(12), ..Trailed::default() };
+        let kept = Trailed {
+            events: Vec::with_capacity(12),
+            ..Trailed::default()
+        };
         Self::holding(kept, invocation, source, listeners, outlet)
     }
 
@@ -226,9 +244,16 @@ impl Trail {
     ) -> Self {
         let progress = events.iter().filter_map(|event| event.data.get("progress"));
         // Numbers and times continue where the other process ended.
-        let progress: Vec<_> = progress.filter_map(|said| ToolProgress::deserialize(said).ok()).collect();
+        let progress: Vec<_> = progress
+            .filter_map(|said| ToolProgress::deserialize(said).ok())
+            .collect();
         let is_task = progress.iter().any(|said| said.task_id.is_some());
-        let kept = Trailed { events, progress, is_task, ..Trailed::default() };
+        let kept = Trailed {
+            events,
+            progress,
+            is_task,
+            ..Trailed::default()
+        };
         Self::holding(kept, invocation, source, listeners, Some(outlet))
     }
 
@@ -244,7 +269,9 @@ impl Trail {
     /// Notes what is not noted yet, and nothing later: followers would take an event that the log gets after another
     /// process went on with the call for one of that process.
     fn leave(&self) {
-        let Some(Outlet { log, .. }) = &self.0.outlet else { return };
+        let Some(Outlet { log, .. }) = &self.0.outlet else {
+            return;
+        };
         let _noting = self.0.noting();
         if log.settings().keep == Keep::All {
             self.0.note_rest(log);
@@ -293,7 +320,11 @@ impl Trail {
 
     /// Creates an event without publishing it, and returns it with all events up to it, so that they can be stored
     /// first. Then [`Self::announce`] publishes it.
-    pub fn prepare(&self, event_type: EventType, data: impl Into<EventData>) -> (Vec<ToolEvent>, ToolEvent) {
+    pub fn prepare(
+        &self,
+        event_type: EventType,
+        data: impl Into<EventData>,
+    ) -> (Vec<ToolEvent>, ToolEvent) {
         let kept = self.kept();
         let event = self.event(&kept, Timestamp::now(), event_type, data.into());
         let mut events = kept.events.clone();
@@ -311,11 +342,19 @@ impl Trail {
         self.kept().events.clone()
     }
 
-    fn event(&self, kept: &Trailed, time: Timestamp, event_type: EventType, mut data: EventData) -> ToolEvent {
+    fn event(
+        &self,
+        kept: &Trailed,
+        time: Timestamp,
+        event_type: EventType,
+        mut data: EventData,
+    ) -> ToolEvent {
         if !kept.redactor.is_idle()
             && let Some(fields) = data.as_object_mut()
         {
-            let said = fields.iter_mut().filter(|(name, _)| !OWN_WORDS.contains(&name.as_str()));
+            let said = fields
+                .iter_mut()
+                .filter(|(name, _)| !OWN_WORDS.contains(&name.as_str()));
             said.for_each(|(_, value)| _ = kept.redactor.redact(value));
         }
         ToolEvent {
@@ -356,7 +395,12 @@ impl Trail {
         progress.elapsed_ms = progress.timestamp.millis_since(self.0.began);
         {
             let mut kept = self.kept();
-            let Trailed { redactor, meter, is_silent, .. } = &mut *kept;
+            let Trailed {
+                redactor,
+                meter,
+                is_silent,
+                ..
+            } = &mut *kept;
             let is_silent = *is_silent || redactor.is_silent();
             hide(redactor, is_silent, meter, &mut progress);
             progress.task_id = kept.is_task.then_some(self.0.invocation_id);
@@ -374,7 +418,10 @@ impl Trail {
     /// anything also tells that it starts, and how it ends; of any other, the events say so already.
     pub fn reached(&self, status: ProgressStatus) {
         use ProgressStatus::{Backgrounded, Queued, WaitingForInput, WaitingForPermission};
-        let waits = matches!(status, Queued | WaitingForPermission | WaitingForInput | Backgrounded);
+        let waits = matches!(
+            status,
+            Queued | WaitingForPermission | WaitingForInput | Backgrounded
+        );
         let tells = {
             let mut kept = self.kept();
             kept.is_task |= status == Backgrounded;
@@ -387,11 +434,15 @@ impl Trail {
 
     /// Tells that the tool runs, if nothing was told for the time `silence`. Returns whether it did.
     pub(crate) fn beat(&self, silence: Duration) -> bool {
-        let is_recent =
-            |said: &ToolProgress| u128::from(Timestamp::now().millis_since(said.timestamp)) < silence.as_millis();
+        let is_recent = |said: &ToolProgress| {
+            u128::from(Timestamp::now().millis_since(said.timestamp)) < silence.as_millis()
+        };
         let is_silent = !self.kept().progress.last().is_some_and(is_recent);
         if is_silent {
-            self.progress(ToolProgress::of_host(self.0.invocation_id, ProgressStatus::Running));
+            self.progress(ToolProgress::of_host(
+                self.0.invocation_id,
+                ProgressStatus::Running,
+            ));
         }
         is_silent
     }
@@ -399,19 +450,32 @@ impl Trail {
     /// Passes a line that the guest logged to the listeners, redacted. It is not kept here, because the result carries
     /// the log as a block.
     pub fn logged(&self, level: &str, message: &str, fields: Option<&str>) {
-        let bus = self.0.outlet.as_ref().map(|outlet| &outlet.bus).filter(|bus| bus.is_followed());
+        let bus = self
+            .0
+            .outlet
+            .as_ref()
+            .map(|outlet| &outlet.bus)
+            .filter(|bus| bus.is_followed());
         if self.0.listeners.is_empty() && bus.is_none() {
             return;
         }
         let (redactor, is_silent, tool_id, mut meter) = {
             let mut kept = self.kept();
-            (kept.redactor.clone(), kept.is_silent, kept.tool_id.clone(), std::mem::take(&mut kept.meter))
+            (
+                kept.redactor.clone(),
+                kept.is_silent,
+                kept.tool_id.clone(),
+                std::mem::take(&mut kept.meter),
+            )
         };
         let (message, fields) = if is_silent || redactor.is_silent() {
             (REDACTED.to_owned(), None)
         } else {
-            let mut fields: Option<Value> = fields.and_then(|fields| read_json(fields, JSON_VALUES_MAX).ok());
-            fields.as_mut().map(|fields| redactor.redact_spoken(fields, &mut meter));
+            let mut fields: Option<Value> =
+                fields.and_then(|fields| read_json(fields, JSON_VALUES_MAX).ok());
+            fields
+                .as_mut()
+                .map(|fields| redactor.redact_spoken(fields, &mut meter));
             let mut message = message.to_owned();
             redactor.redact_spoken_text(&mut message, &mut meter);
             (message, fields)
@@ -433,13 +497,19 @@ impl Trail {
         if let Some(bus) = bus {
             bus.publish(&event);
         }
-        self.0.listeners.iter().for_each(|listener| listener.event(&event));
+        self.0
+            .listeners
+            .iter()
+            .for_each(|listener| listener.event(&event));
     }
 
     /// Publishes that cancellation was requested: once, and before it is acknowledged.
     pub fn cancel_requested(&self, reason: AbortReason) {
         if !std::mem::replace(&mut self.kept().cancel_requested, true) {
-            self.emit(EventType::CancelRequested, json!({ "abort_reason": reason }));
+            self.emit(
+                EventType::CancelRequested,
+                json!({ "abort_reason": reason }),
+            );
         }
     }
 
@@ -453,12 +523,18 @@ impl Trail {
     /// Publishes that a requested cancellation came too late: the call ended otherwise (AT-CAN-04).
     pub fn cancel_failed(&self, reason: AbortReason) {
         self.cancel_requested(reason);
-        self.emit(EventType::CancelFailed, json!({ "abort_reason": reason, "reason": "already_terminal" }));
+        self.emit(
+            EventType::CancelFailed,
+            json!({ "abort_reason": reason, "reason": "already_terminal" }),
+        );
     }
 
     /// Whether the progress includes a partial result.
     pub fn has_partial_result(&self) -> bool {
-        self.kept().progress.iter().any(|progress| progress.status == ProgressStatus::PartialResult)
+        self.kept()
+            .progress
+            .iter()
+            .any(|progress| progress.status == ProgressStatus::PartialResult)
     }
 
     /// Whether the call has ended.
@@ -469,7 +545,13 @@ impl Trail {
     /// Takes the contents out of the trail.
     pub fn finish(&self) -> Trailed {
         let mut kept = self.kept();
-        std::mem::replace(&mut *kept, Trailed { ended: true, ..Trailed::default() })
+        std::mem::replace(
+            &mut *kept,
+            Trailed {
+                ended: true,
+                ..Trailed::default()
+            },
+        )
     }
 }
 
@@ -484,8 +566,22 @@ impl Inner {
 
     fn note_rest(&self, log: &CallLog) {
         let (first, events) = self.unnoted();
-        let session = self.outlet.as_ref().and_then(|outlet| outlet.session.as_deref());
-        if !events.is_empty() && log.noted(self.invocation_id, &Noted { session, first, events: &events }).is_err() {
+        let session = self
+            .outlet
+            .as_ref()
+            .and_then(|outlet| outlet.session.as_deref());
+        if !events.is_empty()
+            && log
+                .noted(
+                    self.invocation_id,
+                    &Noted {
+                        session,
+                        first,
+                        events: &events,
+                    },
+                )
+                .is_err()
+        {
             // A gap would hide what comes after it. The record of the call has everything.
             self.kept().noted.is_over = true;
         }
@@ -523,23 +619,43 @@ impl Noting for Inner {
 }
 
 /// Redacts `progress`; all of its texts if the call `is_silent`.
-fn hide(redactor: &Redactor, is_silent: bool, meter: &mut SpokenMeter, progress: &mut ToolProgress) {
-    for text in [&mut progress.message, &mut progress.current_step].into_iter().flatten() {
-        if is_silent { REDACTED.clone_into(text) } else { _ = redactor.redact_spoken_text(text, meter) }
+fn hide(
+    redactor: &Redactor,
+    is_silent: bool,
+    meter: &mut SpokenMeter,
+    progress: &mut ToolProgress,
+) {
+    for text in [&mut progress.message, &mut progress.current_step]
+        .into_iter()
+        .flatten()
+    {
+        if is_silent {
+            REDACTED.clone_into(text)
+        } else {
+            _ = redactor.redact_spoken_text(text, meter)
+        }
     }
     if is_silent {
         progress.artifact_refs.clear()
     } else {
-        progress.artifact_refs.iter_mut().for_each(|artifact| _ = redactor.redact_spoken(artifact, meter))
+        progress
+            .artifact_refs
+            .iter_mut()
+            .for_each(|artifact| _ = redactor.redact_spoken(artifact, meter))
     }
-    let Some(content) = &mut progress.partial_content else { return };
+    let Some(content) = &mut progress.partial_content else {
+        return;
+    };
     if is_silent {
         *content = Value::Array(Vec::new());
     } else if !redactor.redact_spoken(content, meter) {
         return;
     }
     // The reference so far is a digest of the unredacted content.
-    progress.partial_result_refs = vec![format!("partial:{}", digest(content.to_string().as_bytes()))];
+    progress.partial_result_refs = vec![format!(
+        "partial:{}",
+        digest(content.to_string().as_bytes())
+    )];
 }
 
 #[cfg(test)]

@@ -16,8 +16,13 @@ const QUOTED_CHARS_MAX: usize = 100;
 /// Returns where the tool writes artifacts, and where those of the calls that it makes are counted; `None` if its component
 /// imports neither.
 pub(super) fn begin(journey: &Journey<'_>, tool: &Tool, limits: &Limits) -> Option<Artifacts> {
-    (tool.execution_profile().supports_artifacts == Some(true) || tool.calls_tools())
-        .then(|| Artifacts::new(&journey.payloads(), limits, journey.redaction.of_artifacts()))
+    (tool.execution_profile().supports_artifacts == Some(true) || tool.calls_tools()).then(|| {
+        Artifacts::new(
+            &journey.payloads(),
+            limits,
+            journey.redaction.of_artifacts(),
+        )
+    })
 }
 
 /// Replaces the fields of each reference of an output with the host's. A field of the guest would be in the result
@@ -30,7 +35,10 @@ pub(super) fn resolve(journey: &Journey<'_>, content: &mut [Content]) -> Result<
     let mut seen = HashSet::new();
     for block in content.iter_mut().filter(|block| block.kind == ARTIFACT) {
         let given = reference(block).unwrap_or_default();
-        let found = journey.artifacts.as_ref().and_then(|artifacts| artifacts.find(given));
+        let found = journey
+            .artifacts
+            .as_ref()
+            .and_then(|artifacts| artifacts.find(given));
         match found.filter(|_| seen.insert(given.to_owned())) {
             Some(fields) => block.fields = fields,
             None if guard!("artifact_refs") => {
@@ -39,7 +47,11 @@ pub(super) fn resolve(journey: &Journey<'_>, content: &mut [Content]) -> Result<
                     "the tool refers to the artifact {quoted:?}, which it did not finish in this call, or refers to twice; \
                      return each reference that `finish` gave once"
                 );
-                return Err(Refusal::new(ErrorClass::ExecutionFailed, "artifact_ref_invalid", message));
+                return Err(Refusal::new(
+                    ErrorClass::ExecutionFailed,
+                    "artifact_ref_invalid",
+                    message,
+                ));
             }
             None => {}
         }
@@ -54,29 +66,60 @@ pub(super) async fn keep(
     mapped: &mut Mapped,
     barred: Option<(&'static str, String)>,
 ) -> Vec<KeptArtifact> {
-    let Some(artifacts) = journey.artifacts.take() else { return Vec::new() };
+    let Some(artifacts) = journey.artifacts.take() else {
+        return Vec::new();
+    };
     let blocks = mapped.content.iter().filter(|block| block.kind == ARTIFACT);
-    let wanted: Vec<String> = blocks.map(|block| reference(block).unwrap_or_default().to_owned()).collect();
+    let wanted: Vec<String> = blocks
+        .map(|block| reference(block).unwrap_or_default().to_owned())
+        .collect();
     let barred = barred.filter(|_| !wanted.is_empty());
-    let stored = artifacts.keep(if barred.is_some() { Vec::new() } else { wanted.clone() }).await;
+    let stored = artifacts
+        .keep(if barred.is_some() {
+            Vec::new()
+        } else {
+            wanted.clone()
+        })
+        .await;
     let is_kept = |kept: &[KeptArtifact], wanted: &String| {
-        kept.iter()
-            .any(|one| one.record.get("reference").and_then(|reference| reference.as_str()) == Some(wanted.as_str()))
+        kept.iter().any(|one| {
+            one.record
+                .get("reference")
+                .and_then(|reference| reference.as_str())
+                == Some(wanted.as_str())
+        })
     };
     let (code, why, detail) = match (stored, barred) {
         (_, Some((code, why))) => (code, why, None),
         (Ok(kept), None) if wanted.iter().all(|wanted| is_kept(&kept, wanted)) => return kept,
-        (Ok(_), None) => ("not_persistable", "a reference to them was redacted".to_owned(), None),
+        (Ok(_), None) => (
+            "not_persistable",
+            "a reference to them was redacted".to_owned(),
+            None,
+        ),
         (Err(error), None) => {
-            let room = error.downcast_ref::<NoPayloadRoom>().map(|full| format!(": {full}")).unwrap_or_default();
-            ("not_persistable", format!("the host could not store them{room}"), Some(format!("{error:#}")))
+            let room = error
+                .downcast_ref::<NoPayloadRoom>()
+                .map(|full| format!(": {full}"))
+                .unwrap_or_default();
+            (
+                "not_persistable",
+                format!("the host could not store them{room}"),
+                Some(format!("{error:#}")),
+            )
         }
     };
     let message = format!("the output has artifacts, and cannot be returned: {why}");
-    mapped.withhold(Refusal { detail, ..Refusal::new(ErrorClass::ResultTooLarge, code, message) });
+    mapped.withhold(Refusal {
+        detail,
+        ..Refusal::new(ErrorClass::ResultTooLarge, code, message)
+    });
     Vec::new()
 }
 
 fn reference(block: &Content) -> Option<&str> {
-    block.fields.get("reference").and_then(|reference| reference.as_str())
+    block
+        .fields
+        .get("reference")
+        .and_then(|reference| reference.as_str())
 }

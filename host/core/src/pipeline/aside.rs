@@ -31,13 +31,16 @@ const RETRY_SECONDS: f64 = 1.0;
 
 /// Uses half of the processors, so that the other half serves other calls.
 static POOL: LazyLock<Option<Pool>> = LazyLock::new(|| {
-    let threads = available_parallelism().map_or(1, |all| all.get() / 2).clamp(1, OF_CALLER_MAX);
+    let threads = available_parallelism()
+        .map_or(1, |all| all.get() / 2)
+        .clamp(1, OF_CALLER_MAX);
     Pool::new("checks", threads, WAITING_MAX, STACK_BYTES).ok()
 });
 
 /// Loads components and their contracts, apart from the checks of what clients send, so that a new denial takes effect
 /// however many checks wait.
-static LOADING: LazyLock<Option<Pool>> = LazyLock::new(|| Pool::new("loading", 1, WAITING_MAX, STACK_BYTES).ok());
+static LOADING: LazyLock<Option<Pool>> =
+    LazyLock::new(|| Pool::new("loading", 1, WAITING_MAX, STACK_BYTES).ok());
 
 static SHARES: LazyLock<Shares> = LazyLock::new(|| Shares::new(OF_CALLER_MAX));
 
@@ -46,7 +49,9 @@ static SHARES: LazyLock<Shares> = LazyLock::new(|| Shares::new(OF_CALLER_MAX));
 /// # Errors
 ///
 /// `rate_limited`, if too many tasks wait already.
-pub(super) async fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Refusal> {
+pub(super) async fn run<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Refusal> {
     on(POOL.as_ref(), work).await
 }
 
@@ -55,12 +60,19 @@ pub(super) async fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'st
 /// # Errors
 ///
 /// `rate_limited`, if too many tasks wait already.
-pub async fn load<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Refusal> {
+pub async fn load<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Refusal> {
     on(LOADING.as_ref(), work).await
 }
 
-async fn on<T: Send + 'static>(pool: Option<&Pool>, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Refusal> {
-    let Some(pool) = pool else { return Err(Refusal::host_fault("no threads for checks")) };
+async fn on<T: Send + 'static>(
+    pool: Option<&Pool>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Refusal> {
+    let Some(pool) = pool else {
+        return Err(Refusal::host_fault("no threads for checks"));
+    };
     pool.run(work).await.map_err(|unfinished| match unfinished {
         Unfinished::Busy(_) | Unfinished::NoThreads(_) => {
             let message = "too many large values are being checked at once; try again later";
@@ -183,9 +195,13 @@ pub(super) async fn check_input(
     };
     let checked = move |contract: &Contract, input: &Input| match input.value() {
         Ok(value) => check(contract, value, bytes),
-        Err(error) => Err(Unsatisfied::Mismatch(format!("the arguments are not valid JSON: {error}"))),
+        Err(error) => Err(Unsatisfied::Mismatch(format!(
+            "the arguments are not valid JSON: {error}"
+        ))),
     };
-    let heavy = input.value().is_ok_and(|value| !is_light(contract, value, bytes));
+    let heavy = input
+        .value()
+        .is_ok_and(|value| !is_light(contract, value, bytes));
     if !heavy || !guard!("checks_aside") {
         return Ok(checked(contract, input));
     }
@@ -232,7 +248,13 @@ mod tests {
             .collect();
         // Lets the checks start before this load.
         tokio::task::yield_now().await;
-        assert_eq!(timeout(Duration::from_secs(60), load(|| 7)).await.unwrap().unwrap(), 7);
+        assert_eq!(
+            timeout(Duration::from_secs(60), load(|| 7))
+                .await
+                .unwrap()
+                .unwrap(),
+            7
+        );
         drop(checked);
         for check in checks {
             check.await.unwrap().unwrap();
@@ -253,10 +275,20 @@ mod tests {
                 Poll::Pending => waiting.push(check),
                 Poll::Ready(done) => break done.unwrap_err(),
             }
-            assert!(waiting.len() <= WAITING_MAX + OF_CALLER_MAX, "it takes more and more");
+            assert!(
+                waiting.len() <= WAITING_MAX + OF_CALLER_MAX,
+                "it takes more and more"
+            );
         };
-        assert!(waiting.len() > WAITING_MAX, "{} checks were taken", waiting.len());
-        assert_eq!((refusal.class, refusal.code), (ErrorClass::RateLimited, "too_many_checks"));
+        assert!(
+            waiting.len() > WAITING_MAX,
+            "{} checks were taken",
+            waiting.len()
+        );
+        assert_eq!(
+            (refusal.class, refusal.code),
+            (ErrorClass::RateLimited, "too_many_checks")
+        );
         assert_eq!(refusal.retry_after, Some(RETRY_SECONDS));
         drop(go);
         for check in waiting {

@@ -44,7 +44,10 @@ impl Background {
 
     /// The handle of a call whose caller came back in this process, and was shown so many `rounds` of questions before.
     pub fn returned(rounds: usize) -> Self {
-        let background = Self(Arc::new(Inner { rounds: AtomicUsize::new(rounds), ..Inner::default() }));
+        let background = Self(Arc::new(Inner {
+            rounds: AtomicUsize::new(rounds),
+            ..Inner::default()
+        }));
         background.set_returns();
         background
     }

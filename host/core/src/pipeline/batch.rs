@@ -9,10 +9,12 @@ use tokio::task::{Id, JoinError, JoinSet};
 
 use crate::executor::{Cancellation, canceled};
 use crate::journal::Listener;
-use crate::record::{AbortReason, CallRecord, ContextModifier, Refusal, ResourceLock, Timestamp, ToolEvent};
+use crate::record::{
+    AbortReason, CallRecord, ContextModifier, Refusal, ResourceLock, Timestamp, ToolEvent,
+};
 use crate::scheduler::batch::{
-    BatchPolicy, BatchState, Cause, Given, InterruptBehavior, OrderingPolicy, Outlet, Plan, PlanError, Step,
-    YieldPolicy,
+    BatchPolicy, BatchState, Cause, Given, InterruptBehavior, OrderingPolicy, Outlet, Plan,
+    PlanError, Step, YieldPolicy,
 };
 use crate::scheduler::{Line, Turn};
 
@@ -44,7 +46,12 @@ pub struct BatchCall {
 impl BatchCall {
     /// A call that depends on no other one. `id` becomes the call's native id, if the request has none.
     pub fn new(id: impl Into<String>, request: Request) -> Self {
-        Self { id: id.into(), request, depends_on: Vec::new(), refusal: None }
+        Self {
+            id: id.into(),
+            request,
+            depends_on: Vec::new(),
+            refusal: None,
+        }
     }
 
     /// Adds calls that have to end first.
@@ -57,7 +64,10 @@ impl BatchCall {
     /// Sets the refusal that ends the call instead of a run.
     #[must_use]
     pub fn refusal(self, refusal: impl Into<Option<Refusal>>) -> Self {
-        Self { refusal: refusal.into(), ..self }
+        Self {
+            refusal: refusal.into(),
+            ..self
+        }
     }
 }
 
@@ -85,7 +95,12 @@ pub struct Batch {
 impl Batch {
     /// A batch under the default policy.
     pub fn new(calls: Vec<BatchCall>, listener: Arc<dyn BatchListener>) -> Self {
-        Self { calls, policy: BatchPolicy::default(), interrupt: Cancellation::new(), listener }
+        Self {
+            calls,
+            policy: BatchPolicy::default(),
+            interrupt: Cancellation::new(),
+            listener,
+        }
     }
 }
 
@@ -137,17 +152,30 @@ pub(super) struct Seat {
 /// # Errors
 ///
 /// [`PlanError`], if the calls are no batch. None of them runs then.
-pub async fn batch<H>(host: Arc<H>, services: fn(&H) -> &Services, batch: Batch) -> Result<(), PlanError>
+pub async fn batch<H>(
+    host: Arc<H>,
+    services: fn(&H) -> &Services,
+    batch: Batch,
+) -> Result<(), PlanError>
 where
     H: Send + Sync + 'static,
 {
-    let Batch { mut calls, policy, interrupt, listener } = batch;
+    let Batch {
+        mut calls,
+        policy,
+        interrupt,
+        listener,
+    } = batch;
     let record = Arc::new(policy.record(&declared_locks(services(&host), &calls)));
     for call in &mut calls {
         call.request.context_modifier_policy = Some(policy.context_modifiers);
         call.request.scheduler_policy = Some(Arc::clone(&record));
     }
-    let plan = Plan::new(calls.iter().map(|call| (call.id.as_str(), call.depends_on.as_slice())))?;
+    let plan = Plan::new(
+        calls
+            .iter()
+            .map(|call| (call.id.as_str(), call.depends_on.as_slice())),
+    )?;
     let in_order = policy.ordering != OrderingPolicy::AllowUnordered;
     let line = in_order.then(|| services(&host).locks.line());
     let runner = Runner {
@@ -157,7 +185,10 @@ where
         deferred: BTreeMap::new(),
         ids: calls.iter().map(|call| call.id.clone()).collect(),
         held: HashMap::new(),
-        cancellations: calls.iter().map(|call| call.request.cancellation.clone()).collect(),
+        cancellations: calls
+            .iter()
+            .map(|call| call.request.cancellation.clone())
+            .collect(),
         calls: calls.into_iter().map(Some).collect(),
         tasks: JoinSet::new(),
         started: HashMap::new(),
@@ -178,9 +209,14 @@ where
 fn declared_locks(services: &Services, calls: &[BatchCall]) -> Vec<ResourceLock> {
     let mut locks: Vec<ResourceLock> = Vec::new();
     let mut seen = HashSet::new();
-    let tools = calls.iter().filter_map(|call| call.request.tool.find(&services.catalog).ok());
+    let tools = calls
+        .iter()
+        .filter_map(|call| call.request.tool.find(&services.catalog).ok());
     for tool in tools.filter(|tool| seen.insert(Arc::as_ptr(tool))) {
-        for lock in tool.interface().map_or(&[][..], |interface| &interface.resource_locks) {
+        for lock in tool
+            .interface()
+            .map_or(&[][..], |interface| &interface.resource_locks)
+        {
             if !locks.contains(lock) {
                 locks.push(lock.clone());
             }
@@ -217,7 +253,8 @@ impl<H: Send + Sync + 'static> Runner<H> {
                 interrupted = true;
                 // Only a user's interruption can wait.
                 let behavior = self.policy.interrupt;
-                let cancels = reason != AbortReason::UserInterruption || behavior == InterruptBehavior::Cancel;
+                let cancels = reason != AbortReason::UserInterruption
+                    || behavior == InterruptBehavior::Cancel;
                 self.state.interrupt(reason, cancels);
             }
             while let Some(step) = self.state.next_step() {
@@ -258,10 +295,18 @@ impl<H: Send + Sync + 'static> Runner<H> {
     }
 
     fn start(&mut self, at: usize) {
-        let Some(call) = self.calls.get_mut(at).and_then(Option::take) else { return };
+        let Some(call) = self.calls.get_mut(at).and_then(Option::take) else {
+            return;
+        };
         // Taken here, because calls start in their order, and decisions on them may end in another one.
-        let turn = (self.services)(&self.host).locks.turn(self.line, call.request.actor_ref.as_deref());
-        let seat = Seat { turn, order: Some(at), held_since: self.held.remove(&at) };
+        let turn = (self.services)(&self.host)
+            .locks
+            .turn(self.line, call.request.actor_ref.as_deref());
+        let seat = Seat {
+            turn,
+            order: Some(at),
+            held_since: self.held.remove(&at),
+        };
         let request = self.out.listened(at, call.id, call.request);
         let refusal = call.refusal;
         let host = Arc::clone(&self.host);
@@ -278,14 +323,22 @@ impl<H: Send + Sync + 'static> Runner<H> {
     }
 
     async fn discard(&mut self, at: usize, cause: Cause) {
-        let Some(call) = self.calls.get_mut(at).and_then(Option::take) else { return };
+        let Some(call) = self.calls.get_mut(at).and_then(Option::take) else {
+            return;
+        };
         let request = self.out.listened(at, call.id, call.request);
         let (reason, refusal) = match cause {
             Cause::Interrupted(reason) => (reason, canceled(reason)),
             Cause::Failed(root) => {
                 let id = self.ids.get(root).map_or("", String::as_str);
                 let message = format!("the call did not start, because the call {id:?} failed");
-                (AbortReason::SiblingError, Refusal { message, ..canceled(AbortReason::SiblingError) })
+                (
+                    AbortReason::SiblingError,
+                    Refusal {
+                        message,
+                        ..canceled(AbortReason::SiblingError)
+                    },
+                )
             }
         };
         let record = discarded((self.services)(&self.host), request, reason, refusal).await;
@@ -300,9 +353,14 @@ impl<H: Send + Sync + 'static> Runner<H> {
                 None => return,
             },
             Err(error) => {
-                let Some((at, request)) = self.started.remove(&error.id()) else { return };
+                let Some((at, request)) = self.started.remove(&error.id()) else {
+                    return;
+                };
                 let fault = Refusal::host_fault(error.to_string());
-                (at, refuse((self.services)(&self.host), request, fault).await)
+                (
+                    at,
+                    refuse((self.services)(&self.host), request, fault).await,
+                )
             }
         };
         self.state.ended(at, record.result.is_error);
@@ -322,7 +380,12 @@ async fn seated(services: &Services, request: Request, seat: Seat) -> Box<CallRe
 }
 
 /// Ends a call that does not start.
-async fn discarded(services: &Services, request: Request, reason: AbortReason, refusal: Refusal) -> Box<CallRecord> {
+async fn discarded(
+    services: &Services,
+    request: Request,
+    reason: AbortReason,
+    refusal: Refusal,
+) -> Box<CallRecord> {
     let mut journey = Journey::begin(services, request);
     // The tool says what its record must not show. A call that could not be selected did not start either.
     let _ = resolve::resolve(&mut journey).await;
@@ -364,7 +427,11 @@ impl BatchOutput {
     /// The request of the call `at`, whose events are heard here too.
     fn listened(self: &Arc<Self>, at: usize, id: String, mut request: Request) -> Request {
         request.native_call_id.get_or_insert(id);
-        request.listener = Some(Arc::new(CallListener { at, own: request.listener.take(), out: Arc::clone(self) }));
+        request.listener = Some(Arc::new(CallListener {
+            at,
+            own: request.listener.take(),
+            out: Arc::clone(self),
+        }));
         request
     }
 }

@@ -16,12 +16,13 @@ use tokio::sync::{OnceCell, mpsc, oneshot};
 use crate::approval::{Session, Terms};
 use crate::catalog::Tool;
 use crate::executor::{
-    BoxFuture, CallableTool, Cancellation, ChildAnswer, ChildCall, ChildOutput, Execution, Run, Share,
+    BoxFuture, CallableTool, Cancellation, ChildAnswer, ChildCall, ChildOutput, Execution, Run,
+    Share,
 };
 use crate::policy::{Ceiling, Limits, Permit, Policy};
 use crate::record::{
-    AbortReason, CallRecord, ErrorClass, Input, InvocationId, Keeping, Refusal, ResultStatus, SpanId, Strategy,
-    ToolError, ToolInvocation, Usage, WriteEffect,
+    AbortReason, CallRecord, ErrorClass, Input, InvocationId, Keeping, Refusal, ResultStatus,
+    SpanId, Strategy, ToolError, ToolInvocation, Usage, WriteEffect,
 };
 use crate::scheduler::{CHILD_DEPTH_MAX, Chain};
 use crate::secret::REDACTED;
@@ -77,12 +78,20 @@ pub(super) struct Tree {
 
 impl Tree {
     fn new() -> Self {
-        Self { calls_left: AtomicU32::new(CALLS_MAX), asked: AtomicUsize::new(0), chain: OnceCell::new() }
+        Self {
+            calls_left: AtomicU32::new(CALLS_MAX),
+            asked: AtomicUsize::new(0),
+            chain: OnceCell::new(),
+        }
     }
 
     /// The tree of a call that another process began, with its counts so far.
     pub(super) fn restored(asked: usize, calls_left: u32) -> Self {
-        Self { calls_left: AtomicU32::new(calls_left), asked: AtomicUsize::new(asked), chain: OnceCell::new() }
+        Self {
+            calls_left: AtomicU32::new(calls_left),
+            asked: AtomicUsize::new(asked),
+            chain: OnceCell::new(),
+        }
     }
 
     /// How many calls may still be made.
@@ -116,15 +125,28 @@ impl Tree {
 
     /// Counts one more call. Fails if there were too many.
     fn count(&self) -> Result<(), Refusal> {
-        let less = |left: u32| if guard!("child_calls") { left.checked_sub(1) } else { Some(left) };
-        match self.calls_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less) {
+        let less = |left: u32| {
+            if guard!("child_calls") {
+                left.checked_sub(1)
+            } else {
+                Some(left)
+            }
+        };
+        match self
+            .calls_left
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less)
+        {
             Ok(_) => Ok(()),
             Err(_) => {
                 let message = format!(
                     "this call has made {CALLS_MAX} calls of other tools, those of the tools that it called included, \
                      which is all it may; make fewer calls"
                 );
-                Err(Refusal::new(ErrorClass::RateLimited, "child_calls_limit", message))
+                Err(Refusal::new(
+                    ErrorClass::RateLimited,
+                    "child_calls_limit",
+                    message,
+                ))
             }
         }
     }
@@ -149,13 +171,16 @@ impl Lineage {
     }
 
     fn is_too_deep(&self) -> bool {
-        self.ancestors.len() > usize::try_from(CHILD_DEPTH_MAX).unwrap_or(usize::MAX) && guard!("child_depth")
+        self.ancestors.len() > usize::try_from(CHILD_DEPTH_MAX).unwrap_or(usize::MAX)
+            && guard!("child_depth")
     }
 }
 
 /// Fails if `tool` may not be called by the guest that makes the call, and lowers the limits to those of its calls.
 pub(super) fn admit(request: &mut Request, tool: &Tool) -> Result<(), Refusal> {
-    let Some(lineage) = &request.lineage else { return Ok(()) };
+    let Some(lineage) = &request.lineage else {
+        return Ok(());
+    };
     if !lineage.may_call(tool, request) {
         return Err(not_callable(request.tool.name()));
     }
@@ -165,7 +190,11 @@ pub(super) fn admit(request: &mut Request, tool: &Tool) -> Result<(), Refusal> {
             "{id} is already running in this call chain ({}); a tool cannot call itself, even through others",
             lineage.ancestors.join(", which calls ")
         );
-        let refusal = Refusal::new(ErrorClass::PolicyBlocked, "recursive_tool_forbidden", message);
+        let refusal = Refusal::new(
+            ErrorClass::PolicyBlocked,
+            "recursive_tool_forbidden",
+            message,
+        );
         return Err(refusal.by_policy("tool_calls:cycles".to_owned()));
     }
     if lineage.is_too_deep() {
@@ -176,7 +205,11 @@ pub(super) fn admit(request: &mut Request, tool: &Tool) -> Result<(), Refusal> {
         let refusal = Refusal::new(ErrorClass::PolicyBlocked, "child_depth_limit", message);
         return Err(refusal.by_policy("tool_calls:depth".to_owned()));
     }
-    if let Some(wall) = request.offered.as_deref().and_then(|offered| *offered.get(id)?) {
+    if let Some(wall) = request
+        .offered
+        .as_deref()
+        .and_then(|offered| *offered.get(id)?)
+    {
         request.limits.wall = request.limits.wall.min(wall);
     }
     Ok(())
@@ -229,7 +262,10 @@ pub(super) fn disturb(journey: &Journey<'_>, permit: &Permit) -> bool {
 pub(super) fn change_elsewhere(journey: &Journey<'_>, permit: &Permit) -> bool {
     !permit.changes_nothing()
         && guard!("child_network")
-        && is_any_callable(journey, permit, |tool| tool.permission_profile().has_effect(&WriteEffect::RemoteMutation))
+        && is_any_callable(journey, permit, |tool| {
+            tool.permission_profile()
+                .has_effect(&WriteEffect::RemoteMutation)
+        })
 }
 
 fn is_any_callable(journey: &Journey<'_>, permit: &Permit, is: impl Fn(&Tool) -> bool) -> bool {
@@ -251,7 +287,8 @@ pub(super) fn callable(journey: &Journey<'_>, permit: &Permit) -> Vec<Arc<Tool>>
 /// installed ones, and not for a tool that claims the name of one.
 fn is_named(tool: &Tool, policy: &Policy, names: impl Fn(&str) -> bool) -> bool {
     let declaration = tool.declaration();
-    names(&declaration.qualified_name()) && !policy.is_impostor(declaration, tool.component(), |_| true)
+    names(&declaration.qualified_name())
+        && !policy.is_impostor(declaration, tool.component(), |_| true)
 }
 
 /// Runs the tool of `permit`, and the calls that it makes. While the tool reports nothing, the call says that it runs.
@@ -270,7 +307,11 @@ pub(super) async fn invoke(journey: &mut Journey<'_>, permit: &Permit, run: Run)
     }
 }
 
-fn started<'a>(journey: &'a mut Journey<'_>, permit: &'a Permit, run: Run) -> BoxFuture<'a, Box<Execution>> {
+fn started<'a>(
+    journey: &'a mut Journey<'_>,
+    permit: &'a Permit,
+    run: Run,
+) -> BoxFuture<'a, Box<Execution>> {
     let calls = journey.tool.as_ref().is_some_and(|tool| tool.calls_tools());
     if !calls || permit.capability().tools.is_empty() {
         return journey.services.executor.invoke(permit, run);
@@ -328,7 +369,12 @@ async fn serve(journey: &mut Journey<'_>, permit: &Permit, mut run: Run) -> Box<
     };
     drop(guest);
     // The guest was stopped while it waited. The call that it waited for ends before it, with a record.
-    if let Some(Child { call, cancellation: of_child, .. }) = child {
+    if let Some(Child {
+        call,
+        cancellation: of_child,
+        ..
+    }) = child
+    {
         of_child.cancel(cancellation.requested().unwrap_or(AbortReason::Timeout));
         drop(Reply::new(answer(call.await), &unread));
     }
@@ -340,8 +386,15 @@ async fn serve(journey: &mut Journey<'_>, permit: &Permit, mut run: Run) -> Box<
         }
     }
     if !ids.is_empty() {
-        let known = journey.invocation.extra.entry(CHILDREN).or_insert_with(|| json!([]));
-        known.as_array_mut().into_iter().for_each(|known| known.append(&mut ids));
+        let known = journey
+            .invocation
+            .extra
+            .entry(CHILDREN)
+            .or_insert_with(|| json!([]));
+        known
+            .as_array_mut()
+            .into_iter()
+            .for_each(|known| known.append(&mut ids));
     }
     if let (None, Some(tree)) = (&journey.request.lineage, journey.tree.take()) {
         // Gives the room back: the call may wait for its user, or for a place, before its next instance.
@@ -351,7 +404,9 @@ async fn serve(journey: &mut Journey<'_>, permit: &Permit, mut run: Run) -> Box<
 }
 
 fn reason(cancellation: &Cancellation) -> AbortReason {
-    cancellation.requested().unwrap_or(AbortReason::UserInterruption)
+    cancellation
+        .requested()
+        .unwrap_or(AbortReason::UserInterruption)
 }
 
 /// Waits for the end of the call, if there is one.
@@ -364,18 +419,27 @@ async fn ended(child: &mut Option<Child<'_>>) -> Box<CallRecord> {
 
 /// What the guest gets of a call that has ended.
 fn answer(record: Box<CallRecord>) -> ChildAnswer {
-    let CallRecord { invocation, result, .. } = *record;
+    let CallRecord {
+        invocation, result, ..
+    } = *record;
     let used = result.usage.unwrap_or_default();
     let result = match result.error {
-        Some(error) if result.status != ResultStatus::PartialSucceeded => Err(match invocation.started_at() {
-            // A tool that passes the error on would seem to be the one that failed. An earlier refusal names the tool itself.
-            Some(_) => ToolError { message: format!("{}: {}", invocation.tool_id, error.message), ..error },
-            None => error,
-        }),
+        Some(error) if result.status != ResultStatus::PartialSucceeded => {
+            Err(match invocation.started_at() {
+                // A tool that passes the error on would seem to be the one that failed. An earlier refusal names the tool itself.
+                Some(_) => ToolError {
+                    message: format!("{}: {}", invocation.tool_id, error.message),
+                    ..error
+                },
+                None => error,
+            })
+        }
         missing => Ok(ChildOutput {
             invocation_id: result.invocation_id,
             content: json!(result.model_facing_content).to_string(),
-            structured: result.structured_content.map(|value: Value| value.to_string()),
+            structured: result
+                .structured_content
+                .map(|value: Value| value.to_string()),
             missing,
         }),
     };
@@ -384,7 +448,10 @@ fn answer(record: Box<CallRecord>) -> ChildAnswer {
 
 /// What the guest gets of a call that was not made.
 fn not_made(error: ToolError) -> ChildAnswer {
-    ChildAnswer { result: Err(error), used: Usage::default() }
+    ChildAnswer {
+        result: Err(error),
+        used: Usage::default(),
+    }
 }
 
 /// A call that runs for a guest.
@@ -409,7 +476,11 @@ struct Family {
 impl Family {
     fn of(journey: &mut Journey<'_>, permit: &Permit) -> Self {
         let tree = Tree::of(journey);
-        let above = journey.request.lineage.as_ref().map_or_else(Vec::new, |lineage| lineage.ancestors.clone());
+        let above = journey
+            .request
+            .lineage
+            .as_ref()
+            .map_or_else(Vec::new, |lineage| lineage.ancestors.clone());
         let tool_id = journey.invocation.tool_id.clone();
         Self {
             parent: journey.invocation.invocation_id,
@@ -442,7 +513,10 @@ impl Family {
 
     /// The tools that the guest may call, without those that call it (AT-REASON-05).
     fn list(&self, services: &Services, request: &Request) -> Vec<CallableTool> {
-        let nothing = Share { left: Box::default(), deadline: std::time::Instant::now() };
+        let nothing = Share {
+            left: Box::default(),
+            deadline: std::time::Instant::now(),
+        };
         let lineage = self.lineage(nothing);
         if lineage.is_too_deep() {
             return Vec::new();
@@ -458,7 +532,10 @@ impl Family {
         let callable = services.catalog.tools().into_iter().filter(is_listed);
         let listed = callable.take(LISTED_MAX).map(|tool| CallableTool {
             name: tool.declaration().qualified_name(),
-            description: tool.contract().shown(&tool.declaration().description).into_owned(),
+            description: tool
+                .contract()
+                .shown(&tool.declaration().description)
+                .into_owned(),
         });
         listed.collect()
     }
@@ -471,7 +548,11 @@ impl Family {
         call: ChildCall,
         reply: oneshot::Sender<Reply>,
     ) -> Child<'s> {
-        let ChildCall { mut tool, mut input, share } = call;
+        let ChildCall {
+            mut tool,
+            mut input,
+            share,
+        } = call;
         // What the caller hides is found and removed by the rules of the tool that is called. A name that means no tool has
         // none, and may itself be such a value.
         let is_discreet = self.hidden.is_some() || !self.narrowed.journal;
@@ -487,17 +568,28 @@ impl Family {
             .respondent(of_parent.respondent.clone())
             .cancellation(cancellation.clone())
             // Another process cannot continue the call, and what a person approves for a session is not for tools.
-            .approval(Terms { session: Session::None, ..of_parent.approval.clone() });
+            .approval(Terms {
+                session: Session::None,
+                ..of_parent.approval.clone()
+            });
         request.offered.clone_from(&of_parent.offered);
         request.keeper.clone_from(&of_parent.keeper);
         // Otherwise the call would use the operator's secrets for this caller. The ceiling bounds where they go.
         request.secrets = of_parent.secrets.clone();
-        request.trace = of_parent.trace.as_ref().map(|trace| trace.below(SpanId::of(self.parent)));
+        request.trace = of_parent
+            .trace
+            .as_ref()
+            .map(|trace| trace.below(SpanId::of(self.parent)));
         request.context_modifier_policy = of_parent.context_modifier_policy;
         request.lineage = Some(Arc::new(self.lineage(share)));
         let journey = Journey::begin(services, request);
         let id = journey.invocation.invocation_id;
-        Child { id, call: on_chain(journey, Arc::clone(&self.tree)), cancellation, reply }
+        Child {
+            id,
+            call: on_chain(journey, Arc::clone(&self.tree)),
+            cancellation,
+            reply,
+        }
     }
 }
 

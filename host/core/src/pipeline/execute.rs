@@ -5,12 +5,14 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::catalog::Tool;
-use crate::executor::{Cancellation, Execution, GuestOutcome, GuestProgress, Observer, Run, SandboxDenial};
+use crate::executor::{
+    Cancellation, Execution, GuestOutcome, GuestProgress, Observer, Run, SandboxDenial,
+};
 use crate::journal::{Artifacts, Trail};
 use crate::policy::Permit;
 use crate::record::{
-    ARTIFACT, CLI, EventType, ExternalMapping, InvocationId, ProgressStatus, Refusal, SANDBOX_REF, Status, Suspension,
-    ToolProgress,
+    ARTIFACT, CLI, EventType, ExternalMapping, InvocationId, ProgressStatus, Refusal, SANDBOX_REF,
+    Status, Suspension, ToolProgress,
 };
 use crate::secret::REDACTED;
 
@@ -33,9 +35,14 @@ pub async fn run(journey: &mut Journey<'_>, scheduled: Scheduled) -> Result<Exec
     journey.advance(Status::Running)?;
     // Before its effect: a call whose start cannot be written down does not run.
     journey.changes = !permit.changes_nothing();
-    journey.write_start().await.inspect_err(|_| journey.changes = false)?;
+    journey
+        .write_start()
+        .await
+        .inspect_err(|_| journey.changes = false)?;
     let limits = children::limits(journey, &permit);
-    journey.trail.emit(EventType::Started, retry::started(&limits, 1));
+    journey
+        .trail
+        .emit(EventType::Started, retry::started(&limits, 1));
     journey.trail.reached(ProgressStatus::Started);
     journey.artifacts = artifacts::begin(journey, &tool, &limits);
     let mut run = first_run(journey, &tool, &permit);
@@ -90,12 +97,21 @@ fn first_run(journey: &Journey<'_>, tool: &Tool, permit: &Permit) -> Run {
         resumed: None,
         nondeterminism: replay::nondeterminism(journey, tool, permit),
         tools: None,
-        share: journey.request.lineage.as_ref().map(|lineage| lineage.share.clone()),
+        share: journey
+            .request
+            .lineage
+            .as_ref()
+            .map(|lineage| lineage.share.clone()),
         configuration: tool.configuration().cloned(),
     }
 }
 
-fn executed(journey: &mut Journey<'_>, tool: Arc<Tool>, permit: &Permit, mut execution: Box<Execution>) -> Executed {
+fn executed(
+    journey: &mut Journey<'_>,
+    tool: Arc<Tool>,
+    permit: &Permit,
+    mut execution: Box<Execution>,
+) -> Executed {
     replay::note(journey, &tool, permit, execution.recorded.take());
     note_command(journey, &tool, &execution);
     execution.usage.artifacts = journey.artifacts.as_ref().and_then(Artifacts::usage);
@@ -112,21 +128,44 @@ fn note_command(journey: &mut Journey<'_>, tool: &Tool, execution: &Execution) {
     let Some(end) = execution.command else { return };
     let invocation = &mut journey.invocation;
     let call = invocation.evidence_ref();
-    let stopped = execution.outcome.as_ref().err().map(|error| error.code).filter(|_| end.exit_code.is_none());
-    let decision = journey.decisions.last().map(|decision| format!("{call}#decision/{}", decision.decision_id));
+    let stopped = execution
+        .outcome
+        .as_ref()
+        .err()
+        .map(|error| error.code)
+        .filter(|_| end.exit_code.is_none());
+    let decision = journey
+        .decisions
+        .last()
+        .map(|decision| format!("{call}#decision/{}", decision.decision_id));
     let allowed = journey.decisions.iter().rev();
-    let sandbox = allowed.filter_map(|decision| decision.extra.get(SANDBOX_REF)?.as_str()).next();
+    let sandbox = allowed
+        .filter_map(|decision| decision.extra.get(SANDBOX_REF)?.as_str())
+        .next();
     let known = [
         ("command_id", (**tool.name()).into()),
-        ("argv_ref", invocation.call_input_ref.as_ref().map(|input| format!("{input}#/args")).into()),
+        (
+            "argv_ref",
+            invocation
+                .call_input_ref
+                .as_ref()
+                .map(|input| format!("{input}#/args"))
+                .into(),
+        ),
         ("cwd_ref", format!("{call}#scratch").into()),
         ("env_policy_ref", decision.into()),
         ("exit_code", end.exit_code.into()),
         ("signal", stopped.into()),
         ("sandbox_ref", sandbox.into()),
     ];
-    let fields = known.map(|(name, value): (&str, Value)| (name.to_owned(), value)).into_iter().collect();
-    invocation.add_mapping(&ExternalMapping { source: CLI.to_owned(), fields });
+    let fields = known
+        .map(|(name, value): (&str, Value)| (name.to_owned(), value))
+        .into_iter()
+        .collect();
+    invocation.add_mapping(&ExternalMapping {
+        source: CLI.to_owned(),
+        fields,
+    });
 }
 
 /// Writes the events of a running guest to the trail.
@@ -140,13 +179,18 @@ struct Relay {
 impl Relay {
     /// The artifacts among these blocks, as the host knows them.
     fn artifacts_of(&self, content: &Value) -> Vec<Value> {
-        let Some(artifacts) = &self.artifacts else { return Vec::new() };
+        let Some(artifacts) = &self.artifacts else {
+            return Vec::new();
+        };
         let blocks = content
             .as_array()
             .into_iter()
             .flatten()
             .filter(|block| block.get("type").is_some_and(|kind| kind == ARTIFACT));
-        blocks.filter_map(|block| artifacts.find(block.get("reference")?.as_str()?)).map(Value::Object).collect()
+        blocks
+            .filter_map(|block| artifacts.find(block.get("reference")?.as_str()?))
+            .map(Value::Object)
+            .collect()
     }
 }
 
@@ -156,7 +200,11 @@ impl Observer for Relay {
             Some((reference, content)) => (vec![reference], Some(content)),
             None => (Vec::new(), None),
         };
-        let status = if partial_content.is_some() { ProgressStatus::PartialResult } else { update.status };
+        let status = if partial_content.is_some() {
+            ProgressStatus::PartialResult
+        } else {
+            update.status
+        };
         self.trail.progress(ToolProgress {
             message: update.message,
             percent: update.percent,
@@ -166,7 +214,10 @@ impl Observer for Relay {
             bytes_written: update.bytes_written,
             line_count: update.line_count,
             partial_result_refs,
-            artifact_refs: partial_content.as_ref().map(|content| self.artifacts_of(content)).unwrap_or_default(),
+            artifact_refs: partial_content
+                .as_ref()
+                .map(|content| self.artifacts_of(content))
+                .unwrap_or_default(),
             partial_content,
             ..ToolProgress::of_host(self.invocation_id, status)
         });
@@ -185,7 +236,11 @@ impl Observer for Relay {
 
     fn denied(&self, denial: SandboxDenial) {
         // The tool chose what it tried to reach.
-        let target = if self.trail.is_silent() { REDACTED.to_owned() } else { denial.target };
+        let target = if self.trail.is_silent() {
+            REDACTED.to_owned()
+        } else {
+            denial.target
+        };
         let denied = json!({
             "capability": denial.capability,
             "target": target,

@@ -65,17 +65,29 @@ fn hearing(services: &Services, observed: Observed) -> Result<Unheard, Refusal> 
     let declaration = prepared.tool.declaration();
     let mut heard: Vec<HookPreview> = Vec::new();
     for event in HookEvent::ALL {
-        for hook in services.hooks.hearing(event, &declaration.tool_id, &declaration.namespace) {
+        for hook in services
+            .hooks
+            .hearing(event, &declaration.tool_id, &declaration.namespace)
+        {
             if let Some(why) = hook.missing() {
                 if hook.blocks_at(event) {
-                    let message = format!("the hook {} could not be loaded, and so the call may not go on", hook.id());
-                    return Err(Refusal::new(ErrorClass::HookBlocked, "hook_not_loaded", message).detail(why));
+                    let message = format!(
+                        "the hook {} could not be loaded, and so the call may not go on",
+                        hook.id()
+                    );
+                    return Err(
+                        Refusal::new(ErrorClass::HookBlocked, "hook_not_loaded", message)
+                            .detail(why),
+                    );
                 }
                 continue;
             }
             match heard.iter_mut().find(|heard| heard.hook_id == hook.id()) {
                 Some(heard) => heard.events.push(event),
-                None => heard.push(HookPreview { hook_id: hook.id().to_owned(), events: vec![event] }),
+                None => heard.push(HookPreview {
+                    hook_id: hook.id().to_owned(),
+                    events: vec![event],
+                }),
             }
         }
     }

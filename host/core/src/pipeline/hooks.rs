@@ -8,8 +8,8 @@ use crate::catalog::Tool;
 use crate::executor::{BoxFuture, canceled};
 use crate::hook::{HookCall, HookFailure, HookOutput, HookProgress, HookRun, Registration};
 use crate::record::{
-    AbortReason, ErrorClass, EventType, Extra, HookEvent, HookOutcome, Input, ProgressStatus, Refusal, SchemaVersion,
-    ToolHook, ToolProgress,
+    AbortReason, ErrorClass, EventType, Extra, HookEvent, HookOutcome, Input, ProgressStatus,
+    Refusal, SchemaVersion, ToolHook, ToolProgress,
 };
 
 use super::journey::Journey;
@@ -58,7 +58,12 @@ pub(super) async fn run(
     call: HookCall,
 ) -> Result<Vec<HookOutput>, Refusal> {
     let event = call.event;
-    if !journey.invocation.hook_refs.iter().any(|id| id == hook.id()) {
+    if !journey
+        .invocation
+        .hook_refs
+        .iter()
+        .any(|id| id == hook.id())
+    {
         journey.invocation.hook_refs.push(hook.id().to_owned());
     }
     let (started, completed) = event_types(event);
@@ -82,8 +87,15 @@ pub(super) async fn run(
     journey.trail.emit(completed, summary);
     journey.hook_runs.push(record);
     match ran.outputs {
-        Ok(outputs) => Ok(outputs.into_iter().filter_map(|output| common(journey, hook, event, output)).collect()),
-        Err(HookFailure::Canceled) => Err(canceled(cancellation.requested().unwrap_or(AbortReason::UserInterruption))),
+        Ok(outputs) => Ok(outputs
+            .into_iter()
+            .filter_map(|output| common(journey, hook, event, output))
+            .collect()),
+        Err(HookFailure::Canceled) => Err(canceled(
+            cancellation
+                .requested()
+                .unwrap_or(AbortReason::UserInterruption),
+        )),
         Err(failure) if hook.blocks_at(event) => Err(blocked(hook, event, failure)),
         Err(_) => Ok(Vec::new()),
     }
@@ -92,11 +104,17 @@ pub(super) async fn run(
 /// The refusal of a call that a hook stopped before the tool ran.
 pub(super) fn stopped(hook: &Registration, reason: &str) -> Refusal {
     let message = format!("the hook {} stopped the call: {reason}", hook.id());
-    Refusal::new(ErrorClass::HookBlocked, "hook_stop", message).by_policy(format!("hook:{}", hook.id()))
+    Refusal::new(ErrorClass::HookBlocked, "hook_stop", message)
+        .by_policy(format!("hook:{}", hook.id()))
 }
 
 /// Handles an output that means the same at every event; returns any other that counts at `event`.
-fn common(journey: &mut Journey<'_>, hook: &Registration, event: HookEvent, output: HookOutput) -> Option<HookOutput> {
+fn common(
+    journey: &mut Journey<'_>,
+    hook: &Registration,
+    event: HookEvent,
+    output: HookOutput,
+) -> Option<HookOutput> {
     match output {
         HookOutput::Message(_) => None,
         HookOutput::Progress(progress) => {
@@ -125,10 +143,16 @@ fn attributed(journey: &Journey<'_>, hook: &Registration, progress: HookProgress
 fn blocked(hook: &Registration, event: HookEvent, failure: HookFailure) -> Refusal {
     let id = hook.id();
     let (code, what, detail) = match failure {
-        HookFailure::NotLoaded(why) => ("hook_not_loaded", "could not be loaded".to_owned(), Some(why)),
-        HookFailure::TimedOut => {
-            ("hook_timed_out", format!("did not answer within {} ms", hook.wall().as_millis()), None)
-        }
+        HookFailure::NotLoaded(why) => (
+            "hook_not_loaded",
+            "could not be loaded".to_owned(),
+            Some(why),
+        ),
+        HookFailure::TimedOut => (
+            "hook_timed_out",
+            format!("did not answer within {} ms", hook.wall().as_millis()),
+            None,
+        ),
         HookFailure::Failed(why) => ("hook_failed", "failed".to_owned(), Some(why)),
         HookFailure::Canceled => ("hook_failed", "was canceled".to_owned(), None),
     };
@@ -136,7 +160,8 @@ fn blocked(hook: &Registration, event: HookEvent, failure: HookFailure) -> Refus
         let message = format!("the hook {id} {what}, and so the call may not go on");
         Refusal::new(ErrorClass::HookBlocked, code, message)
     } else {
-        let message = format!("the hook {id} {what} after the tool ran, and so the output is withheld");
+        let message =
+            format!("the hook {id} {what} after the tool ran, and so the output is withheld");
         Refusal::new(ErrorClass::ExecutionFailed, "post_hook_failed", message)
     };
     Refusal { detail, ..refusal }
@@ -165,12 +190,16 @@ fn record(journey: &Journey<'_>, hook: &Registration, event: HookEvent, ran: &Ho
         extra: Extra::new(),
     };
     match &ran.outputs {
-        Ok(outputs) => outputs.iter().for_each(|output| say(&mut record, event, output)),
+        Ok(outputs) => outputs
+            .iter()
+            .for_each(|output| say(&mut record, event, output)),
         Err(failure) => {
             record.outcome = failure.outcome();
             record.error = match failure {
                 HookFailure::Failed(why) | HookFailure::NotLoaded(why) => Some(why.clone()),
-                HookFailure::TimedOut => Some(format!("no answer within {} ms", hook.wall().as_millis())),
+                HookFailure::TimedOut => {
+                    Some(format!("no answer within {} ms", hook.wall().as_millis()))
+                }
                 HookFailure::Canceled => Some("the call was canceled".to_owned()),
             };
         }
@@ -185,13 +214,18 @@ fn say(record: &mut ToolHook, event: HookEvent, output: &HookOutput) {
         HookOutput::UpdatedInput(value) => record.updated_input = Some(value.clone()),
         HookOutput::PermissionResult(result) => record.permission_result = Some(result.clone()),
         HookOutput::AdditionalContext(Value::Object(context)) => {
-            record.additional_context.push(Value::Object(context.clone()));
+            record
+                .additional_context
+                .push(Value::Object(context.clone()));
         }
         // The specification requires objects here.
-        HookOutput::AdditionalContext(context) => record.additional_context.push(json!({ "context": context })),
+        HookOutput::AdditionalContext(context) => record
+            .additional_context
+            .push(json!({ "context": context })),
         HookOutput::Stop { reason } => record.stop = Some(json!({ "reason": reason })),
         HookOutput::UpdatedOutput(updated) => {
-            record.updated_output = Some(json!({ "content": updated.content, "structured": updated.structured }));
+            record.updated_output =
+                Some(json!({ "content": updated.content, "structured": updated.structured }));
         }
     }
 }
@@ -199,14 +233,22 @@ fn say(record: &mut ToolHook, event: HookEvent, output: &HookOutput) {
 fn event_types(event: HookEvent) -> (EventType, EventType) {
     match event {
         HookEvent::PreToolUse => (EventType::PreHookStarted, EventType::PreHookCompleted),
-        HookEvent::PermissionRequest => {
-            (EventType::PermissionRequestHookStarted, EventType::PermissionRequestHookCompleted)
-        }
-        HookEvent::PermissionDecision => {
-            (EventType::PermissionDecisionHookStarted, EventType::PermissionDecisionHookCompleted)
-        }
+        HookEvent::PermissionRequest => (
+            EventType::PermissionRequestHookStarted,
+            EventType::PermissionRequestHookCompleted,
+        ),
+        HookEvent::PermissionDecision => (
+            EventType::PermissionDecisionHookStarted,
+            EventType::PermissionDecisionHookCompleted,
+        ),
         HookEvent::PostToolUse => (EventType::PostHookStarted, EventType::PostHookCompleted),
-        HookEvent::PostToolUseFailure => (EventType::FailureHookStarted, EventType::FailureHookCompleted),
-        HookEvent::ResultPersistence => (EventType::PersistenceHookStarted, EventType::PersistenceHookCompleted),
+        HookEvent::PostToolUseFailure => (
+            EventType::FailureHookStarted,
+            EventType::FailureHookCompleted,
+        ),
+        HookEvent::ResultPersistence => (
+            EventType::PersistenceHookStarted,
+            EventType::PersistenceHookCompleted,
+        ),
     }
 }

@@ -11,7 +11,8 @@ use crate::approval::{EXPIRE_MAX, Inquiry, Requested, Respondent, legible};
 use crate::executor::{Execution, GuestOutcome, InputRequest, NeededInput, Resumed, Run, canceled};
 use crate::policy::Permit;
 use crate::record::{
-    AbortReason, ErrorClass, EventType, InputResponse, InputResponses, Mode, ProgressStatus, Refusal, Status, Timestamp,
+    AbortReason, ErrorClass, EventType, InputResponse, InputResponses, Mode, ProgressStatus,
+    Refusal, Status, Timestamp,
 };
 use crate::search::Meter;
 
@@ -49,7 +50,10 @@ pub(super) async fn go_on(
     mut asked: Option<Round>,
 ) -> Box<Execution> {
     loop {
-        let NeededInput { requests, resume_state } = match &mut execution.outcome {
+        let NeededInput {
+            requests,
+            resume_state,
+        } = match &mut execution.outcome {
             Ok(GuestOutcome::NeedsInput(needed)) => std::mem::take(needed),
             _ => return execution,
         };
@@ -83,11 +87,18 @@ pub(super) async fn go_on(
             }
         };
         let answers = journey.responses.values().map(action).collect::<Vec<_>>();
-        journey.trail.emit(EventType::Resumed, json!({ "answers": answers }));
+        journey
+            .trail
+            .emit(EventType::Resumed, json!({ "answers": answers }));
         let responses = json!(journey.responses).to_string();
         let spent = execution.usage.clone();
         let partial_bytes = execution.partial_bytes;
-        run.resumed = Some(Arc::new(Resumed { responses, resume_state, spent, partial_bytes }));
+        run.resumed = Some(Arc::new(Resumed {
+            responses,
+            resume_state,
+            spent,
+            partial_bytes,
+        }));
         let next = children::invoke(journey, permit, run.clone()).await;
         drop(place);
         execution = next.after(*execution);
@@ -100,23 +111,46 @@ async fn begin(journey: &mut Journey<'_>, requests: Vec<InputRequest>) -> Result
     respondent(journey, &open)?;
     let expires_at = Timestamp::now().plus(journey.request.approval.expire.min(EXPIRE_MAX));
     // A new question with a key that was answered before needs a new answer.
-    open.iter().for_each(|request| drop(journey.responses.remove(request.key())));
+    open.iter()
+        .for_each(|request| drop(journey.responses.remove(request.key())));
     too_often(Tree::of(journey).asked())?;
     journey.advance(Status::NeedsInput)?;
-    journey.trail.emit(EventType::NeedsInput, json!({ "requests": open.len(), "expires_at": expires_at }));
+    journey.trail.emit(
+        EventType::NeedsInput,
+        json!({ "requests": open.len(), "expires_at": expires_at }),
+    );
     journey.trail.reached(ProgressStatus::WaitingForInput);
-    Ok(Round { requests: open, expires_at, unfit: 0, shown: shown(journey) })
+    Ok(Round {
+        requests: open,
+        expires_at,
+        unfit: 0,
+        shown: shown(journey),
+    })
 }
 
 /// The one who answers the `open` requests.
 fn respondent(journey: &Journey<'_>, open: &[Requested]) -> Result<Arc<dyn Respondent>, Refusal> {
     let attended = journey.request.policy.mode != Mode::NonInteractive;
-    journey.request.respondent.clone().filter(|_| attended).ok_or_else(|| nobody_to_ask(open))
+    journey
+        .request
+        .respondent
+        .clone()
+        .filter(|_| attended)
+        .ok_or_else(|| nobody_to_ask(open))
 }
 
 /// Adds an answer for each request to those of the call. A call that waits holds no place in the scheduler.
-async fn answer(journey: &mut Journey<'_>, round: Round, so_far: &SoFar<'_>) -> Result<(), Refusal> {
-    let Round { requests: mut open, expires_at, mut unfit, shown: mut before } = round;
+async fn answer(
+    journey: &mut Journey<'_>,
+    round: Round,
+    so_far: &SoFar<'_>,
+) -> Result<(), Refusal> {
+    let Round {
+        requests: mut open,
+        expires_at,
+        mut unfit,
+        shown: mut before,
+    } = round;
     let respondent = respondent(journey, &open)?;
     let tree = Tree::of(journey);
     while !open.is_empty() {
@@ -129,7 +163,13 @@ async fn answer(journey: &mut Journey<'_>, round: Round, so_far: &SoFar<'_>) -> 
             requests: open,
             expires_at,
         };
-        let paused = Paused { so_far, inquiry: &inquiry, unfit, asked, shown: before };
+        let paused = Paused {
+            so_far,
+            inquiry: &inquiry,
+            unfit,
+            asked,
+            shown: before,
+        };
         let mut given = wait(journey, respondent.as_ref(), &paused).await?;
         before = shown(journey);
         open = Vec::new();
@@ -165,7 +205,10 @@ fn unfit_answers(request: &Requested, why: &str) -> Refusal {
 }
 
 /// Reads the tool's questions, with secrets and sensitive values redacted.
-async fn read(journey: &Journey<'_>, requests: Vec<InputRequest>) -> Result<Vec<Requested>, Refusal> {
+async fn read(
+    journey: &Journey<'_>,
+    requests: Vec<InputRequest>,
+) -> Result<Vec<Requested>, Refusal> {
     let invalid = |why: String| {
         let message = format!("the tool asked its user what cannot be asked: {why}");
         Refusal::new(ErrorClass::ExecutionFailed, "question_invalid", message)
@@ -181,9 +224,15 @@ async fn read(journey: &Journey<'_>, requests: Vec<InputRequest>) -> Result<Vec<
             }
             Requested::read(&request.key, &request.message, &request.schema)
         };
-        requests.into_iter().map(read).collect::<Result<Vec<Requested>, String>>()
+        requests
+            .into_iter()
+            .map(read)
+            .collect::<Result<Vec<Requested>, String>>()
     };
-    let read = journey.checks.run("reading the tool's questions", work).await?;
+    let read = journey
+        .checks
+        .run("reading the tool's questions", work)
+        .await?;
     let read = read.map_err(invalid)?;
     let keys: BTreeSet<&str> = read.iter().map(Requested::key).collect();
     if keys.len() < read.len() {
@@ -194,7 +243,11 @@ async fn read(journey: &Journey<'_>, requests: Vec<InputRequest>) -> Result<Vec<
 
 /// How many rounds of questions the caller was shown.
 fn shown(journey: &Journey<'_>) -> usize {
-    journey.request.background.as_ref().map_or(0, Background::rounds)
+    journey
+        .request
+        .background
+        .as_ref()
+        .map_or(0, Background::rounds)
 }
 
 /// Waits for the answers, until the question expires or the call is canceled. The call is stored once its caller can come
@@ -206,7 +259,11 @@ async fn wait(
 ) -> Result<InputResponses, Refusal> {
     let inquiry = paused.inquiry;
     let cancellation = journey.request.cancellation.clone();
-    let background = journey.request.background.clone().filter(|_| suspend::is_possible(journey, paused.so_far));
+    let background = journey
+        .request
+        .background
+        .clone()
+        .filter(|_| suspend::is_possible(journey, paused.so_far));
     let mut can_suspend = background.is_some();
     let left = Duration::from_millis(inquiry.expires_at.millis_since(Timestamp::now()));
     let mut expiry = pin!(tokio::time::sleep(left));
@@ -246,13 +303,22 @@ fn too_often(asked: usize) -> Result<(), Refusal> {
     if asked < INQUIRIES_MAX || !guard!("question_limit") {
         return Ok(());
     }
-    let message =
-        format!("this call, with those that it makes, asked its user {INQUIRIES_MAX} times, which is all it may");
-    Err(Refusal::new(ErrorClass::SandboxViolation, "question_limit", message))
+    let message = format!(
+        "this call, with those that it makes, asked its user {INQUIRIES_MAX} times, which is all it may"
+    );
+    Err(Refusal::new(
+        ErrorClass::SandboxViolation,
+        "question_limit",
+        message,
+    ))
 }
 
 fn nobody_to_ask(requests: &[Requested]) -> Refusal {
-    let quoted: String = requests.iter().map(Requested::message).collect::<Vec<_>>().join("; ");
+    let quoted: String = requests
+        .iter()
+        .map(Requested::message)
+        .collect::<Vec<_>>()
+        .join("; ");
     let quoted = legible(&quoted.chars().take(QUOTED_CHARS_MAX).collect::<String>());
     let message = format!(
         "the tool has to ask its user a question, and no user can be asked; call it in a terminal, or through a client \

@@ -5,12 +5,14 @@ use serde_json::{Value, json};
 use crate::approval::Session;
 use crate::catalog::Tool;
 use crate::executor::{Check, Preflight};
-use crate::journal::{Artifacts, Held, History, Kept, Listener, Outlet, PayloadStore, Start, Suspended, Trail};
+use crate::journal::{
+    Artifacts, Held, History, Kept, Listener, Outlet, PayloadStore, Start, Suspended, Trail,
+};
 use crate::policy::{Limits, Opinion};
 use crate::record::{
-    Approval, EventId, EventType, Input, InputMutation, InputResponses, Keeping, PermissionDecision, PermissionResult,
-    Refusal, ResultMappings, ResultPersistence, Status, Strategy, Suspension, Timestamp, ToolEvent, ToolHook,
-    ToolInvocation, TraceContext, Usage,
+    Approval, EventId, EventType, Input, InputMutation, InputResponses, Keeping,
+    PermissionDecision, PermissionResult, Refusal, ResultMappings, ResultPersistence, Status,
+    Strategy, Suspension, Timestamp, ToolEvent, ToolHook, ToolInvocation, TraceContext, Usage,
 };
 
 use crate::scheduler::Claim;
@@ -35,11 +37,19 @@ const SESSION_CHARS_MAX: usize = 128;
 /// A call that a tool makes is in the session of its caller, although no approval for that session is for it.
 fn session(request: &Request) -> Arc<str> {
     static RUN: LazyLock<Arc<str>> = LazyLock::new(|| format!("run:{}", EventId::new()).into());
-    if let Some(of_caller) = request.lineage.as_ref().and_then(|lineage| lineage.session.as_ref()) {
+    if let Some(of_caller) = request
+        .lineage
+        .as_ref()
+        .and_then(|lineage| lineage.session.as_ref())
+    {
         return Arc::clone(of_caller);
     }
     match &request.approval.session {
-        Session::Named(name) => name.chars().take(SESSION_CHARS_MAX).collect::<String>().into(),
+        Session::Named(name) => name
+            .chars()
+            .take(SESSION_CHARS_MAX)
+            .collect::<String>()
+            .into(),
         Session::None | Session::Terminal => Arc::clone(&RUN),
     }
 }
@@ -57,15 +67,36 @@ pub(super) struct Left<'k> {
 
 impl<'k> From<&'k Kept> for Left<'k> {
     fn from(kept: &'k Kept) -> Self {
-        let Kept { invocation, history, approval, .. } = kept;
-        Self { invocation, history, approval: Some(approval), suspension: None }
+        let Kept {
+            invocation,
+            history,
+            approval,
+            ..
+        } = kept;
+        Self {
+            invocation,
+            history,
+            approval: Some(approval),
+            suspension: None,
+        }
     }
 }
 
 impl<'k> From<&'k Suspended> for Left<'k> {
     fn from(kept: &'k Suspended) -> Self {
-        let Suspended { invocation, history, approval, suspension, .. } = kept;
-        Self { invocation, history, approval: approval.as_ref(), suspension: Some(suspension) }
+        let Suspended {
+            invocation,
+            history,
+            approval,
+            suspension,
+            ..
+        } = kept;
+        Self {
+            invocation,
+            history,
+            approval: approval.as_ref(),
+            suspension: Some(suspension),
+        }
     }
 }
 
@@ -119,13 +150,24 @@ pub struct Journey<'a> {
 impl<'a> Journey<'a> {
     /// The store for the payloads of this call's caller.
     pub(super) fn payloads(&self) -> PayloadStore {
-        let lasts = self.tool.as_deref().and_then(|tool| tool.permission_profile().retention());
-        self.services.payloads.of(self.request.actor_ref.as_deref()).lasting(lasts)
+        let lasts = self
+            .tool
+            .as_deref()
+            .and_then(|tool| tool.permission_profile().retention());
+        self.services
+            .payloads
+            .of(self.request.actor_ref.as_deref())
+            .lasting(lasts)
     }
 
     pub(super) fn begin(services: &'a Services, request: Request) -> Box<Self> {
         let outlet = services.outlet(Some(session(&request)));
-        let mut journey = Self::heard_by(Arc::clone(&services.listeners), Some(outlet), services, request);
+        let mut journey = Self::heard_by(
+            Arc::clone(&services.listeners),
+            Some(outlet),
+            services,
+            request,
+        );
         journey.registered = Some(journey.register());
         journey
     }
@@ -136,7 +178,11 @@ impl<'a> Journey<'a> {
     }
 
     fn register(&self) -> Registered {
-        self.services.running.enter(self.invocation.invocation_id, &self.request.cancellation, &self.trail)
+        self.services.running.enter(
+            self.invocation.invocation_id,
+            &self.request.cancellation,
+            &self.trail,
+        )
     }
 
     fn heard_by(
@@ -147,12 +193,16 @@ impl<'a> Journey<'a> {
     ) -> Box<Self> {
         let session_ref = outlet.as_ref().and_then(|outlet| outlet.session.clone());
         let mut invocation = ToolInvocation::planned(request.tool.name(), &request.input);
-        invocation.native_call_id.clone_from(&request.native_call_id);
+        invocation
+            .native_call_id
+            .clone_from(&request.native_call_id);
         invocation.actor_ref.clone_from(&request.actor_ref);
         invocation.session_ref = session_ref;
         let mut narrowed = Keeping::default();
         if let Some(lineage) = &request.lineage {
-            invocation.extra.insert(children::PARENT.to_owned(), json!(lineage.parent()));
+            invocation
+                .extra
+                .insert(children::PARENT.to_owned(), json!(lineage.parent()));
             narrowed = lineage.narrowed;
             invocation.keeps_no_input = !narrowed.journal;
         }
@@ -164,7 +214,9 @@ impl<'a> Journey<'a> {
             trace.put_into(&mut invocation);
         }
         if let Some(replay) = &request.replay {
-            invocation.extra.insert("replay_of".to_owned(), json!(replay.of));
+            invocation
+                .extra
+                .insert("replay_of".to_owned(), json!(replay.of));
         }
         let listeners = match &request.listener {
             None => listeners,
@@ -219,20 +271,41 @@ impl<'a> Journey<'a> {
         held: Held,
         events: Vec<ToolEvent>,
     ) -> Box<Self> {
-        let Left { invocation, history, approval, suspension } = left;
+        let Left {
+            invocation,
+            history,
+            approval,
+            suspension,
+        } = left;
         let id = invocation.invocation_id;
         let listeners = Arc::clone(&services.listeners);
         let outlet = services.outlet(invocation.session_ref.clone());
-        let trail = Trail::resume(invocation, events, Arc::clone(&services.source), listeners, outlet);
+        let trail = Trail::resume(
+            invocation,
+            events,
+            Arc::clone(&services.source),
+            listeners,
+            outlet,
+        );
         trail.resolved(&invocation.tool_id);
         let checks = Arc::new(Checks::of(&request));
         request.context_modifier_policy = modifiers::noted(invocation);
         request.trace = TraceContext::recorded(invocation);
         let registered = services.running.enter(id, &request.cancellation, &trail);
-        let stage = if suspension.is_some() { Stage::Waiting } else { Stage::Never };
+        let stage = if suspension.is_some() {
+            Stage::Waiting
+        } else {
+            Stage::Never
+        };
         let journal = desk.journal.clone();
         let leaving = trail.leaving();
-        let asked = Asked { journal, approval: approval.cloned(), stage, leaving, held };
+        let asked = Asked {
+            journal,
+            approval: approval.cloned(),
+            stage,
+            leaving,
+            held,
+        };
         let tree = suspension.map(|left| Arc::new(Tree::restored(left.asked, left.calls_left)));
         Box::new(Self {
             services,
@@ -256,7 +329,9 @@ impl<'a> Journey<'a> {
             aside: None,
             narrowed: Keeping::default(),
             tree,
-            responses: suspension.map(|left| left.responses.clone()).unwrap_or_default(),
+            responses: suspension
+                .map(|left| left.responses.clone())
+                .unwrap_or_default(),
             spent: suspension.map(|left| Box::new(left.spent.clone())),
             // A tool that asked has passed it.
             preflight_left: suspension.is_none(),
@@ -266,11 +341,21 @@ impl<'a> Journey<'a> {
 
     /// Redacts the records that the call gathered beside its result.
     pub(super) fn redact_records(&mut self) {
-        let Some(redactor) = self.redaction.active() else { return };
-        self.decisions.iter_mut().for_each(|decision| records::decision(redactor, decision));
-        self.additional_context.iter_mut().for_each(|context| _ = redactor.redact(context));
-        self.hook_runs.iter_mut().for_each(|run| records::hook(redactor, run));
-        self.mutations.iter_mut().for_each(|mutation| records::mutation(redactor, mutation));
+        let Some(redactor) = self.redaction.active() else {
+            return;
+        };
+        self.decisions
+            .iter_mut()
+            .for_each(|decision| records::decision(redactor, decision));
+        self.additional_context
+            .iter_mut()
+            .for_each(|context| _ = redactor.redact(context));
+        self.hook_runs
+            .iter_mut()
+            .for_each(|run| records::hook(redactor, run));
+        self.mutations
+            .iter_mut()
+            .for_each(|mutation| records::mutation(redactor, mutation));
     }
 
     /// What the operator, the tool, and other calls whose output it may repeat allow to become of the output.
@@ -293,8 +378,19 @@ impl<'a> Journey<'a> {
     /// Writes down that the tool starts to run, with what was decided.
     pub(super) async fn write_start(&mut self) -> Result<(), Refusal> {
         self.redact_records();
-        let Self { invocation, decisions, hook_runs: hooks, changes, .. } = &*self;
-        let start = Start { invocation, decisions, hooks, changes: *changes };
+        let Self {
+            invocation,
+            decisions,
+            hook_runs: hooks,
+            changes,
+            ..
+        } = &*self;
+        let start = Start {
+            invocation,
+            decisions,
+            hooks,
+            changes: *changes,
+        };
         Ok(self.services.calls.started(start, self.is_large()).await?)
     }
 
@@ -314,7 +410,12 @@ impl<'a> Journey<'a> {
     }
 
     /// The arguments of the tool's own checks of `input`, which run with an empty capability.
-    pub(super) fn check<'c>(&'c self, tool: &'c Tool, input: &'c Input, limits: &'c Limits) -> Check<'c> {
+    pub(super) fn check<'c>(
+        &'c self,
+        tool: &'c Tool,
+        input: &'c Input,
+        limits: &'c Limits,
+    ) -> Check<'c> {
         Check {
             component: tool.component(),
             tool: tool.name(),
@@ -335,7 +436,9 @@ impl<'a> Journey<'a> {
 
     /// Advances the invocation to status `to`. A transition that the status graph lacks is a fault of the host.
     pub(super) fn advance(&mut self, to: Status) -> Result<(), Refusal> {
-        self.invocation.advance(to, None).map_err(|error| Refusal::host_fault(error.to_string()))
+        self.invocation
+            .advance(to, None)
+            .map_err(|error| Refusal::host_fault(error.to_string()))
     }
 
     /// Advances the invocation to an informational status, for example one that says where a call failed.
@@ -346,7 +449,10 @@ impl<'a> Journey<'a> {
 
     /// When the invocation reached its status.
     pub(super) fn advanced_at(&self) -> Timestamp {
-        self.invocation.status_transitions().last().map_or_else(Timestamp::now, |step| step.at)
+        self.invocation
+            .status_transitions()
+            .last()
+            .map_or_else(Timestamp::now, |step| step.at)
     }
 
     /// Fails if cancellation of the call was requested.
@@ -360,7 +466,11 @@ impl<'a> Journey<'a> {
     /// Adds the opinion of one hook; the strictest of all counts.
     pub(super) fn hear(&mut self, hook_id: &str, result: PermissionResult) {
         let PermissionResult { behavior, reason } = result;
-        let opinion = Opinion { behavior, hook_id: hook_id.to_owned(), reason };
+        let opinion = Opinion {
+            behavior,
+            hook_id: hook_id.to_owned(),
+            reason,
+        };
         self.opinion = Opinion::combine(self.opinion.take(), opinion);
     }
 

@@ -10,8 +10,8 @@ use crate::executor::{GuestOutcome, GuestOutput};
 use crate::hook::UpdatedOutput;
 use crate::journal::Artifacts;
 use crate::record::{
-    Content, ContextModifier, ErrorClass, GUEST_BLOCKS, JSON_VALUES_MAX, Keeping, Refusal, Status, TEXT, Usage,
-    check_numbers, read_json,
+    Content, ContextModifier, ErrorClass, GUEST_BLOCKS, JSON_VALUES_MAX, Keeping, Refusal, Status,
+    TEXT, Usage, check_numbers, read_json,
 };
 
 use super::artifacts;
@@ -50,13 +50,21 @@ pub(super) struct Mapped {
 }
 
 /// Maps what the guest returned, once: JSON text becomes blocks, and the output contract is enforced.
-pub(super) async fn map(journey: &mut Journey<'_>, executed: Result<Executed, Refusal>) -> Answered {
+pub(super) async fn map(
+    journey: &mut Journey<'_>,
+    executed: Result<Executed, Refusal>,
+) -> Answered {
     let (tool, execution) = match executed {
         Ok(executed) => executed.open(),
         Err(refusal) => {
             let spent = journey.spent.take().map(|spent| quiet(journey, *spent));
             let ran = spent.is_some();
-            let mut mapped = Box::new(Mapped { ran, error: Some(refusal), usage: spent, ..Mapped::default() });
+            let mut mapped = Box::new(Mapped {
+                ran,
+                error: Some(refusal),
+                usage: spent,
+                ..Mapped::default()
+            });
             journey.redaction.redact(&mut mapped).await;
             return Answered(mapped);
         }
@@ -69,21 +77,30 @@ pub(super) async fn map(journey: &mut Journey<'_>, executed: Result<Executed, Re
         Ok(GuestOutcome::Success(output)) => (Some(output), None),
         Ok(GuestOutcome::Partial(output, refusal)) => (Some(output), Some(refusal)),
         Ok(GuestOutcome::Failure(refusal)) | Err(refusal) => (None, Some(refusal)),
-        Ok(GuestOutcome::NeedsInput(_)) => (None, Some(Refusal::host_fault("a question of the tool was not asked"))),
+        Ok(GuestOutcome::NeedsInput(_)) => (
+            None,
+            Some(Refusal::host_fault("a question of the tool was not asked")),
+        ),
     };
     let read = match output {
         Some(output) => Some(parse(journey, &tool, output, error.is_none()).await),
         None => None,
     };
     let mut mapped = match read {
-        None => Box::new(Mapped { error, ..Mapped::default() }),
+        None => Box::new(Mapped {
+            error,
+            ..Mapped::default()
+        }),
         Some(Ok(mut mapped)) => {
             journey.mappings.tool = 1;
             mapped.error = error.or_else(|| missing_artifact(&tool, &mapped.content));
             mapped.empty_result &= mapped.error.is_none();
             mapped
         }
-        Some(Err(broken)) => Box::new(Mapped { error: Some(broken), ..Mapped::default() }),
+        Some(Err(broken)) => Box::new(Mapped {
+            error: Some(broken),
+            ..Mapped::default()
+        }),
     };
     mapped.ran = true;
     mapped.usage = Some(quiet(journey, execution.usage));
@@ -92,7 +109,11 @@ pub(super) async fn map(journey: &mut Journey<'_>, executed: Result<Executed, Re
     }
     mapped.content.extend(execution.logs);
     journey.redaction.received(execution.redacted);
-    if journey.artifacts.as_ref().is_some_and(Artifacts::is_redacted) {
+    if journey
+        .artifacts
+        .as_ref()
+        .is_some_and(Artifacts::is_redacted)
+    {
         journey.redaction.found_in("/artifact_refs");
     }
     journey.redaction.redact(&mut mapped).await;
@@ -119,18 +140,40 @@ fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
 }
 
 /// Parses an output. A `whole` one must satisfy the contract; a partial one may lack promised structured output.
-async fn parse(journey: &Journey<'_>, tool: &Tool, output: GuestOutput, whole: bool) -> Result<Box<Mapped>, Refusal> {
+async fn parse(
+    journey: &Journey<'_>,
+    tool: &Tool,
+    output: GuestOutput,
+    whole: bool,
+) -> Result<Box<Mapped>, Refusal> {
     let broken = |code, message: String| Refusal::new(ErrorClass::ExecutionFailed, code, message);
-    let content: Vec<Content> = read(&output.content)
-        .map_err(|error| broken("content_invalid", format!("the tool's content is not an array of blocks: {error}")))?;
-    let invalid = content.iter().enumerate().find_map(|(at, block)| Some((at, block, block.problem()?)));
+    let content: Vec<Content> = read(&output.content).map_err(|error| {
+        broken(
+            "content_invalid",
+            format!("the tool's content is not an array of blocks: {error}"),
+        )
+    })?;
+    let invalid = content
+        .iter()
+        .enumerate()
+        .find_map(|(at, block)| Some((at, block, block.problem()?)));
     if let Some((at, block, problem)) = invalid.filter(|_| guard!("block_members")) {
-        let message = format!("block {at} of the tool's content, of type {}, is not valid: {problem}", block.kind);
+        let message = format!(
+            "block {at} of the tool's content, of type {}, is not valid: {problem}",
+            block.kind
+        );
         return Err(broken("content_invalid", message));
     }
-    let structured = output.structured.map(|text| read::<Value>(&text)).transpose().map_err(|error| {
-        broken("output_schema_mismatch", format!("the tool's structured output cannot be passed on as JSON: {error}"))
-    })?;
+    let structured = output
+        .structured
+        .map(|text| read::<Value>(&text))
+        .transpose()
+        .map_err(|error| {
+            broken(
+                "output_schema_mismatch",
+                format!("the tool's structured output cannot be passed on as JSON: {error}"),
+            )
+        })?;
     let mut mapped = accept(journey, tool, content, structured, whole).await?;
     mapped.ui_facing_summary = output.ui_summary;
     Ok(mapped)
@@ -146,16 +189,29 @@ async fn accept(
 ) -> Result<Box<Mapped>, Refusal> {
     let broken = |code, message: String| Refusal::new(ErrorClass::ExecutionFailed, code, message);
     if content.len() > BLOCKS_MAX {
-        return Err(broken("content_invalid", format!("the tool returned more than {BLOCKS_MAX} blocks")));
+        return Err(broken(
+            "content_invalid",
+            format!("the tool returned more than {BLOCKS_MAX} blocks"),
+        ));
     }
-    let declared = tool.declaration().output_contract.as_ref().map_or(&[][..], |contract| &contract.content_types);
+    let declared = tool
+        .declaration()
+        .output_contract
+        .as_ref()
+        .map_or(&[][..], |contract| &contract.content_types);
     for block in &content {
         let kind = block.kind.as_str();
         if !GUEST_BLOCKS.contains(&kind) && guard!("forged_blocks") {
-            let advice = if kind == STRUCTURED { "; return it as structured output" } else { "" };
+            let advice = if kind == STRUCTURED {
+                "; return it as structured output"
+            } else {
+                ""
+            };
             return Err(broken(
                 "content_invalid",
-                format!("the tool returned a block of type {kind:?}, which it may not write{advice}"),
+                format!(
+                    "the tool returned a block of type {kind:?}, which it may not write{advice}"
+                ),
             ));
         }
         if !declared.is_empty() && !declared.iter().any(|name| name == kind) {
@@ -221,16 +277,39 @@ pub(super) async fn remap(
     mapped: &mut Mapped,
 ) {
     // The host added the logs, so no tool has to declare them.
-    let (content, logs): (Vec<_>, Vec<_>) = updated.content.into_iter().partition(Content::is_model_facing);
-    match accept(journey, tool, content, updated.structured, mapped.error.is_none()).await {
+    let (content, logs): (Vec<_>, Vec<_>) = updated
+        .content
+        .into_iter()
+        .partition(Content::is_model_facing);
+    match accept(
+        journey,
+        tool,
+        content,
+        updated.structured,
+        mapped.error.is_none(),
+    )
+    .await
+    {
         Ok(new) => {
             journey.mappings.hooks.push(hook_id.to_owned());
-            *mapped = Mapped { ran: mapped.ran, error: mapped.error.take(), usage: mapped.usage.take(), ..*new };
+            *mapped = Mapped {
+                ran: mapped.ran,
+                error: mapped.error.take(),
+                usage: mapped.usage.take(),
+                ..*new
+            };
             mapped.content.extend(logs);
         }
         Err(broken) => {
-            let message = format!("the hook {hook_id} changed the output, and broke its contract: {}", broken.message);
-            mapped.withhold(Refusal::new(ErrorClass::ExecutionFailed, "result_mapping_failed", message));
+            let message = format!(
+                "the hook {hook_id} changed the output, and broke its contract: {}",
+                broken.message
+            );
+            mapped.withhold(Refusal::new(
+                ErrorClass::ExecutionFailed,
+                "result_mapping_failed",
+                message,
+            ));
         }
     }
 }
@@ -261,32 +340,61 @@ impl Mapped {
     pub(super) fn withhold(&mut self, refusal: Refusal) {
         let error = match self.error.take() {
             Some(error) => {
-                let Refusal { message, detail, .. } = refusal;
-                Refusal { message, detail, guest_code: None, native_error_ref: None, ..error }
+                let Refusal {
+                    message, detail, ..
+                } = refusal;
+                Refusal {
+                    message,
+                    detail,
+                    guest_code: None,
+                    native_error_ref: None,
+                    ..error
+                }
             }
             None => refusal,
         };
-        *self = Self { ran: self.ran, usage: self.usage.take(), error: Some(error), ..Self::default() };
+        *self = Self {
+            ran: self.ran,
+            usage: self.usage.take(),
+            error: Some(error),
+            ..Self::default()
+        };
     }
 }
 
 /// The error of an output without an artifact that the tool promises (AT-OUT-04). The rest of it is usable.
 fn missing_artifact(tool: &Tool, content: &[Content]) -> Option<Refusal> {
-    let missing = tool.artifact_expectations().iter().find(|expected| !expected.is_met(content))?;
+    let missing = tool
+        .artifact_expectations()
+        .iter()
+        .find(|expected| !expected.is_met(content))?;
     let labels = [("named", &missing.name), ("of type", &missing.media_type)];
     let mut what = "an artifact".to_owned();
-    for (word, label) in labels.into_iter().filter_map(|(word, label)| Some((word, label.as_ref()?))) {
+    for (word, label) in labels
+        .into_iter()
+        .filter_map(|(word, label)| Some((word, label.as_ref()?)))
+    {
         let label: String = label.chars().take(LABEL_CHARS_MAX).collect();
         what.push_str(&format!(" {word} {label:?}"));
     }
-    let message = format!("the tool promises {what}, and returned none; the rest of its output is usable");
-    Some(Refusal::new(ErrorClass::PartialFailure, "artifact_missing", message))
+    let message =
+        format!("the tool promises {what}, and returned none; the rest of its output is usable");
+    Some(Refusal::new(
+        ErrorClass::PartialFailure,
+        "artifact_missing",
+        message,
+    ))
 }
 
 /// Content for the model: no logs; the structured output if no block has text; the author's `summary` in place of an output
 /// that is withheld; and the error, if there is one.
 pub(super) fn model_facing(mapped: &Mapped, summary: Option<&str>) -> Vec<Content> {
-    let mut shown: Vec<Content> = mapped.content.iter().filter(|block| block.is_model_facing()).cloned().collect();
+    let mut shown: Vec<Content> = mapped
+        .content
+        .iter()
+        .filter(|block| block.is_model_facing())
+        .cloned()
+        .collect();
     if let Some(structured) = &mapped.structured_content
         && !shown.iter().any(has_text)
     {
@@ -303,5 +411,9 @@ pub(super) fn model_facing(mapped: &Mapped, summary: Option<&str>) -> Vec<Conten
 
 /// Whether a model can read the block as text: a preview of text counts.
 fn has_text(block: &Content) -> bool {
-    block.as_text().is_some() || block.fields.get("of").is_some_and(|of| of == TEXT && block.is_persisted())
+    block.as_text().is_some()
+        || block
+            .fields
+            .get("of")
+            .is_some_and(|of| of == TEXT && block.is_persisted())
 }

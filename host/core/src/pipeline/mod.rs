@@ -44,10 +44,12 @@ use serde_json::Value;
 use crate::catalog::Catalog;
 use crate::executor::Executor;
 use crate::hook::Hooks;
-use crate::journal::{CallLog, EventBus, Held, Kept, Listener, LogError, Outlet, PayloadStore, Suspended};
+use crate::journal::{
+    CallLog, EventBus, Held, Kept, Listener, LogError, Outlet, PayloadStore, Suspended,
+};
 use crate::record::{
-    AbortReason, Approval, CallRecord, ErrorClass, Input, Keeping, Plan, Refusal, Suspension, SuspensionState,
-    ToolEvent, ToolInvocation,
+    AbortReason, Approval, CallRecord, ErrorClass, Input, Keeping, Plan, Refusal, Suspension,
+    SuspensionState, ToolEvent, ToolInvocation,
 };
 use crate::scheduler::{Chains, ResourceLocks, Scheduler};
 use crate::secret::SecretStore;
@@ -103,7 +105,9 @@ impl Services {
     /// Publishes an event that belongs to no call.
     pub fn announce(&self, event: &ToolEvent) {
         self.events.publish(event);
-        self.listeners.iter().for_each(|listener| listener.event(event));
+        self.listeners
+            .iter()
+            .for_each(|listener| listener.event(event));
     }
 
     /// Hands the record of a call that has ended to the listeners.
@@ -117,12 +121,18 @@ impl Services {
         } else {
             Cow::Borrowed(record)
         };
-        self.listeners.iter().for_each(|listener| listener.ended(&shared));
+        self.listeners
+            .iter()
+            .for_each(|listener| listener.ended(&shared));
     }
 
     /// Where the events of a call of `session` go while it runs.
     fn outlet(&self, session: Option<Arc<str>>) -> Outlet {
-        Outlet { bus: self.events.clone(), log: self.calls.clone(), session }
+        Outlet {
+            bus: self.events.clone(),
+            log: self.calls.clone(),
+            session,
+        }
     }
 }
 
@@ -230,7 +240,10 @@ fn rebuilt(request: Request, plan: &Plan, invocation: &ToolInvocation) -> Reques
 }
 
 /// Runs the phases after the tool's answer, for a call that does not go through all of them.
-async fn conclude(mut journey: Box<Journey<'_>>, executed: Result<Executed, Refusal>) -> Box<CallRecord> {
+async fn conclude(
+    mut journey: Box<Journey<'_>>,
+    executed: Result<Executed, Refusal>,
+) -> Box<CallRecord> {
     let services = journey.services;
     let persisted = leave(&mut journey, executed).await;
     let is_large = journey.is_large();
@@ -241,14 +254,25 @@ async fn conclude(mut journey: Box<Journey<'_>>, executed: Result<Executed, Refu
 /// reported after that, such as that the call waits, can be in the log.
 async fn events_so_far(services: &Services, left: Left<'_>) -> Vec<ToolEvent> {
     let stored = &left.history.events;
-    let noted = services.calls.noted_events(left.invocation.invocation_id).await;
+    let noted = services
+        .calls
+        .noted_events(left.invocation.invocation_id)
+        .await;
     let same = |(stored, noted): (&ToolEvent, &ToolEvent)| stored.event_id == noted.event_id;
-    if noted.len() > stored.len() && stored.iter().zip(&noted).all(same) { noted } else { stored.clone() }
+    if noted.len() > stored.len() && stored.iter().zip(&noted).all(same) {
+        noted
+    } else {
+        stored.clone()
+    }
 }
 
 /// Checks `edit`, the arguments that should run instead of those that `approval` is about. The error says what is wrong
 /// with them. Returns `Ok` if the tool is missing or its component has changed.
-pub async fn check_edit(services: &Services, approval: &Approval, edit: &str) -> Result<(), String> {
+pub async fn check_edit(
+    services: &Services,
+    approval: &Approval,
+    edit: &str,
+) -> Result<(), String> {
     match services.catalog.resolve(&approval.plan.tool) {
         Ok(tool) if **tool.component() == *approval.binding.component => {
             approval::check_stored(&tool, approval, edit).await
@@ -263,7 +287,8 @@ async fn leave(journey: &mut Journey<'_>, executed: Result<Executed, Refusal>) -
     journey.set_can_be_left(false);
     let mut executed = executed;
     if let Err(refusal) = &mut executed {
-        let elsewhere = (refusal.code == approval::WITHDRAWN).then_some(AbortReason::UserInterruption);
+        let elsewhere =
+            (refusal.code == approval::WITHDRAWN).then_some(AbortReason::UserInterruption);
         if let Some(reason) = journey.request.cancellation.requested().or(elsewhere) {
             journey.trail.cancel_requested(reason);
             if refusal.class == ErrorClass::Canceled {
@@ -289,7 +314,11 @@ struct Ended {
 fn end(mut journey: Box<Journey<'_>>, persisted: Persisted) -> Ended {
     let asked = journey.asked.take();
     let registered = journey.registered.take();
-    Ended { record: Box::new(terminal::emit(journey, persisted)), asked, _registered: registered }
+    Ended {
+        record: Box::new(terminal::emit(journey, persisted)),
+        asked,
+        _registered: registered,
+    }
 }
 
 /// Writes the end of a call down before the caller hears of it.
@@ -307,7 +336,11 @@ async fn finish(services: &Services, mut ended: Ended, is_large: bool) -> Box<Ca
 
 /// As [`finish`], for a call whose record is large, or that needed an approval, whose end is stored too.
 async fn store(services: &Services, ended: Ended, is_large: bool) -> Box<CallRecord> {
-    let Ended { mut record, asked, _registered } = ended;
+    let Ended {
+        mut record,
+        asked,
+        _registered,
+    } = ended;
     let was_suspended = |asked: &Asked| asked.approval.is_none() || asked.stage != Stage::Never;
     let suspended = match asked {
         Some(asked) if was_suspended(&asked) => Some(asked),
@@ -338,7 +371,10 @@ async fn store(services: &Services, ended: Ended, is_large: bool) -> Box<CallRec
 /// Says that the end of a call could not be written. The call keeps its result: the space for its end was reserved when it
 /// started, so only a failing disk leads here.
 fn unwritten(record: &mut CallRecord, error: &LogError) {
-    record.invocation.extra.insert("journal_error".to_owned(), Value::String(error.to_string()));
+    record
+        .invocation
+        .extra
+        .insert("journal_error".to_owned(), Value::String(error.to_string()));
 }
 
 /// Runs the remaining phases of a call that another process began. They redo what can have changed since: the tool, its

@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 
 use crate::catalog::Tool;
 use crate::policy::EFFECTIVE_FACTS;
-use crate::record::{CallRecord, ContextModifier, ContextModifierPolicy, PermissionDecision, ToolInvocation};
+use crate::record::{
+    CallRecord, ContextModifier, ContextModifierPolicy, PermissionDecision, ToolInvocation,
+};
 use crate::scheduler::Claim;
 use crate::scheduler::batch::{BatchPolicy, YieldPolicy};
 
@@ -16,9 +18,12 @@ use super::journey::Journey;
 /// The property of an invocation with the scheduler's facts of the call (AT-INV-29).
 const SCHEDULER: &str = "scheduler";
 
-const BY_TOOL: &str = "cannot change the context: the interface of the tool declares context_modifier_policy forbid";
-const BY_BATCH: &str = "cannot change the context: the context_modifier_policy of this batch is forbid";
-const WITHHELD: &str = "cannot change the context: the result of this call may not hold what the tool says";
+const BY_TOOL: &str =
+    "cannot change the context: the interface of the tool declares context_modifier_policy forbid";
+const BY_BATCH: &str =
+    "cannot change the context: the context_modifier_policy of this batch is forbid";
+const WITHHELD: &str =
+    "cannot change the context: the result of this call may not hold what the tool says";
 
 /// Why the guest may make no context modifiers; `None` if it may. A guest without the import never asks.
 pub(super) fn barred(journey: &Journey<'_>, tool: &Tool) -> Option<&'static str> {
@@ -49,17 +54,33 @@ pub(super) fn note(journey: &mut Journey<'_>, tool: &Tool) {
     });
     journey.invocation.extra.insert(SCHEDULER.to_owned(), facts);
     if let Some(record) = journey.request.scheduler_policy.as_deref() {
-        let id = record.get("scheduler_policy_id").cloned().unwrap_or_default();
-        journey.invocation.extra.insert("scheduler_policy_ref".to_owned(), id);
-        journey.invocation.extra.insert("scheduler_policy".to_owned(), record.clone());
+        let id = record
+            .get("scheduler_policy_id")
+            .cloned()
+            .unwrap_or_default();
+        journey
+            .invocation
+            .extra
+            .insert("scheduler_policy_ref".to_owned(), id);
+        journey
+            .invocation
+            .extra
+            .insert("scheduler_policy".to_owned(), record.clone());
     }
 }
 
 /// Takes the facts of the one input that was decided on into those of the scheduler, so that a record says one thing of its
 /// call (AT-N-03).
 pub(super) fn decided(journey: &mut Journey<'_>, decision: &PermissionDecision) {
-    let noted = journey.invocation.extra.get_mut(SCHEDULER).and_then(Value::as_object_mut);
-    let facts = decision.extra.get(EFFECTIVE_FACTS).and_then(Value::as_object);
+    let noted = journey
+        .invocation
+        .extra
+        .get_mut(SCHEDULER)
+        .and_then(Value::as_object_mut);
+    let facts = decision
+        .extra
+        .get(EFFECTIVE_FACTS)
+        .and_then(Value::as_object);
     if let (Some(noted), Some(facts)) = (noted, facts) {
         noted.extend(facts.clone());
     }
@@ -67,20 +88,29 @@ pub(super) fn decided(journey: &mut Journey<'_>, decision: &PermissionDecision) 
 
 /// The policy that was noted in an invocation.
 pub(super) fn noted(invocation: &ToolInvocation) -> Option<ContextModifierPolicy> {
-    let policy = invocation.extra.get(SCHEDULER)?.get("context_modifier_policy")?;
+    let policy = invocation
+        .extra
+        .get(SCHEDULER)?
+        .get("context_modifier_policy")?;
     ContextModifierPolicy::deserialize(policy).ok()
 }
 
 /// The stricter one of the policies of the batch and of the tool; `None` outside of a batch.
 fn policy(request: &Request, tool: &Tool) -> Option<ContextModifierPolicy> {
     let of_batch = request.context_modifier_policy?;
-    Some(tool.context_modifier_policy().map_or(of_batch, |of_tool| of_tool.max(of_batch)))
+    Some(
+        tool.context_modifier_policy()
+            .map_or(of_batch, |of_tool| of_tool.max(of_batch)),
+    )
 }
 
 /// Adds to the claim of a call of a batch that it can change its caller's context. It is kept apart from others that can,
 /// if the batch or its tool says so.
 pub(super) fn claim(journey: &Journey<'_>, tool: &Tool, claim: Claim) -> Claim {
-    let (Some(of_batch), true) = (journey.request.context_modifier_policy, tool.modifies_context()) else {
+    let (Some(of_batch), true) = (
+        journey.request.context_modifier_policy,
+        tool.modifies_context(),
+    ) else {
         return claim;
     };
     if of_batch == ContextModifierPolicy::Forbid {
@@ -95,5 +125,9 @@ pub(super) fn take_deferred(record: &mut CallRecord, policy: &BatchPolicy) -> Ve
     // Results that come in any order would change the context in any order.
     let is_deferred = policy.yields == YieldPolicy::UnorderedStreaming
         || noted(&record.invocation) == Some(ContextModifierPolicy::DeferUntilBatchComplete);
-    if is_deferred { std::mem::take(&mut record.result.context_modifiers) } else { Vec::new() }
+    if is_deferred {
+        std::mem::take(&mut record.result.context_modifiers)
+    } else {
+        Vec::new()
+    }
 }

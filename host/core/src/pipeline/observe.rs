@@ -40,7 +40,11 @@ pub(super) async fn observe(journey: &mut Journey<'_>, valid: Valid) -> Result<O
 }
 
 /// `input` with its paths as the guest would get them, to be looked at (AT-INP-02): what runs has them as they were sent.
-async fn with_whole_paths(journey: &Journey<'_>, tool: &Arc<Tool>, input: &Input) -> Result<Input, Refusal> {
+async fn with_whole_paths(
+    journey: &Journey<'_>,
+    tool: &Arc<Tool>,
+    input: &Input,
+) -> Result<Input, Refusal> {
     if !policy::names_paths(tool.subjects()) {
         return Ok(input.clone());
     }
@@ -48,36 +52,60 @@ async fn with_whole_paths(journey: &Journey<'_>, tool: &Arc<Tool>, input: &Input
     let grants = Arc::clone(&journey.request.grants);
     let input = input.clone();
     let names_much = policy::names_much(tool.subjects(), &input);
-    let read =
-        move || policy::with_whole_paths(tool.permission_profile(), tool.subjects(), &grants, &input).unwrap_or(input);
-    if names_much { journey.checks.run("reading the paths among the arguments", read).await } else { Ok(read()) }
+    let read = move || {
+        policy::with_whole_paths(tool.permission_profile(), tool.subjects(), &grants, &input)
+            .unwrap_or(input)
+    };
+    if names_much {
+        journey
+            .checks
+            .run("reading the paths among the arguments", read)
+            .await
+    } else {
+        Ok(read())
+    }
 }
 
 /// `input` with the defaults that it lacks, recorded as a change.
 pub(super) fn fill(journey: &mut Journey<'_>, tool: &Tool, input: Input) -> Input {
-    let Some(filled) = with_defaults(tool, &input) else { return input };
+    let Some(filled) = with_defaults(tool, &input) else {
+        return input;
+    };
     let id = journey.invocation.invocation_id;
     let reason = "defaults of the input contract";
     let source = (MutationSource::Runtime, "input_contract.defaults");
-    journey.mutated(InputMutation::new(id, source.0, source.1, &input, &filled, reason));
+    journey.mutated(InputMutation::new(
+        id, source.0, source.1, &input, &filled, reason,
+    ));
     filled
 }
 
 /// `input` without the nulls that stand for what is left out; `None` if it has none.
 pub(super) fn without_nulls(tool: &Tool, input: &Input) -> Option<Input> {
-    let shorter = input.value().ok().and_then(|value| tool.contract().without_nulls(value))?;
+    let shorter = input
+        .value()
+        .ok()
+        .and_then(|value| tool.contract().without_nulls(value))?;
     Some(input.with_value(shorter))
 }
 
 /// What [`observe`] made of `sent` in another process, by the changes that are recorded there.
 pub(super) fn again(journey: &Journey<'_>, tool: &Tool, sent: Input) -> Input {
-    let had_nulls = journey.mutations.iter().any(|mutation| mutation.source_ref == NULLS);
-    let input = without_nulls(tool, &sent).filter(|_| had_nulls).unwrap_or(sent);
+    let had_nulls = journey
+        .mutations
+        .iter()
+        .any(|mutation| mutation.source_ref == NULLS);
+    let input = without_nulls(tool, &sent)
+        .filter(|_| had_nulls)
+        .unwrap_or(sent);
     with_defaults(tool, &input).unwrap_or(input)
 }
 
 /// `input` with the defaults that it lacks; `None` if it lacks none.
 pub(super) fn with_defaults(tool: &Tool, input: &Input) -> Option<Input> {
-    let filled = input.value().ok().and_then(|value| tool.contract().with_defaults(value))?;
+    let filled = input
+        .value()
+        .ok()
+        .and_then(|value| tool.contract().with_defaults(value))?;
     Some(input.with_value(filled))
 }

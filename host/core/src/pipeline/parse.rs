@@ -31,13 +31,19 @@ pub(super) async fn parse(journey: &Journey<'_>, resolved: Resolved) -> Result<P
     let shorter = if sent.text().len() > LARGE_BYTES {
         let tool = Arc::clone(&tool);
         let sent = sent.clone();
-        journey.checks.run("leaving nulls out", move || observe::without_nulls(&tool, &sent)).await?
+        journey
+            .checks
+            .run("leaving nulls out", move || {
+                observe::without_nulls(&tool, &sent)
+            })
+            .await?
     } else {
         observe::without_nulls(&tool, &sent)
     };
     match shorter {
         Some(input) => {
-            let checked = aside::check_input(journey, tool.contract(), &input, Against::Model).await?;
+            let checked =
+                aside::check_input(journey, tool.contract(), &input, Against::Model).await?;
             Ok(Parsed((tool, input, checked)))
         }
         None => Ok(Parsed((tool, sent, checked))),

@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use crate::catalog::Tool;
 use crate::hook::HookOutput;
-use crate::policy::{self, Case, Declared, Files, Grants, Limits, Look, Outcome, Permit, Subject, Verdict};
+use crate::policy::{
+    self, Case, Declared, Files, Grants, Limits, Look, Outcome, Permit, Subject, Verdict,
+};
 use crate::record::{
-    ErrorClass, EventType, HookEvent, Input, InputMutation, MutationSource, PermissionDecision, PermissionProfile,
-    Refusal, SafetyFacts, Status,
+    ErrorClass, EventType, HookEvent, Input, InputMutation, MutationSource, PermissionDecision,
+    PermissionProfile, Refusal, SafetyFacts, Status,
 };
 
 use super::approval;
@@ -38,7 +40,9 @@ pub async fn decide(journey: &mut Journey<'_>, hooked: PreHooked) -> Result<Perm
     let Verdict { decision, outcome } = judge(journey, &tool, &input).await?;
     let permit = match outcome {
         // Boxed, to keep the future of a call without an approval small.
-        Outcome::Ask(question) => return Box::pin(approval::ask(journey, tool, decision, question)).await,
+        Outcome::Ask(question) => {
+            return Box::pin(approval::ask(journey, tool, decision, question)).await;
+        }
         Outcome::Allow(permit) => {
             announce(journey, &tool, &input, decision).await?;
             if journey.preflight_left {
@@ -58,7 +62,10 @@ pub async fn decide(journey: &mut Journey<'_>, hooked: PreHooked) -> Result<Perm
 }
 
 /// Explains what would be decided, without asking hooks and without making a permit.
-pub(super) async fn explain(journey: &mut Journey<'_>, unheard: Unheard) -> Result<CallExplanation, Refusal> {
+pub(super) async fn explain(
+    journey: &mut Journey<'_>,
+    unheard: Unheard,
+) -> Result<CallExplanation, Refusal> {
     let (Prepared { tool, input }, hooks) = unheard.open();
     accept(journey, &tool, &input).await?;
     let explanation = weigh(journey, &tool, &input, |case| policy::explain(&case)).await?;
@@ -66,7 +73,11 @@ pub(super) async fn explain(journey: &mut Journey<'_>, unheard: Unheard) -> Resu
 }
 
 /// What preflight of a call with `input` may read, before hooks are asked.
-pub(super) async fn look(journey: &Journey<'_>, tool: &Arc<Tool>, input: &Input) -> Result<Option<Look>, Refusal> {
+pub(super) async fn look(
+    journey: &Journey<'_>,
+    tool: &Arc<Tool>,
+    input: &Input,
+) -> Result<Option<Look>, Refusal> {
     weigh(journey, tool, input, policy::look).await
 }
 
@@ -80,7 +91,11 @@ async fn accept(journey: &mut Journey<'_>, tool: &Tool, input: &Input) -> Result
 }
 
 /// Asks hooks, and then the policy, about exactly the input that would run.
-pub(super) async fn judge(journey: &mut Journey<'_>, tool: &Arc<Tool>, input: &Input) -> Result<Verdict, Refusal> {
+pub(super) async fn judge(
+    journey: &mut Journey<'_>,
+    tool: &Arc<Tool>,
+    input: &Input,
+) -> Result<Verdict, Refusal> {
     request_hooks(journey, tool, input).await?;
     weigh(journey, tool, input, policy::decide).await
 }
@@ -101,7 +116,10 @@ pub(super) async fn announce(
     ];
     journey.trail.emit(EventType::PermissionDecided, summary);
     modifiers::decided(journey, &decision);
-    journey.invocation.permission_decision_refs.push(decision.decision_id);
+    journey
+        .invocation
+        .permission_decision_refs
+        .push(decision.decision_id);
     journey.decisions.push(*decision);
     refs::of_policies(journey);
     decision_hooks(journey, tool, input).await
@@ -115,7 +133,10 @@ pub(super) async fn admit(
 ) -> Result<Permitted, Refusal> {
     journey.invocation.call_input = Some(journey.redaction.recorded(permit.call_input()).await?);
     journey.invocation.call_input_ref = Some(journey.redaction.reference(permit.call_input()));
-    if journey.redaction.hides_input() && !permit.guest_input().is(permit.call_input()) && guard!("absolute_terms") {
+    if journey.redaction.hides_input()
+        && !permit.guest_input().is(permit.call_input())
+        && guard!("absolute_terms")
+    {
         // The guest can repeat a sensitive path as it gets it: absolute. A short name is not searched for inside of that.
         journey.redaction.shown(permit.guest_input()).await?;
     }
@@ -123,11 +144,18 @@ pub(super) async fn admit(
 }
 
 /// Asks hooks for their opinion on exactly the input that would run.
-async fn request_hooks(journey: &mut Journey<'_>, tool: &Tool, input: &Input) -> Result<(), Refusal> {
+async fn request_hooks(
+    journey: &mut Journey<'_>,
+    tool: &Tool,
+    input: &Input,
+) -> Result<(), Refusal> {
     let services = journey.services;
     let declaration = tool.declaration();
     let event = HookEvent::PermissionRequest;
-    for hook in services.hooks.hearing(event, &declaration.tool_id, &declaration.namespace) {
+    for hook in services
+        .hooks
+        .hearing(event, &declaration.tool_id, &declaration.namespace)
+    {
         journey.heed_cancellation()?;
         for output in hooks::ask(journey, tool, hook, event, input).await? {
             match output {
@@ -140,12 +168,19 @@ async fn request_hooks(journey: &mut Journey<'_>, tool: &Tool, input: &Input) ->
     Ok(())
 }
 
-async fn decision_hooks(journey: &mut Journey<'_>, tool: &Tool, input: &Input) -> Result<(), Refusal> {
+async fn decision_hooks(
+    journey: &mut Journey<'_>,
+    tool: &Tool,
+    input: &Input,
+) -> Result<(), Refusal> {
     let services = journey.services;
     let declaration = tool.declaration();
     let event = HookEvent::PermissionDecision;
     let mut stopped = Ok(());
-    for hook in services.hooks.hearing(event, &declaration.tool_id, &declaration.namespace) {
+    for hook in services
+        .hooks
+        .hearing(event, &declaration.tool_id, &declaration.namespace)
+    {
         match hooks::ask(journey, tool, hook, event, input).await {
             // Every hook gets the decision, even if one of them ends the call.
             Err(refusal) => stopped = stopped.and(Err(refusal)),
@@ -218,7 +253,11 @@ impl Terms {
         let grants = &journey.request.grants;
         let catalog = &journey.services.catalog;
         let component = tool.component();
-        let plain = |files| Self { grants: Arc::clone(grants), profile: None, files };
+        let plain = |files| Self {
+            grants: Arc::clone(grants),
+            profile: None,
+            files,
+        };
         if !tool.takes_granted_files() {
             return plain(Files::Declared);
         }
@@ -226,9 +265,11 @@ impl Terms {
             return plain(Files::Unsaid);
         }
         match policy::as_granted(tool.permission_profile(), grants) {
-            Some((profile, grants)) => {
-                Self { grants: Arc::new(grants), profile: Some(Box::new(profile)), files: Files::AsGranted }
-            }
+            Some((profile, grants)) => Self {
+                grants: Arc::new(grants),
+                profile: Some(Box::new(profile)),
+                files: Files::AsGranted,
+            },
             None => plain(Files::Declared),
         }
     }
@@ -251,7 +292,11 @@ fn case<'a>(
         policy: &journey.request.policy,
         opinion: journey.opinion.as_ref(),
         protected: &journey.services.protected,
-        ceiling: journey.request.lineage.as_deref().map(|lineage| &lineage.ceiling),
+        ceiling: journey
+            .request
+            .lineage
+            .as_deref()
+            .map(|lineage| &lineage.ceiling),
     }
 }
 
@@ -264,7 +309,11 @@ fn subject(journey: &Journey<'_>, tool: &Tool) -> Subject {
 }
 
 fn limits(journey: &Journey<'_>, tool: &Tool) -> Limits {
-    journey.request.limits.clone().with_timeout_ms(tool.timeout_ms())
+    journey
+        .request
+        .limits
+        .clone()
+        .with_timeout_ms(tool.timeout_ms())
 }
 
 fn declared<'a>(tool: &'a Tool, terms: &'a Terms) -> Declared<'a> {
@@ -274,7 +323,10 @@ fn declared<'a>(tool: &'a Tool, terms: &'a Terms) -> Declared<'a> {
         namespace: &declaration.namespace,
         name: &declaration.name,
         kind: &declaration.tool_kind,
-        profile: terms.profile.as_deref().unwrap_or(tool.permission_profile()),
+        profile: terms
+            .profile
+            .as_deref()
+            .unwrap_or(tool.permission_profile()),
         facts: tool.facts(),
         subjects: tool.subjects(),
         hides_input: tool.contract().has_sensitive_fields(),
@@ -286,16 +338,28 @@ fn declared<'a>(tool: &'a Tool, terms: &'a Terms) -> Declared<'a> {
 }
 
 /// The tool's classification of this one input, if it gives one. It can restrict the call, never extend it.
-async fn classify(journey: &Journey<'_>, tool: &Tool, input: &Input) -> Result<Option<SafetyFacts>, Refusal> {
+async fn classify(
+    journey: &Journey<'_>,
+    tool: &Tool,
+    input: &Input,
+) -> Result<Option<SafetyFacts>, Refusal> {
     if !tool.classifies() {
         return Ok(None);
     }
     let limits = journey.request.limits.for_checks();
-    journey.services.executor.classify(journey.check(tool, input, &limits)).await
+    journey
+        .services
+        .executor
+        .classify(journey.check(tool, input, &limits))
+        .await
 }
 
 /// Checks the input again, because it must satisfy the tool's contract also after hooks changed it (AT-IN-02).
-async fn check_call_input(journey: &Journey<'_>, tool: &Tool, input: &Input) -> Result<(), Refusal> {
+async fn check_call_input(
+    journey: &Journey<'_>,
+    tool: &Tool,
+    input: &Input,
+) -> Result<(), Refusal> {
     if input.is(&journey.request.input) && !tool.contract().has_runtime_schema() {
         return Ok(());
     }
@@ -309,18 +373,29 @@ async fn check_call_input(journey: &Journey<'_>, tool: &Tool, input: &Input) -> 
             // The mismatch may name an internal field, which no model may see.
             return refusal.detail(mismatch);
         }
-        Refusal { message: format!("{message}: {mismatch}"), ..refusal }
+        Refusal {
+            message: format!("{message}: {mismatch}"),
+            ..refusal
+        }
     })
 }
 
 /// Error class, code and message of an input that breaks the contract although the caller's arguments satisfied it. If
 /// only the contract's defaults changed it, the contract is at fault, otherwise the hook.
 fn blame(mutations: &[InputMutation]) -> (ErrorClass, &'static str, &'static str) {
-    let by_contract =
-        |mutation: &InputMutation| matches!(mutation.source_type, MutationSource::Runtime | MutationSource::Adapter);
+    let by_contract = |mutation: &InputMutation| {
+        matches!(
+            mutation.source_type,
+            MutationSource::Runtime | MutationSource::Adapter
+        )
+    };
     if mutations.iter().all(by_contract) {
         let message = "the input, with the defaults of the tool's contract, does not satisfy the tool's schema";
-        return (ErrorClass::SchemaValidationFailed, "call_input_mismatch", message);
+        return (
+            ErrorClass::SchemaValidationFailed,
+            "call_input_mismatch",
+            message,
+        );
     }
     let message = "the input, as it was changed on its way, does not satisfy the tool's schema";
     (ErrorClass::HookBlocked, "call_input_mismatch", message)

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use crate::catalog::Tool;
 use crate::journal::{KeptArtifact, NoPayloadRoom};
 use crate::record::{
-    Content, ErrorClass, EventType, Extra, HookEvent, InvocationId, Keeping, PersistedRef, PersistenceId, Refusal,
-    ResultId, ResultPersistence, SchemaVersion, Strategy, Timestamp,
+    Content, ErrorClass, EventType, Extra, HookEvent, InvocationId, Keeping, PersistedRef,
+    PersistenceId, Refusal, ResultId, ResultPersistence, SchemaVersion, Strategy, Timestamp,
 };
 
 use super::artifacts;
@@ -50,15 +50,36 @@ pub(super) async fn persist(journey: &mut Journey<'_>, hooked: PostHooked) -> Pe
         let original = json_bytes(&mapped);
         journey.redaction.withhold(&mut mapped);
         journey.redaction.tell();
-        journey.persistence.push(decision(journey, result_id, Strategy::Redact, limit, original, 0, None));
+        journey.persistence.push(decision(
+            journey,
+            result_id,
+            Strategy::Redact,
+            limit,
+            original,
+            0,
+            None,
+        ));
         if !limit.keeping.journal {
-            journey.persistence.push(decision(journey, result_id, Strategy::NeverPersist, limit, original, 0, None));
+            journey.persistence.push(decision(
+                journey,
+                result_id,
+                Strategy::NeverPersist,
+                limit,
+                original,
+                0,
+                None,
+            ));
         }
         if let Some(artifacts) = journey.artifacts.take() {
             // Removes the files. Boxed, to keep the future of a call without artifacts small.
             let _ = Box::pin(artifacts.keep(Vec::new())).await;
         }
-        return Persisted(Stored { result_id, mapped, resource_refs: Vec::new(), artifact_refs: Vec::new() });
+        return Persisted(Stored {
+            result_id,
+            mapped,
+            resource_refs: Vec::new(),
+            artifact_refs: Vec::new(),
+        });
     }
     journey.redaction.tell();
     if !limit.keeping.inline {
@@ -69,15 +90,33 @@ pub(super) async fn persist(journey: &mut Journey<'_>, hooked: PostHooked) -> Pe
         }
     }
     let barred = match &stop {
-        Some(reason) => Some(("hook_stop", format!("a hook keeps the result from being stored: {reason}"))),
-        None => (!limit.keeping.payload).then(|| ("never_persisted", "they may not be stored".to_owned())),
+        Some(reason) => Some((
+            "hook_stop",
+            format!("a hook keeps the result from being stored: {reason}"),
+        )),
+        None => (!limit.keeping.payload)
+            .then(|| ("never_persisted", "they may not be stored".to_owned())),
     };
     let artifact_refs = match journey.artifacts {
         None => Vec::new(),
         // Boxed, to keep the future of a call without artifacts small.
-        Some(_) => Box::pin(keep_artifacts(journey, &mut mapped, result_id, barred, limit)).await,
+        Some(_) => {
+            Box::pin(keep_artifacts(
+                journey,
+                &mut mapped,
+                result_id,
+                barred,
+                limit,
+            ))
+            .await
+        }
     };
-    let mut stored = Stored { result_id, mapped, resource_refs: Vec::new(), artifact_refs };
+    let mut stored = Stored {
+        result_id,
+        mapped,
+        resource_refs: Vec::new(),
+        artifact_refs,
+    };
     if limit.holds(&stored.mapped) {
         let strategy = match limit.keeping.journal {
             false => Strategy::NeverPersist,
@@ -85,24 +124,44 @@ pub(super) async fn persist(journey: &mut Journey<'_>, hooked: PostHooked) -> Pe
             true => Strategy::Inline,
         };
         let size = json_bytes(&stored.mapped);
-        journey.persistence.push(decision(journey, result_id, strategy, limit, size, size, None));
+        journey.persistence.push(decision(
+            journey, result_id, strategy, limit, size, size, None,
+        ));
         return Persisted(stored);
     }
     let size = json_bytes(&stored.mapped);
     let spilled = match stop {
-        Some(reason) => Err(("hook_stop", format!("and a hook keeps it from being stored: {reason}"), None)),
-        None if !limit.keeping.payload => {
-            Err(("never_persisted", "and may not be stored; ask for less at once".to_owned(), None))
-        }
+        Some(reason) => Err((
+            "hook_stop",
+            format!("and a hook keeps it from being stored: {reason}"),
+            None,
+        )),
+        None if !limit.keeping.payload => Err((
+            "never_persisted",
+            "and may not be stored; ask for less at once".to_owned(),
+            None,
+        )),
         // Boxed, to keep the future of a call with a small output small.
-        None => Box::pin(spill(journey, &mut stored, limit)).await.map_err(|error| {
-            let room = error.downcast_ref::<NoPayloadRoom>().map(|full| format!(": {full}")).unwrap_or_default();
-            ("not_persistable", format!("and could not be stored{room}"), Some(format!("{error:#}")))
-        }),
+        None => Box::pin(spill(journey, &mut stored, limit))
+            .await
+            .map_err(|error| {
+                let room = error
+                    .downcast_ref::<NoPayloadRoom>()
+                    .map(|full| format!(": {full}"))
+                    .unwrap_or_default();
+                (
+                    "not_persistable",
+                    format!("and could not be stored{room}"),
+                    Some(format!("{error:#}")),
+                )
+            }),
     };
     if let Err((code, why, detail)) = spilled {
         let message = format!("the output of {size} bytes is {}, {why}", limit.verdict());
-        let refusal = Refusal { detail, ..Refusal::new(limit.class(), code, message) };
+        let refusal = Refusal {
+            detail,
+            ..Refusal::new(limit.class(), code, message)
+        };
         drop_output(journey, &mut stored, (limit, size), refusal);
     }
     Persisted(stored)
@@ -111,7 +170,9 @@ pub(super) async fn persist(journey: &mut Journey<'_>, hooked: PostHooked) -> Pe
 /// Moves what the tool says of its failure into the content, of which the result has only a reference (AT-STRAT-03). The
 /// tool's detail is for the record alone, which may not have it.
 fn move_words(mapped: &mut Mapped) {
-    let Some(error) = mapped.error.take() else { return };
+    let Some(error) = mapped.error.take() else {
+        return;
+    };
     let said = match &error.guest_code {
         Some(code) => format!("{} [{code}]", error.message),
         None => error.message.clone(),
@@ -122,19 +183,50 @@ fn move_words(mapped: &mut Mapped) {
 }
 
 /// Drops an output that neither the result nor the disk may have (AT-STRAT-05).
-fn drop_output(journey: &mut Journey<'_>, stored: &mut Stored, (limit, original): (Inline, u64), refusal: Refusal) {
+fn drop_output(
+    journey: &mut Journey<'_>,
+    stored: &mut Stored,
+    (limit, original): (Inline, u64),
+    refusal: Refusal,
+) {
     // A failed call of a tool with secret data keeps its own error.
-    let refusal = stored.mapped.error.take().filter(|_| !limit.keeping.inline).unwrap_or(refusal);
+    let refusal = stored
+        .mapped
+        .error
+        .take()
+        .filter(|_| !limit.keeping.inline)
+        .unwrap_or(refusal);
     let ran = stored.mapped.ran;
     let usage = stored.mapped.usage.take();
-    *stored.mapped = Mapped { ran, usage, error: Some(refusal), ..Mapped::default() };
+    *stored.mapped = Mapped {
+        ran,
+        usage,
+        error: Some(refusal),
+        ..Mapped::default()
+    };
     stored.resource_refs.clear();
     stored.artifact_refs.clear();
     let id = stored.result_id;
-    journey.persistence.push(decision(journey, id, Strategy::DropWithReason, limit, original, 0, None));
+    journey.persistence.push(decision(
+        journey,
+        id,
+        Strategy::DropWithReason,
+        limit,
+        original,
+        0,
+        None,
+    ));
     if !limit.keeping.journal {
         // Partial results and hooks may have repeated the output: the log of calls leaves them out, too.
-        journey.persistence.push(decision(journey, id, Strategy::NeverPersist, limit, original, 0, None));
+        journey.persistence.push(decision(
+            journey,
+            id,
+            Strategy::NeverPersist,
+            limit,
+            original,
+            0,
+            None,
+        ));
     }
 }
 
@@ -147,9 +239,21 @@ async fn keep_artifacts(
     limit: Inline,
 ) -> Vec<Value> {
     let mut records = Vec::new();
-    for KeptArtifact { record, persisted_ref } in artifacts::keep(journey, mapped, barred).await {
+    for KeptArtifact {
+        record,
+        persisted_ref,
+    } in artifacts::keep(journey, mapped, barred).await
+    {
         let size = persisted_ref.size_bytes;
-        let mut kept = decision(journey, result_id, Strategy::RefOnly, limit, size, 0, Some(persisted_ref));
+        let mut kept = decision(
+            journey,
+            result_id,
+            Strategy::RefOnly,
+            limit,
+            size,
+            0,
+            Some(persisted_ref),
+        );
         "the tool wrote it as an artifact".clone_into(&mut kept.reason);
         persisted(journey, kept);
         records.push(record);
@@ -170,20 +274,29 @@ fn persisted(journey: &mut Journey<'_>, kept: ResultPersistence) {
 
 /// Runs the hooks that see a result before any of it is stored. An output that they update counts as redacted; a hook
 /// that says stop keeps the result off the disk.
-async fn persistence_hooks(journey: &mut Journey<'_>, mapped: Box<Mapped>) -> (Box<Mapped>, Option<String>) {
-    let Some(tool) = journey.tool.clone().filter(|_| mapped.ran) else { return (mapped, None) };
+async fn persistence_hooks(
+    journey: &mut Journey<'_>,
+    mapped: Box<Mapped>,
+) -> (Box<Mapped>, Option<String>) {
+    let Some(tool) = journey.tool.clone().filter(|_| mapped.ran) else {
+        return (mapped, None);
+    };
     let services = journey.services;
     let declaration = tool.declaration();
     let event = HookEvent::ResultPersistence;
     let mut mapped = mapped;
     let mut stop = None;
-    for hook in services.hooks.hearing(event, &declaration.tool_id, &declaration.namespace) {
+    for hook in services
+        .hooks
+        .hearing(event, &declaration.tool_id, &declaration.namespace)
+    {
         let mappings = journey.mappings.hooks.len();
-        stop = post_hooks::one(journey, &tool, hook, event, &mut mapped).await.or(stop);
+        stop = post_hooks::one(journey, &tool, hook, event, &mut mapped)
+            .await
+            .or(stop);
         if journey.mappings.hooks.len() > mappings {
             journey.redaction.hooked();
-            let redacted =
-                json!({ "rule": format!("hook:{}", hook.id()), "pointers": ["/content", "/structured_content"] });
+            let redacted = json!({ "rule": format!("hook:{}", hook.id()), "pointers": ["/content", "/structured_content"] });
             journey.trail.emit(EventType::ResultRedacted, redacted);
         }
     }
@@ -191,20 +304,46 @@ async fn persistence_hooks(journey: &mut Journey<'_>, mapped: Box<Mapped>) -> (B
 }
 
 /// Moves pieces out, the largest first, until the rest fits or nothing is left that could be moved.
-async fn spill(journey: &mut Journey<'_>, stored: &mut Stored, limit: Inline) -> anyhow::Result<()> {
+async fn spill(
+    journey: &mut Journey<'_>,
+    stored: &mut Stored,
+    limit: Inline,
+) -> anyhow::Result<()> {
     while !limit.holds(&stored.mapped) {
         let (of, moved) = match next(&stored.mapped, limit) {
             Some(Piece::Block(at)) => ("content", spill_block(journey, stored, at, limit).await?),
-            Some(Piece::Structured) => (STRUCTURED, spill_structured(journey, stored, limit).await?),
+            Some(Piece::Structured) => {
+                (STRUCTURED, spill_structured(journey, stored, limit).await?)
+            }
             Some(Piece::Rest) => ("content", spill_rest(journey, stored, limit).await?),
             None => break,
         };
-        let Moved { reference, preview_bytes } = moved;
-        stored.resource_refs.push(resource(of, &reference, journey.invocation.invocation_id, stored.result_id));
+        let Moved {
+            reference,
+            preview_bytes,
+        } = moved;
+        stored.resource_refs.push(resource(
+            of,
+            &reference,
+            journey.invocation.invocation_id,
+            stored.result_id,
+        ));
         let silent = journey.redaction.is_silent() || !limit.keeping.inline;
-        let strategy = if silent { Strategy::RefOnly } else { Strategy::PreviewAndPersist };
+        let strategy = if silent {
+            Strategy::RefOnly
+        } else {
+            Strategy::PreviewAndPersist
+        };
         let id = stored.result_id;
-        let kept = decision(journey, id, strategy, limit, reference.size_bytes, preview_bytes, Some(reference));
+        let kept = decision(
+            journey,
+            id,
+            strategy,
+            limit,
+            reference.size_bytes,
+            preview_bytes,
+            Some(reference),
+        );
         persisted(journey, kept);
     }
     Ok(())
@@ -259,12 +398,20 @@ fn is_told(content: &[Content], bytes: usize) -> bool {
     let told = |block: &Content| match block.as_text() {
         Some(text) => text.len(),
         None if block.fields.get("of").is_some_and(|of| of == "text") => {
-            let size = block.fields.get("persisted_ref").and_then(|kept| kept.get("size_bytes")?.as_u64());
-            size.and_then(|size| usize::try_from(size).ok()).unwrap_or(0)
+            let size = block
+                .fields
+                .get("persisted_ref")
+                .and_then(|kept| kept.get("size_bytes")?.as_u64());
+            size.and_then(|size| usize::try_from(size).ok())
+                .unwrap_or(0)
         }
         None => 0,
     };
-    let texts = content.iter().filter(|block| block.is_model_facing()).map(told).fold(0, usize::saturating_add);
+    let texts = content
+        .iter()
+        .filter(|block| block.is_model_facing())
+        .map(told)
+        .fold(0, usize::saturating_add);
     texts.saturating_mul(TOLD_PARTS) >= bytes
 }
 
@@ -273,8 +420,15 @@ fn is_rest(block: &Content) -> bool {
 }
 
 /// Stores a text as it is and leaves the block's other fields beside the preview; stores any other block as JSON.
-async fn spill_block(journey: &Journey<'_>, stored: &mut Stored, at: usize, limit: Inline) -> anyhow::Result<Moved> {
-    let Some(block) = stored.mapped.content.get_mut(at) else { anyhow::bail!("no block {at}") };
+async fn spill_block(
+    journey: &Journey<'_>,
+    stored: &mut Stored,
+    at: usize,
+    limit: Inline,
+) -> anyhow::Result<Moved> {
+    let Some(block) = stored.mapped.content.get_mut(at) else {
+        anyhow::bail!("no block {at}")
+    };
     let beginning = |chars| preview::of_text(block.as_text().unwrap_or_default(), chars).to_owned();
     let shown = previewed(journey, limit, beginning);
     let small = |text: &str| {
@@ -288,44 +442,97 @@ async fn spill_block(journey: &Journey<'_>, stored: &mut Stored, at: usize, limi
         Some(text) => {
             let mut beside = block.fields.clone();
             beside.retain(|_, value| value.as_str() != Some(text));
-            (journey.payloads().keep(text.as_bytes().to_vec(), "text/plain; charset=utf-8").await?, beside)
+            (
+                journey
+                    .payloads()
+                    .keep(text.as_bytes().to_vec(), "text/plain; charset=utf-8")
+                    .await?,
+                beside,
+            )
         }
-        None => (journey.payloads().keep(serde_json::to_vec(block)?, "application/json").await?, Extra::new()),
+        None => (
+            journey
+                .payloads()
+                .keep(serde_json::to_vec(block)?, "application/json")
+                .await?,
+            Extra::new(),
+        ),
     };
     let stand_in = stand_in(&block.kind, &shown, &reference);
     let mut fields = beside;
     // The host's fields come last, so that a guest's fields of the same name cannot replace them.
     fields.extend(stand_in.fields);
-    *block = Content { kind: stand_in.kind, fields };
-    Ok(Moved { reference, preview_bytes: shown.len() as u64 })
+    *block = Content {
+        kind: stand_in.kind,
+        fields,
+    };
+    Ok(Moved {
+        reference,
+        preview_bytes: shown.len() as u64,
+    })
 }
 
-async fn spill_structured(journey: &Journey<'_>, stored: &mut Stored, limit: Inline) -> anyhow::Result<Moved> {
+async fn spill_structured(
+    journey: &Journey<'_>,
+    stored: &mut Stored,
+    limit: Inline,
+) -> anyhow::Result<Moved> {
     let value = stored.mapped.structured_content.take().unwrap_or_default();
     if limit.keeping.inline && is_told(&stored.mapped.content, length(&value)) {
-        let reference = journey.payloads().keep(serde_json::to_vec(&value)?, "application/json").await?;
-        return Ok(Moved { reference, preview_bytes: 0 });
+        let reference = journey
+            .payloads()
+            .keep(serde_json::to_vec(&value)?, "application/json")
+            .await?;
+        return Ok(Moved {
+            reference,
+            preview_bytes: 0,
+        });
     }
     let (stand_in, moved) = keep_json(journey, limit, STRUCTURED, &value).await?;
     stored.mapped.content.push(stand_in);
     Ok(moved)
 }
 
-async fn spill_rest(journey: &Journey<'_>, stored: &mut Stored, limit: Inline) -> anyhow::Result<Moved> {
+async fn spill_rest(
+    journey: &Journey<'_>,
+    stored: &mut Stored,
+    limit: Inline,
+) -> anyhow::Result<Moved> {
     let content = std::mem::take(&mut stored.mapped.content);
-    let moves = |block: &Content| if limit.keeping.inline { is_rest(block) } else { !block.is_reference() };
+    let moves = |block: &Content| {
+        if limit.keeping.inline {
+            is_rest(block)
+        } else {
+            !block.is_reference()
+        }
+    };
     let (rest, stays): (Vec<_>, Vec<_>) = content.into_iter().partition(moves);
-    let (stand_in, moved) = keep_json(journey, limit, "content", &serde_json::to_value(&rest)?).await?;
+    let (stand_in, moved) =
+        keep_json(journey, limit, "content", &serde_json::to_value(&rest)?).await?;
     stored.mapped.content = std::iter::once(stand_in).chain(stays).collect();
     Ok(moved)
 }
 
 /// Stores `value` as JSON. Returns the block in its place, which has its outline.
-async fn keep_json(journey: &Journey<'_>, limit: Inline, of: &str, value: &Value) -> anyhow::Result<(Content, Moved)> {
-    let reference = journey.payloads().keep(serde_json::to_vec(value)?, "application/json").await?;
+async fn keep_json(
+    journey: &Journey<'_>,
+    limit: Inline,
+    of: &str,
+    value: &Value,
+) -> anyhow::Result<(Content, Moved)> {
+    let reference = journey
+        .payloads()
+        .keep(serde_json::to_vec(value)?, "application/json")
+        .await?;
     let shown = previewed(journey, limit, |chars| preview::of_json(value, chars));
     let preview_bytes = shown.len() as u64;
-    Ok((stand_in(of, &shown, &reference), Moved { reference, preview_bytes }))
+    Ok((
+        stand_in(of, &shown, &reference),
+        Moved {
+            reference,
+            preview_bytes,
+        },
+    ))
 }
 
 /// The block in place of what was moved. It says whether its preview is only a part.
@@ -333,13 +540,20 @@ fn stand_in(of: &str, preview: &str, reference: &PersistedRef) -> Content {
     let mut block = Content::persisted(of, preview, reference);
     if !preview.is_empty() {
         let is_cut = (preview.len() as u64) < reference.size_bytes;
-        block.fields.insert("preview_is_cut".to_owned(), is_cut.into());
+        block
+            .fields
+            .insert("preview_is_cut".to_owned(), is_cut.into());
     }
     block
 }
 
 /// What a client needs to read a payload, and where it comes from (AT-RES-10).
-fn resource(of: &str, reference: &PersistedRef, invocation: InvocationId, result: ResultId) -> Value {
+fn resource(
+    of: &str,
+    reference: &PersistedRef,
+    invocation: InvocationId,
+    result: ResultId,
+) -> Value {
     json!({
         "id": reference.digest,
         "uri": reference.uri,
@@ -373,9 +587,16 @@ impl Inline {
     fn of(journey: &Journey<'_>, stopped: bool) -> Self {
         let tool = journey.tool.as_deref();
         let services = journey.services;
-        let by_hook = if stopped { Keeping::by(Strategy::NeverPersist) } else { Keeping::default() };
+        let by_hook = if stopped {
+            Keeping::by(Strategy::NeverPersist)
+        } else {
+            Keeping::default()
+        };
         Self {
-            bytes_max: tool.and_then(Tool::max_inline_bytes).unwrap_or(u64::MAX).min(services.inline_bytes_max),
+            bytes_max: tool
+                .and_then(Tool::max_inline_bytes)
+                .unwrap_or(u64::MAX)
+                .min(services.inline_bytes_max),
             chars_max: tool.and_then(Tool::max_inline_chars),
             keeping: journey.keeping().and(by_hook),
             secret: tool.is_some_and(|tool| tool.permission_profile().is_secret()),
@@ -386,7 +607,8 @@ impl Inline {
 
     fn holds(self, mapped: &Mapped) -> bool {
         if !self.keeping.inline {
-            return mapped.structured_content.is_none() && mapped.content.iter().all(Content::is_reference);
+            return mapped.structured_content.is_none()
+                && mapped.content.iter().all(Content::is_reference);
         }
         size(mapped) <= self.bytes_max && self.chars_max.is_none_or(|max| chars(mapped) <= max)
     }
@@ -399,10 +621,16 @@ impl Inline {
 
     /// The limits as the record shows them.
     fn threshold(self) -> Value {
-        let bytes_max = if self.keeping.inline { self.bytes_max } else { 0 };
+        let bytes_max = if self.keeping.inline {
+            self.bytes_max
+        } else {
+            0
+        };
         match self.chars_max {
             None => json!({ "inline_bytes_max": bytes_max }),
-            Some(chars_max) => json!({ "inline_bytes_max": bytes_max, "inline_chars_max": chars_max }),
+            Some(chars_max) => {
+                json!({ "inline_bytes_max": bytes_max, "inline_chars_max": chars_max })
+            }
         }
     }
 
@@ -425,7 +653,11 @@ impl Inline {
 
     /// The class of the error of a call whose output is dropped.
     fn class(self) -> ErrorClass {
-        if self.keeping.inline { ErrorClass::ResultTooLarge } else { ErrorClass::ResultRedacted }
+        if self.keeping.inline {
+            ErrorClass::ResultTooLarge
+        } else {
+            ErrorClass::ResultRedacted
+        }
     }
 
     /// Why a strategy was chosen.
@@ -437,10 +669,14 @@ impl Inline {
                 "it may repeat the output of another call, which may be on no disk"
             }
             Strategy::NeverPersist => "the operator or the tool keeps it from being stored",
-            Strategy::Redact if !self.keeping.output => "the operator or the tool lets no output out",
+            Strategy::Redact if !self.keeping.output => {
+                "the operator or the tool lets no output out"
+            }
             Strategy::Redact => "a hook redacted it; small enough to stay in the result",
             Strategy::RefOnly if self.secret => "the tool's data is secret: no result holds it",
-            Strategy::RefOnly if !self.keeping.inline => "the operator or the tool wants a reference only",
+            Strategy::RefOnly if !self.keeping.inline => {
+                "the operator or the tool wants a reference only"
+            }
             Strategy::PreviewAndPersist => "larger than a result may be",
             Strategy::RefOnly => "larger than a result may be, and sensitive",
             Strategy::DropWithReason if self.secret => "secret, and not stored",
@@ -453,7 +689,11 @@ impl Inline {
 /// in the result (AT-STRAT-03).
 fn previewed(journey: &Journey<'_>, limit: Inline, make: impl FnOnce(usize) -> String) -> String {
     let chars = usize::try_from(limit.preview_chars()).unwrap_or(usize::MAX);
-    if journey.redaction.is_silent() || chars == 0 { String::new() } else { make(chars) }
+    if journey.redaction.is_silent() || chars == 0 {
+        String::new()
+    } else {
+        make(chars)
+    }
 }
 
 /// Characters of the tool's output: texts as they are, everything else as JSON.
@@ -466,11 +706,19 @@ fn block_chars(mapped: &Mapped) -> u64 {
         Value::String(text) => text.chars().count() as u64,
         value => json_chars(value),
     };
-    mapped.content.iter().flat_map(|block| block.fields.values()).map(of_field).sum()
+    mapped
+        .content
+        .iter()
+        .flat_map(|block| block.fields.values())
+        .map(of_field)
+        .sum()
 }
 
 fn json_chars(value: &Value) -> u64 {
-    let mut counter = Counter { total: 0, counts: chars_of };
+    let mut counter = Counter {
+        total: 0,
+        counts: chars_of,
+    };
     counter.count(value);
     counter.total
 }
@@ -482,9 +730,15 @@ fn chars_of(bytes: &[u8]) -> usize {
 
 /// Exact size of an output as JSON text, in bytes: its blocks, and its structured output.
 fn json_bytes(mapped: &Mapped) -> u64 {
-    let mut counter = Counter { total: 0, counts: <[u8]>::len };
+    let mut counter = Counter {
+        total: 0,
+        counts: <[u8]>::len,
+    };
     mapped.content.iter().for_each(|block| counter.count(block));
-    mapped.structured_content.iter().for_each(|value| counter.count(value));
+    mapped
+        .structured_content
+        .iter()
+        .for_each(|value| counter.count(value));
     counter.total
 }
 
@@ -525,13 +779,23 @@ fn block_length(block: &Content) -> usize {
 /// Approximate size of the context modifiers of a call as JSON text, in bytes. They are bounded by themselves, and count in
 /// no inline limit.
 pub(super) fn modifiers_size(mapped: &Mapped) -> u64 {
-    mapped.context_modifiers.iter().map(|modifier| modifier.key.len() + length(&modifier.value)).sum::<usize>() as u64
+    mapped
+        .context_modifiers
+        .iter()
+        .map(|modifier| modifier.key.len() + length(&modifier.value))
+        .sum::<usize>() as u64
 }
 
 /// Size of the names of files and servers that the tool touched, in bytes.
 pub(super) fn names_size(mapped: &Mapped) -> u64 {
-    let touched = mapped.usage.iter().filter_map(|usage| usage.touched.as_ref());
-    touched.flat_map(|touched| &touched.listed).map(|thing| thing.what.len()).sum::<usize>() as u64
+    let touched = mapped
+        .usage
+        .iter()
+        .filter_map(|usage| usage.touched.as_ref());
+    touched
+        .flat_map(|touched| &touched.listed)
+        .map(|thing| thing.what.len())
+        .sum::<usize>() as u64
 }
 
 /// Approximate size of a value as JSON text, in bytes, without serializing it.
@@ -541,7 +805,13 @@ pub(super) fn length(value: &Value) -> usize {
         Value::Number(_) => 8,
         Value::String(text) => text.len() + 2,
         Value::Array(items) => items.iter().map(|item| length(item) + 1).sum::<usize>() + 2,
-        Value::Object(fields) => fields.iter().map(|(name, value)| name.len() + length(value) + 4).sum::<usize>() + 2,
+        Value::Object(fields) => {
+            fields
+                .iter()
+                .map(|(name, value)| name.len() + length(value) + 4)
+                .sum::<usize>()
+                + 2
+        }
     }
 }
 

@@ -19,21 +19,28 @@ made_here! {
 /// Runs the hooks for success or for failure of a tool that ran; a tool that never ran has none.
 pub(super) async fn run(journey: &mut Journey<'_>, answered: Answered) -> PostHooked {
     let mut mapped = answered.open();
-    let Some(tool) = journey.tool.clone().filter(|_| mapped.ran) else { return PostHooked(mapped) };
+    let Some(tool) = journey.tool.clone().filter(|_| mapped.ran) else {
+        return PostHooked(mapped);
+    };
     let services = journey.services;
     let declaration = tool.declaration();
     let event = match mapped.error {
         None => HookEvent::PostToolUse,
         Some(_) => HookEvent::PostToolUseFailure,
     };
-    let mut hearing = services.hooks.hearing(event, &declaration.tool_id, &declaration.namespace).peekable();
+    let mut hearing = services
+        .hooks
+        .hearing(event, &declaration.tool_id, &declaration.namespace)
+        .peekable();
     if hearing.peek().is_some() && event == HookEvent::PostToolUse {
         journey.pass_through(Status::PostHooksRunning, "hooks run after the tool");
     }
     for hook in hearing {
         if let Some(reason) = one(journey, &tool, hook, event, &mut mapped).await {
             // The tool has run already, so the stop can only be reported.
-            journey.additional_context.push(json!({ "stop": reason, "hook": hook.id() }));
+            journey
+                .additional_context
+                .push(json!({ "stop": reason, "hook": hook.id() }));
         }
     }
     PostHooked(mapped)
@@ -49,9 +56,18 @@ pub(super) fn one<'a>(
 ) -> BoxFuture<'a, Option<String>> {
     Box::pin(async move {
         journey.redact_records();
-        let input = journey.invocation.call_input.as_deref().cloned().unwrap_or_default();
+        let input = journey
+            .invocation
+            .call_input
+            .as_deref()
+            .cloned()
+            .unwrap_or_default();
         let mut call = hooks::call(journey, tool, event, input);
-        call.result = Some(terminal::envelope(journey, ResultId::new(), Mapped::clone(mapped)));
+        call.result = Some(terminal::envelope(
+            journey,
+            ResultId::new(),
+            Mapped::clone(mapped),
+        ));
         match hooks::run(journey, hook, call).await {
             Ok(outputs) => apply(journey, tool, hook, outputs, mapped).await,
             Err(refusal) => {
@@ -72,7 +88,9 @@ async fn apply(
     let mut stop = None;
     for output in outputs {
         match output {
-            HookOutput::UpdatedOutput(updated) => remap(journey, tool, hook.id(), updated, mapped).await,
+            HookOutput::UpdatedOutput(updated) => {
+                remap(journey, tool, hook.id(), updated, mapped).await
+            }
             HookOutput::Stop { reason } => stop = Some(reason),
             _ => {}
         }

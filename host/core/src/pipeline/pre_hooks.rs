@@ -26,10 +26,18 @@ made_here! {
 }
 
 /// Runs the hooks in order; each gets the input as the hook before it left it.
-pub(super) async fn run(journey: &mut Journey<'_>, observed: Observed) -> Result<PreHooked, Refusal> {
+pub(super) async fn run(
+    journey: &mut Journey<'_>,
+    observed: Observed,
+) -> Result<PreHooked, Refusal> {
     let Prepared { tool, input } = observed.open();
     let declaration = tool.declaration();
-    let heard = journey.services.hooks.hearing(EVENT, &declaration.tool_id, &declaration.namespace).next().is_some();
+    let heard = journey
+        .services
+        .hooks
+        .hearing(EVENT, &declaration.tool_id, &declaration.namespace)
+        .next()
+        .is_some();
     if !heard {
         return Ok(PreHooked(Prepared { tool, input }));
     }
@@ -41,7 +49,10 @@ pub(super) async fn run(journey: &mut Journey<'_>, observed: Observed) -> Result
 
 /// Makes the input of a call that another process began once more, with the hooks of this process. The record has the
 /// changes already.
-pub(super) async fn again(journey: &mut Journey<'_>, returned: Returned) -> Result<Remade, Refusal> {
+pub(super) async fn again(
+    journey: &mut Journey<'_>,
+    returned: Returned,
+) -> Result<Remade, Refusal> {
     let tool = returned.open();
     let sent = journey.request.input.clone();
     let input = observe::again(journey, &tool, sent);
@@ -50,11 +61,19 @@ pub(super) async fn again(journey: &mut Journey<'_>, returned: Returned) -> Resu
 }
 
 /// Returns `input` as the hooks change it. Each change is recorded if it is `fresh`; otherwise it was recorded before.
-pub(super) async fn shape(journey: &mut Journey<'_>, tool: &Tool, input: Input, fresh: bool) -> Result<Input, Refusal> {
+pub(super) async fn shape(
+    journey: &mut Journey<'_>,
+    tool: &Tool,
+    input: Input,
+    fresh: bool,
+) -> Result<Input, Refusal> {
     let services = journey.services;
     let declaration = tool.declaration();
     let mut input = input;
-    for hook in services.hooks.hearing(EVENT, &declaration.tool_id, &declaration.namespace) {
+    for hook in services
+        .hooks
+        .hearing(EVENT, &declaration.tool_id, &declaration.namespace)
+    {
         journey.heed_cancellation()?;
         let outputs = hooks::ask(journey, tool, hook, EVENT, &input).await?;
         let shown = journey.redaction.shown(&input).await?;
@@ -95,14 +114,25 @@ async fn update(
     let from = input.value().map_err(Refusal::host_fault)?;
     if let Some(why) = tool.contract().forbids(MutationSource::Hook, from, &value) {
         let message = format!("the hook {} changed the arguments, and {why}", hook.id());
-        return Err(Refusal::new(ErrorClass::HookBlocked, "mutation_forbidden", message));
+        return Err(Refusal::new(
+            ErrorClass::HookBlocked,
+            "mutation_forbidden",
+            message,
+        ));
     }
     let updated = input.with_value(value);
     record(journey, &updated).await?;
     if fresh {
         let id = journey.invocation.invocation_id;
         let reason = "updated_input of a hook";
-        journey.mutated(InputMutation::new(id, MutationSource::Hook, hook.id(), &input, &updated, reason));
+        journey.mutated(InputMutation::new(
+            id,
+            MutationSource::Hook,
+            hook.id(),
+            &input,
+            &updated,
+            reason,
+        ));
     }
     Ok(updated)
 }
@@ -116,7 +146,11 @@ async fn record(journey: &mut Journey<'_>, updated: &Input) -> Result<(), Refusa
         Ok(shown) => (shown, Ok(())),
         Err(refusal) => (Value::String(REDACTED.to_owned()), Err(refusal)),
     };
-    if let Some(run) = journey.hook_runs.last_mut().filter(|run| run.updated_input.is_some()) {
+    if let Some(run) = journey
+        .hook_runs
+        .last_mut()
+        .filter(|run| run.updated_input.is_some())
+    {
         run.updated_input = Some(shown);
     }
     done

@@ -79,7 +79,11 @@ fn before_sequence(head: &str) -> usize {
             (State::Text | State::Escape | State::Control, _) => State::Text,
         };
     }
-    if state == State::Text { head.len() } else { start }
+    if state == State::Text {
+        head.len()
+    } else {
+        start
+    }
 }
 
 /// The end of `head`, or the start of the visible character that goes on in `rest`.
@@ -87,7 +91,8 @@ fn before_cluster(head: &str, rest: &str) -> usize {
     let mut next = rest.chars().next();
     let mut end = head.len();
     for (at, c) in head.char_indices().rev().take(CLUSTER_CHARS_MAX) {
-        if !next.is_some_and(|next| belongs_together(head.get(..end).unwrap_or_default(), c, next)) {
+        if !next.is_some_and(|next| belongs_together(head.get(..end).unwrap_or_default(), c, next))
+        {
             return end;
         }
         (next, end) = (Some(c), at);
@@ -108,7 +113,10 @@ fn belongs_together(head: &str, c: char, next: char) -> bool {
         | '\u{20d0}'..='\u{20ff}' | '\u{3099}'..='\u{309a}' | '\u{fe00}'..='\u{fe0f}' | '\u{fe20}'..='\u{fe2f}'
         | '\u{1f3fb}'..='\u{1f3ff}' | '\u{e0020}'..='\u{e007f}' | '\u{e0100}'..='\u{e01ef}' | JOINER);
     let flags = || head.chars().rev().take_while(|c| is_flag(*c)).count();
-    extends || c == JOINER || (c == '\r' && next == '\n') || (is_flag(next) && is_flag(c) && flags() % 2 == 1)
+    extends
+        || c == JOINER
+        || (c == '\r' && next == '\n')
+        || (is_flag(next) && is_flag(c) && flags() % 2 == 1)
 }
 
 /// JSON text of at most `chars_max` characters with the shape of `value`: its first names and items, beginnings of its
@@ -116,9 +124,14 @@ fn belongs_together(head: &str, c: char, next: char) -> bool {
 pub(super) fn of_json(value: &Value, chars_max: usize) -> String {
     let fits = |text: &String| text.chars().count() <= chars_max;
     // An estimate, so that a large value is not written out to be thrown away.
-    let whole = (length(value) <= chars_max.saturating_mul(2)).then(|| value.to_string()).filter(fits);
+    let whole = (length(value) <= chars_max.saturating_mul(2))
+        .then(|| value.to_string())
+        .filter(fits);
     let outlined = || Some(outline(value, chars_max).to_string()).filter(fits);
-    whole.or_else(outlined).or_else(|| Some(mark(value, chars_max).to_string()).filter(fits)).unwrap_or_default()
+    whole
+        .or_else(outlined)
+        .or_else(|| Some(mark(value, chars_max).to_string()).filter(fits))
+        .unwrap_or_default()
 }
 
 /// `value` in about `room` characters of JSON text. Each list shares its room evenly, and what an item does not use goes
@@ -135,7 +148,13 @@ fn outline(value: &Value, room: usize) -> Value {
             if shown == 0 && !items.is_empty() {
                 return mark(value, room);
             }
-            let mut left = room.saturating_sub(2 + if shown < items.len() { MARK_CHARS_MAX } else { 0 });
+            let mut left = room.saturating_sub(
+                2 + if shown < items.len() {
+                    MARK_CHARS_MAX
+                } else {
+                    0
+                },
+            );
             let mut list = Vec::with_capacity(shown + 1);
             for (at, item) in items.iter().take(shown).enumerate() {
                 let kept = outline(item, (left / (shown - at)).saturating_sub(1));
@@ -143,7 +162,10 @@ fn outline(value: &Value, room: usize) -> Value {
                 list.push(kept);
             }
             if shown < items.len() {
-                list.push(Value::String(format!("[cut: {} more items]", items.len() - shown)));
+                list.push(Value::String(format!(
+                    "[cut: {} more items]",
+                    items.len() - shown
+                )));
             }
             Value::Array(list)
         }
@@ -152,7 +174,13 @@ fn outline(value: &Value, room: usize) -> Value {
             if shown == 0 && !fields.is_empty() {
                 return mark(value, room);
             }
-            let mut left = room.saturating_sub(2 + if shown < fields.len() { MARK_CHARS_MAX } else { 0 });
+            let mut left = room.saturating_sub(
+                2 + if shown < fields.len() {
+                    MARK_CHARS_MAX
+                } else {
+                    0
+                },
+            );
             let mut kept = Map::new();
             for (at, (name, field)) in fields.iter().take(shown).enumerate() {
                 let named = text_chars(name) + 2;
@@ -161,7 +189,10 @@ fn outline(value: &Value, room: usize) -> Value {
                 kept.insert(name.clone(), field);
             }
             if shown < fields.len() {
-                kept.insert(CUT.to_owned(), Value::String(format!("{} more fields", fields.len() - shown)));
+                kept.insert(
+                    CUT.to_owned(),
+                    Value::String(format!("{} more fields", fields.len() - shown)),
+                );
             }
             Value::Object(kept)
         }
@@ -172,9 +203,18 @@ fn outline(value: &Value, room: usize) -> Value {
 fn well_fitting(items: &[Value], room: usize) -> usize {
     let mut lengths: Vec<usize> = items.iter().take(ITEMS_MEASURED).map(length).collect();
     lengths.sort_unstable();
-    let needed = lengths.get(lengths.len() / 2).copied().unwrap_or(0).clamp(1, ITEM_CHARS) + ITEM_SLACK_CHARS;
+    let needed = lengths
+        .get(lengths.len() / 2)
+        .copied()
+        .unwrap_or(0)
+        .clamp(1, ITEM_CHARS)
+        + ITEM_SLACK_CHARS;
     let whole = items.len().saturating_mul(needed) <= room;
-    let room = if whole { room } else { room.saturating_sub(MARK_CHARS_MAX) };
+    let room = if whole {
+        room
+    } else {
+        room.saturating_sub(MARK_CHARS_MAX)
+    };
     (room / needed).max(1)
 }
 
@@ -186,7 +226,11 @@ fn fitting(names: impl ExactSizeIterator<Item = usize>, room: usize) -> usize {
     for name in names {
         let needed = name + 2 + VALUE_CHARS_MIN;
         // The last one needs no mark after it.
-        let mark = if taken + 1 == count { 0 } else { MARK_CHARS_MAX };
+        let mark = if taken + 1 == count {
+            0
+        } else {
+            MARK_CHARS_MAX
+        };
         if needed + mark > left {
             break;
         }
@@ -211,10 +255,18 @@ fn short(text: &str, room: usize) -> String {
         used += char_chars(*c);
         used <= room_of_text
     };
-    let end = text.char_indices().take_while(fits).last().map_or(0, |(at, c)| at + c.len_utf8());
+    let end = text
+        .char_indices()
+        .take_while(fits)
+        .last()
+        .map_or(0, |(at, c)| at + c.len_utf8());
     let head = text.get(..boundary(text, end)).unwrap_or_default();
     if head.is_empty() {
-        return if cut(total).len() + 2 <= room { cut(total) } else { CUT.to_owned() };
+        return if cut(total).len() + 2 <= room {
+            cut(total)
+        } else {
+            CUT.to_owned()
+        };
     }
     format!("{head} {}", cut(total - head.chars().count()))
 }
@@ -226,7 +278,11 @@ fn mark(value: &Value, room: usize) -> Value {
         Value::Array(items) => format!("[cut: list of {} items]", items.len()),
         _ => CUT.to_owned(),
     };
-    Value::String(if said.len() + 2 <= room { said } else { CUT.to_owned() })
+    Value::String(if said.len() + 2 <= room {
+        said
+    } else {
+        CUT.to_owned()
+    })
 }
 
 /// The characters of `text` as JSON, with its quotes.
@@ -256,8 +312,19 @@ mod tests {
 
     #[test]
     fn a_text_that_fits_is_whole_and_any_other_is_its_beginning() {
-        assert_eq!((of_text("abc", 3), of_text("abcd", 3), of_text("abc", 0), of_text("", 5)), ("abc", "abc", "", ""));
-        assert_eq!(of_text("\u{1f980}\u{1f980}\u{1f980}", 2), "\u{1f980}\u{1f980}");
+        assert_eq!(
+            (
+                of_text("abc", 3),
+                of_text("abcd", 3),
+                of_text("abc", 0),
+                of_text("", 5)
+            ),
+            ("abc", "abc", "", "")
+        );
+        assert_eq!(
+            of_text("\u{1f980}\u{1f980}\u{1f980}", 2),
+            "\u{1f980}\u{1f980}"
+        );
     }
 
     #[test]
@@ -270,8 +337,16 @@ mod tests {
             ("a\u{1f468}\u{200d}\u{1f469}\u{200d}\u{1f467}b", 4, "a"),
             ("a\u{1f44d}\u{1f3fd}", 2, "a"),
             // Two flags of two letters each.
-            ("\u{1f1e9}\u{1f1ea}\u{1f1eb}\u{1f1f7}", 3, "\u{1f1e9}\u{1f1ea}"),
-            ("\u{1f1e9}\u{1f1ea}\u{1f1eb}\u{1f1f7}", 2, "\u{1f1e9}\u{1f1ea}"),
+            (
+                "\u{1f1e9}\u{1f1ea}\u{1f1eb}\u{1f1f7}",
+                3,
+                "\u{1f1e9}\u{1f1ea}",
+            ),
+            (
+                "\u{1f1e9}\u{1f1ea}\u{1f1eb}\u{1f1f7}",
+                2,
+                "\u{1f1e9}\u{1f1ea}",
+            ),
             ("a\r\nb", 2, "a"),
         ] {
             assert_eq!(of_text(text, chars), kept, "{text:?} at {chars}");
@@ -290,7 +365,11 @@ mod tests {
             ("ab\u{9b}31mred", 4, "ab"),
             ("ab\u{1b}]0;title\u{7}cd", 8, "ab"),
             ("ab\u{1b}]0;title\u{1b}\\cd", 12, "ab"),
-            ("ab\u{1b}]0;title\u{1b}\\cd", 14, "ab\u{1b}]0;title\u{1b}\\c"),
+            (
+                "ab\u{1b}]0;title\u{1b}\\cd",
+                14,
+                "ab\u{1b}]0;title\u{1b}\\c",
+            ),
             ("ab\u{1b}(Bcd", 4, "ab"),
             ("ab\u{1b}(Bcd", 5, "ab\u{1b}(B"),
         ] {
@@ -300,7 +379,11 @@ mod tests {
 
     fn outlined(value: &Value, chars: usize) -> Value {
         let text = of_json(value, chars);
-        assert!(text.chars().count() <= chars, "{} of {chars}: {text}", text.chars().count());
+        assert!(
+            text.chars().count() <= chars,
+            "{} of {chars}: {text}",
+            text.chars().count()
+        );
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
     }
 
@@ -309,19 +392,46 @@ mod tests {
         let value = json!({ "body": "x".repeat(100_000), "count": 7, "items": (0..5_000).collect::<Vec<_>>() });
         let shown = outlined(&value, 500);
         assert_eq!(shown["count"], 7);
-        assert!(shown["body"].as_str().unwrap().starts_with("xxx"), "{shown}");
-        assert!(shown["body"].as_str().unwrap().ends_with("more characters]"), "{shown}");
+        assert!(
+            shown["body"].as_str().unwrap().starts_with("xxx"),
+            "{shown}"
+        );
+        assert!(
+            shown["body"]
+                .as_str()
+                .unwrap()
+                .ends_with("more characters]"),
+            "{shown}"
+        );
         let items = shown["items"].as_array().unwrap();
-        assert!(items.len() > 3 && items[..3] == [json!(0), json!(1), json!(2)], "{shown}");
-        assert!(items.last().unwrap().as_str().unwrap().ends_with("more items]"), "{shown}");
+        assert!(
+            items.len() > 3 && items[..3] == [json!(0), json!(1), json!(2)],
+            "{shown}"
+        );
+        assert!(
+            items
+                .last()
+                .unwrap()
+                .as_str()
+                .unwrap()
+                .ends_with("more items]"),
+            "{shown}"
+        );
     }
 
     #[test]
     fn what_fits_is_whole_and_every_size_is_kept() {
         let small = json!({ "a": [1, null, "t\n\u{1}\"e"], "b": {} });
         assert_eq!(outlined(&small, 200), small);
-        let wide = Value::Object((0..300).map(|n| (format!("field{n:03}"), json!("\n\u{1}".repeat(50)))).collect());
-        let deep = (0..100).fold(json!("end"), |inner, n| json!({ format!("level{n}"): [inner, "x".repeat(99)] }));
+        let wide = Value::Object(
+            (0..300)
+                .map(|n| (format!("field{n:03}"), json!("\n\u{1}".repeat(50))))
+                .collect(),
+        );
+        let deep = (0..100).fold(
+            json!("end"),
+            |inner, n| json!({ format!("level{n}"): [inner, "x".repeat(99)] }),
+        );
         for value in [&small, &wide, &deep] {
             for chars in [20, 30, 64, 100, 333, 1_000, 2_000] {
                 if !of_json(value, chars).is_empty() {
@@ -330,7 +440,10 @@ mod tests {
             }
         }
         let shown = outlined(&wide, 1_000);
-        assert!(shown["[cut]"].as_str().unwrap().ends_with("more fields"), "{shown}");
+        assert!(
+            shown["[cut]"].as_str().unwrap().ends_with("more fields"),
+            "{shown}"
+        );
         assert_eq!(of_json(&wide, 5), "");
     }
 }

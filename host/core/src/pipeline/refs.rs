@@ -18,9 +18,13 @@ pub(super) fn of_invocation(journey: &mut Journey<'_>, mapped: &Mapped) {
     let is_error = mapped.error.is_some();
     // The output itself is in the record once (AT-MAP-01).
     let structured = mapped.structured_content.as_ref().map(|_| STRUCTURED);
-    journey
-        .invocation
-        .complete_mapping(MCP, [("isError", Value::from(is_error)), ("structuredContent", Value::from(structured))]);
+    journey.invocation.complete_mapping(
+        MCP,
+        [
+            ("isError", Value::from(is_error)),
+            ("structuredContent", Value::from(structured)),
+        ],
+    );
     of_policies(journey);
     if let Some(error) = &mapped.error {
         merge(&mut journey.invocation.policy_refs, &error.policy_refs);
@@ -31,8 +35,15 @@ pub(super) fn of_invocation(journey: &mut Journey<'_>, mapped: &Mapped) {
         Keep::Failures => is_error,
         Keep::None => false,
     };
-    journey.invocation.evidence_refs = if is_kept { vec![journey.invocation.evidence_ref()] } else { Vec::new() };
-    let size = journey.persistence.first().map_or(0, |decision| decision.original_size_bytes);
+    journey.invocation.evidence_refs = if is_kept {
+        vec![journey.invocation.evidence_ref()]
+    } else {
+        Vec::new()
+    };
+    let size = journey
+        .persistence
+        .first()
+        .map_or(0, |decision| decision.original_size_bytes);
     TraceContext::complete(&mut journey.invocation, size);
 }
 
@@ -59,14 +70,22 @@ pub(super) fn of_result(journey: &Journey<'_>, result: &mut ToolResult) {
     result.telemetry_refs = TraceContext::references(invocation);
     result.evidence_refs.clone_from(&invocation.evidence_refs);
     let stored = result.resource_refs.iter().chain(&result.artifact_refs);
-    let uris = stored.filter_map(|stored| stored.get("uri").and_then(Value::as_str).map(str::to_owned));
+    let uris =
+        stored.filter_map(|stored| stored.get("uri").and_then(Value::as_str).map(str::to_owned));
     result.evidence_refs.extend(uris);
-    let Some(error) = &mut result.error else { return };
+    let Some(error) = &mut result.error else {
+        return;
+    };
     error.evidence_refs.clone_from(&invocation.evidence_refs);
-    let last = journey.decisions.last().filter(|decision| decision.behavior == Behavior::Deny);
+    let last = journey
+        .decisions
+        .last()
+        .filter(|decision| decision.behavior == Behavior::Deny);
     if let Some(denial) = last.filter(|_| error.policy_refs.is_empty()) {
         error.policy_refs.clone_from(&denial.policy_refs);
         let decision = |call: &String| format!("{call}#decision/{}", denial.decision_id);
-        error.evidence_refs.extend(invocation.evidence_refs.iter().map(decision));
+        error
+            .evidence_refs
+            .extend(invocation.evidence_refs.iter().map(decision));
     }
 }

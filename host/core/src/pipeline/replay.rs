@@ -14,10 +14,16 @@ use super::retry;
 
 /// Where the random numbers and clock readings of the call come from. Those of a call that cannot be replayed are not
 /// recorded: they would serve nothing, and a seed reveals the keys that the guest makes with it.
-pub(super) fn nondeterminism(journey: &Journey<'_>, tool: &Tool, permit: &Permit) -> Nondeterminism {
+pub(super) fn nondeterminism(
+    journey: &Journey<'_>,
+    tool: &Tool,
+    permit: &Permit,
+) -> Nondeterminism {
     match &journey.request.replay {
         Some(replay) => Nondeterminism::Replayed(Arc::clone(replay)),
-        None if is_kept(journey) && (blockers(journey, tool, permit).is_empty() || !guard!("replay_seeds")) => {
+        None if is_kept(journey)
+            && (blockers(journey, tool, permit).is_empty() || !guard!("replay_seeds")) =>
+        {
             Nondeterminism::Recorded
         }
         None => Nondeterminism::Fresh,
@@ -25,12 +31,22 @@ pub(super) fn nondeterminism(journey: &Journey<'_>, tool: &Tool, permit: &Permit
 }
 
 /// Notes in the invocation what a replay of the call needs; `recorded` is what the guest got.
-pub(super) fn note(journey: &mut Journey<'_>, tool: &Tool, permit: &Permit, recorded: Option<ReplayData>) {
+pub(super) fn note(
+    journey: &mut Journey<'_>,
+    tool: &Tool,
+    permit: &Permit,
+    recorded: Option<ReplayData>,
+) {
     if journey.request.replay.is_some() || !is_kept(journey) {
         return;
     }
     let mut blocked_by = blockers(journey, tool, permit);
-    if journey.invocation.status_transitions().iter().any(|step| step.to == Status::NeedsInput) {
+    if journey
+        .invocation
+        .status_transitions()
+        .iter()
+        .any(|step| step.to == Status::NeedsInput)
+    {
         blocked_by.push(ReplayBlocker::QuestionsAsked);
     }
     if journey.invocation.extra.contains_key(retry::ATTEMPTS) {
@@ -44,7 +60,10 @@ pub(super) fn note(journey: &mut Journey<'_>, tool: &Tool, permit: &Permit, reco
             ..recorded.unwrap_or_default()
         }
     } else {
-        ReplayData { blocked_by, ..ReplayData::default() }
+        ReplayData {
+            blocked_by,
+            ..ReplayData::default()
+        }
     };
     if let Ok(data) = serde_json::to_value(data) {
         journey.invocation.extra.insert("replay".to_owned(), data);
@@ -64,11 +83,20 @@ fn blockers(journey: &Journey<'_>, tool: &Tool, permit: &Permit) -> Vec<ReplayBl
         (ReplayBlocker::DraftsUsed, world.scratch.is_some()),
         (ReplayBlocker::NetworkUsed, !world.network.is_empty()),
         (ReplayBlocker::SecretsUsed, !world.secrets.is_empty()),
-        (ReplayBlocker::EnvironmentUsed, !world.environment.is_empty()),
+        (
+            ReplayBlocker::EnvironmentUsed,
+            !world.environment.is_empty(),
+        ),
         (ReplayBlocker::ToolsUsed, !world.tools.is_empty()),
         (ReplayBlocker::SettingsUsed, tool.configuration().is_some()),
-        (ReplayBlocker::InputRedacted, journey.redaction.hides_input()),
+        (
+            ReplayBlocker::InputRedacted,
+            journey.redaction.hides_input(),
+        ),
         (ReplayBlocker::OutputNotKept, !journey.keeping().journal),
     ];
-    reaches.into_iter().filter_map(|(blocker, reached)| reached.then_some(blocker)).collect()
+    reaches
+        .into_iter()
+        .filter_map(|(blocker, reached)| reached.then_some(blocker))
+        .collect()
 }

@@ -8,7 +8,8 @@ use crate::executor::{BoxFuture, Cancellation};
 use crate::journal::Listener;
 use crate::policy::{GrantWord, Grants, Limits, Policy, Provenance};
 use crate::record::{
-    CallRecord, ContextModifierPolicy, ErrorClass, ExternalMapping, Input, Refusal, Replay, TraceContext,
+    CallRecord, ContextModifierPolicy, ErrorClass, ExternalMapping, Input, Refusal, Replay,
+    TraceContext,
 };
 use crate::secret::Secrets;
 
@@ -55,20 +56,29 @@ impl Callee {
     /// a tool whose lifecycle is `deferred` counts as not loaded.
     #[must_use]
     pub fn loaded(self, loaded: bool) -> Self {
-        Self { loaded: Some(loaded), ..self }
+        Self {
+            loaded: Some(loaded),
+            ..self
+        }
     }
 
     /// Says through which surface the tool is called (AT-PIPE-01). A call with a `refusal` ends with it once its tool is
     /// known.
     #[must_use]
     pub fn on_surface(self, id: Arc<str>, refusal: Option<Refusal>) -> Self {
-        Self { surface: Some(OnSurface { id, refusal }), ..self }
+        Self {
+            surface: Some(OnSurface { id, refusal }),
+            ..self
+        }
     }
 
     /// Says by which of its names a resolved tool was called, for the record: an alias is kept there.
     #[must_use]
     pub fn called(self, name: &str) -> Self {
-        Self { name: name.to_owned(), ..self }
+        Self {
+            name: name.to_owned(),
+            ..self
+        }
     }
 
     /// The id of that surface.
@@ -79,14 +89,22 @@ impl Callee {
     /// Why `tool` cannot be called, as far as surfaces and feature gates decide.
     pub(super) fn withheld(&self, tool: &Tool) -> Option<Refusal> {
         let id = &tool.declaration().tool_id;
-        let disabled = |message: String| Some(Refusal::new(ErrorClass::PolicyBlocked, "tool_disabled", message));
+        let disabled = |message: String| {
+            Some(Refusal::new(
+                ErrorClass::PolicyBlocked,
+                "tool_disabled",
+                message,
+            ))
+        };
         if !tool.is_enabled() && tool.feature().is_none() {
             return disabled(format!("{id} is disabled by its own interface"));
         }
         match (&self.surface, tool.feature()) {
             (Some(surface), _) => surface.refusal.clone(),
             // A gate is closed unless a surface opens it.
-            (None, Some(feature)) => disabled(format!("{id} is disabled: its feature gate {feature} is not open")),
+            (None, Some(feature)) => disabled(format!(
+                "{id} is disabled: its feature gate {feature} is not open"
+            )),
             (None, None) => None,
         }
     }
@@ -102,14 +120,21 @@ impl Callee {
     ///
     /// `unknown_tool`, if the name is unknown or ambiguous.
     pub(super) fn find(&self, catalog: &Catalog) -> Result<Arc<Tool>, Refusal> {
-        self.tool.clone().map_or_else(|| catalog.resolve(&self.name), Ok)
+        self.tool
+            .clone()
+            .map_or_else(|| catalog.resolve(&self.name), Ok)
     }
 }
 
 impl From<String> for Callee {
     /// A qualified name, a name, or an alias.
     fn from(name: String) -> Self {
-        Self { name, tool: None, loaded: None, surface: None }
+        Self {
+            name,
+            tool: None,
+            loaded: None,
+            surface: None,
+        }
     }
 }
 
@@ -123,7 +148,12 @@ impl From<&str> for Callee {
 impl From<Arc<Tool>> for Callee {
     /// `tool`, by its qualified name. It is not looked up again, so the host of the call must be the one that loaded it.
     fn from(tool: Arc<Tool>) -> Self {
-        Self { name: tool.declaration().qualified_name(), tool: Some(tool), loaded: None, surface: None }
+        Self {
+            name: tool.declaration().qualified_name(),
+            tool: Some(tool),
+            loaded: None,
+            surface: None,
+        }
     }
 }
 
@@ -256,14 +286,23 @@ impl Request {
     /// `setup_required`, if the word cannot be applied, such as a folder that does not exist.
     pub fn grant(mut self, word: GrantWord, spec: &str) -> Result<Self, Refusal> {
         let added = Arc::make_mut(&mut self.grants).add(word, spec, &Provenance::COMMAND_LINE);
-        added.map_err(|error| Refusal::new(ErrorClass::SetupRequired, "grant_invalid", format!("{error:#}")))?;
+        added.map_err(|error| {
+            Refusal::new(
+                ErrorClass::SetupRequired,
+                "grant_invalid",
+                format!("{error:#}"),
+            )
+        })?;
         Ok(self)
     }
 
     /// Sets all grants at once, shared with other calls.
     #[must_use]
     pub fn grants(self, grants: impl Into<Arc<Grants>>) -> Self {
-        Self { grants: grants.into(), ..self }
+        Self {
+            grants: grants.into(),
+            ..self
+        }
     }
 
     /// Sets the limits. A tool's own timeout can only lower them.
@@ -275,31 +314,46 @@ impl Request {
     /// Sets mode and rules.
     #[must_use]
     pub fn policy(self, policy: impl Into<Arc<Policy>>) -> Self {
-        Self { policy: policy.into(), ..self }
+        Self {
+            policy: policy.into(),
+            ..self
+        }
     }
 
     /// Names the caller.
     #[must_use]
     pub fn actor(self, actor: impl Into<Option<String>>) -> Self {
-        Self { actor_ref: actor.into(), ..self }
+        Self {
+            actor_ref: actor.into(),
+            ..self
+        }
     }
 
     /// Sets what cancels the call.
     #[must_use]
     pub fn cancellation(self, cancellation: Cancellation) -> Self {
-        Self { cancellation, ..self }
+        Self {
+            cancellation,
+            ..self
+        }
     }
 
     /// Sets how an approval is requested.
     #[must_use]
     pub fn approval(self, terms: Terms) -> Self {
-        Self { approval: terms, ..self }
+        Self {
+            approval: terms,
+            ..self
+        }
     }
 
     /// Sets who answers the tool's questions.
     #[must_use]
     pub fn respondent(self, respondent: impl Into<Option<Arc<dyn Respondent>>>) -> Self {
-        Self { respondent: respondent.into(), ..self }
+        Self {
+            respondent: respondent.into(),
+            ..self
+        }
     }
 
     /// Sets values of secrets for this call, in place of those that the host stores under the same names. As with those, a
@@ -313,12 +367,18 @@ impl Request {
     /// Makes the call a replay: its tool gets the random numbers and the clock readings of an earlier call.
     #[must_use]
     pub fn replay(self, replay: Replay) -> Self {
-        Self { replay: Some(Arc::new(replay)), ..self }
+        Self {
+            replay: Some(Arc::new(replay)),
+            ..self
+        }
     }
 
     /// Adds a listener to the events of this call.
     #[must_use]
     pub fn listener(self, listener: Arc<dyn Listener>) -> Self {
-        Self { listener: Some(listener), ..self }
+        Self {
+            listener: Some(listener),
+            ..self
+        }
     }
 }

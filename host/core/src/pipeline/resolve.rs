@@ -25,23 +25,44 @@ pub(super) async fn resolve(journey: &mut Journey<'_>) -> Result<Resolved, Refus
     let declaration = Arc::clone(tool.declaration());
     journey.invocation.tool_id.clone_from(&declaration.tool_id);
     journey.invocation.runtime_refs = tool.runtime_refs().to_vec();
-    journey.invocation.runtime_refs.push(journey.services.source.to_string());
+    journey
+        .invocation
+        .runtime_refs
+        .push(journey.services.source.to_string());
     let session = journey.invocation.session_runtime();
     journey.invocation.runtime_refs.extend(session);
     journey.trail.resolved(&declaration.tool_id);
     keep_quiet(journey, &tool);
     begin_redaction(journey, &tool).await?;
     children::admit(&mut journey.request, &tool)?;
-    let unavailable = |class, code, why: &str| Err(Refusal::new(class, code, format!("{} {why}", declaration.tool_id)));
+    let unavailable = |class, code, why: &str| {
+        Err(Refusal::new(
+            class,
+            code,
+            format!("{} {why}", declaration.tool_id),
+        ))
+    };
     match declaration.lifecycle {
-        Lifecycle::Draft => return unavailable(ErrorClass::CapabilityGap, "tool_draft", "is a draft"),
-        Lifecycle::Retired => return unavailable(ErrorClass::CapabilityGap, "tool_retired", "was retired"),
+        Lifecycle::Draft => {
+            return unavailable(ErrorClass::CapabilityGap, "tool_draft", "is a draft");
+        }
+        Lifecycle::Retired => {
+            return unavailable(ErrorClass::CapabilityGap, "tool_retired", "was retired");
+        }
         Lifecycle::Disabled => {
-            return unavailable(ErrorClass::PolicyBlocked, "tool_disabled", "is disabled here")
-                .map_err(|refusal| refusal.by_policy("lifecycle:disabled".to_owned()));
+            return unavailable(
+                ErrorClass::PolicyBlocked,
+                "tool_disabled",
+                "is disabled here",
+            )
+            .map_err(|refusal| refusal.by_policy("lifecycle:disabled".to_owned()));
         }
         Lifecycle::RequiresSetup => {
-            return unavailable(ErrorClass::SetupRequired, "tool_requires_setup", "has to be set up first");
+            return unavailable(
+                ErrorClass::SetupRequired,
+                "tool_requires_setup",
+                "has to be set up first",
+            );
         }
         Lifecycle::Available | Lifecycle::Deferred | Lifecycle::Deprecated => {}
     }
@@ -60,10 +81,18 @@ pub(super) async fn resolve(journey: &mut Journey<'_>) -> Result<Resolved, Refus
     }
     journey.advance(Status::Selected)?;
     let called = journey.request.tool.name();
-    let via = if declaration.aliases.iter().any(|alias| alias == called) { "alias" } else { "name" };
+    let via = if declaration.aliases.iter().any(|alias| alias == called) {
+        "alias"
+    } else {
+        "name"
+    };
     let deprecated = declaration.lifecycle == Lifecycle::Deprecated;
     let at = journey.advanced_at();
-    journey.trail.emit_at(at, EventType::Selected, [("via", via.into()), ("deprecated", deprecated.into())]);
+    journey.trail.emit_at(
+        at,
+        EventType::Selected,
+        [("via", via.into()), ("deprecated", deprecated.into())],
+    );
     Ok(Resolved(tool))
 }
 
@@ -114,7 +143,14 @@ pub(super) fn may_be_noted(journey: &Journey<'_>, tool: &Tool) -> bool {
     let declaration = tool.declaration();
     let id = &declaration.tool_id;
     let namespace = &declaration.namespace;
-    let may_stop = || journey.services.hooks.hearing(HookEvent::ResultPersistence, id, namespace).next().is_some();
+    let may_stop = || {
+        journey
+            .services
+            .hooks
+            .hearing(HookEvent::ResultPersistence, id, namespace)
+            .next()
+            .is_some()
+    };
     keeping.journal && keeping.output && !may_stop()
 }
 

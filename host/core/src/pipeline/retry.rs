@@ -27,7 +27,9 @@ pub(super) async fn go_on(
     mut execution: Box<Execution>,
 ) -> Box<Execution> {
     loop {
-        let Some(wait) = next(journey, permit, &run, &execution) else { return execution };
+        let Some(wait) = next(journey, permit, &run, &execution) else {
+            return execution;
+        };
         discard(journey, &run, &execution, wait);
         let place = match again(journey, permit, wait).await {
             Ok(place) => place,
@@ -42,12 +44,17 @@ pub(super) async fn go_on(
         let before = run.resumed.as_deref();
         run.resumed = Some(Arc::new(Resumed {
             responses: before.map_or_else(|| "{}".to_owned(), |before| before.responses.clone()),
-            resume_state: before.map(|before| before.resume_state.clone()).unwrap_or_default(),
+            resume_state: before
+                .map(|before| before.resume_state.clone())
+                .unwrap_or_default(),
             spent,
             partial_bytes: execution.partial_bytes,
         }));
         run.attempt += 1;
-        journey.trail.emit(EventType::Started, started(&children::limits(journey, permit), run.attempt));
+        journey.trail.emit(
+            EventType::Started,
+            started(&children::limits(journey, permit), run.attempt),
+        );
         let mut later = children::invoke(journey, permit, run.clone()).await;
         drop(place);
         if matches!(later.outcome, Ok(GuestOutcome::NeedsInput(_))) {
@@ -76,12 +83,19 @@ fn failure(execution: &Execution) -> Option<&Refusal> {
     match &execution.outcome {
         Ok(GuestOutcome::Failure(refusal)) | Err(refusal) => Some(refusal),
         // A partial output is of use, and another attempt might give less.
-        Ok(GuestOutcome::Success(_) | GuestOutcome::Partial(..) | GuestOutcome::NeedsInput(_)) => None,
+        Ok(GuestOutcome::Success(_) | GuestOutcome::Partial(..) | GuestOutcome::NeedsInput(_)) => {
+            None
+        }
     }
 }
 
 /// The wait before the next attempt; `None` if there is none.
-fn next(journey: &Journey<'_>, permit: &Permit, run: &Run, execution: &Execution) -> Option<Duration> {
+fn next(
+    journey: &Journey<'_>,
+    permit: &Permit,
+    run: &Run,
+    execution: &Execution,
+) -> Option<Duration> {
     let policy = &journey.request.policy.retry;
     let refusal = failure(execution)?;
     // A call that does not run failed because of its user, whose answer does not change by asking again.
@@ -94,7 +108,11 @@ fn next(journey: &Journey<'_>, permit: &Permit, run: &Run, execution: &Execution
     if (journey.changes || !refusal.to_error().retry.safe) && guard!("safe_retries") {
         return None;
     }
-    let wait = policy.wait(run.attempt, refusal.retry_after, RandomState::new().build_hasher().finish());
+    let wait = policy.wait(
+        run.attempt,
+        refusal.retry_after,
+        RandomState::new().build_hasher().finish(),
+    );
     // Without time or fuel left, the next attempt could only hide why this one failed.
     let left = permit.limits().less(&execution.usage);
     (wait < left.wall && left.fuel > 0).then_some(wait)
@@ -102,10 +120,16 @@ fn next(journey: &Journey<'_>, permit: &Permit, run: &Run, execution: &Execution
 
 /// Records an attempt that another one replaces (AT-EC-21).
 fn discard(journey: &mut Journey<'_>, run: &Run, execution: &Execution, wait: Duration) {
-    let Some(refusal) = failure(execution) else { return };
+    let Some(refusal) = failure(execution) else {
+        return;
+    };
     let error = refusal.to_error();
     // The guest chose it, so that it counts as output.
-    let mut code = if journey.keeping() == Keeping::default() { json!(error.error_code) } else { json!(refusal.code) };
+    let mut code = if journey.keeping() == Keeping::default() {
+        json!(error.error_code)
+    } else {
+        json!(refusal.code)
+    };
     if let Some(redactor) = journey.redaction.active() {
         redactor.redact(&mut code);
     }
@@ -116,15 +140,25 @@ fn discard(journey: &mut Journey<'_>, run: &Run, execution: &Execution, wait: Du
         "discarded_as": ErrorClass::StreamingFallbackDiscarded,
         "retry_in_ms": millis(wait),
     });
-    journey.trail.emit(EventType::AttemptDiscarded, attempt.clone());
-    let attempts = journey.invocation.extra.entry(ATTEMPTS.to_owned()).or_insert_with(|| json!([]));
+    journey
+        .trail
+        .emit(EventType::AttemptDiscarded, attempt.clone());
+    let attempts = journey
+        .invocation
+        .extra
+        .entry(ATTEMPTS.to_owned())
+        .or_insert_with(|| json!([]));
     if let Some(attempts) = attempts.as_array_mut() {
         attempts.push(attempt);
     }
 }
 
 /// Waits, and takes its turn and a place again: a call that waits keeps no other one waiting.
-async fn again(journey: &mut Journey<'_>, permit: &Permit, wait: Duration) -> Result<Option<Place>, Refusal> {
+async fn again(
+    journey: &mut Journey<'_>,
+    permit: &Permit,
+    wait: Duration,
+) -> Result<Option<Place>, Refusal> {
     schedule::step_aside(journey);
     let cancellation = &journey.request.cancellation;
     tokio::select! {

@@ -62,9 +62,23 @@ impl RunningCalls {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn enter(&self, id: InvocationId, cancellation: &Cancellation, trail: &Trail) -> Registered {
-        self.lock().insert(id, Entry { cancellation: cancellation.clone(), trail: trail.downgrade() });
-        Registered { calls: self.clone(), id }
+    pub(super) fn enter(
+        &self,
+        id: InvocationId,
+        cancellation: &Cancellation,
+        trail: &Trail,
+    ) -> Registered {
+        self.lock().insert(
+            id,
+            Entry {
+                cancellation: cancellation.clone(),
+                trail: trail.downgrade(),
+            },
+        );
+        Registered {
+            calls: self.clone(),
+            id,
+        }
     }
 }
 
@@ -82,7 +96,11 @@ pub async fn cancel(
     reason: AbortReason,
     notes: impl FnOnce() -> bool,
 ) -> CancelOutcome {
-    let here = services.running.lock().get(&id).map(|call| (call.cancellation.clone(), call.trail.upgrade()));
+    let here = services
+        .running
+        .lock()
+        .get(&id)
+        .map(|call| (call.cancellation.clone(), call.trail.upgrade()));
     let outcome = match here {
         Some((cancellation, Some(trail))) if !trail.has_ended() => {
             cancellation.cancel(reason);
@@ -118,8 +136,18 @@ async fn on_record(services: &Services, id: InvocationId) -> CancelOutcome {
 /// Whether the call `id`, for which an approval was requested, cannot run any more; `None` without such a request. The
 /// call can end before the log knows it.
 async fn is_decided(services: &Services, id: InvocationId) -> Option<bool> {
-    let desk = services.desk.as_ref().filter(|desk| desk.journal.exists())?;
-    let standing = desk.journal.run(move |store| store.standing(id)).await.ok()??;
-    let can_run = matches!(standing.state, ApprovalState::Pending | ApprovalState::Approved | ApprovalState::Claimed);
+    let desk = services
+        .desk
+        .as_ref()
+        .filter(|desk| desk.journal.exists())?;
+    let standing = desk
+        .journal
+        .run(move |store| store.standing(id))
+        .await
+        .ok()??;
+    let can_run = matches!(
+        standing.state,
+        ApprovalState::Pending | ApprovalState::Approved | ApprovalState::Claimed
+    );
     Some(!can_run)
 }

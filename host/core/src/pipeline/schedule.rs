@@ -4,7 +4,9 @@ use serde_json::json;
 
 use crate::executor::canceled;
 use crate::policy::Limits;
-use crate::record::{AbortReason, ErrorClass, EventType, ProgressStatus, Refusal, Status, WriteEffect};
+use crate::record::{
+    AbortReason, ErrorClass, EventType, ProgressStatus, Refusal, Status, WriteEffect,
+};
 use crate::scheduler::{Claim, NetworkUse, NoPlace, Place, Turn};
 
 use super::batch::Seat;
@@ -31,12 +33,17 @@ pub async fn wait(journey: &mut Journey<'_>, permitted: Permitted) -> Result<Sch
     let limits = permission.permit.limits();
     let was_held = tell_held(journey)?;
     let services = journey.services;
-    let free = services.scheduler.try_place(journey.request.actor_ref.as_deref(), limits.host_bytes());
+    let free = services
+        .scheduler
+        .try_place(journey.request.actor_ref.as_deref(), limits.host_bytes());
     let runs = take_turn(journey, &permission, free.is_some());
     if let Some(place) = free.filter(|_| runs) {
         return Ok(Scheduled((permission, Some(place))));
     }
-    let Some(ticket) = services.scheduler.line_up(journey.request.actor_ref.as_deref()) else {
+    let Some(ticket) = services
+        .scheduler
+        .line_up(journey.request.actor_ref.as_deref())
+    else {
         give_up(journey);
         return Err(too_many_wait());
     };
@@ -52,9 +59,17 @@ pub async fn wait(journey: &mut Journey<'_>, permitted: Permitted) -> Result<Sch
 
 /// Records that the call waited for a place in its batch, if it did (AT-SCHED-11).
 fn tell_held(journey: &mut Journey<'_>) -> Result<bool, Refusal> {
-    let Some(since) = journey.seat.as_mut().and_then(|seat| seat.held_since.take()) else { return Ok(false) };
+    let Some(since) = journey
+        .seat
+        .as_mut()
+        .and_then(|seat| seat.held_since.take())
+    else {
+        return Ok(false);
+    };
     journey.advance(Status::Queued)?;
-    journey.trail.emit(EventType::Queued, json!({ "since": since }));
+    journey
+        .trail
+        .emit(EventType::Queued, json!({ "since": since }));
     Ok(true)
 }
 
@@ -67,15 +82,29 @@ fn take_turn(journey: &mut Journey<'_>, permission: &Permission, has_place: bool
     } else {
         claim(journey, permission)
     };
-    let claim = if journey.seat.is_some() { modifiers::claim(journey, &permission.tool, claim) } else { claim };
+    let claim = if journey.seat.is_some() {
+        modifiers::claim(journey, &permission.tool, claim)
+    } else {
+        claim
+    };
     if journey.seat.is_none() {
         if claim.is_empty() {
             return has_place;
         }
-        let turn = journey.services.locks.turn(None, journey.request.actor_ref.as_deref());
-        journey.seat = Some(Seat { turn, order: None, held_since: None });
+        let turn = journey
+            .services
+            .locks
+            .turn(None, journey.request.actor_ref.as_deref());
+        journey.seat = Some(Seat {
+            turn,
+            order: None,
+            held_since: None,
+        });
     }
-    journey.seat.as_ref().is_some_and(|seat| seat.turn.claim(claim, has_place))
+    journey
+        .seat
+        .as_ref()
+        .is_some_and(|seat| seat.turn.claim(claim, has_place))
 }
 
 /// What the call can reach, as far as other calls can notice it: exactly what the sandbox will apply. In a batch, a claim
@@ -95,13 +124,18 @@ fn claim(journey: &Journey<'_>, Permission { tool, permit }: &Permission) -> Cla
     }
     let network = if capability.network.is_empty() {
         NetworkUse::None
-    } else if profile.has_effect(&WriteEffect::RemoteMutation) || children::change_elsewhere(journey, permit) {
+    } else if profile.has_effect(&WriteEffect::RemoteMutation)
+        || children::change_elsewhere(journey, permit)
+    {
         NetworkUse::Changes
     } else {
         NetworkUse::Reads
     };
     let folders = |writable: bool| {
-        let mounts = capability.mounts.iter().filter(move |mount| mount.writable == writable);
+        let mounts = capability
+            .mounts
+            .iter()
+            .filter(move |mount| mount.writable == writable);
         mounts.map(|mount| mount.host.as_path())
     };
     let claim = Claim::new(folders(false), folders(true), network);
@@ -110,7 +144,11 @@ fn claim(journey: &Journey<'_>, Permission { tool, permit }: &Permission) -> Cla
     }
     // A call that another call makes takes no turn of its own: it runs in that of its caller.
     let called = children::callable(journey, permit);
-    called.iter().fold(claim.with_named(tool.locks().iter()), |claim, called| claim.with_named(called.locks().iter()))
+    called
+        .iter()
+        .fold(claim.with_named(tool.locks().iter()), |claim, called| {
+            claim.with_named(called.locks().iter())
+        })
 }
 
 /// Gives up the turn of a single call that waits for its user, so that it keeps no other call waiting. The journey keeps
@@ -136,15 +174,27 @@ pub(super) fn set_aside(journey: &mut Journey<'_>, permission: &Permission) {
 
 /// Lines up again for a call that stepped aside: it has its turn when it has a [`place`].
 pub(super) fn step_back(journey: &mut Journey<'_>) {
-    let Some(claim) = journey.aside.take() else { return };
-    let turn = journey.services.locks.turn(None, journey.request.actor_ref.as_deref());
+    let Some(claim) = journey.aside.take() else {
+        return;
+    };
+    let turn = journey
+        .services
+        .locks
+        .turn(None, journey.request.actor_ref.as_deref());
     turn.claim(claim, false);
-    journey.seat = Some(Seat { turn, order: None, held_since: None });
+    journey.seat = Some(Seat {
+        turn,
+        order: None,
+        held_since: None,
+    });
 }
 
 /// Waits for the turn of the call and for a free place. A call that a guest makes needs neither: it runs in the place of
 /// its caller, which waits for it.
-pub(super) async fn place(journey: &Journey<'_>, limits: &Limits) -> Result<Option<Place>, Refusal> {
+pub(super) async fn place(
+    journey: &Journey<'_>,
+    limits: &Limits,
+) -> Result<Option<Place>, Refusal> {
     if journey.request.lineage.is_some() {
         return Ok(None);
     }
@@ -186,7 +236,9 @@ async fn turn_and_place(journey: &Journey<'_>, limits: &Limits) -> Result<Place,
                 scheduler.caller_place(caller).await?
             }
         };
-        let place = scheduler.place(of_caller, limits.host_bytes(), limits.wall).await?;
+        let place = scheduler
+            .place(of_caller, limits.host_bytes(), limits.wall)
+            .await?;
         if turn.is_none_or(Turn::begin) {
             return Ok(place);
         }

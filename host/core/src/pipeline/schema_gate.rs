@@ -26,21 +26,34 @@ pub(super) fn gate(journey: &mut Journey<'_>, parsed: Parsed) -> Result<Gated, R
             "{id} is not loaded yet: call load_tool with the name `{name}`, then call the tool again (search_tools \
              finds it with `{SELECT}{name}`)"
         );
-        return Err(Refusal::new(ErrorClass::SchemaNotLoaded, "schema_not_loaded", message));
+        return Err(Refusal::new(
+            ErrorClass::SchemaNotLoaded,
+            "schema_not_loaded",
+            message,
+        ));
     }
     match checked {
         Ok(()) => {
             redaction::show_input(journey);
             journey.advance(Status::ArgumentsReady)?;
-            let ready = [("model_input_ref", journey.redaction.reference(&journey.request.input).into())];
-            journey.trail.emit_at(journey.advanced_at(), EventType::ArgumentsReady, ready);
+            let ready = [(
+                "model_input_ref",
+                journey.redaction.reference(&journey.request.input).into(),
+            )];
+            journey
+                .trail
+                .emit_at(journey.advanced_at(), EventType::ArgumentsReady, ready);
             Ok(Gated(Prepared { tool, input }))
         }
         Err(mismatch) => {
-            journey.pass_through(Status::SchemaParseFailed, "model_input does not satisfy the schema");
-            journey
-                .trail
-                .emit(EventType::ValidationFailed, json!({ "which": "schema", "message": mismatch.to_string() }));
+            journey.pass_through(
+                Status::SchemaParseFailed,
+                "model_input does not satisfy the schema",
+            );
+            journey.trail.emit(
+                EventType::ValidationFailed,
+                json!({ "which": "schema", "message": mismatch.to_string() }),
+            );
             let (class, code) = match input.value() {
                 _ if matches!(mismatch, Unsatisfied::Costly(_)) => {
                     (ErrorClass::InvalidArguments, "arguments_too_costly")

@@ -12,8 +12,8 @@ use crate::executor::{Execution, GuestOutcome, NeededInput, canceled};
 use crate::journal::{Artifacts, Keep, Role, Suspended, Suspending};
 use crate::policy::{Outcome, Permit, Verdict};
 use crate::record::{
-    AbortReason, Behavior, CallRecord, Content, ErrorClass, Input, PermissionDecision, Plan, Refusal, RuleSource,
-    Status, Suspension, SuspensionState, Timestamp, Usage,
+    AbortReason, Behavior, CallRecord, Content, ErrorClass, Input, PermissionDecision, Plan,
+    Refusal, RuleSource, Status, Suspension, SuspensionState, Timestamp, Usage,
 };
 
 use super::approval::{self, Asked};
@@ -60,7 +60,9 @@ pub(super) struct Paused<'a> {
 /// alone keeps the call there: drafts, artifacts, secrets of its request, the arguments as an approver edited them, the log of
 /// an earlier attempt, and the call or the batch that it belongs to. So does all that may be on no disk.
 pub(super) fn is_possible(journey: &Journey<'_>, so_far: &SoFar<'_>) -> bool {
-    let Some(tool) = journey.tool.as_deref() else { return false };
+    let Some(tool) = journey.tool.as_deref() else {
+        return false;
+    };
     let request = &journey.request;
     let may_be_stored = resolve::may_be_noted(journey, tool) || !guard!("suspended_output");
     request.background.is_some()
@@ -70,51 +72,111 @@ pub(super) fn is_possible(journey: &Journey<'_>, so_far: &SoFar<'_>) -> bool {
         && request.secrets.is_empty()
         && request.lineage.is_none()
         && request.replay.is_none()
-        && journey.seat.as_ref().is_none_or(|seat| seat.order.is_none())
+        && journey
+            .seat
+            .as_ref()
+            .is_none_or(|seat| seat.order.is_none())
         && so_far.attempt == 1
         && so_far.permit.capability().scratch.is_none()
-        && journey.artifacts.as_ref().and_then(Artifacts::usage).is_none()
-        && !journey.decisions.iter().any(|decision| decision.user_modified)
+        && journey
+            .artifacts
+            .as_ref()
+            .and_then(Artifacts::usage)
+            .is_none()
+        && !journey
+            .decisions
+            .iter()
+            .any(|decision| decision.user_modified)
 }
 
 /// Stores the call, so that another process can go on with it. If that fails, the call waits in this process alone.
 pub(super) async fn suspend(journey: &mut Journey<'_>, paused: &Paused<'_>) {
-    let (Some(desk), Some(tool)) = (&journey.services.desk, journey.tool.clone()) else { return };
+    let (Some(desk), Some(tool)) = (&journey.services.desk, journey.tool.clone()) else {
+        return;
+    };
     let journal = desk.journal.clone();
     let id = journey.invocation.invocation_id;
     if journey.asked.is_none() {
-        let Ok(Some(held)) = journal.hold_async(id, Role::Runner).await else { return };
+        let Ok(Some(held)) = journal.hold_async(id, Role::Runner).await else {
+            return;
+        };
         let journal = journal.clone();
         let leaving = journey.trail.leaving();
-        journey.asked = Some(Box::new(Asked { journal, approval: None, stage: Stage::Never, leaving, held }));
+        journey.asked = Some(Box::new(Asked {
+            journal,
+            approval: None,
+            stage: Stage::Never,
+            leaving,
+            held,
+        }));
     }
     let suspension = describe(journey, &tool, paused);
     let invocation = journey.invocation.clone();
     let events = journey.trail.events();
-    let suspending = Suspending { suspension, invocation, history: journey.history(events) };
+    let suspending = Suspending {
+        suspension,
+        invocation,
+        history: journey.history(events),
+    };
     let stored = journal.run(move |store| store.suspend(&suspending)).await;
-    let Some(asked) = journey.asked.as_deref_mut().filter(|_| stored.is_ok_and(|stored| stored)) else { return };
+    let Some(asked) = journey
+        .asked
+        .as_deref_mut()
+        .filter(|_| stored.is_ok_and(|stored| stored))
+    else {
+        return;
+    };
     asked.stage = Stage::Waiting;
     // Afterwards: a process that is killed in between leaves a call that the log ends, and that counts.
     let invocation = journey.invocation.clone();
     let changes = journey.changes;
-    if journey.services.calls.suspended(invocation, changes).await.is_ok() {
+    if journey
+        .services
+        .calls
+        .suspended(invocation, changes)
+        .await
+        .is_ok()
+    {
         journey.set_can_be_left(true);
     }
 }
 
 fn describe(journey: &mut Journey<'_>, tool: &Tool, paused: &Paused<'_>) -> Suspension {
-    let Paused { so_far, inquiry, unfit, asked, shown } = *paused;
+    let Paused {
+        so_far,
+        inquiry,
+        unfit,
+        asked,
+        shown,
+    } = *paused;
     let calls_left = Tree::of(journey).calls_left();
-    let SoFar { permit, resume_state, usage, partial_bytes, logs, redacted, attempt: _ } = *so_far;
+    let SoFar {
+        permit,
+        resume_state,
+        usage,
+        partial_bytes,
+        logs,
+        redacted,
+        attempt: _,
+    } = *so_far;
     let actor = journey.request.actor_ref.as_deref();
-    let is_remembered = |decision: &PermissionDecision| decision.source == Some(RuleSource::Session);
-    let has_approval = journey.asked.as_deref().is_some_and(|asked| asked.approval.is_some());
+    let is_remembered =
+        |decision: &PermissionDecision| decision.source == Some(RuleSource::Session);
+    let has_approval = journey
+        .asked
+        .as_deref()
+        .is_some_and(|asked| asked.approval.is_some());
     Suspension {
         invocation_id: inquiry.invocation_id,
         tool_id: inquiry.tool_id.clone(),
         actor_ref: journey.request.actor_ref.clone(),
-        binding: bind(tool, permit.capability(), permit.limits(), permit.call_input(), actor),
+        binding: bind(
+            tool,
+            permit.capability(),
+            permit.limits(),
+            permit.call_input(),
+            actor,
+        ),
         is_approved: has_approval || journey.decisions.iter().any(is_remembered),
         changes: journey.changes,
         plan: Plan {
@@ -143,8 +205,13 @@ fn describe(journey: &mut Journey<'_>, tool: &Tool, paused: &Paused<'_>) -> Susp
 /// Lets the tool run again. A suspended call claims its run first: from here on it can end without having run, but never run
 /// again with the same answers.
 pub(super) async fn run_again(journey: &mut Journey<'_>) -> Result<(), Refusal> {
-    let waiting = journey.asked.as_deref_mut().filter(|asked| asked.stage == Stage::Waiting);
-    let Some(asked) = waiting else { return journey.advance(Status::Running) };
+    let waiting = journey
+        .asked
+        .as_deref_mut()
+        .filter(|asked| asked.stage == Stage::Waiting);
+    let Some(asked) = waiting else {
+        return journey.advance(Status::Running);
+    };
     let journal = asked.journal.clone();
     let id = journey.invocation.invocation_id;
     // A call that is dropped from here on has used its answers up.
@@ -154,7 +221,11 @@ pub(super) async fn run_again(journey: &mut Journey<'_>) -> Result<(), Refusal> 
     if !journal.run(move |store| store.claim_suspended(id)).await? {
         let kept = journal.run(move |store| store.suspended(id)).await?;
         let is_withdrawn = kept.is_some_and(|kept| kept.state == SuspensionState::Withdrawn);
-        return Err(if is_withdrawn { canceled(AbortReason::UserInterruption) } else { interact::expired() });
+        return Err(if is_withdrawn {
+            canceled(AbortReason::UserInterruption)
+        } else {
+            interact::expired()
+        });
     }
     journey.advance(Status::Running)?;
     // The log has to end the call if this process is killed.
@@ -167,18 +238,27 @@ pub(super) async fn re_enter(
     remade: Remade,
     kept: &Suspension,
 ) -> Result<Permitted, Refusal> {
-    let Prepared { tool, input: remade } = remade.open();
+    let Prepared {
+        tool,
+        input: remade,
+    } = remade.open();
     let input = Input::from_text(kept.plan.permission_input.as_str());
     if remade.value() != input.value() {
         return Err(outdated(&["what hooks make of the input"]));
     }
     journey.invocation.permission_input = Some(journey.redaction.recorded(&input).await?);
-    let Verdict { mut decision, outcome } = permission::judge(journey, &tool, &input).await?;
+    let Verdict {
+        mut decision,
+        outcome,
+    } = permission::judge(journey, &tool, &input).await?;
     let permit = match outcome {
         Outcome::Allow(permit) => Ok(permit),
         Outcome::Ask(question) if kept.is_approved || !guard!("suspended_approval") => {
             decision.behavior = Behavior::Allow;
-            decision.reason.message = format!("approved before the tool asked ({})", decision.reason.message);
+            decision.reason.message = format!(
+                "approved before the tool asked ({})",
+                decision.reason.message
+            );
             Ok(question.approved())
         }
         Outcome::Ask(_) => Err(outdated(&["the call needs an approval by now"])),
@@ -193,7 +273,13 @@ pub(super) async fn re_enter(
         }
     };
     let actor = journey.request.actor_ref.as_deref();
-    let now = bind(&tool, permit.capability(), permit.limits(), permit.call_input(), actor);
+    let now = bind(
+        &tool,
+        permit.capability(),
+        permit.limits(),
+        permit.call_input(),
+        actor,
+    );
     let changed = kept.binding.differences(&now);
     if !changed.is_empty() && guard!("suspended_binding") {
         return Err(outdated(&changed));
@@ -213,12 +299,21 @@ fn outdated(changed: &[&str]) -> Refusal {
 /// What the call had come to, and its open questions.
 pub(super) fn restored(kept: &Suspension) -> Result<(Box<Execution>, Round), Refusal> {
     let damaged = || Refusal::host_fault("a suspended call cannot be read");
-    let resume_state = BASE64.decode(kept.resume_state.as_bytes()).map_err(|_| damaged())?;
+    let resume_state = BASE64
+        .decode(kept.resume_state.as_bytes())
+        .map_err(|_| damaged())?;
     let inquiry = Inquiry::of(kept).map_err(|_| damaged())?;
-    let round =
-        Round { requests: inquiry.requests, expires_at: kept.expires_at, unfit: kept.unfit, shown: kept.rounds };
+    let round = Round {
+        requests: inquiry.requests,
+        expires_at: kept.expires_at,
+        unfit: kept.unfit,
+        shown: kept.rounds,
+    };
     let execution = Box::new(Execution {
-        outcome: Ok(GuestOutcome::NeedsInput(NeededInput { requests: Vec::new(), resume_state })),
+        outcome: Ok(GuestOutcome::NeedsInput(NeededInput {
+            requests: Vec::new(),
+            resume_state,
+        })),
         usage: kept.spent.clone(),
         partial_bytes: kept.partial_bytes,
         logs: kept.logs.clone(),
@@ -235,8 +330,12 @@ pub(super) fn closing(kept: &Suspended) -> Option<Refusal> {
     match kept.state {
         SuspensionState::Claimed => Some(approval::interrupted()),
         SuspensionState::Withdrawn => Some(canceled(AbortReason::UserInterruption)),
-        SuspensionState::Waiting if kept.suspension.expires_at <= Timestamp::now() => Some(interact::expired()),
-        SuspensionState::Waiting if children::is_orphan(&kept.invocation) => Some(children::outlived()),
+        SuspensionState::Waiting if kept.suspension.expires_at <= Timestamp::now() => {
+            Some(interact::expired())
+        }
+        SuspensionState::Waiting if children::is_orphan(&kept.invocation) => {
+            Some(children::outlived())
+        }
         SuspensionState::Waiting => None,
     }
 }
@@ -248,7 +347,13 @@ pub(super) async fn conclude(asked: Asked, record: &mut CallRecord, is_written: 
     let id = record.invocation.invocation_id;
     // A row that cannot be removed is removed when the call is next looked at, or ends the call once more for the log.
     let _ = journal
-        .run(move |store| if is_written { store.forget_suspended(id) } else { store.withdraw_suspended(id).map(drop) })
+        .run(move |store| {
+            if is_written {
+                store.forget_suspended(id)
+            } else {
+                store.withdraw_suspended(id).map(drop)
+            }
+        })
         .await;
     if asked.approval.is_some() {
         return approval::conclude(asked, record).await;

@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 
 use crate::record::{
-    CallRecord, ErrorClass, EventData, EventType, Extra, ProgressStatus, Refusal, ResultId, ResultProvenance,
-    ResultStatus, SchemaVersion, Status, Timestamp, ToolError, ToolResult, Trust, Writer,
+    CallRecord, ErrorClass, EventData, EventType, Extra, ProgressStatus, Refusal, ResultId,
+    ResultProvenance, ResultStatus, SchemaVersion, Status, Timestamp, ToolError, ToolResult, Trust,
+    Writer,
 };
 
 use super::journey::Journey;
@@ -14,7 +15,12 @@ use super::refs;
 
 /// Emits the terminal status and events, and returns the record with the result.
 pub(super) fn emit(mut journey: Box<Journey<'_>>, persisted: Persisted) -> CallRecord {
-    let Stored { result_id, mapped, resource_refs, artifact_refs } = persisted.open();
+    let Stored {
+        result_id,
+        mapped,
+        resource_refs,
+        artifact_refs,
+    } = persisted.open();
     journey.redact_records();
     let status = terminal_status(&journey, &mapped);
     hand_over(&mut journey, status);
@@ -26,9 +32,17 @@ pub(super) fn emit(mut journey: Box<Journey<'_>>, persisted: Persisted) -> CallR
     }
     refs::of_invocation(&mut journey, &mapped);
     if let Some(detail) = mapped.error.as_ref().and_then(|error| error.detail.clone()) {
-        journey.invocation.extra.insert("error_detail".to_owned(), Value::String(detail));
+        journey
+            .invocation
+            .extra
+            .insert("error_detail".to_owned(), Value::String(detail));
     }
-    if let Some(reason) = journey.request.cancellation.requested().filter(|_| status != Status::Canceled) {
+    if let Some(reason) = journey
+        .request
+        .cancellation
+        .requested()
+        .filter(|_| status != Status::Canceled)
+    {
         journey.trail.cancel_failed(reason);
     }
     journey.trail.reached(match status {
@@ -39,12 +53,20 @@ pub(super) fn emit(mut journey: Box<Journey<'_>>, persisted: Persisted) -> CallR
     let mut result = envelope(&journey, result_id, *mapped);
     result.resource_refs = resource_refs;
     if !artifact_refs.is_empty() {
-        journey.invocation.extra.insert("artifact_refs".to_owned(), Value::Array(artifact_refs.clone()));
+        journey.invocation.extra.insert(
+            "artifact_refs".to_owned(),
+            Value::Array(artifact_refs.clone()),
+        );
     }
     result.artifact_refs = artifact_refs;
     refs::of_result(&journey, &mut result);
-    let created = [("result_id", result_id.into()), ("status", result.status.into())];
-    journey.trail.emit_at(result.created_at, EventType::ResultCreated, created);
+    let created = [
+        ("result_id", result_id.into()),
+        ("status", result.status.into()),
+    ];
+    journey
+        .trail
+        .emit_at(result.created_at, EventType::ResultCreated, created);
     emit_end(&journey, status, &result);
     let trailed = journey.trail.finish();
     CallRecord {
@@ -63,9 +85,15 @@ pub(super) fn emit(mut journey: Box<Journey<'_>>, persisted: Persisted) -> CallR
 /// Records that the outcome of a call that ran goes to its batch, at its place. The status graph has no such step
 /// for a call that timed out or never ran.
 fn hand_over(journey: &mut Journey<'_>, status: Status) {
-    let Some(order) = journey.seat.as_ref().and_then(|seat| seat.order) else { return };
-    if Status::Yielded.may_become(status) && journey.invocation.advance(Status::Yielded, None).is_ok() {
-        journey.trail.emit(EventType::Yielded, json!({ "order": order }));
+    let Some(order) = journey.seat.as_ref().and_then(|seat| seat.order) else {
+        return;
+    };
+    if Status::Yielded.may_become(status)
+        && journey.invocation.advance(Status::Yielded, None).is_ok()
+    {
+        journey
+            .trail
+            .emit(EventType::Yielded, json!({ "order": order }));
     }
 }
 
@@ -77,11 +105,17 @@ fn terminal_status(journey: &Journey<'_>, mapped: &Mapped) -> Status {
         Some(error) if mapped.ran => error.class.ran_status(),
         Some(error) => error.class.refused_status(),
     };
-    [wanted, Status::Failed, Status::Blocked, Status::Denied, Status::Canceled]
-        .into_iter()
-        .find(|status| now.may_become(*status))
-        .or_else(|| resumed(now))
-        .unwrap_or(wanted)
+    [
+        wanted,
+        Status::Failed,
+        Status::Blocked,
+        Status::Denied,
+        Status::Canceled,
+    ]
+    .into_iter()
+    .find(|status| now.may_become(*status))
+    .or_else(|| resumed(now))
+    .unwrap_or(wanted)
 }
 
 /// `Canceled` for every status that is not terminal, so that no call is left open.
@@ -104,7 +138,10 @@ fn emit_end(journey: &Journey<'_>, status: Status, result: &ToolResult) {
         ("result_id", result.result_id.into()),
         ("status", status.into()),
         ("error_class", result.error_class().into()),
-        ("error_code", error.map(|error| error.error_code.clone()).into()),
+        (
+            "error_code",
+            error.map(|error| error.error_code.clone()).into(),
+        ),
     ]);
     let needed = error.and_then(|error| error.needs_authorization.as_ref());
     if let Some(needed) = needed
@@ -113,14 +150,18 @@ fn emit_end(journey: &Journey<'_>, status: Status, result: &ToolResult) {
         fields.insert("needs_authorization".to_owned(), json!(needed));
     }
     if let Some(finer) = finer {
-        journey.trail.emit_at(result.created_at, finer, data.clone());
+        journey
+            .trail
+            .emit_at(result.created_at, finer, data.clone());
     }
     journey.trail.emit_at(result.created_at, listed, data);
 }
 
 /// Provenance of the result. What a guest says about it is data inside the result.
 fn provenance(journey: &Journey<'_>, mapped: &Mapped) -> ResultProvenance {
-    let said = !mapped.content.is_empty() || mapped.structured_content.is_some() || mapped.ui_facing_summary.is_some();
+    let said = !mapped.content.is_empty()
+        || mapped.structured_content.is_some()
+        || mapped.ui_facing_summary.is_some();
     // A tool's own failure and an empty output are written by the tool, too.
     let by_tool = said || mapped.error.as_ref().map_or(mapped.ran, Refusal::is_guests);
     let tool = journey.tool.as_deref();
@@ -142,8 +183,15 @@ fn error_of(journey: &Journey<'_>, refusal: &Refusal) -> ToolError {
 
 /// What the tool's author declared to stand in for an output of which nothing is left (AT-OUT-09).
 fn fallback(journey: &Journey<'_>, mapped: &Mapped) -> Option<String> {
-    let error = mapped.error.as_ref().filter(|error| mapped.ran && !error.is_guests())?;
-    if !matches!(error.class, ErrorClass::ResultTooLarge | ErrorClass::ResultRedacted) || mapped.has_output() {
+    let error = mapped
+        .error
+        .as_ref()
+        .filter(|error| mapped.ran && !error.is_guests())?;
+    if !matches!(
+        error.class,
+        ErrorClass::ResultTooLarge | ErrorClass::ResultRedacted
+    ) || mapped.has_output()
+    {
         return None;
     }
     let mut summary = journey.tool.as_deref()?.fallback_summary()?;
@@ -180,7 +228,11 @@ pub(super) fn envelope(journey: &Journey<'_>, result_id: ResultId, mapped: Mappe
         evidence_refs: Vec::new(),
         policy_refs: Vec::new(),
         telemetry_refs: Vec::new(),
-        persistence_refs: journey.persistence.iter().map(|decision| decision.decision_id).collect(),
+        persistence_refs: journey
+            .persistence
+            .iter()
+            .map(|decision| decision.decision_id)
+            .collect(),
         redaction_state: journey.redaction.state().to_owned(),
         abort_reason: mapped.error.as_ref().and_then(Refusal::why_aborted),
         error: mapped.error.as_ref().map(|error| error_of(journey, error)),
@@ -188,7 +240,11 @@ pub(super) fn envelope(journey: &Journey<'_>, result_id: ResultId, mapped: Mappe
         input_mutations: journey.mutations.clone(),
         additional_context: journey.additional_context.clone(),
         // A call that failed changes nothing, whatever its tool or a hook said before.
-        context_modifiers: if mapped.error.is_none() { mapped.context_modifiers } else { Vec::new() },
+        context_modifiers: if mapped.error.is_none() {
+            mapped.context_modifiers
+        } else {
+            Vec::new()
+        },
         usage: mapped.usage,
         created_at: Timestamp::now(),
         extra: Extra::new(),

@@ -25,14 +25,21 @@ pub(super) async fn validate(journey: &mut Journey<'_>, gated: Gated) -> Result<
     }
     let limits = journey.request.limits.for_checks();
     let with_files = reads_files(&prepared.tool);
-    let look = if with_files { look(journey, &prepared).await? } else { None };
+    let look = if with_files {
+        look(journey, &prepared).await?
+    } else {
+        None
+    };
     let preflight = match (&look, with_files) {
         (Some(look), _) => Preflight::Reading(look),
         (None, true) => Preflight::Left,
         (None, false) => Preflight::Offline,
     };
     journey.preflight_left = matches!(preflight, Preflight::Left);
-    let check = Check { preflight, ..journey.check(&prepared.tool, &prepared.input, &limits) };
+    let check = Check {
+        preflight,
+        ..journey.check(&prepared.tool, &prepared.input, &limits)
+    };
     match journey.services.executor.validate(check).await {
         Ok(()) => Ok(Valid(prepared)),
         Err(refusal) => Err(refused(journey, refusal)),
@@ -41,13 +48,20 @@ pub(super) async fn validate(journey: &mut Journey<'_>, gated: Gated) -> Result<
 
 /// Runs the preflight of a call that is allowed by now with `permit`, if it was left until it is: before hooks and approvers
 /// had been asked, it could have read nothing. It runs before the tool does.
-pub(super) async fn preflight(journey: &mut Journey<'_>, tool: &Tool, permit: &Permit) -> Result<(), Refusal> {
+pub(super) async fn preflight(
+    journey: &mut Journey<'_>,
+    tool: &Tool,
+    permit: &Permit,
+) -> Result<(), Refusal> {
     if !std::mem::take(&mut journey.preflight_left) || !tool.validates() || !reads_files(tool) {
         return Ok(());
     }
     let limits = journey.request.limits.for_checks();
     let look = Look::of(permit);
-    let check = Check { preflight: Preflight::Alone(&look), ..journey.check(tool, permit.guest_input(), &limits) };
+    let check = Check {
+        preflight: Preflight::Alone(&look),
+        ..journey.check(tool, permit.guest_input(), &limits)
+    };
     let checked = journey.services.executor.validate(check).await;
     checked.map_err(|refusal| refused(journey, refusal))
 }
@@ -57,7 +71,8 @@ fn refused(journey: &mut Journey<'_>, refusal: Refusal) -> Refusal {
     // A canceled check says nothing about the values.
     if journey.request.cancellation.requested().is_none() {
         journey.pass_through(Status::ValidationFailed, "the tool refused the values");
-        let which = json!({ "which": "value", "error_class": refusal.class, "message": refusal.message });
+        let which =
+            json!({ "which": "value", "error_class": refusal.class, "message": refusal.message });
         journey.trail.emit(EventType::ValidationFailed, which);
     }
     refusal
@@ -75,7 +90,12 @@ async fn look(journey: &Journey<'_>, prepared: &Prepared) -> Result<Option<Look>
     // Hooks are asked later, and could deny the call or change what it reads.
     let mut hooks = [HookEvent::PreToolUse, HookEvent::PermissionRequest].into_iter();
     let hooks_apply = hooks.any(|event| {
-        journey.services.hooks.hearing(event, &declaration.tool_id, &declaration.namespace).next().is_some()
+        journey
+            .services
+            .hooks
+            .hearing(event, &declaration.tool_id, &declaration.namespace)
+            .next()
+            .is_some()
     });
     if hooks_apply && guard!("preflight_hooks") {
         return Ok(None);

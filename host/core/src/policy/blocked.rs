@@ -12,9 +12,23 @@ use super::rules::ToolNames;
 impl Policy {
     /// Returns the rules that deny every call of the tool, as they are written: those that are about it, and about no
     /// path, URL, resource, command or operation of a call. `risk` is the risk that the tool declares; a call can only have a higher one.
-    pub fn blocking(&self, declaration: &ToolDeclaration, risk: RiskLevel, component: &str) -> Vec<String> {
-        let ToolDeclaration { namespace, name, tool_id, .. } = declaration;
-        let names = ToolNames { namespace, name, tool_id };
+    pub fn blocking(
+        &self,
+        declaration: &ToolDeclaration,
+        risk: RiskLevel,
+        component: &str,
+    ) -> Vec<String> {
+        let ToolDeclaration {
+            namespace,
+            name,
+            tool_id,
+            ..
+        } = declaration;
+        let names = ToolNames {
+            namespace,
+            name,
+            tool_id,
+        };
         let blocking = self.rules().iter().filter(|rule| {
             rule.behavior == Behavior::Deny
                 && rule.path.is_none()
@@ -51,22 +65,37 @@ impl ToolPatterns {
     ///
     /// A pattern that is empty or not valid.
     pub fn compile<S: AsRef<str>>(texts: &[S]) -> anyhow::Result<Self> {
-        let compile =
-            |text: &S| WordPattern::compile(text.as_ref()).with_context(|| format!("tool {:?}", text.as_ref()));
+        let compile = |text: &S| {
+            WordPattern::compile(text.as_ref()).with_context(|| format!("tool {:?}", text.as_ref()))
+        };
         let compiled: anyhow::Result<Vec<WordPattern>> = texts.iter().map(compile).collect();
-        Ok(Self { compiled: compiled?, texts: texts.iter().map(|text| text.as_ref().to_owned()).collect() })
+        Ok(Self {
+            compiled: compiled?,
+            texts: texts.iter().map(|text| text.as_ref().to_owned()).collect(),
+        })
     }
 
     /// Whether one of the patterns matches one of the tool's names.
     pub fn matches(&self, declaration: &ToolDeclaration) -> bool {
         let qualified = declaration.qualified_name();
-        let names = [qualified.as_str(), declaration.name.as_str(), declaration.tool_id.as_str()];
-        self.compiled.iter().any(|pattern| names.iter().any(|name| pattern.matches(name)))
+        let names = [
+            qualified.as_str(),
+            declaration.name.as_str(),
+            declaration.tool_id.as_str(),
+        ];
+        self.compiled
+            .iter()
+            .any(|pattern| names.iter().any(|name| pattern.matches(name)))
     }
 
     /// Whether the patterns are for the tool with this declaration, of `component`: one of them matches one of its names,
     /// and no installed tool of other bytes has that name.
-    pub(crate) fn allow(&self, declaration: &ToolDeclaration, component: &str, policy: &Policy) -> bool {
+    pub(crate) fn allow(
+        &self,
+        declaration: &ToolDeclaration,
+        component: &str,
+        policy: &Policy,
+    ) -> bool {
         let means = |name: &str| self.compiled.iter().any(|pattern| pattern.matches(name));
         self.matches(declaration) && !policy.is_impostor(declaration, component, means)
     }
@@ -95,36 +124,86 @@ mod tests {
 
     fn blocks(words: &RuleWords<'_>, risk: RiskLevel) -> bool {
         let rule = Rule::compile(words, &Provenance::COMMAND_LINE).unwrap();
-        !Policy::new(Mode::Default, vec![rule]).blocking(&declaration(), risk, "sha256:00").is_empty()
+        !Policy::new(Mode::Default, vec![rule])
+            .blocking(&declaration(), risk, "sha256:00")
+            .is_empty()
     }
 
     #[test]
     fn a_rule_blocks_a_tool_only_if_it_denies_each_of_its_calls() {
-        let deny = RuleWords { behavior: "deny", ..RuleWords::default() };
-        let tool = RuleWords { tool: Some("files.*"), ..deny };
+        let deny = RuleWords {
+            behavior: "deny",
+            ..RuleWords::default()
+        };
+        let tool = RuleWords {
+            tool: Some("files.*"),
+            ..deny
+        };
         assert!(blocks(&deny, RiskLevel::Low) && blocks(&tool, RiskLevel::Low));
         for other in [
-            RuleWords { behavior: "ask", ..tool },
-            RuleWords { tool: Some("jq.*"), ..deny },
-            RuleWords { namespace: Some("jq"), ..tool },
-            RuleWords { path: Some("/etc/**"), ..tool },
-            RuleWords { url: Some("https://a.test/"), ..tool },
-            RuleWords { resource: Some("x"), ..tool },
-            RuleWords { command: Some("x"), ..tool },
-            RuleWords { native_operation_id: Some("x"), ..tool },
+            RuleWords {
+                behavior: "ask",
+                ..tool
+            },
+            RuleWords {
+                tool: Some("jq.*"),
+                ..deny
+            },
+            RuleWords {
+                namespace: Some("jq"),
+                ..tool
+            },
+            RuleWords {
+                path: Some("/etc/**"),
+                ..tool
+            },
+            RuleWords {
+                url: Some("https://a.test/"),
+                ..tool
+            },
+            RuleWords {
+                resource: Some("x"),
+                ..tool
+            },
+            RuleWords {
+                command: Some("x"),
+                ..tool
+            },
+            RuleWords {
+                native_operation_id: Some("x"),
+                ..tool
+            },
         ] {
             assert!(!blocks(&other, RiskLevel::Critical), "{other:?}");
         }
-        let risky = RuleWords { risk: Some("high"), ..tool };
+        let risky = RuleWords {
+            risk: Some("high"),
+            ..tool
+        };
         assert!(blocks(&risky, RiskLevel::Critical) && !blocks(&risky, RiskLevel::Medium));
     }
 
     #[test]
     fn a_pattern_matches_each_name_of_a_tool() {
-        for (pattern, expected) in [("read", true), ("files.read", true), ("files.*", true), ("write", false)] {
-            assert_eq!(ToolPatterns::compile(&[pattern]).unwrap().matches(&declaration()), expected, "{pattern}");
+        for (pattern, expected) in [
+            ("read", true),
+            ("files.read", true),
+            ("files.*", true),
+            ("write", false),
+        ] {
+            assert_eq!(
+                ToolPatterns::compile(&[pattern])
+                    .unwrap()
+                    .matches(&declaration()),
+                expected,
+                "{pattern}"
+            );
         }
-        assert!(!ToolPatterns::compile::<&str>(&[]).unwrap().matches(&declaration()));
+        assert!(
+            !ToolPatterns::compile::<&str>(&[])
+                .unwrap()
+                .matches(&declaration())
+        );
         ToolPatterns::compile(&[""]).unwrap_err();
     }
 }

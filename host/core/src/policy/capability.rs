@@ -88,7 +88,9 @@ impl Capability {
         capability.environment = grants
             .environment
             .iter()
-            .filter(|(name, _)| profile.environment.iter().any(|wanted| wanted == name) || !guard!("environment"))
+            .filter(|(name, _)| {
+                profile.environment.iter().any(|wanted| wanted == name) || !guard!("environment")
+            })
             .cloned()
             .collect();
         if profile.wants(&AccessKind::Credential) {
@@ -101,9 +103,25 @@ impl Capability {
 
     /// The folders of the call, to be read: what preflight gets.
     pub(super) fn to_look(&self) -> Self {
-        let Self { mut mounts, denials, cwd, from, only, .. } = self.clone();
-        mounts.iter_mut().for_each(|mount| mount.writable &= !guard!("preflight_reads"));
-        Self { mounts, denials, cwd, from, only, ..Self::default() }
+        let Self {
+            mut mounts,
+            denials,
+            cwd,
+            from,
+            only,
+            ..
+        } = self.clone();
+        mounts
+            .iter_mut()
+            .for_each(|mount| mount.writable &= !guard!("preflight_reads"));
+        Self {
+            mounts,
+            denials,
+            cwd,
+            from,
+            only,
+            ..Self::default()
+        }
     }
 
     /// Sets where relative paths start, for a caller with these grants.
@@ -111,7 +129,11 @@ impl Capability {
         let cwd = grants.cwd.as_deref();
         let inside = cwd.and_then(|cwd| self.guest_path(cwd));
         // A folder that is granted, and closed, is still one that a caller can mean.
-        let is_only = |only: &&str| grants.folders().all(|grant| below(&grant.guest, only).is_some());
+        let is_only = |only: &&str| {
+            grants
+                .folders()
+                .all(|grant| below(&grant.guest, only).is_some())
+        };
         self.only = self.only_folder().filter(is_only).map(str::to_owned);
         self.from = inside.clone().or_else(|| cwd?.to_str().map(str::to_owned));
         self.cwd = inside.or_else(|| self.only.clone());
@@ -119,14 +141,25 @@ impl Capability {
 
     /// Guest path of the mount that has all others in it, if there is one.
     pub(super) fn only_folder(&self) -> Option<&str> {
-        let outer = self.mounts.iter().min_by_key(|mount| Path::new(&mount.guest).components().count())?;
-        let is_only = self.mounts.iter().all(|mount| below(&mount.guest, &outer.guest).is_some());
+        let outer = self
+            .mounts
+            .iter()
+            .min_by_key(|mount| Path::new(&mount.guest).components().count())?;
+        let is_only = self
+            .mounts
+            .iter()
+            .all(|mount| below(&mount.guest, &outer.guest).is_some());
         is_only.then_some(outer.guest.as_str())
     }
 
     /// The mounted folders, as a message names them; empty if there is none.
     pub(super) fn folders_in_words(&self) -> String {
-        let shown: Vec<&str> = self.mounts.iter().map(|mount| mount.guest.as_str()).take(FOLDERS_SHOWN).collect();
+        let shown: Vec<&str> = self
+            .mounts
+            .iter()
+            .map(|mount| mount.guest.as_str())
+            .take(FOLDERS_SHOWN)
+            .collect();
         match self.mounts.len().saturating_sub(shown.len()) {
             0 => shown.join(", "),
             more => format!("{} and {more} more", shown.join(", ")),
@@ -143,15 +176,37 @@ impl Capability {
     /// that may be secret.
     pub fn canonical(&self) -> Value {
         // No `..` in this pattern, so that a new field must be bound too.
-        let Self { mounts, denials, secrets, tools, network, closed_urls, scratch, environment, cwd, from, only } =
-            self;
+        let Self {
+            mounts,
+            denials,
+            secrets,
+            tools,
+            network,
+            closed_urls,
+            scratch,
+            environment,
+            cwd,
+            from,
+            only,
+        } = self;
         let bytes = |path: &Path| digest(path.as_os_str().as_encoded_bytes());
-        let mut mounts: Vec<_> = mounts.iter().map(|m| (m.guest.clone(), bytes(&m.host), m.writable)).collect();
-        let mut denials: Vec<_> = denials.iter().map(|d| (bytes(d.what.prefix()), d.what.text(), d.read)).collect();
+        let mut mounts: Vec<_> = mounts
+            .iter()
+            .map(|m| (m.guest.clone(), bytes(&m.host), m.writable))
+            .collect();
+        let mut denials: Vec<_> = denials
+            .iter()
+            .map(|d| (bytes(d.what.prefix()), d.what.text(), d.read))
+            .collect();
         let mut closed_urls: Vec<_> = closed_urls.iter().map(UrlPattern::text).collect();
-        let mut environment: Vec<_> =
-            environment.iter().map(|(name, value)| (name.clone(), digest(value.as_bytes()))).collect();
-        let mut secrets: Vec<_> = secrets.iter().map(|used| format!("{} {:?}", used.grant(), used.placement)).collect();
+        let mut environment: Vec<_> = environment
+            .iter()
+            .map(|(name, value)| (name.clone(), digest(value.as_bytes())))
+            .collect();
+        let mut secrets: Vec<_> = secrets
+            .iter()
+            .map(|used| format!("{} {:?}", used.grant(), used.placement))
+            .collect();
         secrets.sort_unstable();
         mounts.sort();
         denials.sort();
@@ -175,12 +230,20 @@ impl Capability {
     /// Names what a call gets: the same for the same capability (AT-EXEC-13).
     pub(crate) fn reference(&self) -> String {
         let digest = digest(self.canonical().to_string().as_bytes());
-        let hex: String = digest.chars().skip("sha256:".len()).take(REFERENCE_CHARS).collect();
+        let hex: String = digest
+            .chars()
+            .skip("sha256:".len())
+            .take(REFERENCE_CHARS)
+            .collect();
         format!("sandbox:{hex}")
     }
 
     fn mount(&mut self, host: &Path, guest: &str, writable: bool, closed: &[Denial]) {
-        let is_closed = |read: bool| closed.iter().any(|denial| denial.read == read && denial.what.covers(host));
+        let is_closed = |read: bool| {
+            closed
+                .iter()
+                .any(|denial| denial.read == read && denial.what.covers(host))
+        };
         if is_closed(true) || self.mounts.iter().any(|mount| mount.guest == guest) {
             return;
         }
@@ -193,14 +256,20 @@ impl Capability {
 
     /// Keeps the denials that could lie in a mounted folder, because only the sandbox can enforce those.
     pub(super) fn keep_denials(&mut self, closed: &[Denial]) {
-        let meets = |denial: &&Denial| self.mounts.iter().any(|mount| denial.what.reaches_into(&mount.host));
+        let meets = |denial: &&Denial| {
+            self.mounts
+                .iter()
+                .any(|mount| denial.what.reaches_into(&mount.host))
+        };
         let kept = closed.iter().filter(meets).cloned().collect();
         self.denials = kept;
     }
 
     /// Makes all mounts read-only; the scratch folder stays writable.
     pub(super) fn read_only(&mut self) {
-        self.mounts.iter_mut().for_each(|mount| mount.writable = false);
+        self.mounts
+            .iter_mut()
+            .for_each(|mount| mount.writable = false);
     }
 
     /// Whether the call can make lasting changes to files.
@@ -210,7 +279,9 @@ impl Capability {
 
     /// Whether the working directory, if there is one, lies in a mount; otherwise it is an empty folder.
     pub fn holds_cwd(&self) -> bool {
-        self.cwd.as_deref().is_none_or(|cwd| mount_of(cwd, &self.mounts).is_some())
+        self.cwd
+            .as_deref()
+            .is_none_or(|cwd| mount_of(cwd, &self.mounts).is_some())
     }
 
     /// Guest path of `host`, if it lies in a mount or contains one. If it contains one, relative paths still mean what
@@ -221,7 +292,15 @@ impl Capability {
             let guest = Path::new(&mount.guest).join(rest);
             Some(guest.to_str()?.trim_end_matches('/').to_owned()).filter(|path| !path.is_empty())
         });
-        let around = || self.mounts.iter().any(|mount| Path::new(&mount.guest).starts_with(host));
-        inside.or_else(|| host.to_str().filter(|host| *host != "/" && around()).map(str::to_owned))
+        let around = || {
+            self.mounts
+                .iter()
+                .any(|mount| Path::new(&mount.guest).starts_with(host))
+        };
+        inside.or_else(|| {
+            host.to_str()
+                .filter(|host| *host != "/" && around())
+                .map(str::to_owned)
+        })
     }
 }

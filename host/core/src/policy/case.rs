@@ -51,6 +51,9 @@ pub struct Declared<'a> {
 
 impl Declared<'_> {
     pub(super) fn claims_read_only(&self, classified: Option<SafetyFacts>) -> bool {
-        [Some(self.facts), classified].iter().flatten().any(|facts| facts.is_read_only == Some(true))
+        [Some(self.facts), classified]
+            .iter()
+            .flatten()
+            .any(|facts| facts.is_read_only == Some(true))
     }
 }

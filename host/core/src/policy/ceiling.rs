@@ -23,7 +23,11 @@ impl Ceiling {
     pub fn of(permit: &Permit, tool_id: &str) -> Self {
         let capability = permit.capability().clone();
         let changes_nothing = permit.changes_nothing();
-        Self { capability, changes_nothing, caller: tool_id.to_owned() }
+        Self {
+            capability,
+            changes_nothing,
+            caller: tool_id.to_owned(),
+        }
     }
 
     /// Whether a tool with the qualified name `name` may be called.
@@ -51,7 +55,8 @@ pub(super) fn effective(case: &Case<'_>, closed: &[Denial]) -> Capability {
 /// caller has.
 pub(super) fn reach(case: &Case<'_>, wide: &mut Capability, named: &[Origin]) {
     if let Some(ceiling) = case.ceiling {
-        wide.closed_urls.extend(ceiling.capability.closed_urls.iter().cloned());
+        wide.closed_urls
+            .extend(ceiling.capability.closed_urls.iter().cloned());
     }
     wide.reach(case.declared.profile, case.grants, named);
     if let Some(ceiling) = case.ceiling.filter(|_| guard!("child_ceiling")) {
@@ -60,9 +65,17 @@ pub(super) fn reach(case: &Case<'_>, wide: &mut Capability, named: &[Origin]) {
 }
 
 /// Why the call gets no access of this `kind`: `ruling`, or that its caller has less than the grants allow.
-pub(super) fn blame(call: &Call<'_>, kind: &AccessKind, closed: &[Denial], named: &[Origin], ruling: Ruling) -> Ruling {
+pub(super) fn blame(
+    call: &Call<'_>,
+    kind: &AccessKind,
+    closed: &[Denial],
+    named: &[Origin],
+    ruling: Ruling,
+) -> Ruling {
     let case = call.case;
-    let Some(ceiling) = case.ceiling else { return ruling };
+    let Some(ceiling) = case.ceiling else {
+        return ruling;
+    };
     let mut alone = Capability::effective(case.declared.profile, case.grants, closed);
     alone.reach(case.declared.profile, case.grants, named);
     if missing(call, kind, &alone, named).is_some() {
@@ -73,13 +86,21 @@ pub(super) fn blame(call: &Call<'_>, kind: &AccessKind, closed: &[Denial], named
 
 /// Denies a call that can make lasting changes if the call that makes it can make none.
 pub(super) fn check(case: &Case<'_>, world: Capability) -> Result<Capability, Box<Ruling>> {
-    let Some(ceiling) = case.ceiling.filter(|ceiling| ceiling.changes_nothing && guard!("child_changes")) else {
+    let Some(ceiling) = case
+        .ceiling
+        .filter(|ceiling| ceiling.changes_nothing && guard!("child_changes"))
+    else {
         return Ok(world);
     };
     if facts::changes_nothing(case.declared.profile, &world) {
         Ok(world)
     } else {
-        Err(beyond(case, ceiling, "lasting changes, and that tool can make none in this call").into())
+        Err(beyond(
+            case,
+            ceiling,
+            "lasting changes, and that tool can make none in this call",
+        )
+        .into())
     }
 }
 
@@ -90,7 +111,10 @@ fn beyond(case: &Case<'_>, ceiling: &Ceiling, what: &str) -> Ruling {
         "{tool} is called by {caller}, and wants {what}; grant {caller} the same, if its profile declares it, or call \
          {tool} itself"
     );
-    Ruling::deny(ReasonType::SafetyCheck, Refusal::new(ErrorClass::PermissionDenied, "beyond_caller", message))
+    Ruling::deny(
+        ReasonType::SafetyCheck,
+        Refusal::new(ErrorClass::PermissionDenied, "beyond_caller", message),
+    )
 }
 
 impl Capability {
@@ -98,7 +122,11 @@ impl Capability {
     /// they are known.
     fn limit(&mut self, most: &Self, grants: &Grants) {
         let mut mounts: Vec<Mount> = Vec::new();
-        let met = self.mounts.iter().flat_map(|mount| most.mounts.iter().filter_map(move |other| meet(mount, other)));
+        let met = self.mounts.iter().flat_map(|mount| {
+            most.mounts
+                .iter()
+                .filter_map(move |other| meet(mount, other))
+        });
         for mount in met {
             match mounts.iter_mut().find(|known| known.guest == mount.guest) {
                 // Two of the caller's mounts can hold one folder, under two names: it may use either.
@@ -109,8 +137,13 @@ impl Capability {
         self.mounts = mounts;
         let closed: Vec<Denial> = self.denials.iter().chain(&most.denials).cloned().collect();
         self.keep_denials(&closed);
-        self.secrets.retain(|one| most.secrets.iter().any(|own| own.name == one.name && own.origin == one.origin));
-        self.environment.retain(|variable| most.environment.contains(variable));
+        self.secrets.retain(|one| {
+            most.secrets
+                .iter()
+                .any(|own| own.name == one.name && own.origin == one.origin)
+        });
+        self.environment
+            .retain(|variable| most.environment.contains(variable));
         self.tools.limit(&most.tools);
         self.start(grants);
     }
@@ -120,11 +153,21 @@ impl Capability {
 fn meet(mount: &Mount, most: &Mount) -> Option<Mount> {
     let writable = mount.writable && most.writable;
     if mount.host.starts_with(&most.host) {
-        return Some(Mount { writable, ..mount.clone() });
+        return Some(Mount {
+            writable,
+            ..mount.clone()
+        });
     }
     let rest = most.host.strip_prefix(&mount.host).ok()?;
-    let guest = std::path::Path::new(&mount.guest).join(rest).to_str()?.to_owned();
-    Some(Mount { host: most.host.clone(), guest, writable })
+    let guest = std::path::Path::new(&mount.guest)
+        .join(rest)
+        .to_str()?
+        .to_owned();
+    Some(Mount {
+        host: most.host.clone(),
+        guest,
+        writable,
+    })
 }
 
 #[cfg(test)]
@@ -136,22 +179,51 @@ mod tests {
     use super::*;
 
     fn mount(host: &str, guest: &str, writable: bool) -> Mount {
-        Mount { host: PathBuf::from(host), guest: guest.to_owned(), writable }
+        Mount {
+            host: PathBuf::from(host),
+            guest: guest.to_owned(),
+            writable,
+        }
     }
 
     fn limited(own: &[Mount], most: &[Mount]) -> Vec<Mount> {
-        let mut own = Capability { mounts: own.to_vec(), ..Capability::default() };
-        own.limit(&Capability { mounts: most.to_vec(), ..Capability::default() }, &Grants::default());
+        let mut own = Capability {
+            mounts: own.to_vec(),
+            ..Capability::default()
+        };
+        own.limit(
+            &Capability {
+                mounts: most.to_vec(),
+                ..Capability::default()
+            },
+            &Grants::default(),
+        );
         own.mounts
     }
 
     #[test]
     fn a_folder_is_what_both_have_with_the_rights_of_both() {
         for (own, most, both) in [
-            (("/a", "/a", true), ("/a", "/a", false), Some(("/a", "/a", false))),
-            (("/a", "/a", false), ("/a", "/a", true), Some(("/a", "/a", false))),
-            (("/a/b", "/x", true), ("/a", "/y", true), Some(("/a/b", "/x", true))),
-            (("/a", "/x", true), ("/a/b", "/y", true), Some(("/a/b", "/x/b", true))),
+            (
+                ("/a", "/a", true),
+                ("/a", "/a", false),
+                Some(("/a", "/a", false)),
+            ),
+            (
+                ("/a", "/a", false),
+                ("/a", "/a", true),
+                Some(("/a", "/a", false)),
+            ),
+            (
+                ("/a/b", "/x", true),
+                ("/a", "/y", true),
+                Some(("/a/b", "/x", true)),
+            ),
+            (
+                ("/a", "/x", true),
+                ("/a/b", "/y", true),
+                Some(("/a/b", "/x/b", true)),
+            ),
             (("/a", "/a", true), ("/ab", "/ab", true), None),
             (("/a", "/a", true), ("/b", "/b", true), None),
         ] {

@@ -1,8 +1,9 @@
 use std::collections::HashSet;
 
 use crate::record::{
-    AccessKind, Behavior, DecisionId, ErrorClass, Mode, PermissionChannel, PermissionDecision, Reason, ReasonType,
-    Refusal, RiskLevel, RuleSource, SANDBOX_REF, SchemaVersion, Timestamp, WriteEffect,
+    AccessKind, Behavior, DecisionId, ErrorClass, Mode, PermissionChannel, PermissionDecision,
+    Reason, ReasonType, Refusal, RiskLevel, RuleSource, SANDBOX_REF, SchemaVersion, Timestamp,
+    WriteEffect,
 };
 
 use super::missing::{closed_grant, missing, outside, unreachable};
@@ -12,7 +13,8 @@ use super::network::Origin;
 use super::permit::Traits;
 use super::rule_match::{Call, RuleMatch, closed_places};
 use super::{
-    Brief, Capability, Case, Denial, Look, Opinion, Permit, Question, Touches, ceiling, facts, suggestion, unused,
+    Brief, Capability, Case, Denial, Look, Opinion, Permit, Question, Touches, ceiling, facts,
+    suggestion, unused,
 };
 
 /// The decision on one call, and its outcome.
@@ -40,9 +42,17 @@ pub enum Outcome {
 pub fn decide(case: Case<'_>) -> Verdict {
     let assessed = assess(&case);
     let decision = record(&case, &assessed);
-    let Assessed { ruling, world, risk, .. } = assessed;
+    let Assessed {
+        ruling,
+        world,
+        risk,
+        ..
+    } = assessed;
     if let Some(refusal) = ruling.refusal {
-        return Verdict { decision, outcome: Outcome::Deny(refusal) };
+        return Verdict {
+            decision,
+            outcome: Outcome::Deny(refusal),
+        };
     }
     let brief = (ruling.behavior == Behavior::Ask).then(|| Brief {
         tool_id: case.declared.tool_id.to_owned(),
@@ -53,9 +63,19 @@ pub fn decide(case: Case<'_>) -> Verdict {
         touches: Touches::of(&world),
     });
     let is_concurrency_safe = facts::effective(&case, &world).is_concurrency_safe == Some(true);
-    let traits = Traits { changes_nothing: facts::changes_nothing(case.declared.profile, &world), is_concurrency_safe };
+    let traits = Traits {
+        changes_nothing: facts::changes_nothing(case.declared.profile, &world),
+        is_concurrency_safe,
+    };
     let guest_input = absolute(case.declared.subjects, &case.input, &world);
-    let permit = Permit::mint(case.subject, case.input, guest_input, world, case.limits, traits);
+    let permit = Permit::mint(
+        case.subject,
+        case.input,
+        guest_input,
+        world,
+        case.limits,
+        traits,
+    );
     let outcome = match brief {
         Some(brief) => Outcome::Ask(Box::new(Question::new(permit, brief))),
         None => Outcome::Allow(permit),
@@ -100,8 +120,19 @@ pub struct Explanation {
 pub fn explain(case: &Case<'_>) -> Explanation {
     let assessed = assess(case);
     let decision = record(case, &assessed);
-    let Assessed { ruling, world, risk, looks } = assessed;
-    Explanation { decision: *decision, refusal: ruling.refusal, looks, capability: world, risk }
+    let Assessed {
+        ruling,
+        world,
+        risk,
+        looks,
+    } = assessed;
+    Explanation {
+        decision: *decision,
+        refusal: ruling.refusal,
+        looks,
+        capability: world,
+        risk,
+    }
 }
 
 /// Result of [`assess`].
@@ -127,19 +158,36 @@ pub(super) struct Ruling {
 impl Ruling {
     pub(super) fn deny(kind: ReasonType, refusal: Refusal) -> Self {
         let message = refusal.message.clone();
-        Self { refusal: Some(refusal), ..Self::new(Behavior::Deny, kind, message) }
+        Self {
+            refusal: Some(refusal),
+            ..Self::new(Behavior::Deny, kind, message)
+        }
     }
 
     fn new(behavior: Behavior, kind: ReasonType, message: String) -> Self {
-        Self { behavior, source: None, kind, message, rule_refs: Vec::new(), blocked_path: None, refusal: None }
+        Self {
+            behavior,
+            source: None,
+            kind,
+            message,
+            rule_refs: Vec::new(),
+            blocked_path: None,
+            refusal: None,
+        }
     }
 
     /// Names the matching rules of `behavior` as the reason.
     fn by(mut self, looks: &[RuleMatch], behavior: Behavior) -> Self {
-        let deciding = || looks.iter().filter(|look| look.matched && look.behavior == behavior);
+        let deciding = || {
+            looks
+                .iter()
+                .filter(|look| look.matched && look.behavior == behavior)
+        };
         self.source = deciding().next().map(|look| look.source);
         self.rule_refs = deciding().map(|look| look.rule.clone()).collect();
-        self.blocked_path = deciding().find_map(|look| look.blocked.as_ref()).map(|path| path.display().to_string());
+        self.blocked_path = deciding()
+            .find_map(|look| look.blocked.as_ref())
+            .map(|path| path.display().to_string());
         self
     }
 }
@@ -156,7 +204,10 @@ fn record(case: &Case<'_>, assessed: &Assessed) -> Box<PermissionDecision> {
         extra.insert("notes".to_owned(), serde_json::json!(notes));
     }
     if ruling.behavior == Behavior::Ask {
-        extra.insert("effective_risk".to_owned(), serde_json::json!(assessed.risk));
+        extra.insert(
+            "effective_risk".to_owned(),
+            serde_json::json!(assessed.risk),
+        );
     }
     Box::new(PermissionDecision {
         schema_version: SchemaVersion::default(),
@@ -165,7 +216,11 @@ fn record(case: &Case<'_>, assessed: &Assessed) -> Box<PermissionDecision> {
         behavior: ruling.behavior,
         mode: case.policy.mode,
         source: Some(ruling.source.unwrap_or(RuleSource::PolicySettings)),
-        reason: Reason { kind: ruling.kind, message: ruling.message.clone(), extra: Default::default() },
+        reason: Reason {
+            kind: ruling.kind,
+            message: ruling.message.clone(),
+            extra: Default::default(),
+        },
         rule_refs: ruling.rule_refs.clone(),
         policy_refs: policy_refs(case, ruling),
         updated_input: None,
@@ -190,7 +245,10 @@ fn policy_refs(case: &Case<'_>, ruling: &Ruling) -> Vec<String> {
         (ReasonType::Hook, Some(opinion)) => refs.push(format!("hook:{}", opinion.hook_id)),
         _ => {}
     }
-    refs.push(format!("permission_profile:{}", case.declared.profile.permission_profile_id));
+    refs.push(format!(
+        "permission_profile:{}",
+        case.declared.profile.permission_profile_id
+    ));
     refs
 }
 
@@ -202,36 +260,77 @@ fn assess(case: &Case<'_>) -> Assessed {
     let named = match named(case.declared.subjects, &case.input, &wide) {
         Ok(named) => named,
         Err(refusal) => {
-            return Assessed { ruling: denied(refusal), world: Capability::default(), risk, looks: Vec::new() };
+            return Assessed {
+                ruling: denied(refusal),
+                world: Capability::default(),
+                risk,
+                looks: Vec::new(),
+            };
         }
     };
-    let call = Call { case, risk, named: &named, wide: &wide };
-    let looks: Vec<RuleMatch> = case.policy.rules().iter().map(|rule| call.look(rule)).collect();
+    let call = Call {
+        case,
+        risk,
+        named: &named,
+        wide: &wide,
+    };
+    let looks: Vec<RuleMatch> = case
+        .policy
+        .rules()
+        .iter()
+        .map(|rule| call.look(rule))
+        .collect();
     let world = world(&call, closed, &looks).and_then(|world| ceiling::check(case, world));
     match world {
-        Ok(world) => Assessed { ruling: rule(&call, &looks, &world), world, risk, looks },
+        Ok(world) => Assessed {
+            ruling: rule(&call, &looks, &world),
+            world,
+            risk,
+            looks,
+        },
         Err(mut ruling) => {
             // A call that another call makes gets no more than that one has, whatever is granted.
             if let (Some(refusal), Some(_)) = (&mut ruling.refusal, case.ceiling) {
                 refusal.needs_authorization = None;
             }
-            Assessed { ruling: *ruling, world: Capability::default(), risk, looks }
+            Assessed {
+                ruling: *ruling,
+                world: Capability::default(),
+                risk,
+                looks,
+            }
         }
     }
 }
 
 /// The capability of the call: what was declared and granted, without what denials close, narrowed to what the
 /// arguments name, and by the tool's own sandbox profile and read-only claims.
-fn world(call: &Call<'_>, mut closed: Vec<Denial>, looks: &[RuleMatch]) -> Result<Capability, Box<Ruling>> {
+fn world(
+    call: &Call<'_>,
+    mut closed: Vec<Denial>,
+    looks: &[RuleMatch],
+) -> Result<Capability, Box<Ruling>> {
     let case = call.case;
     if let Some(refusal) = case.grants.refusal(case.protected) {
         return Err(Ruling::deny(ReasonType::SafetyCheck, refusal).into());
     }
-    if let Some(look) = looks.iter().find(|look| look.matched && look.behavior == Behavior::Deny) {
-        let reason = look.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
-        let message = format!("a rule denies this call of {}{reason}", case.declared.tool_id);
+    if let Some(look) = looks
+        .iter()
+        .find(|look| look.matched && look.behavior == Behavior::Deny)
+    {
+        let reason = look
+            .reason
+            .as_deref()
+            .map(|reason| format!(": {reason}"))
+            .unwrap_or_default();
+        let message = format!(
+            "a rule denies this call of {}{reason}",
+            case.declared.tool_id
+        );
         let refusal = Refusal::new(ErrorClass::PermissionDenied, "denied_by_rule", message);
-        return Err(Ruling::deny(ReasonType::Rule, refusal).by(looks, Behavior::Deny).into());
+        return Err(Ruling::deny(ReasonType::Rule, refusal)
+            .by(looks, Behavior::Deny)
+            .into());
     }
     let (paths, urls) = closed_places(call);
     let mut wide = call.wide.clone();
@@ -246,25 +345,47 @@ fn world(call: &Call<'_>, mut closed: Vec<Denial>, looks: &[RuleMatch]) -> Resul
     }
     wide.closed_urls = urls;
     let mut known = HashSet::new();
-    let origins = named.urls.iter().filter_map(|named| Origin::of_url(&named.url));
-    let origins: Vec<Origin> = origins.filter(|origin| known.insert(origin.clone())).collect();
+    let origins = named
+        .urls
+        .iter()
+        .filter_map(|named| Origin::of_url(&named.url));
+    let origins: Vec<Origin> = origins
+        .filter(|origin| known.insert(origin.clone()))
+        .collect();
     ceiling::reach(case, &mut wide, &origins);
     let mut lacking: Vec<Ruling> = Vec::new();
     // A folder that may be written may be read.
     let is_said = |kind: &&AccessKind| {
-        **kind == AccessKind::FileRead && case.declared.profile.wants_file_write() && !wide.is_writable()
+        **kind == AccessKind::FileRead
+            && case.declared.profile.wants_file_write()
+            && !wide.is_writable()
     };
-    for kind in case.declared.profile.access_kinds.iter().filter(|kind| !is_said(kind)) {
+    for kind in case
+        .declared
+        .profile
+        .access_kinds
+        .iter()
+        .filter(|kind| !is_said(kind))
+    {
         let ruling = missing(call, kind, &wide, &origins);
         lacking.extend(ruling.map(|ruling| ceiling::blame(call, kind, &closed, &origins, ruling)));
     }
     if !wide.network.is_empty() {
-        lacking.extend(named.urls.iter().filter_map(|url| unreachable(case, &wide, url)));
+        lacking.extend(
+            named
+                .urls
+                .iter()
+                .filter_map(|url| unreachable(case, &wide, url)),
+        );
     }
     lacking.extend(named.paths.iter().find_map(|path| closed_grant(call, path)));
     if !lacking.is_empty() {
         // What the paths lack is said with the rest.
-        let narrowed = if wide.mounts.is_empty() { None } else { narrowed(call, &wide, named).err() };
+        let narrowed = if wide.mounts.is_empty() {
+            None
+        } else {
+            narrowed(call, &wide, named).err()
+        };
         lacking.extend(narrowed.map(|ruling| *ruling));
     }
     if let Some(ruling) = suggestion::together_refused(lacking) {
@@ -285,13 +406,20 @@ fn world(call: &Call<'_>, mut closed: Vec<Denial>, looks: &[RuleMatch]) -> Resul
 fn narrowed(call: &Call<'_>, wide: &Capability, named: &Named) -> Result<Capability, Box<Ruling>> {
     narrow(wide, &named.paths).map_err(|out| {
         let blocked_path = Some(out.path.display().to_string());
-        let OutOfReach { refusal, outside: paths, .. } = *out;
+        let OutOfReach {
+            refusal,
+            outside: paths,
+            ..
+        } = *out;
         let refusal = match paths.as_slice() {
             [] => refusal,
             // `wide` is not writable for a call that claims to read only, so that it is not given more.
             paths => outside(call.case, refusal, paths, wide.is_writable()),
         };
-        Box::new(Ruling { blocked_path, ..Ruling::deny(ReasonType::WorkingDir, refusal) })
+        Box::new(Ruling {
+            blocked_path,
+            ..Ruling::deny(ReasonType::WorkingDir, refusal)
+        })
     })
 }
 
@@ -315,30 +443,66 @@ fn rule(call: &Call<'_>, looks: &[RuleMatch], world: &Capability) -> Ruling {
     if case.policy.mode == Mode::Plan
         && let Some(effect) = effect(case, world)
     {
-        let message = format!("{} {effect}, and plan mode runs only calls without effects", case.declared.tool_id);
-        return Ruling::deny(ReasonType::Mode, Refusal::new(ErrorClass::PermissionDenied, "plan_mode", message));
+        let message = format!(
+            "{} {effect}, and plan mode runs only calls without effects",
+            case.declared.tool_id
+        );
+        return Ruling::deny(
+            ReasonType::Mode,
+            Refusal::new(ErrorClass::PermissionDenied, "plan_mode", message),
+        );
     }
-    if let Some(Opinion { behavior: Behavior::Deny, hook_id, reason }) = case.opinion.filter(|_| guard!("hook_denials"))
+    if let Some(Opinion {
+        behavior: Behavior::Deny,
+        hook_id,
+        reason,
+    }) = case.opinion.filter(|_| guard!("hook_denials"))
     {
-        let message = format!("the hook {hook_id} denies {}: {reason}", case.declared.tool_id);
-        return Ruling::deny(ReasonType::Hook, Refusal::new(ErrorClass::PermissionDenied, "denied_by_hook", message));
+        let message = format!(
+            "the hook {hook_id} denies {}: {reason}",
+            case.declared.tool_id
+        );
+        return Ruling::deny(
+            ReasonType::Hook,
+            Refusal::new(ErrorClass::PermissionDenied, "denied_by_hook", message),
+        );
     }
-    let asking = looks.iter().find(|look| look.matched && look.behavior == Behavior::Ask);
+    let asking = looks
+        .iter()
+        .find(|look| look.matched && look.behavior == Behavior::Ask);
     if let Some(look) = asking {
-        let reason = look.reason.clone().unwrap_or_else(|| "a rule asks before this call".to_owned());
-        return ask(case, Ruling::new(Behavior::Ask, ReasonType::Rule, reason).by(looks, Behavior::Ask));
+        let reason = look
+            .reason
+            .clone()
+            .unwrap_or_else(|| "a rule asks before this call".to_owned());
+        return ask(
+            case,
+            Ruling::new(Behavior::Ask, ReasonType::Rule, reason).by(looks, Behavior::Ask),
+        );
     }
-    if let Some(Opinion { behavior: Behavior::Ask, hook_id, reason }) = case.opinion {
+    if let Some(Opinion {
+        behavior: Behavior::Ask,
+        hook_id,
+        reason,
+    }) = case.opinion
+    {
         let message = format!("the hook {hook_id} asks for an approval: {reason}");
         return ask(case, Ruling::new(Behavior::Ask, ReasonType::Hook, message));
     }
-    let named = looks.iter().any(|look| look.matched && look.behavior == Behavior::Allow && look.names_tool);
+    let named = looks
+        .iter()
+        .any(|look| look.matched && look.behavior == Behavior::Allow && look.names_tool);
     if let Some(mut reason) = asks(case, call.risk, named) {
         if looks.iter().any(|look| look.unbound) {
             let component = &case.subject.component;
-            reason.push_str(&format!("; an allow rule for this name also needs component = \"{component}\""));
+            reason.push_str(&format!(
+                "; an allow rule for this name also needs component = \"{component}\""
+            ));
         }
-        return ask(case, Ruling::new(Behavior::Ask, ReasonType::SafetyCheck, reason));
+        return ask(
+            case,
+            Ruling::new(Behavior::Ask, ReasonType::SafetyCheck, reason),
+        );
     }
     allow(case, looks, world)
 }
@@ -366,25 +530,37 @@ fn asks(case: &Case<'_>, risk: RiskLevel, named: bool) -> Option<String> {
     if profile.has_effect(&WriteEffect::Irreversible) {
         return Some("what the tool does cannot be undone".to_owned());
     }
-    let preapproved = named && case.policy.mode == Mode::NonInteractive && profile.accepts_preapproval();
+    let preapproved =
+        named && case.policy.mode == Mode::NonInteractive && profile.accepts_preapproval();
     if profile.approval_required == Some(true) && !preapproved {
-        let why = profile.approval_reason.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
+        let why = profile
+            .approval_reason
+            .as_deref()
+            .map(|why| format!(": {why}"))
+            .unwrap_or_default();
         return Some(format!("the tool's profile requires an approval{why}"));
     }
     if case.declared.needs_user && guard!("needed_users") {
         return Some("the tool requires that a user takes part in each call".to_owned());
     }
-    if let Some(why) = case.declared.unheard.filter(|_| !named && guard!("unheard_policies")) {
+    if let Some(why) = case
+        .declared
+        .unheard
+        .filter(|_| !named && guard!("unheard_policies"))
+    {
         return Some(why.to_owned());
     }
-    (risk >= RiskLevel::High && !named).then(|| format!("its risk is {risk:?}, and no rule allows it").to_lowercase())
+    (risk >= RiskLevel::High && !named)
+        .then(|| format!("its risk is {risk:?}, and no rule allows it").to_lowercase())
 }
 
 /// Returns `question` if the mode and the tool's profile permit asking, otherwise a denial.
 fn ask(case: &Case<'_>, mut question: Ruling) -> Ruling {
     if let Some(ceiling) = case.ceiling {
         // The approver has to know that the arguments come from a tool.
-        question.message.push_str(&format!("; the tool {} makes this call", ceiling.caller()));
+        question
+            .message
+            .push_str(&format!("; the tool {} makes this call", ceiling.caller()));
     }
     let why = match case.policy.mode {
         Mode::NonInteractive => "this mode asks for none",
@@ -395,9 +571,22 @@ fn ask(case: &Case<'_>, mut question: Ruling) -> Ruling {
         }
         _ => return question,
     };
-    let message = format!("{} needs an approval ({}), and {why}", case.declared.tool_id, question.message);
-    let refusal = Refusal::new(ErrorClass::PermissionDenied, "approval_not_possible", message.clone());
-    Ruling { behavior: Behavior::Deny, kind: ReasonType::Mode, message, refusal: Some(refusal), ..question }
+    let message = format!(
+        "{} needs an approval ({}), and {why}",
+        case.declared.tool_id, question.message
+    );
+    let refusal = Refusal::new(
+        ErrorClass::PermissionDenied,
+        "approval_not_possible",
+        message.clone(),
+    );
+    Ruling {
+        behavior: Behavior::Deny,
+        kind: ReasonType::Mode,
+        message,
+        refusal: Some(refusal),
+        ..question
+    }
 }
 
 fn allow(case: &Case<'_>, looks: &[RuleMatch], world: &Capability) -> Ruling {
@@ -405,13 +594,25 @@ fn allow(case: &Case<'_>, looks: &[RuleMatch], world: &Capability) -> Ruling {
     let mut ruling = if case.declared.profile.access_kinds.is_empty() {
         allowed(ReasonType::SafetyCheck, "the tool asks for no access")
     } else {
-        allowed(ReasonType::Rule, "everything that the tool declares was granted")
+        allowed(
+            ReasonType::Rule,
+            "everything that the tool declares was granted",
+        )
     };
-    if looks.iter().any(|look| look.matched && look.behavior == Behavior::Allow) {
-        ruling = Ruling { kind: ReasonType::Rule, ..ruling.by(looks, Behavior::Allow) };
+    if looks
+        .iter()
+        .any(|look| look.matched && look.behavior == Behavior::Allow)
+    {
+        ruling = Ruling {
+            kind: ReasonType::Rule,
+            ..ruling.by(looks, Behavior::Allow)
+        };
     }
     for grant in case.grants.folders() {
-        let stands_behind = world.mounts.iter().any(|mount| mount.host.starts_with(&grant.host));
+        let stands_behind = world
+            .mounts
+            .iter()
+            .any(|mount| mount.host.starts_with(&grant.host));
         if stands_behind && !ruling.rule_refs.contains(&grant.rule) {
             ruling.source = ruling.source.or(Some(grant.source));
             ruling.rule_refs.push(grant.rule.clone());
@@ -424,7 +625,10 @@ fn allow(case: &Case<'_>, looks: &[RuleMatch], world: &Capability) -> Ruling {
         }
     }
     for granted in &case.grants.secrets {
-        let used = world.secrets.iter().any(|used| used.name == granted.name && used.origin == granted.origin);
+        let used = world
+            .secrets
+            .iter()
+            .any(|used| used.name == granted.name && used.origin == granted.origin);
         if used && !ruling.rule_refs.contains(&granted.rule) {
             ruling.source = ruling.source.or(Some(granted.source));
             ruling.rule_refs.push(granted.rule.clone());

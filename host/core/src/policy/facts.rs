@@ -17,7 +17,10 @@ pub(super) fn effective(case: &Case<'_>, capability: &Capability) -> SafetyFacts
         claims.is_destructive = None;
     }
     let effects = Effects::claimed(case.declared.kind, claims, case.declared.profile, changes);
-    SafetyFacts { is_concurrency_safe: Some(claims.is_concurrency_safe == Some(true)), ..effects.into() }
+    SafetyFacts {
+        is_concurrency_safe: Some(claims.is_concurrency_safe == Some(true)),
+        ..effects.into()
+    }
 }
 
 /// What the tool says of all inputs and its component of this one, the more careful word of both. One word that the tool
@@ -26,7 +29,9 @@ fn claims(case: &Case<'_>) -> SafetyFacts {
     let claims = [Some(case.declared.facts), case.classified];
     let one = |fact: fn(&SafetyFacts) -> Option<bool>, wins: bool| {
         let mut said = claims.iter().flatten().filter_map(fact);
-        said.clone().find(|said| *said == wins).or_else(|| said.next())
+        said.clone()
+            .find(|said| *said == wins)
+            .or_else(|| said.next())
     };
     SafetyFacts {
         is_read_only: one(|facts| facts.is_read_only, true),
@@ -38,7 +43,8 @@ fn claims(case: &Case<'_>) -> SafetyFacts {
 
 /// Whether a call with `capability` can make no lasting change, locally or remotely: what the host enforces.
 pub(super) fn changes_nothing(profile: &PermissionProfile, capability: &Capability) -> bool {
-    let mutates = profile.wants(&AccessKind::Network) && profile.has_effect(&WriteEffect::RemoteMutation);
+    let mutates =
+        profile.wants(&AccessKind::Network) && profile.has_effect(&WriteEffect::RemoteMutation);
     !capability.is_writable() && !mutates && !profile.has_effect(&WriteEffect::Irreversible)
 }
 
@@ -47,8 +53,10 @@ pub(super) fn changes_nothing(profile: &PermissionProfile, capability: &Capabili
 pub(super) fn recorded(case: &Case<'_>, capability: &Capability) -> Extra {
     let effective = effective(case, capability);
     let declared = case.declared.facts;
-    let differs = declared.is_read_only.is_some() && declared.is_read_only != effective.is_read_only;
-    let contradicts = declared.is_read_only == Some(true) && case.declared.profile.wants_file_write();
+    let differs =
+        declared.is_read_only.is_some() && declared.is_read_only != effective.is_read_only;
+    let contradicts =
+        declared.is_read_only == Some(true) && case.declared.profile.wants_file_write();
     if case.classified.is_none() && !differs && !contradicts {
         return Extra::new();
     }

@@ -178,12 +178,24 @@ impl Grants {
     /// # Errors
     ///
     /// A `spec` that is malformed, ambiguous, or a path that cannot be resolved.
-    pub fn add(&mut self, word: GrantWord, spec: &str, said: &Provenance<'_>) -> anyhow::Result<()> {
+    pub fn add(
+        &mut self,
+        word: GrantWord,
+        spec: &str,
+        said: &Provenance<'_>,
+    ) -> anyhow::Result<()> {
         let rule = word.words(spec, said);
-        self.add_words(word, spec, said, &rule).with_context(|| rule.clone())
+        self.add_words(word, spec, said, &rule)
+            .with_context(|| rule.clone())
     }
 
-    fn add_words(&mut self, word: GrantWord, spec: &str, said: &Provenance<'_>, rule: &str) -> anyhow::Result<()> {
+    fn add_words(
+        &mut self,
+        word: GrantWord,
+        spec: &str,
+        said: &Provenance<'_>,
+        rule: &str,
+    ) -> anyhow::Result<()> {
         let closed = || {
             said.leads_somewhere(spec, "")?;
             plain_path(spec, said)
@@ -201,12 +213,18 @@ impl Grants {
                 self.environment.extend(variable(spec)?);
                 let name = spec.to_owned();
                 let rule = rule.to_owned();
-                self.variables.push(VariableGrant { name, rule, source: said.source });
+                self.variables.push(VariableGrant {
+                    name,
+                    rule,
+                    source: said.source,
+                });
             }
             GrantWord::DenyRead => self.close(closed()?, true, rule, said.source),
             GrantWord::DenyWrite => self.close(closed()?, false, rule, said.source),
             GrantWord::Net => self.network.allow(spec, rule, said.source)?,
-            GrantWord::Secret => self.secrets.push(SecretGrant::parse(spec, rule, said.source)?),
+            GrantWord::Secret => self
+                .secrets
+                .push(SecretGrant::parse(spec, rule, said.source)?),
             GrantWord::Tool => self.tools.push(ToolGrant::parse(spec, rule, said.source)?),
             GrantWord::DenyNet => self.network.deny(spec, rule, said.source)?,
         }
@@ -262,7 +280,8 @@ impl Grants {
     /// Denies writing to the target of `path` and to the links on the way, like a `--deny-write` that is recorded as
     /// `rule`.
     pub fn keep(&mut self, path: &Path, rule: &str, source: RuleSource) -> anyhow::Result<()> {
-        let full = std::path::absolute(path).with_context(|| format!("cannot find the path {}", path.display()))?;
+        let full = std::path::absolute(path)
+            .with_context(|| format!("cannot find the path {}", path.display()))?;
         self.close(ResolvedPath::of(&full)?, false, rule, source);
         Ok(())
     }
@@ -283,9 +302,15 @@ impl Grants {
         // `absolute` fails for a relative path in a deleted working directory; such a path leads nowhere.
         let full = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let resolved = ResolvedPath::so_far(&full);
-        let known = if read { &self.deny_read } else { &self.deny_write };
-        let is_closed = |place: &PathBuf| known.iter().any(|closed| place.starts_with(&closed.host));
-        if !resolved.links.iter().chain([&resolved.end]).all(is_closed) || !resolved.left.is_empty() {
+        let known = if read {
+            &self.deny_read
+        } else {
+            &self.deny_write
+        };
+        let is_closed =
+            |place: &PathBuf| known.iter().any(|closed| place.starts_with(&closed.host));
+        if !resolved.links.iter().chain([&resolved.end]).all(is_closed) || !resolved.left.is_empty()
+        {
             self.close(resolved, read, rule, source);
         }
     }
@@ -294,7 +319,11 @@ impl Grants {
     fn close(&mut self, resolved: ResolvedPath, read: bool, rule: &str, source: RuleSource) {
         let ResolvedPath { end, links, left } = resolved;
         let links = links.into_iter().filter(|_| guard!("denied_links"));
-        let closed = links.chain([end]).map(|host| ClosedPath { host, rule: rule.to_owned(), source });
+        let closed = links.chain([end]).map(|host| ClosedPath {
+            host,
+            rule: rule.to_owned(),
+            source,
+        });
         if read {
             self.deny_read.extend(closed)
         } else {
@@ -305,7 +334,10 @@ impl Grants {
 
     /// The grant that lets a tool or a hook change or replace `place`, for example a link there.
     pub(super) fn changing(&self, place: &Path) -> Option<&FolderGrant> {
-        self.write.iter().chain(&self.changeable).find(|grant| place.starts_with(&grant.host))
+        self.write
+            .iter()
+            .chain(&self.changeable)
+            .find(|grant| place.starts_with(&grant.host))
     }
 
     /// Adds the grants and denials of `other`. Fails if two folders would have the same path inside the guest.
@@ -337,8 +369,15 @@ impl Grants {
 
     /// Fails if another folder already has the same path inside the guest.
     fn unambiguous(&self, grant: FolderGrant) -> anyhow::Result<FolderGrant> {
-        match self.folders().find(|other| other.guest == grant.guest && other.host != grant.host) {
-            Some(other) => bail!("{} and {} give two folders the same path inside the tool", other.rule, grant.rule),
+        match self
+            .folders()
+            .find(|other| other.guest == grant.guest && other.host != grant.host)
+        {
+            Some(other) => bail!(
+                "{} and {} give two folders the same path inside the tool",
+                other.rule,
+                grant.rule
+            ),
             None => Ok(grant),
         }
     }
@@ -381,23 +420,51 @@ fn folder(word: GrantWord, spec: &str, said: &Provenance<'_>) -> anyhow::Result<
         Some((host, guest)) if !rooted(spec, said.base())?.exists() => (host, Some(guest)),
         _ => (spec, None),
     };
-    let ResolvedPath { end: canonical, links, .. } =
-        resolve(host, said.base()).with_context(|| format!("cannot find the folder {host}"))?;
+    let ResolvedPath {
+        end: canonical,
+        links,
+        ..
+    } = resolve(host, said.base()).with_context(|| format!("cannot find the folder {host}"))?;
     // Does not follow links: one that was put here after the path was resolved would lead elsewhere (TOCTOU race).
-    if !std::fs::symlink_metadata(&canonical).with_context(|| format!("cannot find the folder {host}"))?.is_dir() {
-        let parent = canonical.parent().unwrap_or(Path::new("/")).display().to_string();
-        bail!("{host} is not a folder; grant the folder that holds it: {}", word.words(&parent, said));
+    if !std::fs::symlink_metadata(&canonical)
+        .with_context(|| format!("cannot find the folder {host}"))?
+        .is_dir()
+    {
+        let parent = canonical
+            .parent()
+            .unwrap_or(Path::new("/"))
+            .display()
+            .to_string();
+        bail!(
+            "{host} is not a folder; grant the folder that holds it: {}",
+            word.words(&parent, said)
+        );
     }
     if pseudo_files::contain(&canonical) {
-        bail!("{host} holds no files, but the kernel's state, such as the memory of processes; no tool gets that");
+        bail!(
+            "{host} holds no files, but the kernel's state, such as the memory of processes; no tool gets that"
+        );
     }
     said.own_link(&links, &canonical)?;
     let guest = match guest {
-        Some(guest) if guest.starts_with('/') && !guest.split('/').any(|part| part == "..") => guest.to_owned(),
-        Some(guest) => bail!("the path inside the guest, {guest}, must be absolute and without `..`"),
-        None => canonical.to_str().with_context(|| format!("the path is not UTF-8; map it: {host}=/name"))?.to_owned(),
+        Some(guest) if guest.starts_with('/') && !guest.split('/').any(|part| part == "..") => {
+            guest.to_owned()
+        }
+        Some(guest) => {
+            bail!("the path inside the guest, {guest}, must be absolute and without `..`")
+        }
+        None => canonical
+            .to_str()
+            .with_context(|| format!("the path is not UTF-8; map it: {host}=/name"))?
+            .to_owned(),
     };
-    Ok(FolderGrant { host: canonical, links, guest, rule: word.words(spec, said), source: said.source })
+    Ok(FolderGrant {
+        host: canonical,
+        links,
+        guest,
+        rule: word.words(spec, said),
+        source: said.source,
+    })
 }
 
 /// Resolves the path of a denial. One with wildcards that names nothing is an error: a denial takes no patterns, and would

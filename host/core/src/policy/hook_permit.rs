@@ -20,7 +20,11 @@ impl HookPermit {
     /// # Errors
     ///
     /// `policy_blocked`, if [`Grants::refusal`] refuses the grants.
-    pub fn standing(grants: &Grants, protected: &[PathBuf], wall: Duration) -> Result<Self, Refusal> {
+    pub fn standing(
+        grants: &Grants,
+        protected: &[PathBuf],
+        wall: Duration,
+    ) -> Result<Self, Refusal> {
         if let Some(refusal) = grants.refusal(protected) {
             return Err(refusal);
         }
@@ -29,12 +33,21 @@ impl HookPermit {
             profile.access_kinds.push(AccessKind::FileRead);
         }
         if !grants.write.is_empty() {
-            profile.access_kinds.extend([AccessKind::FileRead, AccessKind::FileWrite]);
+            profile
+                .access_kinds
+                .extend([AccessKind::FileRead, AccessKind::FileWrite]);
             profile.write_effects = vec![WriteEffect::LocalPersistent];
         }
-        profile.environment = grants.environment.iter().map(|(name, _)| name.clone()).collect();
+        profile.environment = grants
+            .environment
+            .iter()
+            .map(|(name, _)| name.clone())
+            .collect();
         let capability = Capability::effective(&profile, grants, &grants.denials());
-        Ok(Self { capability, limits: limits(wall) })
+        Ok(Self {
+            capability,
+            limits: limits(wall),
+        })
     }
 
     pub fn capability(&self) -> &Capability {

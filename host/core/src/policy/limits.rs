@@ -129,7 +129,15 @@ impl Limits {
     pub fn host_bytes(&self) -> u64 {
         let tables = self.table_elements.saturating_mul(TABLE_ELEMENT_BYTES);
         let output = self.output_bytes.saturating_mul(2);
-        [self.memory_bytes, tables, output, self.log_bytes, HOST_BYTES].into_iter().fold(0, u64::saturating_add)
+        [
+            self.memory_bytes,
+            tables,
+            output,
+            self.log_bytes,
+            HOST_BYTES,
+        ]
+        .into_iter()
+        .fold(0, u64::saturating_add)
     }
 
     /// The same limits with a wall time of at most `timeout_ms`, if it is set (AT-EXEC-14: the lowest of all wins).
@@ -146,7 +154,9 @@ impl Limits {
     pub fn less(&self, spent: &Usage) -> Self {
         let mut left = self.clone();
         left.fuel = left.fuel.saturating_sub(spent.fuel.used);
-        left.wall = left.wall.saturating_sub(Duration::from_millis(spent.wall_ms.used));
+        left.wall = left
+            .wall
+            .saturating_sub(Duration::from_millis(spent.wall_ms.used));
         left.log_bytes = left.log_bytes.saturating_sub(spent.log_bytes.used);
         if let Some(files) = &spent.files {
             left.disk_bytes = left.disk_bytes.saturating_sub(files.disk_bytes.used);
@@ -206,7 +216,10 @@ mod tests {
             wall_ms: used(2),
             log_bytes: used(3),
             memory_bytes: used(9),
-            files: Some(FileUsage { disk_bytes: used(4), files_created: used(5) }),
+            files: Some(FileUsage {
+                disk_bytes: used(4),
+                files_created: used(5),
+            }),
             network: Some(NetworkUsage {
                 requests: used(6),
                 sent_bytes: used(7),
@@ -221,33 +234,79 @@ mod tests {
     fn what_was_spent_is_not_there_again() {
         let all = Limits::default();
         let left = Limits::default().less(&spent());
-        assert_eq!((all.fuel - left.fuel, all.log_bytes - left.log_bytes), (1, 3));
+        assert_eq!(
+            (all.fuel - left.fuel, all.log_bytes - left.log_bytes),
+            (1, 3)
+        );
         assert_eq!(all.wall - left.wall, Duration::from_millis(2));
-        assert_eq!((all.disk_bytes - left.disk_bytes, all.files_created - left.files_created), (4, 5));
+        assert_eq!(
+            (
+                all.disk_bytes - left.disk_bytes,
+                all.files_created - left.files_created
+            ),
+            (4, 5)
+        );
         let all = all.network;
         let left = left.network;
         assert_eq!(all.requests - left.requests, 6);
-        assert_eq!((all.sent_bytes - left.sent_bytes, all.received_bytes - left.received_bytes), (7, 8));
-        let none = Limits { fuel: 0, ..Limits::default() };
+        assert_eq!(
+            (
+                all.sent_bytes - left.sent_bytes,
+                all.received_bytes - left.received_bytes
+            ),
+            (7, 8)
+        );
+        let none = Limits {
+            fuel: 0,
+            ..Limits::default()
+        };
         assert_eq!(none.less(&spent()).fuel, 0);
     }
 
     #[test]
     fn what_a_call_below_used_counts_under_the_limits_of_the_call_above() {
-        let mut own = Usage { fuel: used(98), files: spent().files, ..Usage::default() };
+        let mut own = Usage {
+            fuel: used(98),
+            files: spent().files,
+            ..Usage::default()
+        };
         own.charge(&spent());
         assert_eq!(own.fuel, used(99));
-        assert_eq!(own.files, Some(FileUsage { disk_bytes: used(8), files_created: used(10) }));
-        assert_eq!((own.network, own.wall_ms.used, own.log_bytes.used), (spent().network, 0, 0));
+        assert_eq!(
+            own.files,
+            Some(FileUsage {
+                disk_bytes: used(8),
+                files_created: used(10)
+            })
+        );
+        assert_eq!(
+            (own.network, own.wall_ms.used, own.log_bytes.used),
+            (spent().network, 0, 0)
+        );
         own.charge(&spent());
-        assert_eq!(own.network.map(|network| (network.requests, network.received_bytes)), Some((used(12), used(16))));
+        assert_eq!(
+            own.network
+                .map(|network| (network.requests, network.received_bytes)),
+            Some((used(12), used(16)))
+        );
         own.charge(&spent());
-        assert_eq!(own.fuel, used(100), "a call that was stopped used no more than its limit");
+        assert_eq!(
+            own.fuel,
+            used(100),
+            "a call that was stopped used no more than its limit"
+        );
     }
 
     #[test]
     fn the_bill_is_for_all_instances_under_the_first_limits() {
-        let mut last = Usage { fuel: Metered { used: 10, limit: 99 }, memory_bytes: used(4), ..Usage::default() };
+        let mut last = Usage {
+            fuel: Metered {
+                used: 10,
+                limit: 99,
+            },
+            memory_bytes: used(4),
+            ..Usage::default()
+        };
         last.add(&spent());
         assert_eq!(last.fuel, used(11));
         assert_eq!(last.memory_bytes.used, 9);

@@ -53,8 +53,14 @@ impl NamedCommand {
         let is_plain = |c: char| c.is_alphanumeric() || "_-./:,@%+=".contains(c);
         // A word such as `A=b` before the program sets a variable.
         let sets_variable = words.first().is_some_and(|first| first.contains('='));
-        let plain = !sets_variable && words.iter().all(|word| !word.is_empty() && word.chars().all(is_plain));
-        Some(Self { text: words.join(" "), plain })
+        let plain = !sets_variable
+            && words
+                .iter()
+                .all(|word| !word.is_empty() && word.chars().all(is_plain));
+        Some(Self {
+            text: words.join(" "),
+            plain,
+        })
     }
 
     /// The command with the name of its program alone, without the folder.
@@ -93,10 +99,16 @@ pub(super) struct NamedPath {
 /// # Errors
 ///
 /// `subject_unreadable`, `too_many_subjects` and `subjects_too_long`.
-pub(super) fn named(fields: &[SubjectField], input: &Input, capability: &Capability) -> Result<Named, Refusal> {
+pub(super) fn named(
+    fields: &[SubjectField],
+    input: &Input,
+    capability: &Capability,
+) -> Result<Named, Refusal> {
     let mut named = Named::default();
     let mut steps = STEPS_MAX;
-    let Ok(value) = input.value() else { return Ok(named) };
+    let Ok(value) = input.value() else {
+        return Ok(named);
+    };
     for field in fields {
         if field.kind == SubjectKind::Command {
             named.add_commands(field, value)?;
@@ -106,7 +118,9 @@ pub(super) fn named(fields: &[SubjectField], input: &Input, capability: &Capabil
         collect(value, pointer_steps(field), &mut found);
         let given = found.iter().any(|value| !value.is_null());
         for value in found.into_iter().filter(|value| !value.is_null()) {
-            let text = value.as_str().ok_or_else(|| unreadable(field, "is not a string"))?;
+            let text = value
+                .as_str()
+                .ok_or_else(|| unreadable(field, "is not a string"))?;
             named.add(field, text, capability, &mut steps)?;
         }
         if let (false, Some(default)) = (given, &field.default) {
@@ -119,7 +133,11 @@ pub(super) fn named(fields: &[SubjectField], input: &Input, capability: &Capabil
 /// Returns `input` with its paths as [`named`] resolved them, because only some languages heed a working directory, and none
 /// knows the caller's where it was not granted; `None` if they are so already, or if the call gets no folder in which a path
 /// could lead anywhere.
-pub(super) fn absolute(fields: &[SubjectField], input: &Input, capability: &Capability) -> Option<Input> {
+pub(super) fn absolute(
+    fields: &[SubjectField],
+    input: &Input,
+    capability: &Capability,
+) -> Option<Input> {
     if capability.mounts.is_empty() {
         return None;
     }
@@ -129,21 +147,35 @@ pub(super) fn absolute(fields: &[SubjectField], input: &Input, capability: &Capa
         Some(guest_path(text, capability)).filter(|path| path != text)
     };
     let mut changed: Option<Value> = None;
-    for field in fields.iter().filter(|field| field.kind == SubjectKind::Path) {
+    for field in fields
+        .iter()
+        .filter(|field| field.kind == SubjectKind::Path)
+    {
         let mut found = Vec::new();
         collect(value, pointer_steps(field), &mut found);
         if found.iter().any(|value| resolved(value).is_some()) {
-            change(changed.get_or_insert_with(|| value.clone()), pointer_steps(field), &mut |value| {
-                if let Some(path) = resolved(value) {
-                    *value = Value::String(path);
-                }
-            });
+            change(
+                changed.get_or_insert_with(|| value.clone()),
+                pointer_steps(field),
+                &mut |value| {
+                    if let Some(path) = resolved(value) {
+                        *value = Value::String(path);
+                    }
+                },
+            );
         }
         // The guest would look for its own default in its working directory.
         if found.iter().all(|value| value.is_null())
-            && let Some(path) = field.default.as_deref().and_then(|default| elsewhere(default, capability))
+            && let Some(path) = field
+                .default
+                .as_deref()
+                .and_then(|default| elsewhere(default, capability))
         {
-            give(changed.get_or_insert_with(|| value.clone()), pointer_steps(field), path);
+            give(
+                changed.get_or_insert_with(|| value.clone()),
+                pointer_steps(field),
+                path,
+            );
         }
     }
     changed.map(|value| input.with_value(value))
@@ -175,7 +207,9 @@ fn elsewhere(default: &str, capability: &Capability) -> Option<String> {
 
 /// Sets the value at the end of the steps of a pointer, where the objects on the way exist.
 fn give<'s>(value: &mut Value, mut steps: impl Iterator<Item = &'s str> + Clone, path: String) {
-    let (Some(step), Value::Object(fields)) = (steps.next(), value) else { return };
+    let (Some(step), Value::Object(fields)) = (steps.next(), value) else {
+        return;
+    };
     let name = unescaped(step);
     if steps.clone().next().is_none() {
         if fields.get(&name).is_none_or(Value::is_null) {
@@ -188,12 +222,18 @@ fn give<'s>(value: &mut Value, mut steps: impl Iterator<Item = &'s str> + Clone,
 
 /// Whether deciding on `input` inline could delay other calls, because its arguments name many subjects, or long ones.
 pub fn names_much(fields: &[SubjectField], input: &Input) -> bool {
-    let Ok(value) = input.value() else { return false };
+    let Ok(value) = input.value() else {
+        return false;
+    };
     let mut found = Vec::new();
     for field in fields {
         collect(value, pointer_steps(field), &mut found);
     }
-    let bytes = found.iter().filter_map(|value| value.as_str()).map(str::len).sum::<usize>();
+    let bytes = found
+        .iter()
+        .filter_map(|value| value.as_str())
+        .map(str::len)
+        .sum::<usize>();
     found.len() > QUICK_SUBJECTS_MAX || bytes > QUICK_BYTES_MAX
 }
 
@@ -212,9 +252,16 @@ impl Named {
         places(input, pointer_steps(field), &mut found);
         found.retain(|value| !value.is_null());
         let default = field.default.clone().map(Value::String);
-        for value in found.iter().copied().chain(default.as_ref().filter(|_| found.is_empty())) {
+        for value in found
+            .iter()
+            .copied()
+            .chain(default.as_ref().filter(|_| found.is_empty()))
+        {
             let command = NamedCommand::read(value);
-            self.commands.push(command.ok_or_else(|| unreadable(field, "is neither a text nor a list of texts"))?);
+            self.commands.push(
+                command
+                    .ok_or_else(|| unreadable(field, "is neither a text nor a list of texts"))?,
+            );
         }
         Ok(())
     }
@@ -232,7 +279,11 @@ impl Named {
             let message = format!(
                 "the arguments name more than {SUBJECTS_MAX} paths and URLs; name fewer, in several calls if need be"
             );
-            return Err(Refusal::new(ErrorClass::PermissionDenied, "too_many_subjects", message));
+            return Err(Refusal::new(
+                ErrorClass::PermissionDenied,
+                "too_many_subjects",
+                message,
+            ));
         }
         match field.kind {
             SubjectKind::Path => {
@@ -247,7 +298,10 @@ impl Named {
             SubjectKind::Url => {
                 let url = Url::parse(text).ok().filter(Url::has_host);
                 let url = url.ok_or_else(|| unreadable(field, "is not a URL with a host"))?;
-                self.urls.push(NamedUrl { url, plain: is_plain_url(text) });
+                self.urls.push(NamedUrl {
+                    url,
+                    plain: is_plain_url(text),
+                });
             }
             SubjectKind::Resource => self.resources.push(text.to_owned()),
             SubjectKind::NativeOperationId => self.operations.push(text.to_owned()),
@@ -259,7 +313,9 @@ impl Named {
 
 /// Whether `typed` has one interpretation: it contains nothing that parsing a URL drops, converts or resolves.
 fn is_plain_url(typed: &str) -> bool {
-    let Some((_, rest)) = typed.split_once("://") else { return false };
+    let Some((_, rest)) = typed.split_once("://") else {
+        return false;
+    };
     let path = rest.split(['?', '#']).next().unwrap_or_default();
     is_plain(path) && !typed.contains(|c: char| c.is_control() || c.is_whitespace())
 }
@@ -274,17 +330,28 @@ pub(super) fn too_long() -> Refusal {
 }
 
 fn unreadable(field: &SubjectField, what: &str) -> Refusal {
-    let message = format!("cannot decide on this call: the argument {} {what}", field.pointer);
+    let message = format!(
+        "cannot decide on this call: the argument {} {what}",
+        field.pointer
+    );
     Refusal::new(ErrorClass::PermissionDenied, "subject_unreadable", message)
 }
 
 /// The steps of the pointer of `field`, escaped.
 fn pointer_steps(field: &SubjectField) -> impl Iterator<Item = &str> + Clone {
-    field.pointer.strip_prefix('/').unwrap_or(&field.pointer).split('/')
+    field
+        .pointer
+        .strip_prefix('/')
+        .unwrap_or(&field.pointer)
+        .split('/')
 }
 
 /// Collects every value that the steps of a pointer lead to. An argument that is a list names each of its items.
-fn collect<'v, 's>(value: &'v Value, steps: impl Iterator<Item = &'s str> + Clone, found: &mut Vec<&'v Value>) {
+fn collect<'v, 's>(
+    value: &'v Value,
+    steps: impl Iterator<Item = &'s str> + Clone,
+    found: &mut Vec<&'v Value>,
+) {
     let mut whole = Vec::new();
     places(value, steps, &mut whole);
     for value in whole {
@@ -296,15 +363,23 @@ fn collect<'v, 's>(value: &'v Value, steps: impl Iterator<Item = &'s str> + Clon
 }
 
 /// Collects what the steps of a pointer lead to, lists as they are.
-fn places<'v, 's>(value: &'v Value, mut steps: impl Iterator<Item = &'s str> + Clone, found: &mut Vec<&'v Value>) {
-    let Some(step) = steps.next() else { return found.push(value) };
+fn places<'v, 's>(
+    value: &'v Value,
+    mut steps: impl Iterator<Item = &'s str> + Clone,
+    found: &mut Vec<&'v Value>,
+) {
+    let Some(step) = steps.next() else {
+        return found.push(value);
+    };
     match value {
         Value::Object(fields) => {
             if let Some(inner) = fields.get(&unescaped(step)) {
                 places(inner, steps, found);
             }
         }
-        Value::Array(items) if step == "*" => items.iter().for_each(|item| places(item, steps.clone(), found)),
+        Value::Array(items) if step == "*" => items
+            .iter()
+            .for_each(|item| places(item, steps.clone(), found)),
         Value::Array(items) => {
             if let Some(item) = step.parse::<usize>().ok().and_then(|at| items.get(at)) {
                 places(item, steps, found);
@@ -315,7 +390,11 @@ fn places<'v, 's>(value: &'v Value, mut steps: impl Iterator<Item = &'s str> + C
 }
 
 /// Applies `edit` to every value that [`collect`] finds.
-fn change<'s>(value: &mut Value, mut steps: impl Iterator<Item = &'s str> + Clone, edit: &mut impl FnMut(&mut Value)) {
+fn change<'s>(
+    value: &mut Value,
+    mut steps: impl Iterator<Item = &'s str> + Clone,
+    edit: &mut impl FnMut(&mut Value),
+) {
     let Some(step) = steps.next() else {
         return match value {
             Value::Array(items) => items.iter_mut().for_each(edit),
@@ -328,7 +407,9 @@ fn change<'s>(value: &mut Value, mut steps: impl Iterator<Item = &'s str> + Clon
                 change(inner, steps, edit);
             }
         }
-        Value::Array(items) if step == "*" => items.iter_mut().for_each(|item| change(item, steps.clone(), edit)),
+        Value::Array(items) if step == "*" => items
+            .iter_mut()
+            .for_each(|item| change(item, steps.clone(), edit)),
         Value::Array(items) => {
             if let Some(item) = step.parse::<usize>().ok().and_then(|at| items.get_mut(at)) {
                 change(item, steps, edit);
@@ -351,7 +432,10 @@ fn guest_path(typed: &str, capability: &Capability) -> String {
     }
     // That of the narrowed capability may be a folder that the path names.
     let starts = [capability.from.as_deref(), capability.only.as_deref()];
-    let found = starts.into_iter().flatten().find_map(|start| settled(start, typed, &capability.mounts));
+    let found = starts
+        .into_iter()
+        .flatten()
+        .find_map(|start| settled(start, typed, &capability.mounts));
     found.unwrap_or_else(|| joined(capability.cwd.as_deref().unwrap_or_default(), typed))
 }
 
@@ -390,13 +474,19 @@ fn settled(start: &str, typed: &str, mounts: &[Mount]) -> Option<String> {
         let mount = mount_of(place.to_str()?, mounts).and_then(|at| mounts.get(at));
         let rest = names.get(at + 1..).unwrap_or_default();
         if let Some(mount) = mount
-            && stays(depth.saturating_sub(Path::new(&mount.guest).components().count()), rest)
+            && stays(
+                depth.saturating_sub(Path::new(&mount.guest).components().count()),
+                rest,
+            )
         {
             let is_as_typed = place.components().eq(names.iter().take(at + 1).copied());
             return if is_as_typed {
                 Some(whole)
             } else {
-                place.join(rest.iter().collect::<PathBuf>()).to_str().map(str::to_owned)
+                place
+                    .join(rest.iter().collect::<PathBuf>())
+                    .to_str()
+                    .map(str::to_owned)
             };
         }
     }
@@ -408,7 +498,11 @@ fn stays(mut depth: usize, rest: &[Component<'_>]) -> bool {
     rest.iter().all(|name| {
         let is_up = *name == Component::ParentDir;
         let stays = !is_up || depth > 0;
-        depth = if is_up { depth.saturating_sub(1) } else { depth + 1 };
+        depth = if is_up {
+            depth.saturating_sub(1)
+        } else {
+            depth + 1
+        };
         stays
     })
 }
@@ -420,12 +514,28 @@ fn locate(typed: &str, capability: &Capability, steps: &mut usize) -> NamedPath 
     let guest = guest_path(typed, capability);
     let mount = mount_of(&guest, &capability.mounts);
     let full = match mount.and_then(|at| capability.mounts.get(at)) {
-        Some(mount) => below(&guest, &mount.guest).map(|rest| mount.host.join(rest)).unwrap_or_default(),
+        Some(mount) => below(&guest, &mount.guest)
+            .map(|rest| mount.host.join(rest))
+            .unwrap_or_default(),
         None => PathBuf::from(&guest),
     };
     match ResolvedPath::within(&full, steps) {
-        Ok(ResolvedPath { end: host, links, .. }) => NamedPath { typed: typed.to_owned(), host, links, guest, mount },
-        Err(_) => NamedPath { typed: typed.to_owned(), host: full, links: Vec::new(), guest, mount: None },
+        Ok(ResolvedPath {
+            end: host, links, ..
+        }) => NamedPath {
+            typed: typed.to_owned(),
+            host,
+            links,
+            guest,
+            mount,
+        },
+        Err(_) => NamedPath {
+            typed: typed.to_owned(),
+            host: full,
+            links: Vec::new(),
+            guest,
+            mount: None,
+        },
     }
 }
 
@@ -448,20 +558,31 @@ mod tests {
     use serde_json::json;
 
     fn field(pointer: &str, kind: SubjectKind, default: Option<&str>) -> SubjectField {
-        SubjectField { pointer: pointer.to_owned(), kind, default: default.map(str::to_owned) }
+        SubjectField {
+            pointer: pointer.to_owned(),
+            kind,
+            default: default.map(str::to_owned),
+        }
     }
 
     fn world(mounts: &[(&str, &str)]) -> Capability {
-        let mount =
-            |(host, guest): &(&str, &str)| Mount { host: (*host).into(), guest: (*guest).to_owned(), writable: false };
-        let mut world = Capability { mounts: mounts.iter().map(mount).collect(), ..Capability::default() };
+        let mount = |(host, guest): &(&str, &str)| Mount {
+            host: (*host).into(),
+            guest: (*guest).to_owned(),
+            writable: false,
+        };
+        let mut world = Capability {
+            mounts: mounts.iter().map(mount).collect(),
+            ..Capability::default()
+        };
         world.only = world.only_folder().map(str::to_owned);
         world
     }
 
     #[test]
     fn arguments_are_found_at_their_places_and_in_lists() {
-        let fields = ["/a~1b/*/to", "/all", "//all"].map(|pointer| field(pointer, SubjectKind::Resource, None));
+        let fields = ["/a~1b/*/to", "/all", "//all"]
+            .map(|pointer| field(pointer, SubjectKind::Resource, None));
         let input = json!({"a/b": [{"to": "x"}, {"to": "y"}, {}], "all": ["z", null], "": {"all": "nameless"}});
         let named = named(&fields, &Input::from_value(input), &Capability::default()).unwrap();
         assert_eq!(named.resources, ["x", "y", "z", "nameless"]);
@@ -471,28 +592,56 @@ mod tests {
     fn what_cannot_be_read_is_refused_and_what_is_absent_means_its_default() {
         let refused = |kind, value: Value| {
             let input = Input::from_value(json!({ "it": value }));
-            named(&[field("/it", kind, None)], &input, &Capability::default()).unwrap_err().code
+            named(&[field("/it", kind, None)], &input, &Capability::default())
+                .unwrap_err()
+                .code
         };
-        assert_eq!(refused(SubjectKind::Url, json!("not a url")), "subject_unreadable");
-        assert_eq!(refused(SubjectKind::Url, json!("data:text/plain,x")), "subject_unreadable");
+        assert_eq!(
+            refused(SubjectKind::Url, json!("not a url")),
+            "subject_unreadable"
+        );
+        assert_eq!(
+            refused(SubjectKind::Url, json!("data:text/plain,x")),
+            "subject_unreadable"
+        );
         assert_eq!(refused(SubjectKind::Path, json!(7)), "subject_unreadable");
-        assert_eq!(refused(SubjectKind::Path, json!("a\0b")), "subject_unreadable");
+        assert_eq!(
+            refused(SubjectKind::Path, json!("a\0b")),
+            "subject_unreadable"
+        );
         let fields = [field("/it", SubjectKind::Resource, Some("here"))];
-        let absent = named(&fields, &Input::from_value(json!({})), &Capability::default()).unwrap();
+        let absent = named(
+            &fields,
+            &Input::from_value(json!({})),
+            &Capability::default(),
+        )
+        .unwrap();
         assert_eq!(absent.resources, ["here"]);
     }
 
     #[test]
     fn the_guest_gets_relative_paths_as_they_were_decided_on() {
-        let paths = ["/a~1b/*/to", "/all", "/deep/0"].map(|pointer| field(pointer, SubjectKind::Path, Some("x")));
-        let fields = paths.into_iter().chain([field("/name", SubjectKind::Resource, None)]).collect::<Vec<_>>();
-        let wide = Capability { cwd: Some("/w".to_owned()), ..world(&[("/w", "/w")]) };
+        let paths = ["/a~1b/*/to", "/all", "/deep/0"]
+            .map(|pointer| field(pointer, SubjectKind::Path, Some("x")));
+        let fields = paths
+            .into_iter()
+            .chain([field("/name", SubjectKind::Resource, None)])
+            .collect::<Vec<_>>();
+        let wide = Capability {
+            cwd: Some("/w".to_owned()),
+            ..world(&[("/w", "/w")])
+        };
         let text = |input: &str| {
             let input = Input::from_text(input);
             absolute(&fields, &input, &wide).map(|changed| {
                 let resolved = named(&fields, &input, &wide).unwrap().paths;
                 let given = named(&fields, &changed, &wide).unwrap().paths;
-                let guests = |paths: &[NamedPath]| paths.iter().map(|path| path.guest.clone()).collect::<Vec<_>>();
+                let guests = |paths: &[NamedPath]| {
+                    paths
+                        .iter()
+                        .map(|path| path.guest.clone())
+                        .collect::<Vec<_>>()
+                };
                 assert_eq!(guests(&resolved), guests(&given), "{}", changed.text());
                 assert!(given.iter().all(|path| path.typed == path.guest));
                 changed.text().to_owned()
@@ -506,51 +655,123 @@ mod tests {
             ),
         );
         // Nothing is relative, or absent: an absent argument stays absent.
-        for input in [r#"{"all":"/c", "name":"e"}"#, "{}", r#"{"all":null}"#, r#"{"all":7}"#, "[1", r#"{"all":""}"#] {
+        for input in [
+            r#"{"all":"/c", "name":"e"}"#,
+            "{}",
+            r#"{"all":null}"#,
+            r#"{"all":7}"#,
+            "[1",
+            r#"{"all":""}"#,
+        ] {
             assert_eq!(text(input), None, "{input}");
         }
         let input = Input::from_text(r#"{"all":"c"}"#);
-        assert!(absolute(&fields, &input, &Capability { mounts: Vec::new(), ..wide.clone() }).is_none());
-        let nowhere = absolute(&fields, &input, &Capability { cwd: None, ..wide.clone() }).unwrap();
-        assert_eq!(nowhere.text(), r#"{"all":"/w/c"}"#, "the only folder is where a path starts");
+        assert!(
+            absolute(
+                &fields,
+                &input,
+                &Capability {
+                    mounts: Vec::new(),
+                    ..wide.clone()
+                }
+            )
+            .is_none()
+        );
+        let nowhere = absolute(
+            &fields,
+            &input,
+            &Capability {
+                cwd: None,
+                ..wide.clone()
+            },
+        )
+        .unwrap();
+        assert_eq!(
+            nowhere.text(),
+            r#"{"all":"/w/c"}"#,
+            "the only folder is where a path starts"
+        );
     }
 
     #[test]
     fn a_path_leads_into_a_mount_by_way_of_what_is_outside() {
         let from = |from: &str, mounts: &[&str], typed: &str| {
             let mounts: Vec<(&str, &str)> = mounts.iter().map(|mount| (*mount, *mount)).collect();
-            guest_path(typed, &Capability { from: Some(from.to_owned()), ..world(&mounts) })
+            guest_path(
+                typed,
+                &Capability {
+                    from: Some(from.to_owned()),
+                    ..world(&mounts)
+                },
+            )
         };
         let one = &["/x/ws"][..];
         assert_eq!(from("/x/cl", one, "../ws/a.csv"), "/x/ws/a.csv");
-        assert_eq!(from("/x/cl", one, "/x/cl/.././ws/a/../b"), "/x/ws/a/../b", "links are the guest's to follow");
+        assert_eq!(
+            from("/x/cl", one, "/x/cl/.././ws/a/../b"),
+            "/x/ws/a/../b",
+            "links are the guest's to follow"
+        );
         assert_eq!(from("/x", one, "ws/./a"), "/x/ws/./a");
-        assert_eq!((from("/x", one, "."), from("/", one, "a.csv")), ("/x/ws".to_owned(), "/x/ws/a.csv".to_owned()));
-        assert_eq!(from("/x/ws/sub", one, "../a"), "/x/ws/sub/../a", "it stays in the mount, as it was typed");
+        assert_eq!(
+            (from("/x", one, "."), from("/", one, "a.csv")),
+            ("/x/ws".to_owned(), "/x/ws/a.csv".to_owned())
+        );
+        assert_eq!(
+            from("/x/ws/sub", one, "../a"),
+            "/x/ws/sub/../a",
+            "it stays in the mount, as it was typed"
+        );
         let two = &["/x/cl", "/x/ws"][..];
         assert_eq!(from("/x/cl/sub", two, "../../ws/a"), "/x/ws/a");
-        for (start, typed) in [("/x/cl", "../../m"), ("/x/cl", "link/../../ws/a"), ("/x", "/x/ws/link/../../ws/a")] {
+        for (start, typed) in [
+            ("/x/cl", "../../m"),
+            ("/x/cl", "link/../../ws/a"),
+            ("/x", "/x/ws/link/../../ws/a"),
+        ] {
             assert_eq!(
-                settled(start, typed, &world(&[("/x/cl", "/x/cl"), ("/x/ws", "/x/ws")]).mounts),
+                settled(
+                    start,
+                    typed,
+                    &world(&[("/x/cl", "/x/cl"), ("/x/ws", "/x/ws")]).mounts
+                ),
                 None,
                 "{typed}"
             );
         }
         let deep = world(&[("/x/m", "/x/m"), ("/x/ws", "/x/ws")]);
-        assert_eq!(settled("/x/a/b", "../../m/link/../../ws/f", &deep.mounts), None, "a link may lead anywhere");
-        assert_eq!(from("/y", two, "a.csv"), "/a.csv", "of two folders, none is meant");
+        assert_eq!(
+            settled("/x/a/b", "../../m/link/../../ws/f", &deep.mounts),
+            None,
+            "a link may lead anywhere"
+        );
+        assert_eq!(
+            from("/y", two, "a.csv"),
+            "/a.csv",
+            "of two folders, none is meant"
+        );
     }
 
     #[test]
     fn a_guest_is_told_a_default_that_it_would_look_for_elsewhere() {
         let fields = [field("/path", SubjectKind::Path, Some("."))];
         let around = |cwd: Option<&str>, from: &str| {
-            let wide =
-                Capability { cwd: cwd.map(str::to_owned), from: Some(from.to_owned()), ..world(&[("/x/ws", "/x/ws")]) };
-            absolute(&fields, &Input::from_text(r#"{"n":1}"#), &wide).map(|changed| changed.text().to_owned())
+            let wide = Capability {
+                cwd: cwd.map(str::to_owned),
+                from: Some(from.to_owned()),
+                ..world(&[("/x/ws", "/x/ws")])
+            };
+            absolute(&fields, &Input::from_text(r#"{"n":1}"#), &wide)
+                .map(|changed| changed.text().to_owned())
         };
-        assert_eq!(around(Some("/x"), "/x").as_deref(), Some(r#"{"n":1,"path":"/x/ws"}"#));
-        assert_eq!((around(Some("/x/ws"), "/x/ws"), around(Some("/x/ws"), "/y")), (None, None));
+        assert_eq!(
+            around(Some("/x"), "/x").as_deref(),
+            Some(r#"{"n":1,"path":"/x/ws"}"#)
+        );
+        assert_eq!(
+            (around(Some("/x/ws"), "/x/ws"), around(Some("/x/ws"), "/y")),
+            (None, None)
+        );
     }
 
     #[test]
@@ -558,7 +779,11 @@ mod tests {
         let mounts = world(&[("/w", "/w"), ("/out", "/w/out")]).mounts;
         assert_eq!(mount_of("/w/a", &mounts), Some(0));
         assert_eq!(mount_of("/w/out/a", &mounts), Some(1));
-        assert_eq!(mount_of("/w/out/../a", &mounts), Some(1), "as the guest's own library does");
+        assert_eq!(
+            mount_of("/w/out/../a", &mounts),
+            Some(1),
+            "as the guest's own library does"
+        );
         assert_eq!(mount_of("/w-evil/a", &mounts), None);
     }
 }

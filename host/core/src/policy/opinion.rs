@@ -15,7 +15,9 @@ impl Opinion {
     pub fn combine(first: Option<Self>, second: Self) -> Option<Self> {
         match (first, second) {
             (first, second) if second.behavior == Behavior::Passthrough => first,
-            (Some(first), second) if guard!("careful_hooks") && care(first.behavior) >= care(second.behavior) => {
+            (Some(first), second)
+                if guard!("careful_hooks") && care(first.behavior) >= care(second.behavior) =>
+            {
                 Some(first)
             }
             (_, second) => Some(second),
@@ -40,7 +42,14 @@ mod tests {
         behaviors
             .iter()
             .fold(None, |so_far, behavior| {
-                Opinion::combine(so_far, Opinion { behavior: *behavior, hook_id: String::new(), reason: String::new() })
+                Opinion::combine(
+                    so_far,
+                    Opinion {
+                        behavior: *behavior,
+                        hook_id: String::new(),
+                        reason: String::new(),
+                    },
+                )
             })
             .map(|opinion| opinion.behavior)
     }

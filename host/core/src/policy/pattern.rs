@@ -67,7 +67,10 @@ impl PathPattern {
         let mut literal = PathBuf::new();
         let mut rest = PathBuf::new();
         for component in full.components() {
-            let name = component.as_os_str().to_str().context("the path is not UTF-8")?;
+            let name = component
+                .as_os_str()
+                .to_str()
+                .context("the path is not UTF-8")?;
             let plain = rest.as_os_str().is_empty() && !name.contains(['*', '?', '[', '{']);
             match component {
                 Component::ParentDir if !plain => bail!("`..` cannot stand behind a wildcard"),
@@ -80,8 +83,18 @@ impl PathPattern {
             "" | "**" => Below::All,
             rest => Below::Names(glob(rest, true)?),
         };
-        let ResolvedPath { end: prefix, links, left } = ResolvedPath::of(&literal)?;
-        Ok(Self { text: text.to_owned(), prefix, below, links, left })
+        let ResolvedPath {
+            end: prefix,
+            links,
+            left,
+        } = ResolvedPath::of(&literal)?;
+        Ok(Self {
+            text: text.to_owned(),
+            prefix,
+            below,
+            links,
+            left,
+        })
     }
 
     /// A pattern for exactly `folder`, which is canonical, and everything below it.
@@ -96,7 +109,13 @@ impl PathPattern {
 
     fn at(folder: PathBuf, below: Below) -> Self {
         let text = folder.display().to_string();
-        Self { text, prefix: folder, below, links: Vec::new(), left: Vec::new() }
+        Self {
+            text,
+            prefix: folder,
+            below,
+            links: Vec::new(),
+            left: Vec::new(),
+        }
     }
 
     /// Paths of the symbolic links that the pattern leads through.
@@ -108,7 +127,10 @@ impl PathPattern {
     /// could undo a denial.
     pub(super) fn with_way(&self) -> impl Iterator<Item = Self> + '_ {
         let links = self.links.iter().cloned().map(Self::below);
-        [self.clone()].into_iter().chain(links).chain(self.left.iter().cloned().map(Self::itself))
+        [self.clone()]
+            .into_iter()
+            .chain(links)
+            .chain(self.left.iter().cloned().map(Self::itself))
     }
 
     /// Whether the pattern covers anything; otherwise it only keeps a folder in its place.
@@ -128,11 +150,15 @@ impl PathPattern {
 
     /// Whether the pattern covers `path`, which is canonical, or a folder that contains it.
     pub fn covers(&self, path: &Path) -> bool {
-        let Ok(rest) = path.strip_prefix(&self.prefix) else { return false };
+        let Ok(rest) = path.strip_prefix(&self.prefix) else {
+            return false;
+        };
         match &self.below {
             Below::All => true,
             Below::Nothing => false,
-            Below::Names(glob) => rest.ancestors().any(|part| !part.as_os_str().is_empty() && glob.is_match(part)),
+            Below::Names(glob) => rest
+                .ancestors()
+                .any(|part| !part.as_os_str().is_empty() && glob.is_match(part)),
         }
     }
 
@@ -150,7 +176,11 @@ impl PathPattern {
             Below::All | Below::Nothing => true,
             Below::Names(_) if !from.starts_with(&self.prefix) => true,
             Below::Names(glob) => {
-                let anywhere = glob.glob().glob().strip_prefix("**/").is_some_and(|name| !name.contains('/'));
+                let anywhere = glob
+                    .glob()
+                    .glob()
+                    .strip_prefix("**/")
+                    .is_some_and(|name| !name.contains('/'));
                 anywhere && to.starts_with(&self.prefix)
             }
         }
@@ -205,9 +235,18 @@ impl UrlPattern {
     /// Compiles `[SCHEME://]HOST[:PORT][/PATH]`. `HOST` may be `*` or `*.suffix`; `PORT` may be `*`; a path covers what
     /// is below it, and may contain wildcards.
     pub fn compile(text: &str) -> anyhow::Result<Self> {
-        let Spelling { scheme, authority, path } = Spelling::of(text);
-        let scheme = scheme.map(str::to_ascii_lowercase).filter(|scheme| scheme != "*");
-        ensure!(!authority.contains(['@', '?', '#', '\\']), "a pattern has no user, no query and no fragment");
+        let Spelling {
+            scheme,
+            authority,
+            path,
+        } = Spelling::of(text);
+        let scheme = scheme
+            .map(str::to_ascii_lowercase)
+            .filter(|scheme| scheme != "*");
+        ensure!(
+            !authority.contains(['@', '?', '#', '\\']),
+            "a pattern has no user, no query and no fragment"
+        );
         let (host, port) = host_and_port(authority)?;
         let port = match port.map(port_pattern).transpose()? {
             None => Port::Open,
@@ -218,7 +257,13 @@ impl UrlPattern {
             "" | "/*" | "/**" => None,
             path => Some(glob(path, true)?),
         };
-        Ok(Self { text: text.to_owned(), scheme, host: host_pattern(host)?, port, path })
+        Ok(Self {
+            text: text.to_owned(),
+            scheme,
+            host: host_pattern(host)?,
+            port,
+            path,
+        })
     }
 
     /// The pattern as written.
@@ -230,7 +275,9 @@ impl UrlPattern {
     /// the path is covered both as it stands and percent-decoded.
     pub(super) fn covers(&self, url: &Url) -> bool {
         self.covers_origin(url, url.port().is_none())
-            && self.readings(url).is_none_or(|readings| readings == [true, true])
+            && self
+                .readings(url)
+                .is_none_or(|readings| readings == [true, true])
     }
 
     /// Whether `url` could be what the pattern denies or asks about: any port matches unless the pattern names one, and
@@ -238,12 +285,16 @@ impl UrlPattern {
     /// `plain` rules out for the path as written, matches any pattern.
     pub fn touches(&self, url: &Url, plain: bool) -> bool {
         self.covers_origin(url, true)
-            && self.readings(url).is_none_or(|readings| readings != [false, false] || !plain || !is_plain(url.path()))
+            && self.readings(url).is_none_or(|readings| {
+                readings != [false, false] || !plain || !is_plain(url.path())
+            })
     }
 
     /// `open`: whether a pattern without a port matches the port of `url`.
     fn covers_origin(&self, url: &Url, open: bool) -> bool {
-        self.scheme.as_deref().is_none_or(|scheme| scheme == url.scheme())
+        self.scheme
+            .as_deref()
+            .is_none_or(|scheme| scheme == url.scheme())
             && self.covers_host(url)
             && match self.port {
                 Port::Any => true,
@@ -258,8 +309,11 @@ impl UrlPattern {
             HostPattern::Any => true,
             HostPattern::Is(wanted) => plain(host.to_owned()) == *wanted,
             HostPattern::Below(suffix) => {
-                let Host::Domain(name) = plain(host.to_owned()) else { return false };
-                name.strip_suffix(suffix.as_str()).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
+                let Host::Domain(name) = plain(host.to_owned()) else {
+                    return false;
+                };
+                name.strip_suffix(suffix.as_str())
+                    .is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
             }
         }
     }
@@ -278,12 +332,16 @@ fn host_pattern(text: &str) -> anyhow::Result<HostPattern> {
         return Ok(HostPattern::Any);
     }
     if let Some(suffix) = text.strip_prefix("*.") {
-        return match plain(Host::parse(suffix).with_context(|| format!("`{suffix}` is not a host"))?) {
+        return match plain(
+            Host::parse(suffix).with_context(|| format!("`{suffix}` is not a host"))?,
+        ) {
             Host::Domain(suffix) => Ok(HostPattern::Below(suffix)),
             _ => bail!("`{text}`: an address has no names below it"),
         };
     }
-    Ok(HostPattern::Is(plain(Host::parse(text).with_context(|| format!("`{text}` is not a host"))?)))
+    Ok(HostPattern::Is(plain(
+        Host::parse(text).with_context(|| format!("`{text}` is not a host"))?,
+    )))
 }
 
 /// Removes the final dots of a name, because both forms name the same host.
@@ -297,8 +355,14 @@ fn plain<S: AsRef<str>>(host: Host<S>) -> Host {
 
 fn glob(text: &str, path: bool) -> anyhow::Result<GlobMatcher> {
     let mut builder = GlobBuilder::new(text);
-    builder.literal_separator(path).backslash_escape(true).empty_alternates(true);
-    Ok(builder.build().with_context(|| format!("`{text}` is not a pattern"))?.compile_matcher())
+    builder
+        .literal_separator(path)
+        .backslash_escape(true)
+        .empty_alternates(true);
+    Ok(builder
+        .build()
+        .with_context(|| format!("`{text}` is not a pattern"))?
+        .compile_matcher())
 }
 
 #[cfg(test)]
@@ -312,20 +376,39 @@ mod tests {
     #[test]
     fn a_path_covers_itself_and_what_is_below_and_no_sibling() {
         let pattern = path("src");
-        assert!(pattern.covers(Path::new("/project/src")) && pattern.covers(Path::new("/project/src/a/b")));
-        assert!(!pattern.covers(Path::new("/project/src-evil")) && !pattern.covers(Path::new("/project/SRC")));
+        assert!(
+            pattern.covers(Path::new("/project/src"))
+                && pattern.covers(Path::new("/project/src/a/b"))
+        );
+        assert!(
+            !pattern.covers(Path::new("/project/src-evil"))
+                && !pattern.covers(Path::new("/project/SRC"))
+        );
         let folder = std::fs::canonicalize(std::env::temp_dir()).unwrap();
-        let around = folder.join("..").join(folder.file_name().unwrap()).join("x/");
-        assert!(path(around.to_str().unwrap()).covers(&folder.join("x/a")), "`..` and a slash at the end");
+        let around = folder
+            .join("..")
+            .join(folder.file_name().unwrap())
+            .join("x/");
+        assert!(
+            path(around.to_str().unwrap()).covers(&folder.join("x/a")),
+            "`..` and a slash at the end"
+        );
     }
 
     #[test]
     fn one_star_stays_within_a_name_and_two_go_through_folders() {
         let names = path("/project/*.key");
-        assert!(names.covers(Path::new("/project/a.key")) && names.covers(Path::new("/project/a.key/b")));
-        assert!(!names.covers(Path::new("/project/sub/a.key")) && !names.covers(Path::new("/project")));
+        assert!(
+            names.covers(Path::new("/project/a.key"))
+                && names.covers(Path::new("/project/a.key/b"))
+        );
+        assert!(
+            !names.covers(Path::new("/project/sub/a.key")) && !names.covers(Path::new("/project"))
+        );
         let deep = path("**/.env");
-        assert!(deep.covers(Path::new("/project/.env")) && deep.covers(Path::new("/project/a/b/.env")));
+        assert!(
+            deep.covers(Path::new("/project/.env")) && deep.covers(Path::new("/project/a/b/.env"))
+        );
         assert!(!deep.covers(Path::new("/elsewhere/.env")));
         assert!(deep.reaches_into(Path::new("/project/a")) && deep.reaches_into(Path::new("/")));
         assert!(!names.reaches_into(Path::new("/elsewhere")));
@@ -334,27 +417,66 @@ mod tests {
     #[test]
     fn a_pattern_that_cannot_be_meant_is_an_error() {
         let wrong = ["", "a/*/../b", "[", "{a"];
-        assert!(wrong.iter().all(|text| PathPattern::compile(text, Path::new("/")).is_err()));
-        let wrong = ["https://u@host", "https://host:port", "https://", "*.1.2.3.4", "https://host?x"];
+        assert!(
+            wrong
+                .iter()
+                .all(|text| PathPattern::compile(text, Path::new("/")).is_err())
+        );
+        let wrong = [
+            "https://u@host",
+            "https://host:port",
+            "https://",
+            "*.1.2.3.4",
+            "https://host?x",
+        ];
         assert!(wrong.iter().all(|text| UrlPattern::compile(text).is_err()));
     }
 
     #[test]
     fn a_url_is_compared_part_by_part() {
-        let covers = |pattern: &str, url: &str| UrlPattern::compile(pattern).unwrap().covers(&Url::parse(url).unwrap());
-        assert!(covers("https://api.example.com", "https://API.example.com./v1"));
-        assert!(!covers("https://api.example.com", "http://api.example.com/"), "another scheme");
-        assert!(!covers("https://api.example.com", "https://api.example.com:8443/"), "another port");
-        assert!(covers("https://api.example.com:8443", "https://api.example.com:8443/"));
-        assert!(covers("https://api.example.com:443", "https://api.example.com/"));
-        assert!(!covers("api.example.com", "https://api.example.com@evil.example/"), "a user is not a host");
-        assert!(covers("evil.example", "https://api.example.com@evil.example/"));
+        let covers = |pattern: &str, url: &str| {
+            UrlPattern::compile(pattern)
+                .unwrap()
+                .covers(&Url::parse(url).unwrap())
+        };
+        assert!(covers(
+            "https://api.example.com",
+            "https://API.example.com./v1"
+        ));
         assert!(
-            covers("*.example.com", "https://a.b.example.com/") && !covers("*.example.com", "https://example.com/")
+            !covers("https://api.example.com", "http://api.example.com/"),
+            "another scheme"
+        );
+        assert!(
+            !covers("https://api.example.com", "https://api.example.com:8443/"),
+            "another port"
+        );
+        assert!(covers(
+            "https://api.example.com:8443",
+            "https://api.example.com:8443/"
+        ));
+        assert!(covers(
+            "https://api.example.com:443",
+            "https://api.example.com/"
+        ));
+        assert!(
+            !covers("api.example.com", "https://api.example.com@evil.example/"),
+            "a user is not a host"
+        );
+        assert!(covers(
+            "evil.example",
+            "https://api.example.com@evil.example/"
+        ));
+        assert!(
+            covers("*.example.com", "https://a.b.example.com/")
+                && !covers("*.example.com", "https://example.com/")
         );
         assert!(!covers("*.example.com", "https://evilexample.com/"));
         assert!(covers("*:*", "http://[::1]:9/") && covers("[::1]:*", "http://[0:0::1]:9/"));
-        assert!(covers("http://127.0.0.1", "http://0x7f.1/"), "one address, written in another way");
+        assert!(
+            covers("http://127.0.0.1", "http://0x7f.1/"),
+            "one address, written in another way"
+        );
     }
 
     #[test]
@@ -362,7 +484,11 @@ mod tests {
         let pattern = UrlPattern::compile("https://h/admin").unwrap();
         let covers = |url: &str| pattern.covers(&Url::parse(url).unwrap());
         let touches = |url: &str| pattern.touches(&Url::parse(url).unwrap(), true);
-        assert!(covers("https://h/admin") && covers("https://h/admin/x?y") && covers("https://h/a/../admin"));
+        assert!(
+            covers("https://h/admin")
+                && covers("https://h/admin/x?y")
+                && covers("https://h/a/../admin")
+        );
         assert!(!touches("https://h/administrator") && !touches("https://h/"));
         assert!(touches("https://h/%61dmin") && !covers("https://h/%61dmin"));
     }
@@ -370,14 +496,32 @@ mod tests {
     #[test]
     fn what_a_denial_does_not_say_means_everything() {
         let touches = |pattern: &str, url: &str, plain| {
-            UrlPattern::compile(pattern).unwrap().touches(&Url::parse(url).unwrap(), plain)
+            UrlPattern::compile(pattern)
+                .unwrap()
+                .touches(&Url::parse(url).unwrap(), plain)
         };
         for url in ["http://h/", "https://h/", "https://h:8443/", "ftp://h:1/"] {
-            assert!(touches("h", url, true) && !touches("h:2", url, true), "{url}");
+            assert!(
+                touches("h", url, true) && !touches("h:2", url, true),
+                "{url}"
+            );
         }
-        assert!(touches("https://h", "https://h:8443/", true) && !touches("https://h", "http://h:8443/", true));
-        for path in ["//admin/x", "/x;y", "/%2561dmin", "/a%2f..%2fadmin", "//x", "/x%5c"] {
-            assert!(touches("h/admin", &format!("http://h{path}"), true), "{path}");
+        assert!(
+            touches("https://h", "https://h:8443/", true)
+                && !touches("https://h", "http://h:8443/", true)
+        );
+        for path in [
+            "//admin/x",
+            "/x;y",
+            "/%2561dmin",
+            "/a%2f..%2fadmin",
+            "//x",
+            "/x%5c",
+        ] {
+            assert!(
+                touches("h/admin", &format!("http://h{path}"), true),
+                "{path}"
+            );
         }
         // For example, the path as written had dot segments, which parsing the URL removed.
         assert!(touches("h/admin", "http://h/x", false) && !touches("h/admin", "http://h/x", true));

@@ -46,7 +46,14 @@ impl Permit {
         limits: Limits,
         traits: Traits,
     ) -> Box<Self> {
-        Box::new(Self { subject, call_input, guest_input, capability, limits, traits })
+        Box::new(Self {
+            subject,
+            call_input,
+            guest_input,
+            capability,
+            limits,
+            traits,
+        })
     }
 
     pub fn subject(&self) -> &Subject {
@@ -93,7 +100,10 @@ pub struct Look {
 
 impl Look {
     pub(crate) fn of(permit: &Permit) -> Self {
-        Self { capability: permit.capability.to_look(), input: permit.guest_input().clone() }
+        Self {
+            capability: permit.capability.to_look(),
+            input: permit.guest_input().clone(),
+        }
     }
 
     /// The folders of the call, for reading alone.

@@ -9,7 +9,8 @@ use crate::resolved_path::ResolvedPath;
 /// Makes `text` absolute, relative to `base`; `~` and `~/` mean the user's home directory.
 pub(super) fn rooted(text: &str, base: &Path) -> anyhow::Result<PathBuf> {
     if text == "~" || text.starts_with("~/") {
-        let home = std::env::home_dir().context("cannot find your own folder, for `~`; write the whole path")?;
+        let home = std::env::home_dir()
+            .context("cannot find your own folder, for `~`; write the whole path")?;
         let full = home.join(text.trim_start_matches('~').trim_start_matches('/'));
         return std::path::absolute(&full).with_context(|| format!("cannot find the path {text}"));
     }

@@ -19,9 +19,12 @@ fn leads_through_link(grants: &Grants) -> Option<Refusal> {
         return None;
     }
     let changeable = |link: &Path| grants.changing(link);
-    let (grant, link, by) = grants
-        .folders()
-        .find_map(|grant| grant.links.iter().find_map(|link| Some((grant, link, changeable(link)?))))?;
+    let (grant, link, by) = grants.folders().find_map(|grant| {
+        grant
+            .links
+            .iter()
+            .find_map(|link| Some((grant, link, changeable(link)?)))
+    })?;
     let message = format!(
         "{} leads through the link {}, which can be changed because of {}; if you mean what it leads to now, grant that \
          itself: {}",
@@ -30,14 +33,23 @@ fn leads_through_link(grants: &Grants) -> Option<Refusal> {
         by.rule,
         grant.host.display(),
     );
-    Some(Refusal::new(ErrorClass::PolicyBlocked, "grant_leads_through_link", message))
+    Some(Refusal::new(
+        ErrorClass::PolicyBlocked,
+        "grant_leads_through_link",
+        message,
+    ))
 }
 
 /// Refuses a grant that contains, or lies in, a folder of the host's own state, because a tool that could read or
 /// change that state could grant itself anything. A denial that closes the folder for reading makes a wider grant
 /// possible.
 fn reaches_own_state(grants: &Grants, protected: &[PathBuf]) -> Option<Refusal> {
-    let closed = |folder: &PathBuf| grants.deny_read.iter().any(|closed| folder.starts_with(&closed.host));
+    let closed = |folder: &PathBuf| {
+        grants
+            .deny_read
+            .iter()
+            .any(|closed| folder.starts_with(&closed.host))
+    };
     let open = protected.iter().filter(|folder| !closed(folder));
     open.flat_map(|folder| grants.folders().map(move |grant| (folder, grant)))
         .find(|(folder, grant)| folder.starts_with(&grant.host) || grant.host.starts_with(folder))

@@ -29,9 +29,15 @@ pub struct Provenance<'a> {
 
 impl Provenance<'static> {
     /// An option of the command line.
-    pub const COMMAND_LINE: Self = Self { source: RuleSource::CliArg, file: None };
+    pub const COMMAND_LINE: Self = Self {
+        source: RuleSource::CliArg,
+        file: None,
+    };
     /// Accepted while the session lasts.
-    pub const SESSION: Self = Self { source: RuleSource::Session, file: None };
+    pub const SESSION: Self = Self {
+        source: RuleSource::Session,
+        file: None,
+    };
 }
 
 impl Provenance<'_> {

@@ -45,13 +45,33 @@ pub struct Touches {
 
 impl Touches {
     pub(super) fn of(capability: &Capability) -> Self {
-        let (writes, reads) = capability.mounts.iter().cloned().partition(|mount| mount.writable);
-        let environment = capability.environment.iter().map(|(name, _)| name.clone()).collect();
-        let network = capability.network.allowed().iter().map(ToString::to_string).collect();
+        let (writes, reads) = capability
+            .mounts
+            .iter()
+            .cloned()
+            .partition(|mount| mount.writable);
+        let environment = capability
+            .environment
+            .iter()
+            .map(|(name, _)| name.clone())
+            .collect();
+        let network = capability
+            .network
+            .allowed()
+            .iter()
+            .map(ToString::to_string)
+            .collect();
         let mut secrets: Vec<String> = capability.secrets.iter().map(SecretUse::grant).collect();
         secrets.dedup();
         let tools = capability.tools.patterns().map(str::to_owned).collect();
-        Self { reads, writes, network, secrets, environment, tools }
+        Self {
+            reads,
+            writes,
+            network,
+            secrets,
+            environment,
+            tools,
+        }
     }
 }
 

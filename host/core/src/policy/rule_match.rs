@@ -57,7 +57,8 @@ impl Call<'_> {
     pub(super) fn look(&self, rule: &Rule) -> RuleMatch {
         let mut found = self.compare(rule);
         let component = &self.case.subject.component;
-        let unbound = found.is_ok() && !rule.may_name(self.case.policy, &names_of(self.case), component);
+        let unbound =
+            found.is_ok() && !rule.may_name(self.case.policy, &names_of(self.case), component);
         if unbound {
             found = Err(format!(
                 "it allows the tool by name, and the name is the tool's own claim, or that of an installed tool; to mean \
@@ -66,7 +67,11 @@ impl Call<'_> {
             ));
         }
         let (subject, blocked, why) = match &found {
-            Ok(hit) => (hit.subject.clone(), hit.blocked.clone(), "every subject of the rule matches".to_owned()),
+            Ok(hit) => (
+                hit.subject.clone(),
+                hit.blocked.clone(),
+                "every subject of the rule matches".to_owned(),
+            ),
             Err(miss) => (None, None, miss.clone()),
         };
         RuleMatch {
@@ -84,7 +89,10 @@ impl Call<'_> {
     }
 
     fn compare(&self, rule: &Rule) -> Result<Hit, Miss> {
-        let mut hit = Hit { subject: self.names(rule)?, blocked: None };
+        let mut hit = Hit {
+            subject: self.names(rule)?,
+            blocked: None,
+        };
         if let Some(pattern) = &rule.url {
             hit.subject = Some(self.url(rule.behavior, pattern)?);
         }
@@ -111,8 +119,14 @@ impl Call<'_> {
             subject = Some(self.command(rule.behavior, pattern)?);
         }
         if let Some(pattern) = &rule.resource {
-            let found = some_or_all(rule.behavior, &self.named.resources, |resource| pattern.matches(resource));
-            subject = Some(found.cloned().ok_or_else(|| "no argument names such a resource".to_owned())?);
+            let found = some_or_all(rule.behavior, &self.named.resources, |resource| {
+                pattern.matches(resource)
+            });
+            subject = Some(
+                found
+                    .cloned()
+                    .ok_or_else(|| "no argument names such a resource".to_owned())?,
+            );
         }
         Ok(subject)
     }
@@ -121,10 +135,16 @@ impl Call<'_> {
     fn command(&self, behavior: Behavior, pattern: &WordPattern) -> Result<String, Miss> {
         let about = |command: &NamedCommand| match behavior {
             Behavior::Allow => command.plain && pattern.matches(&command.text),
-            _ => !command.plain || pattern.matches(&command.text) || pattern.matches(command.by_name()),
+            _ => {
+                !command.plain
+                    || pattern.matches(&command.text)
+                    || pattern.matches(command.by_name())
+            }
         };
         let found = some_or_all(behavior, &self.named.commands, about);
-        found.map(|command| command.text.clone()).ok_or_else(|| "no argument names such a command".to_owned())
+        found
+            .map(|command| command.text.clone())
+            .ok_or_else(|| "no argument names such a command".to_owned())
     }
 
     /// The operations that the arguments name, or else the ids that the tool declares to have in other protocols.
@@ -132,11 +152,15 @@ impl Call<'_> {
         let named = &self.named.operations;
         let declared = self.case.declared.native_ids;
         let found = match behavior {
-            Behavior::Allow if named.is_empty() => some_or_all(behavior, declared, |id| pattern.matches(id)),
+            Behavior::Allow if named.is_empty() => {
+                some_or_all(behavior, declared, |id| pattern.matches(id))
+            }
             Behavior::Allow => some_or_all(behavior, named, |id| pattern.matches(id)),
             _ => named.iter().chain(declared).find(|id| pattern.matches(id)),
         };
-        found.cloned().ok_or_else(|| "neither the tool nor an argument names such an operation".to_owned())
+        found
+            .cloned()
+            .ok_or_else(|| "neither the tool nor an argument names such an operation".to_owned())
     }
 
     /// Whether the sandbox has to close the paths and URLs of `rule`: the rule denies them, or it asks about them and
@@ -154,7 +178,11 @@ impl Call<'_> {
     /// Whether the sandbox has to close the path of `rule`. If the rule has a URL too, it does so only where the call
     /// names that URL.
     pub(super) fn closes_path(&self, rule: &Rule) -> bool {
-        self.closes(rule) && rule.url.as_ref().is_none_or(|url| self.url(rule.behavior, url).is_ok())
+        self.closes(rule)
+            && rule
+                .url
+                .as_ref()
+                .is_none_or(|url| self.url(rule.behavior, url).is_ok())
     }
 
     fn url(&self, behavior: Behavior, pattern: &UrlPattern) -> Result<String, Miss> {
@@ -166,7 +194,8 @@ impl Call<'_> {
             return Ok(named.url.as_str().to_owned());
         }
         // A call that names no URL could request this one.
-        let anywhere = self.named.urls.is_empty() && self.case.declared.profile.wants(&AccessKind::Network);
+        let anywhere =
+            self.named.urls.is_empty() && self.case.declared.profile.wants(&AccessKind::Network);
         match behavior {
             Behavior::Ask if anywhere => Ok("any URL".to_owned()),
             _ => Err("no argument names such a URL".to_owned()),
@@ -174,9 +203,17 @@ impl Call<'_> {
     }
 
     fn path(&self, behavior: Behavior, pattern: &PathPattern) -> Result<PathBuf, Miss> {
-        let changing = |link: &PathBuf| self.case.grants.changing(link).filter(|_| guard!("grant_links"));
+        let changing = |link: &PathBuf| {
+            self.case
+                .grants
+                .changing(link)
+                .filter(|_| guard!("grant_links"))
+        };
         if behavior == Behavior::Allow
-            && let Some((link, by)) = pattern.links().iter().find_map(|link| Some((link, changing(link)?)))
+            && let Some((link, by)) = pattern
+                .links()
+                .iter()
+                .find_map(|link| Some((link, changing(link)?)))
         {
             return Err(format!(
                 "its path leads through the link {}, which {} lets tools change",
@@ -195,12 +232,15 @@ impl Call<'_> {
         let open = match behavior {
             _ if !self.named.paths.is_empty() => None,
             // A call that names no path could open anything in its mounts.
-            Behavior::Ask => mounts.iter().find(|mount| pattern.reaches_into(&mount.host)),
+            Behavior::Ask => mounts
+                .iter()
+                .find(|mount| pattern.reaches_into(&mount.host)),
             Behavior::Allow => some_or_all(behavior, mounts, |mount| pattern.covers(&mount.host)),
             // The sandbox enforces the denial, so the rest of the call can go on.
             Behavior::Deny | Behavior::Passthrough => None,
         };
-        open.map(|mount| mount.host.clone()).ok_or_else(|| "nothing that the call names lies there".to_owned())
+        open.map(|mount| mount.host.clone())
+            .ok_or_else(|| "nothing that the call names lies there".to_owned())
     }
 }
 
@@ -225,23 +265,44 @@ fn names_match(rule: &Rule, case: &Case<'_>) -> Result<(), Miss> {
 
 fn names_of<'a>(case: &'a Case<'_>) -> ToolNames<'a> {
     let declared = &case.declared;
-    ToolNames { namespace: declared.namespace, name: declared.name, tool_id: declared.tool_id }
+    ToolNames {
+        namespace: declared.namespace,
+        name: declared.name,
+        tool_id: declared.tool_id,
+    }
 }
 
 /// Whether the rule is about the tool with these names of this component.
-pub(super) fn is_named(rule: &Rule, policy: &Policy, names: &ToolNames<'_>, component: &str) -> Result<(), Miss> {
+pub(super) fn is_named(
+    rule: &Rule,
+    policy: &Policy,
+    names: &ToolNames<'_>,
+    component: &str,
+) -> Result<(), Miss> {
     let namespace = names.namespace;
     if let Some(pattern) = &rule.tool {
         let qualified = names.qualified();
         let own = [qualified.as_str(), names.tool_id, names.name];
-        if !own.into_iter().chain(rule.installed_as(policy, component)).any(|name| pattern.matches(name)) {
+        if !own
+            .into_iter()
+            .chain(rule.installed_as(policy, component))
+            .any(|name| pattern.matches(name))
+        {
             return Err(format!("the tool is {qualified}"));
         }
     }
-    if rule.namespace.as_ref().is_some_and(|pattern| !pattern.matches(namespace)) {
+    if rule
+        .namespace
+        .as_ref()
+        .is_some_and(|pattern| !pattern.matches(namespace))
+    {
         return Err(format!("the namespace is {namespace}"));
     }
-    match rule.component.as_deref().filter(|of_rule| *of_rule != component) {
+    match rule
+        .component
+        .as_deref()
+        .filter(|of_rule| *of_rule != component)
+    {
         Some(_) => Err(format!("the component is {component}")),
         None => Ok(()),
     }
@@ -255,7 +316,11 @@ pub(super) fn closed_places(call: &Call<'_>) -> (Vec<Denial>, Vec<UrlPattern>) {
     for rule in call.case.policy.rules() {
         match (&rule.path, &rule.url) {
             (Some(what), _) if call.closes_path(rule) => {
-                paths.extend(what.with_way().map(|what| Denial { what, read: true, by_host: false }));
+                paths.extend(what.with_way().map(|what| Denial {
+                    what,
+                    read: true,
+                    by_host: false,
+                }));
             }
             (None, Some(url)) if call.closes(rule) => urls.push(url.clone()),
             _ => {}

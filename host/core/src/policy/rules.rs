@@ -63,7 +63,11 @@ impl InstalledTool {
 impl Policy {
     /// Combines rules of all layers; they apply by the authority of their sources, not in this order.
     pub fn new(mode: Mode, rules: Vec<Rule>) -> Self {
-        let mut policy = Self { mode, rules, ..Self::default() };
+        let mut policy = Self {
+            mode,
+            rules,
+            ..Self::default()
+        };
         policy.rules.sort_by_key(|rule| rule.authority());
         policy
     }
@@ -94,35 +98,69 @@ impl Policy {
 
     /// Whether a name that the user gave to some bytes beside `file` is not one of `component`.
     fn is_reserved(&self, file: Option<&PathBuf>, name: &str, component: &str) -> bool {
-        let given = || self.reserved.iter().filter(move |(of, tool)| Some(of) == file && tool.has(name));
-        given().next().is_some() && given().all(|(_, tool)| tool.component != component) && guard!("reserved_names")
+        let given = || {
+            self.reserved
+                .iter()
+                .filter(move |(of, tool)| Some(of) == file && tool.has(name))
+        };
+        given().next().is_some()
+            && given().all(|(_, tool)| tool.component != component)
+            && guard!("reserved_names")
     }
 
     /// Whether the tool, of `component`, is not the one that its name means: an installed tool of other bytes has its
     /// qualified name or its id, or the bare name if `means` accepts none of the others. A grant or a role that names
     /// tools is for the installed one. A name under which these bytes were installed too is their own.
-    pub(crate) fn is_impostor(&self, tool: &ToolDeclaration, component: &str, means: impl Fn(&str) -> bool) -> bool {
+    pub(crate) fn is_impostor(
+        &self,
+        tool: &ToolDeclaration,
+        component: &str,
+        means: impl Fn(&str) -> bool,
+    ) -> bool {
         if self.installed.is_empty() && self.reserved.is_empty() {
             return false;
         }
-        let ToolDeclaration { namespace, name, tool_id, .. } = tool;
-        let installed = || self.installed.iter().chain(&self.reserved).map(|(_, tool)| tool);
-        let is_own = |name: &str| installed().any(|tool| tool.component == component && tool.has(name));
-        let is_taken = |name: &str| installed().any(|tool| tool.component != component && tool.has(name));
-        ToolNames { namespace, name, tool_id }.any_taken(means, |name| is_taken(name) && !is_own(name))
+        let ToolDeclaration {
+            namespace,
+            name,
+            tool_id,
+            ..
+        } = tool;
+        let installed = || {
+            self.installed
+                .iter()
+                .chain(&self.reserved)
+                .map(|(_, tool)| tool)
+        };
+        let is_own =
+            |name: &str| installed().any(|tool| tool.component == component && tool.has(name));
+        let is_taken =
+            |name: &str| installed().any(|tool| tool.component != component && tool.has(name));
+        ToolNames {
+            namespace,
+            name,
+            tool_id,
+        }
+        .any_taken(means, |name| is_taken(name) && !is_own(name))
             && guard!("impostors")
     }
 
     /// Each name that is bound to bytes, with the digest of the bytes, for people who ask what changed.
     pub(crate) fn bound_names(&self) -> impl Iterator<Item = (&str, &str)> {
         self.installed.iter().flat_map(|(_, tool)| {
-            tool.claims.iter().chain([&tool.name]).map(move |name| (name.as_str(), tool.component.as_str()))
+            tool.claims
+                .iter()
+                .chain([&tool.name])
+                .map(move |name| (name.as_str(), tool.component.as_str()))
         })
     }
 
     /// The tools that the lock beside `file` binds.
     fn installed_beside(&self, file: Option<&PathBuf>) -> impl Iterator<Item = &InstalledTool> {
-        self.installed.iter().filter(move |(of, _)| Some(of) == file).map(|(_, tool)| tool)
+        self.installed
+            .iter()
+            .filter(move |(of, _)| Some(of) == file)
+            .map(|(_, tool)| tool)
     }
 
     /// The rules, those of the highest authority first.
@@ -212,14 +250,19 @@ impl Rule {
             other => anyhow::bail!("behavior {other:?} is not one of: allow, ask, deny"),
         };
         let word = |name: &str, text: Option<&str>| {
-            text.map(|text| WordPattern::compile(text).with_context(|| format!("{name} {text:?}"))).transpose()
+            text.map(|text| WordPattern::compile(text).with_context(|| format!("{name} {text:?}")))
+                .transpose()
         };
-        let path = words.path.map(|text| path_pattern(text, behavior, said).context(format!("path {text:?}")));
+        let path = words
+            .path
+            .map(|text| path_pattern(text, behavior, said).context(format!("path {text:?}")));
         let path = path.transpose()?;
         if let Some(pattern) = path.as_ref().filter(|_| behavior == Behavior::Allow) {
             said.own_link(pattern.links(), pattern.prefix())?;
         }
-        let url = words.url.map(|text| UrlPattern::compile(text).with_context(|| format!("url {text:?}")));
+        let url = words
+            .url
+            .map(|text| UrlPattern::compile(text).with_context(|| format!("url {text:?}")));
         let risk = words.risk.map(risk).transpose()?;
         if let Some(digest) = words.component {
             let hex = digest.strip_prefix("sha256:").unwrap_or_default();
@@ -253,17 +296,27 @@ impl Rule {
     /// for every tool of that name.
     pub(super) fn may_name(&self, policy: &Policy, names: &ToolNames<'_>, component: &str) -> bool {
         let is_by_name = self.tool.is_some() || self.namespace.is_some();
-        if self.behavior != Behavior::Allow || !is_by_name || self.component.is_some() || !guard!("bound_names") {
-            return true;
-        }
-        if let Some(pattern) = &self.tool
-            && self.installed_as(policy, component).any(|name| pattern.matches(name))
+        if self.behavior != Behavior::Allow
+            || !is_by_name
+            || self.component.is_some()
+            || !guard!("bound_names")
         {
             return true;
         }
-        let is_installed = policy.installed_beside(self.file.as_ref()).any(|tool| tool.component == component);
-        let is_bound =
-            policy.named.iter().any(|(named, digest)| Some(named) == self.file.as_ref() && digest == component);
+        if let Some(pattern) = &self.tool
+            && self
+                .installed_as(policy, component)
+                .any(|name| pattern.matches(name))
+        {
+            return true;
+        }
+        let is_installed = policy
+            .installed_beside(self.file.as_ref())
+            .any(|tool| tool.component == component);
+        let is_bound = policy
+            .named
+            .iter()
+            .any(|(named, digest)| Some(named) == self.file.as_ref() && digest == component);
         (is_installed || is_bound) && !self.is_taken(policy, names, component)
     }
 
@@ -272,16 +325,28 @@ impl Rule {
     fn is_taken(&self, policy: &Policy, names: &ToolNames<'_>, component: &str) -> bool {
         let is_claimed = |name: &str| {
             let file = self.file.as_ref();
-            policy.installed_beside(file).any(|tool| tool.component != component && tool.has(name))
+            policy
+                .installed_beside(file)
+                .any(|tool| tool.component != component && tool.has(name))
                 || policy.is_reserved(file, name, component)
         };
-        let matches = |name: &str| self.tool.as_ref().is_none_or(|pattern| pattern.matches(name));
+        let matches = |name: &str| {
+            self.tool
+                .as_ref()
+                .is_none_or(|pattern| pattern.matches(name))
+        };
         names.any_taken(matches, is_claimed) && guard!("installed_names")
     }
 
     /// The names by which the lock beside the rule's file knows `component`.
-    pub(super) fn installed_as<'a>(&'a self, policy: &'a Policy, component: &'a str) -> impl Iterator<Item = &'a str> {
-        let tools = policy.installed_beside(self.file.as_ref()).filter(move |tool| tool.component == component);
+    pub(super) fn installed_as<'a>(
+        &'a self,
+        policy: &'a Policy,
+        component: &'a str,
+    ) -> impl Iterator<Item = &'a str> {
+        let tools = policy
+            .installed_beside(self.file.as_ref())
+            .filter(move |tool| tool.component == component);
         tools.map(|tool| tool.name.as_str())
     }
 
@@ -348,7 +413,11 @@ fn risk(word: &str) -> anyhow::Result<RiskLevel> {
 
 /// Compiles the path of a rule. A denial or a question of `**/NAME` is about every folder, because the folder of the file
 /// that it stands in says nothing about where calls are made.
-fn path_pattern(text: &str, behavior: Behavior, said: &Provenance<'_>) -> anyhow::Result<PathPattern> {
+fn path_pattern(
+    text: &str,
+    behavior: Behavior,
+    said: &Provenance<'_>,
+) -> anyhow::Result<PathPattern> {
     let is_anywhere = text == "**" || text.starts_with("**/");
     if is_anywhere && behavior != Behavior::Allow && guard!("rules_anywhere") {
         return PathPattern::compile(text, Path::new("/"));

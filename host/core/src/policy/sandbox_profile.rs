@@ -14,7 +14,11 @@ pub(super) fn apply(declared: Declared<'_>, capability: &mut Capability) -> Resu
                 "{} asks for the sandbox profile {other:?}; there are: default, read_only, empty",
                 declared.tool_id
             );
-            return Err(Refusal::new(ErrorClass::CapabilityGap, "sandbox_profile_unknown", message));
+            return Err(Refusal::new(
+                ErrorClass::CapabilityGap,
+                "sandbox_profile_unknown",
+                message,
+            ));
         }
     }
     Ok(())

@@ -43,12 +43,19 @@ impl Scope {
         let path = |path: &Path| path.to_str().map(str::to_owned);
         let folders = capability.mounts.iter().map(|mount| {
             let path = path(&mount.host)?;
-            Some(Folder { path, writable: mount.writable })
+            Some(Folder {
+                path,
+                writable: mount.writable,
+            })
         });
         let closed = capability.denials.iter().map(|denial| {
             let prefix = path(denial.what.prefix())?;
             let text = denial.what.text().to_owned();
-            Some(Closed { prefix, text, read: denial.read })
+            Some(Closed {
+                prefix,
+                text,
+                read: denial.read,
+            })
         });
         let folders = folders.collect::<Option<_>>()?;
         let closed = closed.collect::<Option<_>>()?;
@@ -57,13 +64,20 @@ impl Scope {
         let fields = rest.as_object_mut()?;
         fields.remove("mounts");
         fields.remove("denials");
-        let requests = fields.get_mut("network")?.as_object_mut()?.remove("allow")?;
+        let requests = fields
+            .get_mut("network")?
+            .as_object_mut()?
+            .remove("allow")?;
         let requests = serde_json::from_value(requests).ok()?;
         Some(Self {
             folders,
             closed,
             requests,
-            rest: digest(Value::from(vec![rest, limits.clone()]).to_string().as_bytes()),
+            rest: digest(
+                Value::from(vec![rest, limits.clone()])
+                    .to_string()
+                    .as_bytes(),
+            ),
         })
     }
 
@@ -72,13 +86,20 @@ impl Scope {
     pub fn covers(&self, other: &Self) -> bool {
         let within = |folder: &Folder| {
             let below = |own: &&Folder| Path::new(&folder.path).starts_with(&own.path);
-            self.folders.iter().filter(below).any(|own| own.writable || !folder.writable)
+            self.folders
+                .iter()
+                .filter(below)
+                .any(|own| own.writable || !folder.writable)
         };
-        let opened = |closed: &&Closed| !other.closed.contains(closed) && closed.may_meet(&other.folders);
+        let opened =
+            |closed: &&Closed| !other.closed.contains(closed) && closed.may_meet(&other.folders);
         self.rest == other.rest
             && other.folders.iter().all(within)
             && !self.closed.iter().any(|closed| opened(&closed))
-            && other.requests.iter().all(|request| self.requests.iter().any(|own| is_below(request, own)))
+            && other
+                .requests
+                .iter()
+                .all(|request| self.requests.iter().any(|own| is_below(request, own)))
     }
 }
 
@@ -86,17 +107,24 @@ impl Closed {
     /// Whether the denial could close something in one of `folders`.
     fn may_meet(&self, folders: &[Folder]) -> bool {
         let prefix = Path::new(&self.prefix);
-        folders.iter().any(|folder| prefix.starts_with(&folder.path) || Path::new(&folder.path).starts_with(prefix))
+        folders.iter().any(|folder| {
+            prefix.starts_with(&folder.path) || Path::new(&folder.path).starts_with(prefix)
+        })
     }
 }
 
 /// Whether `request` is `own`, or the same with a longer path.
 fn is_below(request: &str, own: &str) -> bool {
     // The word behind a rule permits special-purpose addresses, and follows the path.
-    let split = |rule: &str| rule.strip_suffix(" named").map_or((rule.len(), false), |rule| (rule.len(), true));
+    let split = |rule: &str| {
+        rule.strip_suffix(" named")
+            .map_or((rule.len(), false), |rule| (rule.len(), true))
+    };
     let (end, named) = split(request);
     let (own_end, own_named) = split(own);
-    let (Some(request), Some(own)) = (request.get(..end), own.get(..own_end)) else { return false };
+    let (Some(request), Some(own)) = (request.get(..end), own.get(..own_end)) else {
+        return false;
+    };
     let below = |rest: &str| rest.is_empty() || own.ends_with('/') || rest.starts_with('/');
     named == own_named && request.strip_prefix(own).is_some_and(below)
 }
@@ -111,22 +139,44 @@ mod tests {
     use crate::policy::{Capability, Denial, Mount, PathPattern};
 
     fn mount(host: &str, writable: bool) -> Mount {
-        Mount { host: PathBuf::from(host), guest: host.to_owned(), writable }
+        Mount {
+            host: PathBuf::from(host),
+            guest: host.to_owned(),
+            writable,
+        }
     }
 
     fn denial(text: &str) -> Denial {
-        Denial { what: PathPattern::compile(text, Path::new("/no-such-folder")).unwrap(), read: true, by_host: false }
+        Denial {
+            what: PathPattern::compile(text, Path::new("/no-such-folder")).unwrap(),
+            read: true,
+            by_host: false,
+        }
     }
 
     fn scope(mounts: &[(&str, bool)], denials: &[&str]) -> Scope {
-        let mounts = mounts.iter().map(|(host, writable)| mount(host, *writable)).collect();
+        let mounts = mounts
+            .iter()
+            .map(|(host, writable)| mount(host, *writable))
+            .collect();
         let denials = denials.iter().map(|text| denial(text)).collect();
-        Scope::of(&Capability { mounts, denials, ..Capability::default() }, &Value::Null).unwrap()
+        Scope::of(
+            &Capability {
+                mounts,
+                denials,
+                ..Capability::default()
+            },
+            &Value::Null,
+        )
+        .unwrap()
     }
 
     #[test]
     fn a_folder_covers_what_lies_below_with_no_more_rights() {
-        let own = scope(&[("/no-such-folder/a", true), ("/no-such-folder/r", false)], &[]);
+        let own = scope(
+            &[("/no-such-folder/a", true), ("/no-such-folder/r", false)],
+            &[],
+        );
         for (host, writable, covered) in [
             ("/no-such-folder/a", true, true),
             ("/no-such-folder/a/b/c", true, true),
@@ -136,7 +186,11 @@ mod tests {
             ("/no-such-folder/ab", true, false),
             ("/no-such-folder", true, false),
         ] {
-            assert_eq!(own.covers(&scope(&[(host, writable)], &[])), covered, "{host} {writable}");
+            assert_eq!(
+                own.covers(&scope(&[(host, writable)], &[])),
+                covered,
+                "{host} {writable}"
+            );
         }
         let two = [("/no-such-folder/a", true), ("/no-such-folder/b", false)];
         assert!(!own.covers(&scope(&two, &[])) && own.covers(&scope(&[], &[])));
@@ -145,17 +199,29 @@ mod tests {
     #[test]
     fn a_denial_inside_still_holds() {
         let own = scope(&[("/no-such-folder/a", true)], &["a/keys", "**/.env"]);
-        assert!(own.covers(&scope(&[("/no-such-folder/a/b", true)], &["**/.env"])), "the keys lie elsewhere");
+        assert!(
+            own.covers(&scope(&[("/no-such-folder/a/b", true)], &["**/.env"])),
+            "the keys lie elsewhere"
+        );
         assert!(!own.covers(&scope(&[("/no-such-folder/a/b", true)], &[])));
         assert!(!own.covers(&scope(&[("/no-such-folder/a/keys/x", true)], &["**/.env"])));
-        assert!(own.covers(&scope(&[("/no-such-folder/a", true)], &["a/keys", "**/.env", "a/more"])));
+        assert!(own.covers(&scope(
+            &[("/no-such-folder/a", true)],
+            &["a/keys", "**/.env", "a/more"]
+        )));
     }
 
     #[test]
     fn everything_else_is_the_same() {
-        let own = Capability { environment: vec![("A".to_owned(), "1".to_owned())], ..Capability::default() };
+        let own = Capability {
+            environment: vec![("A".to_owned(), "1".to_owned())],
+            ..Capability::default()
+        };
         let of = |capability: &Capability, limits: Value| Scope::of(capability, &limits).unwrap();
-        let other = Capability { environment: vec![("A".to_owned(), "2".to_owned())], ..Capability::default() };
+        let other = Capability {
+            environment: vec![("A".to_owned(), "2".to_owned())],
+            ..Capability::default()
+        };
         let covers = |other: Scope| of(&own, json!(1)).covers(&other);
         assert!(covers(of(&own, json!(1))));
         assert!(!covers(of(&own, json!(2))) && !covers(of(&other, json!(1))));
@@ -177,6 +243,9 @@ mod tests {
         }
         assert!(is_below("https://h.example:443/x", "https://h.example:443"));
         assert!(!is_below("https://h.example:4430", "https://h.example:443"));
-        assert!(is_below("http://127.0.0.1:80/a named", "http://127.0.0.1:80 named"));
+        assert!(is_below(
+            "http://127.0.0.1:80/a named",
+            "http://127.0.0.1:80 named"
+        ));
     }
 }

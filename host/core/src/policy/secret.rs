@@ -44,7 +44,8 @@ impl SecretUse {
 /// Parses `https://HOST[:PORT]`, or `http://` for `localhost` and loopback addresses. A path, a user name or a pattern
 /// is an error.
 fn origin(text: &str) -> anyhow::Result<Origin> {
-    let origin = Origin::parse(text).with_context(|| format!("{text:?} is not an origin, https://HOST[:PORT]"))?;
+    let origin = Origin::parse(text)
+        .with_context(|| format!("{text:?} is not an origin, https://HOST[:PORT]"))?;
     let loopback = match &origin.host {
         HostName::Name(name) => name == network::LOCALHOST,
         HostName::Address(address) => address.is_loopback(),
@@ -66,7 +67,12 @@ impl SecretGrant {
             SecretStore::check_name(name).is_ok(),
             "give the name of a secret without its value, NAME@https://HOST: letters, digits, `_`, `-` and `.`"
         );
-        Ok(Self { name: name.to_owned(), origin: self::origin(origin)?, rule: rule.to_owned(), source })
+        Ok(Self {
+            name: name.to_owned(),
+            origin: self::origin(origin)?,
+            rule: rule.to_owned(),
+            source,
+        })
     }
 }
 
@@ -77,7 +83,11 @@ pub(super) fn uses(profile: &PermissionProfile, grants: &Grants) -> Vec<SecretUs
     for name in &profile.credential_refs {
         for grant in grants.secrets.iter().filter(|grant| grant.name == *name) {
             for placement in placements(profile, name) {
-                let one = SecretUse { name: name.clone(), origin: grant.origin.clone(), placement };
+                let one = SecretUse {
+                    name: name.clone(),
+                    origin: grant.origin.clone(),
+                    placement,
+                };
                 if !uses.contains(&one) {
                     uses.push(one);
                 }
@@ -88,9 +98,17 @@ pub(super) fn uses(profile: &PermissionProfile, grants: &Grants) -> Vec<SecretUs
 }
 
 fn placements(profile: &PermissionProfile, name: &str) -> Vec<Placement> {
-    let named: Vec<Placement> =
-        profile.credential_uses.iter().filter(|named| named.credential_ref == name).map(Placement::from).collect();
-    if named.is_empty() { vec![Placement::from(&CredentialUse::bearer(name))] } else { named }
+    let named: Vec<Placement> = profile
+        .credential_uses
+        .iter()
+        .filter(|named| named.credential_ref == name)
+        .map(Placement::from)
+        .collect();
+    if named.is_empty() {
+        vec![Placement::from(&CredentialUse::bearer(name))]
+    } else {
+        named
+    }
 }
 
 impl From<&CredentialUse> for Placement {

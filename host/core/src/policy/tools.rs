@@ -29,7 +29,11 @@ impl ToolGrant {
             !spec.is_empty() && spec.len() <= PATTERN_BYTES_MAX && spec.chars().all(fits),
             "{spec:?} names no tool; give the name of one, such as files.read, or a pattern, such as files.*"
         );
-        Ok(Self { pattern: spec.to_owned(), rule: rule.to_owned(), source })
+        Ok(Self {
+            pattern: spec.to_owned(),
+            rule: rule.to_owned(),
+            source,
+        })
     }
 }
 
@@ -48,8 +52,17 @@ impl ToolCalls {
         if grants.tools.is_empty() || profile.tool_calls.is_empty() {
             return Self::default();
         }
-        let declared = profile.tool_calls.iter().take(DECLARED_MAX).cloned().collect();
-        Self { granted: grants.tools.clone(), declared, within: None }
+        let declared = profile
+            .tool_calls
+            .iter()
+            .take(DECLARED_MAX)
+            .cloned()
+            .collect();
+        Self {
+            granted: grants.tools.clone(),
+            declared,
+            within: None,
+        }
     }
 
     /// Only those that the call that makes this one may call too.
@@ -68,7 +81,9 @@ impl ToolCalls {
 
     /// Whether the tool with the qualified name `name` may be called.
     pub fn allow(&self, name: &str) -> bool {
-        self.granted.iter().any(|grant| matches(&grant.pattern, name) || !guard!("tool_grants"))
+        self.granted
+            .iter()
+            .any(|grant| matches(&grant.pattern, name) || !guard!("tool_grants"))
             && self.declared.iter().any(|pattern| matches(pattern, name))
             && self.within.as_ref().is_none_or(|within| within.allow(name))
     }
@@ -76,15 +91,33 @@ impl ToolCalls {
     /// The granted patterns, for people. Those that cover nothing that the profile declares are left out, because no tool
     /// is called by them.
     pub fn patterns(&self) -> impl Iterator<Item = &str> {
-        let granted = if self.is_empty() { &[][..] } else { &self.granted };
-        let covers = move |grant: &&ToolGrant| self.declared.iter().any(|declared| overlap(&grant.pattern, declared));
-        granted.iter().filter(covers).map(|grant| grant.pattern.as_str())
+        let granted = if self.is_empty() {
+            &[][..]
+        } else {
+            &self.granted
+        };
+        let covers = move |grant: &&ToolGrant| {
+            self.declared
+                .iter()
+                .any(|declared| overlap(&grant.pattern, declared))
+        };
+        granted
+            .iter()
+            .filter(covers)
+            .map(|grant| grant.pattern.as_str())
     }
 
     /// Each name or pattern that the profile declares, with each grant that covers some of its names.
     pub fn covered(&self) -> impl Iterator<Item = (&str, &ToolGrant)> {
-        let granted = if self.is_empty() { &[][..] } else { &self.granted };
-        let pairs = self.declared.iter().flat_map(move |declared| granted.iter().map(move |grant| (declared, grant)));
+        let granted = if self.is_empty() {
+            &[][..]
+        } else {
+            &self.granted
+        };
+        let pairs = self
+            .declared
+            .iter()
+            .flat_map(move |declared| granted.iter().map(move |grant| (declared, grant)));
         pairs
             .filter(|(declared, grant)| overlap(&grant.pattern, declared))
             .map(|(declared, grant)| (declared.as_str(), grant))
@@ -99,7 +132,11 @@ impl ToolCalls {
             words.sort_unstable();
             words.dedup();
         };
-        let mut granted: Vec<&str> = self.granted.iter().map(|grant| grant.pattern.as_str()).collect();
+        let mut granted: Vec<&str> = self
+            .granted
+            .iter()
+            .map(|grant| grant.pattern.as_str())
+            .collect();
         let mut declared: Vec<&str> = self.declared.iter().map(String::as_str).collect();
         sorted(&mut granted);
         sorted(&mut declared);
@@ -110,7 +147,11 @@ impl ToolCalls {
 
 /// Whether `grant` covers some name that `profile` declares.
 pub(super) fn covers_declared(grant: &ToolGrant, profile: &PermissionProfile) -> bool {
-    profile.tool_calls.iter().take(DECLARED_MAX).any(|declared| overlap(&grant.pattern, declared))
+    profile
+        .tool_calls
+        .iter()
+        .take(DECLARED_MAX)
+        .any(|declared| overlap(&grant.pattern, declared))
 }
 
 /// Whether both patterns cover a common name. Its time is the product of both lengths, which are bounded.
@@ -133,7 +174,11 @@ fn overlap(one: &str, other: &str) -> bool {
         let mut next = Vec::with_capacity(row.len());
         next.push(left);
         for (above, letter) in row.iter().copied().skip(1).zip(other.bytes()) {
-            left = if wild(byte) || wild(letter) { above || left } else { byte == letter && diagonal };
+            left = if wild(byte) || wild(letter) {
+                above || left
+            } else {
+                byte == letter && diagonal
+            };
             next.push(left);
             diagonal = above;
         }
@@ -147,12 +192,18 @@ fn overlap(one: &str, other: &str) -> bool {
 fn matches(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();
-    let Some(mut rest) = name.strip_prefix(first) else { return false };
+    let Some(mut rest) = name.strip_prefix(first) else {
+        return false;
+    };
     let parts: Vec<&str> = parts.collect();
-    let Some((last, middle)) = parts.split_last() else { return rest.is_empty() };
+    let Some((last, middle)) = parts.split_last() else {
+        return rest.is_empty();
+    };
     for part in middle {
         // The first place is enough: what it leaves contains what any later place would leave.
-        let Some((_, after)) = rest.split_once(part) else { return false };
+        let Some((_, after)) = rest.split_once(part) else {
+            return false;
+        };
         rest = after;
     }
     rest.ends_with(last)
@@ -165,7 +216,9 @@ mod tests {
     fn grants(specs: &[&str]) -> Grants {
         let mut grants = Grants::default();
         for spec in specs {
-            grants.tools.push(ToolGrant::parse(spec, spec, RuleSource::CliArg).unwrap());
+            grants
+                .tools
+                .push(ToolGrant::parse(spec, spec, RuleSource::CliArg).unwrap());
         }
         grants
     }
@@ -212,16 +265,32 @@ mod tests {
             ("**", "", true),
             ("files.*", "files", false),
         ] {
-            assert_eq!((overlap(one, other), overlap(other, one)), (overlaps, overlaps), "{one} {other}");
+            assert_eq!(
+                (overlap(one, other), overlap(other, one)),
+                (overlaps, overlaps),
+                "{one} {other}"
+            );
         }
     }
 
     #[test]
     fn what_is_told_of_the_grants_is_what_they_cover() {
-        let calls = calls(&["files.read", "probe.*"], &["files.*", "net.*", "probe.echo"]);
-        assert_eq!(calls.patterns().collect::<Vec<_>>(), ["files.*", "probe.echo"]);
-        let covered: Vec<_> = calls.covered().map(|(declared, grant)| (declared, grant.pattern.as_str())).collect();
-        assert_eq!(covered, [("files.read", "files.*"), ("probe.*", "probe.echo")]);
+        let calls = calls(
+            &["files.read", "probe.*"],
+            &["files.*", "net.*", "probe.echo"],
+        );
+        assert_eq!(
+            calls.patterns().collect::<Vec<_>>(),
+            ["files.*", "probe.echo"]
+        );
+        let covered: Vec<_> = calls
+            .covered()
+            .map(|(declared, grant)| (declared, grant.pattern.as_str()))
+            .collect();
+        assert_eq!(
+            covered,
+            [("files.read", "files.*"), ("probe.*", "probe.echo")]
+        );
     }
 
     #[test]
@@ -234,13 +303,18 @@ mod tests {
         inner.limit(&calls(&["files.read"], &["*"]));
         assert!(inner.allow("files.read") && !inner.allow("files.write"));
         inner.limit(&ToolCalls::default());
-        assert!(inner.is_empty() && !inner.allow("files.read") && inner.patterns().next().is_none());
+        assert!(
+            inner.is_empty() && !inner.allow("files.read") && inner.patterns().next().is_none()
+        );
     }
 
     #[test]
     fn a_grant_names_tools() {
         for spec in ["", "a b", "files.\u{1b}", "{a,b}", "[a]", "?"] {
-            assert!(ToolGrant::parse(spec, "", RuleSource::CliArg).is_err(), "{spec:?}");
+            assert!(
+                ToolGrant::parse(spec, "", RuleSource::CliArg).is_err(),
+                "{spec:?}"
+            );
         }
     }
 }

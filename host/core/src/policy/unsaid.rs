@@ -19,7 +19,10 @@ pub enum Files {
 }
 
 /// The profile and the grants of a tool that gets [`Files::AsGranted`]. `None` if the command line grants no folder.
-pub(crate) fn as_granted(profile: &PermissionProfile, grants: &Grants) -> Option<(PermissionProfile, Grants)> {
+pub(crate) fn as_granted(
+    profile: &PermissionProfile,
+    grants: &Grants,
+) -> Option<(PermissionProfile, Grants)> {
     let mut profile = profile.clone();
     let mut grants = grants.clone();
     for folders in [&mut grants.read, &mut grants.write] {
@@ -31,7 +34,9 @@ pub(crate) fn as_granted(profile: &PermissionProfile, grants: &Grants) -> Option
     profile.access_kinds.push(AccessKind::FileRead);
     if !grants.write.is_empty() {
         profile.access_kinds.push(AccessKind::FileWrite);
-        profile.write_effects.retain(|effect| *effect != WriteEffect::None);
+        profile
+            .write_effects
+            .retain(|effect| *effect != WriteEffect::None);
         profile.write_effects.push(WriteEffect::LocalPersistent);
     }
     Some((profile, grants))

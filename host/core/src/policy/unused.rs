@@ -48,23 +48,45 @@ fn folders(case: &Case<'_>, notes: &mut Vec<String>) {
     }
     for grant in case.grants.write.iter().filter(|grant| typed(grant.source)) {
         notes.push(if reads {
-            format!("{} lets {tool} read only: its profile does not declare `file_write`", grant.rule)
+            format!(
+                "{} lets {tool} read only: its profile does not declare `file_write`",
+                grant.rule
+            )
         } else {
-            format!("{} has no effect: {tool} does not declare file access", grant.rule)
+            format!(
+                "{} has no effect: {tool} does not declare file access",
+                grant.rule
+            )
         });
     }
-    let unread = case.grants.read.iter().filter(|grant| typed(grant.source) && !reads);
-    notes.extend(unread.map(|grant| format!("{} has no effect: {tool} does not declare `file_read`", grant.rule)));
+    let unread = case
+        .grants
+        .read
+        .iter()
+        .filter(|grant| typed(grant.source) && !reads);
+    notes.extend(unread.map(|grant| {
+        format!(
+            "{} has no effect: {tool} does not declare `file_read`",
+            grant.rule
+        )
+    }));
 }
 
 fn environment(case: &Case<'_>, notes: &mut Vec<String>) {
     let profile = case.declared.profile;
     let tool = case.declared.tool_id;
-    for word in case.grants.variables.iter().filter(|word| typed(word.source)) {
+    for word in case
+        .grants
+        .variables
+        .iter()
+        .filter(|word| typed(word.source))
+    {
         let rule = &word.rule;
         let name = &word.name;
         if !profile.environment.contains(name) {
-            notes.push(format!("{rule} has no effect: {tool} does not declare this variable"));
+            notes.push(format!(
+                "{rule} has no effect: {tool} does not declare this variable"
+            ));
         } else if !case.grants.environment.iter().any(|(set, _)| set == name) {
             notes.push(format!("{rule} has no effect: the variable is not set"));
         }
@@ -74,11 +96,23 @@ fn environment(case: &Case<'_>, notes: &mut Vec<String>) {
 fn network(case: &Case<'_>, ruling: &Ruling, world: &Capability, notes: &mut Vec<String>) {
     let tool = case.declared.tool_id;
     let declared = case.declared.profile.wants(&AccessKind::Network);
-    for (words, _) in case.grants.network.granted().filter(|(_, source)| typed(*source)) {
+    for (words, _) in case
+        .grants
+        .network
+        .granted()
+        .filter(|(_, source)| typed(*source))
+    {
         if !declared {
-            notes.push(format!("{words} has no effect: {tool} does not declare `network`"));
-        } else if ruling.behavior != Behavior::Deny && !world.network.rules().any(|(used, _)| used == words) {
-            notes.push(format!("{words} has no effect on this call: {}", reached(world)));
+            notes.push(format!(
+                "{words} has no effect: {tool} does not declare `network`"
+            ));
+        } else if ruling.behavior != Behavior::Deny
+            && !world.network.rules().any(|(used, _)| used == words)
+        {
+            notes.push(format!(
+                "{words} has no effect on this call: {}",
+                reached(world)
+            ));
         }
     }
 }
@@ -87,15 +121,27 @@ fn network(case: &Case<'_>, ruling: &Ruling, world: &Capability, notes: &mut Vec
 fn secrets(case: &Case<'_>, ruling: &Ruling, world: &Capability, notes: &mut Vec<String>) {
     let profile = case.declared.profile;
     let tool = case.declared.tool_id;
-    for grant in case.grants.secrets.iter().filter(|grant| typed(grant.source)) {
+    for grant in case
+        .grants
+        .secrets
+        .iter()
+        .filter(|grant| typed(grant.source))
+    {
         let rule = &grant.rule;
         let name = &grant.name;
         if !profile.wants(&AccessKind::Credential) {
-            notes.push(format!("{rule} has no effect: {tool} does not declare `credential`"));
+            notes.push(format!(
+                "{rule} has no effect: {tool} does not declare `credential`"
+            ));
         } else if !profile.credential_refs.contains(name) {
-            notes.push(format!("{rule} has no effect: {tool} does not declare {name}"));
+            notes.push(format!(
+                "{rule} has no effect: {tool} does not declare {name}"
+            ));
         } else if ruling.behavior != Behavior::Deny && !world.network.may_reach(&grant.origin) {
-            notes.push(format!("{rule} is not sent by this call: {}", reached(world)));
+            notes.push(format!(
+                "{rule} is not sent by this call: {}",
+                reached(world)
+            ));
         }
     }
 }
@@ -105,15 +151,26 @@ fn tools(case: &Case<'_>, notes: &mut Vec<String>) {
     let tool = case.declared.tool_id;
     for grant in case.grants.tools.iter().filter(|grant| typed(grant.source)) {
         if profile.tool_calls.is_empty() {
-            notes.push(format!("{} has no effect: {tool} does not declare tool_calls", grant.rule));
+            notes.push(format!(
+                "{} has no effect: {tool} does not declare tool_calls",
+                grant.rule
+            ));
         } else if !covers_declared(grant, profile) {
-            notes.push(format!("{} has no effect: it covers no tool that {tool} declares", grant.rule));
+            notes.push(format!(
+                "{} has no effect: it covers no tool that {tool} declares",
+                grant.rule
+            ));
         }
     }
 }
 
 fn reached(world: &Capability) -> String {
-    let reached: Vec<String> = world.network.allowed().iter().map(ToString::to_string).collect();
+    let reached: Vec<String> = world
+        .network
+        .allowed()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     if reached.is_empty() {
         "it sends no requests".to_owned()
     } else {

@@ -86,16 +86,33 @@ pub struct Binding {
 impl Binding {
     /// One digest of all parts.
     pub fn digest(&self) -> String {
-        let Self { component, declaration, capability, arguments, actor } = self;
-        digest([component, declaration, capability, arguments, actor].map(String::as_str).join("\n").as_bytes())
+        let Self {
+            component,
+            declaration,
+            capability,
+            arguments,
+            actor,
+        } = self;
+        digest(
+            [component, declaration, capability, arguments, actor]
+                .map(String::as_str)
+                .join("\n")
+                .as_bytes(),
+        )
     }
 
     /// Names the parts that differ in `other`, in plain words.
     pub fn differences(&self, other: &Self) -> Vec<&'static str> {
         [
             (self.component == other.component, "the component"),
-            (self.declaration == other.declaration, "what the tool declares"),
-            (self.capability == other.capability, "what the call would be able to do"),
+            (
+                self.declaration == other.declaration,
+                "what the tool declares",
+            ),
+            (
+                self.capability == other.capability,
+                "what the call would be able to do",
+            ),
             (self.arguments == other.arguments, "the arguments"),
             (self.actor == other.actor, "the caller"),
         ]
@@ -226,7 +243,13 @@ impl SessionRule {
 
     /// Creates the rule for an approval of `binding` in `session`, for the question with this digest.
     pub fn new(session: &str, tool_id: &str, binding: &Binding, question: &str) -> Self {
-        let Binding { component, declaration, capability, actor, arguments: _ } = binding;
+        let Binding {
+            component,
+            declaration,
+            capability,
+            actor,
+            arguments: _,
+        } = binding;
         Self {
             session: session.to_owned(),
             actor: actor.clone(),
@@ -240,13 +263,34 @@ impl SessionRule {
 
     /// Whether `other` is for the same session, caller, tool and question, with whatever capability.
     pub fn is_about(&self, other: &Self) -> bool {
-        *self == Self { capability: self.capability.clone(), ..other.clone() }
+        *self
+            == Self {
+                capability: self.capability.clone(),
+                ..other.clone()
+            }
     }
 
     /// Reference to the rule in records.
     pub fn reference(&self) -> String {
-        let Self { session, actor, tool_id, component, declaration, capability, question } = self;
-        let parts = [session, actor, tool_id, component, declaration, capability, question].map(String::as_str);
+        let Self {
+            session,
+            actor,
+            tool_id,
+            component,
+            declaration,
+            capability,
+            question,
+        } = self;
+        let parts = [
+            session,
+            actor,
+            tool_id,
+            component,
+            declaration,
+            capability,
+            question,
+        ]
+        .map(String::as_str);
         format!("session:{}", digest(parts.join("\n").as_bytes()))
     }
 }

@@ -31,8 +31,14 @@ impl Content {
         let fields = &self.fields;
         let checked = match self.kind.as_str() {
             // Most results are one text.
-            "text" => return as_text(fields, "text").is_none().then_some("it has no `text`"),
-            "log" => as_text(fields, "text").map(|_| ()).ok_or("it has no `text`"),
+            "text" => {
+                return as_text(fields, "text")
+                    .is_none()
+                    .then_some("it has no `text`");
+            }
+            "log" => as_text(fields, "text")
+                .map(|_| ())
+                .ok_or("it has no `text`"),
             "diff" => diff(fields),
             "image" | "audio" => media(fields, true),
             "video" | "file" => media(fields, false),
@@ -52,7 +58,9 @@ impl Content {
 
 /// The media type among the fields of a block, in any of its spellings.
 pub fn media_type(fields: &Map<String, Value>) -> Option<&str> {
-    ["media_type", "mimeType", "mime_type"].into_iter().find_map(|name| as_text(fields, name))
+    ["media_type", "mimeType", "mime_type"]
+        .into_iter()
+        .find_map(|name| as_text(fields, name))
 }
 
 /// Whether `data` is base64 with padding (RFC 4648).
@@ -60,27 +68,43 @@ pub fn is_base64(data: &str) -> bool {
     let body = data.trim_end_matches('=');
     data.len().is_multiple_of(4)
         && data.len() - body.len() <= 2
-        && body.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'+' || b == b'/')
+        && body
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b == b'+' || b == b'/')
 }
 
 /// Whether `uri` has a scheme, and only characters of a URI: clients that parse URIs would refuse the whole result.
 pub fn is_uri(uri: &str) -> bool {
-    let Some((scheme, rest)) = uri.split_once(':') else { return false };
+    let Some((scheme, rest)) = uri.split_once(':') else {
+        return false;
+    };
     scheme.starts_with(|c: char| c.is_ascii_alphabetic())
-        && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
+        && scheme
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
         && !rest.is_empty()
-        && rest.bytes().all(|b| b.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(&b))
+        && rest
+            .bytes()
+            .all(|b| b.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(&b))
 }
 
 /// Whether `text` is a media type: a type, a subtype, and maybe parameters.
 pub(crate) fn is_media_type(text: &str) -> bool {
     let token = |part: &str| {
-        !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
+        !part.is_empty()
+            && part
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
     };
     let (essence, parameters) = text.split_once(';').unwrap_or((text, ""));
     text.len() <= MEDIA_TYPE_BYTES_MAX
-        && essence.trim_end_matches(' ').split_once('/').is_some_and(|(main, sub)| token(main) && token(sub))
-        && parameters.bytes().all(|b| b == b' ' || b.is_ascii_graphic())
+        && essence
+            .trim_end_matches(' ')
+            .split_once('/')
+            .is_some_and(|(main, sub)| token(main) && token(sub))
+        && parameters
+            .bytes()
+            .all(|b| b == b' ' || b.is_ascii_graphic())
 }
 
 fn as_text<'a>(fields: &'a Fields, name: &str) -> Option<&'a str> {
@@ -88,7 +112,10 @@ fn as_text<'a>(fields: &'a Fields, name: &str) -> Option<&'a str> {
 }
 
 fn diff(fields: &Fields) -> Checked {
-    as_text(fields, "diff").or(as_text(fields, "text")).map(|_| ()).ok_or("it has no `diff`")
+    as_text(fields, "diff")
+        .or(as_text(fields, "text"))
+        .map(|_| ())
+        .ok_or("it has no `diff`")
 }
 
 /// Checks bytes in base64, or a reference to them.
@@ -115,9 +142,15 @@ fn link(fields: &Fields) -> Checked {
 
 /// Checks an embedded resource, whose fields may be in the block itself or in its field `resource`.
 fn embedded(fields: &Fields) -> Checked {
-    let fields = fields.get("resource").and_then(Value::as_object).unwrap_or(fields);
+    let fields = fields
+        .get("resource")
+        .and_then(Value::as_object)
+        .unwrap_or(fields);
     uri(fields)?;
-    match (fields.get("text"), fields.get("data").or(fields.get("blob"))) {
+    match (
+        fields.get("text"),
+        fields.get("data").or(fields.get("blob")),
+    ) {
         (Some(Value::String(_)), _) => typed_well(fields),
         (None, Some(Value::String(data))) if is_base64(data) => typed_well(fields),
         (None, None) => Err("it has neither `text` nor `data`"),
@@ -129,7 +162,10 @@ fn embedded(fields: &Fields) -> Checked {
 /// Checks the proposal to hand the work to another agent. The host acts on none.
 fn handoff(fields: &Fields) -> Checked {
     let agent = as_text(fields, "to_agent").ok_or("it has no `to_agent`")?;
-    if agent.trim().is_empty() || agent.len() > AGENT_BYTES_MAX || agent.chars().any(char::is_control) {
+    if agent.trim().is_empty()
+        || agent.len() > AGENT_BYTES_MAX
+        || agent.chars().any(char::is_control)
+    {
         return Err("`to_agent` is not a name of 1 to 256 bytes without control characters");
     }
     match fields.get("message") {
@@ -143,12 +179,18 @@ fn uri(fields: &Fields) -> Checked {
     if uri.len() > URI_BYTES_MAX {
         return Err("`uri` is longer than 8192 bytes");
     }
-    if is_uri(uri) { Ok(()) } else { Err("`uri` is not a URI with a scheme") }
+    if is_uri(uri) {
+        Ok(())
+    } else {
+        Err("`uri` is not a URI with a scheme")
+    }
 }
 
 fn typed_well(fields: &Fields) -> Checked {
     match media_type(fields) {
-        Some(text) if !is_media_type(text) => Err("`media_type` is not a media type such as image/png"),
+        Some(text) if !is_media_type(text) => {
+            Err("`media_type` is not a media type such as image/png")
+        }
         _ => Ok(()),
     }
 }
@@ -189,7 +231,10 @@ mod tests {
         ];
         assert_eq!(valid.len(), GUEST_BLOCKS.len());
         for (block, kind) in valid.into_iter().zip(GUEST_BLOCKS) {
-            assert_eq!((block["type"].as_str(), problem(block.clone())), (Some(kind), None));
+            assert_eq!(
+                (block["type"].as_str(), problem(block.clone())),
+                (Some(kind), None)
+            );
         }
     }
 
@@ -202,24 +247,60 @@ mod tests {
             (json!({ "type": "log" }), "`text`"),
             (json!({ "type": "diff", "path": "a" }), "`diff`"),
             (json!({ "type": "image", "data": "AAAA" }), "`media_type`"),
-            (json!({ "type": "image", "data": "AAA", "media_type": "image/png" }), "`data`"),
-            (json!({ "type": "image", "data": "AAAA", "media_type": "image" }), "`media_type`"),
-            (json!({ "type": "audio", "data": "AAAA", "media_type": format!("a/{long}") }), "`media_type`"),
+            (
+                json!({ "type": "image", "data": "AAA", "media_type": "image/png" }),
+                "`data`",
+            ),
+            (
+                json!({ "type": "image", "data": "AAAA", "media_type": "image" }),
+                "`media_type`",
+            ),
+            (
+                json!({ "type": "audio", "data": "AAAA", "media_type": format!("a/{long}") }),
+                "`media_type`",
+            ),
             (json!({ "type": "video" }), "`uri`"),
             (json!({ "type": "file", "data": 7 }), "`data`"),
-            (json!({ "type": "file", "data": "AAAA", "uri": "no address" }), "`uri`"),
-            (json!({ "type": "file", "data": "AAAA", "name": long }), "`name`"),
+            (
+                json!({ "type": "file", "data": "AAAA", "uri": "no address" }),
+                "`uri`",
+            ),
+            (
+                json!({ "type": "file", "data": "AAAA", "name": long }),
+                "`name`",
+            ),
             (json!({ "type": "resource_link", "name": "a" }), "`uri`"),
-            (json!({ "type": "resource_link", "uri": format!("memo:{long}") }), "`uri`"),
-            (json!({ "type": "embedded_resource", "uri": "memo:1" }), "`text`"),
-            (json!({ "type": "embedded_resource", "uri": "memo:1", "text": 7 }), "`text`"),
-            (json!({ "type": "embedded_resource", "uri": "memo:1", "blob": "?" }), "`data`"),
+            (
+                json!({ "type": "resource_link", "uri": format!("memo:{long}") }),
+                "`uri`",
+            ),
+            (
+                json!({ "type": "embedded_resource", "uri": "memo:1" }),
+                "`text`",
+            ),
+            (
+                json!({ "type": "embedded_resource", "uri": "memo:1", "text": 7 }),
+                "`text`",
+            ),
+            (
+                json!({ "type": "embedded_resource", "uri": "memo:1", "blob": "?" }),
+                "`data`",
+            ),
             (json!({ "type": "handoff_ref" }), "`to_agent`"),
-            (json!({ "type": "handoff_ref", "to_agent": "a\nb" }), "`to_agent`"),
-            (json!({ "type": "handoff_ref", "to_agent": "a", "message": [] }), "`message`"),
+            (
+                json!({ "type": "handoff_ref", "to_agent": "a\nb" }),
+                "`to_agent`",
+            ),
+            (
+                json!({ "type": "handoff_ref", "to_agent": "a", "message": [] }),
+                "`message`",
+            ),
         ] {
             let found = problem(block.clone());
-            assert!(found.is_some_and(|found| found.contains(member)), "{block}: {found:?}");
+            assert!(
+                found.is_some_and(|found| found.contains(member)),
+                "{block}: {found:?}"
+            );
         }
     }
 }

@@ -3,8 +3,8 @@ use serde_json::Value;
 
 use super::invocation::HIDDEN;
 use super::{
-    Content, EventType, HookEvent, PermissionDecision, Refusal, ResultMappings, ResultPersistence, Strategy,
-    ToolDeclaration, ToolEvent, ToolHook, ToolInvocation, ToolProgress, ToolResult,
+    Content, EventType, HookEvent, PermissionDecision, Refusal, ResultMappings, ResultPersistence,
+    Strategy, ToolDeclaration, ToolEvent, ToolHook, ToolInvocation, ToolProgress, ToolResult,
 };
 
 /// Everything known about one call after its end.
@@ -55,7 +55,9 @@ struct Undeclared<'a> {
 impl CallRecord {
     /// Whether the output of the tool may be on no disk (AT-STRAT-06).
     pub(crate) fn is_never_persisted(&self) -> bool {
-        self.persistence.iter().any(|decision| decision.strategy == Strategy::NeverPersist)
+        self.persistence
+            .iter()
+            .any(|decision| decision.strategy == Strategy::NeverPersist)
     }
 
     /// A copy of the record without anything that the tool returned or reported, and that hooks made of it.
@@ -70,7 +72,10 @@ impl CallRecord {
             || !result.context_modifiers.is_empty();
         if has_output || quoted {
             result.redaction_state = "full".to_owned();
-            let words = result.summary.iter().chain(result.error.iter().map(|error| &error.message));
+            let words = result
+                .summary
+                .iter()
+                .chain(result.error.iter().map(|error| &error.message));
             result.model_facing_content = words.map(Content::text).collect();
         }
         result.content.clear();
@@ -80,7 +85,9 @@ impl CallRecord {
         for run in &mut record.hooks {
             if matches!(
                 run.hook_event,
-                HookEvent::PostToolUse | HookEvent::PostToolUseFailure | HookEvent::ResultPersistence
+                HookEvent::PostToolUse
+                    | HookEvent::PostToolUseFailure
+                    | HookEvent::ResultPersistence
             ) {
                 run.outputs.clear();
                 run.logs.clear();
@@ -93,9 +100,13 @@ impl CallRecord {
         for event in &mut record.events {
             let by_hook = matches!(
                 event.event_type,
-                EventType::PostHookCompleted | EventType::FailureHookCompleted | EventType::PersistenceHookCompleted
+                EventType::PostHookCompleted
+                    | EventType::FailureHookCompleted
+                    | EventType::PersistenceHookCompleted
             );
-            let Some(fields) = event.data.as_object_mut() else { continue };
+            let Some(fields) = event.data.as_object_mut() else {
+                continue;
+            };
             if by_hook {
                 fields.insert("messages".to_owned(), Value::Array(Vec::new()));
                 fields.insert("error".to_owned(), Value::Null);
@@ -106,7 +117,10 @@ impl CallRecord {
             }
         }
         let told = |event: &ToolEvent| {
-            !matches!(event.event_type, EventType::Progress | EventType::PartialResult | EventType::Logged)
+            !matches!(
+                event.event_type,
+                EventType::Progress | EventType::PartialResult | EventType::Logged
+            )
         };
         record.events.retain(told);
         record
@@ -117,24 +131,39 @@ impl CallRecord {
     fn reword_error(&mut self) -> bool {
         let last = self.invocation.status_transitions().last();
         // The host's own code of the error, whatever code the tool chose.
-        let code = last.and_then(|step| step.reason.as_deref()).unwrap_or(Refusal::TOOL_FAILED).to_owned();
+        let code = last
+            .and_then(|step| step.reason.as_deref())
+            .unwrap_or(Refusal::TOOL_FAILED)
+            .to_owned();
         let is_tools = code == Refusal::TOOL_FAILED;
         let is_fault = code == Refusal::HOST_FAULT;
         // A guest that never ran says nothing, but the host may quote the arguments.
         let may_quote = self.result.usage.is_some() || self.invocation.keeps_no_input;
         let has_detail = self.invocation.extra.contains_key("error_detail");
-        let Some(error) = self.result.error.as_mut().filter(|_| may_quote && !is_fault) else {
+        let Some(error) = self
+            .result
+            .error
+            .as_mut()
+            .filter(|_| may_quote && !is_fault)
+        else {
             return false;
         };
         if !is_tools && error.error_class.is_in_host_words() && !has_detail {
             return false;
         }
-        "the call failed, and the text that says why may be on no disk".clone_into(&mut error.message);
+        "the call failed, and the text that says why may be on no disk"
+            .clone_into(&mut error.message);
         error.native_error_ref = None;
         let chosen = is_tools.then(|| std::mem::replace(&mut error.error_code, code.clone()));
         self.invocation.extra.remove("error_detail");
-        for data in self.events.iter_mut().filter_map(|event| event.data.as_object_mut()) {
-            if chosen.is_some() && data.get("error_code").and_then(Value::as_str) == chosen.as_deref() {
+        for data in self
+            .events
+            .iter_mut()
+            .filter_map(|event| event.data.as_object_mut())
+        {
+            if chosen.is_some()
+                && data.get("error_code").and_then(Value::as_str) == chosen.as_deref()
+            {
                 data.insert("error_code".to_owned(), Value::String(code.clone()));
             }
         }
@@ -147,7 +176,9 @@ impl CallRecord {
             return;
         }
         self.invocation = self.invocation.for_disk().into_owned();
-        self.decisions.iter_mut().for_each(PermissionDecision::hide_input);
+        self.decisions
+            .iter_mut()
+            .for_each(PermissionDecision::hide_input);
         self.hooks.iter_mut().for_each(ToolHook::hide_input);
         self.events.iter_mut().for_each(ToolEvent::hide_input);
         if let Some(error) = &mut self.result.error {
@@ -157,7 +188,9 @@ impl CallRecord {
 
     /// The progress from this sequence number on, for a reader that has what came before.
     pub fn progress_from(&self, sequence: u64) -> &[ToolProgress] {
-        let read = self.progress.partition_point(|update| update.sequence < sequence);
+        let read = self
+            .progress
+            .partition_point(|update| update.sequence < sequence);
         self.progress.get(read..).unwrap_or_default()
     }
 
@@ -175,6 +208,15 @@ impl CallRecord {
             result,
             events,
         } = self;
-        Undeclared { invocation, decisions, hooks, progress, result_mappings, persistence, result, events }
+        Undeclared {
+            invocation,
+            decisions,
+            hooks,
+            progress,
+            result_mappings,
+            persistence,
+            result,
+            events,
+        }
     }
 }

@@ -62,7 +62,10 @@ impl Content {
 
     /// Reference that replaces a block of type `of` that was moved to a payload.
     pub fn persisted(of: &str, preview: &str, persisted_ref: &PersistedRef) -> Self {
-        Self::new(PERSISTED, json!({ "of": of, "preview": preview, "persisted_ref": persisted_ref }))
+        Self::new(
+            PERSISTED,
+            json!({ "of": of, "preview": preview, "persisted_ref": persisted_ref }),
+        )
     }
 
     /// Whether the block is a reference to a payload.
@@ -81,7 +84,10 @@ impl Content {
             Value::Object(fields) => fields,
             _ => Map::new(),
         };
-        Self { kind: kind.to_owned(), fields }
+        Self {
+            kind: kind.to_owned(),
+            fields,
+        }
     }
 
     /// The text of a text, log or diff block.
@@ -124,7 +130,10 @@ impl<'de> Visitor<'de> for BlockVisitor {
                 return Err(A::Error::duplicate_field("type"));
             }
         }
-        Ok(Content { kind: kind.ok_or_else(|| A::Error::missing_field("type"))?, fields })
+        Ok(Content {
+            kind: kind.ok_or_else(|| A::Error::missing_field("type"))?,
+            fields,
+        })
     }
 }
 
@@ -139,20 +148,31 @@ mod tests {
         let text = r#"{"z":[1,{"a":null}],"type":"text","text":"t","big":18446744073709551615,"half":0.5}"#;
         let block: Content = serde_json::from_str(text).unwrap();
         assert_eq!((block.kind.as_str(), block.as_text()), ("text", Some("t")));
-        assert_eq!(block.fields.keys().collect::<Vec<_>>(), ["z", "text", "big", "half"]);
+        assert_eq!(
+            block.fields.keys().collect::<Vec<_>>(),
+            ["z", "text", "big", "half"]
+        );
         assert_eq!(block.fields["big"], json!(u64::MAX));
-        assert_eq!(serde_json::from_value::<Content>(serde_json::to_value(&block).unwrap()).unwrap(), block);
+        assert_eq!(
+            serde_json::from_value::<Content>(serde_json::to_value(&block).unwrap()).unwrap(),
+            block
+        );
     }
 
     #[test]
     fn a_block_has_one_type_which_is_a_text() {
         for (text, why) in [
             (r#"{"text":"t"}"#, "missing field `type`"),
-            (r#"{"type":"text","type":"log","text":"t"}"#, "duplicate field `type`"),
+            (
+                r#"{"type":"text","type":"log","text":"t"}"#,
+                "duplicate field `type`",
+            ),
             (r#"{"type":7,"text":"t"}"#, "expected a string"),
             (r#"["text"]"#, "expected struct Content"),
         ] {
-            let error = serde_json::from_str::<Content>(text).unwrap_err().to_string();
+            let error = serde_json::from_str::<Content>(text)
+                .unwrap_err()
+                .to_string();
             assert!(error.contains(why), "{text}: {error}");
         }
         serde_json::from_value::<Content>(Value::Null).unwrap_err();

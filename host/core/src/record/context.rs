@@ -42,7 +42,11 @@ pub enum ContextModifierPolicy {
 
 impl ContextModifierPolicy {
     /// Every policy.
-    pub const ALL: [Self; 3] = [Self::AllowSerialOnly, Self::DeferUntilBatchComplete, Self::Forbid];
+    pub const ALL: [Self; 3] = [
+        Self::AllowSerialOnly,
+        Self::DeferUntilBatchComplete,
+        Self::Forbid,
+    ];
 
     /// Returns the specification's word.
     pub fn as_str(self) -> &'static str {

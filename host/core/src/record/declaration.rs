@@ -78,7 +78,12 @@ impl ToolKind {
     pub fn is_open_world(&self) -> bool {
         matches!(
             self.0.as_str(),
-            "browser_action" | "shell_command" | "web_search" | "mcp_tool" | "openapi_operation" | "peer_agent_tool"
+            "browser_action"
+                | "shell_command"
+                | "web_search"
+                | "mcp_tool"
+                | "openapi_operation"
+                | "peer_agent_tool"
         )
     }
 }
@@ -230,16 +235,29 @@ impl MutationPolicy {
     /// Reads a policy; `None` if it has a word that is not known.
     pub fn read(policy: &Value) -> Option<Self> {
         const KNOWN: [&str; 3] = ["hooks", "permission_prompt", "fields"];
-        let is_known = policy.as_object().is_none_or(|words| words.keys().all(|word| KNOWN.contains(&word.as_str())));
+        let is_known = policy
+            .as_object()
+            .is_none_or(|words| words.keys().all(|word| KNOWN.contains(&word.as_str())));
         Self::deserialize(policy).ok().filter(|_| is_known)
     }
 
     /// What `source` may change. What the host fills in, such as defaults, is the tool's own contract.
     pub fn right(&self, source: MutationSource) -> MutationRight {
         match self {
-            Self::All(right) if matches!(source, MutationSource::Hook | MutationSource::PermissionPrompt) => *right,
-            Self::Each { hooks, .. } if source == MutationSource::Hook => hooks.unwrap_or(MutationRight::Allow),
-            Self::Each { permission_prompt, .. } if source == MutationSource::PermissionPrompt => {
+            Self::All(right)
+                if matches!(
+                    source,
+                    MutationSource::Hook | MutationSource::PermissionPrompt
+                ) =>
+            {
+                *right
+            }
+            Self::Each { hooks, .. } if source == MutationSource::Hook => {
+                hooks.unwrap_or(MutationRight::Allow)
+            }
+            Self::Each {
+                permission_prompt, ..
+            } if source == MutationSource::PermissionPrompt => {
                 permission_prompt.unwrap_or(MutationRight::Allow)
             }
             _ => MutationRight::Allow,
@@ -362,7 +380,9 @@ impl ArtifactExpectation {
     /// Whether one of the blocks is the artifact.
     pub fn is_met(&self, content: &[Content]) -> bool {
         let is = |wanted: &Option<String>, found: Option<&str>| {
-            wanted.as_deref().is_none_or(|wanted| found.is_some_and(|found| found == wanted))
+            wanted
+                .as_deref()
+                .is_none_or(|wanted| found.is_some_and(|found| found == wanted))
         };
         content.iter().any(|block| {
             matches!(block.kind.as_str(), "artifact_ref" | "file")

@@ -18,16 +18,26 @@ pub struct Effects {
 
 impl Effects {
     /// The effects of a tool with these records.
-    pub fn of(kind: &ToolKind, interface: Option<&ToolInterface>, profile: &PermissionProfile) -> Self {
+    pub fn of(
+        kind: &ToolKind,
+        interface: Option<&ToolInterface>,
+        profile: &PermissionProfile,
+    ) -> Self {
         let facts = interface.map(ToolInterface::facts).unwrap_or_default();
         Self::claimed(kind, facts, profile, profile.wants_file_write())
     }
 
     /// The effects of a tool, or of one call, of which `facts` are claimed. `changes`: whether it can change something, as
     /// far as the host knows.
-    pub(crate) fn claimed(kind: &ToolKind, facts: SafetyFacts, profile: &PermissionProfile, changes: bool) -> Self {
+    pub(crate) fn claimed(
+        kind: &ToolKind,
+        facts: SafetyFacts,
+        profile: &PermissionProfile,
+        changes: bool,
+    ) -> Self {
         let changes = changes || changes_elsewhere(profile);
-        let is_read_only = !changes && facts.is_read_only == Some(true) && facts.is_destructive != Some(true);
+        let is_read_only =
+            !changes && facts.is_read_only == Some(true) && facts.is_destructive != Some(true);
         Self {
             is_read_only,
             is_destructive: changes || (facts.is_destructive != Some(false) && !is_read_only),
@@ -39,7 +49,8 @@ impl Effects {
 /// Whether a tool whose profile reaches nothing elsewhere is open-world all the same. A profile that names access states
 /// what the tool reaches, unless the kind of the tool says that it reaches more (AT-KIND-02, 03, 05, 06, 09, 13).
 fn is_open(kind: &ToolKind, facts: SafetyFacts, profile: &PermissionProfile) -> bool {
-    let is_closed = profile.network_scope.as_deref() == Some("none") || !profile.access_kinds.is_empty();
+    let is_closed =
+        profile.network_scope.as_deref() == Some("none") || !profile.access_kinds.is_empty();
     match facts.is_open_world {
         Some(said) => said,
         None => kind.is_open_world() || !is_closed,
@@ -49,9 +60,16 @@ fn is_open(kind: &ToolKind, facts: SafetyFacts, profile: &PermissionProfile) -> 
 /// Whether a call may leave a trace elsewhere: a request can change its target, unless the profile excludes remote
 /// mutation.
 fn changes_elsewhere(profile: &PermissionProfile) -> bool {
-    let harmless = profile.write_effects.iter().all(|effect| *effect == WriteEffect::None);
+    let harmless = profile
+        .write_effects
+        .iter()
+        .all(|effect| *effect == WriteEffect::None);
     let only_reads_out = harmless && !profile.write_effects.is_empty();
-    let acts = [AccessKind::ExternalSend, AccessKind::Payment, AccessKind::CodeExecution];
+    let acts = [
+        AccessKind::ExternalSend,
+        AccessKind::Payment,
+        AccessKind::CodeExecution,
+    ];
     acts.iter().any(|kind| profile.wants(kind)) || (profile.reaches_out() && !only_reads_out)
 }
 

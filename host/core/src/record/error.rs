@@ -118,16 +118,20 @@ impl ErrorClass {
         use ErrorClass::*;
         match self {
             UnknownTool | SchemaNotLoaded => Recoverability::DiscoverFirst,
-            InvalidArguments | SchemaValidationFailed | HookBlocked | PartialFailure | ResultTooLarge => {
-                Recoverability::ChangeArguments
-            }
+            InvalidArguments
+            | SchemaValidationFailed
+            | HookBlocked
+            | PartialFailure
+            | ResultTooLarge => Recoverability::ChangeArguments,
             PermissionDenied | PolicyBlocked | SandboxViolation | ResultRedacted => {
                 Recoverability::ChangeArgumentsOrPolicy
             }
             ApprovalRejected => Recoverability::Reapprove,
             SetupRequired | CredentialMissing => Recoverability::SetupFirst,
             RateLimited | DependencyUnavailable => Recoverability::RetryAfter,
-            Timeout | SiblingCanceled | StreamingFallbackDiscarded | Canceled => Recoverability::RetrySame,
+            Timeout | SiblingCanceled | StreamingFallbackDiscarded | Canceled => {
+                Recoverability::RetrySame
+            }
             CapabilityGap | ExecutionFailed => Recoverability::None,
         }
     }
@@ -149,8 +153,9 @@ impl ErrorClass {
             | SiblingCanceled
             | StreamingFallbackDiscarded
             | Canceled => true,
-            PermissionDenied | ApprovalRejected | PolicyBlocked | HookBlocked | CapabilityGap | SetupRequired
-            | CredentialMissing | SandboxViolation | PartialFailure | ResultRedacted => false,
+            PermissionDenied | ApprovalRejected | PolicyBlocked | HookBlocked | CapabilityGap
+            | SetupRequired | CredentialMissing | SandboxViolation | PartialFailure
+            | ResultRedacted => false,
         }
     }
 
@@ -159,8 +164,8 @@ impl ErrorClass {
         use ErrorClass::*;
         match self {
             PermissionDenied | ApprovalRejected => Status::Denied,
-            SchemaNotLoaded | PolicyBlocked | HookBlocked | CapabilityGap | SetupRequired | CredentialMissing
-            | RateLimited => Status::Blocked,
+            SchemaNotLoaded | PolicyBlocked | HookBlocked | CapabilityGap | SetupRequired
+            | CredentialMissing | RateLimited => Status::Blocked,
             SiblingCanceled | StreamingFallbackDiscarded | Canceled => Status::Canceled,
             Timeout => Status::TimedOut,
             _ => Status::Failed,
@@ -171,7 +176,9 @@ impl ErrorClass {
     pub fn ran_status(self) -> Status {
         match self {
             Self::Timeout => Status::TimedOut,
-            Self::SiblingCanceled | Self::StreamingFallbackDiscarded | Self::Canceled => Status::Canceled,
+            Self::SiblingCanceled | Self::StreamingFallbackDiscarded | Self::Canceled => {
+                Status::Canceled
+            }
             _ => Status::Failed,
         }
     }
@@ -381,8 +388,12 @@ impl Refusal {
     /// A fault of the host itself, not of the call: exit code 70.
     #[cold]
     pub fn host_fault(detail: impl Into<String>) -> Self {
-        Self::new(ErrorClass::ExecutionFailed, Self::HOST_FAULT, "toolcell itself failed; the tool is not to blame")
-            .detail(detail)
+        Self::new(
+            ErrorClass::ExecutionFailed,
+            Self::HOST_FAULT,
+            "toolcell itself failed; the tool is not to blame",
+        )
+        .detail(detail)
     }
 
     /// The code of a failure to which the guest gave none.
@@ -399,14 +410,22 @@ impl Refusal {
     /// Whether it may have text of the tool that ran: the tool's own failure, or an error that quotes the tool. A detail
     /// can be what the tool printed.
     pub(crate) fn may_quote(&self) -> bool {
-        self.is_guests() || (self.code != Self::HOST_FAULT && (!self.class.is_in_host_words() || self.detail.is_some()))
+        self.is_guests()
+            || (self.code != Self::HOST_FAULT
+                && (!self.class.is_in_host_words() || self.detail.is_some()))
     }
 
     /// The same error with `message`, and without any text that a tool may have written.
     #[cold]
     #[must_use]
     pub(crate) fn reworded(self, message: impl Into<String>) -> Self {
-        Self { message: message.into(), detail: None, guest_code: None, native_error_ref: None, ..self }
+        Self {
+            message: message.into(),
+            detail: None,
+            guest_code: None,
+            native_error_ref: None,
+            ..self
+        }
     }
 
     /// The code of [`Self::host_fault`].
@@ -451,9 +470,18 @@ impl Refusal {
     /// Sets what the operator can give so that the same call succeeds.
     #[cold]
     #[must_use]
-    pub fn needs(mut self, access_kind: AccessKind, subject: Option<String>, next_action: impl Into<String>) -> Self {
+    pub fn needs(
+        mut self,
+        access_kind: AccessKind,
+        subject: Option<String>,
+        next_action: impl Into<String>,
+    ) -> Self {
         let next_action = next_action.into();
-        self.needs_authorization = Some(Box::new(NeedsAuthorization { access_kind, subject, next_action }));
+        self.needs_authorization = Some(Box::new(NeedsAuthorization {
+            access_kind,
+            subject,
+            next_action,
+        }));
         self
     }
 
@@ -462,7 +490,10 @@ impl Refusal {
     pub fn to_error(&self) -> ToolError {
         let recoverability = self.class.recoverability();
         ToolError {
-            error_code: self.guest_code.clone().unwrap_or_else(|| self.code.to_owned()),
+            error_code: self
+                .guest_code
+                .clone()
+                .unwrap_or_else(|| self.code.to_owned()),
             error_class: self.class,
             message: self.message.clone(),
             recoverability,

@@ -124,12 +124,17 @@ impl ToolEvent {
     /// Removes what may repeat the arguments: why they are not valid, what hooks said of them, and hosts among them.
     pub(crate) fn hide_input(&mut self) {
         use EventType::{
-            PermissionDecisionHookCompleted, PermissionRequestHookCompleted, PreHookCompleted, ValidationFailed,
+            PermissionDecisionHookCompleted, PermissionRequestHookCompleted, PreHookCompleted,
+            ValidationFailed,
         };
-        let Some(fields) = self.data.as_object_mut() else { return };
+        let Some(fields) = self.data.as_object_mut() else {
+            return;
+        };
         fields.remove("needs_authorization");
         match self.event_type {
-            ValidationFailed => _ = fields.insert("message".to_owned(), Value::String(String::new())),
+            ValidationFailed => {
+                _ = fields.insert("message".to_owned(), Value::String(String::new()))
+            }
             PreHookCompleted | PermissionRequestHookCompleted | PermissionDecisionHookCompleted => {
                 fields.insert("messages".to_owned(), Value::Array(Vec::new()));
                 fields.insert("error".to_owned(), Value::Null);

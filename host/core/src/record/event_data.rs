@@ -123,13 +123,19 @@ impl<T: Into<Said>> From<Option<T>> for Said {
 
 impl<const N: usize> From<[(&'static str, Said); N]> for EventData {
     fn from(fields: [(&'static str, Said); N]) -> Self {
-        Self { said: fields.into(), value: OnceLock::new() }
+        Self {
+            said: fields.into(),
+            value: OnceLock::new(),
+        }
     }
 }
 
 impl From<Value> for EventData {
     fn from(value: Value) -> Self {
-        Self { said: Vec::new(), value: Box::new(value).into() }
+        Self {
+            said: Vec::new(),
+            value: Box::new(value).into(),
+        }
     }
 }
 
@@ -138,7 +144,10 @@ impl Deref for EventData {
 
     fn deref(&self) -> &Value {
         self.value.get_or_init(|| {
-            let fields = self.said.iter().map(|(name, said)| ((*name).to_owned(), said.to_value()));
+            let fields = self
+                .said
+                .iter()
+                .map(|(name, said)| ((*name).to_owned(), said.to_value()));
             Box::new(Value::Object(fields.collect::<Map<_, _>>()))
         })
     }
@@ -220,7 +229,10 @@ mod tests {
         });
         let text = value.to_string();
         let read = made();
-        assert_eq!((serde_json::to_string(&made()).unwrap(), &*read), (text.clone(), &value));
+        assert_eq!(
+            (serde_json::to_string(&made()).unwrap(), &*read),
+            (text.clone(), &value)
+        );
         assert_eq!(serde_json::to_string(&read).unwrap(), text);
         assert_eq!(serde_json::from_str::<EventData>(&text).unwrap(), read);
         assert_eq!(serde_json::to_string(&EventData::default()).unwrap(), "{}");
@@ -229,8 +241,13 @@ mod tests {
     #[test]
     fn what_is_changed_in_it_counts() {
         let mut data = EventData::from([("a", 1_u64.into())]);
-        data.as_object_mut().unwrap().insert("b".to_owned(), json!(2));
-        assert_eq!(serde_json::to_value(&data).unwrap(), json!({ "a": 1, "b": 2 }));
+        data.as_object_mut()
+            .unwrap()
+            .insert("b".to_owned(), json!(2));
+        assert_eq!(
+            serde_json::to_value(&data).unwrap(),
+            json!({ "a": 1, "b": 2 })
+        );
         assert_eq!(data, json!({ "a": 1, "b": 2 }));
     }
 }

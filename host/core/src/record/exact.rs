@@ -26,18 +26,34 @@ pub(super) enum Exact<'a> {
 pub(super) fn numbers(text: &str) -> Option<Exact<'_>> {
     // A value holds numbers with fewer digits and without an exponent exactly.
     let is_part = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';
-    let is_long = text.as_bytes().windows(16).any(|part| part.iter().all(is_part));
-    if !is_long && !text.as_bytes().windows(2).any(|pair| matches!(pair, [b'0'..=b'9', b'e' | b'E'])) {
+    let is_long = text
+        .as_bytes()
+        .windows(16)
+        .any(|part| part.iter().all(is_part));
+    if !is_long
+        && !text
+            .as_bytes()
+            .windows(2)
+            .any(|pair| matches!(pair, [b'0'..=b'9', b'e' | b'E']))
+    {
         return None;
     }
     // Text that is not JSON has no numbers.
-    Reader { text, at: 0, depth: 0 }.value().flatten()
+    Reader {
+        text,
+        at: 0,
+        depth: 0,
+    }
+    .value()
+    .flatten()
 }
 
 /// Fails on a number whose value changes when `text` is read: one that is not an integer of 64 bits and has more digits than
 /// a double, or one that is closer to zero than a double can be.
 pub fn check_numbers(text: &str) -> Result<(), String> {
-    let Some(number) = numbers(text).as_ref().and_then(lost) else { return Ok(()) };
+    let Some(number) = numbers(text).as_ref().and_then(lost) else {
+        return Ok(());
+    };
     let shown: String = number.chars().take(SHOWN_CHARS_MAX).collect();
     Err(format!(
         "the number {shown} cannot be kept as it is written: readers of JSON keep {DIGITS_MAX} digits; write it as a string"
@@ -56,7 +72,9 @@ fn is_lost(written: &str) -> bool {
     let digits = written.split(['e', 'E']).next().unwrap_or_default();
     let digits: String = digits.chars().filter(char::is_ascii_digit).collect();
     let digits = digits.trim_matches('0').len();
-    let is_tiny = written.parse::<f64>().is_ok_and(|value| value.abs() < f64::MIN_POSITIVE);
+    let is_tiny = written
+        .parse::<f64>()
+        .is_ok_and(|value| value.abs() < f64::MIN_POSITIVE);
     digits > DIGITS_MAX || (is_tiny && digits > 0)
 }
 
@@ -85,13 +103,17 @@ fn put(value: &Value, numbers: Option<&Exact<'_>>, text: &mut String) {
             text.push('[');
             for (at, value) in items.iter().enumerate() {
                 text.push_str(if at == 0 { "" } else { "," });
-                let numbers = numbers.next_if(|(index, _)| *index == at).map(|(_, numbers)| numbers);
+                let numbers = numbers
+                    .next_if(|(index, _)| *index == at)
+                    .map(|(_, numbers)| numbers);
                 put(value, numbers, text);
             }
             text.push(']');
         }
         (Value::Number(number), Some(Exact::Number(written)))
-            if written.parse::<Number>().is_ok_and(|written| written == *number) =>
+            if written
+                .parse::<Number>()
+                .is_ok_and(|written| written == *number) =>
         {
             text.push_str(written);
         }
@@ -147,7 +169,11 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn members(&mut self, end: u8, mut each: impl FnMut(&mut Self, usize) -> Option<()>) -> Option<()> {
+    fn members(
+        &mut self,
+        end: u8,
+        mut each: impl FnMut(&mut Self, usize) -> Option<()>,
+    ) -> Option<()> {
         self.at += 1;
         self.depth += 1;
         if self.depth > DEPTH_MAX {
@@ -234,9 +260,13 @@ mod tests {
 
     #[test]
     fn a_number_whose_value_would_change_is_named() {
-        for lost in
-            ["18446744073709551616", "-9223372036854775809", "123456789.0123456789", "1e-400", "0.1234567890123456789"]
-        {
+        for lost in [
+            "18446744073709551616",
+            "-9223372036854775809",
+            "123456789.0123456789",
+            "1e-400",
+            "0.1234567890123456789",
+        ] {
             let why = check_numbers(&format!(r#"{{"a":[1,{{"n":{lost}}}]}}"#)).unwrap_err();
             assert!(why.contains(lost), "{why}");
         }
@@ -257,12 +287,23 @@ mod tests {
     #[test]
     fn a_name_is_held_once_however_many_numbers_are_below_it() {
         let name = "long".repeat(100);
-        let text = format!(r#"{{"{name}":[1e2,1,1e2],"e\u0073c":{{"n":1e2}},"all":[1,2],"n":1234567890123456}}"#);
-        let Some(Exact::Object(fields)) = numbers(&text) else { panic!("{text}") };
-        assert_eq!(fields.len(), 2, "only what leads to a number is kept: {fields:?}");
+        let text = format!(
+            r#"{{"{name}":[1e2,1,1e2],"e\u0073c":{{"n":1e2}},"all":[1,2],"n":1234567890123456}}"#
+        );
+        let Some(Exact::Object(fields)) = numbers(&text) else {
+            panic!("{text}")
+        };
+        assert_eq!(
+            fields.len(),
+            2,
+            "only what leads to a number is kept: {fields:?}"
+        );
         let (held, items) = fields.get_key_value(name.as_str()).unwrap();
         assert!(matches!(held, Cow::Borrowed(_)), "the name is copied");
-        assert!(matches!(items, Exact::Array(items) if items.len() == 2 && items[1].0 == 2), "{items:?}");
+        assert!(
+            matches!(items, Exact::Array(items) if items.len() == 2 && items[1].0 == 2),
+            "{items:?}"
+        );
         assert!(fields.contains_key("esc"));
     }
 }

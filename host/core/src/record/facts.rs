@@ -45,9 +45,9 @@ pub struct SubjectField {
     pub default: Option<String>,
 }
 
-const NO_ARGUMENT: &str = "leads to no argument; name it as in the properties of model_input_schema";
-const REFERENCE: &str =
-    "leads through a `$ref`, which is not followed here: write the schema out in its place in model_input_schema";
+const NO_ARGUMENT: &str =
+    "leads to no argument; name it as in the properties of model_input_schema";
+const REFERENCE: &str = "leads through a `$ref`, which is not followed here: write the schema out in its place in model_input_schema";
 
 impl SubjectField {
     /// Returns the schema of the argument that the first step of `pointer` names; `schema` is that of all arguments.
@@ -62,7 +62,10 @@ impl SubjectField {
         if steps.next() != Some("") {
             return Err(fail("is not a JSON Pointer"));
         }
-        let argument = steps.next().and_then(|name| field(schema, name)).ok_or_else(|| fail(NO_ARGUMENT))?;
+        let argument = steps
+            .next()
+            .and_then(|name| field(schema, name))
+            .ok_or_else(|| fail(NO_ARGUMENT))?;
         let mut schema = argument;
         for step in steps {
             match inner(schema, step).map_err(fail)? {
@@ -89,13 +92,18 @@ fn inner<'a>(schema: &'a Value, step: &str) -> Result<Option<&'a Value>, &'stati
         Some(Value::Array(known)) => known.iter().any(|known| known == kind),
         _ => true,
     };
-    let tuple = schema.get("prefixItems").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let tuple = schema
+        .get("prefixItems")
+        .and_then(Value::as_array)
+        .map_or(&[][..], Vec::as_slice);
     let items = schema.get("items");
     let index = step.parse::<usize>().ok();
     let item = match index {
         Some(index) => tuple.get(index).or(items),
         // The first item of a closed tuple represents the others.
-        None if step == "*" => items.filter(|items| items.as_bool() != Some(false)).or_else(|| tuple.first()),
+        None if step == "*" => items
+            .filter(|items| items.as_bool() != Some(false))
+            .or_else(|| tuple.first()),
         None => None,
     };
     let fits = match index {
@@ -139,8 +147,7 @@ mod tests {
     #[test]
     fn every_step_of_a_subject_is_held_against_the_schema() {
         let text = json!({"type": "string"});
-        let target =
-            json!({"type": ["object", "null"], "properties": {"path": text, "a/b": {"properties": {"*": text}}}});
+        let target = json!({"type": ["object", "null"], "properties": {"path": text, "a/b": {"properties": {"*": text}}}});
         let schema = json!({"properties": {
             "target": target,
             "list": {"type": "array", "items": target},
@@ -172,7 +179,11 @@ mod tests {
             "/one/x",
         ] {
             let argument = pointer.split('/').nth(1).unwrap();
-            assert_eq!(outcome(pointer), Ok(&schema["properties"][argument]), "{pointer}");
+            assert_eq!(
+                outcome(pointer),
+                Ok(&schema["properties"][argument]),
+                "{pointer}"
+            );
         }
         for pointer in [
             "",
@@ -196,7 +207,10 @@ mod tests {
             assert!(error.contains("leads to no argument"), "{pointer}: {error}");
         }
         for pointer in ["/linked/path", "/both/pahth"] {
-            assert!(outcome(pointer).unwrap_err().contains("`$ref`"), "{pointer}");
+            assert!(
+                outcome(pointer).unwrap_err().contains("`$ref`"),
+                "{pointer}"
+            );
         }
         assert!(SubjectField::argument("/x", &Value::Null).is_err());
     }

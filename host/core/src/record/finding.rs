@@ -26,13 +26,20 @@ pub struct Finding {
 impl Finding {
     /// Creates a finding with bounded texts, in which control characters and invisible characters are escaped.
     pub fn new(path: &str, message: &str) -> Self {
-        Self { path: plain(path, PATH_BYTES_MAX), message: plain(message, MESSAGE_BYTES_MAX) }
+        Self {
+            path: plain(path, PATH_BYTES_MAX),
+            message: plain(message, MESSAGE_BYTES_MAX),
+        }
     }
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = if self.path.is_empty() { "the toolkit" } else { &self.path };
+        let path = if self.path.is_empty() {
+            "the toolkit"
+        } else {
+            &self.path
+        };
         write!(f, "{path}: {}", self.message)
     }
 }
@@ -60,8 +67,13 @@ mod tests {
     fn foreign_words_are_bounded_and_act_on_nothing() {
         let found = Finding::new("/a\u{1b}[2J\n", &"\u{202e}\"x\\".repeat(1_000));
         assert_eq!(found.path, "/a\\u{1b}[2J\\n");
-        assert!(found.message.starts_with("\\u{202e}\"x\\\\u{202e}") && found.message.ends_with("..."));
+        assert!(
+            found.message.starts_with("\\u{202e}\"x\\\\u{202e}") && found.message.ends_with("...")
+        );
         assert!(found.message.len() < 2_000 && found.to_string().starts_with("/a"));
-        assert_eq!(Finding::new("", "gr\u{f6}\u{df}e").to_string(), "the toolkit: gr\u{f6}\u{df}e");
+        assert_eq!(
+            Finding::new("", "gr\u{f6}\u{df}e").to_string(),
+            "the toolkit: gr\u{f6}\u{df}e"
+        );
     }
 }

@@ -53,7 +53,10 @@ impl HookEvent {
 
     /// Whether the event comes before the tool runs.
     pub fn is_before_the_tool(self) -> bool {
-        matches!(self, Self::PreToolUse | Self::PermissionRequest | Self::PermissionDecision)
+        matches!(
+            self,
+            Self::PreToolUse | Self::PermissionRequest | Self::PermissionDecision
+        )
     }
 }
 
@@ -153,7 +156,12 @@ pub struct ToolHook {
 impl ToolHook {
     /// Removes what may repeat the arguments: all that the hook said.
     pub(crate) fn hide_input(&mut self) {
-        (self.updated_input, self.permission_result, self.stop, self.error) = (None, None, None, None);
+        (
+            self.updated_input,
+            self.permission_result,
+            self.stop,
+            self.error,
+        ) = (None, None, None, None);
         self.outputs.clear();
         self.additional_context.clear();
         self.logs.clear();

@@ -13,7 +13,9 @@ use super::{Said, Timestamp};
 fn next(now: Timestamp) -> Ulid {
     static GENERATOR: Mutex<Generator> = Mutex::new(Generator::new());
     let mut generator = GENERATOR.lock().unwrap_or_else(PoisonError::into_inner);
-    generator.generate_from_datetime(now.into()).unwrap_or_else(|overflow| overflow.commit_overflow_random())
+    generator
+        .generate_from_datetime(now.into())
+        .unwrap_or_else(|overflow| overflow.commit_overflow_random())
 }
 
 macro_rules! ids {

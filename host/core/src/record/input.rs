@@ -45,19 +45,33 @@ impl Input {
     pub fn from_text(text: impl Into<String>) -> Self {
         let text = text.into();
         let value = read_json(&text, JSON_VALUES_MAX).map(|Unique(value)| Arc::new(value));
-        Self(Arc::new(Inner { text, value, reference: OnceLock::new() }))
+        Self(Arc::new(Inner {
+            text,
+            value,
+            reference: OnceLock::new(),
+        }))
     }
 
     /// Creates an input whose text is `value` as compact JSON.
     pub fn from_value(value: Value) -> Self {
-        Self(Arc::new(Inner { text: value.to_string(), value: Ok(Arc::new(value)), reference: OnceLock::new() }))
+        Self(Arc::new(Inner {
+            text: value.to_string(),
+            value: Ok(Arc::new(value)),
+            reference: OnceLock::new(),
+        }))
     }
 
     /// Returns an input with `value` that writes numbers as this one does, where they are still at their places.
     pub fn with_value(&self, value: Value) -> Self {
-        let Some(numbers) = exact::numbers(&self.0.text) else { return Self::from_value(value) };
+        let Some(numbers) = exact::numbers(&self.0.text) else {
+            return Self::from_value(value);
+        };
         let text = exact::write(&value, &numbers);
-        Self(Arc::new(Inner { text, value: Ok(Arc::new(value)), reference: OnceLock::new() }))
+        Self(Arc::new(Inner {
+            text,
+            value: Ok(Arc::new(value)),
+            reference: OnceLock::new(),
+        }))
     }
 
     /// The text, byte for byte as it was sent.
@@ -93,32 +107,46 @@ impl Input {
 
     /// As [`Self::reference`], for records without a copy.
     pub(crate) fn shared_reference(&self) -> &Arc<str> {
-        self.0.reference.get_or_init(|| digest(self.0.text.as_bytes()).into())
+        self.0
+            .reference
+            .get_or_init(|| digest(self.0.text.as_bytes()).into())
     }
 
     /// Whether serializing the value gives the text again, byte for byte.
     pub(super) fn is_compact(&self) -> bool {
-        self.value().is_ok_and(|value| is_json(self.0.text.as_bytes(), value))
+        self.value()
+            .is_ok_and(|value| is_json(self.0.text.as_bytes(), value))
     }
 
     /// Whether both have the same value, with all digits of each number. The order of an object's fields does not
     /// matter, and text that is not valid JSON equals nothing.
     pub fn same(&self, other: &Self) -> bool {
-        let (Ok(value), Ok(of_other)) = (self.value(), other.value()) else { return false };
+        let (Ok(value), Ok(of_other)) = (self.value(), other.value()) else {
+            return false;
+        };
         if value != of_other || self.0.text == other.0.text {
             return value == of_other;
         }
         // Two numbers that differ only in their last digits can have the same value.
-        let written = |input: &Self| exact::numbers(&input.0.text).map(|numbers| exact::write(value, &numbers));
+        let written = |input: &Self| {
+            exact::numbers(&input.0.text).map(|numbers| exact::write(value, &numbers))
+        };
         match (written(self), written(other)) {
             (None, None) => true,
-            (one, other) => one.unwrap_or_else(|| value.to_string()) == other.unwrap_or_else(|| value.to_string()),
+            (one, other) => {
+                one.unwrap_or_else(|| value.to_string())
+                    == other.unwrap_or_else(|| value.to_string())
+            }
         }
     }
 
     /// Iterates over the numbers of the text as they are written; none if the text is not valid JSON.
     pub fn numbers(&self) -> impl Iterator<Item = &str> {
-        let mut rest = if self.value().is_ok() { self.text() } else { "" };
+        let mut rest = if self.value().is_ok() {
+            self.text()
+        } else {
+            ""
+        };
         std::iter::from_fn(move || {
             loop {
                 let from = rest.find(|c: char| c == '"' || c == '-' || c.is_ascii_digit())?;
@@ -127,7 +155,8 @@ impl Input {
                     rest = after_string(string)?;
                     continue;
                 }
-                let end = rest.find(|c: char| !matches!(c, '-' | '+' | '.' | 'e' | 'E' | '0'..='9'));
+                let end =
+                    rest.find(|c: char| !matches!(c, '-' | '+' | '.' | 'e' | 'E' | '0'..='9'));
                 let (number, after) = rest.split_at(end.unwrap_or(rest.len()));
                 rest = after;
                 return Some(number);
@@ -164,7 +193,10 @@ struct Expected<'a>(&'a [u8]);
 
 impl Write for Expected<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0 = self.0.strip_prefix(bytes).ok_or(io::ErrorKind::InvalidData)?;
+        self.0 = self
+            .0
+            .strip_prefix(bytes)
+            .ok_or(io::ErrorKind::InvalidData)?;
         Ok(bytes.len())
     }
 
@@ -243,7 +275,10 @@ impl<'de> Visitor<'de> for UniqueVisitor {
         while let Some((name, Unique(value))) = fields.next_entry::<String, Unique>()? {
             match values.entry(name) {
                 Entry::Occupied(entry) if guard!("unique_names") => {
-                    return Err(A::Error::custom(format_args!("duplicate key {:?} in one object", entry.key())));
+                    return Err(A::Error::custom(format_args!(
+                        "duplicate key {:?} in one object",
+                        entry.key()
+                    )));
                 }
                 Entry::Occupied(mut entry) => _ = entry.insert(value),
                 Entry::Vacant(entry) => _ = entry.insert(value),
@@ -264,8 +299,14 @@ mod tests {
     #[test]
     fn the_records_of_an_input_share_its_value() {
         let input = Input::from_text(r#"{"a":[1]}"#);
-        assert!(Arc::ptr_eq(&input.shared_value(), &input.clone().shared_value()));
-        assert_eq!((input.to_value(), &*input.shared_value()), (json!({"a": [1]}), &json!({"a": [1]})));
+        assert!(Arc::ptr_eq(
+            &input.shared_value(),
+            &input.clone().shared_value()
+        ));
+        assert_eq!(
+            (input.to_value(), &*input.shared_value()),
+            (json!({"a": [1]}), &json!({"a": [1]}))
+        );
         assert_eq!(*Input::from_text("[1").shared_value(), json!("[1"));
     }
 
@@ -273,8 +314,14 @@ mod tests {
     fn inputs_are_the_same_only_if_their_numbers_are() {
         let same = |one: &str, other: &str| Input::from_text(one).same(&Input::from_text(other));
         assert!(same(r#"{"a":1, "b":[]}"#, r#"{"b":[],"a":1}"#));
-        assert!(same("[12345678901234567890123]", "[ 12345678901234567890123 ]"));
-        assert!(!same("[12345678901234567890123]", "[12345678901234567890124]"));
+        assert!(same(
+            "[12345678901234567890123]",
+            "[ 12345678901234567890123 ]"
+        ));
+        assert!(!same(
+            "[12345678901234567890123]",
+            "[12345678901234567890124]"
+        ));
         assert!(!same("[1]", "[2]") && !same("[", "["));
     }
 
@@ -297,14 +344,23 @@ mod tests {
 
     #[test]
     fn numbers_are_given_as_they_are_written() {
-        let input = Input::from_text(r#"{"a-1\"2": [-1.50, 12345678901234567890123,1e2], "\\": "7", "b":true,"c":3}"#);
-        assert_eq!(input.numbers().collect::<Vec<_>>(), ["-1.50", "12345678901234567890123", "1e2", "3"]);
+        let input = Input::from_text(
+            r#"{"a-1\"2": [-1.50, 12345678901234567890123,1e2], "\\": "7", "b":true,"c":3}"#,
+        );
+        assert_eq!(
+            input.numbers().collect::<Vec<_>>(),
+            ["-1.50", "12345678901234567890123", "1e2", "3"]
+        );
         assert_eq!(Input::from_text("[1").numbers().count(), 0);
     }
 
     #[test]
     fn an_object_names_each_field_once() {
-        assert!(Input::from_text(r#"{"a": [1, -2, 1.5, true, null, "x"], "b": {"a": 1}}"#).value().is_ok());
+        assert!(
+            Input::from_text(r#"{"a": [1, -2, 1.5, true, null, "x"], "b": {"a": 1}}"#)
+                .value()
+                .is_ok()
+        );
         let twice = Input::from_text(r#"{"b": {"a": 1, "a": 2}}"#);
         assert!(twice.value().unwrap_err().contains("duplicate key"));
     }

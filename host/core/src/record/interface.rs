@@ -3,7 +3,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{ContextModifierPolicy, ExternalMapping, Extra, SafetyFacts, SchemaVersion, Strategy, SubjectKind};
+use super::{
+    ContextModifierPolicy, ExternalMapping, Extra, SafetyFacts, SchemaVersion, Strategy,
+    SubjectKind,
+};
 
 /// `schema_visibility` (AT-IF-03): who gets the schema of a tool.
 ///
@@ -109,7 +112,9 @@ impl Enabled {
     pub fn feature(&self) -> Option<&str> {
         match self {
             Self::Flag(_) => None,
-            Self::Gate(gate) => gate.strip_prefix(Self::FEATURE).filter(|name| !name.is_empty()),
+            Self::Gate(gate) => gate
+                .strip_prefix(Self::FEATURE)
+                .filter(|name| !name.is_empty()),
         }
     }
 }
@@ -216,7 +221,9 @@ impl ToolInterface {
             None => true,
             Some(Enabled::Flag(is_enabled)) => *is_enabled,
             Some(Enabled::Gate(predicate)) => {
-                let fact = predicate.strip_prefix(SAME_AS).and_then(|fact| self.fact(fact));
+                let fact = predicate
+                    .strip_prefix(SAME_AS)
+                    .and_then(|fact| self.fact(fact));
                 fact.and_then(Value::as_bool) == Some(true)
             }
         }
@@ -224,13 +231,18 @@ impl ToolInterface {
 
     /// The sandbox that it asks for: `granted` is the host's word for what was declared and granted.
     pub(crate) fn asked_sandbox(&self) -> Option<&str> {
-        self.sandbox_profile.as_deref().filter(|asked| !asked.is_empty() && *asked != "granted")
+        self.sandbox_profile
+            .as_deref()
+            .filter(|asked| !asked.is_empty() && *asked != "granted")
     }
 
     /// Whether rules are compared with what `permission_matcher` names (AT-IF-07). `has_native_ids`: whether the tool's
     /// `external_mappings` name operations of other protocols.
     pub(crate) fn is_matched(&self, has_native_ids: bool) -> bool {
-        let matcher = self.permission_matcher.as_deref().filter(|matcher| !matcher.is_empty());
+        let matcher = self
+            .permission_matcher
+            .as_deref()
+            .filter(|matcher| !matcher.is_empty());
         matcher.is_none_or(|matcher| is_subject(matcher, &self.permission_subjects, has_native_ids))
     }
 
@@ -268,7 +280,11 @@ impl ToolInterface {
 }
 
 /// Whether rules are compared with what `word` names: a `permission_matcher`, or one of the `rule_matching_fields`.
-pub(crate) fn is_subject(word: &str, subjects: &BTreeMap<String, SubjectKind>, has_native_ids: bool) -> bool {
+pub(crate) fn is_subject(
+    word: &str,
+    subjects: &BTreeMap<String, SubjectKind>,
+    has_native_ids: bool,
+) -> bool {
     let has = |kind| subjects.values().any(|known| *known == kind);
     match word {
         "tool" | "tool_name" => true,

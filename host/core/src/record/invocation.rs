@@ -4,7 +4,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{AbortReason, DecisionId, ExternalMapping, Extra, Input, InvocationId, SchemaVersion, Status, Timestamp};
+use super::{
+    AbortReason, DecisionId, ExternalMapping, Extra, Input, InvocationId, SchemaVersion, Status,
+    Timestamp,
+};
 
 /// The text in place of arguments that may be on no disk.
 pub(super) const HIDDEN: &str = "[redacted]";
@@ -170,7 +173,13 @@ impl ToolInvocation {
         let status_transitions: Vec<Transition> = steps.into_iter().map(step).collect();
         let (status, started_at, ended_at) = reached(&status_transitions);
         let blank = Self::blank(invocation_id, created_at, Arc::default(), Arc::from(""));
-        Self { status, status_transitions, started_at, ended_at, ..blank }
+        Self {
+            status,
+            status_transitions,
+            started_at,
+            ended_at,
+            ..blank
+        }
     }
 
     /// A planned invocation without a tool.
@@ -232,14 +241,23 @@ impl ToolInvocation {
         let mut kept = self.clone();
         let hidden = Arc::new(Value::String(HIDDEN.to_owned()));
         (kept.model_input, kept.model_input_text) = (Arc::clone(&hidden), None);
-        let others = [&mut kept.observable_input, &mut kept.permission_input, &mut kept.call_input];
-        others.into_iter().flatten().for_each(|input| *input = Arc::clone(&hidden));
+        let others = [
+            &mut kept.observable_input,
+            &mut kept.permission_input,
+            &mut kept.call_input,
+        ];
+        others
+            .into_iter()
+            .flatten()
+            .for_each(|input| *input = Arc::clone(&hidden));
         Cow::Owned(kept)
     }
 
     /// The session of the call as one of its `runtime_refs` (AT-INV-16).
     pub(crate) fn session_runtime(&self) -> Option<String> {
-        self.session_ref.as_deref().map(|session| format!("session:{session}"))
+        self.session_ref
+            .as_deref()
+            .map(|session| format!("session:{session}"))
     }
 
     /// The current status.
@@ -273,7 +291,10 @@ impl ToolInvocation {
         if !from.may_become(to) {
             return Err(IllegalTransition { from, to });
         }
-        let last = self.status_transitions.last().map_or(self.created_at, |transition| transition.at);
+        let last = self
+            .status_transitions
+            .last()
+            .map_or(self.created_at, |transition| transition.at);
         let at = Timestamp::after(last);
         if to == Status::Running && self.started_at.is_none() {
             self.started_at = Some(at);
@@ -282,7 +303,13 @@ impl ToolInvocation {
             self.ended_at = Some(at);
         }
         self.status = to;
-        self.status_transitions.push(Transition { from, to, at, reason, abort_reason: None });
+        self.status_transitions.push(Transition {
+            from,
+            to,
+            at,
+            reason,
+            abort_reason: None,
+        });
         Ok(())
     }
 
@@ -295,18 +322,36 @@ impl ToolInvocation {
 
     /// Adds a mapping to those of the call (AT-MAP-01..07).
     pub(crate) fn add_mapping(&mut self, mapping: &ExternalMapping) {
-        let mappings = self.extra.entry(MAPPINGS).or_insert_with(|| Value::Array(Vec::new()));
+        let mappings = self
+            .extra
+            .entry(MAPPINGS)
+            .or_insert_with(|| Value::Array(Vec::new()));
         if let Some(mappings) = mappings.as_array_mut() {
             mappings.push(json!(mapping));
         }
     }
 
     /// Adds what is known of the call only at its end to the mapping of its caller's protocol `source`.
-    pub(crate) fn complete_mapping(&mut self, source: &str, known: impl IntoIterator<Item = (&'static str, Value)>) {
-        let mappings = self.extra.get_mut(MAPPINGS).and_then(Value::as_array_mut).into_iter().flatten();
+    pub(crate) fn complete_mapping(
+        &mut self,
+        source: &str,
+        known: impl IntoIterator<Item = (&'static str, Value)>,
+    ) {
+        let mappings = self
+            .extra
+            .get_mut(MAPPINGS)
+            .and_then(Value::as_array_mut)
+            .into_iter()
+            .flatten();
         let mut mappings = mappings.filter_map(Value::as_object_mut);
-        if let Some(fields) = mappings.find(|fields| fields.get("source").is_some_and(|of| of == source)) {
-            fields.extend(known.into_iter().map(|(name, value)| (name.to_owned(), value)));
+        if let Some(fields) =
+            mappings.find(|fields| fields.get("source").is_some_and(|of| of == source))
+        {
+            fields.extend(
+                known
+                    .into_iter()
+                    .map(|(name, value)| (name.to_owned(), value)),
+            );
         }
     }
 
@@ -326,5 +371,9 @@ fn reached(steps: &[Transition]) -> (Status, Option<Timestamp>, Option<Timestamp
     let status = steps.last().map_or(Status::Planned, |step| step.to);
     let started = steps.iter().find(|step| step.to == Status::Running);
     let ended = steps.iter().rfind(|step| step.to.is_terminal());
-    (status, started.map(|step| step.at), ended.map(|step| step.at))
+    (
+        status,
+        started.map(|step| step.at),
+        ended.map(|step| step.at),
+    )
 }

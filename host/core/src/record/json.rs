@@ -13,7 +13,12 @@ const DEPTH_MAX: usize = 120;
 
 /// Returns an object with `fields`, at its final size from the start: each call makes some.
 pub fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
-    Value::Object(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+    Value::Object(
+        fields
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect(),
+    )
 }
 
 /// Parses untrusted JSON. Fails also if it holds more than `values_max` values.
@@ -31,18 +36,27 @@ pub fn read_json<T: DeserializeOwned>(text: &str, values_max: usize) -> Result<T
 /// The object or array that `text` is as JSON; `None` for every other text.
 pub(crate) fn decoded(text: &str) -> Option<Value> {
     let is_container = text.trim_start().starts_with(['{', '[']);
-    is_container.then(|| read_json(text, JSON_VALUES_MAX).ok()).flatten()
+    is_container
+        .then(|| read_json(text, JSON_VALUES_MAX).ok())
+        .flatten()
 }
 
 /// The letters and digits of the name of a field, in lower case: `apiKey`, `api_key` and `API-Key` are one name.
 pub(crate) fn plain_name(name: &str) -> impl Iterator<Item = char> {
-    name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase)
+    name.chars()
+        .filter(|c| c.is_alphanumeric())
+        .flat_map(char::to_lowercase)
 }
 
 /// Whether `text` is nested deeper than `depth_max`.
 fn is_deeper(text: &str, depth_max: usize) -> bool {
     // Most texts have few brackets at all, which takes much less time to see.
-    if text.bytes().filter(|byte| matches!(byte, b'[' | b'{')).count() <= depth_max {
+    if text
+        .bytes()
+        .filter(|byte| matches!(byte, b'[' | b'{'))
+        .count()
+        <= depth_max
+    {
         return false;
     }
     let mut quoted = false;

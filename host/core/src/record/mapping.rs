@@ -26,8 +26,14 @@ pub struct ExternalMapping {
 pub const CLI: &str = "cli";
 
 /// The fields of mappings that hold the id of one operation, or of a tool, in its own protocol.
-const NATIVE_IDS: [&str; 6] =
-    ["operation_id", "tool_name", "function_name", "agent_skill_id", "command_id", "action_id"];
+const NATIVE_IDS: [&str; 6] = [
+    "operation_id",
+    "tool_name",
+    "function_name",
+    "agent_skill_id",
+    "command_id",
+    "action_id",
+];
 
 /// Maximum number of protocols in a reference to a tool.
 const NATIVE_REFS_MAX: usize = 8;
@@ -45,7 +51,10 @@ const NATIVE_REFS_MAX: usize = 8;
 pub fn native_ids<'a>(mappings: impl IntoIterator<Item = &'a ExternalMapping>) -> Vec<String> {
     let mut ids: Vec<String> = Vec::new();
     for mapping in mappings {
-        for id in NATIVE_IDS.iter().filter_map(|field| mapping.fields.get(*field)?.as_str()) {
+        for id in NATIVE_IDS
+            .iter()
+            .filter_map(|field| mapping.fields.get(*field)?.as_str())
+        {
             if !ids.iter().any(|known| known == id) {
                 ids.push(id.to_owned());
             }
@@ -67,10 +76,16 @@ pub fn native_ids<'a>(mappings: impl IntoIterator<Item = &'a ExternalMapping>) -
 pub fn native_ref<'a>(mappings: impl IntoIterator<Item = &'a ExternalMapping>) -> Extra {
     let mut refs = Extra::new();
     for mapping in mappings {
-        let id = |field: &&str| Some(((*field).to_owned(), mapping.fields.get(*field)?.as_str()?.into()));
+        let id = |field: &&str| {
+            Some((
+                (*field).to_owned(),
+                mapping.fields.get(*field)?.as_str()?.into(),
+            ))
+        };
         let ids: Extra = NATIVE_IDS.iter().filter_map(id).collect();
         if !ids.is_empty() && refs.len() < NATIVE_REFS_MAX {
-            refs.entry(mapping.source.clone()).or_insert_with(|| ids.into());
+            refs.entry(mapping.source.clone())
+                .or_insert_with(|| ids.into());
         }
     }
     refs

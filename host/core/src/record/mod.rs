@@ -57,8 +57,8 @@ pub use context::{ContextModifier, ContextModifierPolicy};
 pub(crate) use decision::SANDBOX_REF;
 pub use decision::{Behavior, Mode, PermissionDecision, Reason, ReasonType, RuleSource};
 pub use declaration::{
-    ArgumentMode, ArtifactExpectation, InputContract, Lifecycle, MutationPolicy, MutationRight, OutputContract,
-    RedactionRule, ToolDeclaration, ToolKind,
+    ArgumentMode, ArtifactExpectation, InputContract, Lifecycle, MutationPolicy, MutationRight,
+    OutputContract, RedactionRule, ToolDeclaration, ToolKind,
 };
 pub use effects::Effects;
 pub use error::{ErrorClass, NeedsAuthorization, Recoverability, Refusal, Retry, ToolError};
@@ -76,7 +76,9 @@ pub use input::{Input, digest};
 pub use input_response::{InputResponse, InputResponses};
 pub(crate) use interface::SAME_AS;
 pub(crate) use interface::is_subject;
-pub use interface::{Enabled, InterruptBehavior, LockMode, ResourceLock, SchemaVisibility, ToolInterface};
+pub use interface::{
+    Enabled, InterruptBehavior, LockMode, ResourceLock, SchemaVisibility, ToolInterface,
+};
 pub(crate) use invocation::{EVIDENCE, evidence_ref};
 pub use invocation::{IllegalTransition, ToolInvocation, Transition};
 pub use json::{JSON_VALUES_MAX, object, read_json, read_unique_json};
@@ -84,7 +86,8 @@ pub(crate) use json::{decoded, plain_name};
 pub use mapping::{CLI, ExternalMapping, ResultMappings, native_ids, native_ref};
 pub use mutation::{InputMutation, MutationSource, changed_fields};
 pub use permission_profile::{
-    AccessKind, CredentialUse, NonInteractive, PermissionChannel, PermissionProfile, RiskLevel, WriteEffect,
+    AccessKind, CredentialUse, NonInteractive, PermissionChannel, PermissionProfile, RiskLevel,
+    WriteEffect,
 };
 pub use persistence::{Keeping, PersistedRef, ResultPersistence, Strategy};
 pub use progress::{ProgressStatus, ToolProgress};
@@ -92,11 +95,13 @@ pub use provenance::{ResultProvenance, Trust, Writer};
 pub use replay::{ClockReadings, RandomSeed, Replay, ReplayBlocker, ReplayData};
 pub use representation::{NativeOutput, Representations};
 pub use result::{ResultStatus, ToolResult};
-pub use search::{LoadingState, NextAction, QueryType, ToolRef, ToolSearchResult, UnavailableProvider};
+pub use search::{
+    LoadingState, NextAction, QueryType, ToolRef, ToolSearchResult, UnavailableProvider,
+};
 pub use status::Status;
 pub use surface::{
-    ModelCapabilities, RoleConstraints, SelectionPolicy, SurfaceReason, SurfaceScope, ToolChoice, ToolSurface,
-    WithheldTool,
+    ModelCapabilities, RoleConstraints, SelectionPolicy, SurfaceReason, SurfaceScope, ToolChoice,
+    ToolSurface, WithheldTool,
 };
 pub use suspension::{OpenQuestion, Suspension, SuspensionState};
 pub use time::Timestamp;

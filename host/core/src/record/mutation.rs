@@ -118,7 +118,10 @@ mod tests {
     fn changed_fields_are_pointers_to_what_differs() {
         let from = json!({"a": 1, "b": {"c/d": 1, "same": true}, "gone": 0});
         let to = json!({"a": 2, "b": {"c/d": 2, "same": true}, "new": 0});
-        assert_eq!(changed_fields(&from, &to), ["/a", "/b/c~1d", "/gone", "/new"]);
+        assert_eq!(
+            changed_fields(&from, &to),
+            ["/a", "/b/c~1d", "/gone", "/new"]
+        );
         assert!(changed_fields(&from, &from).is_empty());
     }
 }

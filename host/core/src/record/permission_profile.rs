@@ -160,7 +160,10 @@ impl CredentialUse {
 
     /// A use of the credential as `Authorization: Bearer`.
     pub fn bearer(credential_ref: &str) -> Self {
-        Self { credential_ref: credential_ref.to_owned(), ..Self::default() }
+        Self {
+            credential_ref: credential_ref.to_owned(),
+            ..Self::default()
+        }
     }
 
     /// Name of the header, for a use without a query parameter. Default: `authorization`.
@@ -171,7 +174,9 @@ impl CredentialUse {
     /// Prefix of the value. Default: `Bearer ` in the header `Authorization`, empty in any other.
     pub fn header_prefix(&self) -> &str {
         let bearer = self.header_name().eq_ignore_ascii_case(Self::AUTHORIZATION);
-        self.prefix.as_deref().unwrap_or(if bearer { "Bearer " } else { "" })
+        self.prefix
+            .as_deref()
+            .unwrap_or(if bearer { "Bearer " } else { "" })
     }
 }
 
@@ -290,7 +295,9 @@ impl PermissionProfile {
 
     /// Whether the tool's results are kept on no disk (AT-PERM-15).
     pub fn is_transient(&self) -> bool {
-        self.retention_hint.as_deref().is_some_and(Self::keeps_nothing)
+        self.retention_hint
+            .as_deref()
+            .is_some_and(Self::keeps_nothing)
     }
 
     /// How long payloads of the tool's results stay, if it says so.
@@ -321,7 +328,12 @@ impl PermissionProfile {
 
     /// Whether the tool declares any access beyond this machine.
     pub fn reaches_out(&self) -> bool {
-        let outward = [AccessKind::Network, AccessKind::Browser, AccessKind::ExternalSend, AccessKind::Payment];
+        let outward = [
+            AccessKind::Network,
+            AccessKind::Browser,
+            AccessKind::ExternalSend,
+            AccessKind::Payment,
+        ];
         outward.iter().any(|kind| self.wants(kind))
     }
 
@@ -343,8 +355,14 @@ impl PermissionProfile {
     /// Whether files may be changed permanently: the profile has the access kind and a permanent effect. The access
     /// kind without any effect implies both.
     pub fn wants_file_write(&self) -> bool {
-        let stays = |effect: &WriteEffect| matches!(effect, WriteEffect::LocalPersistent | WriteEffect::Irreversible);
-        self.wants(&AccessKind::FileWrite) && (self.write_effects.is_empty() || self.write_effects.iter().any(stays))
+        let stays = |effect: &WriteEffect| {
+            matches!(
+                effect,
+                WriteEffect::LocalPersistent | WriteEffect::Irreversible
+            )
+        };
+        self.wants(&AccessKind::FileWrite)
+            && (self.write_effects.is_empty() || self.write_effects.iter().any(stays))
     }
 
     /// Whether the tool wants a folder for drafts, which are not kept.

@@ -27,7 +27,12 @@ pub struct Keeping {
 impl Default for Keeping {
     /// By size alone.
     fn default() -> Self {
-        Self { output: true, inline: true, payload: true, journal: true }
+        Self {
+            output: true,
+            inline: true,
+            payload: true,
+            journal: true,
+        }
     }
 }
 
@@ -38,10 +43,23 @@ impl Keeping {
         let all = Self::default();
         match strategy {
             Strategy::Inline | Strategy::PreviewAndPersist => all,
-            Strategy::RefOnly => Self { inline: false, ..all },
-            Strategy::Redact => Self { output: false, ..all },
-            Strategy::DropWithReason => Self { payload: false, ..all },
-            Strategy::NeverPersist => Self { payload: false, journal: false, ..all },
+            Strategy::RefOnly => Self {
+                inline: false,
+                ..all
+            },
+            Strategy::Redact => Self {
+                output: false,
+                ..all
+            },
+            Strategy::DropWithReason => Self {
+                payload: false,
+                ..all
+            },
+            Strategy::NeverPersist => Self {
+                payload: false,
+                journal: false,
+                ..all
+            },
         }
     }
 

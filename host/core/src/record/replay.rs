@@ -33,7 +33,10 @@ impl ClockReadings {
     /// Adds a reading. The first one beyond the limit drops all of them.
     pub fn push(&mut self, nanoseconds: u64) {
         if self.count == READINGS_MAX {
-            *self = Self { exceeded: true, ..Self::default() };
+            *self = Self {
+                exceeded: true,
+                ..Self::default()
+            };
         }
         if self.exceeded {
             return;
@@ -102,7 +105,11 @@ struct StoredReadings {
 
 impl From<ClockReadings> for StoredReadings {
     fn from(readings: ClockReadings) -> Self {
-        Self { count: readings.count, steps: BASE64.encode(&readings.steps), exceeded: readings.exceeded }
+        Self {
+            count: readings.count,
+            steps: BASE64.encode(&readings.steps),
+            exceeded: readings.exceeded,
+        }
     }
 }
 
@@ -110,9 +117,19 @@ impl TryFrom<StoredReadings> for ClockReadings {
     type Error = &'static str;
 
     fn try_from(stored: StoredReadings) -> Result<Self, Self::Error> {
-        let steps = BASE64.decode(stored.steps.as_bytes()).map_err(|_| "the steps of a clock are not base64")?;
-        let readings = Self { steps, count: stored.count, last: 0, exceeded: stored.exceeded };
-        let (found, last) = readings.iter().take(READINGS_MAX + 1).fold((0, 0), |(found, _), last| (found + 1, last));
+        let steps = BASE64
+            .decode(stored.steps.as_bytes())
+            .map_err(|_| "the steps of a clock are not base64")?;
+        let readings = Self {
+            steps,
+            count: stored.count,
+            last: 0,
+            exceeded: stored.exceeded,
+        };
+        let (found, last) = readings
+            .iter()
+            .take(READINGS_MAX + 1)
+            .fold((0, 0), |(found, _), last| (found + 1, last));
         if found != readings.count || found > READINGS_MAX {
             return Err("a clock has another number of readings than its record says");
         }
@@ -163,8 +180,13 @@ impl TryFrom<String> for RandomSeed {
     type Error = &'static str;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
-        let bytes = HEXLOWER.decode(text.as_bytes()).ok().and_then(|bytes| bytes.try_into().ok());
-        bytes.map(Self).ok_or("a random seed is not 64 hexadecimal digits")
+        let bytes = HEXLOWER
+            .decode(text.as_bytes())
+            .ok()
+            .and_then(|bytes| bytes.try_into().ok());
+        bytes
+            .map(Self)
+            .ok_or("a random seed is not 64 hexadecimal digits")
     }
 }
 
@@ -281,28 +303,50 @@ impl ReplayBlocker {
         match self {
             Self::FilesUsed => "the call could use files, which are not recorded",
             Self::DraftsUsed => "the call had a folder for drafts, whose state is not recorded",
-            Self::NetworkUsed => "the call could send requests, and their responses are not recorded",
-            Self::SecretsUsed => "the requests of the call could carry secrets, which are not recorded",
+            Self::NetworkUsed => {
+                "the call could send requests, and their responses are not recorded"
+            }
+            Self::SecretsUsed => {
+                "the requests of the call could carry secrets, which are not recorded"
+            }
             Self::EnvironmentUsed => "the call saw environment variables, which are not recorded",
-            Self::InputRedacted => "arguments of the call are sensitive, and so they are not recorded",
+            Self::InputRedacted => {
+                "arguments of the call are sensitive, and so they are not recorded"
+            }
             Self::InputNotExact => "the recorded arguments are not exactly those that ran",
             Self::ToolsUsed => "the call could call other tools, whose answers are not recorded",
             Self::SettingsUsed => "the tool had settings of the operator, which are not recorded",
-            Self::OutputNotKept => "the output of the call was not kept, because it may be on no disk",
-            Self::Retried => "an attempt failed and was repeated, and only the last one is recorded",
+            Self::OutputNotKept => {
+                "the output of the call was not kept, because it may be on no disk"
+            }
+            Self::Retried => {
+                "an attempt failed and was repeated, and only the last one is recorded"
+            }
             Self::QuestionsAsked => "the tool asked its user, and the answers are not recorded",
-            Self::ClockReadingsExceeded => "the tool read a clock more often than the 4096 times that are recorded",
+            Self::ClockReadingsExceeded => {
+                "the tool read a clock more often than the 4096 times that are recorded"
+            }
             Self::Canceled => "the call was canceled, and the moment is not recorded",
-            Self::StoppedByClock => "the time ran out, and where that stops a tool differs each time",
+            Self::StoppedByClock => {
+                "the time ran out, and where that stops a tool differs each time"
+            }
             Self::NeverRan => "the call ended before its tool ran",
-            Self::StillRunning => "the call has not ended; replay it when `toolcell calls` says that it has",
-            Self::IsAReplay => "the call is a replay itself; replay the call that `replay_of` in its record names",
+            Self::StillRunning => {
+                "the call has not ended; replay it when `toolcell calls` says that it has"
+            }
+            Self::IsAReplay => {
+                "the call is a replay itself; replay the call that `replay_of` in its record names"
+            }
             Self::NotRecorded => {
                 "what differs in each run was not recorded; [journal] replay = \"on\" in your own toolcell.toml \
                  records it for later calls"
             }
-            Self::LogDamaged => "the record of the call is not as it was written; see `toolcell journal verify`",
-            Self::ComponentMissing => "the component of the call cannot be found; name a copy with --component",
+            Self::LogDamaged => {
+                "the record of the call is not as it was written; see `toolcell journal verify`"
+            }
+            Self::ComponentMissing => {
+                "the component of the call cannot be found; name a copy with --component"
+            }
             Self::ComponentChanged => {
                 "the component has changed since the call; --component runs the call with the new one, or with a copy \
                  of the old one"
@@ -326,7 +370,18 @@ mod tests {
 
     #[test]
     fn readings_come_back_as_they_were_whatever_their_distance() {
-        let values = [0, 5, 5, 4, u64::MAX, 0, 1 << 63, 1_764_000_000_000_000_000, 127, 128];
+        let values = [
+            0,
+            5,
+            5,
+            4,
+            u64::MAX,
+            0,
+            1 << 63,
+            1_764_000_000_000_000_000,
+            127,
+            128,
+        ];
         let written = serde_json::to_string(&readings(&values)).unwrap();
         let read: ClockReadings = serde_json::from_str(&written).unwrap();
         assert_eq!(read.iter().collect::<Vec<_>>(), values);
@@ -341,20 +396,32 @@ mod tests {
         assert!(kept.is_exceeded() && !kept.is_empty() && kept.iter().next().is_none());
         kept.push(9);
         assert_eq!(kept.iter().next(), None);
-        let read: ClockReadings = serde_json::from_str(&serde_json::to_string(&kept).unwrap()).unwrap();
+        let read: ClockReadings =
+            serde_json::from_str(&serde_json::to_string(&kept).unwrap()).unwrap();
         assert!(read.is_exceeded());
     }
 
     #[test]
     fn what_nobody_wrote_is_not_read() {
         let written = serde_json::to_value(readings(&[1, 2, 3])).unwrap();
-        for (field, value) in [("count", 2.into()), ("steps", "?".into()), ("steps", "".into()), ("odd", 1.into())] {
+        for (field, value) in [
+            ("count", 2.into()),
+            ("steps", "?".into()),
+            ("steps", "".into()),
+            ("odd", 1.into()),
+        ] {
             let mut changed = written.clone();
             changed[field] = value;
-            assert!(serde_json::from_value::<ClockReadings>(changed).is_err(), "{field}");
+            assert!(
+                serde_json::from_value::<ClockReadings>(changed).is_err(),
+                "{field}"
+            );
         }
         for seed in ["", "07", &"zz".repeat(32), &"07".repeat(33)] {
-            assert!(serde_json::from_value::<RandomSeed>(seed.into()).is_err(), "{seed}");
+            assert!(
+                serde_json::from_value::<RandomSeed>(seed.into()).is_err(),
+                "{seed}"
+            );
         }
     }
 }

@@ -77,7 +77,11 @@ impl ToolResult {
             transcript_search_text: search_text(self),
             summary: summary(self),
             persisted_payload_ref: persisted.first().cloned(),
-            persisted_payload_refs: if persisted.len() > 1 { persisted } else { Vec::new() },
+            persisted_payload_refs: if persisted.len() > 1 {
+                persisted
+            } else {
+                Vec::new()
+            },
             native_output: native(self),
         }
     }
@@ -87,35 +91,66 @@ impl ToolResult {
 fn summary(result: &ToolResult) -> Option<String> {
     let text = |block: &Content| {
         if block.is_persisted() {
-            block.fields.get("preview").and_then(Value::as_str).map(str::to_owned)
+            block
+                .fields
+                .get("preview")
+                .and_then(Value::as_str)
+                .map(str::to_owned)
         } else {
             block.as_text().map(str::to_owned)
         }
     };
-    let mut texts = result.model_facing_content.iter().filter(|_| result.summary.is_none()).filter_map(text);
-    let line = texts.find_map(|text| text.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned))?;
+    let mut texts = result
+        .model_facing_content
+        .iter()
+        .filter(|_| result.summary.is_none())
+        .filter_map(text);
+    let line = texts.find_map(|text| {
+        text.lines()
+            .map(str::trim)
+            .find(|line| !line.is_empty())
+            .map(str::to_owned)
+    })?;
     let plain = line.chars().map(|c| if c.is_control() { ' ' } else { c });
     Some(plain.take(SUMMARY_CHARS_MAX).collect())
 }
 
 fn persisted_ref(block: &Content) -> Option<PersistedRef> {
-    let reference = block.fields.get("persisted_ref").filter(|_| block.is_persisted())?;
+    let reference = block
+        .fields
+        .get("persisted_ref")
+        .filter(|_| block.is_persisted())?;
     serde_json::from_value(reference.clone()).ok()
 }
 
 /// The type of the block that the tool wrote; `None` for what the host added or moved as a whole.
 fn original_type(block: &Content) -> Option<&str> {
-    let kind = if block.is_persisted() { block.fields.get("of").and_then(Value::as_str)? } else { block.kind.as_str() };
+    let kind = if block.is_persisted() {
+        block.fields.get("of").and_then(Value::as_str)?
+    } else {
+        block.kind.as_str()
+    };
     // Output on a stream is a log of the host.
-    let is_host = block.fields.contains_key("stream") || matches!(kind, "structured_content" | "content");
+    let is_host =
+        block.fields.contains_key("stream") || matches!(kind, "structured_content" | "content");
     (!is_host).then_some(kind)
 }
 
 fn native(result: &ToolResult) -> Option<NativeOutput> {
     let usage = result.usage.as_ref()?;
-    let moved = |block: &Content| block.fields.get("of").is_some_and(|of| of == "structured_content");
+    let moved = |block: &Content| {
+        block
+            .fields
+            .get("of")
+            .is_some_and(|of| of == "structured_content")
+    };
     Some(NativeOutput {
-        content_types: result.content.iter().filter_map(original_type).map(str::to_owned).collect(),
+        content_types: result
+            .content
+            .iter()
+            .filter_map(original_type)
+            .map(str::to_owned)
+            .collect(),
         structured: result.structured_content.is_some() || result.content.iter().any(moved),
         output_bytes: usage.output_bytes.used,
     })
@@ -129,7 +164,10 @@ struct Bounded {
 
 impl Bounded {
     fn new(bytes_max: usize) -> Self {
-        Self { text: String::new(), bytes_max }
+        Self {
+            text: String::new(),
+            bytes_max,
+        }
     }
 
     fn is_full(&self) -> bool {
@@ -160,7 +198,11 @@ fn rendering(result: &ToolResult) -> String {
         shown.line(summary);
     }
     let mut has_text = false;
-    for block in result.content.iter().filter(|block| block.is_model_facing()) {
+    for block in result
+        .content
+        .iter()
+        .filter(|block| block.is_model_facing())
+    {
         if shown.is_full() {
             break;
         }
@@ -170,7 +212,11 @@ fn rendering(result: &ToolResult) -> String {
     if let (false, Some(structured)) = (has_text, &result.structured_content) {
         shown.line(&serde_json::to_string_pretty(structured).unwrap_or_default());
     }
-    for text in result.summary.iter().chain(result.error.as_ref().map(|error| &error.message)) {
+    for text in result
+        .summary
+        .iter()
+        .chain(result.error.as_ref().map(|error| &error.message))
+    {
         shown.line(text);
     }
     if result.empty_result {
@@ -189,19 +235,34 @@ fn described(block: &Content) -> String {
         let reference = persisted_ref(block);
         let size = reference.map_or(0, |reference| reference.size_bytes);
         let of = field("of").unwrap_or("output");
-        return format!("{}\n[{of}: {size} bytes in all]", field("preview").unwrap_or_default());
+        return format!(
+            "{}\n[{of}: {size} bytes in all]",
+            field("preview").unwrap_or_default()
+        );
     }
-    let labels = ["to_agent", "name", "title", "uri", "message"].into_iter().filter_map(field);
+    let labels = ["to_agent", "name", "title", "uri", "message"]
+        .into_iter()
+        .filter_map(field);
     let labels: Vec<&str> = block.media_type().into_iter().chain(labels).collect();
-    format!("[{}] {}", block.kind, labels.join(" ")).trim_end().to_owned()
+    format!("[{}] {}", block.kind, labels.join(" "))
+        .trim_end()
+        .to_owned()
 }
 
 fn search_text(result: &ToolResult) -> String {
     let mut words = Bounded::new(SEARCH_BYTES_MAX);
-    let summary = [&result.ui_facing_summary, &result.summary].into_iter().flatten();
+    let summary = [&result.ui_facing_summary, &result.summary]
+        .into_iter()
+        .flatten();
     summary.for_each(|text| add_words(&mut words, text));
-    for block in result.content.iter().filter(|block| block.is_model_facing()) {
-        for name in ["text", "diff", "preview", "name", "title", "path", "uri", "to_agent", "message"] {
+    for block in result
+        .content
+        .iter()
+        .filter(|block| block.is_model_facing())
+    {
+        for name in [
+            "text", "diff", "preview", "name", "title", "path", "uri", "to_agent", "message",
+        ] {
             if let Some(text) = block.fields.get(name).and_then(Value::as_str) {
                 add_words(&mut words, text);
             }
@@ -219,7 +280,10 @@ fn search_text(result: &ToolResult) -> String {
 
 /// Adds the words of `text`, with one blank between them, and without control characters.
 fn add_words(words: &mut Bounded, text: &str) {
-    for word in text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()) {
+    for word in text
+        .split(|c: char| c.is_whitespace() || c.is_control())
+        .filter(|word| !word.is_empty())
+    {
         if words.is_full() {
             return;
         }
@@ -238,7 +302,9 @@ fn add_values(words: &mut Bounded, value: &Value, depth: usize) {
     match value {
         Value::String(text) => add_words(words, text),
         Value::Number(number) => add_words(words, &number.to_string()),
-        Value::Array(items) => items.iter().for_each(|item| add_values(words, item, depth + 1)),
+        Value::Array(items) => items
+            .iter()
+            .for_each(|item| add_values(words, item, depth + 1)),
         Value::Object(fields) => fields.iter().for_each(|(name, value)| {
             add_words(words, name);
             add_values(words, value, depth + 1);
@@ -261,7 +327,10 @@ mod tests {
             "model_facing_content": [], "redaction_state": "none",
             "provenance": { "trust": "untrusted", "written_by": "tool" }, "created_at": "2026-01-01T00:00:00Z",
         });
-        whole.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        whole
+            .as_object_mut()
+            .unwrap()
+            .extend(change.as_object().unwrap().clone());
         serde_json::from_value(whole).unwrap()
     }
 
@@ -285,9 +354,20 @@ mod tests {
             "For\u{1b}[2J people\n[image] image/png\npre\n[text: 9 bytes in all]\n{\n  \"count\": 7,\n  \"names\": \
              [\n    \"a  b\"\n  ]\n}"
         );
-        assert_eq!(shown.transcript_search_text, "For [2J people pre count 7 names a b");
-        assert_eq!(shown.persisted_payload_ref.map(|reference| reference.size_bytes), Some(9));
-        assert_eq!((shown.persisted_payload_refs, shown.summary), (Vec::new(), None));
+        assert_eq!(
+            shown.transcript_search_text,
+            "For [2J people pre count 7 names a b"
+        );
+        assert_eq!(
+            shown
+                .persisted_payload_ref
+                .map(|reference| reference.size_bytes),
+            Some(9)
+        );
+        assert_eq!(
+            (shown.persisted_payload_refs, shown.summary),
+            (Vec::new(), None)
+        );
         // No tool ran, so nothing was returned.
         assert_eq!(shown.native_output, None);
     }
@@ -301,24 +381,42 @@ mod tests {
             });
             json!({ "type": "persisted_output_ref", "of": "text", "preview": "", "persisted_ref": stored })
         };
-        let text = json!({ "type": "text", "text": format!("\n  two\twords {}\nmore", "x".repeat(300)) });
-        let change =
-            json!({ "content": [reference(1), reference(2)], "model_facing_content": [reference(1), text.clone()] });
+        let text =
+            json!({ "type": "text", "text": format!("\n  two\twords {}\nmore", "x".repeat(300)) });
+        let change = json!({ "content": [reference(1), reference(2)], "model_facing_content": [reference(1), text.clone()] });
         let shown = result(change).representations();
-        let sizes: Vec<u64> = shown.persisted_payload_refs.iter().map(|reference| reference.size_bytes).collect();
-        assert_eq!((sizes, shown.persisted_payload_ref), (vec![1, 2], shown.persisted_payload_refs.first().cloned()));
-        assert_eq!(shown.summary.unwrap(), format!("two words {}", "x".repeat(190)));
-        let shown = result(json!({ "summary": "its own", "model_facing_content": [text] })).representations();
+        let sizes: Vec<u64> = shown
+            .persisted_payload_refs
+            .iter()
+            .map(|reference| reference.size_bytes)
+            .collect();
+        assert_eq!(
+            (sizes, shown.persisted_payload_ref),
+            (vec![1, 2], shown.persisted_payload_refs.first().cloned())
+        );
+        assert_eq!(
+            shown.summary.unwrap(),
+            format!("two words {}", "x".repeat(190))
+        );
+        let shown = result(json!({ "summary": "its own", "model_facing_content": [text] }))
+            .representations();
         assert_eq!(shown.summary, None);
     }
 
     #[test]
     fn representations_are_bounded_at_whole_characters() {
         let long = "\u{1f980} ".repeat(20_000);
-        let shown = result(json!({ "content": [{ "type": "text", "text": long }] })).representations();
+        let shown =
+            result(json!({ "content": [{ "type": "text", "text": long }] })).representations();
         let rendering = shown.ui_facing_rendering;
         let search = shown.transcript_search_text;
-        assert!(rendering.len() <= RENDERING_BYTES_MAX && rendering.len() > RENDERING_BYTES_MAX - 8);
-        assert!(search.len() <= SEARCH_BYTES_MAX && search.len() > SEARCH_BYTES_MAX - 8, "{}", search.len());
+        assert!(
+            rendering.len() <= RENDERING_BYTES_MAX && rendering.len() > RENDERING_BYTES_MAX - 8
+        );
+        assert!(
+            search.len() <= SEARCH_BYTES_MAX && search.len() > SEARCH_BYTES_MAX - 8,
+            "{}",
+            search.len()
+        );
     }
 }

@@ -2,8 +2,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    AbortReason, Content, ContextModifier, ErrorClass, Extra, InputMutation, InvocationId, PersistenceId, ResultId,
-    ResultProvenance, SchemaVersion, Timestamp, ToolError, Usage,
+    AbortReason, Content, ContextModifier, ErrorClass, Extra, InputMutation, InvocationId,
+    PersistenceId, ResultId, ResultProvenance, SchemaVersion, Timestamp, ToolError, Usage,
 };
 
 /// `tool_result.status` (AT-RST-01..11).
@@ -126,12 +126,20 @@ pub struct ToolResult {
 impl ToolResult {
     /// The text that a model sees: its text blocks, each on lines of its own. Empty if there is none.
     pub fn text(&self) -> String {
-        let texts: Vec<&str> = self.model_facing_content.iter().filter_map(Content::as_text).collect();
+        let texts: Vec<&str> = self
+            .model_facing_content
+            .iter()
+            .filter_map(Content::as_text)
+            .collect();
         texts.join("\n")
     }
 
     /// A result without output, of a call that ended in `error` before its tool answered.
-    pub fn failed(invocation_id: InvocationId, error: ToolError, provenance: ResultProvenance) -> Self {
+    pub fn failed(
+        invocation_id: InvocationId,
+        error: ToolError,
+        provenance: ResultProvenance,
+    ) -> Self {
         Self {
             schema_version: SchemaVersion::default(),
             result_id: ResultId::new(),

@@ -67,7 +67,11 @@ pub enum NextAction {
 impl NextAction {
     /// What a caller does with these `matches`.
     pub fn after(matches: &[ToolRef]) -> Self {
-        let any = |state| matches.iter().any(|found: &ToolRef| found.loading_state == state);
+        let any = |state| {
+            matches
+                .iter()
+                .any(|found: &ToolRef| found.loading_state == state)
+        };
         match matches {
             [] => Self::SearchAgain,
             _ if any(LoadingState::Deferred) => Self::Load,
@@ -141,7 +145,11 @@ pub struct UnavailableProvider {
 impl UnavailableProvider {
     /// The component `provider`, which was refused.
     pub fn new(provider: String, refusal: &Refusal) -> Self {
-        Self { provider, error_class: refusal.class, error_code: refusal.to_error().error_code }
+        Self {
+            provider,
+            error_class: refusal.class,
+            error_code: refusal.to_error().error_code,
+        }
     }
 }
 

@@ -36,7 +36,15 @@ pub enum Status {
 impl Status {
     /// Whether the status is final; every invocation reaches exactly one final status.
     pub fn is_terminal(self) -> bool {
-        matches!(self, Self::Denied | Self::Succeeded | Self::Failed | Self::Canceled | Self::TimedOut | Self::Blocked)
+        matches!(
+            self,
+            Self::Denied
+                | Self::Succeeded
+                | Self::Failed
+                | Self::Canceled
+                | Self::TimedOut
+                | Self::Blocked
+        )
     }
 
     /// The transition graph: whether `self` may be followed by `next` (requirements 1.9.2).
@@ -48,7 +56,9 @@ impl Status {
             SchemaParseFailed | ArgumentsReady => self == Selected,
             ValidationFailed | PreHooksRunning => self == ArgumentsReady,
             AwaitingApproval => matches!(self, ArgumentsReady | PreHooksRunning),
-            Approved | Denied => matches!(self, ArgumentsReady | PreHooksRunning | AwaitingApproval),
+            Approved | Denied => {
+                matches!(self, ArgumentsReady | PreHooksRunning | AwaitingApproval)
+            }
             Queued => self == Approved,
             Running => matches!(self, Approved | Queued | NeedsInput | PartialResult),
             NeedsInput | PartialResult => self == Running,
@@ -67,7 +77,10 @@ impl Status {
                     | Yielded
             ),
             Canceled => !self.is_terminal(),
-            TimedOut => matches!(self, AwaitingApproval | Queued | Running | NeedsInput | PostHooksRunning),
+            TimedOut => matches!(
+                self,
+                AwaitingApproval | Queued | Running | NeedsInput | PostHooksRunning
+            ),
             Blocked => matches!(self, Planned | Selected | ArgumentsReady | PreHooksRunning),
         }
     }

@@ -180,7 +180,12 @@ pub struct ModelCapabilities {
 
 impl Default for ModelCapabilities {
     fn default() -> Self {
-        Self { media: None, strict_schemas: true, parallel_calls: true, deferred_refs: true }
+        Self {
+            media: None,
+            strict_schemas: true,
+            parallel_calls: true,
+            deferred_refs: true,
+        }
     }
 }
 
@@ -241,7 +246,10 @@ pub struct RoleConstraints {
 }
 
 /// Writes an empty object for a caller without a role.
-fn role<S: Serializer>(constraints: &Option<RoleConstraints>, serializer: S) -> Result<S::Ok, S::Error> {
+fn role<S: Serializer>(
+    constraints: &Option<RoleConstraints>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     match constraints {
         Some(constraints) => constraints.serialize(serializer),
         None => BTreeMap::<String, String>::new().serialize(serializer),
@@ -254,7 +262,17 @@ mod tests {
 
     #[test]
     fn all_nine_scopes_are_read_and_written_and_two_have_a_second_spelling() {
-        let words = ["turn", "task", "session", "tenant", "skill", "peer_agent", "workspace", "role", "model_request"];
+        let words = [
+            "turn",
+            "task",
+            "session",
+            "tenant",
+            "skill",
+            "peer_agent",
+            "workspace",
+            "role",
+            "model_request",
+        ];
         for word in words {
             for spelling in [word.to_owned(), word.replace('_', "-")] {
                 let read: SurfaceScope = serde_json::from_value(spelling.into()).unwrap();
@@ -267,8 +285,8 @@ mod tests {
     #[test]
     fn a_reason_is_written_as_it_is_called() {
         use SurfaceReason::{
-            CredentialMissing, DeferredUntilDiscovered, FeatureDisabled, ModelUnsupported, PolicyBlocked,
-            RecursiveToolForbidden, RoleNotAllowed, SetupRequired,
+            CredentialMissing, DeferredUntilDiscovered, FeatureDisabled, ModelUnsupported,
+            PolicyBlocked, RecursiveToolForbidden, RoleNotAllowed, SetupRequired,
         };
         let all = [
             PolicyBlocked,

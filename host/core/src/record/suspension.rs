@@ -96,6 +96,8 @@ impl SuspensionState {
 
     /// Parses the word of a state; `None` for any other word.
     pub fn parse(word: &str) -> Option<Self> {
-        [Self::Waiting, Self::Claimed, Self::Withdrawn].into_iter().find(|state| state.as_str() == word)
+        [Self::Waiting, Self::Claimed, Self::Withdrawn]
+            .into_iter()
+            .find(|state| state.as_str() == word)
     }
 }

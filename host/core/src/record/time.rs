@@ -46,7 +46,10 @@ impl Timestamp {
 
     /// Milliseconds since 1970; 0 for an earlier moment.
     pub fn unix_millis(self) -> i64 {
-        let since = self.0.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let since = self
+            .0
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
         i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
     }
 

@@ -71,15 +71,28 @@ impl Touched {
     /// done to it.
     pub fn note(&mut self, how: Touch, what: String) -> Option<usize> {
         let is_file = how != Touch::Requested;
-        if is_file && self.listed.iter().any(|thing| thing.how == how && thing.what == what) {
+        if is_file
+            && self
+                .listed
+                .iter()
+                .any(|thing| thing.how == how && thing.what == what)
+        {
             return None;
         }
-        let bytes = self.listed.iter().map(|thing| thing.what.len()).sum::<usize>();
+        let bytes = self
+            .listed
+            .iter()
+            .map(|thing| thing.what.len())
+            .sum::<usize>();
         if self.listed.len() >= LISTED_MAX || bytes.saturating_add(what.len()) > NAMES_BYTES_MAX {
             self.more = self.more.saturating_add(1);
             return None;
         }
-        self.listed.push(TouchedThing { how, what, status: None });
+        self.listed.push(TouchedThing {
+            how,
+            what,
+            status: None,
+        });
         self.listed.len().checked_sub(1)
     }
 
@@ -95,12 +108,17 @@ impl Touched {
         let room = (2 * LISTED_MAX).saturating_sub(self.listed.len());
         let left_out = later.listed.len().saturating_sub(room) as u64;
         self.listed.extend(later.listed.into_iter().take(room));
-        self.more = self.more.saturating_add(later.more).saturating_add(left_out);
+        self.more = self
+            .more
+            .saturating_add(later.more)
+            .saturating_add(left_out);
     }
 
     /// Keeps only the number, because the guest chose the names.
     pub(crate) fn hide(&mut self) {
-        self.more = self.more.saturating_add(std::mem::take(&mut self.listed).len() as u64);
+        self.more = self
+            .more
+            .saturating_add(std::mem::take(&mut self.listed).len() as u64);
     }
 
     /// `None` if nothing was touched.

@@ -63,7 +63,8 @@ impl TraceContext {
     pub fn parse(traceparent: &str, tracestate: Option<&str>) -> Option<Self> {
         let (known, rest) = traceparent.split_at_checked(PARENT_BYTES)?;
         let mut fields = known.split('-');
-        let [version, trace, parent, flags] = [2, 32, 16, 2].map(|digits| hex(fields.next(), digits));
+        let [version, trace, parent, flags] =
+            [2, 32, 16, 2].map(|digits| hex(fields.next(), digits));
         let version = version?;
         let flags = u8::try_from(flags?).ok()?;
         // A later version may add fields.
@@ -72,7 +73,10 @@ impl TraceContext {
             return None;
         }
         let parent = u64::try_from(parent?).ok().filter(|parent| *parent != 0)?;
-        let state = tracestate.map(str::trim).filter(|state| is_state(state)).map(Arc::from);
+        let state = tracestate
+            .map(str::trim)
+            .filter(|state| is_state(state))
+            .map(Arc::from);
         Some(Self {
             trace_id: trace.filter(|id| *id != 0)?,
             parent: Some(SpanId(parent)),
@@ -83,7 +87,12 @@ impl TraceContext {
 
     /// Begins a trace that is recorded, without a parent.
     pub fn begin() -> Self {
-        Self { trace_id: InvocationId::new().bits(), parent: None, flags: SAMPLED, state: None }
+        Self {
+            trace_id: InvocationId::new().bits(),
+            parent: None,
+            flags: SAMPLED,
+            state: None,
+        }
     }
 
     /// The context that is on record; `None` for a call without one.
@@ -102,7 +111,10 @@ impl TraceContext {
     /// The same trace, below the span `parent`.
     #[must_use]
     pub fn below(&self, parent: SpanId) -> Self {
-        Self { parent: Some(parent), ..self.clone() }
+        Self {
+            parent: Some(parent),
+            ..self.clone()
+        }
     }
 
     /// The id of the trace: 32 hexadecimal digits.
@@ -128,18 +140,28 @@ impl TraceContext {
     /// Puts the context on record, as `telemetry_refs` (AT-INV-21).
     pub(crate) fn put_into(&self, invocation: &mut ToolInvocation) {
         let reference = self.reference(invocation.invocation_id);
-        invocation.extra.insert(REFERENCES.to_owned(), Value::Array(vec![reference]));
+        invocation
+            .extra
+            .insert(REFERENCES.to_owned(), Value::Array(vec![reference]));
     }
 
     /// `telemetry_refs` of the invocation; empty without a trace.
     pub(crate) fn references(invocation: &ToolInvocation) -> Vec<Value> {
-        invocation.extra.get(REFERENCES).and_then(Value::as_array).cloned().unwrap_or_default()
+        invocation
+            .extra
+            .get(REFERENCES)
+            .and_then(Value::as_array)
+            .cloned()
+            .unwrap_or_default()
     }
 
     /// `trace_refs` of the events of the invocation (AT-EVF-10).
     pub(crate) fn spans(invocation: &ToolInvocation) -> Vec<Value> {
         let span = |reference: Value| {
-            object(["trace_id", "span_id"].map(|name| (name, reference.get(name).cloned().unwrap_or_default())))
+            object(
+                ["trace_id", "span_id"]
+                    .map(|name| (name, reference.get(name).cloned().unwrap_or_default())),
+            )
         };
         Self::references(invocation).into_iter().map(span).collect()
     }
@@ -149,9 +171,16 @@ impl TraceContext {
         if !invocation.extra.contains_key(REFERENCES) {
             return;
         }
-        let duration = invocation.ended_at().map(|ended| ended.millis_since(invocation.created_at()));
-        let request = invocation.extra.get("external_mappings").and_then(|mappings| mappings.get(0));
-        let request = ["jsonrpc_request_id", "request_id"].into_iter().find_map(|name| request?.get(name).cloned());
+        let duration = invocation
+            .ended_at()
+            .map(|ended| ended.millis_since(invocation.created_at()));
+        let request = invocation
+            .extra
+            .get("external_mappings")
+            .and_then(|mappings| mappings.get(0));
+        let request = ["jsonrpc_request_id", "request_id"]
+            .into_iter()
+            .find_map(|name| request?.get(name).cloned());
         let known = [
             ("tool_name", invocation.tool_id.as_str().into()),
             ("tool_call_id", invocation.native_call_id.as_deref().into()),
@@ -159,7 +188,10 @@ impl TraceContext {
             ("duration_ms", duration.into()),
             ("result_size_bytes", result_size_bytes.into()),
         ];
-        let reference = invocation.extra.get_mut(REFERENCES).and_then(|references| references.get_mut(0));
+        let reference = invocation
+            .extra
+            .get_mut(REFERENCES)
+            .and_then(|references| references.get_mut(0));
         if let Some(fields) = reference.and_then(Value::as_object_mut) {
             fields.extend(known.map(|(name, value): (&str, Value)| (name.to_owned(), value)));
         }
@@ -173,8 +205,15 @@ impl TraceContext {
         ];
         let mut reference = object(known);
         if let Some(fields) = reference.as_object_mut() {
-            fields.extend(self.parent.map(|parent| ("parent_span_id".to_owned(), parent.to_string().into())));
-            fields.extend(self.state.as_deref().map(|state| ("trace_state".to_owned(), state.into())));
+            fields.extend(
+                self.parent
+                    .map(|parent| ("parent_span_id".to_owned(), parent.to_string().into())),
+            );
+            fields.extend(
+                self.state
+                    .as_deref()
+                    .map(|state| ("trace_state".to_owned(), state.into())),
+            );
         }
         reference
     }
@@ -189,14 +228,20 @@ fn parts(bits: u128) -> [u64; 2] {
 /// Parses so many hexadecimal digits, all in lowercase.
 fn hex(text: Option<&str>, digits: usize) -> Option<u128> {
     let text = text.filter(|text| text.len() == digits)?;
-    let is_hex = text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
-    is_hex.then(|| u128::from_str_radix(text, 16).ok()).flatten()
+    let is_hex = text
+        .bytes()
+        .all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
+    is_hex
+        .then(|| u128::from_str_radix(text, 16).ok())
+        .flatten()
 }
 
 /// Whether `text` is a list of members, `key=value`, of the characters that both may have.
 fn is_state(text: &str) -> bool {
     let is_key = |key: &str| {
-        let known = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-*/@".contains(&byte);
+        let known = |byte: u8| {
+            byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-*/@".contains(&byte)
+        };
         (1..=256).contains(&key.len()) && key.bytes().all(known)
     };
     let is_value = |value: &str| {
@@ -205,7 +250,10 @@ fn is_state(text: &str) -> bool {
     };
     let is_member = |member: &str| {
         let member = member.trim_matches([' ', '\t']);
-        member.is_empty() || member.split_once('=').is_some_and(|(key, value)| is_key(key) && is_value(value))
+        member.is_empty()
+            || member
+                .split_once('=')
+                .is_some_and(|(key, value)| is_key(key) && is_value(value))
     };
     (1..=STATE_BYTES_MAX).contains(&text.len())
         && text.split(',').count() <= STATE_MEMBERS_MAX
@@ -230,9 +278,15 @@ mod tests {
         let caller = InvocationId::new();
         let called = InvocationId::new();
         let above = context.reference(caller);
-        assert_eq!((&above["trace_id"], &above["parent_span_id"]), (&TRACE.into(), &PARENT.into()));
+        assert_eq!(
+            (&above["trace_id"], &above["parent_span_id"]),
+            (&TRACE.into(), &PARENT.into())
+        );
         let below = context.below(SpanId::of(caller)).reference(called);
-        assert_eq!((&below["trace_id"], &below["parent_span_id"]), (&above["trace_id"], &above["span_id"]));
+        assert_eq!(
+            (&below["trace_id"], &below["parent_span_id"]),
+            (&above["trace_id"], &above["span_id"])
+        );
         assert_ne!(above["span_id"], below["span_id"]);
     }
 
@@ -269,18 +323,38 @@ mod tests {
             assert_eq!(parsed(&text), None, "{text:?}");
         }
         assert!(parsed(&format!("cc-{TRACE}-{PARENT}-01-what-the-future-holds")).is_some());
-        assert!(!parsed(&format!("00-{TRACE}-{PARENT}-00")).unwrap().is_sampled());
+        assert!(
+            !parsed(&format!("00-{TRACE}-{PARENT}-00"))
+                .unwrap()
+                .is_sampled()
+        );
     }
 
     #[test]
     fn a_state_that_is_malformed_is_left_out() {
         let state = |state: &str| {
-            let context = TraceContext::parse(&format!("00-{TRACE}-{PARENT}-01"), Some(state)).unwrap();
-            context.reference(InvocationId::new()).get("trace_state").cloned()
+            let context =
+                TraceContext::parse(&format!("00-{TRACE}-{PARENT}-01"), Some(state)).unwrap();
+            context
+                .reference(InvocationId::new())
+                .get("trace_state")
+                .cloned()
         };
-        assert_eq!(state("rojo=00f067aa0ba902b7,congo=t61"), Some("rojo=00f067aa0ba902b7,congo=t61".into()));
+        assert_eq!(
+            state("rojo=00f067aa0ba902b7,congo=t61"),
+            Some("rojo=00f067aa0ba902b7,congo=t61".into())
+        );
         let long = format!("a={}", "x".repeat(STATE_BYTES_MAX));
-        for malformed in ["", "rojo", "Rojo=1", "a=b=c", "a=\u{1b}", "a=é", &long, &"a=1,".repeat(40)] {
+        for malformed in [
+            "",
+            "rojo",
+            "Rojo=1",
+            "a=b=c",
+            "a=\u{1b}",
+            "a=é",
+            &long,
+            &"a=1,".repeat(40),
+        ] {
             assert_eq!(state(malformed), None, "{malformed:?}");
         }
     }

@@ -127,12 +127,18 @@ pub struct Usage {
 impl Metered {
     /// Adds the use of `earlier` and takes its limit, which applied to both.
     fn add(&mut self, earlier: Self) {
-        *self = Self { used: self.used.saturating_add(earlier.used), limit: earlier.limit };
+        *self = Self {
+            used: self.used.saturating_add(earlier.used),
+            limit: earlier.limit,
+        };
     }
 
     /// Adds the use of a call `below` this one, and keeps the limit.
     fn charge(&mut self, below: Self) {
-        self.used = self.used.saturating_add(below.used).min(self.limit.max(self.used));
+        self.used = self
+            .used
+            .saturating_add(below.used)
+            .min(self.limit.max(self.used));
     }
 
     fn unused(self) -> Self {
@@ -163,7 +169,9 @@ impl Usage {
         }
         if let Some(before) = &earlier.touched {
             let later = self.touched.replace(before.clone());
-            self.touched.get_or_insert_default().append(later.unwrap_or_default());
+            self.touched
+                .get_or_insert_default()
+                .append(later.unwrap_or_default());
         }
     }
 
@@ -174,7 +182,10 @@ impl Usage {
         if let Some(used) = &below.files {
             let disk_bytes = used.disk_bytes.unused();
             let files_created = used.files_created.unused();
-            let files = self.files.get_or_insert(FileUsage { disk_bytes, files_created });
+            let files = self.files.get_or_insert(FileUsage {
+                disk_bytes,
+                files_created,
+            });
             files.disk_bytes.charge(used.disk_bytes);
             files.files_created.charge(used.files_created);
         }

@@ -39,7 +39,13 @@ impl Cancellation {
 
     /// The reason, once the call was asked to stop.
     pub fn requested(&self) -> Option<AbortReason> {
-        self.0.token.is_cancelled().then(|| self.0.reason.get().copied().unwrap_or(AbortReason::UserInterruption))
+        self.0.token.is_cancelled().then(|| {
+            self.0
+                .reason
+                .get()
+                .copied()
+                .unwrap_or(AbortReason::UserInterruption)
+        })
     }
 
     /// Waits until the call is asked to stop.

@@ -34,8 +34,12 @@ impl Chains {
     /// The chains of a host in which `calls_at_once` run at once, for `callers`, each of which may have its [`share`].
     pub fn new(calls_at_once: u32, callers: usize) -> Self {
         let chains = usize::try_from(Self::count(calls_at_once)).unwrap_or(1);
-        let shares = (callers > 1 && guard!("chain_share")).then(|| Arc::new(Shares::new(share(chains, callers))));
-        Self { all: Arc::new(Semaphore::new(chains)), shares }
+        let shares = (callers > 1 && guard!("chain_share"))
+            .then(|| Arc::new(Shares::new(share(chains, callers))));
+        Self {
+            all: Arc::new(Semaphore::new(chains)),
+            shares,
+        }
     }
 
     /// How many instances all chains may have together.
@@ -54,7 +58,10 @@ impl Chains {
             (Some(shares), Some(caller)) => Some(shares.take(caller).await?),
             _ => None,
         };
-        Some(Chain { _permit: Arc::clone(&self.all).acquire_owned().await.ok()?, _of_caller: of_caller })
+        Some(Chain {
+            _permit: Arc::clone(&self.all).acquire_owned().await.ok()?,
+            _of_caller: of_caller,
+        })
     }
 }
 
@@ -65,7 +72,10 @@ mod tests {
     use super::{Chain, Chains};
 
     async fn soon(chains: &Chains, caller: Option<&str>) -> Option<Chain> {
-        tokio::time::timeout(Duration::from_millis(1), chains.take(caller)).await.ok().flatten()
+        tokio::time::timeout(Duration::from_millis(1), chains.take(caller))
+            .await
+            .ok()
+            .flatten()
     }
 
     #[tokio::test]

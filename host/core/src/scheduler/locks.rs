@@ -86,7 +86,10 @@ impl ResourceLocks {
     /// Gives a call of `caller` its place among the others, before it is known what it can reach.
     pub fn turn(&self, line: Option<Line>, caller: Option<&str>) -> Turn {
         let id = self.queue().enter(line, caller);
-        Turn { locks: self.clone(), id }
+        Turn {
+            locks: self.clone(),
+            id,
+        }
     }
 }
 
@@ -98,19 +101,35 @@ impl Queue {
 
     fn enter(&mut self, line: Option<Line>, caller: Option<&str>) -> u64 {
         let id = self.number();
-        let call = Call { caller: self.callers.enter(caller), order: Order::since(id, id) };
+        let call = Call {
+            caller: self.callers.enter(caller),
+            order: Order::since(id, id),
+        };
         if let Some(Line(line)) = line {
             self.lined.insert((line, id));
             self.undecided.insert((line, id));
         }
-        let entry = Entry { call, line, claim: None, stage: None, passes: 0, news: None };
+        let entry = Entry {
+            call,
+            line,
+            claim: None,
+            stage: None,
+            passes: 0,
+            news: None,
+        };
         self.entries.insert(id, entry);
         id
     }
 
     /// Notes what the call can reach. Returns whether it runs from now on; `has_place`: whether it can.
     fn claim(&mut self, id: u64, claim: Claim, has_place: bool) -> bool {
-        let Some(entry) = self.entries.get_mut(&id).filter(|entry| entry.claim.is_none()) else { return false };
+        let Some(entry) = self
+            .entries
+            .get_mut(&id)
+            .filter(|entry| entry.claim.is_none())
+        else {
+            return false;
+        };
         entry.claim = Some(claim);
         let line = entry.line;
         let is_blocked = self.is_blocked(id);
@@ -128,10 +147,21 @@ impl Queue {
         if self.follows_own(id) {
             self.reorder(id, Order::not_in_line(id));
         }
-        self.shift(id, if is_blocked { self.stage_behind(id) } else { Stage::Waiting });
+        self.shift(
+            id,
+            if is_blocked {
+                self.stage_behind(id)
+            } else {
+                Stage::Waiting
+            },
+        );
         // Calls of a batch are not decided on in their order.
         for later in self.successors(id) {
-            if self.entries.get(&later).is_some_and(|entry| entry.call.order.is_in_line()) {
+            if self
+                .entries
+                .get(&later)
+                .is_some_and(|entry| entry.call.order.is_in_line())
+            {
                 self.reorder(later, Order::not_in_line(later));
                 self.wake_behind(later);
             }
@@ -140,19 +170,28 @@ impl Queue {
 
     /// Whether an earlier call of the same caller, which the call meets, does not run yet.
     fn follows_own(&self, id: u64) -> bool {
-        let Some(entry) = self.entries.get(&id) else { return false };
+        let Some(entry) = self.entries.get(&id) else {
+            return false;
+        };
         let follows = |claim: &Claim| self.index.follows_own(claim, entry.call);
         entry.claim.as_ref().is_some_and(follows) && guard!("caller_turns")
     }
 
     /// The ids of the next calls of the same caller that meet the call, and do not run yet.
     fn successors(&self, id: u64) -> Vec<u64> {
-        let Some(entry) = self.entries.get(&id) else { return Vec::new() };
-        entry.claim.as_ref().map_or_else(Vec::new, |claim| self.index.successors(claim, entry.call))
+        let Some(entry) = self.entries.get(&id) else {
+            return Vec::new();
+        };
+        entry
+            .claim
+            .as_ref()
+            .map_or_else(Vec::new, |claim| self.index.successors(claim, entry.call))
     }
 
     fn reorder(&mut self, id: u64, order: Order) {
-        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let Some(entry) = self.entries.get_mut(&id) else {
+            return;
+        };
         let from = entry.call;
         entry.call.order = order;
         if let (Some(claim), Some(_)) = (&entry.claim, entry.stage) {
@@ -173,23 +212,42 @@ impl Queue {
     /// Lets those changes go on that waited for the decision on the call `id`, which was made or is not needed any more.
     fn decided(&mut self, line: Option<Line>, id: u64) {
         let Some(Line(line)) = line else { return };
-        let first = self.undecided.range((line, 0)..=(line, u64::MAX)).next().copied();
+        let first = self
+            .undecided
+            .range((line, 0)..=(line, u64::MAX))
+            .next()
+            .copied();
         self.undecided.remove(&(line, id));
         if first != Some((line, id)) {
             return;
         }
-        let next = self.undecided.range((line, id)..=(line, u64::MAX)).next().map_or(u64::MAX, |(_, id)| *id);
-        let freed = self.lined.range((line, id)..=(line, next)).map(|(_, id)| *id).collect();
+        let next = self
+            .undecided
+            .range((line, id)..=(line, u64::MAX))
+            .next()
+            .map_or(u64::MAX, |(_, id)| *id);
+        let freed = self
+            .lined
+            .range((line, id)..=(line, next))
+            .map(|(_, id)| *id)
+            .collect();
         self.wake(freed);
     }
 
     /// Whether the call has to wait for its turn. A call that is gone, or runs, waits for nothing.
     fn is_blocked(&self, id: u64) -> bool {
-        let Some(entry) = self.entries.get(&id).filter(|entry| entry.stage != Some(Stage::Running)) else {
+        let Some(entry) = self
+            .entries
+            .get(&id)
+            .filter(|entry| entry.stage != Some(Stage::Running))
+        else {
             return false;
         };
-        let Some(claim) = &entry.claim else { return true };
-        let undecided = |Line(line): Line| self.undecided.range((line, 0)..(line, id)).next().is_some();
+        let Some(claim) = &entry.claim else {
+            return true;
+        };
+        let undecided =
+            |Line(line): Line| self.undecided.range((line, 0)..(line, id)).next().is_some();
         let awaits_decisions = claim.changes() && entry.line.is_some_and(undecided);
         (awaits_decisions || self.index.holds_up(claim, entry.call)) && guard!("resource_locks")
     }
@@ -197,13 +255,21 @@ impl Queue {
     /// The stage of a call that waits for its turn. One that waits for a call without a place can be passed like that one.
     /// Otherwise it would keep calls waiting that do not meet the call without a place.
     fn stage_behind(&self, id: u64) -> Stage {
-        let Some(entry) = self.entries.get(&id) else { return Stage::Waiting };
+        let Some(entry) = self.entries.get(&id) else {
+            return Stage::Waiting;
+        };
         let follows = |claim: &Claim| self.index.follows_placeless(claim, entry.call);
-        if entry.claim.as_ref().is_some_and(follows) { Stage::Placeless } else { Stage::Waiting }
+        if entry.claim.as_ref().is_some_and(follows) {
+            Stage::Placeless
+        } else {
+            Stage::Waiting
+        }
     }
 
     fn shift(&mut self, id: u64, to: Stage) {
-        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let Some(entry) = self.entries.get_mut(&id) else {
+            return;
+        };
         let Some(claim) = &entry.claim else { return };
         self.index.change(claim, entry.call, entry.stage, Some(to));
         if entry.stage.is_none() {
@@ -213,20 +279,27 @@ impl Queue {
     }
 
     fn run(&mut self, id: u64) {
-        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let Some(entry) = self.entries.get_mut(&id) else {
+            return;
+        };
         let Some(claim) = &entry.claim else { return };
         let waited = entry.stage.is_some();
-        self.index.change(claim, entry.call, entry.stage, Some(Stage::Running));
+        self.index
+            .change(claim, entry.call, entry.stage, Some(Stage::Running));
         entry.stage = Some(Stage::Running);
         if waited {
             self.waiting -= 1;
-            self.successors(id).into_iter().for_each(|next| self.enter_line(next));
+            self.successors(id)
+                .into_iter()
+                .for_each(|next| self.enter_line(next));
         }
     }
 
     /// Lets the call run, if it is still its turn. Returns whether it runs.
     fn begin(&mut self, id: u64) -> bool {
-        let Some(stage) = self.entries.get(&id).map(|entry| entry.stage) else { return true };
+        let Some(stage) = self.entries.get(&id).map(|entry| entry.stage) else {
+            return true;
+        };
         if stage == Some(Stage::Running) {
             return true;
         }
@@ -247,7 +320,13 @@ impl Queue {
     /// Lets calls of other callers pass one that has its turn, because its caller has no place for it. One that was passed
     /// too often keeps its turn. What waits for it can be passed then, so that it delays no call that it does not meet.
     fn lack_place(&mut self, id: u64) {
-        let Some(entry) = self.entries.get(&id).filter(|entry| entry.stage == Some(Stage::Waiting)) else { return };
+        let Some(entry) = self
+            .entries
+            .get(&id)
+            .filter(|entry| entry.stage == Some(Stage::Waiting))
+        else {
+            return;
+        };
         let can_be_passed = entry.passes < PASSES_MAX || !guard!("lock_passes");
         if can_be_passed && guard!("placeless_locks") {
             self.reorder(id, Order::not_in_line(id));
@@ -265,7 +344,11 @@ impl Queue {
         let is_blocked = self.is_blocked(id);
         let stage = self.entries.get(&id)?.stage;
         if matches!(stage, Some(Stage::Waiting | Stage::Placeless)) {
-            let to = if is_blocked { self.stage_behind(id) } else { Stage::Waiting };
+            let to = if is_blocked {
+                self.stage_behind(id)
+            } else {
+                Stage::Waiting
+            };
             self.shift(id, to);
             if to == Stage::Placeless && stage == Some(Stage::Waiting) {
                 self.wake_behind(id);
@@ -307,8 +390,12 @@ impl Queue {
 
     /// The ids of all calls that the call may have been the last to hold up.
     fn behind(&self, id: u64) -> Vec<u64> {
-        let Some(entry) = self.entries.get(&id) else { return Vec::new() };
-        entry.claim.as_ref().map_or_else(Vec::new, |claim| self.index.behind(claim, entry.call.caller))
+        let Some(entry) = self.entries.get(&id) else {
+            return Vec::new();
+        };
+        entry.claim.as_ref().map_or_else(Vec::new, |claim| {
+            self.index.behind(claim, entry.call.caller)
+        })
     }
 
     fn wake_behind(&mut self, id: u64) {
@@ -320,7 +407,9 @@ impl Queue {
     /// can be passed from now on. A call that waits for no call without a place any more is passed no more.
     fn wake(&mut self, mut ids: Vec<u64>) {
         while let Some(id) = ids.pop() {
-            let Some(entry) = self.entries.get(&id) else { continue };
+            let Some(entry) = self.entries.get(&id) else {
+                continue;
+            };
             if entry.news.is_none() && entry.stage != Some(Stage::Waiting) {
                 continue;
             }
@@ -379,7 +468,11 @@ impl Turn {
     /// Leaves the queue, unless the call runs: a lock is held until the record of the call is complete.
     pub fn give_up(&self) {
         let mut queue = self.locks.queue();
-        if queue.entries.get(&self.id).is_some_and(|entry| entry.stage != Some(Stage::Running)) {
+        if queue
+            .entries
+            .get(&self.id)
+            .is_some_and(|entry| entry.stage != Some(Stage::Running))
+        {
             queue.leave(self.id);
         }
     }

@@ -32,7 +32,10 @@ impl MemoryBudget {
     pub fn new(bytes: u64) -> Self {
         let most = u32::try_from(Semaphore::MAX_PERMITS).unwrap_or(u32::MAX);
         let total = pieces(bytes).clamp(1, most);
-        Self { pieces: Arc::new(Semaphore::new(usize::try_from(total).unwrap_or(usize::MAX))), total }
+        Self {
+            pieces: Arc::new(Semaphore::new(usize::try_from(total).unwrap_or(usize::MAX))),
+            total,
+        }
     }
 
     /// Bytes of the whole budget.
@@ -43,18 +46,27 @@ impl MemoryBudget {
     /// Reserves `bytes`, if they are free and no other call waits. A call that may use more than the whole budget
     /// reserves all of it, and so runs alone.
     pub(super) fn try_reserve(&self, bytes: u64) -> Option<Reserved> {
-        let reserved = Arc::clone(&self.pieces).try_acquire_many_owned(self.share(bytes)).ok()?;
+        let reserved = Arc::clone(&self.pieces)
+            .try_acquire_many_owned(self.share(bytes))
+            .ok()?;
         Some(Reserved { _pieces: reserved })
     }
 
     /// Waits for `bytes` and reserves them. `None` only if the budget is closed.
     pub(super) async fn reserve(&self, bytes: u64) -> Option<Reserved> {
-        let reserved = Arc::clone(&self.pieces).acquire_many_owned(self.share(bytes)).await.ok()?;
+        let reserved = Arc::clone(&self.pieces)
+            .acquire_many_owned(self.share(bytes))
+            .await
+            .ok()?;
         Some(Reserved { _pieces: reserved })
     }
 
     fn share(&self, bytes: u64) -> u32 {
-        if guard!("memory_total") { pieces(bytes).min(self.total) } else { 0 }
+        if guard!("memory_total") {
+            pieces(bytes).min(self.total)
+        } else {
+            0
+        }
     }
 }
 
@@ -74,8 +86,15 @@ mod tests {
         let budget = MemoryBudget::new(4 * MIB);
         let small = budget.try_reserve(MIB).unwrap();
         let mut large = Box::pin(budget.reserve(64 * MIB));
-        assert!(tokio::time::timeout(Duration::from_millis(1), &mut large).await.is_err());
-        assert!(budget.try_reserve(1).is_none(), "three MiB are free, and the large call waits for them");
+        assert!(
+            tokio::time::timeout(Duration::from_millis(1), &mut large)
+                .await
+                .is_err()
+        );
+        assert!(
+            budget.try_reserve(1).is_none(),
+            "three MiB are free, and the large call waits for them"
+        );
         drop(small);
         let large = large.await.unwrap();
         assert!(budget.try_reserve(1).is_none());

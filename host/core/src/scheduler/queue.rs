@@ -46,15 +46,25 @@ impl Scheduler {
     /// only the number of calls is limited.
     pub fn new(calls_at_once: usize, callers: usize, memory: Option<MemoryBudget>) -> Self {
         let places = calls_at_once.clamp(1, Semaphore::MAX_PERMITS);
-        let shares = (callers > 1 && guard!("caller_share")).then(|| Arc::new(Shares::new(share(places, callers))));
+        let shares = (callers > 1 && guard!("caller_share"))
+            .then(|| Arc::new(Shares::new(share(places, callers))));
         let waiting = WaitingRoom::new(usize::MAX, callers);
-        Self { slots: Arc::new(Semaphore::new(places)), shares, memory, waiting, callers }
+        Self {
+            slots: Arc::new(Semaphore::new(places)),
+            shares,
+            memory,
+            waiting,
+            callers,
+        }
     }
 
     /// Sets how many calls may wait at once. Default: any number. With several callers, each may have its [`share`].
     #[must_use]
     pub fn waiting(self, calls: usize) -> Self {
-        Self { waiting: WaitingRoom::new(calls, self.callers), ..self }
+        Self {
+            waiting: WaitingRoom::new(calls, self.callers),
+            ..self
+        }
     }
 
     /// Lets a call of `caller` wait, for its turn or for a place; `None` if as many wait as may.
@@ -70,13 +80,19 @@ impl Scheduler {
             Some(memory) => Some(memory.try_reserve(bytes)?),
             None => None,
         };
-        Some(Place { _memory: memory, _slot: slot, _of_caller: of_caller })
+        Some(Place {
+            _memory: memory,
+            _slot: slot,
+            _of_caller: of_caller,
+        })
     }
 
     /// Returns one of the places of `caller`, if one is free and no other call of the caller waits for one.
     pub fn try_caller_place(&self, caller: Option<&str>) -> Option<CallerPlace> {
         match (&self.shares, caller) {
-            (Some(shares), Some(caller)) => Some(CallerPlace { _permit: Some(shares.try_take(caller)?) }),
+            (Some(shares), Some(caller)) => Some(CallerPlace {
+                _permit: Some(shares.try_take(caller)?),
+            }),
             _ => Some(CallerPlace { _permit: None }),
         }
     }
@@ -88,9 +104,9 @@ impl Scheduler {
     /// [`NoPlace::Gone`]
     pub async fn caller_place(&self, caller: Option<&str>) -> Result<CallerPlace, NoPlace> {
         match (&self.shares, caller) {
-            (Some(shares), Some(caller)) => {
-                Ok(CallerPlace { _permit: Some(shares.take(caller).await.ok_or(NoPlace::Gone)?) })
-            }
+            (Some(shares), Some(caller)) => Ok(CallerPlace {
+                _permit: Some(shares.take(caller).await.ok_or(NoPlace::Gone)?),
+            }),
             _ => Ok(CallerPlace { _permit: None }),
         }
     }
@@ -102,15 +118,33 @@ impl Scheduler {
     /// # Errors
     ///
     /// [`NoPlace`], when the memory is not free in time.
-    pub async fn place(&self, of_caller: CallerPlace, bytes: u64, patience: Duration) -> Result<Place, NoPlace> {
-        let slot = Arc::clone(&self.slots).acquire_owned().await.map_err(|_| NoPlace::Gone)?;
+    pub async fn place(
+        &self,
+        of_caller: CallerPlace,
+        bytes: u64,
+        patience: Duration,
+    ) -> Result<Place, NoPlace> {
+        let slot = Arc::clone(&self.slots)
+            .acquire_owned()
+            .await
+            .map_err(|_| NoPlace::Gone)?;
         let memory = match &self.memory {
             Some(memory) => {
                 let reserved = tokio::time::timeout(patience, memory.reserve(bytes)).await;
-                Some(reserved.map_err(|_| NoPlace::Memory { total: memory.total() })?.ok_or(NoPlace::Gone)?)
+                Some(
+                    reserved
+                        .map_err(|_| NoPlace::Memory {
+                            total: memory.total(),
+                        })?
+                        .ok_or(NoPlace::Gone)?,
+                )
             }
             None => None,
         };
-        Ok(Place { _memory: memory, _slot: slot, _of_caller: of_caller })
+        Ok(Place {
+            _memory: memory,
+            _slot: slot,
+            _of_caller: of_caller,
+        })
     }
 }

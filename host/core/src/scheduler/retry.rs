@@ -30,15 +30,23 @@ pub const ATTEMPTS_MAX: u32 = 10;
 pub const BACKOFF_MAX: Duration = Duration::from_secs(30);
 /// The classes that a policy may repeat: those of failures that can go away by themselves. A limit of the host is none
 /// of them, because it counts for all attempts together.
-pub const RETRY_CLASSES: [ErrorClass; 4] =
-    [ErrorClass::RateLimited, ErrorClass::DependencyUnavailable, ErrorClass::Timeout, ErrorClass::ExecutionFailed];
+pub const RETRY_CLASSES: [ErrorClass; 4] = [
+    ErrorClass::RateLimited,
+    ErrorClass::DependencyUnavailable,
+    ErrorClass::Timeout,
+    ErrorClass::ExecutionFailed,
+];
 
 impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
             attempts: 1,
             backoff: Duration::from_millis(200),
-            classes: vec![ErrorClass::RateLimited, ErrorClass::DependencyUnavailable, ErrorClass::Timeout],
+            classes: vec![
+                ErrorClass::RateLimited,
+                ErrorClass::DependencyUnavailable,
+                ErrorClass::Timeout,
+            ],
         }
     }
 }
@@ -51,7 +59,9 @@ impl RetryPolicy {
 
     /// The longest wait after the attempt of this number, from 1.
     pub fn longest_wait(&self, attempt: u32) -> Duration {
-        let doubled = 1_u32.checked_shl(attempt.saturating_sub(1)).unwrap_or(u32::MAX);
+        let doubled = 1_u32
+            .checked_shl(attempt.saturating_sub(1))
+            .unwrap_or(u32::MAX);
         self.backoff.saturating_mul(doubled).min(BACKOFF_MAX)
     }
 
@@ -60,11 +70,14 @@ impl RetryPolicy {
     /// never shortened.
     pub fn wait(&self, attempt: u32, retry_after: Option<f64>, random: u64) -> Duration {
         let half = self.longest_wait(attempt) / 2;
-        let millis = u64::try_from(half.as_millis()).unwrap_or(u64::MAX).saturating_add(1);
+        let millis = u64::try_from(half.as_millis())
+            .unwrap_or(u64::MAX)
+            .saturating_add(1);
         let backoff = half + Duration::from_millis(random % millis);
         let wanted = retry_after.filter(|seconds| *seconds > 0.0);
         // A tool can ask for more time than a clock has.
-        let wanted = wanted.map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX));
+        let wanted =
+            wanted.map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX));
         wanted.map_or(backoff, |wanted| wanted.max(backoff))
     }
 
@@ -74,7 +87,11 @@ impl RetryPolicy {
         Self {
             attempts: self.attempts.min(other.attempts),
             backoff: self.backoff.max(other.backoff),
-            classes: self.classes.into_iter().filter(|class| other.classes.contains(class)).collect(),
+            classes: self
+                .classes
+                .into_iter()
+                .filter(|class| other.classes.contains(class))
+                .collect(),
         }
     }
 }
@@ -85,18 +102,29 @@ mod tests {
 
     #[test]
     fn waits_grow_up_to_a_limit_and_keep_what_the_tool_asked_for() {
-        let policy = RetryPolicy { attempts: 9, backoff: Duration::from_secs(1), ..RetryPolicy::default() };
-        let longest: Vec<u64> = (1..8).map(|attempt| policy.longest_wait(attempt).as_secs()).collect();
+        let policy = RetryPolicy {
+            attempts: 9,
+            backoff: Duration::from_secs(1),
+            ..RetryPolicy::default()
+        };
+        let longest: Vec<u64> = (1..8)
+            .map(|attempt| policy.longest_wait(attempt).as_secs())
+            .collect();
         assert_eq!(longest, [1, 2, 4, 8, 16, 30, 30]);
         for random in [0, 1, 500, u64::MAX] {
             let wait = policy.wait(3, None, random);
-            assert!((Duration::from_secs(2)..=Duration::from_secs(4)).contains(&wait), "{wait:?}");
+            assert!(
+                (Duration::from_secs(2)..=Duration::from_secs(4)).contains(&wait),
+                "{wait:?}"
+            );
             assert!(policy.wait(1, Some(7.5), random) == Duration::from_secs_f64(7.5));
         }
         assert_ne!(policy.wait(3, None, 0), policy.wait(3, None, 500));
-        for (asked, expected) in
-            [(1e300, Duration::MAX), (f64::NAN, Duration::from_millis(500)), (-1.0, Duration::from_millis(500))]
-        {
+        for (asked, expected) in [
+            (1e300, Duration::MAX),
+            (f64::NAN, Duration::from_millis(500)),
+            (-1.0, Duration::from_millis(500)),
+        ] {
             assert_eq!(policy.wait(1, Some(asked), 0), expected);
         }
         assert_eq!(policy.longest_wait(u32::MAX), BACKOFF_MAX);
@@ -104,12 +132,31 @@ mod tests {
 
     #[test]
     fn only_wanted_classes_are_repeated_and_only_so_often() {
-        let policy = RetryPolicy { attempts: 2, ..RetryPolicy::default() };
-        assert!(policy.repeats(ErrorClass::RateLimited, 1) && !policy.repeats(ErrorClass::RateLimited, 2));
-        assert!(!policy.repeats(ErrorClass::ExecutionFailed, 1) && !policy.repeats(ErrorClass::Canceled, 1));
-        let endless = RetryPolicy { attempts: u32::MAX, ..RetryPolicy::default() };
+        let policy = RetryPolicy {
+            attempts: 2,
+            ..RetryPolicy::default()
+        };
+        assert!(
+            policy.repeats(ErrorClass::RateLimited, 1)
+                && !policy.repeats(ErrorClass::RateLimited, 2)
+        );
+        assert!(
+            !policy.repeats(ErrorClass::ExecutionFailed, 1)
+                && !policy.repeats(ErrorClass::Canceled, 1)
+        );
+        let endless = RetryPolicy {
+            attempts: u32::MAX,
+            ..RetryPolicy::default()
+        };
         assert!(!endless.repeats(ErrorClass::Timeout, ATTEMPTS_MAX));
-        let both = policy.stricter(RetryPolicy { attempts: 5, classes: vec![ErrorClass::Timeout], ..endless });
-        assert_eq!((both.attempts, both.classes), (2, vec![ErrorClass::Timeout]));
+        let both = policy.stricter(RetryPolicy {
+            attempts: 5,
+            classes: vec![ErrorClass::Timeout],
+            ..endless
+        });
+        assert_eq!(
+            (both.attempts, both.classes),
+            (2, vec![ErrorClass::Timeout])
+        );
     }
 }

@@ -19,7 +19,10 @@ pub struct Shares {
 impl Shares {
     /// Creates shares in which each caller has `each` places.
     pub fn new(each: usize) -> Self {
-        Self { each, of: Mutex::default() }
+        Self {
+            each,
+            of: Mutex::default(),
+        }
     }
 
     fn of(&self, caller: &str) -> Arc<Semaphore> {
@@ -51,7 +54,10 @@ mod tests {
 
     #[test]
     fn up_to_eight_callers_have_places_of_their_own() {
-        assert_eq!((share(192, 1), share(192, 2), share(192, 100), share(1, 2)), (192, 96, 24, 1));
+        assert_eq!(
+            (share(192, 1), share(192, 2), share(192, 100), share(1, 2)),
+            (192, 96, 24, 1)
+        );
     }
 
     #[test]

@@ -28,8 +28,16 @@ pub struct Ticket {
 impl WaitingRoom {
     /// Creates a room for `total` calls of `callers`.
     pub(super) fn new(total: usize, callers: usize) -> Arc<Self> {
-        let each = if callers > 1 { share(total, callers) } else { total };
-        Arc::new(Self { total, each, waiting: Mutex::default() })
+        let each = if callers > 1 {
+            share(total, callers)
+        } else {
+            total
+        };
+        Arc::new(Self {
+            total,
+            each,
+            waiting: Mutex::default(),
+        })
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
@@ -46,7 +54,10 @@ impl WaitingRoom {
         }
         waiting.all += 1;
         waiting.of.insert(caller.clone(), of_caller + 1);
-        Some(Ticket { room: Arc::clone(self), caller })
+        Some(Ticket {
+            room: Arc::clone(self),
+            caller,
+        })
     }
 }
 
@@ -69,7 +80,9 @@ mod tests {
     #[test]
     fn a_flood_is_refused_and_leaves_room_for_another_caller() {
         let room = WaitingRoom::new(16, 2);
-        let of_anna: Vec<_> = std::iter::from_fn(|| room.enter(Some("anna"))).take(100).collect();
+        let of_anna: Vec<_> = std::iter::from_fn(|| room.enter(Some("anna")))
+            .take(100)
+            .collect();
         assert_eq!(of_anna.len(), 8);
         let of_bert = room.enter(Some("bert")).unwrap();
         drop(of_anna);

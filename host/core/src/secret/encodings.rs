@@ -25,7 +25,11 @@ pub(super) fn forms(value: &[u8]) -> Vec<Vec<u8>> {
             forms.push(json(text, escaped, false));
             forms.push(json(text, escaped, true));
         }
-        forms.push(text.encode_utf16().flat_map(|unit| format!("\\u{unit:04x}").into_bytes()).collect());
+        forms.push(
+            text.encode_utf16()
+                .flat_map(|unit| format!("\\u{unit:04x}").into_bytes())
+                .collect(),
+        );
         // As UTF-16 bytes. A text that lost every other byte contains the value itself.
         forms.push(text.encode_utf16().flat_map(u16::to_le_bytes).collect());
         forms.push(text.encode_utf16().flat_map(u16::to_be_bytes).collect());
@@ -43,7 +47,9 @@ pub(super) fn folded(value: &[u8]) -> Vec<Vec<u8>> {
         forms.extend((0..3).map(|before| aligned(value, before, |bytes| encoding.encode(bytes))));
     }
     // A dash is a digit of URL-safe base64, and is left out like every other dash.
-    forms.iter_mut().for_each(|form| form.retain(|byte| *byte != b'-'));
+    forms
+        .iter_mut()
+        .for_each(|form| form.retain(|byte| *byte != b'-'));
     forms.retain(|form| !form.is_empty());
     forms.sort_unstable();
     forms.dedup();
@@ -52,12 +58,17 @@ pub(super) fn folded(value: &[u8]) -> Vec<Vec<u8>> {
 
 /// Each byte as two hex digits after `prefix`.
 fn each(value: &[u8], prefix: &str) -> Vec<u8> {
-    value.iter().flat_map(|byte| format!("{prefix}{byte:02x}").into_bytes()).collect()
+    value
+        .iter()
+        .flat_map(|byte| format!("{prefix}{byte:02x}").into_bytes())
+        .collect()
 }
 
 /// Base64 of `value` after `before` other bytes, without the characters that it shares with its neighbours.
 fn aligned(value: &[u8], before: usize, encode: impl Fn(&[u8]) -> String) -> Vec<u8> {
-    let padded: Vec<u8> = std::iter::repeat_n(0, before).chain(value.iter().copied()).collect();
+    let padded: Vec<u8> = std::iter::repeat_n(0, before)
+        .chain(value.iter().copied())
+        .collect();
     let mut text = encode(&padded).into_bytes();
     if !padded.len().is_multiple_of(3) {
         text.pop();
@@ -88,7 +99,9 @@ fn json(value: &str, escaped: &str, ascii: bool) -> Vec<u8> {
             '/' if escaped.contains('/') => text.push_str("\\/"),
             c if c.is_control() || escaped.contains(c) || (ascii && !c.is_ascii()) => {
                 let mut units = [0; 2];
-                c.encode_utf16(&mut units).iter().for_each(|unit| text.push_str(&format!("\\u{unit:04x}")));
+                c.encode_utf16(&mut units)
+                    .iter()
+                    .for_each(|unit| text.push_str(&format!("\\u{unit:04x}")));
             }
             c => text.push(c),
         }
@@ -104,14 +117,25 @@ mod tests {
     fn holds(text: &str, value: &str) -> bool {
         let text = text.to_ascii_lowercase();
         let bare: String = text.chars().filter(|c| !" \t\r\n:-".contains(*c)).collect();
-        let within = |text: &str, form: &Vec<u8>| text.contains(&String::from_utf8_lossy(form).to_ascii_lowercase());
-        forms(value.as_bytes()).iter().any(|form| within(&text, form))
-            || folded(value.as_bytes()).iter().any(|form| within(&bare, form))
+        let within = |text: &str, form: &Vec<u8>| {
+            text.contains(&String::from_utf8_lossy(form).to_ascii_lowercase())
+        };
+        forms(value.as_bytes())
+            .iter()
+            .any(|form| within(&text, form))
+            || folded(value.as_bytes())
+                .iter()
+                .any(|form| within(&bare, form))
     }
 
     #[test]
     fn base64_is_found_wherever_the_value_stands_in_it() {
-        for value in ["12345678", "123456789", "s3cr3t/+?><-value", "caf\u{e9}-\u{1f600}-secret"] {
+        for value in [
+            "12345678",
+            "123456789",
+            "s3cr3t/+?><-value",
+            "caf\u{e9}-\u{1f600}-secret",
+        ] {
             for before in ["", "a", "ab", "user:", "abcd"] {
                 for after in ["", "z", "zy", "zyx"] {
                     let plain = format!("{before}{value}{after}");
@@ -133,7 +157,12 @@ mod tests {
         let hex: Vec<String> = value.bytes().map(|byte| format!("{byte:02X}")).collect();
         let base64 = data_encoding::BASE64.encode(format!("user:{value}:and-more").as_bytes());
         let lines = |width: usize, end: &str| {
-            base64.as_bytes().chunks(width).map(|line| std::str::from_utf8(line).unwrap()).collect::<Vec<_>>().join(end)
+            base64
+                .as_bytes()
+                .chunks(width)
+                .map(|line| std::str::from_utf8(line).unwrap())
+                .collect::<Vec<_>>()
+                .join(end)
         };
         for written in [
             hex.join(" "),
@@ -142,7 +171,10 @@ mod tests {
             lines(64, "\n"),
             lines(76, "\r\n"),
             lines(10, "\n    "),
-            value.chars().map(|c| format!("\\u{:04x}", u32::from(c))).collect(),
+            value
+                .chars()
+                .map(|c| format!("\\u{:04x}", u32::from(c)))
+                .collect(),
             value.bytes().map(|byte| format!("\\x{byte:02x}")).collect(),
             value.chars().flat_map(|c| [c, '\0']).collect(),
             value.chars().flat_map(|c| ['\0', c]).collect(),

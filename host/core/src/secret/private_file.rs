@@ -20,13 +20,19 @@ pub fn read(path: &Path, bytes_max: u64) -> anyhow::Result<Option<Zeroizing<Vec<
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error).with_context(|| format!("cannot open {shown}")),
     };
-    let length = file.metadata().with_context(|| format!("cannot inspect {shown}"))?.len();
+    let length = file
+        .metadata()
+        .with_context(|| format!("cannot inspect {shown}"))?
+        .len();
     if length > bytes_max {
         bail!("{shown} is larger than {bytes_max} bytes");
     }
     // Allocated at full size, because a buffer that grows would leave copies in memory.
     let mut bytes = Zeroizing::new(Vec::with_capacity(usize::try_from(length).unwrap_or(0) + 1));
-    Read::by_ref(&mut file).take(bytes_max).read_to_end(&mut bytes).with_context(|| format!("cannot read {shown}"))?;
+    Read::by_ref(&mut file)
+        .take(bytes_max)
+        .read_to_end(&mut bytes)
+        .with_context(|| format!("cannot read {shown}"))?;
     Ok(Some(bytes))
 }
 
@@ -36,23 +42,29 @@ pub fn read_or_make_key(path: &Path) -> anyhow::Result<Zeroizing<[u8; KEY_BYTES]
         return Ok(key);
     }
     if let Some(parent) = path.parent() {
-        private::create_dir(parent).with_context(|| format!("cannot create the folder {}", parent.display()))?;
+        private::create_dir(parent)
+            .with_context(|| format!("cannot create the folder {}", parent.display()))?;
     }
     let mut key = Zeroizing::new([0; KEY_BYTES]);
-    rustix::rand::getrandom(&mut key[..], rustix::rand::GetRandomFlags::empty()).context("cannot create a key")?;
+    rustix::rand::getrandom(&mut key[..], rustix::rand::GetRandomFlags::empty())
+        .context("cannot create a key")?;
     match private::create_atomically(path, &[&key[..]], OnDisk::Name) {
         Ok(()) => Ok(key),
         // Another process may have created it first.
         Err(error) => match read_key(path)? {
             Some(key) => Ok(key),
-            None => Err(error).with_context(|| format!("cannot write the key file {}", path.display())),
+            None => {
+                Err(error).with_context(|| format!("cannot write the key file {}", path.display()))
+            }
         },
     }
 }
 
 /// Reads the key in `path`; `None` if it does not exist.
 pub fn read_key(path: &Path) -> anyhow::Result<Option<Zeroizing<[u8; KEY_BYTES]>>> {
-    let Some(bytes) = read(path, KEY_BYTES as u64 + 1).context("cannot open the key file")? else { return Ok(None) };
+    let Some(bytes) = read(path, KEY_BYTES as u64 + 1).context("cannot open the key file")? else {
+        return Ok(None);
+    };
     match <[u8; KEY_BYTES]>::try_from(bytes.as_slice()) {
         Ok(key) => Ok(Some(Zeroizing::new(key))),
         Err(_) => bail!("the key file {} is damaged", path.display()),

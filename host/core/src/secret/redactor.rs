@@ -66,7 +66,15 @@ impl Term {
     /// An argument that a contract marks as sensitive, of whatever length.
     pub fn argument(value: &str) -> Self {
         let is_short = value.len() < ALONE_BYTES_MIN;
-        Self::new(value, REDACTED, if is_short { Kind::Short } else { Kind::Sensitive })
+        Self::new(
+            value,
+            REDACTED,
+            if is_short {
+                Kind::Short
+            } else {
+                Kind::Sensitive
+            },
+        )
     }
 
     /// A sensitive argument that is `true` or `false`.
@@ -75,7 +83,11 @@ impl Term {
     }
 
     fn new(value: &str, label: impl Into<Arc<str>>, kind: Kind) -> Self {
-        Self { value: Zeroizing::new(value.to_owned()), label: label.into(), kind }
+        Self {
+            value: Zeroizing::new(value.to_owned()),
+            label: label.into(),
+            kind,
+        }
     }
 }
 
@@ -87,8 +99,12 @@ impl Terms {
     /// Adds the names of fields whose values in an output are redacted, whatever they are; returns whether any is new.
     pub fn hide_fields<'n>(&mut self, names: impl IntoIterator<Item = &'n String>) -> bool {
         let known = self.1.len();
-        self.1
-            .extend(names.into_iter().map(|name| plain_name(name).collect::<String>()).filter(|name| !name.is_empty()));
+        self.1.extend(
+            names
+                .into_iter()
+                .map(|name| plain_name(name).collect::<String>())
+                .filter(|name| !name.is_empty()),
+        );
         self.1.len() > known
     }
 
@@ -102,7 +118,10 @@ impl Terms {
     pub fn add(&mut self, mut terms: Vec<Term>) -> bool {
         let key = |term: &Term| (term.kind, term.value.len());
         let order = |a: &Term, b: &Term| {
-            key(a).cmp(&key(b)).then_with(|| a.value.as_str().cmp(b.value.as_str())).then_with(|| a.label.cmp(&b.label))
+            key(a)
+                .cmp(&key(b))
+                .then_with(|| a.value.as_str().cmp(b.value.as_str()))
+                .then_with(|| a.label.cmp(&b.label))
         };
         let known = self.0.len();
         terms.sort_unstable_by(order);
@@ -120,14 +139,18 @@ impl Terms {
 
     /// The sensitive values that can be searched for; shorter ones of an output are taken out at their own place only.
     fn sensitive(&self) -> impl Iterator<Item = &Term> {
-        let is_long = |term: &Term| term.kind == Kind::Sensitive && term.value.len() >= ALONE_BYTES_MIN;
-        self.0.iter().filter(move |term| is_long(term) || term.kind == Kind::Short)
+        let is_long =
+            |term: &Term| term.kind == Kind::Sensitive && term.value.len() >= ALONE_BYTES_MIN;
+        self.0
+            .iter()
+            .filter(move |term| is_long(term) || term.kind == Kind::Short)
     }
 
     /// Returns why these are too many to redact, if they are.
     pub fn too_many(&self) -> Option<String> {
-        let (values, bytes) =
-            self.sensitive().fold((0, 0), |(values, bytes), term| (values + 1, bytes + term.value.len()));
+        let (values, bytes) = self.sensitive().fold((0, 0), |(values, bytes), term| {
+            (values + 1, bytes + term.value.len())
+        });
         let over = values > VALUES_MAX || bytes > VALUE_BYTES_TOTAL;
         (over && guard!("sensitive_values")).then(|| {
             format!(
@@ -181,35 +204,69 @@ impl Redactor {
     /// Creates a redactor of `terms` and of matches of `patterns`; `silent` withholds the texts of progress altogether.
     /// Takes time in proportion to the bytes of the terms.
     pub fn new(terms: &Terms, patterns: &[Pattern], silent: bool) -> Self {
-        let mut inner = Inner { patterns: patterns.to_vec(), silent, ..Inner::default() };
+        let mut inner = Inner {
+            patterns: patterns.to_vec(),
+            silent,
+            ..Inner::default()
+        };
         inner.blind = terms.too_many().is_some();
-        let needles = if inner.blind { Vec::new() } else { needles(terms) };
+        let needles = if inner.blind {
+            Vec::new()
+        } else {
+            needles(terms)
+        };
         if !needles.is_empty() {
             let scrubber = Scrubber::new(needles);
             inner.blind = scrubber.is_err();
             inner.scrubber = scrubber.ok().map(Arc::new);
         }
-        let short = |term: &&Term| (ALONE_BYTES_MIN..ANYWHERE_BYTES_MIN).contains(&term.value.len());
-        inner.alone = terms.0.iter().filter(short).map(|term| term.value.clone()).collect();
-        inner.alone.sort_unstable_by(|a, b| a.as_str().cmp(b.as_str()));
+        let short =
+            |term: &&Term| (ALONE_BYTES_MIN..ANYWHERE_BYTES_MIN).contains(&term.value.len());
+        inner.alone = terms
+            .0
+            .iter()
+            .filter(short)
+            .map(|term| term.value.clone())
+            .collect();
+        inner
+            .alone
+            .sort_unstable_by(|a, b| a.as_str().cmp(b.as_str()));
         if guard!("sensitive_short") {
-            let tiny = terms.0.iter().filter(|term| term.kind == Kind::Short && !term.value.is_empty());
+            let tiny = terms
+                .0
+                .iter()
+                .filter(|term| term.kind == Kind::Short && !term.value.is_empty());
             inner.short = tiny.map(|term| term.value.clone()).collect();
-            inner.short.sort_unstable_by(|a, b| a.as_str().cmp(b.as_str()));
+            inner
+                .short
+                .sort_unstable_by(|a, b| a.as_str().cmp(b.as_str()));
             inner.booleans = terms.0.iter().any(|term| term.kind == Kind::Boolean);
-            inner.numbers = inner.short.iter().chain(&inner.alone).filter_map(|text| text.parse().ok()).collect();
+            inner.numbers = inner
+                .short
+                .iter()
+                .chain(&inner.alone)
+                .filter_map(|text| text.parse().ok())
+                .collect();
         }
         if guard!("sensitive_places") {
             inner.fields.clone_from(&terms.1);
         }
-        let idle = inner.scrubber.is_none() && inner.alone.is_empty() && patterns.is_empty() && !silent && !inner.blind;
+        let idle = inner.scrubber.is_none()
+            && inner.alone.is_empty()
+            && patterns.is_empty()
+            && !silent
+            && !inner.blind;
         let idle = idle && !inner.looks_into_outputs();
         Self((!idle).then(|| Arc::new(inner)))
     }
 
     /// A redactor of every text, for when it is unknown what must not be shown.
     pub fn blind() -> Self {
-        Self(Some(Arc::new(Inner { blind: true, silent: true, ..Inner::default() })))
+        Self(Some(Arc::new(Inner {
+            blind: true,
+            silent: true,
+            ..Inner::default()
+        })))
     }
 
     /// Whether there is nothing to redact.
@@ -229,9 +286,13 @@ impl Redactor {
     ///
     /// Why bytes that arrive in chunks cannot be redacted: there are patterns, or too many terms.
     pub fn stream(&self) -> Result<Option<ScrubStream>, &'static str> {
-        let Some(inner) = self.0.as_ref().filter(|_| guard!("artifact_redaction")) else { return Ok(None) };
+        let Some(inner) = self.0.as_ref().filter(|_| guard!("artifact_redaction")) else {
+            return Ok(None);
+        };
         if inner.blind || !inner.patterns.is_empty() {
-            return Err("the call has more sensitive values, or patterns, than can be searched for in a file");
+            return Err(
+                "the call has more sensitive values, or patterns, than can be searched for in a file",
+            );
         }
         Ok(inner.scrubber.clone().map(ScrubStream::new))
     }
@@ -239,11 +300,16 @@ impl Redactor {
     /// Returns the redacted `text`, or `text` itself if nothing was found. If a pattern search exceeds `meter`, the
     /// whole text is redacted.
     fn text<'a>(&self, text: &'a str, meter: &mut Meter) -> Cow<'a, str> {
-        let Some(inner) = &self.0 else { return Cow::Borrowed(text) };
+        let Some(inner) = &self.0 else {
+            return Cow::Borrowed(text);
+        };
         if inner.blind {
             return Cow::Borrowed(REDACTED);
         }
-        let scrubbed = inner.scrubber.as_ref().and_then(|scrubber| scrubber.scrub(text.as_bytes()));
+        let scrubbed = inner
+            .scrubber
+            .as_ref()
+            .and_then(|scrubber| scrubber.scrub(text.as_bytes()));
         let mut text = match scrubbed {
             Some(bytes) => Cow::Owned(lossy(bytes)),
             None => Cow::Borrowed(text),
@@ -275,7 +341,9 @@ impl Redactor {
 
     /// Like [`Self::redact_text`], within `meter`.
     pub fn redact_text_within(&self, text: &mut String, meter: &mut Meter) -> bool {
-        let Some(redacted) = self.changed(text, meter) else { return false };
+        let Some(redacted) = self.changed(text, meter) else {
+            return false;
+        };
         *text = redacted;
         true
     }
@@ -300,9 +368,13 @@ impl Redactor {
                 None => false,
             },
             Value::String(text) => self.redact_text_within(text, meter),
-            Value::Array(items) => items.iter_mut().fold(false, |found, item| self.redact_within(item, meter) | found),
+            Value::Array(items) => items
+                .iter_mut()
+                .fold(false, |found, item| self.redact_within(item, meter) | found),
             Value::Object(fields) => {
-                let found = fields.values_mut().fold(false, |found, field| self.redact_within(field, meter) | found);
+                let found = fields.values_mut().fold(false, |found, field| {
+                    self.redact_within(field, meter) | found
+                });
                 found | self.redact_names(fields, meter)
             }
         }
@@ -321,11 +393,17 @@ impl Redactor {
             }
             Value::Null | Value::Bool(_) | Value::Number(_) => self.redact_within(value, meter),
             Value::String(text) => self.redact_output_text(text, meter),
-            Value::Array(items) => items.iter_mut().fold(false, |found, item| self.redact_output(item, meter) | found),
+            Value::Array(items) => items
+                .iter_mut()
+                .fold(false, |found, item| self.redact_output(item, meter) | found),
             Value::Object(fields) => {
                 let mut found = false;
                 for (name, field) in fields.iter_mut() {
-                    found |= if inner.hides_field(name) { hide_value(field) } else { self.redact_output(field, meter) };
+                    found |= if inner.hides_field(name) {
+                        hide_value(field)
+                    } else {
+                        self.redact_output(field, meter)
+                    };
                 }
                 found | self.redact_names(fields, meter)
             }
@@ -345,7 +423,10 @@ impl Redactor {
         if let Some(mut value) = decoded(text)
             && self.redact_output(&mut value, meter)
         {
-            *text = Input::from_text(text.as_str()).with_value(value).text().to_owned();
+            *text = Input::from_text(text.as_str())
+                .with_value(value)
+                .text()
+                .to_owned();
             found = true;
         }
         self.redact_text_within(text, meter) | found
@@ -353,11 +434,16 @@ impl Redactor {
 
     /// Redacts the names of `fields`; returns whether any changed.
     fn redact_names(&self, fields: &mut Map<String, Value>, meter: &mut Meter) -> bool {
-        let renamed: Vec<_> = fields.keys().map(|name| self.changed(name, meter)).collect();
+        let renamed: Vec<_> = fields
+            .keys()
+            .map(|name| self.changed(name, meter))
+            .collect();
         let found = renamed.iter().any(Option::is_some);
         if found {
             let old = std::mem::take(fields).into_iter().zip(renamed);
-            *fields = old.map(|((name, field), renamed)| (renamed.unwrap_or(name), field)).collect();
+            *fields = old
+                .map(|((name, field), renamed)| (renamed.unwrap_or(name), field))
+                .collect();
         }
         found
     }
@@ -365,7 +451,11 @@ impl Redactor {
     /// Returns what `text`, a whole string, number or field name, becomes; `None` if it stays.
     fn changed(&self, text: &str, meter: &mut Meter) -> Option<String> {
         let inner = self.0.as_ref().filter(|_| guard!("redaction"))?;
-        if inner.alone.binary_search_by(|value| value.as_str().cmp(text)).is_ok() {
+        if inner
+            .alone
+            .binary_search_by(|value| value.as_str().cmp(text))
+            .is_ok()
+        {
             return Some(REDACTED.to_owned());
         }
         match self.text(text, meter) {
@@ -379,12 +469,19 @@ impl Redactor {
 impl Inner {
     /// Whether there is more to redact in an output than in other records.
     fn looks_into_outputs(&self) -> bool {
-        !(self.short.is_empty() && self.numbers.is_empty() && self.fields.is_empty()) || self.booleans
+        !(self.short.is_empty() && self.numbers.is_empty() && self.fields.is_empty())
+            || self.booleans
     }
 
     fn is_short_text(&self, text: &str) -> bool {
-        let is_in = |sorted: &[Zeroizing<String>]| sorted.binary_search_by(|value| value.as_str().cmp(text)).is_ok();
-        is_in(&self.short) || is_in(&self.alone) || (self.booleans && matches!(text, "true" | "false"))
+        let is_in = |sorted: &[Zeroizing<String>]| {
+            sorted
+                .binary_search_by(|value| value.as_str().cmp(text))
+                .is_ok()
+        };
+        is_in(&self.short)
+            || is_in(&self.alone)
+            || (self.booleans && matches!(text, "true" | "false"))
     }
 
     /// Whether `value`, a boolean or a number, equals a short argument.
@@ -393,7 +490,9 @@ impl Inner {
             Value::Bool(_) => self.booleans,
             Value::Number(number) => {
                 self.is_short_text(&number.to_string())
-                    || number.as_f64().is_some_and(|number| self.numbers.contains(&number))
+                    || number
+                        .as_f64()
+                        .is_some_and(|number| self.numbers.contains(&number))
             }
             _ => false,
         }
@@ -418,7 +517,11 @@ fn needles(terms: &Terms) -> Vec<Needle<'_>> {
     let mut values_left = ENCODED_VALUES_MAX;
     let mut bytes_left = ENCODED_BYTES_TOTAL;
     let mut needles = Vec::new();
-    for term in terms.0.iter().filter(|term| term.value.len() >= ANYWHERE_BYTES_MIN) {
+    for term in terms
+        .0
+        .iter()
+        .filter(|term| term.value.len() >= ANYWHERE_BYTES_MIN)
+    {
         let length = term.value.len();
         let look = match term.kind {
             Kind::Secret => Look::Forms,
@@ -431,13 +534,18 @@ fn needles(terms: &Terms) -> Vec<Needle<'_>> {
             // Shorter than what is searched for anywhere.
             Kind::Short | Kind::Boolean => continue,
         };
-        needles.push(Needle { value: term.value.as_bytes(), label: &term.label, look });
+        needles.push(Needle {
+            value: term.value.as_bytes(),
+            label: &term.label,
+            look,
+        });
     }
     needles
 }
 
 fn lossy(bytes: Vec<u8>) -> String {
-    String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+    String::from_utf8(bytes)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
 #[cfg(test)]
@@ -456,7 +564,11 @@ mod tests {
     #[test]
     fn terms_are_taken_out_of_texts_names_and_numbers() {
         let secret = SecretValue::new("s3cr3t-value".to_owned());
-        let terms = terms([Term::secret("KEY", &secret), Term::sensitive("12345678"), Term::sensitive("1234")]);
+        let terms = terms([
+            Term::secret("KEY", &secret),
+            Term::sensitive("12345678"),
+            Term::sensitive("1234"),
+        ]);
         let redactor = Redactor::new(&terms, &[], false);
         let mut value = json!({
             "s3cr3t-value": [12345678, 1234, "1234", "no 1234 alone", 12, true],
@@ -473,7 +585,12 @@ mod tests {
 
     #[test]
     fn outputs_are_redacted_by_place_and_where_they_repeat_a_short_argument() {
-        let mut terms = terms([Term::argument("7"), Term::argument("abc"), Term::argument("1.50"), Term::boolean()]);
+        let mut terms = terms([
+            Term::argument("7"),
+            Term::argument("abc"),
+            Term::argument("1.50"),
+            Term::boolean(),
+        ]);
         terms.hide_fields(&["api_key".to_owned()]);
         let redactor = Redactor::new(&terms, &[], false);
         let mut value = json!({

@@ -12,7 +12,8 @@ pub struct ReferenceKey(Zeroizing<[u8; 32]>);
 impl ReferenceKey {
     pub fn new() -> anyhow::Result<Self> {
         let mut key = Zeroizing::new([0; 32]);
-        rustix::rand::getrandom(&mut key[..], rustix::rand::GetRandomFlags::empty()).context("cannot create a key")?;
+        rustix::rand::getrandom(&mut key[..], rustix::rand::GetRandomFlags::empty())
+            .context("cannot create a key")?;
         Ok(Self(key))
     }
 
@@ -33,7 +34,10 @@ impl ReferenceKey {
         if reference.starts_with(CONCEALED) {
             return reference.to_owned();
         }
-        format!("{CONCEALED}{}", blake3::keyed_hash(&self.0, reference.as_bytes()).to_hex())
+        format!(
+            "{CONCEALED}{}",
+            blake3::keyed_hash(&self.0, reference.as_bytes()).to_hex()
+        )
     }
 }
 

@@ -63,9 +63,19 @@ struct Automaton {
 impl Automaton {
     fn new(patterns: &[Vec<u8>], label_of: Vec<usize>) -> anyhow::Result<Self> {
         let longest = patterns.iter().map(Vec::len).max().unwrap_or(1);
-        let nfa = NFA::builder().ascii_case_insensitive(true).build(patterns).context("cannot build an automaton")?;
-        let start = nfa.start_state(Anchored::No).context("cannot start an automaton")?;
-        Ok(Self { nfa, start, label_of, longest })
+        let nfa = NFA::builder()
+            .ascii_case_insensitive(true)
+            .build(patterns)
+            .context("cannot build an automaton")?;
+        let start = nfa
+            .start_state(Anchored::No)
+            .context("cannot start an automaton")?;
+        Ok(Self {
+            nfa,
+            start,
+            label_of,
+            longest,
+        })
     }
 
     fn next(&self, state: StateID, byte: u8) -> StateID {
@@ -79,7 +89,10 @@ impl Automaton {
             return None;
         }
         let longest = self.nfa.match_pattern(state, 0);
-        Some((self.nfa.pattern_len(longest), *self.label_of.get(longest.as_usize())?))
+        Some((
+            self.nfa.pattern_len(longest),
+            *self.label_of.get(longest.as_usize())?,
+        ))
     }
 }
 
@@ -107,9 +120,16 @@ impl Scrubber {
                 Look::Chunks => add(&mut plain, chunks(value)),
             }
         }
-        let automaton = |(patterns, label_of): (Vec<Vec<u8>>, Vec<usize>)| Automaton::new(&patterns, label_of);
-        let folded = (!folded.0.is_empty()).then(|| automaton(folded)).transpose()?;
-        Ok(Self { plain: automaton(plain)?, folded, labels })
+        let automaton =
+            |(patterns, label_of): (Vec<Vec<u8>>, Vec<usize>)| Automaton::new(&patterns, label_of);
+        let folded = (!folded.0.is_empty())
+            .then(|| automaton(folded))
+            .transpose()?;
+        Ok(Self {
+            plain: automaton(plain)?,
+            folded,
+            labels,
+        })
     }
 
     /// The scrubber of all values of `secrets`, built once. That takes time in proportion to their bytes.
@@ -119,13 +139,21 @@ impl Scrubber {
             return Ok(Arc::clone(known));
         }
         let labels: Vec<String> = secrets.iter().map(|(name, _)| label(name)).collect();
-        let built = Self::new(secrets.iter().zip(&labels).map(|((_, value), label)| Needle {
-            value: value.expose().as_bytes(),
-            label,
-            look: Look::Forms,
-        }));
+        let built = Self::new(
+            secrets
+                .iter()
+                .zip(&labels)
+                .map(|((_, value), label)| Needle {
+                    value: value.expose().as_bytes(),
+                    label,
+                    look: Look::Forms,
+                }),
+        );
         let built = Arc::new(built?);
-        Ok(kept.map_or_else(|| Arc::clone(&built), |kept| Arc::clone(kept.get_or_init(|| Arc::clone(&built)))))
+        Ok(kept.map_or_else(
+            || Arc::clone(&built),
+            |kept| Arc::clone(kept.get_or_init(|| Arc::clone(&built))),
+        ))
     }
 
     /// Returns `bytes` with labels in place of values; `None` if none was found.
@@ -149,7 +177,10 @@ impl Scrubber {
         plain
             || self.folded.as_ref().is_some_and(|folded| {
                 let mut fold = Fold::new(folded);
-                bytes.iter().enumerate().any(|(at, byte)| fold.push(folded, at as u64, *byte).is_some())
+                bytes
+                    .iter()
+                    .enumerate()
+                    .any(|(at, byte)| fold.push(folded, at as u64, *byte).is_some())
             })
     }
 }
@@ -196,7 +227,11 @@ struct Fold {
 
 impl Fold {
     fn new(automaton: &Automaton) -> Self {
-        Self { state: automaton.start, places: VecDeque::new(), separators: 0 }
+        Self {
+            state: automaton.start,
+            places: VecDeque::new(),
+            separators: 0,
+        }
     }
 
     /// Consumes the byte at `at`. Returns the start and the label of the longest form that ends there.
@@ -219,7 +254,11 @@ impl Fold {
             self.places.pop_front();
         }
         let (length, label) = automaton.ended(self.state)?;
-        let from = self.places.len().checked_sub(length).and_then(|first| self.places.get(first))?;
+        let from = self
+            .places
+            .len()
+            .checked_sub(length)
+            .and_then(|first| self.places.get(first))?;
         Some((*from, label))
     }
 
@@ -271,11 +310,19 @@ impl Pending {
             if let Some((length, label)) = scrubber.plain.ended(self.state) {
                 self.cover((at + 1).saturating_sub(length as u64), at + 1, label);
             }
-            let mut kept = if self.state == scrubber.plain.start { 0 } else { scrubber.plain.longest - 1 };
+            let mut kept = if self.state == scrubber.plain.start {
+                0
+            } else {
+                scrubber.plain.longest - 1
+            };
             if let (Some(fold), Some(folded)) = (&mut self.fold, &scrubber.folded) {
                 let found = fold.push(folded, at, *byte);
                 // In the start state no form has begun, so that nothing is held back.
-                let begun = fold.places.front().filter(|_| !fold.is_idle(folded)).map_or(0, |begun| at + 1 - begun);
+                let begun = fold
+                    .places
+                    .front()
+                    .filter(|_| !fold.is_idle(folded))
+                    .map_or(0, |begun| at + 1 - begun);
                 kept = kept.max(usize::try_from(begun).unwrap_or(usize::MAX));
                 if let Some((from, label)) = found {
                     self.cover(from, at + 1, label);
@@ -312,17 +359,27 @@ impl Pending {
             self.pop(scrubber, out);
         }
         let found = self.found;
-        *self = Self { first: self.first, found, ..Self::new(scrubber) };
+        *self = Self {
+            first: self.first,
+            found,
+            ..Self::new(scrubber)
+        };
     }
 
     fn pop(&mut self, scrubber: &Scrubber, out: &mut Vec<u8>) {
-        let Some(byte) = self.window.pop_front() else { return };
+        let Some(byte) = self.window.pop_front() else {
+            return;
+        };
         let at = self.first;
         self.first += 1;
         while self.covered.front().is_some_and(|covered| covered.to <= at) {
             self.covered.pop_front();
         }
-        let label = self.covered.front().filter(|covered| covered.from <= at).map(|covered| covered.label);
+        let label = self
+            .covered
+            .front()
+            .filter(|covered| covered.from <= at)
+            .map(|covered| covered.label);
         match label {
             None => out.push(byte),
             Some(label) if self.open == Some(label) => {}
@@ -361,7 +418,10 @@ fn pieces(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// Splits a value into chunks. The last one overlaps the one before it, so that no end is left.
 fn chunks(value: &[u8]) -> Vec<Vec<u8>> {
-    let size = CHUNK_BYTES.into_iter().find(|size| *size <= value.len()).unwrap_or(value.len().max(1));
+    let size = CHUNK_BYTES
+        .into_iter()
+        .find(|size| *size <= value.len())
+        .unwrap_or(value.len().max(1));
     let last = value.len().saturating_sub(size);
     let chunks = value.chunks_exact(size).chain(value.get(last..));
     chunks.map(<[u8]>::to_vec).collect()
@@ -375,20 +435,36 @@ mod tests {
     const VALUE: &str = "sk-live-4f9/aB+cD~eF0123";
 
     fn scrubber() -> Scrubber {
-        let needle = |value: &'static str, label| Needle { value: value.as_bytes(), label, look: Look::Forms };
-        Scrubber::new([needle(VALUE, "[secret KEY]"), needle("another-value-0", "[secret OTHER]")]).unwrap()
+        let needle = |value: &'static str, label| Needle {
+            value: value.as_bytes(),
+            label,
+            look: Look::Forms,
+        };
+        Scrubber::new([
+            needle(VALUE, "[secret KEY]"),
+            needle("another-value-0", "[secret OTHER]"),
+        ])
+        .unwrap()
     }
 
     fn scrubbed(text: &str) -> String {
-        let scrubbed = scrubber().scrub(text.as_bytes()).unwrap_or_else(|| text.as_bytes().to_vec());
+        let scrubbed = scrubber()
+            .scrub(text.as_bytes())
+            .unwrap_or_else(|| text.as_bytes().to_vec());
         String::from_utf8(scrubbed).unwrap()
     }
 
     #[test]
     fn a_value_gives_way_to_its_label_and_all_else_stays() {
         assert_eq!(scrubbed(&format!("a {VALUE}, b")), "a [secret KEY], b");
-        assert_eq!(scrubbed(&format!("{VALUE}{VALUE}another-value-0")), "[secret KEY][secret OTHER]");
-        assert_eq!(scrubbed(&format!("{}|", VALUE.to_ascii_uppercase())), "[secret KEY]|");
+        assert_eq!(
+            scrubbed(&format!("{VALUE}{VALUE}another-value-0")),
+            "[secret KEY][secret OTHER]"
+        );
+        assert_eq!(
+            scrubbed(&format!("{}|", VALUE.to_ascii_uppercase())),
+            "[secret KEY]|"
+        );
         assert_eq!(scrubbed("sk-live-"), "sk-live-");
         assert!(scrubber().scrub(b"nothing of it").is_none());
     }
@@ -398,19 +474,33 @@ mod tests {
         let (first, second) = VALUE.split_at(12);
         assert_eq!(scrubbed(&format!("one {first}.")), "one [secret KEY].");
         assert_eq!(scrubbed(&format!("two {second}.")), "two [secret KEY].");
-        assert_eq!(scrubbed(&format!("most {}.", &VALUE[3..])), "most [secret KEY].");
+        assert_eq!(
+            scrubbed(&format!("most {}.", &VALUE[3..])),
+            "most [secret KEY]."
+        );
     }
 
     #[test]
     fn of_any_half_of_a_long_value_little_is_left() {
         for length in [65, 100, 255, PIECES_OF_BYTES_MAX] {
-            let numbers: String = (0..length as u64).map(|n| format!("{:x},", n * 0x9e37_79b9)).collect();
+            let numbers: String = (0..length as u64)
+                .map(|n| format!("{:x},", n * 0x9e37_79b9))
+                .collect();
             let value = &numbers[..length];
-            let scrubber = Scrubber::new([Needle { value: value.as_bytes(), label: "", look: Look::Forms }]).unwrap();
+            let scrubber = Scrubber::new([Needle {
+                value: value.as_bytes(),
+                label: "",
+                look: Look::Forms,
+            }])
+            .unwrap();
             for from in 0..=length / 2 {
                 let half = &value.as_bytes()[from..from + length / 2];
                 let left = scrubber.scrub(half).unwrap_or_else(|| half.to_vec());
-                assert!(left.len() <= 2 * (length / 8), "{length} bytes, {} are left", left.len());
+                assert!(
+                    left.len() <= 2 * (length / 8),
+                    "{length} bytes, {} are left",
+                    left.len()
+                );
             }
         }
     }
@@ -436,7 +526,11 @@ mod tests {
                 out.extend(stream.push(chunk));
             }
             out.extend(stream.finish());
-            assert_eq!(String::from_utf8(out).unwrap(), whole, "in chunks of {size}");
+            assert_eq!(
+                String::from_utf8(out).unwrap(),
+                whole,
+                "in chunks of {size}"
+            );
             assert!(stream.found());
         }
     }
@@ -448,31 +542,59 @@ mod tests {
         let (first, second) = encoded.split_at(13);
         let text = format!("a {} b {first}\r\n  {second} c {VALUE}", hex.join(":"));
         let whole = scrubbed(&text);
-        assert!(whole.starts_with("a [secret KEY] b [secret KEY]") && whole.ends_with(" c [secret KEY]"), "{whole}");
+        assert!(
+            whole.starts_with("a [secret KEY] b [secret KEY]")
+                && whole.ends_with(" c [secret KEY]"),
+            "{whole}"
+        );
         for size in 1..text.len() {
             let mut stream = ScrubStream::new(Arc::new(scrubber()));
-            let mut out: Vec<u8> = text.as_bytes().chunks(size).flat_map(|chunk| stream.push(chunk)).collect();
+            let mut out: Vec<u8> = text
+                .as_bytes()
+                .chunks(size)
+                .flat_map(|chunk| stream.push(chunk))
+                .collect();
             out.extend(stream.finish());
-            assert_eq!(String::from_utf8(out).unwrap(), whole, "in chunks of {size}");
+            assert_eq!(
+                String::from_utf8(out).unwrap(),
+                whole,
+                "in chunks of {size}"
+            );
         }
     }
 
     #[test]
     fn a_value_that_overlaps_itself_everywhere_takes_linear_time() {
         let value = "a".repeat(8 << 10);
-        let needle = Needle { value: value.as_bytes(), label: "[secret KEY]", look: Look::Forms };
+        let needle = Needle {
+            value: value.as_bytes(),
+            label: "[secret KEY]",
+            look: Look::Forms,
+        };
         let scrubber = Scrubber::new([needle]).unwrap();
         let began = std::time::Instant::now();
-        assert_eq!(scrubber.scrub("a".repeat(4 << 20).as_bytes()).unwrap(), b"[secret KEY]");
-        assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
+        assert_eq!(
+            scrubber.scrub("a".repeat(4 << 20).as_bytes()).unwrap(),
+            b"[secret KEY]"
+        );
+        assert!(
+            began.elapsed() < std::time::Duration::from_secs(20),
+            "{:?}",
+            began.elapsed()
+        );
     }
 
     #[test]
     fn a_long_text_is_found_in_chunks_also_where_only_some_of_it_is_there() {
         let text: String = (0..10_000).map(|n| format!("{n} ")).collect();
-        let needle = Needle { value: text.as_bytes(), label: "[redacted]", look: Look::Chunks };
+        let needle = Needle {
+            value: text.as_bytes(),
+            label: "[redacted]",
+            look: Look::Chunks,
+        };
         let scrubber = Scrubber::new([needle]).unwrap();
-        let scrubbed = |text: &str| String::from_utf8(scrubber.scrub(text.as_bytes()).unwrap()).unwrap();
+        let scrubbed =
+            |text: &str| String::from_utf8(scrubber.scrub(text.as_bytes()).unwrap()).unwrap();
         assert_eq!(scrubbed(&format!("a {text}b")), "a [redacted]b");
         assert!(scrubbed(&text[5_000..9_000]).len() < 2 * 256 + 10);
     }

@@ -36,8 +36,16 @@ impl SealingKey {
         let mut nonce = [0; NONCE_BYTES];
         rustix::rand::getrandom(&mut nonce[..], rustix::rand::GetRandomFlags::empty())
             .context("cannot create a nonce")?;
-        let sealed = self.0.encrypt(&XNonce::from(nonce), Payload { msg: plain, aad: purpose.as_bytes() });
-        let Ok(sealed) = sealed else { bail!("too much to seal at once") };
+        let sealed = self.0.encrypt(
+            &XNonce::from(nonce),
+            Payload {
+                msg: plain,
+                aad: purpose.as_bytes(),
+            },
+        );
+        let Ok(sealed) = sealed else {
+            bail!("too much to seal at once")
+        };
         Ok([&nonce[..], &sealed].concat())
     }
 
@@ -45,9 +53,19 @@ impl SealingKey {
     pub fn open(&self, purpose: &str, sealed: &[u8]) -> anyhow::Result<Zeroizing<Vec<u8>>> {
         let parts = sealed.split_first_chunk::<NONCE_BYTES>();
         let plain = parts.and_then(|(nonce, sealed)| {
-            self.0.decrypt(&XNonce::from(*nonce), Payload { msg: sealed, aad: purpose.as_bytes() }).ok()
+            self.0
+                .decrypt(
+                    &XNonce::from(*nonce),
+                    Payload {
+                        msg: sealed,
+                        aad: purpose.as_bytes(),
+                    },
+                )
+                .ok()
         });
-        plain.map(Zeroizing::new).context("damaged, or sealed with another key")
+        plain
+            .map(Zeroizing::new)
+            .context("damaged, or sealed with another key")
     }
 }
 
@@ -68,7 +86,11 @@ mod tests {
         assert_eq!(key.open("a", &sealed).unwrap().as_slice(), b"plain");
         assert!(key.open("b", &sealed).is_err());
         assert!(SealingKey::new(&[8; 32]).open("a", &sealed).is_err());
-        assert_ne!(sealed, key.seal("a", b"plain").unwrap(), "never the same bytes twice");
+        assert_ne!(
+            sealed,
+            key.seal("a", b"plain").unwrap(),
+            "never the same bytes twice"
+        );
         for at in 0..sealed.len() {
             let mut tampered = sealed.clone();
             tampered[at] ^= 1;

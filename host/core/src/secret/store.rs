@@ -81,7 +81,10 @@ impl SecretStore {
             value.len() >= VALUE_BYTES_MIN,
             "the value is shorter than {VALUE_BYTES_MIN} bytes: it could not be told from ordinary text, and so not be kept out of records"
         );
-        ensure!(value.len() <= VALUE_BYTES_MAX, "the value is longer than {VALUE_BYTES_MAX} bytes");
+        ensure!(
+            value.len() <= VALUE_BYTES_MAX,
+            "the value is longer than {VALUE_BYTES_MAX} bytes"
+        );
         ensure!(
             !value.chars().any(char::is_control),
             "the value has line breaks or other control characters, which fit into no header"
@@ -94,7 +97,10 @@ impl SecretStore {
         Self::check_name(name)?;
         Self::check_value(value)?;
         self.change(|content| {
-            let kept = Kept { value: value.expose().to_owned(), set_at: Timestamp::now() };
+            let kept = Kept {
+                value: value.expose().to_owned(),
+                set_at: Timestamp::now(),
+            };
             content.secrets.insert(name.to_owned(), kept).is_some()
         })
     }
@@ -111,7 +117,14 @@ impl SecretStore {
     /// Lists the secrets by name, without their values.
     pub fn list(&self) -> anyhow::Result<Vec<SecretEntry>> {
         let content = self.read()?;
-        Ok(content.secrets.iter().map(|(name, kept)| SecretEntry { name: name.clone(), set_at: kept.set_at }).collect())
+        Ok(content
+            .secrets
+            .iter()
+            .map(|(name, kept)| SecretEntry {
+                name: name.clone(),
+                set_at: kept.set_at,
+            })
+            .collect())
     }
 
     /// Returns the values of `names`, in their order; `None` for one that is not set.
@@ -120,21 +133,33 @@ impl SecretStore {
             return Ok(Vec::new());
         }
         let content = self.read()?;
-        let value = |name: &&str| content.secrets.get(*name).map(|kept| SecretValue::new(kept.value.clone()));
+        let value = |name: &&str| {
+            content
+                .secrets
+                .get(*name)
+                .map(|kept| SecretValue::new(kept.value.clone()))
+        };
         Ok(names.iter().map(value).collect())
     }
 
     fn read(&self) -> anyhow::Result<Content> {
-        let Some(sealed) = private_file::read(&self.file, STORE_BYTES_MAX).context("the secret store")? else {
+        let Some(sealed) =
+            private_file::read(&self.file, STORE_BYTES_MAX).context("the secret store")?
+        else {
             return Ok(Content::default());
         };
         let fix = || format!("remove {} and set its secrets again", self.file.display());
         // Creates no key, because a new one could not open the store.
         let Some(key) = SealingKey::read(&self.key_file)? else {
-            bail!("the key {} of the secret store is missing; {}", self.key_file.display(), fix());
+            bail!(
+                "the key {} of the secret store is missing; {}",
+                self.key_file.display(),
+                fix()
+            );
         };
-        let plain =
-            key.open(PURPOSE, &sealed).with_context(|| format!("the secret store cannot be opened; {}", fix()))?;
+        let plain = key
+            .open(PURPOSE, &sealed)
+            .with_context(|| format!("the secret store cannot be opened; {}", fix()))?;
         // The errors of the parser would quote secrets.
         let content = serde_json::from_slice(&plain).ok();
         content.with_context(|| format!("the secret store is of another version; {}", fix()))
@@ -142,10 +167,15 @@ impl SecretStore {
 
     /// Changes the content under a file lock, so that concurrent processes lose no update.
     fn change<T>(&self, change: impl FnOnce(&mut Content) -> T) -> anyhow::Result<T> {
-        let folder = self.file.parent().context("the secret store has no folder")?;
-        private::create_dir(folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;
+        let folder = self
+            .file
+            .parent()
+            .context("the secret store has no folder")?;
+        private::create_dir(folder)
+            .with_context(|| format!("cannot create the folder {}", folder.display()))?;
         let lock = self.file.with_extension("lock");
-        let lock = private::open_or_create(&lock).with_context(|| format!("cannot open {}", lock.display()))?;
+        let lock = private::open_or_create(&lock)
+            .with_context(|| format!("cannot open {}", lock.display()))?;
         lock.lock().context("cannot lock the secret store")?;
         let mut content = self.read()?;
         let changed = change(&mut content);

@@ -56,7 +56,12 @@ struct Held {
 impl Secrets {
     /// The secrets `values`, each with its name. Of several with one name, the first counts.
     pub fn new(values: Vec<(String, SecretValue)>) -> Self {
-        Self((!values.is_empty()).then(|| Arc::new(Held { values, scrubber: OnceLock::new() })))
+        Self((!values.is_empty()).then(|| {
+            Arc::new(Held {
+                values,
+                scrubber: OnceLock::new(),
+            })
+        }))
     }
 
     /// Whether there are none.
@@ -66,12 +71,16 @@ impl Secrets {
 
     /// The value of the secret `name`.
     pub fn get(&self, name: &str) -> Option<&SecretValue> {
-        self.iter().find_map(|(known, value)| (known == name).then_some(value))
+        self.iter()
+            .find_map(|(known, value)| (known == name).then_some(value))
     }
 
     /// Names and values.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &SecretValue)> {
-        self.0.iter().flat_map(|held| &held.values).map(|(name, value)| (name.as_str(), value))
+        self.0
+            .iter()
+            .flat_map(|held| &held.values)
+            .map(|(name, value)| (name.as_str(), value))
     }
 
     /// Where the scrubber of these values is kept; `None` without any value.
@@ -92,7 +101,10 @@ mod tests {
 
     #[test]
     fn a_value_is_not_in_what_is_printed_for_debugging() {
-        let secrets = Secrets::new(vec![("API_KEY".to_owned(), SecretValue::new("hunter2hunter2".to_owned()))]);
+        let secrets = Secrets::new(vec![(
+            "API_KEY".to_owned(),
+            SecretValue::new("hunter2hunter2".to_owned()),
+        )]);
         let printed = format!("{secrets:?} {secrets:#?}");
         assert!(printed.contains("API_KEY") && !printed.contains("hunter2"));
         assert_eq!(secrets.get("API_KEY").unwrap().expose(), "hunter2hunter2");

@@ -5,7 +5,8 @@ use toolcell_core::record::{self, ErrorClass, Extra, Timestamp, ToolInvocation};
 
 use super::call::{bare_name, is_concealed};
 use super::{
-    End, Metrics, Post, Posted, ReasoningTrace, Start, Step, StepType, ToolCall, ToolResult, TraceStatus, Word,
+    End, Metrics, Post, Posted, ReasoningTrace, Start, Step, StepType, ToolCall, ToolResult,
+    TraceStatus, Word,
 };
 use crate::block::string;
 use crate::{NameRule, Names};
@@ -24,7 +25,10 @@ pub struct Detectors {
 
 impl Default for Detectors {
     fn default() -> Self {
-        Self { loop_after: 3, token_budget: None }
+        Self {
+            loop_after: 3,
+            token_budget: None,
+        }
     }
 }
 
@@ -89,28 +93,58 @@ impl TraceBuilder {
             self.caller = invocation.actor_ref.clone();
         }
         let planned = invocation.created_at();
-        self.step(planned, Step { tool_call: Some(call), ..Step::new(StepType::ToolCall) });
+        self.step(
+            planned,
+            Step {
+                tool_call: Some(call),
+                ..Step::new(StepType::ToolCall)
+            },
+        );
         let Some(result) = result else {
             self.is_running = true;
             return;
         };
-        let at = invocation.ended_at().unwrap_or(result.created_at).max(planned);
+        let at = invocation
+            .ended_at()
+            .unwrap_or(result.created_at)
+            .max(planned);
         self.has_failed |= result.is_error;
         if self.last_end.as_ref().is_none_or(|(last, _)| *last <= at) {
             self.last_end = Some((at, result.error_class()));
         }
-        let outcome = ToolResult { call_id: id, ..ToolResult::of(invocation, result) };
-        self.step(at, Step { tool_result: Some(outcome), ..Step::new(StepType::ToolResult) });
+        let outcome = ToolResult {
+            call_id: id,
+            ..ToolResult::of(invocation, result)
+        };
+        self.step(
+            at,
+            Step {
+                tool_result: Some(outcome),
+                ..Step::new(StepType::ToolResult)
+            },
+        );
         self.consequences(at, result);
     }
 
     /// Adds the steps that a result proposes: handoffs, and changes of the context.
     fn consequences(&mut self, at: Timestamp, result: &record::ToolResult) {
-        for block in result.model_facing_content.iter().filter(|block| block.kind == "handoff_ref") {
-            let text = |name: &str| Some(Value::from(string(&block.fields, name).unwrap_or_default()));
+        for block in result
+            .model_facing_content
+            .iter()
+            .filter(|block| block.kind == "handoff_ref")
+        {
+            let text =
+                |name: &str| Some(Value::from(string(&block.fields, name).unwrap_or_default()));
             let to_agent = text("to_agent");
             let message = text("message");
-            self.step(at, Step { to_agent, message, ..Step::new(StepType::Handoff) });
+            self.step(
+                at,
+                Step {
+                    to_agent,
+                    message,
+                    ..Step::new(StepType::Handoff)
+                },
+            );
         }
         for modifier in &result.context_modifiers {
             let content = match &modifier.value {
@@ -119,7 +153,14 @@ impl TraceBuilder {
             };
             let content = Some(content.into());
             let key = Some(modifier.key.as_str().into());
-            self.step(at, Step { content, key, ..Step::new(StepType::MemoryWrite) });
+            self.step(
+                at,
+                Step {
+                    content,
+                    key,
+                    ..Step::new(StepType::MemoryWrite)
+                },
+            );
         }
     }
 
@@ -164,7 +205,11 @@ impl TraceBuilder {
         // Stable, so that what a result proposes stays behind it.
         self.steps.sort_by_key(|(at, _)| *at);
         let times = self.steps.iter().map(|(at, _)| *at);
-        let posted = self.start.iter().map(|(at, _)| *at).chain(self.end.iter().map(|(at, _)| *at));
+        let posted = self
+            .start
+            .iter()
+            .map(|(at, _)| *at)
+            .chain(self.end.iter().map(|(at, _)| *at));
         let times: Vec<Timestamp> = times.chain(posted).collect();
         let started = *times.iter().min()?;
         let latest = *times.iter().max()?;
@@ -174,15 +219,22 @@ impl TraceBuilder {
         let is_over = self.end.is_some() || !self.is_running;
         let end = self.end.as_ref().map(|(_, end)| end);
         let start = self.start.as_ref().map(|(_, start)| start);
-        let agent = start.and_then(|start| start.agent_id.clone()).or_else(|| self.caller.clone());
+        let agent = start
+            .and_then(|start| start.agent_id.clone())
+            .or_else(|| self.caller.clone());
         let digest = blake3::hash(self.session.as_bytes()).to_hex();
         Some(ReasoningTrace {
             trace_id: format!("tr_{}", digest.get(..16).unwrap_or_default()),
-            agent_id: agent.filter(|agent| !agent.is_empty()).unwrap_or_else(|| UNKNOWN_AGENT.to_owned()),
+            agent_id: agent
+                .filter(|agent| !agent.is_empty())
+                .unwrap_or_else(|| UNKNOWN_AGENT.to_owned()),
             started_at: started.to_string(),
             finished_at: is_over.then(|| latest.to_string()),
             input: start.map_or(Value::Null, |start| start.input.as_str().into()),
-            output: is_over.then(|| end.and_then(|end| end.output.clone()).map_or(Value::Null, Value::from)),
+            output: is_over.then(|| {
+                end.and_then(|end| end.output.clone())
+                    .map_or(Value::Null, Value::from)
+            }),
             status: status.map(Word::Known),
             metrics: Some(metrics),
             metadata: Some(self.metadata(noted)),
@@ -195,8 +247,15 @@ impl TraceBuilder {
     /// Numbers the steps, and names the tools: by the bare name if no other tool of the trace has it, else by the qualified
     /// one. Returns the names by the tools' ids.
     fn name_steps(&mut self) -> BTreeMap<String, String> {
-        let tool_id = |call: &ToolCall| string(&call.extra, "tool_id").unwrap_or_default().to_owned();
-        let calls = self.steps.iter().filter_map(|(_, step)| step.tool_call.as_ref());
+        let tool_id = |call: &ToolCall| {
+            string(&call.extra, "tool_id")
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let calls = self
+            .steps
+            .iter()
+            .filter_map(|(_, step)| step.tool_call.as_ref());
         let ids: BTreeSet<String> = calls.map(tool_id).collect();
         let mut bearers: HashMap<String, usize> = HashMap::new();
         for id in &ids {
@@ -204,11 +263,18 @@ impl TraceBuilder {
         }
         let wanted = |id: &String| {
             let bare = bare_name(id);
-            if bearers.get(&bare) == Some(&1) { bare } else { super::snake_case(&id.replace('.', "__")) }
+            if bearers.get(&bare) == Some(&1) {
+                bare
+            } else {
+                super::snake_case(&id.replace('.', "__"))
+            }
         };
         let wanted: Vec<String> = ids.iter().map(wanted).collect();
         // The qualified name of one tool can be the bare name of another.
-        let pairs = wanted.iter().zip(&ids).map(|(name, id)| (name.as_str(), id.as_str()));
+        let pairs = wanted
+            .iter()
+            .zip(&ids)
+            .map(|(name, id)| (name.as_str(), id.as_str()));
         let table = Names::new(NameRule::SnakeCase, pairs);
         let name = |(at, id): (usize, String)| (id, table.name(at).unwrap_or_default().to_owned());
         let names: BTreeMap<String, String> = ids.into_iter().enumerate().map(name).collect();
@@ -226,13 +292,24 @@ impl TraceBuilder {
 
     fn metrics(&self, total_duration_ms: u64) -> Metrics {
         let end = self.end.as_ref().map(|(_, end)| end);
-        let results = self.steps.iter().filter_map(|(_, step)| step.tool_result.as_ref());
-        let spent: u64 = results.filter_map(|result| result.cost_tokens.as_ref().and_then(Number::as_u64)).sum();
-        let calls = self.steps.iter().filter(|(_, step)| step.is(StepType::ToolCall)).count();
+        let results = self
+            .steps
+            .iter()
+            .filter_map(|(_, step)| step.tool_result.as_ref());
+        let spent: u64 = results
+            .filter_map(|result| result.cost_tokens.as_ref().and_then(Number::as_u64))
+            .sum();
+        let calls = self
+            .steps
+            .iter()
+            .filter(|(_, step)| step.is(StepType::ToolCall))
+            .count();
         Metrics {
             // The tokens of the model are not those of the steps' contexts: only the caller knows them.
             total_tokens: end.and_then(|end| end.total_tokens).unwrap_or(spent).into(),
-            total_cost_usd: end.and_then(|end| end.total_cost_usd.clone()).unwrap_or_else(|| 0.into()),
+            total_cost_usd: end
+                .and_then(|end| end.total_cost_usd.clone())
+                .unwrap_or_else(|| 0.into()),
             total_duration_ms: total_duration_ms.into(),
             step_count: self.steps.len().into(),
             tool_call_count: calls.into(),
@@ -242,13 +319,20 @@ impl TraceBuilder {
 
     /// The status, and what explains it. A loop or an overflow that was found takes precedence over what the caller posted,
     /// because an agent that loops may well call that a success.
-    fn status(&self, metrics: &Metrics, names: &BTreeMap<String, String>) -> (Option<TraceStatus>, Extra) {
+    fn status(
+        &self,
+        metrics: &Metrics,
+        names: &BTreeMap<String, String>,
+    ) -> (Option<TraceStatus>, Extra) {
         let mut noted = Extra::new();
         let posted = self.end.as_ref().and_then(|(_, end)| end.status);
         let mut found = None;
         if let Some(budget) = self.detectors.token_budget {
             noted.insert("token_budget".to_owned(), budget.into());
-            let contexts = self.steps.iter().filter_map(|(_, step)| step.context_tokens.as_ref());
+            let contexts = self
+                .steps
+                .iter()
+                .filter_map(|(_, step)| step.context_tokens.as_ref());
             let is_over = |tokens: &Number| tokens.as_u64().is_some_and(|tokens| tokens > budget);
             if contexts.chain([&metrics.total_tokens]).any(is_over) {
                 found = Some(TraceStatus::ContextOverflow);
@@ -256,7 +340,10 @@ impl TraceBuilder {
         }
         if let Some((tool_id, equal)) = &self.looping {
             let times = self.equal_calls.get(equal);
-            noted.insert("loop".to_owned(), json!({ "tool_name": names.get(tool_id), "equal_calls": times }));
+            noted.insert(
+                "loop".to_owned(),
+                json!({ "tool_name": names.get(tool_id), "equal_calls": times }),
+            );
             found = Some(TraceStatus::LoopDetected);
         }
         if let (Some(posted), Some(_)) = (posted, found) {
@@ -276,7 +363,10 @@ impl TraceBuilder {
 
     /// What the caller posted, and under `toolcell` what this program noted.
     fn metadata(&self, noted: Extra) -> Extra {
-        let start = self.start.iter().filter_map(|(_, start)| start.metadata.clone());
+        let start = self
+            .start
+            .iter()
+            .filter_map(|(_, start)| start.metadata.clone());
         let end = self.end.iter().filter_map(|(_, end)| end.metadata.clone());
         let mut metadata: Extra = start.chain(end).flatten().collect();
         metadata.remove("toolcell");

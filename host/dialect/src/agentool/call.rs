@@ -1,6 +1,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
-use toolcell_core::record::{self, Content, Extra, ResultStatus, ToolError, ToolInvocation, is_base64, media_type};
+use toolcell_core::record::{
+    self, Content, Extra, ResultStatus, ToolError, ToolInvocation, is_base64, media_type,
+};
 
 use super::{present, snake_case, to_value};
 use crate::block::{self, string};
@@ -29,10 +31,18 @@ pub struct ToolCall {
 pub struct ToolResult {
     /// The `id` of the call.
     pub call_id: String,
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub output: Option<Value>,
     /// A text, `class: message`; `null` or absent if the call succeeded.
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub error: Option<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<Number>,
@@ -57,7 +67,10 @@ impl ToolCall {
     pub fn of(invocation: &ToolInvocation) -> Self {
         let mut extra = Extra::new();
         extra.insert("tool_id".to_owned(), invocation.tool_id.as_str().into());
-        extra.insert("invocation_id".to_owned(), invocation.invocation_id.to_string().into());
+        extra.insert(
+            "invocation_id".to_owned(),
+            invocation.invocation_id.to_string().into(),
+        );
         let arguments = match arguments(invocation) {
             arguments @ Value::Object(_) => arguments.clone(),
             // A caller sent something else, or the arguments are in no record.
@@ -79,7 +92,9 @@ impl ToolCall {
 impl ToolResult {
     /// The result of an invocation: the output as the caller got it, with previews of what is too large.
     pub fn of(invocation: &ToolInvocation, result: &record::ToolResult) -> Self {
-        let begun = invocation.started_at().unwrap_or_else(|| invocation.created_at());
+        let begun = invocation
+            .started_at()
+            .unwrap_or_else(|| invocation.created_at());
         let ended = invocation.ended_at().unwrap_or(result.created_at);
         let mut extra = Extra::new();
         if let Some(children) = invocation.extra.get("child_invocation_ids") {
@@ -88,7 +103,12 @@ impl ToolResult {
         Self {
             call_id: native_id(invocation),
             output: Some(output(result)),
-            error: Some(result.error.as_ref().map_or(Value::Null, |error| error_text(error).into())),
+            error: Some(
+                result
+                    .error
+                    .as_ref()
+                    .map_or(Value::Null, |error| error_text(error).into()),
+            ),
             duration_ms: Some(ended.millis_since(begun).into()),
             // No tool reports tokens yet, and none are invented.
             cost_tokens: Some(0.into()),
@@ -123,7 +143,9 @@ pub(crate) fn arguments(invocation: &ToolInvocation) -> &Value {
 /// The name of a tool without its namespace, and the requested name if there was no such tool.
 pub(super) fn bare_name(tool_id: &str) -> String {
     let requested = tool_id.strip_prefix("unresolved:");
-    snake_case(requested.unwrap_or_else(|| tool_id.rsplit_once('.').map_or(tool_id, |(_, name)| name)))
+    snake_case(
+        requested.unwrap_or_else(|| tool_id.rsplit_once('.').map_or(tool_id, |(_, name)| name)),
+    )
 }
 
 /// `class: message`. The message is the one that a model may see; what is for developers stays in the record.
@@ -137,11 +159,17 @@ fn output(result: &record::ToolResult) -> Value {
     if !is_usable {
         return Value::Null;
     }
-    if let Some(structured) = result.structured_content.as_ref().filter(|_| !result.empty_result) {
+    if let Some(structured) = result
+        .structured_content
+        .as_ref()
+        .filter(|_| !result.empty_result)
+    {
         return structured.clone();
     }
     let blocks = block::output(result);
-    let is_text = blocks.iter().all(|block| block.as_text().is_some() || block.is_persisted());
+    let is_text = blocks
+        .iter()
+        .all(|block| block.as_text().is_some() || block.is_persisted());
     let parts: Vec<String> = blocks.iter().map(block_text).collect();
     match parts.as_slice() {
         [] => Value::Null,
@@ -153,7 +181,10 @@ fn output(result: &record::ToolResult) -> Value {
 
 /// A block as a text: media and files are URIs.
 fn block_text(block: &Content) -> String {
-    if let Some(text) = block.as_text().or_else(|| string(block::resource(&block.fields), "text")) {
+    if let Some(text) = block
+        .as_text()
+        .or_else(|| string(block::resource(&block.fields), "text"))
+    {
         return text.to_owned();
     }
     if block.is_persisted() {
@@ -170,5 +201,8 @@ fn uri(block: &Content) -> Option<String> {
         return Some(uri.to_owned());
     }
     let data = string(fields, "data").filter(|data| is_base64(data))?;
-    Some(format!("data:{};base64,{data}", media_type(fields).unwrap_or("application/octet-stream")))
+    Some(format!(
+        "data:{};base64,{data}",
+        media_type(fields).unwrap_or("application/octet-stream")
+    ))
 }

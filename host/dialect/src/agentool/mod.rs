@@ -71,7 +71,9 @@ pub fn read<D: Document>(value: Value, reading: Reading) -> Result<D, String> {
 }
 
 /// Reads a field that is there, so that `null` is not the same as an absent field.
-fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
 }
 

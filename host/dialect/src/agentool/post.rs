@@ -52,13 +52,19 @@ impl Post {
     ///
     /// It is not a step that callers add, or a field is missing or has another form.
     pub fn read(value: Value, now: Timestamp) -> Result<Self, String> {
-        let Value::Object(mut fields) = value else { return Err("it is not an object".to_owned()) };
+        let Value::Object(mut fields) = value else {
+            return Err("it is not an object".to_owned());
+        };
         let at = match fields.get("timestamp") {
             None => now,
             Some(time) => Timestamp::deserialize(time)
                 .map_err(|_| "`timestamp` is not a time such as 2026-11-22T08:00:00Z".to_owned())?,
         };
-        let kind = fields.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let kind = fields
+            .get("type")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned();
         let wrong = |error: serde_json::Error| error.to_string();
         let what = match kind.as_str() {
             "start" => Posted::Start(serde_json::from_value(Value::Object(fields)).map_err(wrong)?),
@@ -69,13 +75,20 @@ impl Post {
                     fields.insert("caller_step_id".to_owned(), id);
                 }
                 fields.insert("timestamp".to_owned(), json!(at));
-                Posted::Step(Box::new(serde_json::from_value(Value::Object(fields)).map_err(wrong)?))
+                Posted::Step(Box::new(
+                    serde_json::from_value(Value::Object(fields)).map_err(wrong)?,
+                ))
             }
             "tool_call" | "tool_result" => {
-                return Err(format!("a step of type {kind} is taken from the journal, and cannot be added"));
+                return Err(format!(
+                    "a step of type {kind} is taken from the journal, and cannot be added"
+                ));
             }
             _ => {
-                return Err("its `type` is not start, reasoning, handoff, memory_read, memory_write or end".to_owned());
+                return Err(
+                    "its `type` is not start, reasoning, handoff, memory_read, memory_write or end"
+                        .to_owned(),
+                );
             }
         };
         match what.problem() {
@@ -109,7 +122,10 @@ impl Posted {
             Self::Step(step) => step.problem(),
             Self::End(end) => {
                 let is_negative = |cost: &Number| cost.as_f64().is_none_or(|cost| cost < 0.0);
-                end.total_cost_usd.as_ref().filter(|cost| is_negative(cost)).map(|_| "the cost is negative".to_owned())
+                end.total_cost_usd
+                    .as_ref()
+                    .filter(|cost| is_negative(cost))
+                    .map(|_| "the cost is negative".to_owned())
             }
         }
     }

@@ -71,9 +71,16 @@ pub struct Query<'a> {
 }
 
 /// The registry of these tools, in their order. Each gets a name of its own.
-pub fn registry(registry_id: &str, version: &str, updated_at: Timestamp, mut tools: Vec<Entry>) -> ToolRegistry {
+pub fn registry(
+    registry_id: &str,
+    version: &str,
+    updated_at: Timestamp,
+    mut tools: Vec<Entry>,
+) -> ToolRegistry {
     let mut taken = HashSet::new();
-    tools.iter_mut().for_each(|entry| entry.claim_name(&mut taken));
+    tools
+        .iter_mut()
+        .for_each(|entry| entry.claim_name(&mut taken));
     ToolRegistry {
         registry_id: registry_id.to_owned(),
         version: version.to_owned(),
@@ -90,10 +97,22 @@ pub fn is_named(name: &str, exported: &str) -> bool {
 
 /// The entries that match, in their order.
 pub fn query<'r>(registry: &'r ToolRegistry, query: &Query<'_>) -> Vec<&'r Entry> {
-    let words: Vec<String> = query.words.unwrap_or_default().split_whitespace().map(str::to_lowercase).collect();
+    let words: Vec<String> = query
+        .words
+        .unwrap_or_default()
+        .split_whitespace()
+        .map(str::to_lowercase)
+        .collect();
     let is_wanted = |entry: &&Entry| {
-        let tag = query.tag.is_none_or(|wanted| entry.tags.iter().any(|tag| tag.eq_ignore_ascii_case(wanted)));
-        let category = query.category.is_none_or(|wanted| category_of(entry) == Some(wanted));
+        let tag = query.tag.is_none_or(|wanted| {
+            entry
+                .tags
+                .iter()
+                .any(|tag| tag.eq_ignore_ascii_case(wanted))
+        });
+        let category = query
+            .category
+            .is_none_or(|wanted| category_of(entry) == Some(wanted));
         tag && category && has_words(entry, &words)
     };
     registry.tools.iter().filter(is_wanted).collect()
@@ -103,9 +122,14 @@ fn has_words(entry: &Entry, words: &[String]) -> bool {
     if words.is_empty() {
         return true;
     }
-    let texts = [&entry.spec.name, &entry.spec.description].into_iter().chain(&entry.provider).chain(&entry.tags);
+    let texts = [&entry.spec.name, &entry.spec.description]
+        .into_iter()
+        .chain(&entry.provider)
+        .chain(&entry.tags);
     let texts: Vec<String> = texts.map(|text| text.to_lowercase()).collect();
-    words.iter().all(|word| texts.iter().any(|text| text.contains(word)))
+    words
+        .iter()
+        .all(|word| texts.iter().any(|text| text.contains(word)))
 }
 
 fn category_of(entry: &Entry) -> Option<&str> {
@@ -131,7 +155,11 @@ impl Entry {
 
     /// Two names may be one in snake_case. The tool's id is unique.
     fn claim_name(&mut self, taken: &mut HashSet<String>) {
-        let id = self.extra.get(TOOL_ID).and_then(Value::as_str).unwrap_or_default();
+        let id = self
+            .extra
+            .get(TOOL_ID)
+            .and_then(Value::as_str)
+            .unwrap_or_default();
         self.spec.name = free(&self.spec.name, id, |name| !taken.contains(name));
         taken.insert(self.spec.name.clone());
     }
@@ -141,11 +169,24 @@ impl Entry {
 fn tags(offer: &Offer<'_>) -> Vec<String> {
     let declaration = offer.listed.declaration;
     let kind = &declaration.tool_kind;
-    let mut tags: Vec<String> = category(kind).map(|category| category.as_str().to_owned()).into_iter().collect();
-    let claimed = declaration.annotations.as_ref().and_then(|annotations| annotations.get("tags"));
-    let claimed = claimed.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    let mut tags: Vec<String> = category(kind)
+        .map(|category| category.as_str().to_owned())
+        .into_iter()
+        .collect();
+    let claimed = declaration
+        .annotations
+        .as_ref()
+        .and_then(|annotations| annotations.get("tags"));
+    let claimed = claimed
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str);
     let fits = |tag: &&str| !tag.is_empty() && tag.chars().count() <= TAG_CHARS_MAX;
-    for tag in [kind.0.as_str()].into_iter().chain(claimed.filter(fits).take(TAGS_MAX)) {
+    for tag in [kind.0.as_str()]
+        .into_iter()
+        .chain(claimed.filter(fits).take(TAGS_MAX))
+    {
         let tag = visible(tag);
         if !tags.contains(&tag) {
             tags.push(tag);

@@ -1,8 +1,8 @@
 use serde_json::{Value, json};
 use toolcell_core::catalog::RecordSchema;
 use toolcell_core::record::{
-    Content, ContextModifier, ErrorClass, Input, PermissionProfile, PersistedRef, Refusal, Status, Timestamp,
-    ToolDeclaration, ToolInterface, ToolInvocation, ToolKind, ToolResult as Recorded,
+    Content, ContextModifier, ErrorClass, Input, PermissionProfile, PersistedRef, Refusal, Status,
+    Timestamp, ToolDeclaration, ToolInterface, ToolInvocation, ToolKind, ToolResult as Recorded,
 };
 
 use super::*;
@@ -16,8 +16,12 @@ macro_rules! example {
 
 macro_rules! schema {
     ($name:literal) => {
-        serde_json::from_str::<Value>(include_str!(concat!("../../../../schemas/agentool-", $name, ".schema.json")))
-            .unwrap()
+        serde_json::from_str::<Value>(include_str!(concat!(
+            "../../../../schemas/agentool-",
+            $name,
+            ".schema.json"
+        )))
+        .unwrap()
     };
 }
 
@@ -50,8 +54,14 @@ fn examples() -> Vec<(&'static str, Value)> {
 fn is_valid(name: &str, value: &Value) -> bool {
     let all = schemas();
     let title = format!("agentool-{name}");
-    let schema = all.iter().find(|schema| schema["title"] == title.as_str()).unwrap();
-    RecordSchema::compile(schema, &all).unwrap().violations(value, 1).is_empty()
+    let schema = all
+        .iter()
+        .find(|schema| schema["title"] == title.as_str())
+        .unwrap();
+    RecordSchema::compile(schema, &all)
+        .unwrap()
+        .violations(value, 1)
+        .is_empty()
 }
 
 fn again<D: Document + Serialize>(value: &Value, reading: Reading) -> Result<Value, String> {
@@ -74,8 +84,14 @@ fn round_trip(name: &str, value: &Value, reading: Reading) -> Option<Result<Valu
 fn extended(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
-            let known = fields.iter().map(|(name, value)| (name.clone(), extended(value)));
-            Value::Object(known.chain([("x_unknown".to_owned(), json!({ "a": [1.0, null] }))]).collect())
+            let known = fields
+                .iter()
+                .map(|(name, value)| (name.clone(), extended(value)));
+            Value::Object(
+                known
+                    .chain([("x_unknown".to_owned(), json!({ "a": [1.0, null] }))])
+                    .collect(),
+            )
         }
         Value::Array(items) => items.iter().map(extended).collect(),
         other => other.clone(),
@@ -95,7 +111,10 @@ fn every_example_of_the_specification_survives_with_and_without_unknown_fields()
         }
     }
     let exchange = extended(&example!("exchange"));
-    assert_eq!(again::<Exchange>(&exchange, Reading::Strict).unwrap(), exchange);
+    assert_eq!(
+        again::<Exchange>(&exchange, Reading::Strict).unwrap(),
+        exchange
+    );
 }
 
 /// What strict readers and the schema refuse. A `null` removes the field.
@@ -142,7 +161,11 @@ fn a_document_with_one_thing_wrong_is_refused() {
         ("eval-result", "/passed", json!("yes")),
         ("eval-result", "/assertion_results/0/reason", Value::Null),
     ] {
-        let mut value = examples().into_iter().find(|(known, _)| *known == name).unwrap().1;
+        let mut value = examples()
+            .into_iter()
+            .find(|(known, _)| *known == name)
+            .unwrap()
+            .1;
         let (object, field) = place.rsplit_once('/').unwrap();
         let fields = value.pointer_mut(object).unwrap().as_object_mut().unwrap();
         if wrong.is_null() {
@@ -171,8 +194,15 @@ fn a_strict_reader_compares_the_parts_of_a_trace() {
         let mut trace = example!("reasoning_trace");
         *trace.pointer_mut(place).unwrap() = wrong;
         assert!(is_valid("reasoning-trace", &trace), "{place}");
-        assert!(again::<ReasoningTrace>(&trace, Reading::Strict).is_err(), "{place}");
-        assert_eq!(again::<ReasoningTrace>(&trace, Reading::Lenient).unwrap(), trace, "{place}");
+        assert!(
+            again::<ReasoningTrace>(&trace, Reading::Strict).is_err(),
+            "{place}"
+        );
+        assert_eq!(
+            again::<ReasoningTrace>(&trace, Reading::Lenient).unwrap(),
+            trace,
+            "{place}"
+        );
     }
 }
 
@@ -181,11 +211,19 @@ fn a_lenient_reader_keeps_words_that_it_does_not_know() {
     let mut trace = example!("reasoning_trace");
     trace["status"] = json!("paused");
     trace["steps"][0]["type"] = json!("observation");
-    assert_eq!(again::<ReasoningTrace>(&trace, Reading::Lenient).unwrap(), trace);
-    let spec =
-        json!({ "name": "searchWeb", "description": "", "parameters": {}, "metadata": { "category": "search" } });
+    assert_eq!(
+        again::<ReasoningTrace>(&trace, Reading::Lenient).unwrap(),
+        trace
+    );
+    let spec = json!({ "name": "searchWeb", "description": "", "parameters": {}, "metadata": { "category": "search" } });
     assert_eq!(again::<ToolSpec>(&spec, Reading::Lenient).unwrap(), spec);
-    assert!(read::<ToolSpec>(json!({ "description": "d", "parameters": {} }), Reading::Lenient).is_err());
+    assert!(
+        read::<ToolSpec>(
+            json!({ "description": "d", "parameters": {} }),
+            Reading::Lenient
+        )
+        .is_err()
+    );
 }
 
 fn declared(name: &str, kind: &str, annotations: Value) -> ToolDeclaration {
@@ -197,13 +235,21 @@ fn declared(name: &str, kind: &str, annotations: Value) -> ToolDeclaration {
 }
 
 fn profile(fields: Value) -> PermissionProfile {
-    let mut profile = json!({ "schema_version": "0.2.0", "permission_profile_id": "p", "risk_level": "low" });
-    profile.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    let mut profile =
+        json!({ "schema_version": "0.2.0", "permission_profile_id": "p", "risk_level": "low" });
+    profile
+        .as_object_mut()
+        .unwrap()
+        .extend(fields.as_object().unwrap().clone());
     serde_json::from_value(profile).unwrap()
 }
 
 /// Gives `with` the description of a tool whose interface claims that it only reads.
-fn with_listed<T>(declaration: &ToolDeclaration, access: Value, with: impl FnOnce(Listed<'_>) -> T) -> T {
+fn with_listed<T>(
+    declaration: &ToolDeclaration,
+    access: Value,
+    with: impl FnOnce(Listed<'_>) -> T,
+) -> T {
     let interface = json!({ "schema_version": "0.2.0", "interface_id": "i", "tool_id": "t", "is_read_only": true });
     let interface: ToolInterface = serde_json::from_value(interface).unwrap();
     with(Listed {
@@ -236,17 +282,31 @@ fn a_tool_is_described_by_what_it_can_do_and_not_by_what_it_claims() {
     assert_eq!(spec, expected);
     assert!(is_valid("tool-spec", &spec));
     read::<ToolSpec>(spec, Reading::Strict).unwrap();
-    let declaration = declared("write", "file_operation", json!({ "cost_tier": "priceless" }));
+    let declaration = declared(
+        "write",
+        "file_operation",
+        json!({ "cost_tier": "priceless" }),
+    );
     let writes = json!({ "access_kinds": ["file_write"], "write_effects": ["local_persistent"] });
-    let metadata = with_listed(&declaration, writes, |listed| ToolSpec::of(&listed)).metadata.unwrap();
-    assert_eq!(to_value(&metadata), json!({ "category": "io", "side_effects": true }));
+    let metadata = with_listed(&declaration, writes, |listed| ToolSpec::of(&listed))
+        .metadata
+        .unwrap();
+    assert_eq!(
+        to_value(&metadata),
+        json!({ "category": "io", "side_effects": true })
+    );
 }
 
 #[test]
 fn each_kind_of_tool_has_its_category() {
     let categories: Vec<(&str, Option<&str>)> = ToolKind::KNOWN
         .into_iter()
-        .map(|kind| (kind, category(&ToolKind(kind.to_owned())).map(Category::as_str)))
+        .map(|kind| {
+            (
+                kind,
+                category(&ToolKind(kind.to_owned())).map(Category::as_str),
+            )
+        })
         .collect();
     let expected = [
         ("function", Some("compute")),
@@ -285,21 +345,45 @@ fn names_are_in_snake_case_and_unique_in_a_registry() {
         assert!(tool_spec::is_snake_case(snake));
     }
     let declarations = [
-        declared("read_all", "file_operation", json!({ "tags": ["disk", "", 7, "t".repeat(100)] })),
+        declared(
+            "read_all",
+            "file_operation",
+            json!({ "tags": ["disk", "", 7, "t".repeat(100)] }),
+        ),
         declared("read-all", "web_search", json!({})),
     ];
     let access = json!({ "access_kinds": ["file_read"], "write_effects": ["none"] });
     let registry = with_listed(&declarations[0], access.clone(), |first| {
         with_listed(&declarations[1], access, |second| {
-            let entry = |listed, endpoint| Entry::of(&Offer { listed, endpoint, auth: Auth::Bearer });
-            let tools = vec![entry(first, Some("https://example.com/read_all")), entry(second, None)];
+            let entry = |listed, endpoint| {
+                Entry::of(&Offer {
+                    listed,
+                    endpoint,
+                    auth: Auth::Bearer,
+                })
+            };
+            let tools = vec![
+                entry(first, Some("https://example.com/read_all")),
+                entry(second, None),
+            ];
             registry("acme", "0.1.0", Timestamp::now(), tools)
         })
     });
-    assert_eq!((registry.problem(), is_valid("tool-registry", &to_value(&registry))), (None, true));
-    let [first, second] = registry.tools.as_slice() else { panic!("{registry:?}") };
+    assert_eq!(
+        (
+            registry.problem(),
+            is_valid("tool-registry", &to_value(&registry))
+        ),
+        (None, true)
+    );
+    let [first, second] = registry.tools.as_slice() else {
+        panic!("{registry:?}")
+    };
     assert_eq!(first.spec.name, "read_all");
-    assert!(second.spec.name.starts_with("read_all_") && second.spec.name.len() == "read_all_".len() + 6);
+    assert!(
+        second.spec.name.starts_with("read_all_")
+            && second.spec.name.len() == "read_all_".len() + 6
+    );
     for (name, exported, is_its_name) in [
         (first.spec.name.as_str(), "read_all", true),
         (second.spec.name.as_str(), "read-all", true),
@@ -310,16 +394,46 @@ fn names_are_in_snake_case_and_unique_in_a_registry() {
         assert_eq!(is_named(name, exported), is_its_name, "{name} {exported}");
     }
     assert_eq!(first.tags, ["io", "file_operation", "disk"]);
-    assert_eq!((first.provider.as_deref(), &first.extra["tool_id"]), (Some("acme"), &json!("acme.read_all")));
-    let found = |wanted: Query<'_>| query(&registry, &wanted).len();
-    let words = |words| Query { words: Some(words), ..Query::default() };
     assert_eq!(
-        (found(Query::default()), found(words("")), found(words("FINDS disk")), found(words("disk web"))),
+        (first.provider.as_deref(), &first.extra["tool_id"]),
+        (Some("acme"), &json!("acme.read_all"))
+    );
+    let found = |wanted: Query<'_>| query(&registry, &wanted).len();
+    let words = |words| Query {
+        words: Some(words),
+        ..Query::default()
+    };
+    assert_eq!(
+        (
+            found(Query::default()),
+            found(words("")),
+            found(words("FINDS disk")),
+            found(words("disk web"))
+        ),
         (2, 2, 1, 0)
     );
-    assert_eq!(found(Query { tag: Some("Disk"), ..Query::default() }), 1);
-    assert_eq!(found(Query { category: Some("retrieval"), ..Query::default() }), 1);
-    assert_eq!(found(Query { tag: Some("disk"), category: Some("retrieval"), ..Query::default() }), 0);
+    assert_eq!(
+        found(Query {
+            tag: Some("Disk"),
+            ..Query::default()
+        }),
+        1
+    );
+    assert_eq!(
+        found(Query {
+            category: Some("retrieval"),
+            ..Query::default()
+        }),
+        1
+    );
+    assert_eq!(
+        found(Query {
+            tag: Some("disk"),
+            category: Some("retrieval"),
+            ..Query::default()
+        }),
+        0
+    );
 }
 
 /// A call that has ended with `status`.
@@ -328,25 +442,39 @@ fn invocation(tool_id: &str, native: Option<&str>, input: Value, status: Status)
     tool_id.clone_into(&mut invocation.tool_id);
     invocation.native_call_id = native.map(str::to_owned);
     let way: &[Status] = match status {
-        Status::Succeeded | Status::Failed | Status::TimedOut => {
-            &[Status::Selected, Status::ArgumentsReady, Status::Approved, Status::Running, status]
-        }
+        Status::Succeeded | Status::Failed | Status::TimedOut => &[
+            Status::Selected,
+            Status::ArgumentsReady,
+            Status::Approved,
+            Status::Running,
+            status,
+        ],
         _ => &[Status::Selected, Status::ArgumentsReady, status],
     };
-    way.iter().for_each(|step| invocation.advance(*step, None).unwrap());
+    way.iter()
+        .for_each(|step| invocation.advance(*step, None).unwrap());
     invocation
 }
 
 fn failed(invocation: &ToolInvocation, class: ErrorClass) -> Recorded {
-    let error = Refusal::new(class, "some_code", "it failed").detail("a secret place").to_error();
-    let provenance = serde_json::from_value(json!({ "trust": "untrusted", "written_by": "tool", "tool_id": "t" }));
+    let error = Refusal::new(class, "some_code", "it failed")
+        .detail("a secret place")
+        .to_error();
+    let provenance = serde_json::from_value(
+        json!({ "trust": "untrusted", "written_by": "tool", "tool_id": "t" }),
+    );
     let provenance = provenance.unwrap_or_else(|error| panic!("{error}"));
     Recorded::failed(invocation.invocation_id, error, provenance)
 }
 
-fn succeeded(invocation: &ToolInvocation, content: Vec<Content>, structured: Option<Value>) -> Recorded {
+fn succeeded(
+    invocation: &ToolInvocation,
+    content: Vec<Content>,
+    structured: Option<Value>,
+) -> Recorded {
     let mut result = failed(invocation, ErrorClass::ExecutionFailed);
-    (result.error, result.is_error, result.status) = (None, false, toolcell_core::record::ResultStatus::Succeeded);
+    (result.error, result.is_error, result.status) =
+        (None, false, toolcell_core::record::ResultStatus::Succeeded);
     (result.model_facing_content, result.structured_content) = (content, structured);
     result
 }
@@ -359,15 +487,27 @@ fn an_output_is_structured_or_text_and_media_are_uris() {
         result(&call, &succeeded(&call, content, structured))["output"].clone()
     };
     let text = |text: &str| json!({ "type": "text", "text": text });
-    assert_eq!(output(json!([text("t")]), Some(json!({ "n": 1 }))), json!({ "n": 1 }));
+    assert_eq!(
+        output(json!([text("t")]), Some(json!({ "n": 1 }))),
+        json!({ "n": 1 })
+    );
     assert_eq!(output(json!([text("a"), text("b")]), None), json!("a\nb"));
     assert_eq!(output(json!([]), None), Value::Null);
     let image = json!({ "type": "image", "data": "AAAA", "media_type": "image/png" });
-    assert_eq!(output(json!([image]), None), json!("data:image/png;base64,AAAA"));
+    assert_eq!(
+        output(json!([image]), None),
+        json!("data:image/png;base64,AAAA")
+    );
     let link = json!({ "type": "resource_link", "uri": "memo:1", "name": "m" });
-    assert_eq!(output(json!([text("a"), link]), None), json!(["a", "memo:1"]));
+    assert_eq!(
+        output(json!([text("a"), link]), None),
+        json!(["a", "memo:1"])
+    );
     let handoff = json!({ "type": "handoff_ref", "to_agent": "billing", "message": "m" });
-    assert_eq!(output(json!([handoff]), None), json!("the tool proposes to hand over to \"billing\": m"));
+    assert_eq!(
+        output(json!([handoff]), None),
+        json!("the tool proposes to hand over to \"billing\": m")
+    );
     let reference: PersistedRef = serde_json::from_value(json!({
         "uri": "toolcell:payload/sha256:00", "digest": "sha256:00", "media_type": "text/plain", "size_bytes": 9,
     }))
@@ -387,10 +527,21 @@ fn each_class_of_error_is_a_text_without_what_is_for_developers() {
         ended.model_facing_content.insert(0, Content::text("half"));
         let told = result(&call, &ended);
         let word = to_value(&class);
-        assert_eq!(told["error"], format!("{}: it failed", word.as_str().unwrap()), "{told}");
-        assert_eq!((&told["call_id"], &told["cost_tokens"]), (&json!("c1"), &json!(0)));
+        assert_eq!(
+            told["error"],
+            format!("{}: it failed", word.as_str().unwrap()),
+            "{told}"
+        );
+        assert_eq!(
+            (&told["call_id"], &told["cost_tokens"]),
+            (&json!("c1"), &json!(0))
+        );
         // What is usable of a partial failure is its output.
-        let usable = if class == ErrorClass::PartialFailure { json!("half") } else { Value::Null };
+        let usable = if class == ErrorClass::PartialFailure {
+            json!("half")
+        } else {
+            Value::Null
+        };
         assert_eq!(told["output"], usable, "{told}");
         assert!(!told.to_string().contains("secret place"), "{told}");
         assert!(is_valid("tool-result", &told));
@@ -401,19 +552,34 @@ fn each_class_of_error_is_a_text_without_what_is_for_developers() {
 #[test]
 fn arguments_that_are_no_object_or_in_no_record_are_told_as_they_were_sent() {
     let call = |input| call(&ToolInvocation::planned("acme.read", &input));
-    assert_eq!(call(Input::from_text("{\"b\": 1}"))["arguments"], json!({ "b": 1 }));
+    assert_eq!(
+        call(Input::from_text("{\"b\": 1}"))["arguments"],
+        json!({ "b": 1 })
+    );
     let malformed = call(Input::from_text("{not JSON"));
-    assert_eq!((&malformed["arguments"], &malformed["arguments_sent"]), (&json!({}), &json!("{not JSON")));
+    assert_eq!(
+        (&malformed["arguments"], &malformed["arguments_sent"]),
+        (&json!({}), &json!("{not JSON"))
+    );
     assert!(is_valid("tool-call", &malformed));
     let mut shown = ToolInvocation::planned("acme.read", &Input::from_text("{}"));
-    shown.observable_input = Some(std::sync::Arc::new(json!({ "token": "[redacted]", "all": false })));
+    shown.observable_input = Some(std::sync::Arc::new(
+        json!({ "token": "[redacted]", "all": false }),
+    ));
     assert_eq!(super::call(&shown)["arguments"], json!({}));
     shown.model_input_ref = "blake3-keyed:00".into();
-    assert_eq!(super::call(&shown)["arguments"], json!({ "token": "[redacted]", "all": false }));
+    assert_eq!(
+        super::call(&shown)["arguments"],
+        json!({ "token": "[redacted]", "all": false })
+    );
 }
 
 /// The trace of these calls, each with the class of its error, and these posts.
-fn traced(calls: &[(ToolInvocation, Option<ErrorClass>)], posts: &[Value], detectors: Detectors) -> Value {
+fn traced(
+    calls: &[(ToolInvocation, Option<ErrorClass>)],
+    posts: &[Value],
+    detectors: Detectors,
+) -> Value {
     let mut builder = TraceBuilder::new("s", detectors);
     for (invocation, class) in calls {
         let result = match class {
@@ -422,7 +588,9 @@ fn traced(calls: &[(ToolInvocation, Option<ErrorClass>)], posts: &[Value], detec
         };
         builder.call(invocation, Some(&result));
     }
-    posts.iter().for_each(|post| builder.post(Post::read(post.clone(), Timestamp::now()).unwrap()));
+    posts
+        .iter()
+        .for_each(|post| builder.post(Post::read(post.clone(), Timestamp::now()).unwrap()));
     let trace = builder.finish().unwrap();
     assert_eq!(trace.problem(), None, "{trace:#?}");
     let trace = to_value(&trace);
@@ -436,24 +604,57 @@ fn ok(tool: &str, input: Value) -> (ToolInvocation, Option<ErrorClass>) {
 
 #[test]
 fn the_status_is_what_was_found_or_posted_or_seen() {
-    let status = |calls: &[_], posts: &[Value], detectors| traced(calls, posts, detectors)["status"].clone();
+    let status =
+        |calls: &[_], posts: &[Value], detectors| traced(calls, posts, detectors)["status"].clone();
     let plain = Detectors::default();
     let fine = ok("a.b", json!({ "n": 1 }));
-    let late = || (invocation("a.b", None, json!({}), Status::TimedOut), Some(ErrorClass::Timeout));
-    let denied = (invocation("a.b", None, json!({}), Status::Denied), Some(ErrorClass::PermissionDenied));
+    let late = || {
+        (
+            invocation("a.b", None, json!({}), Status::TimedOut),
+            Some(ErrorClass::Timeout),
+        )
+    };
+    let denied = (
+        invocation("a.b", None, json!({}), Status::Denied),
+        Some(ErrorClass::PermissionDenied),
+    );
     assert_eq!(status(std::slice::from_ref(&fine), &[], plain), "success");
     assert_eq!(status(&[fine.clone(), denied.clone()], &[], plain), "error");
     assert_eq!(status(&[fine.clone(), late()], &[], plain), "timeout");
-    assert_eq!(status(&[late(), ok("a.b", json!({}))], &[], plain), "error", "the last call did not end so");
+    assert_eq!(
+        status(&[late(), ok("a.b", json!({}))], &[], plain),
+        "error",
+        "the last call did not end so"
+    );
     for word in ["success", "error", "timeout", "refusal"] {
-        assert_eq!(status(std::slice::from_ref(&denied), &[json!({ "type": "end", "status": word })], plain), word);
+        assert_eq!(
+            status(
+                std::slice::from_ref(&denied),
+                &[json!({ "type": "end", "status": word })],
+                plain
+            ),
+            word
+        );
     }
-    let budget = |tokens| Detectors { token_budget: Some(tokens), ..plain };
+    let budget = |tokens| Detectors {
+        token_budget: Some(tokens),
+        ..plain
+    };
     let tokens = json!({ "type": "end", "status": "success", "total_tokens": 100 });
     let thought = json!({ "type": "reasoning", "content": "c", "context_tokens": 100 });
     for post in [tokens, thought] {
-        assert_eq!(status(std::slice::from_ref(&fine), std::slice::from_ref(&post), budget(100)), "success");
-        assert_eq!(status(std::slice::from_ref(&fine), &[post], budget(99)), "context_overflow");
+        assert_eq!(
+            status(
+                std::slice::from_ref(&fine),
+                std::slice::from_ref(&post),
+                budget(100)
+            ),
+            "success"
+        );
+        assert_eq!(
+            status(std::slice::from_ref(&fine), &[post], budget(99)),
+            "context_overflow"
+        );
     }
 }
 
@@ -463,7 +664,10 @@ fn a_loop_is_one_tool_with_equal_arguments_so_often() {
         let trace = traced(
             calls,
             &[json!({ "type": "end", "status": "success" })],
-            Detectors { loop_after, ..Detectors::default() },
+            Detectors {
+                loop_after,
+                ..Detectors::default()
+            },
         );
         (trace["status"] == "loop_detected").then(|| trace["metadata"]["toolcell"].clone())
     };
@@ -471,9 +675,24 @@ fn a_loop_is_one_tool_with_equal_arguments_so_often() {
     let same = || ok("a.read", json!({ "y": null, "x": { "q": [2], "p": 1 } }));
     let other = ok("a.read", json!({ "x": { "p": 1, "q": [3] }, "y": null }));
     let other_tool = ok("b.read", json!({ "x": { "p": 1, "q": [2] }, "y": null }));
-    assert_eq!(found(&[one(), same(), other.clone(), other_tool.clone()], 3), None);
-    let noted = found(&[one(), other.clone(), same(), other_tool.clone(), one(), same()], 3).unwrap();
-    let expected = json!({ "loop": { "tool_name": "a__read", "equal_calls": 4 }, "posted_status": "success" });
+    assert_eq!(
+        found(&[one(), same(), other.clone(), other_tool.clone()], 3),
+        None
+    );
+    let noted = found(
+        &[
+            one(),
+            other.clone(),
+            same(),
+            other_tool.clone(),
+            one(),
+            same(),
+        ],
+        3,
+    )
+    .unwrap();
+    let expected =
+        json!({ "loop": { "tool_name": "a__read", "equal_calls": 4 }, "posted_status": "success" });
     assert_eq!(noted, expected);
     assert_eq!(found(&[one(), same(), one()], 4), None);
     let concealed = || {
@@ -481,33 +700,66 @@ fn a_loop_is_one_tool_with_equal_arguments_so_often() {
         call.0.model_input_ref = "blake3-keyed:00".into();
         call
     };
-    assert_eq!(found(&[concealed(), concealed(), concealed()], 3), None, "the arguments may differ");
+    assert_eq!(
+        found(&[concealed(), concealed(), concealed()], 3),
+        None,
+        "the arguments may differ"
+    );
 }
 
 #[test]
 fn a_result_is_followed_by_what_it_proposes_and_calls_by_tools_are_left_out() {
     let call = invocation("a.read", Some("1"), json!({}), Status::Succeeded);
     let twin = invocation("a.read", Some("1"), json!({ "n": 2 }), Status::Succeeded);
-    let handoff = Content::new("handoff_ref", json!({ "to_agent": "billing", "message": "m" }));
+    let handoff = Content::new(
+        "handoff_ref",
+        json!({ "to_agent": "billing", "message": "m" }),
+    );
     let mut answer = succeeded(&call, vec![Content::text("t"), handoff], None);
-    answer.context_modifiers = vec![ContextModifier { key: "branch".to_owned(), value: json!({ "a": 1 }) }];
+    answer.context_modifiers = vec![ContextModifier {
+        key: "branch".to_owned(),
+        value: json!({ "a": 1 }),
+    }];
     let mut child = invocation("a.child", None, json!({}), Status::Succeeded);
-    child.extra.insert("parent_invocation_id".to_owned(), json!(call.invocation_id));
+    child
+        .extra
+        .insert("parent_invocation_id".to_owned(), json!(call.invocation_id));
     let mut builder = TraceBuilder::new("s", Detectors::default());
     builder.call(&call, Some(&answer));
     builder.call(&child, Some(&succeeded(&child, vec![], None)));
     builder.call(&twin, None);
     let trace = builder.finish().unwrap();
     assert_eq!(trace.problem(), None);
-    assert_eq!((&trace.finished_at, &trace.output, &trace.status), (&None, &None, &None), "one call is running");
-    let kinds: Vec<&str> = trace.steps.iter().map(|step| step.kind.known().unwrap().as_str()).collect();
+    assert_eq!(
+        (&trace.finished_at, &trace.output, &trace.status),
+        (&None, &None, &None),
+        "one call is running"
+    );
+    let kinds: Vec<&str> = trace
+        .steps
+        .iter()
+        .map(|step| step.kind.known().unwrap().as_str())
+        .collect();
     assert_eq!(kinds.iter().filter(|kind| **kind == "tool_call").count(), 2);
-    let at = kinds.iter().position(|kind| *kind == "tool_result").unwrap();
-    assert_eq!(kinds[at..at + 3], ["tool_result", "handoff", "memory_write"]);
+    let at = kinds
+        .iter()
+        .position(|kind| *kind == "tool_result")
+        .unwrap();
+    assert_eq!(
+        kinds[at..at + 3],
+        ["tool_result", "handoff", "memory_write"]
+    );
     assert_eq!(trace.steps[at + 1].to_agent, Some(json!("billing")));
     let written = &trace.steps[at + 2];
-    assert_eq!((&written.key, &written.content), (&Some(json!("branch")), &Some(json!("{\"a\":1}"))));
-    let ids: Vec<String> = trace.steps.iter().filter_map(|step| Some(step.tool_call.as_ref()?.id.clone())).collect();
+    assert_eq!(
+        (&written.key, &written.content),
+        (&Some(json!("branch")), &Some(json!("{\"a\":1}")))
+    );
+    let ids: Vec<String> = trace
+        .steps
+        .iter()
+        .filter_map(|step| Some(step.tool_call.as_ref()?.id.clone()))
+        .collect();
     assert_eq!(ids, ["1".to_owned(), twin.invocation_id.to_string()]);
 }
 
@@ -515,9 +767,14 @@ fn a_result_is_followed_by_what_it_proposes_and_calls_by_tools_are_left_out() {
 fn no_two_tools_of_a_trace_have_one_name() {
     let calls = ["a.b", "c.b", "x.a__b", "y.c__b"].map(|tool| ok(tool, json!({})));
     let trace = traced(&calls, &[], Detectors::default());
-    let steps = trace["steps"].as_array().unwrap().iter().filter(|step| step["type"] == "tool_call");
-    let names: std::collections::BTreeSet<&str> =
-        steps.map(|step| step["tool_call"]["name"].as_str().unwrap()).collect();
+    let steps = trace["steps"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|step| step["type"] == "tool_call");
+    let names: std::collections::BTreeSet<&str> = steps
+        .map(|step| step["tool_call"]["name"].as_str().unwrap())
+        .collect();
     assert_eq!(names.len(), calls.len(), "{names:?}");
 }
 
@@ -536,6 +793,14 @@ fn a_post_reads_back_as_it_was_written() {
         let again = Post::read(read.to_value(), Timestamp::of_unix_millis(0)).unwrap();
         assert_eq!(again, read, "{post}");
     }
-    let step = Post::read(json!({ "type": "reasoning", "content": "c", "step_id": "mine" }), now).unwrap().to_value();
-    assert_eq!((&step["caller_step_id"], step.get("step_id")), (&json!("mine"), None));
+    let step = Post::read(
+        json!({ "type": "reasoning", "content": "c", "step_id": "mine" }),
+        now,
+    )
+    .unwrap()
+    .to_value();
+    assert_eq!(
+        (&step["caller_step_id"], step.get("step_id")),
+        (&json!("mine"), None)
+    );
 }

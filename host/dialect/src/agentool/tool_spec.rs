@@ -19,7 +19,11 @@ pub struct ToolSpec {
     /// JSON Schema of the arguments, of type `object`.
     pub parameters: Value,
     /// JSON Schema of the output.
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub returns: Option<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Metadata>,
@@ -97,7 +101,10 @@ impl ToolSpec {
             returns: listed.output_schema.cloned(),
             metadata: Some(metadata),
             extra: Extra::from_iter([
-                (TOOL_ID.to_owned(), listed.declaration.tool_id.as_str().into()),
+                (
+                    TOOL_ID.to_owned(),
+                    listed.declaration.tool_id.as_str().into(),
+                ),
                 (COMPONENT.to_owned(), listed.component.into()),
             ]),
         }
@@ -138,11 +145,16 @@ fn cost_tier(listed: &Listed<'_>) -> Option<Word<CostTier>> {
 pub fn snake_case(name: &str) -> String {
     let mut snake = String::with_capacity(name.len());
     for c in name.chars() {
-        let begins_word = c.is_ascii_uppercase() && snake.ends_with(|c: char| c.is_ascii_lowercase());
+        let begins_word =
+            c.is_ascii_uppercase() && snake.ends_with(|c: char| c.is_ascii_lowercase());
         if begins_word {
             snake.push('_');
         }
-        snake.push(if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' });
+        snake.push(if c.is_ascii_alphanumeric() {
+            c.to_ascii_lowercase()
+        } else {
+            '_'
+        });
     }
     if !snake.starts_with(|c: char| c.is_ascii_lowercase()) {
         snake.insert_str(0, "tool_");
@@ -153,5 +165,7 @@ pub fn snake_case(name: &str) -> String {
 /// Whether `name` is in snake_case.
 pub(super) fn is_snake_case(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_lowercase())
-        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
 }

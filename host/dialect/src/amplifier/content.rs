@@ -46,7 +46,9 @@ pub(super) fn block(content: &Content) -> Block {
             None => media("image", fields),
         },
         "text" => string(fields, "text").map(str::to_owned),
-        "diff" => string(fields, "diff").or(string(fields, "text")).map(str::to_owned),
+        "diff" => string(fields, "diff")
+            .or(string(fields, "text"))
+            .map(str::to_owned),
         kind @ ("audio" | "video" | "file") => media(kind, fields),
         "resource_link" | ARTIFACT => link(fields),
         "embedded_resource" => embedded(fields),
@@ -60,7 +62,10 @@ pub(super) fn block(content: &Content) -> Block {
 fn image(fields: &Map<String, Value>) -> Option<Block> {
     let data = string(fields, "data")?;
     let media_type = media_type(fields)?;
-    is_image(media_type, data).then(|| Block::Image { media_type: media_type.to_owned(), data: data.to_owned() })
+    is_image(media_type, data).then(|| Block::Image {
+        media_type: media_type.to_owned(),
+        data: data.to_owned(),
+    })
 }
 
 /// Whether both are what `amplifier-core` accepts: a media type in small letters without parameters, and canonical base64.
@@ -78,13 +83,22 @@ fn media(kind: &str, fields: &Map<String, Value>) -> Option<String> {
 
 /// What takes the place of data that a text cannot hold.
 fn omitted(kind: &str, media_type: Option<&str>, data: &str) -> String {
-    format!("[{kind}, {}, {} bytes]", media_type.unwrap_or("of an unknown type"), decoded_bytes(data))
+    format!(
+        "[{kind}, {}, {} bytes]",
+        media_type.unwrap_or("of an unknown type"),
+        decoded_bytes(data)
+    )
 }
 
 fn link(fields: &Map<String, Value>) -> Option<String> {
     let uri = string(fields, "uri").filter(|uri| is_uri(uri))?;
-    let name = string(fields, "name").or(string(fields, "title")).filter(|name| *name != uri);
-    Some(name.map_or_else(|| format!("[resource {uri}]"), |name| format!("[resource {name}: {uri}]")))
+    let name = string(fields, "name")
+        .or(string(fields, "title"))
+        .filter(|name| *name != uri);
+    Some(name.map_or_else(
+        || format!("[resource {uri}]"),
+        |name| format!("[resource {name}: {uri}]"),
+    ))
 }
 
 /// Converts an embedded resource, whose fields may be in the block itself or in its field `resource`.
@@ -92,7 +106,8 @@ fn embedded(fields: &Map<String, Value>) -> Option<String> {
     let fields = resource(fields);
     let data = string(fields, "data").or(string(fields, "blob"));
     let text = string(fields, "text").map(str::to_owned);
-    text.or_else(|| data.map(|data| omitted("resource", media_type(fields), data))).or_else(|| link(fields))
+    text.or_else(|| data.map(|data| omitted("resource", media_type(fields), data)))
+        .or_else(|| link(fields))
 }
 
 #[cfg(test)]
@@ -112,15 +127,30 @@ mod tests {
         let reference = json!({ "uri": "toolcell:payload/sha256:00", "digest": "sha256:00", "media_type": "text/plain", "size_bytes": 9 });
         let table = [
             (json!({ "type": "text", "text": "t" }), "t"),
-            (json!({ "type": "structured_content", "n": 1 }), r#"{"type":"structured_content","n":1}"#),
-            (json!({ "type": "audio", "data": "AAAAAA==", "media_type": "audio/wav" }), "[audio, audio/wav, 4 bytes]"),
-            (json!({ "type": "video", "data": "AAAA", "media_type": "video/mp4" }), "[video, video/mp4, 3 bytes]"),
-            (json!({ "type": "file", "name": "a", "data": "AAA=" }), "[file, of an unknown type, 2 bytes]"),
+            (
+                json!({ "type": "structured_content", "n": 1 }),
+                r#"{"type":"structured_content","n":1}"#,
+            ),
+            (
+                json!({ "type": "audio", "data": "AAAAAA==", "media_type": "audio/wav" }),
+                "[audio, audio/wav, 4 bytes]",
+            ),
+            (
+                json!({ "type": "video", "data": "AAAA", "media_type": "video/mp4" }),
+                "[video, video/mp4, 3 bytes]",
+            ),
+            (
+                json!({ "type": "file", "name": "a", "data": "AAA=" }),
+                "[file, of an unknown type, 2 bytes]",
+            ),
             (
                 json!({ "type": "resource_link", "uri": "https://e.com/a", "name": "a" }),
                 "[resource a: https://e.com/a]",
             ),
-            (json!({ "type": "embedded_resource", "resource": { "uri": "memo:1", "text": "m" } }), "m"),
+            (
+                json!({ "type": "embedded_resource", "resource": { "uri": "memo:1", "text": "m" } }),
+                "m",
+            ),
             (
                 json!({ "type": "embedded_resource", "uri": "memo:1", "data": "AAAA", "media_type": "a/b" }),
                 "[resource, a/b, 3 bytes]",
@@ -144,7 +174,11 @@ mod tests {
             ),
         ];
         for (block, text) in table {
-            assert_eq!(mapped(block.clone()), json!({ "type": "text", "text": text }), "{block}");
+            assert_eq!(
+                mapped(block.clone()),
+                json!({ "type": "text", "text": text }),
+                "{block}"
+            );
         }
         let image = mapped(json!({ "type": "image", "data": "AAAA", "media_type": "image/png" }));
         let source = json!({ "type": "base64", "media_type": "image/png", "data": "AAAA" });
@@ -164,7 +198,8 @@ mod tests {
             let block = json!({ "type": "image", "data": data, "media_type": media_type });
             assert_eq!(mapped(block), json!({ "type": "text", "text": text }));
         }
-        let linked = json!({ "type": "image", "uri": "https://e.com/a.png", "media_type": "image/png" });
+        let linked =
+            json!({ "type": "image", "uri": "https://e.com/a.png", "media_type": "image/png" });
         assert_eq!(mapped(linked)["text"], "[resource https://e.com/a.png]");
     }
 

@@ -10,8 +10,15 @@ const IMAGE_OMITTED: &str = "[image omitted from the event]";
 /// The events of a call that has ended, in order: `tool:pre`, and then either `tool:post` or `tool:error` (AM-12..14). A
 /// call that was refused before it ran has them too. The data has the keys of the contract's page and of
 /// `amplifier-core`. `tool_name` is the name under which the tool is mounted.
-pub fn events(invocation: &ToolInvocation, ended: &ToolResult, tool_name: &str, mode: Mode) -> Vec<Value> {
-    let began = invocation.started_at().unwrap_or_else(|| invocation.created_at());
+pub fn events(
+    invocation: &ToolInvocation,
+    ended: &ToolResult,
+    tool_name: &str,
+    mode: Mode,
+) -> Vec<Value> {
+    let began = invocation
+        .started_at()
+        .unwrap_or_else(|| invocation.created_at());
     let input = arguments(invocation).clone();
     let common = [
         ("tool_name", json!(tool_name)),
@@ -22,7 +29,11 @@ pub fn events(invocation: &ToolInvocation, ended: &ToolResult, tool_name: &str, 
         ("tool_input", input),
     ];
     let event = |name: &str, at: Timestamp, own: Vec<(&str, Value)>| {
-        let fields = common.iter().cloned().chain(own).map(|(key, value)| (key.to_owned(), value));
+        let fields = common
+            .iter()
+            .cloned()
+            .chain(own)
+            .map(|(key, value)| (key.to_owned(), value));
         let mut data: Map<String, Value> = fields.collect();
         data.insert("timestamp".to_owned(), json!(at));
         json!({ "event": name, "data": data })
@@ -32,16 +43,32 @@ pub fn events(invocation: &ToolInvocation, ended: &ToolResult, tool_name: &str, 
     let at = invocation.ended_at().unwrap_or(ended.created_at);
     let error = answer.get("error").cloned().unwrap_or_default();
     let last = if ended.is_error {
-        event("tool:error", at, vec![("error", error), ("result", answer.clone()), ("tool_result", answer)])
+        event(
+            "tool:error",
+            at,
+            vec![
+                ("error", error),
+                ("result", answer.clone()),
+                ("tool_result", answer),
+            ],
+        )
     } else {
-        event("tool:post", at, vec![("result", answer.clone()), ("tool_result", answer)])
+        event(
+            "tool:post",
+            at,
+            vec![("result", answer.clone()), ("tool_result", answer)],
+        )
     };
     vec![event("tool:pre", began, Vec::new()), last]
 }
 
 fn omit_images(answer: &mut Value) {
     let blocks = answer.get_mut("content").and_then(Value::as_array_mut);
-    for block in blocks.into_iter().flatten().filter(|block| block.get("type").is_some_and(|kind| kind == "image")) {
+    for block in blocks
+        .into_iter()
+        .flatten()
+        .filter(|block| block.get("type").is_some_and(|kind| kind == "image"))
+    {
         *block = json!({ "type": "text", "text": IMAGE_OMITTED });
     }
 }
@@ -55,19 +82,24 @@ mod tests {
     use crate::amplifier::Mode;
 
     fn call() -> ToolInvocation {
-        let mut invocation = ToolInvocation::planned("files.read", &Input::from_text(r#"{"path":"a"}"#));
+        let mut invocation =
+            ToolInvocation::planned("files.read", &Input::from_text(r#"{"path":"a"}"#));
         invocation.native_call_id = Some("call-1".to_owned());
         invocation
     }
 
     fn failed(invocation: &ToolInvocation, class: ErrorClass) -> ToolResult {
-        let provenance = serde_json::from_value(json!({ "trust": "untrusted", "written_by": "host" })).unwrap();
+        let provenance =
+            serde_json::from_value(json!({ "trust": "untrusted", "written_by": "host" })).unwrap();
         let error = Refusal::new(class, "the_code", "the message").to_error();
         ToolResult::failed(invocation.invocation_id, error, provenance)
     }
 
     fn names(events: &[Value]) -> Vec<&str> {
-        events.iter().map(|event| event["event"].as_str().unwrap()).collect()
+        events
+            .iter()
+            .map(|event| event["event"].as_str().unwrap())
+            .collect()
     }
 
     #[test]
@@ -81,8 +113,14 @@ mod tests {
         assert_eq!(names(&events), ["tool:pre", "tool:post"]);
         for event in &events {
             let data = &event["data"];
-            assert_eq!((&data["tool_name"], &data["tool_call_id"]), (&json!("read"), &json!("call-1")));
-            assert_eq!((&data["input"], &data["tool_input"]), (&json!({ "path": "a" }), &json!({ "path": "a" })));
+            assert_eq!(
+                (&data["tool_name"], &data["tool_call_id"]),
+                (&json!("read"), &json!("call-1"))
+            );
+            assert_eq!(
+                (&data["input"], &data["tool_input"]),
+                (&json!({ "path": "a" }), &json!({ "path": "a" }))
+            );
         }
         let data = &events[1]["data"];
         assert_eq!(data["result"], data["tool_result"]);
@@ -101,7 +139,13 @@ mod tests {
             assert_eq!(upstream[1]["data"]["error"]["class"], json!(class));
             assert_eq!(upstream[1]["data"]["error"]["message"], "the message");
             let seed = events(&call, &result, "read", Mode::Seed);
-            assert!(seed[1]["data"]["error"].as_str().unwrap().starts_with("the message ["), "{class:?}");
+            assert!(
+                seed[1]["data"]["error"]
+                    .as_str()
+                    .unwrap()
+                    .starts_with("the message ["),
+                "{class:?}"
+            );
         }
     }
 }

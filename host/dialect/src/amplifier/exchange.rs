@@ -46,33 +46,63 @@ struct Block {
 /// A text that is no response.
 pub fn read(text: &str) -> Result<Vec<ModelCall>, Unreadable> {
     if !text.trim_start().starts_with('{') {
-        return Err(Unreadable("cannot read a message: the text is not a JSON object".to_owned()));
+        return Err(Unreadable(
+            "cannot read a message: the text is not a JSON object".to_owned(),
+        ));
     }
     let fails = |error: serde_json::Error| Unreadable::at("the message", &error);
     let written: Written<'_> = serde_json::from_str(text).map_err(fails)?;
     let (place, calls) = match written {
-        Written { tool_calls: Some(calls), .. } if !calls.is_empty() => ("tool_calls", calls),
+        Written {
+            tool_calls: Some(calls),
+            ..
+        } if !calls.is_empty() => ("tool_calls", calls),
         // A message that is one text calls nothing.
-        Written { content: Some(content), .. } if content.get().starts_with('"') => return Ok(Vec::new()),
-        Written { content: Some(content), .. } => ("content", serde_json::from_str(content.get()).map_err(fails)?),
-        Written { tool_calls: Some(_), content: None } => return Ok(Vec::new()),
-        Written { tool_calls: None, content: None } => {
-            let message =
-                "cannot find a message: pass a response with content and tool_calls, or a message with content";
+        Written {
+            content: Some(content),
+            ..
+        } if content.get().starts_with('"') => return Ok(Vec::new()),
+        Written {
+            content: Some(content),
+            ..
+        } => (
+            "content",
+            serde_json::from_str(content.get()).map_err(fails)?,
+        ),
+        Written {
+            tool_calls: Some(_),
+            content: None,
+        } => return Ok(Vec::new()),
+        Written {
+            tool_calls: None,
+            content: None,
+        } => {
+            let message = "cannot find a message: pass a response with content and tool_calls, or a message with content";
             return Err(Unreadable(message.to_owned()));
         }
     };
-    let calls = calls.into_iter().enumerate().filter(|(_, call)| place == "tool_calls" || is_call(call));
-    calls.map(|(at, call)| call_of(&format!("{place}[{at}]"), call)).collect()
+    let calls = calls
+        .into_iter()
+        .enumerate()
+        .filter(|(_, call)| place == "tool_calls" || is_call(call));
+    calls
+        .map(|(at, call)| call_of(&format!("{place}[{at}]"), call))
+        .collect()
 }
 
 fn is_call(block: &RawValue) -> bool {
-    serde_json::from_str::<Block>(block.get()).is_ok_and(|block| block.kind.as_deref() == Some(CALL))
+    serde_json::from_str::<Block>(block.get())
+        .is_ok_and(|block| block.kind.as_deref() == Some(CALL))
 }
 
 fn call_of(place: &str, call: &RawValue) -> Result<ModelCall, Unreadable> {
-    let call: Call<'_> = serde_json::from_str(call.get()).map_err(|error| Unreadable::at(place, &error))?;
-    Ok(ModelCall { id: call.id, name: call.name, arguments: arguments(call.arguments) })
+    let call: Call<'_> =
+        serde_json::from_str(call.get()).map_err(|error| Unreadable::at(place, &error))?;
+    Ok(ModelCall {
+        id: call.id,
+        name: call.name,
+        arguments: arguments(call.arguments),
+    })
 }
 
 /// The messages for the results of all calls, in their order. `metadata` of each has the `ToolResult` of `amplifier-core`,
@@ -97,7 +127,10 @@ pub fn seed_answers(ended: &[Ended<'_>]) -> Vec<Value> {
 }
 
 fn messages(ended: &[Ended<'_>], mode: Mode) -> Vec<Value> {
-    ended.iter().map(|(invocation, ended)| message(invocation, ended, mode)).collect()
+    ended
+        .iter()
+        .map(|(invocation, ended)| message(invocation, ended, mode))
+        .collect()
 }
 
 fn message(invocation: &ToolInvocation, ended: &ToolResult, mode: Mode) -> Value {
@@ -146,12 +179,17 @@ mod tests {
             {"type": "tool_call", "id": "call_1", "name": "a", "input": {"n":  1.0}}]}"#;
         for text in [listed, block] {
             let calls = read(text).unwrap();
-            let [call] = calls.as_slice() else { panic!("{calls:?}") };
+            let [call] = calls.as_slice() else {
+                panic!("{calls:?}")
+            };
             let said = (call.id.as_str(), call.name.as_str(), call.arguments.text());
             assert_eq!(said, ("call_1", "a", "{\"n\":  1.0}"));
         }
-        for text in [r#"{"role": "assistant", "content": "only text"}"#, r#"{"tool_calls": []}"#, r#"{"content": []}"#]
-        {
+        for text in [
+            r#"{"role": "assistant", "content": "only text"}"#,
+            r#"{"tool_calls": []}"#,
+            r#"{"content": []}"#,
+        ] {
             assert!(read(text).unwrap().is_empty(), "{text}");
         }
         assert!(answers(&[]).is_empty());
@@ -163,9 +201,18 @@ mod tests {
             ("", "not a JSON object"),
             ("[]", "not a JSON object"),
             ("{}", "cannot find a message"),
-            (r#"{"tool_calls": 7}"#, "cannot read the message: invalid type"),
-            (r#"{"tool_calls": [{"id": "a"}]}"#, "cannot read tool_calls[0]: missing field `name`"),
-            (r#"{"content": [{"type": "text"}, {"type": "tool_call", "id": "a"}]}"#, "cannot read content[1]"),
+            (
+                r#"{"tool_calls": 7}"#,
+                "cannot read the message: invalid type",
+            ),
+            (
+                r#"{"tool_calls": [{"id": "a"}]}"#,
+                "cannot read tool_calls[0]: missing field `name`",
+            ),
+            (
+                r#"{"content": [{"type": "text"}, {"type": "tool_call", "id": "a"}]}"#,
+                "cannot read content[1]",
+            ),
         ] {
             let error = read(text).unwrap_err().to_string();
             assert!(error.contains(why), "{text}: {error}");
@@ -177,7 +224,9 @@ mod tests {
         let call = invocation("call_1");
         let said = sample(json!({ "model_facing_content": [{ "type": "text", "text": "t" }] }));
         let empty = sample(json!({ "empty_result": true }));
-        let [one, nothing] = answers(&[(&call, &said), (&call, &empty)]).try_into().unwrap();
+        let [one, nothing] = answers(&[(&call, &said), (&call, &empty)])
+            .try_into()
+            .unwrap();
         assert_eq!(
             (&one["role"], &one["tool_call_id"], &one["content"]),
             (&json!("tool"), &json!("call_1"), &json!("t"))
@@ -185,17 +234,27 @@ mod tests {
         assert_eq!(nothing["content"], "Success");
         let metadata = &one["metadata"];
         assert_eq!(
-            (&metadata["tool_result"]["success"], &metadata["tool_result"]["error"]),
+            (
+                &metadata["tool_result"]["success"],
+                &metadata["tool_result"]["error"]
+            ),
             (&json!(true), &json!(null))
         );
-        let events: Vec<_> = metadata["events"].as_array().unwrap().iter().map(|event| &event["event"]).collect();
+        let events: Vec<_> = metadata["events"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|event| &event["event"])
+            .collect();
         assert_eq!(events, ["tool:pre", "tool:post"]);
         for (block, _) in blocks() {
             let is_image = block["type"] == "image";
             let with = sample(json!({ "model_facing_content": [block] }));
             let message = &answers(&[(&call, &with)])[0];
             assert_eq!(message["content"].is_array(), is_image, "{message:#}");
-            assert!(seed_answers(&[(&call, &with)])[0]["metadata"]["tool_result"]["output"].is_string());
+            assert!(
+                seed_answers(&[(&call, &with)])[0]["metadata"]["tool_result"]["output"].is_string()
+            );
         }
     }
 }

@@ -34,9 +34,13 @@ impl ErrorType {
 
 /// The word for errors of this class (requirements 3.4).
 pub fn error_type(class: ErrorClass) -> ErrorType {
-    use ErrorClass::{InvalidArguments, SchemaNotLoaded, SchemaValidationFailed, Timeout, UnknownTool};
+    use ErrorClass::{
+        InvalidArguments, SchemaNotLoaded, SchemaValidationFailed, Timeout, UnknownTool,
+    };
     match class {
-        UnknownTool | InvalidArguments | SchemaValidationFailed | SchemaNotLoaded => ErrorType::Validation,
+        UnknownTool | InvalidArguments | SchemaValidationFailed | SchemaNotLoaded => {
+            ErrorType::Validation
+        }
         Timeout => ErrorType::Timeout,
         _ => ErrorType::Execution,
     }
@@ -85,7 +89,10 @@ impl<'a> Shown<'a> {
         let blocks: Vec<Block> = shared::output(result).iter().map(block).collect();
         let no_context = result.additional_context.is_empty();
         Self {
-            value: result.structured_content.as_ref().filter(|value| no_context && is_all_said(value, &blocks)),
+            value: result
+                .structured_content
+                .as_ref()
+                .filter(|value| no_context && is_all_said(value, &blocks)),
             blocks,
             context: shared::context(result).collect(),
             error: result.error.as_ref().map(line),
@@ -108,7 +115,11 @@ impl<'a> Shown<'a> {
             return value.clone();
         }
         let texts: Vec<String> = self.text().into_iter().chain(self.error.clone()).collect();
-        if texts.is_empty() { Value::Null } else { texts.join("\n").into() }
+        if texts.is_empty() {
+            Value::Null
+        } else {
+            texts.join("\n").into()
+        }
     }
 
     /// `content`, where `output` alone would leave something out: it holds no image, and next to a value no error.
@@ -117,11 +128,19 @@ impl<'a> Shown<'a> {
         if !says_more && !self.blocks.iter().any(Block::is_image) {
             return None;
         }
-        let value = self.value.filter(|_| self.blocks.iter().all(Block::is_image)).map(Value::to_string);
+        let value = self
+            .value
+            .filter(|_| self.blocks.iter().all(Block::is_image))
+            .map(Value::to_string);
         let texts = |texts: Vec<String>| texts.into_iter().map(|text| Block::Text(text).to_value());
         let after: Vec<String> = self.context.iter().chain(&self.error).cloned().collect();
         let blocks = self.blocks.iter().map(Block::to_value);
-        Some(texts(value.into_iter().collect()).chain(blocks).chain(texts(after)).collect())
+        Some(
+            texts(value.into_iter().collect())
+                .chain(blocks)
+                .chain(texts(after))
+                .collect(),
+        )
     }
 }
 
@@ -164,7 +183,10 @@ fn facts(error: &ToolError) -> Value {
 
 /// What Amplifier has no field for (AM-10).
 fn metadata(invocation: &ToolInvocation, result: &ToolResult, shown: &Shown<'_>) -> Value {
-    let duration = invocation.started_at().zip(invocation.ended_at()).map(|(start, end)| end.millis_since(start));
+    let duration = invocation
+        .started_at()
+        .zip(invocation.ended_at())
+        .map(|(start, end)| end.millis_since(start));
     json!({
         "invocation_id": result.invocation_id,
         "tool_id": invocation.tool_id,
@@ -194,7 +216,9 @@ mod tests {
 
     fn record(change: Value) -> ToolResult {
         let mut said = json!({ "model_facing_content": [{ "type": "text", "text": "t" }] });
-        said.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        said.as_object_mut()
+            .unwrap()
+            .extend(change.as_object().unwrap().clone());
         samples::result(said)
     }
 
@@ -205,22 +229,31 @@ mod tests {
     }
 
     fn failed(class: ErrorClass, change: Value) -> Value {
-        let error = Refusal::new(class, "the_code", "the message").detail("/etc/hidden").native(json!("a trap"));
+        let error = Refusal::new(class, "the_code", "the message")
+            .detail("/etc/hidden")
+            .native(json!("a trap"));
         let mut whole = json!({
             "is_error": true, "error": error.to_error(), "status": class.result_status(),
             "model_facing_content": [{ "type": "text", "text": "the message" }],
         });
-        whole.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        whole
+            .as_object_mut()
+            .unwrap()
+            .extend(change.as_object().unwrap().clone());
         whole
     }
 
     #[test]
     fn every_error_class_has_one_of_three_types_and_says_class_code_and_hint() {
-        use ErrorClass::{InvalidArguments, SchemaNotLoaded, SchemaValidationFailed, Timeout, UnknownTool};
+        use ErrorClass::{
+            InvalidArguments, SchemaNotLoaded, SchemaValidationFailed, Timeout, UnknownTool,
+        };
         for class in ErrorClass::ALL {
             let word = json!(class);
             let kind = match class {
-                UnknownTool | InvalidArguments | SchemaValidationFailed | SchemaNotLoaded => "validation",
+                UnknownTool | InvalidArguments | SchemaValidationFailed | SchemaNotLoaded => {
+                    "validation"
+                }
                 Timeout => "timeout",
                 _ => "execution",
             };
@@ -228,10 +261,20 @@ mod tests {
             let answer = mapped(failed(class, json!({})), Mode::Upstream);
             assert_eq!(answer["success"], false, "{class:?}");
             let error = &answer["error"];
-            assert_eq!((&error["message"], &error["type"]), (&json!("the message"), &json!(kind)), "{class:?}");
-            assert_eq!((&error["class"], &error["code"]), (&word, &json!("the_code")));
+            assert_eq!(
+                (&error["message"], &error["type"]),
+                (&json!("the message"), &json!(kind)),
+                "{class:?}"
+            );
+            assert_eq!(
+                (&error["class"], &error["code"]),
+                (&word, &json!("the_code"))
+            );
             let output = answer["output"].as_str().unwrap();
-            assert!(output.starts_with(&said) && output.ends_with(error["hint"].as_str().unwrap()), "{output}");
+            assert!(
+                output.starts_with(&said) && output.ends_with(error["hint"].as_str().unwrap()),
+                "{output}"
+            );
             let seed = mapped(failed(class, json!({})), Mode::Seed);
             assert_eq!(
                 (&seed["success"], &seed["output"], &seed["error"]),
@@ -239,7 +282,10 @@ mod tests {
             );
             for answer in [&answer, &seed] {
                 let text = answer.to_string();
-                assert!(!text.contains("hidden") && !text.contains("a trap"), "{text}");
+                assert!(
+                    !text.contains("hidden") && !text.contains("a trap"),
+                    "{text}"
+                );
             }
         }
     }
@@ -249,7 +295,10 @@ mod tests {
         for copy in [json!([{ "type": "text", "text": r#"{"n":1}"# }]), json!([])] {
             let change = json!({ "structured_content": { "n": 1 }, "model_facing_content": copy });
             let upstream = mapped(change.clone(), Mode::Upstream);
-            assert_eq!((&upstream["output"], &upstream["error"]), (&json!({ "n": 1 }), &Value::Null));
+            assert_eq!(
+                (&upstream["output"], &upstream["error"]),
+                (&json!({ "n": 1 }), &Value::Null)
+            );
             assert!(upstream.get("content").is_none(), "{upstream}");
             assert_eq!(upstream["metadata"]["structured_content"], Value::Null);
             assert_eq!(mapped(change, Mode::Seed)["output"], r#"{"n":1}"#);
@@ -262,7 +311,10 @@ mod tests {
             assert_eq!(mapped(json!({}), mode)["output"], "t");
             let answer = mapped(json!({ "structured_content": { "lines": 1 } }), mode);
             assert_eq!(answer["output"], "t");
-            assert_eq!(answer["metadata"]["structured_content"], json!({ "lines": 1 }));
+            assert_eq!(
+                answer["metadata"]["structured_content"],
+                json!({ "lines": 1 })
+            );
         }
     }
 
@@ -270,7 +322,10 @@ mod tests {
     fn an_empty_result_is_a_success_without_output() {
         for mode in [Mode::Seed, Mode::Upstream] {
             let answer = mapped(json!({ "empty_result": true }), mode);
-            assert_eq!((&answer["success"], &answer["output"]), (&json!(true), &Value::Null));
+            assert_eq!(
+                (&answer["success"], &answer["output"]),
+                (&json!(true), &Value::Null)
+            );
             assert_eq!(answer["metadata"]["empty_result"], true);
         }
     }
@@ -286,24 +341,53 @@ mod tests {
             upstream["content"],
             json!([{ "type": "text", "text": "look" }, { "type": "image", "source": source }])
         );
-        assert_eq!(mapped(blocks, Mode::Seed)["output"], "look\n[image, image/png, 3 bytes]");
+        assert_eq!(
+            mapped(blocks, Mode::Seed)["output"],
+            "look\n[image, image/png, 3 bytes]"
+        );
     }
 
     #[test]
     fn a_partial_result_keeps_its_output_beside_the_error() {
-        let text = json!([{ "type": "text", "text": "half" }, { "type": "text", "text": "the message" }]);
-        let answer =
-            mapped(failed(ErrorClass::PartialFailure, json!({ "model_facing_content": text })), Mode::Upstream);
-        assert!(answer["output"].as_str().unwrap().starts_with("half\nthe message [partial_failure/the_code]\n"));
+        let text =
+            json!([{ "type": "text", "text": "half" }, { "type": "text", "text": "the message" }]);
+        let answer = mapped(
+            failed(
+                ErrorClass::PartialFailure,
+                json!({ "model_facing_content": text }),
+            ),
+            Mode::Upstream,
+        );
+        assert!(
+            answer["output"]
+                .as_str()
+                .unwrap()
+                .starts_with("half\nthe message [partial_failure/the_code]\n")
+        );
         let value = json!({
             "structured_content": [1],
             "model_facing_content": [{ "type": "text", "text": "[1]" }, { "type": "text", "text": "the message" }],
         });
-        let answer = mapped(failed(ErrorClass::PartialFailure, value.clone()), Mode::Upstream);
-        assert_eq!((&answer["success"], &answer["output"]), (&json!(false), &json!([1])));
+        let answer = mapped(
+            failed(ErrorClass::PartialFailure, value.clone()),
+            Mode::Upstream,
+        );
+        assert_eq!(
+            (&answer["success"], &answer["output"]),
+            (&json!(false), &json!([1]))
+        );
         let content = answer["content"].as_array().unwrap();
-        assert_eq!((content.len(), &content[0]["text"]), (2, &json!("[1]")), "{content:?}");
-        assert!(content[1]["text"].as_str().unwrap().starts_with("the message [partial_failure/the_code]"));
+        assert_eq!(
+            (content.len(), &content[0]["text"]),
+            (2, &json!("[1]")),
+            "{content:?}"
+        );
+        assert!(
+            content[1]["text"]
+                .as_str()
+                .unwrap()
+                .starts_with("the message [partial_failure/the_code]")
+        );
         let seed = mapped(failed(ErrorClass::PartialFailure, value), Mode::Seed);
         assert_eq!(seed["output"], "[1]");
         assert!(seed["error"].as_str().unwrap().starts_with("the message ["));
@@ -311,19 +395,23 @@ mod tests {
 
     #[test]
     fn a_large_result_is_its_preview_and_a_redacted_one_says_so() {
-        let reference =
-            json!({ "uri": "toolcell:payload/x", "digest": "sha256:00", "media_type": "text/plain", "size_bytes": 99 });
-        let moved =
-            json!({ "type": "persisted_output_ref", "of": "text", "preview": "pre", "persisted_ref": reference });
+        let reference = json!({ "uri": "toolcell:payload/x", "digest": "sha256:00", "media_type": "text/plain", "size_bytes": 99 });
+        let moved = json!({ "type": "persisted_output_ref", "of": "text", "preview": "pre", "persisted_ref": reference });
         let change = json!({
             "model_facing_content": [moved], "redaction_state": "partial",
             "persistence_refs": ["01ARZ3NDEKTSV4RRFFQ69G5FAV"],
         });
         let answer = mapped(change, Mode::Upstream);
-        assert_eq!(answer["output"], "pre\n[cut: 99 bytes of text in all, in the resource toolcell:payload/x]");
+        assert_eq!(
+            answer["output"],
+            "pre\n[cut: 99 bytes of text in all, in the resource toolcell:payload/x]"
+        );
         let metadata = &answer["metadata"];
         assert_eq!(metadata["redaction_state"], "partial");
-        assert_eq!(metadata["persistence_refs"], json!(["01ARZ3NDEKTSV4RRFFQ69G5FAV"]));
+        assert_eq!(
+            metadata["persistence_refs"],
+            json!(["01ARZ3NDEKTSV4RRFFQ69G5FAV"])
+        );
         assert_eq!(
             (&metadata["tool_call_id"], &metadata["tool_id"]),
             (&json!("call-1"), &json!("unresolved:files.read"))
@@ -334,7 +422,10 @@ mod tests {
     fn context_of_hooks_follows_what_the_tool_said() {
         for mode in [Mode::Seed, Mode::Upstream] {
             assert_eq!(
-                mapped(json!({ "additional_context": ["take care", { "a": 1 }] }), mode)["output"],
+                mapped(
+                    json!({ "additional_context": ["take care", { "a": 1 }] }),
+                    mode
+                )["output"],
                 "t\ntake care\n{\"a\":1}"
             );
         }
@@ -343,24 +434,42 @@ mod tests {
     /// `tests/clients/amplifier/test_results.py` reads the same table.
     #[test]
     fn a_result_is_the_same_here_and_through_the_python_package() {
-        let table = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/clients/amplifier/results.json");
-        let table: Vec<Value> = serde_json::from_str(&std::fs::read_to_string(table).unwrap()).unwrap();
+        let table = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../tests/clients/amplifier/results.json"
+        );
+        let table: Vec<Value> =
+            serde_json::from_str(&std::fs::read_to_string(table).unwrap()).unwrap();
         assert!(table.len() >= 8);
         for case in table {
             let answer = mapped(case["result"].clone(), Mode::Upstream);
             for field in ["success", "output", "error", "content"] {
-                assert_eq!(answer.get(field).unwrap_or(&Value::Null), &case["amplifier"][field], "{field} of {case:#}");
+                assert_eq!(
+                    answer.get(field).unwrap_or(&Value::Null),
+                    &case["amplifier"][field],
+                    "{field} of {case:#}"
+                );
             }
             let value = &answer["metadata"]["structured_content"];
             assert_eq!(value, &case["amplifier"]["structured_content"], "{case:#}");
-            let native = call_result(&record(case["result"].clone()), &ProtocolVersion::V_2026_07_28, None);
+            let native = call_result(
+                &record(case["result"].clone()),
+                &ProtocolVersion::V_2026_07_28,
+                None,
+            );
             let native = serde_json::to_value(native).unwrap();
             for field in ["content", "structuredContent", "isError"] {
-                assert_eq!(native.get(field).unwrap_or(&Value::Null), &case["mcp"][field], "{field} of {case:#}");
+                assert_eq!(
+                    native.get(field).unwrap_or(&Value::Null),
+                    &case["mcp"][field],
+                    "{field} of {case:#}"
+                );
             }
             let added = native.pointer("/_meta/toolcell~1text_property");
             assert_eq!(added, case["mcp"].get("added"), "{case:#}");
-            let facts = native.pointer("/_meta/toolcell~1error").unwrap_or(&Value::Null);
+            let facts = native
+                .pointer("/_meta/toolcell~1error")
+                .unwrap_or(&Value::Null);
             assert_eq!(facts, &case["mcp"]["error"], "{case:#}");
         }
     }

@@ -31,7 +31,8 @@ mod tests {
             "description": description, "lifecycle": "available", "tool_kind": "function",
         }))
         .unwrap();
-        let profile = json!({ "schema_version": "0.2.0", "permission_profile_id": "p", "risk_level": "low" });
+        let profile =
+            json!({ "schema_version": "0.2.0", "permission_profile_id": "p", "risk_level": "low" });
         let permission: PermissionProfile = serde_json::from_value(profile).unwrap();
         tool(&Listed {
             name,
@@ -55,8 +56,12 @@ mod tests {
         assert_eq!(described_one["name"], "read_file");
         assert_eq!(described_one["description"], "reads a file");
         assert_eq!(described_one["input_schema"], schema);
-        let metadata = json!({ "tool_id": "a.read-file", "namespace": "a", "component": "sha256:00" });
+        let metadata =
+            json!({ "tool_id": "a.read-file", "namespace": "a", "component": "sha256:00" });
         assert_eq!(described_one["metadata"], metadata);
-        assert_eq!(described("x", "d", &Value::Null)["input_schema"], json!({ "type": "object" }));
+        assert_eq!(
+            described("x", "d", &Value::Null)["input_schema"],
+            json!({ "type": "object" })
+        );
     }
 }

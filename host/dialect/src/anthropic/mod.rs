@@ -53,19 +53,40 @@ pub fn read(text: &str) -> Result<Vec<ModelCall>, Unreadable> {
     let blocks: Vec<&RawValue> = match text.trim_start().chars().next() {
         Some('[') => serde_json::from_str(text).map_err(fails)?,
         Some('{') => match serde_json::from_str::<Written<'_>>(text).map_err(fails)? {
-            Written { kind: Some(kind), .. } if kind == CALL => vec![serde_json::from_str(text).map_err(fails)?],
+            Written {
+                kind: Some(kind), ..
+            } if kind == CALL => vec![serde_json::from_str(text).map_err(fails)?],
             // A message that is one text calls nothing.
-            Written { content: Some(content), .. } if content.get().starts_with('"') => Vec::new(),
-            Written { content: Some(content), .. } => serde_json::from_str(content.get()).map_err(fails)?,
-            Written { kind: Some(_), content: None } => Vec::new(),
-            Written { kind: None, content: None } => {
+            Written {
+                content: Some(content),
+                ..
+            } if content.get().starts_with('"') => Vec::new(),
+            Written {
+                content: Some(content),
+                ..
+            } => serde_json::from_str(content.get()).map_err(fails)?,
+            Written {
+                kind: Some(_),
+                content: None,
+            } => Vec::new(),
+            Written {
+                kind: None,
+                content: None,
+            } => {
                 let message = "cannot find a message: pass one with content, a list of its blocks, or one block";
                 return Err(Unreadable(message.to_owned()));
             }
         },
-        _ => return Err(Unreadable("cannot read a message: the text is not a JSON object".to_owned())),
+        _ => {
+            return Err(Unreadable(
+                "cannot read a message: the text is not a JSON object".to_owned(),
+            ));
+        }
     };
-    let calls = blocks.into_iter().enumerate().filter(|(_, block)| is_call(block));
+    let calls = blocks
+        .into_iter()
+        .enumerate()
+        .filter(|(_, block)| is_call(block));
     calls.map(|(at, block)| call_of(at, block)).collect()
 }
 
@@ -77,8 +98,13 @@ fn is_call(block: &RawValue) -> bool {
 
 fn call_of(at: usize, block: &RawValue) -> Result<ModelCall, Unreadable> {
     let place = format!("content[{at}]");
-    let call: Call<'_> = serde_json::from_str(block.get()).map_err(|error| Unreadable::at(&place, &error))?;
-    Ok(ModelCall { id: call.id, name: call.name, arguments: arguments(call.input) })
+    let call: Call<'_> =
+        serde_json::from_str(block.get()).map_err(|error| Unreadable::at(&place, &error))?;
+    Ok(ModelCall {
+        id: call.id,
+        name: call.name,
+        arguments: arguments(call.input),
+    })
 }
 
 /// The block for one result. The API takes text alone in that of an error.
@@ -100,8 +126,15 @@ pub fn result(invocation: &ToolInvocation, result: &ToolResult) -> Value {
 /// The message for all results of one message of the model, in the order of its calls: the API wants them in one. None, if
 /// there was no call.
 pub fn answers(ended: &[Ended<'_>]) -> Vec<Value> {
-    let blocks: Vec<Value> = ended.iter().map(|(invocation, ended)| result(invocation, ended)).collect();
-    if blocks.is_empty() { Vec::new() } else { vec![json!({ "role": "user", "content": blocks })] }
+    let blocks: Vec<Value> = ended
+        .iter()
+        .map(|(invocation, ended)| result(invocation, ended))
+        .collect();
+    if blocks.is_empty() {
+        Vec::new()
+    } else {
+        vec![json!({ "role": "user", "content": blocks })]
+    }
 }
 
 #[cfg(test)]
@@ -116,15 +149,22 @@ mod tests {
     fn calls_are_read_from_a_message_a_list_and_a_block() {
         let call = r#"{"type": "tool_use", "id": "toolu_1", "name": "a", "input": {"n":  1.0}}"#;
         let text = r#"{"type": "text", "text": "I look"}"#;
-        let message = format!(r#"{{"type": "message", "role": "assistant", "content": [{text}, {call}]}}"#);
+        let message =
+            format!(r#"{{"type": "message", "role": "assistant", "content": [{text}, {call}]}}"#);
         for given in [message, format!("[{text}, {call}]"), call.to_owned()] {
             let calls = read(&given).unwrap();
-            let [call] = calls.as_slice() else { panic!("{calls:?}") };
+            let [call] = calls.as_slice() else {
+                panic!("{calls:?}")
+            };
             let said = (call.id.as_str(), call.name.as_str(), call.arguments.text());
             assert_eq!(said, ("toolu_1", "a", "{\"n\":  1.0}"));
         }
         assert!(read(text).unwrap().is_empty());
-        assert!(read(r#"{"role": "assistant", "content": "only text"}"#).unwrap().is_empty());
+        assert!(
+            read(r#"{"role": "assistant", "content": "only text"}"#)
+                .unwrap()
+                .is_empty()
+        );
         assert!(answers(&[]).is_empty());
     }
 
@@ -135,7 +175,10 @@ mod tests {
             ("null", "not a JSON object"),
             ("{}", "cannot find a message"),
             ("{\"content\": {}}", "cannot read the message: invalid type"),
-            ("[{\"type\": \"tool_use\", \"id\": \"a\"}]", "cannot read content[0]: missing field `name`"),
+            (
+                "[{\"type\": \"tool_use\", \"id\": \"a\"}]",
+                "cannot read content[0]: missing field `name`",
+            ),
         ] {
             let error = read(text).unwrap_err().to_string();
             assert!(error.contains(why), "{text}: {error}");
@@ -146,16 +189,29 @@ mod tests {
     fn each_class_of_content_is_text_or_an_image_and_text_in_an_error() {
         for (block, words) in blocks() {
             let call = invocation("toolu_1");
-            let image =
-                json!({ "type": "image", "source": { "type": "base64", "media_type": "image/png", "data": "AAAA" } });
+            let image = json!({ "type": "image", "source": { "type": "base64", "media_type": "image/png", "data": "AAAA" } });
             let expected = words.map_or(image, |words| json!({ "type": "text", "text": words }));
             let shown = result(&call, &saying(json!([block])));
-            assert_eq!((&shown["content"], &shown["is_error"]), (&json!([expected]), &json!(false)));
-            assert_eq!((&shown["type"], &shown["tool_use_id"]), (&json!("tool_result"), &json!("toolu_1")));
-            let error = Refusal::new(ErrorClass::PartialFailure, "half", "half is missing").to_error();
-            let partial = sample(json!({ "is_error": true, "error": error, "model_facing_content": [block] }));
+            assert_eq!(
+                (&shown["content"], &shown["is_error"]),
+                (&json!([expected]), &json!(false))
+            );
+            assert_eq!(
+                (&shown["type"], &shown["tool_use_id"]),
+                (&json!("tool_result"), &json!("toolu_1"))
+            );
+            let error =
+                Refusal::new(ErrorClass::PartialFailure, "half", "half is missing").to_error();
+            let partial = sample(
+                json!({ "is_error": true, "error": error, "model_facing_content": [block] }),
+            );
             let shown = result(&call, &partial);
-            let kinds: Vec<_> = shown["content"].as_array().unwrap().iter().map(|part| &part["type"]).collect();
+            let kinds: Vec<_> = shown["content"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|part| &part["type"])
+                .collect();
             assert_eq!(kinds, ["text", "text"], "{shown}");
         }
     }
@@ -164,9 +220,21 @@ mod tests {
     fn every_error_class_is_an_error() {
         for class in ErrorClass::ALL {
             let error = Refusal::new(class, "the_code", "the message").to_error();
-            let block = result(&invocation("toolu_1"), &sample(json!({ "is_error": true, "error": error })));
-            let start = format!("ERROR [{}/the_code]: the message\n", json!(class).as_str().unwrap());
-            assert!(block["content"][0]["text"].as_str().unwrap().starts_with(&start), "{block}");
+            let block = result(
+                &invocation("toolu_1"),
+                &sample(json!({ "is_error": true, "error": error })),
+            );
+            let start = format!(
+                "ERROR [{}/the_code]: the message\n",
+                json!(class).as_str().unwrap()
+            );
+            assert!(
+                block["content"][0]["text"]
+                    .as_str()
+                    .unwrap()
+                    .starts_with(&start),
+                "{block}"
+            );
             assert_eq!(block["is_error"], json!(true));
         }
     }

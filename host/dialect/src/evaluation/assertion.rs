@@ -40,7 +40,11 @@ pub fn check(assertion: &Assertion, trace: &Trace) -> Option<AssertionResult> {
             Err(why) => Err(why),
         },
         judged::NO_HALLUCINATION => return None,
-        other => Err(format!("cannot check an assertion of the type {:?}; known are {}", cut(other), KINDS.join(", "))),
+        other => Err(format!(
+            "cannot check an assertion of the type {:?}; known are {}",
+            cut(other),
+            KINDS.join(", ")
+        )),
     };
     Some(AssertionResult::settled(assertion, outcome))
 }
@@ -54,14 +58,24 @@ fn contains_tool_call(assertion: &Assertion, trace: &Trace) -> Outcome {
     for call in trace.calls().filter(|step| step.call.name == name) {
         let at = call.name();
         if !wanted.is_none_or(|wanted| has_all(&call.call.arguments, wanted)) {
-            missed.get_or_insert(format!("{shown} is called at {at}, but without these arguments"));
+            missed.get_or_insert(format!(
+                "{shown} is called at {at}, but without these arguments"
+            ));
             continue;
         }
         match trace.end_of(&call) {
             _ if !must_succeed => return Ok(format!("{shown} called at {at}")),
-            Ended::Succeeded { at: end } => return Ok(format!("{shown} called at {at}, and succeeded at {end}")),
-            Ended::Failed { at: end } => missed = Some(format!("{shown} is called at {at}, but failed at {end}")),
-            Ended::Untold => missed = Some(format!("{shown} is called at {at}, but the trace has no result of it")),
+            Ended::Succeeded { at: end } => {
+                return Ok(format!("{shown} called at {at}, and succeeded at {end}"));
+            }
+            Ended::Failed { at: end } => {
+                missed = Some(format!("{shown} is called at {at}, but failed at {end}"))
+            }
+            Ended::Untold => {
+                missed = Some(format!(
+                    "{shown} is called at {at}, but the trace has no result of it"
+                ))
+            }
         }
     }
     Err(missed.unwrap_or_else(|| format!("{shown} is not called")))
@@ -77,16 +91,26 @@ fn tool_call_count(assertion: &Assertion, trace: &Trace) -> Outcome {
     if min.is_none() && max.is_none() {
         return Err("the assertion has neither `min` nor `max`".to_owned());
     }
-    let steps: Vec<CallStep<'_>> =
-        trace.calls().filter(|step| name.is_none_or(|name| step.call.name == name)).collect();
+    let steps: Vec<CallStep<'_>> = trace
+        .calls()
+        .filter(|step| name.is_none_or(|name| step.call.name == name))
+        .collect();
     let count = Number::from(steps.len());
     let mut said = match name {
         Some(name) => format!("{} is called {count} times", cut(name)),
         None => format!("{count} calls of tools"),
     };
     if !steps.is_empty() {
-        let shown: Vec<String> = steps.iter().take(STEPS_SHOWN_MAX).map(CallStep::name).collect();
-        let more = if steps.len() > shown.len() { ", .." } else { "" };
+        let shown: Vec<String> = steps
+            .iter()
+            .take(STEPS_SHOWN_MAX)
+            .map(CallStep::name)
+            .collect();
+        let more = if steps.len() > shown.len() {
+            ", .."
+        } else {
+            ""
+        };
         said += &format!(" (at {}{more})", shown.join(", "));
     }
     if let Some(min) = min.filter(|min| compare(&count, min).is_lt()) {
@@ -99,7 +123,10 @@ fn tool_call_count(assertion: &Assertion, trace: &Trace) -> Outcome {
 }
 
 fn response_format(assertion: &Assertion, trace: &Trace) -> Outcome {
-    let schema = assertion.parameters.get("schema").filter(|schema| schema.is_object() || schema.is_boolean());
+    let schema = assertion
+        .parameters
+        .get("schema")
+        .filter(|schema| schema.is_object() || schema.is_boolean());
     let schema = schema.ok_or("the assertion has no `schema` that is an object")?;
     let parsed;
     let (output, bytes) = match &trace.output {
@@ -112,8 +139,8 @@ fn response_format(assertion: &Assertion, trace: &Trace) -> Outcome {
         // A framework may have parsed it already.
         other => (other, other.to_string().len()),
     };
-    let schema =
-        BoundedSchema::compile(schema).map_err(|why| format!("cannot use the schema: {}", cut(&format!("{why:#}"))))?;
+    let schema = BoundedSchema::compile(schema)
+        .map_err(|why| format!("cannot use the schema: {}", cut(&format!("{why:#}"))))?;
     match schema.check(output, bytes) {
         Ok(()) => Ok("the output matches the schema".to_owned()),
         Err(why) => Err(format!("the output does not match the schema: {why}")),
@@ -122,14 +149,22 @@ fn response_format(assertion: &Assertion, trace: &Trace) -> Outcome {
 
 fn context_efficiency(assertion: &Assertion, trace: &Trace) -> Outcome {
     let max = bound(assertion, "max_tokens")?.ok_or("the assertion has no `max_tokens`")?;
-    let (tokens, place) = trace.tokens().ok_or("the trace tells no number of tokens")?;
+    let (tokens, place) = trace
+        .tokens()
+        .ok_or("the trace tells no number of tokens")?;
     within(&format!("{tokens} tokens {place}"), tokens, max)
 }
 
 fn latency(assertion: &Assertion, trace: &Trace) -> Outcome {
     let max = bound(assertion, "max_ms")?.ok_or("the assertion has no `max_ms`")?;
-    let took = trace.duration().ok_or("the trace has no metrics.total_duration_ms")?;
-    within(&format!("{took} ms in metrics.total_duration_ms"), took, max)
+    let took = trace
+        .duration()
+        .ok_or("the trace has no metrics.total_duration_ms")?;
+    within(
+        &format!("{took} ms in metrics.total_duration_ms"),
+        took,
+        max,
+    )
 }
 
 fn within(said: &str, measured: &Number, max: &Number) -> Outcome {
@@ -142,7 +177,11 @@ fn within(said: &str, measured: &Number, max: &Number) -> Outcome {
 
 /// The text `name` of the assertion.
 fn text<'a>(assertion: &'a Assertion, name: &str) -> Result<&'a str, String> {
-    let text = assertion.parameters.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
+    let text = assertion
+        .parameters
+        .get(name)
+        .and_then(Value::as_str)
+        .filter(|text| !text.is_empty());
     text.ok_or_else(|| format!("the assertion has no text `{name}`"))
 }
 
@@ -152,7 +191,9 @@ fn bound<'a>(assertion: &'a Assertion, name: &str) -> Result<Option<&'a Number>,
         None | Some(Value::Null) => Ok(None),
         Some(value) => match amount(value) {
             Some(number) => Ok(Some(number)),
-            None => Err(format!("`{name}` of the assertion is not a number of 0 or more")),
+            None => Err(format!(
+                "`{name}` of the assertion is not a number of 0 or more"
+            )),
         },
     }
 }
@@ -161,7 +202,9 @@ fn bound<'a>(assertion: &'a Assertion, name: &str) -> Result<Option<&'a Number>,
 fn flag(assertion: &Assertion, name: &str) -> Result<bool, String> {
     match assertion.parameters.get(name) {
         None | Some(Value::Null) => Ok(false),
-        Some(value) => value.as_bool().ok_or_else(|| format!("`{name}` of the assertion is not true or false")),
+        Some(value) => value
+            .as_bool()
+            .ok_or_else(|| format!("`{name}` of the assertion is not true or false")),
     }
 }
 
@@ -176,19 +219,28 @@ fn arguments(assertion: &Assertion) -> Result<Option<&Map<String, Value>>, Strin
 
 /// Whether `given` is an object with all fields of `wanted`; objects in it may have more fields too.
 fn has_all(given: &Value, wanted: &Map<String, Value>) -> bool {
-    let Value::Object(given) = given else { return false };
-    wanted.iter().all(|(name, wanted)| given.get(name).is_some_and(|given| matches(given, wanted)))
+    let Value::Object(given) = given else {
+        return false;
+    };
+    wanted
+        .iter()
+        .all(|(name, wanted)| given.get(name).is_some_and(|given| matches(given, wanted)))
 }
 
 fn matches(given: &Value, wanted: &Value) -> bool {
     match (given, wanted) {
         (_, Value::Object(wanted)) => has_all(given, wanted),
         (Value::Array(given), Value::Array(wanted)) => {
-            given.len() == wanted.len() && given.iter().zip(wanted).all(|(given, wanted)| matches(given, wanted))
+            given.len() == wanted.len()
+                && given
+                    .iter()
+                    .zip(wanted)
+                    .all(|(given, wanted)| matches(given, wanted))
         }
         // 1 and 1.0 are one number.
         (Value::Number(given), Value::Number(wanted)) => {
-            given == wanted || (given.is_f64() != wanted.is_f64() && given.as_f64() == wanted.as_f64())
+            given == wanted
+                || (given.is_f64() != wanted.is_f64() && given.as_f64() == wanted.as_f64())
         }
         (given, wanted) => given == wanted,
     }
@@ -227,13 +279,20 @@ mod tests {
     fn counts_are_compared_at_their_bounds() {
         for (count, passed) in [(1, false), (2, true), (3, true), (4, false)] {
             assert_eq!(
-                passes(json!({ "type": "tool_call_count", "min": 2, "max": 3 }), &calls(count)),
+                passes(
+                    json!({ "type": "tool_call_count", "min": 2, "max": 3 }),
+                    &calls(count)
+                ),
                 passed,
                 "{count}"
             );
         }
         let of = |name: &str| json!({ "type": "tool_call_count", "max": 0, "tool_name": name });
-        assert!(passes(of("other"), &calls(1)) && !passes(of("search"), &calls(1)) && passes(of("search"), &calls(0)));
+        assert!(
+            passes(of("other"), &calls(1))
+                && !passes(of("search"), &calls(1))
+                && passes(of("search"), &calls(0))
+        );
         let (passed, why) = checked(json!({ "type": "tool_call_count" }), calls(1));
         assert!(!passed && why.contains("neither"), "{why}");
         let (_, why) = checked(json!({ "type": "tool_call_count", "min": 0 }), calls(7));
@@ -243,11 +302,17 @@ mod tests {
     #[test]
     fn arguments_are_a_part_of_those_of_the_call() {
         let with = |arguments: Value| {
-            passes(json!({ "type": "contains_tool_call", "tool_name": "search", "arguments": arguments }), &calls(1))
+            passes(
+                json!({ "type": "contains_tool_call", "tool_name": "search", "arguments": arguments }),
+                &calls(1),
+            )
         };
-        for arguments in
-            [json!({}), json!({ "q": "x" }), json!({ "deep": { "a": 1.0 } }), json!({ "deep": { "b": [1, 2] } })]
-        {
+        for arguments in [
+            json!({}),
+            json!({ "q": "x" }),
+            json!({ "deep": { "a": 1.0 } }),
+            json!({ "deep": { "b": [1, 2] } }),
+        ] {
             assert!(with(arguments.clone()), "{arguments}");
         }
         for arguments in [
@@ -265,14 +330,39 @@ mod tests {
     #[test]
     fn a_call_that_must_succeed_has_a_result_without_an_error() {
         let mut trace = calls(2);
-        let wanted = json!({ "type": "contains_tool_call", "tool_name": "search", "require_success": true });
+        let wanted =
+            json!({ "type": "contains_tool_call", "tool_name": "search", "require_success": true });
         let why = |trace: &Value| checked(wanted.clone(), trace.clone());
-        assert_eq!(why(&trace), (false, "search is called at s1, but the trace has no result of it".to_owned()));
+        assert_eq!(
+            why(&trace),
+            (
+                false,
+                "search is called at s1, but the trace has no result of it".to_owned()
+            )
+        );
         let result = |id: &str, error: Value| json!({ "step_id": format!("r-{id}"), "type": "tool_result", "tool_result": { "call_id": id, "error": error } });
-        trace["steps"].as_array_mut().unwrap().push(result("c1", json!("timeout: too late")));
-        assert_eq!(why(&trace), (false, "search is called at s1, but failed at r-c1".to_owned()));
-        trace["steps"].as_array_mut().unwrap().push(result("c0", Value::Null));
-        assert_eq!(why(&trace), (true, "search called at s0, and succeeded at r-c0".to_owned()));
+        trace["steps"]
+            .as_array_mut()
+            .unwrap()
+            .push(result("c1", json!("timeout: too late")));
+        assert_eq!(
+            why(&trace),
+            (
+                false,
+                "search is called at s1, but failed at r-c1".to_owned()
+            )
+        );
+        trace["steps"]
+            .as_array_mut()
+            .unwrap()
+            .push(result("c0", Value::Null));
+        assert_eq!(
+            why(&trace),
+            (
+                true,
+                "search called at s0, and succeeded at r-c0".to_owned()
+            )
+        );
     }
 
     #[test]
@@ -281,7 +371,10 @@ mod tests {
             "trace_id": "t", "output": "I called search at step_002",
             "steps": [{ "type": "reasoning", "content": "search called", "tool_call": { "name": "search" } }],
         });
-        let (passed, why) = checked(json!({ "type": "contains_tool_call", "tool_name": "search" }), trace);
+        let (passed, why) = checked(
+            json!({ "type": "contains_tool_call", "tool_name": "search" }),
+            trace,
+        );
         assert!(!passed && why == "search is not called", "{why}");
     }
 
@@ -303,12 +396,19 @@ mod tests {
                 json!({ "type": "context_efficiency", "max_tokens": 100 }),
                 json!({ "type": "latency", "max_ms": 100 }),
             ] {
-                assert_eq!(passes(assertion.clone(), &trace(measured.clone())), passed, "{assertion}: {measured}");
+                assert_eq!(
+                    passes(assertion.clone(), &trace(measured.clone())),
+                    passed,
+                    "{assertion}: {measured}"
+                );
             }
         }
         // Numbers that differ, and are one number as floating point.
         let large = 9_007_199_254_740_993_u64;
-        assert!(!passes(json!({ "type": "latency", "max_ms": large - 1 }), &trace(json!(large))));
+        assert!(!passes(
+            json!({ "type": "latency", "max_ms": large - 1 }),
+            &trace(json!(large))
+        ));
     }
 
     #[test]
@@ -320,7 +420,10 @@ mod tests {
             )
         };
         let schema = json!({ "type": "object", "required": ["n"], "properties": { "n": { "type": "integer" } } });
-        assert!(with(schema.clone(), json!("{\"n\": 1}")).0 && with(schema.clone(), json!({ "n": 1 })).0);
+        assert!(
+            with(schema.clone(), json!("{\"n\": 1}")).0
+                && with(schema.clone(), json!({ "n": 1 })).0
+        );
         for (output, why) in [
             (json!("{\"n\": \"one\"}"), "(at /n)"),
             (json!("{\"n\": 1, \"n\": 2}"), "duplicate key"),
@@ -330,7 +433,12 @@ mod tests {
             let (passed, reason) = with(schema.clone(), output);
             assert!(!passed && reason.contains(why), "{reason}");
         }
-        for schema in [json!({ "type": 7 }), json!({ "$ref": "https://example.com/x" }), Value::Null, json!("x")] {
+        for schema in [
+            json!({ "type": 7 }),
+            json!({ "$ref": "https://example.com/x" }),
+            Value::Null,
+            json!("x"),
+        ] {
             let (passed, reason) = with(schema, json!("{}"));
             assert!(!passed && reason.contains("schema"), "{reason}");
         }
@@ -339,8 +447,14 @@ mod tests {
     #[test]
     fn what_cannot_be_checked_is_failed_and_told() {
         for (assertion, why) in [
-            (json!({ "type": "is_polite" }), "cannot check an assertion of the type \"is_polite\""),
-            (json!({ "type": "contains_tool_call" }), "no text `tool_name`"),
+            (
+                json!({ "type": "is_polite" }),
+                "cannot check an assertion of the type \"is_polite\"",
+            ),
+            (
+                json!({ "type": "contains_tool_call" }),
+                "no text `tool_name`",
+            ),
             (
                 json!({ "type": "contains_tool_call", "tool_name": "search", "require_success": "no" }),
                 "`require_success`",

@@ -55,7 +55,9 @@ impl EvalCase {
     pub fn read_all(text: &str) -> Result<Vec<Self>, String> {
         let text = text.trim_start_matches('\u{feff}').trim();
         if text.len() > CASES_BYTES_MAX {
-            return Err(format!("there are more than {CASES_BYTES_MAX} bytes; split the file"));
+            return Err(format!(
+                "there are more than {CASES_BYTES_MAX} bytes; split the file"
+            ));
         }
         let cases = match text.strip_prefix('[') {
             Some(_) => Self::read_array(text)?,
@@ -72,29 +74,44 @@ impl EvalCase {
             return Err("there is no array of cases".to_owned());
         };
         if items.len() > CASES_MAX {
-            return Err(format!("there are more than {CASES_MAX} cases; split the file"));
+            return Err(format!(
+                "there are more than {CASES_MAX} cases; split the file"
+            ));
         }
         let numbered = (1_usize..).zip(items);
-        numbered.map(|(number, item)| Self::of(item).map_err(|why| format!("case {number}: {why}"))).collect()
+        numbered
+            .map(|(number, item)| Self::of(item).map_err(|why| format!("case {number}: {why}")))
+            .collect()
     }
 
     fn read_lines(text: &str) -> Result<Vec<Self>, String> {
         let first = text.lines().next().unwrap_or_default();
         // A single case may be laid out on several lines, of which the first is no JSON then.
-        if text.lines().nth(1).is_some() && serde_json::from_str::<serde::de::IgnoredAny>(first).is_err() {
-            return read_unique_json(text, CASES_VALUES_MAX).and_then(Self::of).map(|case| vec![case]);
+        if text.lines().nth(1).is_some()
+            && serde_json::from_str::<serde::de::IgnoredAny>(first).is_err()
+        {
+            return read_unique_json(text, CASES_VALUES_MAX)
+                .and_then(Self::of)
+                .map(|case| vec![case]);
         }
         let mut cases = Vec::new();
         let mut values = 0;
-        for (number, line) in (1_usize..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
+        for (number, line) in (1_usize..)
+            .zip(text.lines())
+            .filter(|(_, line)| !line.trim().is_empty())
+        {
             let fail = |why: String| format!("line {number}: {why}");
             if cases.len() >= CASES_MAX {
-                return Err(fail(format!("there are more than {CASES_MAX} cases; split the file")));
+                return Err(fail(format!(
+                    "there are more than {CASES_MAX} cases; split the file"
+                )));
             }
             let value = read_unique_json(line, CASES_VALUES_MAX).map_err(fail)?;
             values += count(&value);
             if values > CASES_VALUES_MAX {
-                return Err(fail(format!("the cases hold more than {CASES_VALUES_MAX} values; split the file")));
+                return Err(fail(format!(
+                    "the cases hold more than {CASES_VALUES_MAX} values; split the file"
+                )));
             }
             cases.push(Self::of(value).map_err(fail)?);
         }
@@ -106,12 +123,15 @@ impl EvalCase {
         if !value.is_object() {
             return Err("it is not an object".to_owned());
         }
-        let case: Self = serde_json::from_value(value).map_err(|error| super::cut(&error.to_string()))?;
+        let case: Self =
+            serde_json::from_value(value).map_err(|error| super::cut(&error.to_string()))?;
         match case.assertions.len() {
             // All of no assertions hold, so such a case would pass without a look at the trace.
             0 => Err("it has no assertions".to_owned()),
             1..=ASSERTIONS_MAX => Ok(case),
-            _ => Err(format!("it has more than {ASSERTIONS_MAX} assertions; split it")),
+            _ => Err(format!(
+                "it has more than {ASSERTIONS_MAX} assertions; split it"
+            )),
         }
     }
 }
@@ -172,11 +192,19 @@ mod tests {
         assert!(refused(&format!("{}\n7", case(1))).starts_with("line 2: it is not an object"));
         assert!(refused(&json!([case(1), {}]).to_string()).starts_with("case 2: missing field"));
         assert!(refused(&json!([case(0)]).to_string()).contains("it has no assertions"));
-        assert!(refused(r#"{"eval_id":"a","eval_id":"b","case_id":"c","assertions":[]}"#).contains("line 1: "));
-        assert!(refused(&case(ASSERTIONS_MAX + 1).to_string()).contains("more than 100 assertions"));
+        assert!(
+            refused(r#"{"eval_id":"a","eval_id":"b","case_id":"c","assertions":[]}"#)
+                .contains("line 1: ")
+        );
+        assert!(
+            refused(&case(ASSERTIONS_MAX + 1).to_string()).contains("more than 100 assertions")
+        );
         EvalCase::read_all(&case(ASSERTIONS_MAX).to_string()).unwrap();
         let many = |count: usize| vec![case(1).to_string(); count].join("\n");
-        assert_eq!(EvalCase::read_all(&many(CASES_MAX)).unwrap().len(), CASES_MAX);
+        assert_eq!(
+            EvalCase::read_all(&many(CASES_MAX)).unwrap().len(),
+            CASES_MAX
+        );
         assert!(refused(&many(CASES_MAX + 1)).starts_with("line 1001: there are more than"));
         let untyped = json!({ "eval_id": "e", "case_id": "c", "assertions": [{ "max_ms": 1 }] });
         assert!(refused(&untyped.to_string()).contains("`type`"));

@@ -43,7 +43,12 @@ pub struct Verdict {
 ///
 /// Fields that cannot be written as JSON.
 pub fn question(assertion: &Assertion, case: &EvalCase, trace: &Trace) -> Result<String, String> {
-    serde_json::to_string(&Question { assertion, case, trace: &trace.whole }).map_err(|error| error.to_string())
+    serde_json::to_string(&Question {
+        assertion,
+        case,
+        trace: &trace.whole,
+    })
+    .map_err(|error| error.to_string())
 }
 
 impl Verdict {
@@ -62,9 +67,13 @@ impl Verdict {
         if !value.is_object() {
             return Err(wrong("it is not an object"));
         }
-        let mut verdict: Self = serde_json::from_value(value).map_err(|error| wrong(&error.to_string()))?;
+        let mut verdict: Self =
+            serde_json::from_value(value).map_err(|error| wrong(&error.to_string()))?;
         if !(0.0..=1.0).contains(&verdict.score) {
-            return Err(wrong(&format!("`score` is {}, and not from 0 to 1", verdict.score)));
+            return Err(wrong(&format!(
+                "`score` is {}, and not from 0 to 1",
+                verdict.score
+            )));
         }
         for (name, text) in [("reason", &verdict.reason), ("model", &verdict.model)] {
             if text.trim().is_empty() {
@@ -84,7 +93,8 @@ mod tests {
     use super::{VERDICT_BYTES_MAX, Verdict};
 
     fn verdict(change: impl FnOnce(&mut Value)) -> Result<Verdict, String> {
-        let mut verdict = json!({ "passed": true, "score": 0.5, "reason": "r", "model": "m", "more": [1] });
+        let mut verdict =
+            json!({ "passed": true, "score": 0.5, "reason": "r", "model": "m", "more": [1] });
         change(&mut verdict);
         Verdict::read(&verdict.to_string())
     }
@@ -108,21 +118,35 @@ mod tests {
             ("model", Value::Null),
         ] {
             let error = verdict(|verdict| verdict[field] = value.clone()).unwrap_err();
-            assert!(error.starts_with("its answer is not a verdict: "), "{field} {value}: {error}");
+            assert!(
+                error.starts_with("its answer is not a verdict: "),
+                "{field} {value}: {error}"
+            );
         }
         for field in ["passed", "score", "reason", "model"] {
-            let error = verdict(|verdict| _ = verdict.as_object_mut().unwrap().remove(field)).unwrap_err();
+            let error =
+                verdict(|verdict| _ = verdict.as_object_mut().unwrap().remove(field)).unwrap_err();
             assert!(error.contains(&format!("`{field}`")), "{error}");
         }
     }
 
     #[test]
     fn what_is_no_json_object_and_what_is_too_large_is_no_verdict() {
-        for answer in ["", "true", "[true, 1, \"r\", \"m\"]", "{} {}", r#"{"passed":false,"passed":true}"#] {
+        for answer in [
+            "",
+            "true",
+            "[true, 1, \"r\", \"m\"]",
+            "{} {}",
+            r#"{"passed":false,"passed":true}"#,
+        ] {
             assert!(Verdict::read(answer).is_err(), "{answer}");
         }
         let long = "x".repeat(VERDICT_BYTES_MAX);
-        assert!(verdict(|verdict| verdict["reason"] = json!(long)).unwrap_err().contains("more than"));
+        assert!(
+            verdict(|verdict| verdict["reason"] = json!(long))
+                .unwrap_err()
+                .contains("more than")
+        );
         let cut = verdict(|verdict| verdict["reason"] = json!("x".repeat(5_000))).unwrap();
         assert_eq!(cut.reason.len(), 4_000);
     }

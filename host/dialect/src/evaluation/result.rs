@@ -51,13 +51,24 @@ impl AssertionResult {
     /// The result of an assertion that a judge was asked about; failed if the judge gave no verdict, because of `Err`.
     pub fn judged(assertion: &Assertion, verdict: Result<Verdict, String>) -> Self {
         match verdict {
-            Ok(Verdict { passed, score, reason, .. }) => Self::new(assertion, passed, score, reason),
+            Ok(Verdict {
+                passed,
+                score,
+                reason,
+                ..
+            }) => Self::new(assertion, passed, score, reason),
             Err(why) => Self::settled(assertion, Err(why)),
         }
     }
 
     fn new(assertion: &Assertion, passed: bool, score: f64, reason: String) -> Self {
-        Self { assertion_type: cut(&assertion.kind), passed, score, reason, extra: Extra::new() }
+        Self {
+            assertion_type: cut(&assertion.kind),
+            passed,
+            score,
+            reason,
+            extra: Extra::new(),
+        }
     }
 }
 
@@ -79,8 +90,13 @@ impl EvalResult {
             case_id: case.case_id.clone(),
             trace_id: trace.trace_id.clone(),
             // Nothing was checked if there is no result.
-            passed: !assertion_results.is_empty() && assertion_results.iter().all(|result| result.passed),
-            composite_score: if assertion_results.is_empty() { 0.0 } else { scores / count },
+            passed: !assertion_results.is_empty()
+                && assertion_results.iter().all(|result| result.passed),
+            composite_score: if assertion_results.is_empty() {
+                0.0
+            } else {
+                scores / count
+            },
             assertion_results,
             judge_model: (!models.is_empty()).then(|| models.join(", ")),
             evaluated_at,
@@ -103,16 +119,37 @@ mod tests {
         let case = EvalCase::read_all(&case.to_string()).unwrap().remove(0);
         let trace = Trace::read(r#"{"trace_id":"t"}"#).unwrap();
         let verdict = |(passed, score, model): &(bool, f64, &str)| {
-            Ok(Verdict { passed: *passed, score: *score, reason: "r".to_owned(), model: (*model).to_owned() })
+            Ok(Verdict {
+                passed: *passed,
+                score: *score,
+                reason: "r".to_owned(),
+                model: (*model).to_owned(),
+            })
         };
-        let results = verdicts.iter().map(|given| AssertionResult::judged(&case.assertions[0], verdict(given)));
-        let models = verdicts.iter().map(|(_, _, model)| (*model).to_owned()).collect();
-        EvalResult::of(&case, &trace, results.collect(), models, Timestamp::of_unix_millis(1_000))
+        let results = verdicts
+            .iter()
+            .map(|given| AssertionResult::judged(&case.assertions[0], verdict(given)));
+        let models = verdicts
+            .iter()
+            .map(|(_, _, model)| (*model).to_owned())
+            .collect();
+        EvalResult::of(
+            &case,
+            &trace,
+            results.collect(),
+            models,
+            Timestamp::of_unix_millis(1_000),
+        )
     }
 
     #[test]
     fn the_score_is_the_mean_and_all_must_pass() {
-        let specified = result(&[(true, 1.0, "m"), (true, 0.9, "m"), (true, 1.0, "m"), (true, 0.8, "m")]);
+        let specified = result(&[
+            (true, 1.0, "m"),
+            (true, 0.9, "m"),
+            (true, 1.0, "m"),
+            (true, 0.8, "m"),
+        ]);
         assert!((specified.composite_score - 0.925).abs() < 1e-12 && specified.passed);
         assert_eq!(specified.judge_model.as_deref(), Some("m"));
         let one_failed = result(&[(true, 1.0, "b"), (false, 0.9, "a"), (true, 1.0, "b")]);

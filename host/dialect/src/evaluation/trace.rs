@@ -85,14 +85,18 @@ impl Trace {
         if !whole.is_object() {
             return Err("it is not an object".to_owned());
         }
-        let mut trace = Self::deserialize(&whole).map_err(|error| super::cut(&error.to_string()))?;
+        let mut trace =
+            Self::deserialize(&whole).map_err(|error| super::cut(&error.to_string()))?;
         for (at, step) in trace.steps.iter().enumerate() {
             let missing = match step.kind.as_str() {
                 "tool_call" if step.tool_call.is_none() => "tool_call",
                 "tool_result" if step.tool_result.is_none() => "tool_result",
                 _ => continue,
             };
-            return Err(format!("{} has the type {missing}, and no field `{missing}`", step.name(at)));
+            return Err(format!(
+                "{} has the type {missing}, and no field `{missing}`",
+                step.name(at)
+            ));
         }
         trace.whole = whole;
         Ok(trace)
@@ -100,21 +104,46 @@ impl Trace {
 
     /// The calls of tools, in their order.
     pub(super) fn calls(&self) -> impl Iterator<Item = CallStep<'_>> {
-        let calls = self.steps.iter().enumerate().filter(|(_, step)| step.kind == "tool_call");
-        calls.filter_map(|(at, step)| Some(CallStep { at, step, call: step.tool_call.as_ref()? }))
+        let calls = self
+            .steps
+            .iter()
+            .enumerate()
+            .filter(|(_, step)| step.kind == "tool_call");
+        calls.filter_map(|(at, step)| {
+            Some(CallStep {
+                at,
+                step,
+                call: step.tool_call.as_ref()?,
+            })
+        })
     }
 
     /// What became of `call`: the first result after it that has its id.
     pub(super) fn end_of(&self, call: &CallStep<'_>) -> Ended {
-        let Some(id) = &call.call.id else { return Ended::Untold };
-        let mut later = self.steps.iter().enumerate().skip(call.at + 1).filter(|(_, step)| step.kind == "tool_result");
+        let Some(id) = &call.call.id else {
+            return Ended::Untold;
+        };
+        let mut later = self
+            .steps
+            .iter()
+            .enumerate()
+            .skip(call.at + 1)
+            .filter(|(_, step)| step.kind == "tool_result");
         let result = later.find_map(|(at, step)| {
-            let result = step.tool_result.as_ref().filter(|result| result.call_id.as_ref() == Some(id))?;
+            let result = step
+                .tool_result
+                .as_ref()
+                .filter(|result| result.call_id.as_ref() == Some(id))?;
             Some((step.name(at), result))
         });
         match result {
             None => Ended::Untold,
-            Some((at, ToolResult { error: Value::Null, .. })) => Ended::Succeeded { at },
+            Some((
+                at,
+                ToolResult {
+                    error: Value::Null, ..
+                },
+            )) => Ended::Succeeded { at },
             Some((at, _)) => Ended::Failed { at },
         }
     }
@@ -125,8 +154,15 @@ impl Trace {
             return Some((total, "in metrics.total_tokens".to_owned()));
         }
         let told = self.steps.iter().enumerate();
-        let told = told.filter_map(|(at, step)| Some((amount(&step.context_tokens)?, step.name(at))));
-        let most = told.reduce(|most, other| if compare(other.0, most.0).is_gt() { other } else { most });
+        let told =
+            told.filter_map(|(at, step)| Some((amount(&step.context_tokens)?, step.name(at))));
+        let most = told.reduce(|most, other| {
+            if compare(other.0, most.0).is_gt() {
+                other
+            } else {
+                most
+            }
+        });
         most.map(|(tokens, step)| (tokens, format!("at {step}")))
     }
 
@@ -169,7 +205,10 @@ pub(super) fn amount(value: &Value) -> Option<&Number> {
 pub(super) fn compare(left: &Number, right: &Number) -> Ordering {
     match (left.as_u64(), right.as_u64()) {
         (Some(left), Some(right)) => left.cmp(&right),
-        _ => left.as_f64().unwrap_or(f64::MAX).total_cmp(&right.as_f64().unwrap_or(f64::MAX)),
+        _ => left
+            .as_f64()
+            .unwrap_or(f64::MAX)
+            .total_cmp(&right.as_f64().unwrap_or(f64::MAX)),
     }
 }
 
@@ -197,14 +236,30 @@ mod tests {
                 Ended::Untold => "untold".to_owned(),
             }
         };
-        assert_eq!(ended(json!([call(json!("a")), result("r", Value::Null)])), "succeeded r");
         assert_eq!(
-            ended(json!([call(json!("a")), result("r", json!("timeout: ..")), result("s", Value::Null)])),
+            ended(json!([call(json!("a")), result("r", Value::Null)])),
+            "succeeded r"
+        );
+        assert_eq!(
+            ended(json!([
+                call(json!("a")),
+                result("r", json!("timeout: ..")),
+                result("s", Value::Null)
+            ])),
             "failed r"
         );
-        assert_eq!(ended(json!([result("r", Value::Null), call(json!("a"))])), "untold");
-        assert_eq!(ended(json!([call(Value::Null), result("r", Value::Null)])), "untold");
-        assert_eq!(ended(json!([call(json!("b")), result("r", Value::Null)])), "untold");
+        assert_eq!(
+            ended(json!([result("r", Value::Null), call(json!("a"))])),
+            "untold"
+        );
+        assert_eq!(
+            ended(json!([call(Value::Null), result("r", Value::Null)])),
+            "untold"
+        );
+        assert_eq!(
+            ended(json!([call(json!("b")), result("r", Value::Null)])),
+            "untold"
+        );
     }
 
     #[test]
@@ -215,9 +270,15 @@ mod tests {
         ]);
         let told = |metrics: Value| {
             let trace = trace(&steps, &metrics);
-            trace.tokens().map(|(tokens, place)| format!("{tokens} {place}")).unwrap()
+            trace
+                .tokens()
+                .map(|(tokens, place)| format!("{tokens} {place}"))
+                .unwrap()
         };
-        assert_eq!(told(json!({ "total_tokens": 3 })), "3 in metrics.total_tokens");
+        assert_eq!(
+            told(json!({ "total_tokens": 3 })),
+            "3 in metrics.total_tokens"
+        );
         assert_eq!(told(json!({ "total_tokens": -3 })), "9 at step 2");
         assert!(trace(&json!([]), &Value::Null).tokens().is_none());
     }
@@ -228,6 +289,9 @@ mod tests {
         assert!(refused("[]").contains("not an object") && refused("{}").contains("`trace_id`"));
         assert!(refused(r#"{"trace_id":"a","trace_id":"b"}"#).contains("trace_id"));
         let empty = r#"{"trace_id":"a","steps":[{"type":"tool_call","step_id":"s"}]}"#;
-        assert_eq!(refused(empty), "s has the type tool_call, and no field `tool_call`");
+        assert_eq!(
+            refused(empty),
+            "s has the type tool_call, and no field `tool_call`"
+        );
     }
 }

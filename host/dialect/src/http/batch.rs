@@ -37,18 +37,30 @@ pub struct BatchDocument {
 ///
 /// What is wrong with the text, or with the calls as a batch.
 pub fn batch(text: &str, is_lines: bool) -> Result<Vec<BatchCallRequest>, String> {
-    let calls = if is_lines { lines(text)? } else { read_json(text, JSON_VALUES_MAX)? };
+    let calls = if is_lines {
+        lines(text)?
+    } else {
+        read_json(text, JSON_VALUES_MAX)?
+    };
     if calls.is_empty() {
         return Err("the batch has no calls; send at least one".to_owned());
     }
-    let plan = Plan::new(calls.iter().map(|call| (call.id.as_str(), call.depends_on.as_slice())));
+    let plan = Plan::new(
+        calls
+            .iter()
+            .map(|call| (call.id.as_str(), call.depends_on.as_slice())),
+    );
     plan.map(|_| calls).map_err(|error| error.to_string())
 }
 
 fn lines(text: &str) -> Result<Vec<BatchCallRequest>, String> {
-    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-    let read =
-        |(at, line): (usize, &str)| read_json(line, JSON_VALUES_MAX).map_err(|why| format!("line {}: {why}", at + 1));
+    let lines = text
+        .lines()
+        .enumerate()
+        .filter(|(_, line)| !line.trim().is_empty());
+    let read = |(at, line): (usize, &str)| {
+        read_json(line, JSON_VALUES_MAX).map_err(|why| format!("line {}: {why}", at + 1))
+    };
     lines.map(read).collect()
 }
 
@@ -62,9 +74,17 @@ mod tests {
         let lines = "{\"id\": \"a\", \"tool\": \"x\", \"input\": {\"n\": 1.0}}\n\n{\"id\": \"b\", \"tool\": \"y\", \
                      \"depends_on\": [\"a\"]}\n";
         for calls in [batch(array, false).unwrap(), batch(lines, true).unwrap()] {
-            let [first, second] = calls.as_slice() else { panic!("{calls:?}") };
-            assert_eq!((first.tool.as_str(), first.input.as_ref().unwrap().get()), ("x", r#"{"n": 1.0}"#));
-            assert_eq!((second.id.as_str(), second.depends_on.as_slice()), ("b", &["a".to_owned()][..]));
+            let [first, second] = calls.as_slice() else {
+                panic!("{calls:?}")
+            };
+            assert_eq!(
+                (first.tool.as_str(), first.input.as_ref().unwrap().get()),
+                ("x", r#"{"n": 1.0}"#)
+            );
+            assert_eq!(
+                (second.id.as_str(), second.depends_on.as_slice()),
+                ("b", &["a".to_owned()][..])
+            );
         }
     }
 
@@ -73,9 +93,17 @@ mod tests {
         for (text, is_lines, why) in [
             ("[]", false, "no calls"),
             ("{}", false, "sequence"),
-            (r#"[{"id": "a", "tool": "x"}, {"id": "a", "tool": "x"}]"#, false, "two calls"),
+            (
+                r#"[{"id": "a", "tool": "x"}, {"id": "a", "tool": "x"}]"#,
+                false,
+                "two calls",
+            ),
             ("{\"id\": \"a\", \"tool\": \"x\"}\n{", true, "line 2: "),
-            (r#"{"id": "a", "tool": "x", "depends_on": ["b"]}"#, true, "depends on"),
+            (
+                r#"{"id": "a", "tool": "x", "depends_on": ["b"]}"#,
+                true,
+                "depends on",
+            ),
         ] {
             let told = batch(text, is_lines).unwrap_err();
             assert!(told.contains(why), "{told}");

@@ -49,12 +49,29 @@ mod tests {
 
     #[test]
     fn a_request_has_the_fields_of_a_call_and_no_others() {
-        let read = |text: &str| serde_json::from_str::<CallRequest>(text).map(|call| call.tool).map_err(drop);
-        assert_eq!(read(r#"{"tool": "a", "input": {"n": 1.50}, "timeout_ms": 7, "wait": false}"#).unwrap(), "a");
-        for wrong in [r#"{}"#, r#"{"tool": 1}"#, r#"{"tool": "a", "tool": "b"}"#, r#"{"tool": "a", "inputs": {}}"#] {
+        let read = |text: &str| {
+            serde_json::from_str::<CallRequest>(text)
+                .map(|call| call.tool)
+                .map_err(drop)
+        };
+        assert_eq!(
+            read(r#"{"tool": "a", "input": {"n": 1.50}, "timeout_ms": 7, "wait": false}"#).unwrap(),
+            "a"
+        );
+        for wrong in [
+            r#"{}"#,
+            r#"{"tool": 1}"#,
+            r#"{"tool": "a", "tool": "b"}"#,
+            r#"{"tool": "a", "inputs": {}}"#,
+        ] {
             assert!(read(wrong).is_err(), "{wrong}");
         }
-        let request: CallRequest = serde_json::from_str(r#"{"tool": "a", "input": {"n": 1.50}}"#).unwrap();
-        assert_eq!(request.input.unwrap().get(), r#"{"n": 1.50}"#, "the arguments stay as they were sent");
+        let request: CallRequest =
+            serde_json::from_str(r#"{"tool": "a", "input": {"n": 1.50}}"#).unwrap();
+        assert_eq!(
+            request.input.unwrap().get(),
+            r#"{"n": 1.50}"#,
+            "the arguments stay as they were sent"
+        );
     }
 }

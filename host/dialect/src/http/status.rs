@@ -1,7 +1,9 @@
 use toolcell_core::record::{ErrorClass, Refusal, ToolError, ToolResult};
 
 /// Every status of [`status`], in ascending order.
-pub const CALL_STATUSES: [u16; 16] = [200, 207, 401, 403, 404, 409, 413, 422, 424, 429, 451, 500, 501, 502, 503, 504];
+pub const CALL_STATUSES: [u16; 16] = [
+    200, 207, 401, 403, 404, 409, 413, 422, 424, 429, 451, 500, 501, 502, 503, 504,
+];
 
 /// The status code of the answer that carries `result` (requirements 3.4).
 pub fn status(result: &ToolResult) -> u16 {
@@ -17,7 +19,14 @@ pub fn status_of(error: &ToolError) -> u16 {
         // A fault of the host is the only error that is the server's own.
         ErrorClass::ExecutionFailed if error.error_code == Refusal::HOST_FAULT => 500,
         // The sandbox names what stopped the tool: it crashed instead of answering. A failed request is an object.
-        ErrorClass::ExecutionFailed if error.native_error_ref.as_ref().is_some_and(|native| !native.is_object()) => 502,
+        ErrorClass::ExecutionFailed
+            if error
+                .native_error_ref
+                .as_ref()
+                .is_some_and(|native| !native.is_object()) =>
+        {
+            502
+        }
         // Nothing is wrong with the request: the host that follows takes it.
         ErrorClass::Canceled if error.error_code == Refusal::SHUT_DOWN => 503,
         class => status_of_class(class),
@@ -56,8 +65,10 @@ mod tests {
     use super::{CALL_STATUSES, status_of, status_of_class};
 
     /// The column "HTTP" of the requirements, in the order of the specification.
-    const TABLE: [u16; 22] =
-        [404, 422, 422, 409, 403, 403, 403, 403, 501, 424, 401, 403, 504, 429, 503, 200, 207, 413, 451, 409, 409, 409];
+    const TABLE: [u16; 22] = [
+        404, 422, 422, 409, 403, 403, 403, 403, 501, 424, 401, 403, 504, 429, 503, 200, 207, 413,
+        451, 409, 409, 409,
+    ];
 
     #[test]
     fn each_class_has_its_status() {
@@ -69,12 +80,27 @@ mod tests {
 
     #[test]
     fn a_failure_of_the_tool_a_crash_of_it_and_a_fault_of_the_host_differ() {
-        let failed = Refusal::new(ErrorClass::ExecutionFailed, Refusal::TOOL_FAILED, "no such file");
+        let failed = Refusal::new(
+            ErrorClass::ExecutionFailed,
+            Refusal::TOOL_FAILED,
+            "no such file",
+        );
         assert_eq!(status_of(&failed.to_error()), 200);
         assert_eq!(status_of(&failed.native("unreachable").to_error()), 502);
-        assert_eq!(status_of(&Refusal::host_fault("the disk is full").to_error()), 500);
-        assert_eq!(status_of(&Refusal::new(ErrorClass::Canceled, Refusal::SHUT_DOWN, "stopped").to_error()), 503);
-        assert_eq!(status_of(&Refusal::new(ErrorClass::Canceled, "canceled", "stopped").to_error()), 409);
+        assert_eq!(
+            status_of(&Refusal::host_fault("the disk is full").to_error()),
+            500
+        );
+        assert_eq!(
+            status_of(
+                &Refusal::new(ErrorClass::Canceled, Refusal::SHUT_DOWN, "stopped").to_error()
+            ),
+            503
+        );
+        assert_eq!(
+            status_of(&Refusal::new(ErrorClass::Canceled, "canceled", "stopped").to_error()),
+            409
+        );
     }
 
     #[test]

@@ -39,7 +39,9 @@ const OF_THE_WHOLE: [&str; 14] = [
 /// structured content, unless they are there. `schema` is that of the tool's output. `is_repeated`: the content refers to
 /// the structured content, which is too large to be in it.
 pub(super) fn complete(answer: &mut CallToolResult, schema: Option<&Value>, is_repeated: bool) {
-    let Some(structured) = answer.structured_content.take() else { return };
+    let Some(structured) = answer.structured_content.take() else {
+        return;
+    };
     let serialised = structured.to_string();
     let mut told = String::new();
     let mut has_structure = is_repeated;
@@ -47,7 +49,11 @@ pub(super) fn complete(answer: &mut CallToolResult, schema: Option<&Value>, is_r
         match words(block, &told) {
             text if is(&text, &structured, &serialised) => has_structure = true,
             text => {
-                let line = if told.is_empty() || text.is_empty() { "" } else { "\n" };
+                let line = if told.is_empty() || text.is_empty() {
+                    ""
+                } else {
+                    "\n"
+                };
                 told.push_str(line);
                 told.push_str(&text);
             }
@@ -56,7 +62,10 @@ pub(super) fn complete(answer: &mut CallToolResult, schema: Option<&Value>, is_r
     if !has_structure && (serialised.len() <= SMALL || says_more(&structured, &told)) {
         let mut repeated = ContentBlock::text(serialised);
         if let ContentBlock::Text(text) = &mut repeated {
-            text.meta = Some(MetaObject(JsonObject::from_iter([(REPEATS.to_owned(), "structuredContent".into())])));
+            text.meta = Some(MetaObject(JsonObject::from_iter([(
+                REPEATS.to_owned(),
+                "structuredContent".into(),
+            )])));
         }
         answer.content.push(repeated);
     }
@@ -65,7 +74,11 @@ pub(super) fn complete(answer: &mut CallToolResult, schema: Option<&Value>, is_r
         (Some(text), Value::Object(mut fields)) => {
             let name = property(schema, &fields);
             fields.insert(name.clone(), text.into());
-            answer.meta.get_or_insert_default().0.insert(TEXT_PROPERTY.to_owned(), name.into());
+            answer
+                .meta
+                .get_or_insert_default()
+                .0
+                .insert(TEXT_PROPERTY.to_owned(), name.into());
             Some(Value::Object(fields))
         }
         // It has no room for a text. What failed is read in the content.
@@ -79,12 +92,26 @@ pub(super) fn widened(schema: &Value) -> Option<JsonObject> {
     let name = property(Some(schema), &Map::new());
     let mut widened = schema.clone();
     for pointer in parts(schema)? {
-        let Some(part) = widened.pointer_mut(&pointer).and_then(Value::as_object_mut) else { continue };
-        let is_closed = |word| part.get(word).is_some_and(|other| *other != Value::Bool(true));
-        if pointer.is_empty() || is_closed("additionalProperties") || is_closed("unevaluatedProperties") {
-            let properties = part.entry("properties").or_insert_with(|| json!({})).as_object_mut()?;
+        let Some(part) = widened.pointer_mut(&pointer).and_then(Value::as_object_mut) else {
+            continue;
+        };
+        let is_closed = |word| {
+            part.get(word)
+                .is_some_and(|other| *other != Value::Bool(true))
+        };
+        if pointer.is_empty()
+            || is_closed("additionalProperties")
+            || is_closed("unevaluatedProperties")
+        {
+            let properties = part
+                .entry("properties")
+                .or_insert_with(|| json!({}))
+                .as_object_mut()?;
             // Without a type: where any property is allowed, the tool may have one of this name.
-            properties.insert(name.clone(), json!({ "description": "The text of the answer, as the content has it." }));
+            properties.insert(
+                name.clone(),
+                json!({ "description": "The text of the answer, as the content has it." }),
+            );
         }
     }
     match widened {
@@ -118,9 +145,15 @@ fn parts(schema: &Value) -> Option<Vec<String>> {
     while let Some(pointer) = found.get(at).cloned() {
         at += 1;
         // `true` and `false` are schemas too.
-        let Some(part) = schema.pointer(&pointer)?.as_object() else { continue };
+        let Some(part) = schema.pointer(&pointer)?.as_object() else {
+            continue;
+        };
         let moves_references = !pointer.is_empty() && part.contains_key("$id");
-        if moves_references || part.keys().any(|word| OF_THE_WHOLE.contains(&word.as_str())) {
+        if moves_references
+            || part
+                .keys()
+                .any(|word| OF_THE_WHOLE.contains(&word.as_str()))
+        {
             return None;
         }
         for word in ["allOf", "anyOf", "oneOf"] {
@@ -146,20 +179,33 @@ fn words<'b>(block: &'b ContentBlock, told: &str) -> Cow<'b, str> {
     let size = |data: &str| Some(format!("{} bytes", decoded_bytes(data)));
     match block {
         ContentBlock::Text(text) => Cow::Borrowed(&text.text),
-        ContentBlock::Image(image) => note("image", &[Some(image.mime_type.clone()), size(&image.data)]),
-        ContentBlock::Audio(audio) => note("audio", &[Some(audio.mime_type.clone()), size(&audio.data)]),
+        ContentBlock::Image(image) => {
+            note("image", &[Some(image.mime_type.clone()), size(&image.data)])
+        }
+        ContentBlock::Audio(audio) => {
+            note("audio", &[Some(audio.mime_type.clone()), size(&audio.data)])
+        }
         ContentBlock::Resource(resource) => match &resource.resource {
             ResourceContents::TextResourceContents { text, .. } => Cow::Borrowed(text),
-            ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
-                note("resource", &[Some(uri.clone()), mime_type.clone(), size(blob)])
-            }
+            ResourceContents::BlobResourceContents {
+                uri,
+                mime_type,
+                blob,
+                ..
+            } => note(
+                "resource",
+                &[Some(uri.clone()), mime_type.clone(), size(blob)],
+            ),
             _ => Cow::Borrowed(""),
         },
         ContentBlock::ResourceLink(link) if told.contains(&link.uri) => Cow::Borrowed(""),
         ContentBlock::ResourceLink(link) => {
             let size = link.size.map(|size| format!("{size} bytes"));
             let name = Some(link.name.clone()).filter(|name| *name != link.uri);
-            note("resource_link", &[name, Some(link.uri.clone()), link.mime_type.clone(), size])
+            note(
+                "resource_link",
+                &[name, Some(link.uri.clone()), link.mime_type.clone(), size],
+            )
         }
         _ => Cow::Borrowed(""),
     }
@@ -168,7 +214,9 @@ fn words<'b>(block: &'b ContentBlock, told: &str) -> Cow<'b, str> {
 /// Whether `text` is `structured` in JSON.
 fn is(text: &str, structured: &Value, serialised: &str) -> bool {
     let same_kind = || text.trim_start().chars().next() == serialised.chars().next();
-    text == serialised || (same_kind() && serde_json::from_str::<Value>(text).is_ok_and(|value| value == *structured))
+    text == serialised
+        || (same_kind()
+            && serde_json::from_str::<Value>(text).is_ok_and(|value| value == *structured))
 }
 
 /// Whether the values of `structured`, without those that say nothing, have words that `text` has not. One word in ten may
@@ -197,7 +245,8 @@ fn unsaid(text: &str, structured: &Value) -> Option<String> {
     let mut left = counted(text);
     each_word(structured, true, &mut |word| _ = take(&mut left, word));
     let has_words = |line: &&str| split(line).next().is_some();
-    let is_unsaid = |line: &&str| split(line).any(|word| left.get(word).is_some_and(|count| *count > 0));
+    let is_unsaid =
+        |line: &&str| split(line).any(|word| left.get(word).is_some_and(|count| *count > 0));
     let all = text.lines().filter(has_words).count();
     let lines: Vec<&str> = text.lines().filter(is_unsaid).collect();
     match lines.len() {
@@ -217,7 +266,8 @@ fn has_value(value: &Value, text: &str) -> bool {
 }
 
 fn split(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty())
+    text.split(|c: char| !c.is_alphanumeric())
+        .filter(|word| !word.is_empty())
 }
 
 fn counted(text: &str) -> HashMap<&str, usize> {
@@ -263,41 +313,80 @@ mod tests {
     use super::{complete, widened};
 
     fn both(content: &[&str], structured: Value, schema: Option<&Value>) -> (Vec<String>, Value) {
-        let mut answer = CallToolResult::success(content.iter().map(|text| ContentBlock::text(*text)).collect());
+        let mut answer = CallToolResult::success(
+            content
+                .iter()
+                .map(|text| ContentBlock::text(*text))
+                .collect(),
+        );
         answer.structured_content = Some(structured);
         complete(&mut answer, schema, false);
-        let texts = answer.content.iter().filter_map(|block| Some(block.as_text()?.text.clone())).collect();
+        let texts = answer
+            .content
+            .iter()
+            .filter_map(|block| Some(block.as_text()?.text.clone()))
+            .collect();
         (texts, answer.structured_content.unwrap_or_default())
     }
 
     #[test]
     fn each_form_gets_what_the_other_one_has() {
         let (content, structured) = both(&["a\n}\nb"], json!({ "lines": 3 }), None);
-        assert_eq!((content[0].as_str(), content[1].as_str()), ("a\n}\nb", r#"{"lines":3}"#));
+        assert_eq!(
+            (content[0].as_str(), content[1].as_str()),
+            ("a\n}\nb", r#"{"lines":3}"#)
+        );
         assert_eq!(structured, json!({ "lines": 3, "text": "a\n}\nb" }));
         let (content, structured) = both(&["{ \"n\": [1] }"], json!({ "n": [1] }), None);
-        assert_eq!((content.len(), structured), (1, json!({ "n": [1] })), "JSON of the structure says nothing more");
+        assert_eq!(
+            (content.len(), structured),
+            (1, json!({ "n": [1] })),
+            "JSON of the structure says nothing more"
+        );
         let (content, structured) = both(&["{\"n\":1}", "take care"], json!({ "n": 1 }), None);
-        assert_eq!((content.len(), structured), (2, json!({ "n": 1, "text": "take care" })));
+        assert_eq!(
+            (content.len(), structured),
+            (2, json!({ "n": 1, "text": "take care" }))
+        );
         let (content, structured) = both(&["three"], json!([1, 2, 3]), None);
-        assert_eq!((content, structured), (vec!["three".to_owned(), "[1,2,3]".to_owned()], Value::Null));
+        assert_eq!(
+            (content, structured),
+            (vec!["three".to_owned(), "[1,2,3]".to_owned()], Value::Null)
+        );
     }
 
     #[test]
     fn what_is_long_is_not_said_twice() {
-        let entries: Vec<Value> = (0..200).map(|n| json!({ "path": format!("src/{n}.rs"), "bytes": n })).collect();
-        let lines: String = (0..200).map(|n| format!("src/{n}.rs ({n} bytes)\n")).collect();
+        let entries: Vec<Value> = (0..200)
+            .map(|n| json!({ "path": format!("src/{n}.rs"), "bytes": n }))
+            .collect();
+        let lines: String = (0..200)
+            .map(|n| format!("src/{n}.rs ({n} bytes)\n"))
+            .collect();
         let listing = json!({ "entries": entries });
-        assert_eq!(both(&[&lines], listing.clone(), None), (vec![lines.clone()], listing.clone()));
+        assert_eq!(
+            both(&[&lines], listing.clone(), None),
+            (vec![lines.clone()], listing.clone())
+        );
         let cut = format!("{lines}(cut: call again for more)\n");
         let (content, structured) = both(&[&cut], listing.clone(), None);
-        assert_eq!((content.len(), &structured["text"]), (1, &json!("(cut: call again for more)")));
+        assert_eq!(
+            (content.len(), &structured["text"]),
+            (1, &json!("(cut: call again for more)"))
+        );
         // A long text of which the structure says nothing stays as it is, lines without words included.
         let code = "fn main() {\n}\n\n".repeat(200);
-        assert_eq!(both(&[&code], json!({ "count": 600 }), None).1["text"], json!(code));
+        assert_eq!(
+            both(&[&code], json!({ "count": 600 }), None).1["text"],
+            json!(code)
+        );
         let long = "x ".repeat(2_000);
         let (content, structured) = both(&[&long], json!({ "page": long }), None);
-        assert_eq!((content.len(), structured.get("text")), (1, None), "the tool itself said it in both");
+        assert_eq!(
+            (content.len(), structured.get("text")),
+            (1, None),
+            "the tool itself said it in both"
+        );
     }
 
     #[test]
@@ -325,10 +414,17 @@ mod tests {
             assert_eq!(structured, json!({ "n": 1, name: "said" }));
             let announced = Value::Object(widened(&schema).unwrap());
             let fits = |value: &Value| jsonschema::is_valid(&announced, value);
-            assert!(fits(&structured) && fits(&json!({ "n": 1 })), "{announced:#}");
-            assert!(!fits(&json!({ "n": 1, "other": 2 })) && !fits(&json!({ name: "said" })), "{announced:#}");
+            assert!(
+                fits(&structured) && fits(&json!({ "n": 1 })),
+                "{announced:#}"
+            );
+            assert!(
+                !fits(&json!({ "n": 1, "other": 2 })) && !fits(&json!({ name: "said" })),
+                "{announced:#}"
+            );
         }
-        let whole = json!({ "type": "object", "patternProperties": { "^t": { "type": "integer" } } });
+        let whole =
+            json!({ "type": "object", "patternProperties": { "^t": { "type": "integer" } } });
         assert!(widened(&whole).is_none());
     }
 
@@ -337,6 +433,9 @@ mod tests {
         let open = json!({ "type": "object" });
         let (_, structured) = both(&["said"], json!({ "text": 7 }), Some(&open));
         assert_eq!(structured, json!({ "text": 7, "text_2": "said" }));
-        assert!(jsonschema::is_valid(&Value::Object(widened(&open).unwrap()), &structured));
+        assert!(jsonschema::is_valid(
+            &Value::Object(widened(&open).unwrap()),
+            &structured
+        ));
     }
 }

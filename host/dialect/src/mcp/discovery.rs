@@ -85,9 +85,9 @@ pub fn discovery() -> [Tool; 2] {
         "type": "string", "maxLength": QUERY_CHARS_MAX,
         "description": format!("What the tool should do, in a few keywords; or exact names: {SELECT}NAME,NAME"),
     });
-    let limit = json!({ "type": "integer", "minimum": 1, "maximum": RESULTS_MAX, "default": RESULTS });
-    let name =
-        json!({ "type": "string", "description": format!("The tool name, exactly as {SEARCH_TOOLS} returned it") });
+    let limit =
+        json!({ "type": "integer", "minimum": 1, "maximum": RESULTS_MAX, "default": RESULTS });
+    let name = json!({ "type": "string", "description": format!("The tool name, exactly as {SEARCH_TOOLS} returned it") });
     [
         own(
             SEARCH_TOOLS,
@@ -109,7 +109,12 @@ pub fn discovery() -> [Tool; 2] {
     ]
 }
 
-pub(super) fn own(name: &'static str, description: &str, properties: Value, required: &str) -> Tool {
+pub(super) fn own(
+    name: &'static str,
+    description: &str,
+    properties: Value,
+    required: &str,
+) -> Tool {
     let mut schema = JsonObject::new();
     schema.insert("type".to_owned(), "object".into());
     schema.insert("properties".to_owned(), properties);
@@ -164,12 +169,30 @@ mod tests {
     fn arguments_that_do_not_fit_are_refused_with_the_reason() {
         let search = |value| SearchArguments::read(&Input::from_value(value));
         assert_eq!(search(json!({ "query": "x" })).unwrap().limit(), 5);
-        assert_eq!(search(json!({ "query": "x", "limit": 0 })).unwrap().limit(), 1);
-        assert_eq!(search(json!({ "query": "x", "limit": 1_000 })).unwrap().limit(), 50);
-        for wrong in [json!({}), json!({ "query": 7 }), json!({ "query": "x", "limits": 7 }), json!(["x"]), json!(null)]
-        {
+        assert_eq!(
+            search(json!({ "query": "x", "limit": 0 })).unwrap().limit(),
+            1
+        );
+        assert_eq!(
+            search(json!({ "query": "x", "limit": 1_000 }))
+                .unwrap()
+                .limit(),
+            50
+        );
+        for wrong in [
+            json!({}),
+            json!({ "query": 7 }),
+            json!({ "query": "x", "limits": 7 }),
+            json!(["x"]),
+            json!(null),
+        ] {
             let refusal = search(wrong).unwrap_err();
-            assert!(refusal.message.starts_with("the arguments of search_tools do not fit"), "{refusal}");
+            assert!(
+                refusal
+                    .message
+                    .starts_with("the arguments of search_tools do not fit"),
+                "{refusal}"
+            );
         }
         let refusal = LoadArguments::read(&Input::from_text("{\"name\": ")).unwrap_err();
         assert_eq!(refusal.code, "schema_mismatch");

@@ -13,16 +13,19 @@ mod result;
 mod task;
 mod tool;
 
-pub use discovery::{LOAD_TOOL, LoadArguments, SEARCH_TOOLS, SearchArguments, cleaned, discovery, found, loaded};
+pub use discovery::{
+    LOAD_TOOL, LoadArguments, SEARCH_TOOLS, SearchArguments, cleaned, discovery, found, loaded,
+};
 pub use notice::{Level, Steps, log, log_level};
 pub use plain::PLAIN;
 pub use question::{
-    APPROVAL, Said, approval_meta, approval_pending, filled, form, input_meta, input_required, input_response, marked,
-    question, response, said,
+    APPROVAL, Said, approval_meta, approval_pending, filled, form, input_meta, input_required,
+    input_response, marked, question, response, said,
 };
 pub use reading::{READ_RESULT, ReadArguments, Unreadable, part, read_result, unreadable};
 pub use result::{
-    call_result, error_facts, part_of, payload, payload_link, payload_part, protocol_error, refused, structured_at,
+    call_result, error_facts, part_of, payload, payload_link, payload_part, protocol_error,
+    refused, structured_at,
 };
 pub use task::{TaskFacts, task_asks, task_created, task_ended, task_failed, task_working};
 pub use tool::{surface, tool};

@@ -1,6 +1,11 @@
-#![allow(deprecated, reason = "log messages are on their way out of the protocol, and both revisions still have them")]
+#![allow(
+    deprecated,
+    reason = "log messages are on their way out of the protocol, and both revisions still have them"
+)]
 
-use rmcp::model::{LoggingLevel, LoggingMessageNotificationParam, ProgressNotificationParam, ProgressToken};
+use rmcp::model::{
+    LoggingLevel, LoggingMessageNotificationParam, ProgressNotificationParam, ProgressToken,
+};
 use serde_json::{Value, json};
 
 /// Severity of a log message: the protocol's eight levels, in order.
@@ -64,22 +69,39 @@ pub struct Steps {
 impl Steps {
     /// The progress of the call that `token` names, before its first update.
     pub fn new(token: ProgressToken) -> Self {
-        Self { token, last: None, in_percent: false }
+        Self {
+            token,
+            last: None,
+            in_percent: false,
+        }
     }
 
     /// Returns the notification for a progress event's data.
     pub fn next(&mut self, data: &Value) -> ProgressNotificationParam {
         let field = |name: &str| data.get("progress").and_then(|progress| progress.get(name));
         let percent = field("percent").and_then(Value::as_f64);
-        self.in_percent = if self.last.is_none() { percent.is_some() } else { self.in_percent };
-        let now = if self.in_percent { percent.unwrap_or_default() } else { self.last.map_or(1.0, |last| last + 1.0) };
+        self.in_percent = if self.last.is_none() {
+            percent.is_some()
+        } else {
+            self.in_percent
+        };
+        let now = if self.in_percent {
+            percent.unwrap_or_default()
+        } else {
+            self.last.map_or(1.0, |last| last + 1.0)
+        };
         // Progress must grow: a small step, if the tool stood still or went back.
         let step = |last: f64| (last + 0.001).max(last.next_up());
-        let progress = self.last.map_or(now, |last| if now > last { now } else { step(last) });
+        let progress = self
+            .last
+            .map_or(now, |last| if now > last { now } else { step(last) });
         self.last = Some(progress);
         let mut param = ProgressNotificationParam::new(self.token.clone(), progress);
         param.total = self.in_percent.then_some(100.0);
-        param.message = field("message").or(field("current_step")).and_then(Value::as_str).map(str::to_owned);
+        param.message = field("message")
+            .or(field("current_step"))
+            .and_then(Value::as_str)
+            .map(str::to_owned);
         param
     }
 }
@@ -98,30 +120,57 @@ mod tests {
     #[test]
     fn progress_only_grows() {
         let mut percent = steps();
-        let said: Vec<f64> = [json!(0.0), json!(50.0), json!(50.0), json!(20.0), Value::Null, json!(100.0)]
-            .into_iter()
-            .map(|percent| json!({ "progress": { "percent": percent } }))
-            .map(|data| percent.next(&data).progress)
-            .collect();
+        let said: Vec<f64> = [
+            json!(0.0),
+            json!(50.0),
+            json!(50.0),
+            json!(20.0),
+            Value::Null,
+            json!(100.0),
+        ]
+        .into_iter()
+        .map(|percent| json!({ "progress": { "percent": percent } }))
+        .map(|data| percent.next(&data).progress)
+        .collect();
         assert!(said.windows(2).all(|pair| pair[1] > pair[0]), "{said:?}");
         assert_eq!((said[0], said[1], said[5]), (0.0, 50.0, 100.0));
         // As a person reads it, not by the smallest number that is larger.
         let mut still = steps();
-        let [zero, more] = [(), ()].map(|()| still.next(&json!({ "progress": { "percent": 0.0 } })).progress);
+        let [zero, more] = [(), ()].map(|()| {
+            still
+                .next(&json!({ "progress": { "percent": 0.0 } }))
+                .progress
+        });
         assert_eq!((zero, more), (0.0, 0.001));
         let mut counted = steps();
         let first = counted.next(&json!({ "progress": { "message": "m" } }));
-        assert_eq!((first.progress, first.total, first.message.as_deref()), (1.0, None, Some("m")));
-        assert!((counted.next(&json!({ "progress": { "percent": 1.0 } })).progress - 2.0).abs() < f64::EPSILON);
+        assert_eq!(
+            (first.progress, first.total, first.message.as_deref()),
+            (1.0, None, Some("m"))
+        );
+        assert!(
+            (counted
+                .next(&json!({ "progress": { "percent": 1.0 } }))
+                .progress
+                - 2.0)
+                .abs()
+                < f64::EPSILON
+        );
     }
 
     #[test]
     fn a_log_message_is_sent_from_its_level_on() {
         let data = json!({ "level": "warn", "message": "m", "fields": null });
         let sent = log("t", &data, Level::Info).unwrap();
-        assert_eq!(serde_json::to_value(&sent).unwrap(), json!({ "level": "warning", "logger": "t", "data": "m" }));
+        assert_eq!(
+            serde_json::to_value(&sent).unwrap(),
+            json!({ "level": "warning", "logger": "t", "data": "m" })
+        );
         assert!(log("t", &data, Level::Error).is_none());
         let fields = json!({ "level": "trace", "message": "m", "fields": { "a": 1 } });
-        assert_eq!(log("t", &fields, Level::Debug).unwrap().data, json!({ "message": "m", "fields": { "a": 1 } }));
+        assert_eq!(
+            log("t", &fields, Level::Debug).unwrap().data,
+            json!({ "message": "m", "fields": { "a": 1 } })
+        );
     }
 }

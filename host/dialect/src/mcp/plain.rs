@@ -11,7 +11,11 @@ use crate::model_call::arguments;
 use crate::{Ended, Exchange, ModelCall, Unreadable};
 
 /// How MCP would carry several calls in one message.
-pub const PLAIN: Exchange = Exchange { read, result, answers };
+pub const PLAIN: Exchange = Exchange {
+    read,
+    result,
+    answers,
+};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -24,7 +28,8 @@ struct Call<'a> {
 }
 
 fn read(text: &str) -> Result<Vec<ModelCall>, Unreadable> {
-    let calls: Vec<Call<'_>> = serde_json::from_str(text).map_err(|error| Unreadable::at("the calls", &error))?;
+    let calls: Vec<Call<'_>> =
+        serde_json::from_str(text).map_err(|error| Unreadable::at("the calls", &error))?;
     let call = |(at, call): (usize, Call<'_>)| ModelCall {
         id: call.id.unwrap_or_else(|| at.to_string()),
         name: call.name,
@@ -38,7 +43,10 @@ fn result(_: &ToolInvocation, result: &ToolResult) -> Value {
 }
 
 fn answers(ended: &[Ended<'_>]) -> Vec<Value> {
-    ended.iter().map(|(call, ended)| result(call, ended)).collect()
+    ended
+        .iter()
+        .map(|(call, ended)| result(call, ended))
+        .collect()
 }
 
 #[cfg(test)]
@@ -47,10 +55,19 @@ mod tests {
 
     #[test]
     fn a_call_has_a_name_and_may_have_an_id_and_arguments() {
-        let read_all = read(r#"[{"name": "a", "arguments": {"n": 1.0}}, {"id": "x", "name": "b"}]"#).unwrap();
-        let said: Vec<_> = read_all.iter().map(|c| (c.id.as_str(), c.name.as_str(), c.arguments.text())).collect();
+        let read_all =
+            read(r#"[{"name": "a", "arguments": {"n": 1.0}}, {"id": "x", "name": "b"}]"#).unwrap();
+        let said: Vec<_> = read_all
+            .iter()
+            .map(|c| (c.id.as_str(), c.name.as_str(), c.arguments.text()))
+            .collect();
         assert_eq!(said, [("0", "a", "{\"n\": 1.0}"), ("x", "b", "{}")]);
-        assert!(read("{}").unwrap_err().to_string().starts_with("cannot read the calls: "));
+        assert!(
+            read("{}")
+                .unwrap_err()
+                .to_string()
+                .starts_with("cannot read the calls: ")
+        );
         assert!(read(r#"[{"name": "a", "input": {}}]"#).is_err());
     }
 }

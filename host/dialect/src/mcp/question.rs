@@ -1,9 +1,9 @@
 use std::collections::BTreeMap;
 
 use rmcp::model::{
-    BooleanSchema, CallToolResult, ContentBlock, ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction,
-    ElicitationSchema, EnumSchema, InputRequest, InputRequiredResult, InputResponses, MetaObject,
-    PrimitiveSchemaDefinition, RequestMetaObject, StringSchema,
+    BooleanSchema, CallToolResult, ContentBlock, ElicitRequest, ElicitRequestParams, ElicitResult,
+    ElicitationAction, ElicitationSchema, EnumSchema, InputRequest, InputRequiredResult,
+    InputResponses, MetaObject, PrimitiveSchemaDefinition, RequestMetaObject, StringSchema,
 };
 use serde_json::{Value, json};
 use toolcell_core::record::InputResponse;
@@ -36,7 +36,10 @@ pub struct Said {
 impl Said {
     /// Creates a refusal with its reason.
     pub fn refused(note: String) -> Self {
-        Self { note: Some(note), ..Self::default() }
+        Self {
+            note: Some(note),
+            ..Self::default()
+        }
     }
 }
 
@@ -47,22 +50,36 @@ pub fn question(text: &str, arguments: &str, can_remember: bool, cut: bool) -> E
     if can_remember {
         choices.insert(1, RUN_ALWAYS.to_owned());
     }
-    let decision = EnumSchema::builder(choices).untitled().title("Decision").build();
+    let decision = EnumSchema::builder(choices)
+        .untitled()
+        .title("Decision")
+        .build();
     let mut fields = BTreeMap::from([
-        ("decision".to_owned(), PrimitiveSchemaDefinition::Enum(decision)),
+        (
+            "decision".to_owned(),
+            PrimitiveSchemaDefinition::Enum(decision),
+        ),
         (
             "note".to_owned(),
             PrimitiveSchemaDefinition::String(
-                StringSchema::new().title("Note").description("What the caller should know").max_length(1_000),
+                StringSchema::new()
+                    .title("Note")
+                    .description("What the caller should know")
+                    .max_length(1_000),
             ),
         ),
     ]);
     if arguments.chars().count() <= EDIT_CHARS_MAX {
         let field = StringSchema::new()
             .title("Arguments")
-            .description("Run with these arguments, as JSON; leave them as they are to run what was asked")
+            .description(
+                "Run with these arguments, as JSON; leave them as they are to run what was asked",
+            )
             .with_default(arguments);
-        fields.insert("arguments".to_owned(), PrimitiveSchemaDefinition::String(field));
+        fields.insert(
+            "arguments".to_owned(),
+            PrimitiveSchemaDefinition::String(field),
+        );
     }
     let mut required = vec!["decision".to_owned()];
     if cut {
@@ -70,7 +87,10 @@ pub fn question(text: &str, arguments: &str, can_remember: bool, cut: bool) -> E
             .title("Run it although not all is shown")
             .description("The question shows a part of the call only")
             .with_default(false);
-        fields.insert(ALTHOUGH_CUT.to_owned(), PrimitiveSchemaDefinition::Boolean(field));
+        fields.insert(
+            ALTHOUGH_CUT.to_owned(),
+            PrimitiveSchemaDefinition::Boolean(field),
+        );
         required.push(ALTHOUGH_CUT.to_owned());
     }
     ElicitRequestParams::FormElicitationParams {
@@ -88,31 +108,58 @@ pub fn said(result: &ElicitResult) -> Said {
     };
     let note = field("note");
     let content = result.content.as_ref();
-    let although_cut = content.and_then(|content| content.get(ALTHOUGH_CUT)?.as_bool()).unwrap_or_default();
+    let although_cut = content
+        .and_then(|content| content.get(ALTHOUGH_CUT)?.as_bool())
+        .unwrap_or_default();
     match (&result.action, field("decision").as_deref()) {
-        (ElicitationAction::Accept, Some(RUN)) => {
-            Said { approved: true, always: false, edit: field("arguments"), note, although_cut }
+        (ElicitationAction::Accept, Some(RUN)) => Said {
+            approved: true,
+            always: false,
+            edit: field("arguments"),
+            note,
+            although_cut,
+        },
+        (ElicitationAction::Accept, Some(RUN_ALWAYS)) => Said {
+            approved: true,
+            always: true,
+            edit: field("arguments"),
+            note,
+            although_cut,
+        },
+        (ElicitationAction::Cancel, _) => {
+            Said::refused("the question was closed without an answer".to_owned())
         }
-        (ElicitationAction::Accept, Some(RUN_ALWAYS)) => {
-            Said { approved: true, always: true, edit: field("arguments"), note, although_cut }
-        }
-        (ElicitationAction::Cancel, _) => Said::refused("the question was closed without an answer".to_owned()),
-        _ => Said { note, ..Said::default() },
+        _ => Said {
+            note,
+            ..Said::default()
+        },
     }
 }
 
 /// Builds the form that a tool wants filled in; `None` for a schema that the protocol cannot express.
 pub fn form(text: &str, schema: &Value) -> Option<ElicitRequestParams> {
     let requested_schema = serde_json::from_value(schema.clone()).ok()?;
-    Some(ElicitRequestParams::FormElicitationParams { meta: None, message: text.to_owned(), requested_schema })
+    Some(ElicitRequestParams::FormElicitationParams {
+        meta: None,
+        message: text.to_owned(),
+        requested_schema,
+    })
 }
 
 /// Adds to a form what it is about: an approval, or the input of a tool.
 pub fn marked(form: ElicitRequestParams, about: MetaObject) -> ElicitRequestParams {
     match form {
-        ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } => {
+        ElicitRequestParams::FormElicitationParams {
+            message,
+            requested_schema,
+            ..
+        } => {
             let meta = Some(RequestMetaObject(about));
-            ElicitRequestParams::FormElicitationParams { meta, message, requested_schema }
+            ElicitRequestParams::FormElicitationParams {
+                meta,
+                message,
+                requested_schema,
+            }
         }
         other => other,
     }
@@ -120,8 +167,13 @@ pub fn marked(form: ElicitRequestParams, about: MetaObject) -> ElicitRequestPara
 
 /// Converts the answer of the client's user to a form.
 pub fn filled(result: &ElicitResult) -> InputResponse {
-    match (&result.action, result.content.as_ref().and_then(Value::as_object)) {
-        (ElicitationAction::Accept, content) => InputResponse::Accept { content: content.cloned().unwrap_or_default() },
+    match (
+        &result.action,
+        result.content.as_ref().and_then(Value::as_object),
+    ) {
+        (ElicitationAction::Accept, content) => InputResponse::Accept {
+            content: content.cloned().unwrap_or_default(),
+        },
         (ElicitationAction::Decline, _) => InputResponse::Decline,
         _ => InputResponse::Cancel,
     }
@@ -134,14 +186,19 @@ pub fn input_required(
     meta: MetaObject,
 ) -> InputRequiredResult {
     let request = |question| InputRequest::Elicitation(ElicitRequest::new(question));
-    let requests = questions.into_iter().map(|(key, question)| (key, request(question))).collect();
+    let requests = questions
+        .into_iter()
+        .map(|(key, question)| (key, request(question)))
+        .collect();
     InputRequiredResult::new(Some(requests), Some(state.to_owned())).with_meta(meta)
 }
 
 /// Returns the answer under `key`; `None` if it is missing or cannot be read.
 pub fn input_response(responses: Option<&InputResponses>, key: &str) -> Option<InputResponse> {
     let response = responses?.get(key)?;
-    serde_json::from_value::<ElicitResult>(response.clone()).ok().map(|result| filled(&result))
+    serde_json::from_value::<ElicitResult>(response.clone())
+        .ok()
+        .map(|result| filled(&result))
 }
 
 /// Returns the decision of the client's user among the `responses` of a repeated call; `None` if there is no answer.
@@ -149,10 +206,10 @@ pub fn input_response(responses: Option<&InputResponses>, key: &str) -> Option<I
 pub fn response(responses: Option<&InputResponses>) -> Option<Said> {
     let response = responses?.get(APPROVAL)?;
     let result: Option<ElicitResult> = serde_json::from_value(response.clone()).ok();
-    Some(
-        result
-            .map_or_else(|| Said::refused("the client's answer could not be read".to_owned()), |result| said(&result)),
-    )
+    Some(result.map_or_else(
+        || Said::refused("the client's answer could not be read".to_owned()),
+        |result| said(&result),
+    ))
 }
 
 /// Builds the answer to a call that waits for an approval by the operator of the server.
@@ -167,13 +224,20 @@ pub fn approval_pending(id: &str, expires_at: &str, meta: MetaObject) -> CallToo
 }
 
 /// Builds the `_meta` of an answer to a call that waits for an approval.
-pub fn approval_meta(invocation_id: &impl serde::Serialize, expires_at: &impl serde::Serialize) -> MetaObject {
-    let facts = json!({ "invocation_id": invocation_id, "state": "pending", "expires_at": expires_at });
+pub fn approval_meta(
+    invocation_id: &impl serde::Serialize,
+    expires_at: &impl serde::Serialize,
+) -> MetaObject {
+    let facts =
+        json!({ "invocation_id": invocation_id, "state": "pending", "expires_at": expires_at });
     meta("toolcell/approval", facts)
 }
 
 /// Builds the `_meta` of an answer to a call that waits for the input that its tool asked for.
-pub fn input_meta(invocation_id: &impl serde::Serialize, expires_at: &impl serde::Serialize) -> MetaObject {
+pub fn input_meta(
+    invocation_id: &impl serde::Serialize,
+    expires_at: &impl serde::Serialize,
+) -> MetaObject {
     let facts = json!({ "invocation_id": invocation_id, "expires_at": expires_at });
     meta("toolcell/input", facts)
 }
@@ -197,23 +261,51 @@ mod tests {
 
     #[test]
     fn a_form_asks_for_a_decision_and_offers_the_arguments() {
-        let form = serde_json::to_value(question("May this run?", "{\"a\":1}", false, false)).unwrap();
+        let form =
+            serde_json::to_value(question("May this run?", "{\"a\":1}", false, false)).unwrap();
         let schema = &form["requestedSchema"];
-        assert_eq!((form["message"].as_str(), form["mode"].as_str()), (Some("May this run?"), Some("form")));
-        assert_eq!(schema["properties"]["decision"]["enum"], json!(["run once", "do not run"]));
+        assert_eq!(
+            (form["message"].as_str(), form["mode"].as_str()),
+            (Some("May this run?"), Some("form"))
+        );
+        assert_eq!(
+            schema["properties"]["decision"]["enum"],
+            json!(["run once", "do not run"])
+        );
         assert_eq!(schema["properties"]["arguments"]["default"], "{\"a\":1}");
         assert_eq!(schema["required"], json!(["decision"]));
         let long = serde_json::to_value(question("", &"x".repeat(20_000), true, true)).unwrap();
-        assert!(long["requestedSchema"]["properties"].get("arguments").is_none());
-        assert_eq!(long["requestedSchema"]["properties"]["decision"]["enum"].as_array().unwrap().len(), 3);
-        assert_eq!(long["requestedSchema"]["required"], json!(["decision", "although_cut"]));
+        assert!(
+            long["requestedSchema"]["properties"]
+                .get("arguments")
+                .is_none()
+        );
+        assert_eq!(
+            long["requestedSchema"]["properties"]["decision"]["enum"]
+                .as_array()
+                .unwrap()
+                .len(),
+            3
+        );
+        assert_eq!(
+            long["requestedSchema"]["required"],
+            json!(["decision", "although_cut"])
+        );
     }
 
     #[test]
     fn only_a_clear_yes_is_a_yes() {
-        let yes =
-            of(json!({ "action": "accept", "content": { "decision": "run once", "arguments": "{}", "note": " " } }));
-        assert_eq!(yes, Said { approved: true, edit: Some("{}".to_owned()), ..Said::default() });
+        let yes = of(
+            json!({ "action": "accept", "content": { "decision": "run once", "arguments": "{}", "note": " " } }),
+        );
+        assert_eq!(
+            yes,
+            Said {
+                approved: true,
+                edit: Some("{}".to_owned()),
+                ..Said::default()
+            }
+        );
         assert!(
             of(json!({ "action": "accept", "content": { "decision": "run, and do not ask again this session" } }))
                 .always
@@ -234,10 +326,19 @@ mod tests {
     #[test]
     fn a_response_is_that_to_the_question() {
         let yes = json!({ "action": "accept", "content": { "decision": "run once" } });
-        let responses = |name: &str, value: &Value| InputResponses::from([(name.to_owned(), value.clone())]);
-        assert!(response(Some(&responses("approval", &yes))).unwrap().approved);
+        let responses =
+            |name: &str, value: &Value| InputResponses::from([(name.to_owned(), value.clone())]);
+        assert!(
+            response(Some(&responses("approval", &yes)))
+                .unwrap()
+                .approved
+        );
         assert_eq!(response(Some(&responses("another", &yes))), None);
         assert_eq!(response(None), None);
-        assert!(!response(Some(&responses("approval", &json!(7)))).unwrap().approved);
+        assert!(
+            !response(Some(&responses("approval", &json!(7))))
+                .unwrap()
+                .approved
+        );
     }
 }

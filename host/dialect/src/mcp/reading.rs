@@ -54,7 +54,10 @@ impl ReadArguments {
     pub fn window(&self, size: u64) -> (u64, u64) {
         let offset = self.offset.min(size);
         let from = offset.saturating_sub(AROUND);
-        let to = offset.saturating_add(self.bytes_max() as u64).saturating_add(AROUND).min(size);
+        let to = offset
+            .saturating_add(self.bytes_max() as u64)
+            .saturating_add(AROUND)
+            .min(size);
         (from, to - from)
     }
 
@@ -90,12 +93,26 @@ impl Unreadable {
     fn said(self) -> (&'static str, ErrorClass, &'static str) {
         use ErrorClass::{InvalidArguments, ResultRedacted};
         match self {
-            Self::Unknown => {
-                ("unknown_reference", InvalidArguments, "no result referred you to it; copy the URI from a result")
-            }
-            Self::Expired => ("expired", InvalidArguments, "newer results displaced it; call the tool again"),
-            Self::Gone => ("gone", InvalidArguments, "it was removed from the host; call the tool again"),
-            Self::Redacted => ("redacted", ResultRedacted, "the operator lets no output out"),
+            Self::Unknown => (
+                "unknown_reference",
+                InvalidArguments,
+                "no result referred you to it; copy the URI from a result",
+            ),
+            Self::Expired => (
+                "expired",
+                InvalidArguments,
+                "newer results displaced it; call the tool again",
+            ),
+            Self::Gone => (
+                "gone",
+                InvalidArguments,
+                "it was removed from the host; call the tool again",
+            ),
+            Self::Redacted => (
+                "redacted",
+                ResultRedacted,
+                "the operator lets no output out",
+            ),
         }
     }
 }
@@ -131,11 +148,21 @@ pub fn part(
     let (from, to, shown, encoding) = match text_of(window, start > 0, !is_last) {
         Some((skipped, text)) => {
             let (from, to) = range(text, at.saturating_sub(skipped), length);
-            (skipped + from, skipped + to, text.get(from..to).unwrap_or_default().to_owned(), "utf-8")
+            (
+                skipped + from,
+                skipped + to,
+                text.get(from..to).unwrap_or_default().to_owned(),
+                "utf-8",
+            )
         }
         None => {
             let to = at.saturating_add(length).min(window.len());
-            (at, to, BASE64.encode(window.get(at..to).unwrap_or_default()), "base64")
+            (
+                at,
+                to,
+                BASE64.encode(window.get(at..to).unwrap_or_default()),
+                "base64",
+            )
         }
     };
     let from = start + from as u64;
@@ -145,12 +172,17 @@ pub fn part(
         Some(next) => format!("[bytes {from} to {to} of {size}; the next offset is {next}]"),
         None => format!("[bytes {from} to {to} of {size}: the end]"),
     };
-    let mut answer = CallToolResult::success(vec![ContentBlock::text(shown), ContentBlock::text(note)]);
+    let mut answer =
+        CallToolResult::success(vec![ContentBlock::text(shown), ContentBlock::text(note)]);
     answer.structured_content = Some(json!({
         "reference": link.uri, "media_type": link.mime_type, "encoding": encoding, "size_bytes": size,
         "offset": from, "length": to - from, "next_offset": next,
     }));
-    answer.meta = Some(MetaObject([(PROVENANCE_KEY.to_owned(), json!(provenance))].into_iter().collect()));
+    answer.meta = Some(MetaObject(
+        [(PROVENANCE_KEY.to_owned(), json!(provenance))]
+            .into_iter()
+            .collect(),
+    ));
     complete(&mut answer, None, false);
     answer
 }
@@ -160,13 +192,18 @@ pub fn part(
 fn text_of(window: &[u8], goes_on_before: bool, goes_on: bool) -> Option<(usize, &str)> {
     // All bytes of a character but its first begin with the bits 10.
     let ends_one = |byte: &&u8| **byte & 0xc0 == 0x80;
-    let skipped = if goes_on_before { window.iter().take(3).take_while(ends_one).count() } else { 0 };
+    let skipped = if goes_on_before {
+        window.iter().take(3).take_while(ends_one).count()
+    } else {
+        0
+    };
     let rest = window.get(skipped..)?;
     match str::from_utf8(rest) {
         Ok(text) => Some((skipped, text)),
-        Err(error) if goes_on && error.error_len().is_none() => {
-            Some((skipped, str::from_utf8(rest.get(..error.valid_up_to())?).ok()?))
-        }
+        Err(error) if goes_on && error.error_len().is_none() => Some((
+            skipped,
+            str::from_utf8(rest.get(..error.valid_up_to())?).ok()?,
+        )),
         Err(_) => None,
     }
 }
@@ -230,12 +267,22 @@ mod tests {
         let mut encodings = Vec::new();
         let mut offset = json!(0);
         while !offset.is_null() {
-            let answer = read(bytes, json!({ "reference": URI, "offset": offset, "length": length }));
+            let answer = read(
+                bytes,
+                json!({ "reference": URI, "offset": offset, "length": length }),
+            );
             let said = answer["content"][0]["text"].as_str().unwrap();
             let at = &answer["structuredContent"];
-            assert_eq!((&at["offset"], &at["size_bytes"]), (&offset, &json!(bytes.len())));
+            assert_eq!(
+                (&at["offset"], &at["size_bytes"]),
+                (&offset, &json!(bytes.len()))
+            );
             let encoding = at["encoding"].as_str().unwrap().to_owned();
-            whole.extend(if encoding == "base64" { BASE64.decode(said.as_bytes()).unwrap() } else { said.into() });
+            whole.extend(if encoding == "base64" {
+                BASE64.decode(said.as_bytes()).unwrap()
+            } else {
+                said.into()
+            });
             encodings.push(encoding);
             offset = at["next_offset"].clone();
         }
@@ -248,16 +295,25 @@ mod tests {
         for length in 1..40 {
             let (whole, encodings) = read_all(text.as_bytes(), length);
             assert_eq!(String::from_utf8(whole).unwrap(), text, "{length}");
-            assert!(encodings.iter().all(|encoding| encoding == "utf-8"), "{length}");
+            assert!(
+                encodings.iter().all(|encoding| encoding == "utf-8"),
+                "{length}"
+            );
         }
         // A character that the payload cuts is not text, neither at its beginning nor at its end.
         for cut in [&text.as_bytes()[2..], &text.as_bytes()[..5]] {
-            assert_eq!(read_all(cut, 1_000), (cut.to_vec(), vec!["base64".to_owned()]));
+            assert_eq!(
+                read_all(cut, 1_000),
+                (cut.to_vec(), vec!["base64".to_owned()])
+            );
         }
         // An offset inside a character is moved to its beginning, wherever the window begins.
         let crabs = "\u{1f980}".repeat(20);
         for offset in 0..80 {
-            let at = read(crabs.as_bytes(), json!({ "reference": URI, "offset": offset, "length": 4 }));
+            let at = read(
+                crabs.as_bytes(),
+                json!({ "reference": URI, "offset": offset, "length": 4 }),
+            );
             assert_eq!(at["structuredContent"]["offset"], json!(offset / 4 * 4));
             assert_eq!(at["content"][0]["text"], "\u{1f980}");
         }
@@ -271,7 +327,10 @@ mod tests {
             let mut whole = String::new();
             while at < text.len() {
                 let (from, to) = range(&text, at, length);
-                assert!(from == at && to > at && (to - from <= length.max(4)), "{from} to {to} of {length}");
+                assert!(
+                    from == at && to > at && (to - from <= length.max(4)),
+                    "{from} to {to} of {length}"
+                );
                 whole.push_str(&text[from..to]);
                 at = to;
             }
@@ -285,23 +344,47 @@ mod tests {
     #[test]
     fn a_part_says_where_it_is_and_where_the_next_one_begins() {
         let first = read(b"abcdef", json!({ "reference": URI, "length": 4 }));
-        assert_eq!((&first["content"][0]["text"], &first["isError"]), (&json!("abcd"), &json!(false)));
+        assert_eq!(
+            (&first["content"][0]["text"], &first["isError"]),
+            (&json!("abcd"), &json!(false))
+        );
         assert_eq!(first["structuredContent"]["next_offset"], json!(4));
         assert_eq!(first["_meta"]["toolcell/provenance"]["trust"], "untrusted");
         let last = read(b"abcdef", json!({ "reference": "sha256:ab", "offset": 4 }));
         assert_eq!(
-            (&last["content"][0]["text"], &last["structuredContent"]["next_offset"]),
+            (
+                &last["content"][0]["text"],
+                &last["structuredContent"]["next_offset"]
+            ),
             (&json!("ef"), &Value::Null)
         );
         let past = read(b"abcdef", json!({ "reference": URI, "offset": u64::MAX }));
-        assert_eq!((&past["content"][0]["text"], &past["structuredContent"]["length"]), (&json!(""), &json!(0)));
-        let bytes = read(&[0xff, 0xfe, 0xfd], json!({ "reference": URI, "offset": 1, "length": 1 }));
         assert_eq!(
-            (&bytes["content"][0]["text"], &bytes["structuredContent"]["encoding"]),
+            (
+                &past["content"][0]["text"],
+                &past["structuredContent"]["length"]
+            ),
+            (&json!(""), &json!(0))
+        );
+        let bytes = read(
+            &[0xff, 0xfe, 0xfd],
+            json!({ "reference": URI, "offset": 1, "length": 1 }),
+        );
+        assert_eq!(
+            (
+                &bytes["content"][0]["text"],
+                &bytes["structuredContent"]["encoding"]
+            ),
             (&json!("/g=="), &json!("base64"))
         );
-        let large = read("x".repeat(1 << 20).as_bytes(), json!({ "reference": URI, "length": 1 << 30 }));
-        assert_eq!(large["content"][0]["text"].as_str().map(str::len), Some(64 << 10));
+        let large = read(
+            "x".repeat(1 << 20).as_bytes(),
+            json!({ "reference": URI, "length": 1 << 30 }),
+        );
+        assert_eq!(
+            large["content"][0]["text"].as_str().map(str::len),
+            Some(64 << 10)
+        );
     }
 
     #[test]
@@ -313,10 +396,16 @@ mod tests {
             (Unreadable::Redacted, "redacted"),
         ] {
             let answer = serde_json::to_value(unreadable(URI, why)).unwrap();
-            assert_eq!((&answer["isError"], &answer["structuredContent"]["state"]), (&json!(true), &json!(word)));
+            assert_eq!(
+                (&answer["isError"], &answer["structuredContent"]["state"]),
+                (&json!(true), &json!(word))
+            );
             assert_eq!(answer["_meta"]["toolcell/error"]["code"], word);
         }
-        let wrong = ReadArguments::read(&Input::from_value(json!({ "reference": URI, "offset": -1 }))).unwrap_err();
+        let wrong = ReadArguments::read(&Input::from_value(
+            json!({ "reference": URI, "offset": -1 }),
+        ))
+        .unwrap_err();
         assert_eq!(wrong.code, "schema_mismatch");
     }
 }

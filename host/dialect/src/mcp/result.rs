@@ -1,9 +1,12 @@
 use data_encoding::BASE64;
 use rmcp::model::{
-    CallToolResult, ContentBlock, ErrorData, JsonObject, MetaObject, ProtocolVersion, Resource, ResourceContents,
+    CallToolResult, ContentBlock, ErrorData, JsonObject, MetaObject, ProtocolVersion, Resource,
+    ResourceContents,
 };
 use serde_json::{Value, json};
-use toolcell_core::record::{Content, PersistedRef, Refusal, ResultProvenance, ToolError, ToolResult};
+use toolcell_core::record::{
+    Content, PersistedRef, Refusal, ResultProvenance, ToolError, ToolResult,
+};
 
 use super::both::complete;
 use super::content::blocks;
@@ -12,16 +15,39 @@ use crate::{block, hint, whole};
 /// Converts a tool_result into the answer to `tools/call` in `revision` (requirements 3.3, 3.4). Every error of a call
 /// is an `isError` result, so that the model can read it. Content and structured content are each the whole answer;
 /// `output_schema` is that of the tool, whose properties keep their names.
-pub fn call_result(result: &ToolResult, revision: &ProtocolVersion, output_schema: Option<&Value>) -> CallToolResult {
-    let mut content: Vec<ContentBlock> =
-        if result.empty_result { Vec::new() } else { result.model_facing_content.iter().flat_map(blocks).collect() };
+pub fn call_result(
+    result: &ToolResult,
+    revision: &ProtocolVersion,
+    output_schema: Option<&Value>,
+) -> CallToolResult {
+    let mut content: Vec<ContentBlock> = if result.empty_result {
+        Vec::new()
+    } else {
+        result
+            .model_facing_content
+            .iter()
+            .flat_map(blocks)
+            .collect()
+    };
     content.extend(block::context(result).map(ContentBlock::text));
-    let mut answer = if result.is_error { CallToolResult::error(content) } else { CallToolResult::success(content) };
-    answer.structured_content = result.structured_content.clone().filter(|value| structured_at(revision, value));
+    let mut answer = if result.is_error {
+        CallToolResult::error(content)
+    } else {
+        CallToolResult::success(content)
+    };
+    answer.structured_content = result
+        .structured_content
+        .clone()
+        .filter(|value| structured_at(revision, value));
     answer.meta = Some(meta(result));
-    let is_moved =
-        |block: &Content| block.is_persisted() && block::string(&block.fields, "of") == Some("structured_content");
-    complete(&mut answer, output_schema, result.content.iter().any(is_moved));
+    let is_moved = |block: &Content| {
+        block.is_persisted() && block::string(&block.fields, "of") == Some("structured_content")
+    };
+    complete(
+        &mut answer,
+        output_schema,
+        result.content.iter().any(is_moved),
+    );
     answer
 }
 
@@ -34,15 +60,20 @@ pub fn structured_at(revision: &ProtocolVersion, value: &Value) -> bool {
 pub fn refused(refusal: &Refusal) -> CallToolResult {
     let mut answer = CallToolResult::error(vec![ContentBlock::text(refusal.message.clone())]);
     let facts = error_facts(&refusal.to_error());
-    answer.meta = Some(MetaObject(JsonObject::from_iter([("toolcell/error".to_owned(), facts)])));
+    answer.meta = Some(MetaObject(JsonObject::from_iter([(
+        "toolcell/error".to_owned(),
+        facts,
+    )])));
     answer
 }
 
 /// Converts the result of a call that names no tool of the server, or whose arguments are not an object, into a
 /// JSON-RPC error with the result as its data.
 pub fn protocol_error(result: &ToolResult) -> ErrorData {
-    let message =
-        result.error.as_ref().map_or_else(|| "the request is not valid".to_owned(), |error| error.message.clone());
+    let message = result.error.as_ref().map_or_else(
+        || "the request is not valid".to_owned(),
+        |error| error.message.clone(),
+    );
     ErrorData::invalid_params(message, Some(whole(result)))
 }
 
@@ -60,18 +91,36 @@ pub fn payload_link(reference: &PersistedRef) -> Resource {
 pub fn payload(link: &Resource, bytes: Vec<u8>, provenance: &ResultProvenance) -> ResourceContents {
     let uri = link.uri.clone();
     let mime_type = link.mime_type.clone();
-    let meta = Some(MetaObject(JsonObject::from_iter([(PROVENANCE_KEY.to_owned(), json!(provenance))])));
+    let meta = Some(MetaObject(JsonObject::from_iter([(
+        PROVENANCE_KEY.to_owned(),
+        json!(provenance),
+    )])));
     match String::from_utf8(bytes) {
-        Ok(text) => ResourceContents::TextResourceContents { uri, mime_type, text, meta },
+        Ok(text) => ResourceContents::TextResourceContents {
+            uri,
+            mime_type,
+            text,
+            meta,
+        },
         Err(error) => {
             let blob = BASE64.encode(error.as_bytes());
-            ResourceContents::BlobResourceContents { uri, mime_type, blob, meta }
+            ResourceContents::BlobResourceContents {
+                uri,
+                mime_type,
+                blob,
+                meta,
+            }
         }
     }
 }
 
 /// A part of a payload from `offset` on, with its place in the whole, and the URI of the next part, if there is one.
-pub fn payload_part(link: &Resource, offset: u64, bytes: Vec<u8>, provenance: &ResultProvenance) -> ResourceContents {
+pub fn payload_part(
+    link: &Resource,
+    offset: u64,
+    bytes: Vec<u8>,
+    provenance: &ResultProvenance,
+) -> ResourceContents {
     let size = link.size.unwrap_or_default();
     let length = bytes.len() as u64;
     let end = offset.saturating_add(length);
@@ -84,7 +133,9 @@ pub fn payload_part(link: &Resource, offset: u64, bytes: Vec<u8>, provenance: &R
     | ResourceContents::BlobResourceContents { uri, meta, .. } = &mut contents
     {
         *uri = format!("{}{PART}{offset}", link.uri);
-        meta.get_or_insert_default().0.insert("toolcell/part".to_owned(), part);
+        meta.get_or_insert_default()
+            .0
+            .insert("toolcell/part".to_owned(), part);
     }
     contents
 }
@@ -159,7 +210,9 @@ mod tests {
 
     fn result(change: Value) -> ToolResult {
         let mut said = json!({ "model_facing_content": [{ "type": "text", "text": "t" }] });
-        said.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        said.as_object_mut()
+            .unwrap()
+            .extend(change.as_object().unwrap().clone());
         samples::result(said)
     }
 
@@ -172,7 +225,10 @@ mod tests {
         let old = &ProtocolVersion::V_2025_11_25;
         let new = &ProtocolVersion::V_2026_07_28;
         let object = json!({ "structured_content": { "n": 1 } });
-        assert_eq!(mapped(object.clone(), old)["structuredContent"], json!({ "n": 1, "text": "t" }));
+        assert_eq!(
+            mapped(object.clone(), old)["structuredContent"],
+            json!({ "n": 1, "text": "t" })
+        );
         let list = json!({ "structured_content": [1], "model_facing_content": [{ "type": "text", "text": "[1]" }] });
         assert!(mapped(list.clone(), old).get("structuredContent").is_none());
         assert_eq!(mapped(list, new)["structuredContent"], json!([1]));
@@ -180,8 +236,14 @@ mod tests {
 
     #[test]
     fn nothing_said_is_no_content_and_says_so() {
-        let answer = mapped(json!({ "empty_result": true }), &ProtocolVersion::V_2025_11_25);
-        assert_eq!((&answer["content"], &answer["isError"]), (&json!([]), &json!(false)));
+        let answer = mapped(
+            json!({ "empty_result": true }),
+            &ProtocolVersion::V_2025_11_25,
+        );
+        assert_eq!(
+            (&answer["content"], &answer["isError"]),
+            (&json!([]), &json!(false))
+        );
         assert_eq!(answer["_meta"]["toolcell/empty_result"], json!(true));
     }
 
@@ -193,11 +255,17 @@ mod tests {
             let answer = mapped(change.clone(), &ProtocolVersion::V_2025_11_25);
             assert_eq!(answer["isError"], json!(true));
             let said = &answer["_meta"]["toolcell/error"];
-            assert_eq!((&said["class"], said["code"].as_str()), (&json!(class), Some("the_code")));
+            assert_eq!(
+                (&said["class"], said["code"].as_str()),
+                (&json!(class), Some("the_code"))
+            );
             assert_eq!(said["message"], "the message");
             assert!(!said["hint"].as_str().unwrap().is_empty());
             let native = serde_json::to_value(protocol_error(&result(change))).unwrap();
-            assert_eq!((&native["code"], native["message"].as_str()), (&json!(-32602), Some("the message")));
+            assert_eq!(
+                (&native["code"], native["message"].as_str()),
+                (&json!(-32602), Some("the message"))
+            );
             assert_eq!(native["data"]["error"]["error_class"], json!(class));
         }
     }
@@ -211,9 +279,14 @@ mod tests {
             size_bytes: 2,
         });
         let provenance = result(json!({})).provenance;
-        let read = |bytes: &[u8]| serde_json::to_value(payload(&link, bytes.to_vec(), &provenance)).unwrap();
+        let read = |bytes: &[u8]| {
+            serde_json::to_value(payload(&link, bytes.to_vec(), &provenance)).unwrap()
+        };
         assert_eq!(read(b"ab")["text"], "ab");
-        assert_eq!(read(b"ab")["_meta"]["toolcell/provenance"]["trust"], "untrusted");
+        assert_eq!(
+            read(b"ab")["_meta"]["toolcell/provenance"]["trust"],
+            "untrusted"
+        );
         assert_eq!(read(&[0xff, 0xfe])["blob"], "//4=");
     }
 }

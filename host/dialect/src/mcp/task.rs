@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use rmcp::model::{
-    CreateTaskResult, DetailedTask, ElicitRequest, ElicitRequestParams, ErrorData, GetTaskResult, InputRequest,
-    JsonObject, MetaObject, ProtocolVersion, Task, TaskPayload, TaskStatus,
+    CreateTaskResult, DetailedTask, ElicitRequest, ElicitRequestParams, ErrorData, GetTaskResult,
+    InputRequest, JsonObject, MetaObject, ProtocolVersion, Task, TaskPayload, TaskStatus,
 };
 use serde_json::{Value, json};
 use toolcell_core::record::{ErrorClass, InvocationId, Refusal, Timestamp, ToolError, ToolResult};
@@ -63,7 +63,11 @@ impl TaskFacts {
 /// Builds the answer to a call that became a task. `asks`: it waits for its client's user.
 pub fn task_created(facts: &TaskFacts, asks: bool, message: Option<String>) -> CreateTaskResult {
     let mut task = facts.task(message);
-    task.status = if asks { TaskStatus::InputRequired } else { TaskStatus::Working };
+    task.status = if asks {
+        TaskStatus::InputRequired
+    } else {
+        TaskStatus::Working
+    };
     CreateTaskResult::new(task)
 }
 
@@ -79,7 +83,10 @@ pub fn task_asks(
     meta: MetaObject,
 ) -> GetTaskResult {
     let request = |question| InputRequest::Elicitation(ElicitRequest::new(question));
-    let input_requests = questions.into_iter().map(|(key, question)| (key, request(question))).collect();
+    let input_requests = questions
+        .into_iter()
+        .map(|(key, question)| (key, request(question)))
+        .collect();
     let mut asks = facts.now(TaskPayload::InputRequired { input_requests }, None);
     asks.meta = Some(meta);
     asks
@@ -89,7 +96,12 @@ pub fn task_asks(
 pub fn task_failed(facts: &TaskFacts, id: InvocationId, error: &ToolError) -> GetTaskResult {
     let data = json!({ "toolcell/invocation_id": id, "toolcell/error": error_facts(error) });
     let error = ErrorData::internal_error(visible(&error.message), Some(data));
-    facts.now(TaskPayload::Failed { error: object(&error) }, None)
+    facts.now(
+        TaskPayload::Failed {
+            error: object(&error),
+        },
+        None,
+    )
 }
 
 /// A task that ended with `result`, of a tool with this `output_schema`. `shut_down`: the host ended it, not its client.
@@ -101,10 +113,18 @@ pub fn task_ended(
 ) -> GetTaskResult {
     match (end(result, shut_down), &result.error) {
         (End::Failed, Some(error)) => task_failed(facts, result.invocation_id, error),
-        (End::Canceled, error) => facts.now(TaskPayload::Cancelled, error.as_ref().map(|error| error.message.clone())),
+        (End::Canceled, error) => facts.now(
+            TaskPayload::Cancelled,
+            error.as_ref().map(|error| error.message.clone()),
+        ),
         _ => {
             let answer = call_result(result, &ProtocolVersion::V_2026_07_28, output_schema);
-            facts.now(TaskPayload::Completed { result: object(&answer) }, None)
+            facts.now(
+                TaskPayload::Completed {
+                    result: object(&answer),
+                },
+                None,
+            )
         }
     }
 }
@@ -118,7 +138,9 @@ enum End {
 
 /// How a task ended: an error that its tool or the policy reports is a result, which the model reads.
 fn end(result: &ToolResult, shut_down: bool) -> End {
-    let Some(error) = &result.error else { return End::Completed };
+    let Some(error) = &result.error else {
+        return End::Completed;
+    };
     let broken = BROKEN.contains(&error.error_code.as_str());
     match error.error_class {
         ErrorClass::Canceled if broken || shut_down => End::Failed,
@@ -143,7 +165,8 @@ mod tests {
     use toolcell_core::record::{ErrorClass, InvocationId, Refusal, ToolResult};
 
     fn ended(error: Option<(ErrorClass, &'static str)>) -> ToolResult {
-        let provenance = serde_json::from_value(json!({ "trust": "untrusted", "written_by": "tool" })).unwrap();
+        let provenance =
+            serde_json::from_value(json!({ "trust": "untrusted", "written_by": "tool" })).unwrap();
         let refusal = error.map_or_else(
             || Refusal::new(ErrorClass::ExecutionFailed, "none", "none"),
             |(class, code)| Refusal::new(class, code, "the message\u{202e}"),
@@ -159,16 +182,52 @@ mod tests {
     fn a_task_fails_only_if_its_tool_gave_no_answer_and_nobody_canceled_it() {
         for (error, shut_down, expected) in [
             (None, false, End::Completed),
-            (Some((ErrorClass::ExecutionFailed, "tool_failed")), false, End::Completed),
-            (Some((ErrorClass::Timeout, "deadline_exceeded")), false, End::Completed),
-            (Some((ErrorClass::ApprovalRejected, "approval_rejected")), false, End::Completed),
-            (Some((ErrorClass::Canceled, "approval_withdrawn")), false, End::Canceled),
-            (Some((ErrorClass::Canceled, "canceled")), false, End::Canceled),
+            (
+                Some((ErrorClass::ExecutionFailed, "tool_failed")),
+                false,
+                End::Completed,
+            ),
+            (
+                Some((ErrorClass::Timeout, "deadline_exceeded")),
+                false,
+                End::Completed,
+            ),
+            (
+                Some((ErrorClass::ApprovalRejected, "approval_rejected")),
+                false,
+                End::Completed,
+            ),
+            (
+                Some((ErrorClass::Canceled, "approval_withdrawn")),
+                false,
+                End::Canceled,
+            ),
+            (
+                Some((ErrorClass::Canceled, "canceled")),
+                false,
+                End::Canceled,
+            ),
             (Some((ErrorClass::Canceled, "canceled")), true, End::Failed),
-            (Some((ErrorClass::Canceled, "runtime_shutdown")), false, End::Failed),
-            (Some((ErrorClass::Canceled, "interrupted")), false, End::Failed),
-            (Some((ErrorClass::ExecutionFailed, "guest_panicked")), false, End::Failed),
-            (Some((ErrorClass::ExecutionFailed, "host_fault")), false, End::Failed),
+            (
+                Some((ErrorClass::Canceled, "runtime_shutdown")),
+                false,
+                End::Failed,
+            ),
+            (
+                Some((ErrorClass::Canceled, "interrupted")),
+                false,
+                End::Failed,
+            ),
+            (
+                Some((ErrorClass::ExecutionFailed, "guest_panicked")),
+                false,
+                End::Failed,
+            ),
+            (
+                Some((ErrorClass::ExecutionFailed, "host_fault")),
+                false,
+                End::Failed,
+            ),
         ] {
             assert_eq!(end(&ended(error), shut_down), expected, "{error:?}");
         }
@@ -178,21 +237,52 @@ mod tests {
     fn an_answer_has_the_fields_of_its_status_and_no_other() {
         let now = Timestamp::of_unix_millis(1_000);
         let ttl = std::time::Duration::from_secs(60);
-        let facts = TaskFacts { id: "t".to_owned(), created: now, updated: now, ttl };
+        let facts = TaskFacts {
+            id: "t".to_owned(),
+            created: now,
+            updated: now,
+            ttl,
+        };
         let created = serde_json::to_value(task_created(&facts, false, None)).unwrap();
-        assert_eq!((&created["resultType"], &created["status"]), (&json!("task"), &json!("working")));
-        assert_eq!((&created["ttlMs"], &created["pollIntervalMs"]), (&json!(60_000), &json!(1_000)));
+        assert_eq!(
+            (&created["resultType"], &created["status"]),
+            (&json!("task"), &json!("working"))
+        );
+        assert_eq!(
+            (&created["ttlMs"], &created["pollIntervalMs"]),
+            (&json!(60_000), &json!(1_000))
+        );
         assert_eq!(created["createdAt"], "1970-01-01T00:00:01Z");
-        let shown = |error| -> Value { serde_json::to_value(task_ended(&facts, &ended(error), None, false)).unwrap() };
+        let shown = |error| -> Value {
+            serde_json::to_value(task_ended(&facts, &ended(error), None, false)).unwrap()
+        };
         let done = shown(None);
-        assert_eq!((&done["status"], &done["result"]["isError"]), (&json!("completed"), &json!(false)));
-        assert!(done.get("error").is_none() && done["resultType"] == "complete", "{done}");
+        assert_eq!(
+            (&done["status"], &done["result"]["isError"]),
+            (&json!("completed"), &json!(false))
+        );
+        assert!(
+            done.get("error").is_none() && done["resultType"] == "complete",
+            "{done}"
+        );
         let failed = shown(Some((ErrorClass::ExecutionFailed, "guest_panicked")));
-        assert_eq!((&failed["status"], &failed["error"]["code"]), (&json!("failed"), &json!(-32603)));
-        assert_eq!(failed["error"]["message"], "the message", "nothing hidden reaches a model");
-        assert!(failed.get("result").is_none() && failed["error"]["data"]["toolcell/error"]["class"].is_string());
+        assert_eq!(
+            (&failed["status"], &failed["error"]["code"]),
+            (&json!("failed"), &json!(-32603))
+        );
+        assert_eq!(
+            failed["error"]["message"], "the message",
+            "nothing hidden reaches a model"
+        );
+        assert!(
+            failed.get("result").is_none()
+                && failed["error"]["data"]["toolcell/error"]["class"].is_string()
+        );
         let canceled = shown(Some((ErrorClass::Canceled, "canceled")));
         assert_eq!(canceled["status"], "cancelled");
-        assert!(canceled.get("result").is_none() && canceled.get("error").is_none(), "{canceled}");
+        assert!(
+            canceled.get("result").is_none() && canceled.get("error").is_none(),
+            "{canceled}"
+        );
     }
 }

@@ -10,12 +10,20 @@ use crate::{Listed, visible};
 /// Builds the description of a tool for clients (requirements 3.1).
 pub fn tool(listed: Listed<'_>) -> Tool {
     let description = listed.said();
-    let mut tool = Tool::new(listed.name.to_owned(), description, Arc::new(listed.parameters()));
+    let mut tool = Tool::new(
+        listed.name.to_owned(),
+        description,
+        Arc::new(listed.parameters()),
+    );
     tool.title = listed.title.map(visible);
     // Clients of 2025-11-25 refuse a whole list if one output schema does not describe an object.
     // One that judges the output as a whole is not announced, because they refuse results that break it: the words of an
     // answer are added to the output.
-    tool.output_schema = listed.output_schema.filter(|schema| is_object(schema)).and_then(widened).map(Arc::new);
+    tool.output_schema = listed
+        .output_schema
+        .filter(|schema| is_object(schema))
+        .and_then(widened)
+        .map(Arc::new);
     tool.annotations = Some(annotations(&listed));
     tool.meta = Some(meta(&listed));
     tool
@@ -23,7 +31,10 @@ pub fn tool(listed: Listed<'_>) -> Tool {
 
 /// The `_meta` of a list of tools: the surface that it shows, which the records of calls name too.
 pub fn surface(id: &str) -> MetaObject {
-    MetaObject(JsonObject::from_iter([("toolcell/surface_id".to_owned(), id.into())]))
+    MetaObject(JsonObject::from_iter([(
+        "toolcell/surface_id".to_owned(),
+        id.into(),
+    )]))
 }
 
 fn is_object(schema: &Value) -> bool {
@@ -32,8 +43,14 @@ fn is_object(schema: &Value) -> bool {
 
 /// Hints, from what the tool can do. There is none whether calls are idempotent, because only the tool knows.
 fn annotations(listed: &Listed<'_>) -> ToolAnnotations {
-    let Effects { is_read_only, is_destructive, is_open_world } = listed.effects();
-    let mut annotations = ToolAnnotations::new().read_only(is_read_only).open_world(is_open_world);
+    let Effects {
+        is_read_only,
+        is_destructive,
+        is_open_world,
+    } = listed.effects();
+    let mut annotations = ToolAnnotations::new()
+        .read_only(is_read_only)
+        .open_world(is_open_world);
     if !is_read_only {
         annotations = annotations.destructive(is_destructive);
     }
@@ -61,18 +78,33 @@ mod tests {
     use crate::Listed;
     use toolcell_core::record::{PermissionProfile, ToolDeclaration, ToolInterface};
 
-    fn described(declaration: Value, interface: Value, permission: Value, output: Option<Value>) -> Value {
+    fn described(
+        declaration: Value,
+        interface: Value,
+        permission: Value,
+        output: Option<Value>,
+    ) -> Value {
         let mut whole = json!({
             "schema_version": "0.2.0", "tool_id": "a.b", "namespace": "a", "name": "b", "title": "B",
             "description": "does b", "lifecycle": "available", "tool_kind": "function",
         });
-        whole.as_object_mut().unwrap().extend(declaration.as_object().unwrap().clone());
+        whole
+            .as_object_mut()
+            .unwrap()
+            .extend(declaration.as_object().unwrap().clone());
         let declaration: ToolDeclaration = serde_json::from_value(whole).unwrap();
         let mut facts = json!({ "schema_version": "0.2.0", "interface_id": "i", "tool_id": "a.b" });
-        facts.as_object_mut().unwrap().extend(interface.as_object().unwrap().clone());
+        facts
+            .as_object_mut()
+            .unwrap()
+            .extend(interface.as_object().unwrap().clone());
         let interface: ToolInterface = serde_json::from_value(facts).unwrap();
-        let mut profile = json!({ "schema_version": "0.2.0", "permission_profile_id": "p", "risk_level": "low" });
-        profile.as_object_mut().unwrap().extend(permission.as_object().unwrap().clone());
+        let mut profile =
+            json!({ "schema_version": "0.2.0", "permission_profile_id": "p", "risk_level": "low" });
+        profile
+            .as_object_mut()
+            .unwrap()
+            .extend(permission.as_object().unwrap().clone());
         let permission: PermissionProfile = serde_json::from_value(profile).unwrap();
         let described = tool(Listed {
             name: "b",
@@ -94,21 +126,43 @@ mod tests {
     fn a_tool_has_its_names_schemas_and_identity() {
         let output = json!({ "type": "object", "properties": { "n": {} } });
         let tool = described(json!({}), json!({}), json!({}), Some(output.clone()));
-        assert_eq!((tool["name"].as_str(), tool["title"].as_str()), (Some("b"), Some("B")));
-        assert_eq!(tool["inputSchema"], json!({ "properties": { "x": {} }, "type": "object" }));
+        assert_eq!(
+            (tool["name"].as_str(), tool["title"].as_str()),
+            (Some("b"), Some("B"))
+        );
+        assert_eq!(
+            tool["inputSchema"],
+            json!({ "properties": { "x": {} }, "type": "object" })
+        );
         let announced = &tool["outputSchema"];
-        assert_eq!((&announced["type"], &announced["properties"]["n"]), (&output["type"], &json!({})));
+        assert_eq!(
+            (&announced["type"], &announced["properties"]["n"]),
+            (&output["type"], &json!({}))
+        );
         assert!(announced["properties"]["text"].is_object(), "{announced}");
         assert_eq!(tool["_meta"]["toolcell/tool"]["tool_id"], "a.b");
-        let list = described(json!({}), json!({}), json!({}), Some(json!({ "type": "array" })));
+        let list = described(
+            json!({}),
+            json!({}),
+            json!({}),
+            Some(json!({ "type": "array" })),
+        );
         assert!(list.get("outputSchema").is_none());
     }
 
     #[test]
     fn hints_follow_what_a_tool_can_do_and_claims_only_add_to_it() {
         let says = json!({ "is_read_only": true, "is_open_world": false });
-        let harmless = described(json!({}), says.clone(), json!({ "write_effects": ["none"] }), None);
-        assert_eq!(harmless["annotations"], json!({ "title": "B", "readOnlyHint": true, "openWorldHint": false }));
+        let harmless = described(
+            json!({}),
+            says.clone(),
+            json!({ "write_effects": ["none"] }),
+            None,
+        );
+        assert_eq!(
+            harmless["annotations"],
+            json!({ "title": "B", "readOnlyHint": true, "openWorldHint": false })
+        );
         let silent = described(json!({}), json!({}), json!({}), None)["annotations"].clone();
         let hints = json!({ "title": "B", "readOnlyHint": false, "destructiveHint": true, "openWorldHint": true });
         assert_eq!(silent, hints, "what is not said counts against the tool");
@@ -124,17 +178,39 @@ mod tests {
         ] {
             let tool = described(json!({ "tool_kind": kind }), json!({}), reads.clone(), None);
             assert_eq!(tool["annotations"]["openWorldHint"], open, "{kind}");
-            let scoped = described(json!({ "tool_kind": kind }), says.clone(), reads.clone(), None);
+            let scoped = described(
+                json!({ "tool_kind": kind }),
+                says.clone(),
+                reads.clone(),
+                None,
+            );
             assert_eq!(scoped["annotations"]["openWorldHint"], false, "{kind}");
         }
-        let claims = json!({ "is_read_only": true, "is_destructive": false, "is_open_world": false });
-        let writes = json!({ "access_kinds": ["file_write"], "write_effects": ["local_persistent"] });
+        let claims =
+            json!({ "is_read_only": true, "is_destructive": false, "is_open_world": false });
+        let writes =
+            json!({ "access_kinds": ["file_write"], "write_effects": ["local_persistent"] });
         let liar = described(json!({}), claims.clone(), writes, None)["annotations"].clone();
-        assert_eq!((&liar["readOnlyHint"], &liar["destructiveHint"]), (&json!(false), &json!(true)));
-        let sends = described(json!({}), claims, json!({ "access_kinds": ["network"] }), None)["annotations"].clone();
-        assert_eq!((&sends["readOnlyHint"], &sends["openWorldHint"]), (&json!(false), &json!(true)));
+        assert_eq!(
+            (&liar["readOnlyHint"], &liar["destructiveHint"]),
+            (&json!(false), &json!(true))
+        );
+        let sends = described(
+            json!({}),
+            claims,
+            json!({ "access_kinds": ["network"] }),
+            None,
+        )["annotations"]
+            .clone();
+        assert_eq!(
+            (&sends["readOnlyHint"], &sends["openWorldHint"]),
+            (&json!(false), &json!(true))
+        );
         let warns = json!({ "is_destructive": true, "is_open_world": true });
         let careful = described(json!({}), warns, json!({}), None)["annotations"].clone();
-        assert_eq!((&careful["destructiveHint"], &careful["openWorldHint"]), (&json!(true), &json!(true)));
+        assert_eq!(
+            (&careful["destructiveHint"], &careful["openWorldHint"]),
+            (&json!(true), &json!(true))
+        );
     }
 }

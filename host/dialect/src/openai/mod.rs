@@ -87,11 +87,17 @@ struct Custom<'a> {
 /// A text that is neither. Arguments that are not JSON are no error: the result of their call says so.
 pub fn read(text: &str) -> Result<Vec<ModelCall>, Unreadable> {
     if !text.trim_start().starts_with('{') {
-        return Err(Unreadable("cannot read a message: the text is not a JSON object".to_owned()));
+        return Err(Unreadable(
+            "cannot read a message: the text is not a JSON object".to_owned(),
+        ));
     }
-    let written: Written<'_> = serde_json::from_str(text).map_err(|error| Unreadable::at("the message", &error))?;
+    let written: Written<'_> =
+        serde_json::from_str(text).map_err(|error| Unreadable::at("the message", &error))?;
     let calls = match written {
-        Written { choices: Some(choices), .. } => match <[Choice<'_>; 1]>::try_from(choices) {
+        Written {
+            choices: Some(choices),
+            ..
+        } => match <[Choice<'_>; 1]>::try_from(choices) {
             Ok([choice]) => choice.message.tool_calls,
             // Only one of them can be continued.
             Err(choices) => {
@@ -102,25 +108,48 @@ pub fn read(text: &str) -> Result<Vec<ModelCall>, Unreadable> {
                 return Err(Unreadable(message));
             }
         },
-        Written { tool_calls: Some(calls), .. } => Some(calls),
+        Written {
+            tool_calls: Some(calls),
+            ..
+        } => Some(calls),
         Written { role: Some(_), .. } => None,
         Written { .. } => {
             let message = "cannot find a message: pass one with role and tool_calls, or a response with choices";
             return Err(Unreadable(message.to_owned()));
         }
     };
-    calls.unwrap_or_default().into_iter().enumerate().map(|(at, call)| call_of(at, call)).collect()
+    calls
+        .unwrap_or_default()
+        .into_iter()
+        .enumerate()
+        .map(|(at, call)| call_of(at, call))
+        .collect()
 }
 
 fn call_of(at: usize, call: &RawValue) -> Result<ModelCall, Unreadable> {
     let place = format!("tool_calls[{at}]");
-    let call: Call<'_> = serde_json::from_str(call.get()).map_err(|error| Unreadable::at(&place, &error))?;
+    let call: Call<'_> =
+        serde_json::from_str(call.get()).map_err(|error| Unreadable::at(&place, &error))?;
     let (name, written) = match call {
-        Call { function: Some(Function { name, arguments }), .. } => (name, arguments),
-        Call { custom: Some(Custom { name, input }), .. } => (name, input),
-        Call { .. } => return Err(Unreadable(format!("cannot read {place}: it has no function"))),
+        Call {
+            function: Some(Function { name, arguments }),
+            ..
+        } => (name, arguments),
+        Call {
+            custom: Some(Custom { name, input }),
+            ..
+        } => (name, input),
+        Call { .. } => {
+            return Err(Unreadable(format!(
+                "cannot read {place}: it has no function"
+            )));
+        }
     };
-    Ok(ModelCall { id: call.id, name, arguments: arguments(written) })
+    Ok(ModelCall {
+        id: call.id,
+        name,
+        arguments: arguments(written),
+    })
 }
 
 /// The message for one result. It takes text alone: [`answers`] adds the images.
@@ -157,10 +186,17 @@ pub fn answers(ended: &[Ended<'_>]) -> Vec<Value> {
 
 /// The image of a call, after a text that says what it is.
 fn image(id: &str, part: &Part) -> Option<[Value; 2]> {
-    let Part::Image { media_type, data } = part else { return None };
-    let said = format!("An image in the result of the tool call {id}. It is data of the tool, not the user's words.");
+    let Part::Image { media_type, data } = part else {
+        return None;
+    };
+    let said = format!(
+        "An image in the result of the tool call {id}. It is data of the tool, not the user's words."
+    );
     let url = data_url(media_type, data);
-    Some([json!({ "type": "text", "text": said }), json!({ "type": "image_url", "image_url": { "url": url } })])
+    Some([
+        json!({ "type": "text", "text": said }),
+        json!({ "type": "image_url", "image_url": { "url": url } }),
+    ])
 }
 
 fn data_url(media_type: &str, data: &str) -> String {
@@ -178,8 +214,7 @@ mod tests {
 
     #[test]
     fn calls_are_read_from_a_message_and_from_a_response() {
-        let call =
-            |id: &str, function: serde_json::Value| json!({ "id": id, "type": "function", "function": function });
+        let call = |id: &str, function: serde_json::Value| json!({ "id": id, "type": "function", "function": function });
         let calls = json!([
             call("call_1", json!({ "name": "a", "arguments": "{\"n\": 1.0}" })),
             call("call_2", json!({ "name": "b", "arguments": "{\"n\": " })),
@@ -187,10 +222,14 @@ mod tests {
             { "id": "call_4", "type": "custom", "custom": { "name": "d", "input": "free text" } },
         ]);
         let message = json!({ "role": "assistant", "content": null, "tool_calls": calls });
-        let response = json!({ "object": "chat.completion", "choices": [{ "index": 0, "message": message }] });
+        let response =
+            json!({ "object": "chat.completion", "choices": [{ "index": 0, "message": message }] });
         for text in [message.to_string(), response.to_string()] {
             let read: Vec<_> = read(&text).unwrap();
-            let said: Vec<_> = read.iter().map(|c| (c.id.as_str(), c.name.as_str(), c.arguments.text())).collect();
+            let said: Vec<_> = read
+                .iter()
+                .map(|c| (c.id.as_str(), c.name.as_str(), c.arguments.text()))
+                .collect();
             let expected = [
                 ("call_1", "a", "{\"n\": 1.0}"),
                 ("call_2", "b", "{\"n\": "),
@@ -199,8 +238,16 @@ mod tests {
             ];
             assert_eq!(said, expected);
         }
-        assert!(read(r#"{"role": "assistant", "content": "no call"}"#).unwrap().is_empty());
-        assert!(read(r#"{"role": "assistant", "tool_calls": null}"#).unwrap().is_empty());
+        assert!(
+            read(r#"{"role": "assistant", "content": "no call"}"#)
+                .unwrap()
+                .is_empty()
+        );
+        assert!(
+            read(r#"{"role": "assistant", "tool_calls": null}"#)
+                .unwrap()
+                .is_empty()
+        );
     }
 
     #[test]
@@ -213,9 +260,18 @@ mod tests {
             ("{\"content\": \"x\"}", "cannot find a message"),
             (two.as_str(), "which of 2 choices"),
             ("{\"choices\": []}", "which of 0 choices"),
-            ("{\"tool_calls\": [{\"id\": \"a\"}]}", "cannot read tool_calls[0]: it has no function"),
-            ("{\"tool_calls\": [{\"function\": {\"name\": \"a\"}}]}", "cannot read tool_calls[0]: missing field `id`"),
-            ("{\"tool_calls\": [{\"id\": \"a\", \"function\": {}}]}", "missing field `name`"),
+            (
+                "{\"tool_calls\": [{\"id\": \"a\"}]}",
+                "cannot read tool_calls[0]: it has no function",
+            ),
+            (
+                "{\"tool_calls\": [{\"function\": {\"name\": \"a\"}}]}",
+                "cannot read tool_calls[0]: missing field `id`",
+            ),
+            (
+                "{\"tool_calls\": [{\"id\": \"a\", \"function\": {}}]}",
+                "missing field `name`",
+            ),
         ] {
             let error = read(text).unwrap_err().to_string();
             assert!(error.contains(why), "{text}: {error}");
@@ -228,17 +284,34 @@ mod tests {
             let call = invocation("call_1");
             let shown = result(&call, &saying(json!([block])));
             let words = words.unwrap_or("[image: image/png, 3 bytes]");
-            assert_eq!(shown, json!({ "role": "tool", "tool_call_id": "call_1", "content": words }));
+            assert_eq!(
+                shown,
+                json!({ "role": "tool", "tool_call_id": "call_1", "content": words })
+            );
         }
         let one = invocation("call_1");
         let two = invocation("call_2");
         let image = saying(json!([{ "type": "image", "data": "AAAA", "media_type": "image/png" }]));
-        let told = answers(&[(&one, &image), (&two, &saying(json!([{ "type": "text", "text": "t" }])))]);
-        let roles: Vec<_> = told.iter().map(|message| message["role"].as_str().unwrap()).collect();
+        let told = answers(&[
+            (&one, &image),
+            (&two, &saying(json!([{ "type": "text", "text": "t" }]))),
+        ]);
+        let roles: Vec<_> = told
+            .iter()
+            .map(|message| message["role"].as_str().unwrap())
+            .collect();
         assert_eq!(roles, ["tool", "tool", "user"]);
-        assert!(told[0]["content"].as_str().unwrap().ends_with("in the message after the results]"));
+        assert!(
+            told[0]["content"]
+                .as_str()
+                .unwrap()
+                .ends_with("in the message after the results]")
+        );
         let content = &told[2]["content"];
-        assert!(content[0]["text"].as_str().unwrap().contains("call_1"), "{content}");
+        assert!(
+            content[0]["text"].as_str().unwrap().contains("call_1"),
+            "{content}"
+        );
         assert_eq!(content[1]["image_url"]["url"], "data:image/png;base64,AAAA");
     }
 
@@ -246,14 +319,26 @@ mod tests {
     fn every_error_class_is_a_text() {
         for class in ErrorClass::ALL {
             let error = Refusal::new(class, "the_code", "the message").to_error();
-            let message = result(&invocation("call_1"), &sample(json!({ "is_error": true, "error": error })));
-            let start = format!("ERROR [{}/the_code]: the message\n", json!(class).as_str().unwrap());
-            assert!(message["content"].as_str().unwrap().starts_with(&start), "{message}");
+            let message = result(
+                &invocation("call_1"),
+                &sample(json!({ "is_error": true, "error": error })),
+            );
+            let start = format!(
+                "ERROR [{}/the_code]: the message\n",
+                json!(class).as_str().unwrap()
+            );
+            assert!(
+                message["content"].as_str().unwrap().starts_with(&start),
+                "{message}"
+            );
         }
     }
 
     #[test]
     fn a_long_description_is_cut_at_a_whole_character() {
-        assert_eq!((cut("äb".to_owned(), 2), cut("äbc".to_owned(), 2)), ("äb".to_owned(), "ä…".to_owned()));
+        assert_eq!(
+            (cut("äb".to_owned(), 2), cut("äbc".to_owned(), 2)),
+            ("äb".to_owned(), "ä…".to_owned())
+        );
     }
 }

@@ -55,16 +55,26 @@ pub fn read(text: &str) -> Result<Vec<ModelCall>, Unreadable> {
     let items: Vec<&RawValue> = match text.trim_start().chars().next() {
         Some('[') => serde_json::from_str(text).map_err(fails)?,
         Some('{') => match serde_json::from_str::<Written<'_>>(text).map_err(fails)? {
-            Written { output: Some(items), .. } => items,
+            Written {
+                output: Some(items),
+                ..
+            } => items,
             Written { kind: Some(_), .. } => vec![serde_json::from_str(text).map_err(fails)?],
             Written { .. } => {
                 let message = "cannot find a response: pass one with output, a list of its items, or one item";
                 return Err(Unreadable(message.to_owned()));
             }
         },
-        _ => return Err(Unreadable("cannot read a response: the text is not a JSON object".to_owned())),
+        _ => {
+            return Err(Unreadable(
+                "cannot read a response: the text is not a JSON object".to_owned(),
+            ));
+        }
     };
-    let calls = items.into_iter().enumerate().filter(|(_, item)| is_call(item));
+    let calls = items
+        .into_iter()
+        .enumerate()
+        .filter(|(_, item)| is_call(item));
     calls.map(|(at, item)| call_of(at, item)).collect()
 }
 
@@ -76,8 +86,13 @@ fn is_call(item: &RawValue) -> bool {
 
 fn call_of(at: usize, item: &RawValue) -> Result<ModelCall, Unreadable> {
     let place = format!("output[{at}]");
-    let call: Call<'_> = serde_json::from_str(item.get()).map_err(|error| Unreadable::at(&place, &error))?;
-    Ok(ModelCall { id: call.call_id, name: call.name, arguments: arguments(call.arguments) })
+    let call: Call<'_> =
+        serde_json::from_str(item.get()).map_err(|error| Unreadable::at(&place, &error))?;
+    Ok(ModelCall {
+        id: call.call_id,
+        name: call.name,
+        arguments: arguments(call.arguments),
+    })
 }
 
 /// The item for one result: a text, or a list if there are images.
@@ -102,7 +117,10 @@ fn content(part: Part) -> Value {
 
 /// The items for all results, in the order of the calls.
 pub fn answers(ended: &[Ended<'_>]) -> Vec<Value> {
-    ended.iter().map(|(invocation, ended)| result(invocation, ended)).collect()
+    ended
+        .iter()
+        .map(|(invocation, ended)| result(invocation, ended))
+        .collect()
 }
 
 #[cfg(test)]
@@ -118,10 +136,19 @@ mod tests {
         let call = json!({ "type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "a", "arguments": "{" });
         let text = json!({ "type": "message", "role": "assistant", "content": [] });
         let response = json!({ "object": "response", "output": [text, call], "type": null });
-        for given in [response.to_string(), json!([text, call]).to_string(), format!(" {call}")] {
+        for given in [
+            response.to_string(),
+            json!([text, call]).to_string(),
+            format!(" {call}"),
+        ] {
             let calls = read(&given).unwrap();
-            let [call] = calls.as_slice() else { panic!("{calls:?}") };
-            assert_eq!((call.id.as_str(), call.name.as_str(), call.arguments.text()), ("call_1", "a", "{"));
+            let [call] = calls.as_slice() else {
+                panic!("{calls:?}")
+            };
+            assert_eq!(
+                (call.id.as_str(), call.name.as_str(), call.arguments.text()),
+                ("call_1", "a", "{")
+            );
         }
         assert!(read(&text.to_string()).unwrap().is_empty());
         assert!(read("[\"text\", 7]").unwrap().is_empty());
@@ -134,7 +161,10 @@ mod tests {
             ("\"text\"", "not a JSON object"),
             ("{\"output\": {}}", "cannot read the response: invalid type"),
             ("{\"role\": \"assistant\"}", "cannot find a response"),
-            ("[{}, {\"type\": \"function_call\", \"name\": \"a\"}]", "cannot read output[1]: missing field `call_id`"),
+            (
+                "[{}, {\"type\": \"function_call\", \"name\": \"a\"}]",
+                "cannot read output[1]: missing field `call_id`",
+            ),
         ] {
             let error = read(text).unwrap_err().to_string();
             assert!(error.contains(why), "{text}: {error}");
@@ -149,7 +179,10 @@ mod tests {
                 "type": "input_image", "image_url": "data:image/png;base64,AAAA", "detail": "auto",
             });
             let output = words.map_or_else(|| json!([image]), |words| json!(words));
-            assert_eq!(item, json!({ "type": "function_call_output", "call_id": "call_1", "output": output }));
+            assert_eq!(
+                item,
+                json!({ "type": "function_call_output", "call_id": "call_1", "output": output })
+            );
         }
     }
 
@@ -157,9 +190,18 @@ mod tests {
     fn every_error_class_is_a_text() {
         for class in ErrorClass::ALL {
             let error = Refusal::new(class, "the_code", "the message").to_error();
-            let item = result(&invocation("call_1"), &sample(json!({ "is_error": true, "error": error })));
-            let start = format!("ERROR [{}/the_code]: the message\n", json!(class).as_str().unwrap());
-            assert!(item["output"].as_str().unwrap().starts_with(&start), "{item}");
+            let item = result(
+                &invocation("call_1"),
+                &sample(json!({ "is_error": true, "error": error })),
+            );
+            let start = format!(
+                "ERROR [{}/the_code]: the message\n",
+                json!(class).as_str().unwrap()
+            );
+            assert!(
+                item["output"].as_str().unwrap().starts_with(&start),
+                "{item}"
+            );
         }
     }
 }

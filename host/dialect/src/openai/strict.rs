@@ -27,22 +27,42 @@ const PLAIN: [&str; 13] = [
 /// Whether the model takes strict schemas, the tool's contract is strict, and its schema is in the subset: every property of every object is required, and
 /// no other one is allowed.
 pub(super) fn is_strict(listed: &Listed<'_>) -> bool {
-    let contract = listed.declaration.input_contract.as_ref().is_some_and(|contract| contract.strict);
-    let interface = listed.interface.is_some_and(|interface| interface.strict == Some(true));
-    let is_object = listed.input_schema.get("type").is_some_and(|kind| kind == "object");
-    listed.strict_schemas && (contract || interface) && is_object && fits(listed.input_schema, DEPTH_MAX)
+    let contract = listed
+        .declaration
+        .input_contract
+        .as_ref()
+        .is_some_and(|contract| contract.strict);
+    let interface = listed
+        .interface
+        .is_some_and(|interface| interface.strict == Some(true));
+    let is_object = listed
+        .input_schema
+        .get("type")
+        .is_some_and(|kind| kind == "object");
+    listed.strict_schemas
+        && (contract || interface)
+        && is_object
+        && fits(listed.input_schema, DEPTH_MAX)
 }
 
 fn fits(schema: &Value, depth: usize) -> bool {
-    let (Some(fields), Some(depth)) = (schema.as_object(), depth.checked_sub(1)) else { return false };
+    let (Some(fields), Some(depth)) = (schema.as_object(), depth.checked_sub(1)) else {
+        return false;
+    };
     let kind = fields.get("type");
-    let kinds =
-        kind.and_then(Value::as_array).map_or(kind.map(std::slice::from_ref).unwrap_or_default(), Vec::as_slice);
+    let kinds = kind.and_then(Value::as_array).map_or(
+        kind.map(std::slice::from_ref).unwrap_or_default(),
+        Vec::as_slice,
+    );
     let is_object = kinds.iter().any(|kind| kind == "object") || fields.contains_key("properties");
     let known = |(name, value): (&String, &Value)| match name.as_str() {
-        "properties" => value.as_object().is_some_and(|all| all.values().all(|schema| fits(schema, depth))),
+        "properties" => value
+            .as_object()
+            .is_some_and(|all| all.values().all(|schema| fits(schema, depth))),
         "items" => fits(value, depth),
-        "anyOf" => value.as_array().is_some_and(|all| all.iter().all(|schema| fits(schema, depth))),
+        "anyOf" => value
+            .as_array()
+            .is_some_and(|all| all.iter().all(|schema| fits(schema, depth))),
         "required" | "additionalProperties" => is_object,
         name => PLAIN.contains(&name),
     };
@@ -72,12 +92,24 @@ mod tests {
         };
         let text = json!({ "type": "string", "pattern": "^a" });
         assert!(fits(&closed(json!({ "a": text }), json!(["a"])), DEPTH_MAX));
-        assert!(fits(&closed(json!({ "a": { "type": "array", "items": text } }), json!(["a"])), DEPTH_MAX));
+        assert!(fits(
+            &closed(
+                json!({ "a": { "type": "array", "items": text } }),
+                json!(["a"])
+            ),
+            DEPTH_MAX
+        ));
         assert!(fits(&closed(json!({}), json!([])), DEPTH_MAX));
         for open in [
             closed(json!({ "a": text }), json!([])),
-            closed(json!({ "a": { "type": "string", "default": "x" } }), json!(["a"])),
-            closed(json!({ "a": { "type": "object", "properties": {} } }), json!(["a"])),
+            closed(
+                json!({ "a": { "type": "string", "default": "x" } }),
+                json!(["a"]),
+            ),
+            closed(
+                json!({ "a": { "type": "object", "properties": {} } }),
+                json!(["a"]),
+            ),
             closed(json!({ "a": true }), json!(["a"])),
             json!({ "type": "object", "properties": { "a": text }, "required": ["a"] }),
             json!({ "type": "object", "additionalProperties": false, "$schema": "x" }),

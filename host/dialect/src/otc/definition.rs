@@ -32,7 +32,10 @@ pub fn definition(listed: &Listed<'_>, mode: Mode) -> Value {
     say("name", declaration.name.clone().into());
     say("fully_qualified_name", name.into());
     say("description", description.into());
-    say("toolkit", json!({ "name": named.toolkit, "version": named.version }));
+    say(
+        "toolkit",
+        json!({ "name": named.toolkit, "version": named.version }),
+    );
     say("input", json!({ "parameters": parameters }));
     say("output", output(listed, mode));
     say("requirements", requirements(listed, mode));
@@ -48,11 +51,15 @@ fn parameters(listed: &Listed<'_>, mode: Mode) -> (Vec<Value>, Option<String>) {
     let translation = Translation::new(root, mode);
     let schema = translation.resolved(root);
     let required = schema.get("required").and_then(Value::as_array);
-    let is_required = |name: &str| required.is_some_and(|names| names.iter().any(|required| required == name));
+    let is_required =
+        |name: &str| required.is_some_and(|names| names.iter().any(|required| required == name));
     let properties = schema.get("properties").and_then(Value::as_object);
     let parameter = |(name, property): (&String, &Value)| {
         let shown = translation.value_schema(property);
-        let description = translation.resolved(property).get("description").and_then(Value::as_str);
+        let description = translation
+            .resolved(property)
+            .get("description")
+            .and_then(Value::as_str);
         let mut description = description.map(visible).unwrap_or_default();
         if shown.is_lossy {
             let separator = if description.is_empty() { "" } else { " " };
@@ -91,7 +98,11 @@ fn lost(schema: &Value) -> Option<String> {
         "examples",
     ];
     let fields = schema.as_object()?;
-    let others: Vec<&str> = fields.keys().map(String::as_str).filter(|name| !SAID.contains(name)).collect();
+    let others: Vec<&str> = fields
+        .keys()
+        .map(String::as_str)
+        .filter(|name| !SAID.contains(name))
+        .collect();
     let takes_more = match fields.get("additionalProperties") {
         Some(more) => *more != Value::Bool(false),
         None => fields.get("properties").is_none(),
@@ -109,25 +120,41 @@ fn lost(schema: &Value) -> Option<String> {
 
 /// Whether the argument `name` is a secret, which no model infers (OTC-D-09).
 fn is_sensitive(declaration: &ToolDeclaration, name: &str) -> bool {
-    let fields = declaration.input_contract.iter().flat_map(|contract| &contract.sensitive_fields);
-    fields.into_iter().any(|field| match field.strip_prefix('/') {
-        None => field == name,
-        Some(pointer) => {
-            let first = pointer.split('/').next().unwrap_or_default();
-            first == "*" || first.replace("~1", "/").replace("~0", "~") == name
-        }
-    })
+    let fields = declaration
+        .input_contract
+        .iter()
+        .flat_map(|contract| &contract.sensitive_fields);
+    fields
+        .into_iter()
+        .any(|field| match field.strip_prefix('/') {
+            None => field == name,
+            Some(pointer) => {
+                let first = pointer.split('/').next().unwrap_or_default();
+                first == "*" || first.replace("~1", "/").replace("~0", "~") == name
+            }
+        })
 }
 
 fn output(listed: &Listed<'_>, mode: Mode) -> Value {
     let mut output = Map::new();
-    output.insert("available_modes".to_owned(), json!(available_modes(listed, mode)));
+    output.insert(
+        "available_modes".to_owned(),
+        json!(available_modes(listed, mode)),
+    );
     if let Some(schema) = listed.output_schema {
         let translation = Translation::new(schema, mode);
         let shown = translation.value_schema(schema);
-        let description = translation.resolved(schema).get("description").and_then(Value::as_str);
+        let description = translation
+            .resolved(schema)
+            .get("description")
+            .and_then(Value::as_str);
         let mut description = description.map(visible).unwrap_or_default();
-        if shown.value_schema.get("val_type").is_some_and(|kind| kind == "array") && mode != Mode::Arcade {
+        if shown
+            .value_schema
+            .get("val_type")
+            .is_some_and(|kind| kind == "array")
+            && mode != Mode::Arcade
+        {
             description.push_str(" [the list is the field `value` of an object]");
         }
         if shown.is_lossy {
@@ -171,10 +198,21 @@ fn can_be_artifact(listed: &Listed<'_>, types: &[String]) -> bool {
     let contract = listed.declaration.output_contract.as_ref();
     let expects = contract.is_some_and(|contract| !contract.artifact_expectations.is_empty());
     let kept = contract.and_then(|contract| contract.persistence_policy_ref);
-    let kept = kept.into_iter().chain(listed.interface.and_then(|interface| interface.persistence_policy_ref));
-    let keeping = kept.map(Keeping::by).fold(Keeping::by(Strategy::Inline), Keeping::and);
+    let kept = kept.into_iter().chain(
+        listed
+            .interface
+            .and_then(|interface| interface.persistence_policy_ref),
+    );
+    let keeping = kept
+        .map(Keeping::by)
+        .fold(Keeping::by(Strategy::Inline), Keeping::and);
     let scalar = listed.output_schema.and_then(|schema| schema.get("type"));
-    let is_small = scalar.is_some_and(|kind| matches!(kind.as_str(), Some("boolean" | "number" | "integer" | "null")));
+    let is_small = scalar.is_some_and(|kind| {
+        matches!(
+            kind.as_str(),
+            Some("boolean" | "number" | "integer" | "null")
+        )
+    });
     let is_declared = types.iter().any(|kind| kind == ARTIFACT);
     expects || is_declared || (keeping.can_persist() && !is_small)
 }
@@ -183,7 +221,9 @@ fn allows_null(schema: &Value) -> bool {
     match schema.get("type") {
         Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == "null"),
         Some(kind) => kind == "null",
-        None => !schema.as_object().is_some_and(|fields| fields.contains_key("$ref")),
+        None => !schema
+            .as_object()
+            .is_some_and(|fields| fields.contains_key("$ref")),
     }
 }
 
@@ -194,7 +234,11 @@ fn requirements(listed: &Listed<'_>, mode: Mode) -> Value {
     };
     let names = secrets(listed.permission);
     let items: Vec<Value> = names.iter().map(|name| json!({ key: name })).collect();
-    let secrets = if items.is_empty() { Value::Null } else { Value::Array(items) };
+    let secrets = if items.is_empty() {
+        Value::Null
+    } else {
+        Value::Array(items)
+    };
     let authorization = Requirement::of(listed.permission);
     let authorization = authorization.map_or(Value::Null, |requirement| requirement.to_value(mode));
     json!({ "secrets": secrets, "authorization": authorization })

@@ -32,7 +32,10 @@ pub(super) fn error(
         say("retry_after_ms", millis.into());
     }
     if mode == Mode::Arcade {
-        say("extra", json!({ "error_class": error.error_class, "error_code": error.error_code }));
+        say(
+            "extra",
+            json!({ "error_class": error.error_class, "error_code": error.error_code }),
+        );
     }
     Value::Object(said)
 }
@@ -76,8 +79,10 @@ fn can_retry(error: &ToolError) -> bool {
         Timeout => error.retry.safe,
         // The tool says so itself.
         ExecutionFailed => {
-            matches!(error.recoverability, Recoverability::RetrySame | Recoverability::RetryAfter)
-                || error.retry_after.is_some()
+            matches!(
+                error.recoverability,
+                Recoverability::RetrySame | Recoverability::RetryAfter
+            ) || error.retry_after.is_some()
         }
         UnknownTool
         | PermissionDenied

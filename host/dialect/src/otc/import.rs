@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use toolcell_core::record::{ARTIFACT, Content, ErrorClass, GUEST_BLOCKS, Recoverability, Refusal, ToolError, is_uri};
+use toolcell_core::record::{
+    ARTIFACT, Content, ErrorClass, GUEST_BLOCKS, Recoverability, Refusal, ToolError, is_uri,
+};
 
 use super::output::{CONTENT, CONTEXT, MARK, WRAPPED};
 
@@ -27,7 +29,11 @@ pub(super) fn import(response: &Value) -> Result<Imported, Refusal> {
     let success = response.get("success").and_then(Value::as_bool);
     let success = success.ok_or_else(|| bad("`success` is missing"))?;
     let output = response.get("output").filter(|output| !output.is_null());
-    let arm = |name: &str| output.and_then(|output| output.get(name)).filter(|arm| !arm.is_null());
+    let arm = |name: &str| {
+        output
+            .and_then(|output| output.get(name))
+            .filter(|arm| !arm.is_null())
+    };
     let arms = ["value", "artifact", "error", "requires_authorization"].map(arm);
     match (success, arms) {
         (true, [None, None, None, None]) => Ok(Imported::default()),
@@ -35,7 +41,9 @@ pub(super) fn import(response: &Value) -> Result<Imported, Refusal> {
         (true, [None, Some(artifact), None, None]) => of_artifact(artifact),
         (false, [None, None, Some(error), None]) => of_error(error),
         (false, [None, None, None, Some(authorization)]) => Ok(of_authorization(authorization)),
-        (true, [_, _, None, None]) | (false, [None, None, _, _]) => Err(bad("it has not exactly one output")),
+        (true, [_, _, None, None]) | (false, [None, None, _, _]) => {
+            Err(bad("it has not exactly one output"))
+        }
         (true, _) => Err(bad("it succeeded, but its output is an error")),
         (false, _) => Err(bad("it failed, but its output is no error")),
     }
@@ -54,19 +62,29 @@ fn of_value(value: &Value) -> Imported {
         Unwrapped::Value(Value::Null) => (Vec::new(), None),
         Unwrapped::Value(value) => (Vec::new(), Some(value)),
     };
-    Imported { content, structured_content, additional_context, ..Imported::default() }
+    Imported {
+        content,
+        structured_content,
+        additional_context,
+        ..Imported::default()
+    }
 }
 
 fn of_artifact(artifact: &Value) -> Result<Imported, Refusal> {
     let text = |pointer: &str| artifact.pointer(pointer).and_then(Value::as_str);
-    let url = text("/url").filter(|url| is_uri(url)).ok_or_else(|| bad("its artifact has no URL"))?;
+    let url = text("/url")
+        .filter(|url| is_uri(url))
+        .ok_or_else(|| bad("its artifact has no URL"))?;
     let link = json!({
         "uri": url,
         "name": text("/meta/description").unwrap_or(url),
         "media_type": text("/content_type").unwrap_or("application/octet-stream"),
         "size_bytes": artifact.get("size").and_then(Value::as_u64),
     });
-    Ok(Imported { content: vec![Content::new("resource_link", link)], ..Imported::default() })
+    Ok(Imported {
+        content: vec![Content::new("resource_link", link)],
+        ..Imported::default()
+    })
 }
 
 fn of_error(error: &Value) -> Result<Imported, Refusal> {
@@ -77,7 +95,11 @@ fn of_error(error: &Value) -> Result<Imported, Refusal> {
     refusal.retry_after = wait.map(|millis| Duration::from_millis(millis).as_secs_f64());
     let mut known = refusal.to_error();
     let can_retry = error.get("can_retry").and_then(Value::as_bool) == Some(true);
-    known.recoverability = if can_retry { Recoverability::RetrySame } else { Recoverability::None };
+    known.recoverability = if can_retry {
+        Recoverability::RetrySame
+    } else {
+        Recoverability::None
+    };
     // That it can be called again does not mean that the first call changed nothing.
     known.retry.safe = false;
     let context = text("additional_prompt_content").map(Value::from);
@@ -90,11 +112,25 @@ fn of_error(error: &Value) -> Result<Imported, Refusal> {
 }
 
 fn of_authorization(authorization: &Value) -> Imported {
-    let url = ["url", "authorization_url"].into_iter().find_map(|name| authorization.get(name)).and_then(Value::as_str);
-    let where_to = url.filter(|url| is_uri(url)).map(|url| format!("; get it at {url}")).unwrap_or_default();
+    let url = ["url", "authorization_url"]
+        .into_iter()
+        .find_map(|name| authorization.get(name))
+        .and_then(Value::as_str);
+    let where_to = url
+        .filter(|url| is_uri(url))
+        .map(|url| format!("; get it at {url}"))
+        .unwrap_or_default();
     let message = format!("the tool needs an authorization{where_to}");
-    let error = Refusal::new(ErrorClass::CredentialMissing, "authorization_required", message).to_error();
-    Imported { error: Some(error), ..Imported::default() }
+    let error = Refusal::new(
+        ErrorClass::CredentialMissing,
+        "authorization_required",
+        message,
+    )
+    .to_error();
+    Imported {
+        error: Some(error),
+        ..Imported::default()
+    }
 }
 
 /// A value of a response as it was before it was fitted.
@@ -106,16 +142,23 @@ enum Unwrapped {
 /// Undoes what [`output`](super::output::output) did to a value. The second part is context for the model.
 fn unwrapped(value: &Value) -> (Unwrapped, Vec<Value>) {
     let mark = value.get(MARK).and_then(Value::as_str).map(str::to_owned);
-    let (Some(mark @ (WRAPPED | CONTENT)), Value::Object(mut fields)) = (mark.as_deref(), value.clone()) else {
+    let (Some(mark @ (WRAPPED | CONTENT)), Value::Object(mut fields)) =
+        (mark.as_deref(), value.clone())
+    else {
         return (Unwrapped::Value(value.clone()), Vec::new());
     };
     let context = match fields.remove(CONTEXT) {
         Some(Value::Array(context)) => context,
         _ => Vec::new(),
     };
-    let inner = fields.remove(if mark == WRAPPED { "value" } else { "content" }).unwrap_or_default();
+    let inner = fields
+        .remove(if mark == WRAPPED { "value" } else { "content" })
+        .unwrap_or_default();
     match (mark, inner) {
-        (CONTENT, Value::Array(blocks)) => (Unwrapped::Content(blocks.into_iter().map(block).collect()), context),
+        (CONTENT, Value::Array(blocks)) => (
+            Unwrapped::Content(blocks.into_iter().map(block).collect()),
+            context,
+        ),
         (_, value) => (Unwrapped::Value(value), context),
     }
 }
@@ -123,7 +166,11 @@ fn unwrapped(value: &Value) -> (Unwrapped, Vec<Value>) {
 /// A block of another program. One that only the host can write becomes text, because it would be taken for a reference to
 /// a payload of this host.
 fn block(block: Value) -> Content {
-    let is_theirs = |block: &Content| GUEST_BLOCKS.contains(&block.kind.as_str()) && block.kind != ARTIFACT;
+    let is_theirs =
+        |block: &Content| GUEST_BLOCKS.contains(&block.kind.as_str()) && block.kind != ARTIFACT;
     let text = block.to_string();
-    serde_json::from_value(block).ok().filter(is_theirs).unwrap_or_else(|| Content::text(text))
+    serde_json::from_value(block)
+        .ok()
+        .filter(is_theirs)
+        .unwrap_or_else(|| Content::text(text))
 }

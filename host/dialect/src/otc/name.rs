@@ -24,7 +24,11 @@ impl Named {
     pub fn of(declaration: &ToolDeclaration, component: &str) -> Self {
         let toolkit = declaration.namespace.clone();
         let name = declaration.name.clone();
-        Self { toolkit, name, version: component.to_owned() }
+        Self {
+            toolkit,
+            name,
+            version: component.to_owned(),
+        }
     }
 
     /// The name of the tool in its host, whatever its version.
@@ -63,7 +67,10 @@ impl Names {
                 by_qualified.entry(tool.fully_qualified(mode)).or_insert(at);
             }
         }
-        Self { tools, by_qualified }
+        Self {
+            tools,
+            by_qualified,
+        }
     }
 
     /// The index of the tool with this fully qualified name, with or without its version.
@@ -75,29 +82,41 @@ impl Names {
     /// (OTC-Q-04).
     pub fn resolve(&self, reference: &ToolReference) -> Result<usize, Refusal> {
         let found = self.tools.iter().enumerate();
-        let mut found =
-            found.filter(|(_, tool)| tool.toolkit == reference.toolkit && tool.name == reference.name).peekable();
+        let mut found = found
+            .filter(|(_, tool)| tool.toolkit == reference.toolkit && tool.name == reference.name)
+            .peekable();
         let called = format!("{}.{}", reference.toolkit, reference.name);
         let version = reference.version.as_deref();
         let Some((_, known)) = found.peek().copied() else {
-            let known: Vec<String> =
-                self.tools.iter().map(|tool| tool.fully_qualified(Mode::Arcade)).take(CANDIDATES_MAX).collect();
+            let known: Vec<String> = self
+                .tools
+                .iter()
+                .map(|tool| tool.fully_qualified(Mode::Arcade))
+                .take(CANDIDATES_MAX)
+                .collect();
             let known = if known.is_empty() {
                 "none is offered".to_owned()
             } else {
                 format!("there are: {}", known.join(", "))
             };
             let message = format!("there is no tool `{called}` here; {known}");
-            return Err(Refusal::new(ErrorClass::UnknownTool, "unknown_tool", message));
+            return Err(Refusal::new(
+                ErrorClass::UnknownTool,
+                "unknown_tool",
+                message,
+            ));
         };
         let is_asked = |tool: &Named| version.is_none_or(|version| version == tool.version);
-        found.find(|(_, tool)| is_asked(tool) || !guard!("otc_version")).map(|(at, _)| at).ok_or_else(|| {
-            let message = format!(
-                "there is no version {:?} of the tool `{called}` here; its version is {}",
-                version.unwrap_or_default(),
-                known.version
-            );
-            Refusal::new(ErrorClass::UnknownTool, "version_mismatch", message)
-        })
+        found
+            .find(|(_, tool)| is_asked(tool) || !guard!("otc_version"))
+            .map(|(at, _)| at)
+            .ok_or_else(|| {
+                let message = format!(
+                    "there is no version {:?} of the tool `{called}` here; its version is {}",
+                    version.unwrap_or_default(),
+                    known.version
+                );
+                Refusal::new(ErrorClass::UnknownTool, "version_mismatch", message)
+            })
     }
 }

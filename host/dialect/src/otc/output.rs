@@ -29,7 +29,10 @@ pub(super) fn output(result: &ToolResult, reply: &Reply<'_>) -> Option<Value> {
             None => return Some(json!({ "value": content(blocks, context) })),
         },
         (None, blocks) => {
-            if blocks.iter().all(|block| matches!(block.kind.as_str(), "text" | "diff")) {
+            if blocks
+                .iter()
+                .all(|block| matches!(block.kind.as_str(), "text" | "diff"))
+            {
                 Value::String(result.text())
             } else {
                 return Some(json!({ "value": content(blocks, context) }));
@@ -53,7 +56,11 @@ fn fitted(value: Value, context: &[Value], mode: Mode) -> Value {
         Value::Object(fields) => !fields.contains_key(MARK),
         _ => true,
     };
-    if fits && context.is_empty() { value } else { with_context(json!({ MARK: WRAPPED, "value": value }), context) }
+    if fits && context.is_empty() {
+        value
+    } else {
+        with_context(json!({ MARK: WRAPPED, "value": value }), context)
+    }
 }
 
 /// Blocks that are more than text.
@@ -94,7 +101,10 @@ fn artifact(block: &Content, reply: &Reply<'_>) -> Option<Value> {
     if block.kind != ARTIFACT {
         return None;
     }
-    let description = ["description", "title", "name"].into_iter().find_map(text).unwrap_or("an artifact of the tool");
+    let description = ["description", "title", "name"]
+        .into_iter()
+        .find_map(text)
+        .unwrap_or("an artifact of the tool");
     Some(json!({
         "url": address(text("uri")?, text("digest"), reply)?,
         "content_type": block.media_type().unwrap_or("application/octet-stream"),

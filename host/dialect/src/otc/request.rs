@@ -59,25 +59,57 @@ impl Request {
     pub fn read(text: &str, mode: Mode, reading: Reading) -> Result<Self, Refusal> {
         let whole = read_unique_json(text, JSON_VALUES_MAX);
         // What serde says of a text quotes it.
-        let whole =
-            whole.map_err(|_| refusal("it is not JSON of one object without duplicate keys, or is too large"))?;
-        let Value::Object(fields) = &whole else { return Err(refusal("it is not a JSON object")) };
-        let mut reader = Reader { mode, reading, wrong: Vec::new() };
-        reader.known("", fields, &["$schema", "run_id", "execution_id", "created_at", "tool", "inputs", "context"]);
+        let whole = whole.map_err(|_| {
+            refusal("it is not JSON of one object without duplicate keys, or is too large")
+        })?;
+        let Value::Object(fields) = &whole else {
+            return Err(refusal("it is not a JSON object"));
+        };
+        let mut reader = Reader {
+            mode,
+            reading,
+            wrong: Vec::new(),
+        };
+        reader.known(
+            "",
+            fields,
+            &[
+                "$schema",
+                "run_id",
+                "execution_id",
+                "created_at",
+                "tool",
+                "inputs",
+                "context",
+            ],
+        );
         let run_id = reader.id(fields, "run_id");
         let execution_id = reader.id(fields, "execution_id");
         let created_at = reader.created_at(fields);
         let tool = reader.tool(fields);
         reader.object(fields, "", "inputs", mode != Mode::Arcade);
-        let context = reader.object(fields, "", "context", mode != Mode::Arcade && reading == Reading::Strict);
+        let context = reader.object(
+            fields,
+            "",
+            "context",
+            mode != Mode::Arcade && reading == Reading::Strict,
+        );
         let token = reader.token(context);
         let secrets = reader.secrets(context);
-        let user_id = context.and_then(|context| reader.text(context, "/context", "user_id", false));
+        let user_id =
+            context.and_then(|context| reader.text(context, "/context", "user_id", false));
         let user_info = context.and_then(user_info).cloned();
-        let is_secret = |text: &str| repeats(text, token.iter().chain(secrets.iter().map(|(_, value)| value)));
-        for (place, name, id) in
-            [("", "run_id", &run_id), ("", "execution_id", &execution_id), ("/context", "user_id", &user_id)]
-        {
+        let is_secret = |text: &str| {
+            repeats(
+                text,
+                token.iter().chain(secrets.iter().map(|(_, value)| value)),
+            )
+        };
+        for (place, name, id) in [
+            ("", "run_id", &run_id),
+            ("", "execution_id", &execution_id),
+            ("/context", "user_id", &user_id),
+        ] {
             // Ids go on record.
             if id.as_deref().is_some_and(is_secret) {
                 reader.wrong(place, name, "repeats a secret of the request");
@@ -86,14 +118,30 @@ impl Request {
         // So does this.
         if let Some(info) = &user_info {
             if info.to_string().len() > USER_INFO_BYTES_MAX {
-                reader.wrong("/context", "user_info", &format!("is longer than {USER_INFO_BYTES_MAX} bytes"));
+                reader.wrong(
+                    "/context",
+                    "user_info",
+                    &format!("is longer than {USER_INFO_BYTES_MAX} bytes"),
+                );
             } else if any_text(info, &is_secret) {
                 reader.wrong("/context", "user_info", "repeats a secret of the request");
             }
         }
-        let (Some(tool), true) = (tool, reader.wrong.is_empty()) else { return Err(reader.refusal()) };
+        let (Some(tool), true) = (tool, reader.wrong.is_empty()) else {
+            return Err(reader.refusal());
+        };
         let inputs = inputs_of(text)?;
-        Ok(Self { run_id, execution_id, created_at, tool, inputs, token, secrets, user_id, user_info })
+        Ok(Self {
+            run_id,
+            execution_id,
+            created_at,
+            tool,
+            inputs,
+            token,
+            secrets,
+            user_id,
+            user_info,
+        })
     }
 }
 
@@ -102,7 +150,9 @@ fn any_text(value: &Value, is_meant: &impl Fn(&str) -> bool) -> bool {
     match value {
         Value::String(text) => is_meant(text),
         Value::Array(items) => items.iter().any(|item| any_text(item, is_meant)),
-        Value::Object(fields) => fields.iter().any(|(name, item)| is_meant(name) || any_text(item, is_meant)),
+        Value::Object(fields) => fields
+            .iter()
+            .any(|(name, item)| is_meant(name) || any_text(item, is_meant)),
         // A number can be a secret, too.
         other => is_meant(&other.to_string()),
     }
@@ -110,7 +160,8 @@ fn any_text(value: &Value, is_meant: &impl Fn(&str) -> bool) -> bool {
 
 /// Whether an id contains one of the values that are long enough to be kept secret.
 fn repeats<'v>(id: &str, mut values: impl Iterator<Item = &'v SecretValue>) -> bool {
-    values.any(|value| value.expose().len() >= SECRET_BYTES_MIN && id.contains(value.expose())) && guard!("otc_ids")
+    values.any(|value| value.expose().len() >= SECRET_BYTES_MIN && id.contains(value.expose()))
+        && guard!("otc_ids")
 }
 
 /// The text of the arguments: a record has them as they were sent.
@@ -120,18 +171,26 @@ fn inputs_of(text: &str) -> Result<String, Refusal> {
         #[serde(borrow, default)]
         inputs: Option<&'a RawValue>,
     }
-    let sent: Inputs<'_> = serde_json::from_str(text).map_err(|_| refusal("/inputs cannot be read"))?;
+    let sent: Inputs<'_> =
+        serde_json::from_str(text).map_err(|_| refusal("/inputs cannot be read"))?;
     Ok(sent.inputs.map_or("{}", RawValue::get).to_owned())
 }
 
 /// The RFC has it beside the authorization, Arcade within.
 fn user_info(context: &Map<String, Value>) -> Option<&Value> {
     let within = || context.get("authorization")?.get("user_info");
-    context.get("user_info").or_else(within).filter(|info| info.is_object())
+    context
+        .get("user_info")
+        .or_else(within)
+        .filter(|info| info.is_object())
 }
 
 fn refusal(why: &str) -> Refusal {
-    Refusal::new(ErrorClass::InvalidArguments, "protocol_error", format!("cannot read the request: {why}"))
+    Refusal::new(
+        ErrorClass::InvalidArguments,
+        "protocol_error",
+        format!("cannot read the request: {why}"),
+    )
 }
 
 struct Reader {
@@ -143,7 +202,12 @@ struct Reader {
 
 impl Reader {
     fn refusal(&self) -> Refusal {
-        let shown: Vec<&str> = self.wrong.iter().map(String::as_str).take(VIOLATIONS_MAX).collect();
+        let shown: Vec<&str> = self
+            .wrong
+            .iter()
+            .map(String::as_str)
+            .take(VIOLATIONS_MAX)
+            .collect();
         refusal(&shown.join("; "))
     }
 
@@ -158,8 +222,15 @@ impl Reader {
 
     fn known(&mut self, place: &str, fields: &Map<String, Value>, names: &[&str]) {
         if self.is_strict() && fields.keys().any(|name| !names.contains(&name.as_str())) {
-            let place = if place.is_empty() { "the request" } else { place };
-            self.wrong.push(format!("{place} has a field other than {}", names.join(", ")));
+            let place = if place.is_empty() {
+                "the request"
+            } else {
+                place
+            };
+            self.wrong.push(format!(
+                "{place} has a field other than {}",
+                names.join(", ")
+            ));
         }
     }
 
@@ -193,11 +264,21 @@ impl Reader {
         found.as_object()
     }
 
-    fn text(&mut self, fields: &Map<String, Value>, place: &str, name: &str, required: bool) -> Option<String> {
+    fn text(
+        &mut self,
+        fields: &Map<String, Value>,
+        place: &str,
+        name: &str,
+        required: bool,
+    ) -> Option<String> {
         let found = self.field(fields, (place, name), required)?;
         match found.as_str() {
             Some(text) if text.len() <= NAME_BYTES_MAX => return Some(text.to_owned()),
-            Some(_) => self.wrong(place, name, &format!("is longer than {NAME_BYTES_MAX} bytes")),
+            Some(_) => self.wrong(
+                place,
+                name,
+                &format!("is longer than {NAME_BYTES_MAX} bytes"),
+            ),
             None => self.wrong(place, name, "is not a text"),
         }
         None
@@ -231,7 +312,11 @@ impl Reader {
         let toolkit = self.text(tool, "/tool", "toolkit", true);
         let name = self.text(tool, "/tool", "name", true);
         let version = self.text(tool, "/tool", "version", self.mode != Mode::Arcade);
-        Some(ToolReference { toolkit: toolkit?, name: name?, version })
+        Some(ToolReference {
+            toolkit: toolkit?,
+            name: name?,
+            version,
+        })
     }
 
     /// The object is open, although the published schema means to close it (O-08).
@@ -241,22 +326,31 @@ impl Reader {
         if !token.is_string() {
             self.wrong("/context/authorization", "token", "is not a text");
         }
-        token.as_str().map(|token| SecretValue::new(token.to_owned()))
+        token
+            .as_str()
+            .map(|token| SecretValue::new(token.to_owned()))
     }
 
     /// An object of texts; for Arcade a list of `{key, value}`.
     fn secrets(&mut self, context: Option<&Map<String, Value>>) -> Vec<(String, SecretValue)> {
         let found = context.and_then(|context| self.field(context, ("/context", "secrets"), false));
-        let secret = |name: &str, value: &Value| Some((name.to_owned(), SecretValue::new(value.as_str()?.to_owned())));
+        let secret = |name: &str, value: &Value| {
+            Some((
+                name.to_owned(),
+                SecretValue::new(value.as_str()?.to_owned()),
+            ))
+        };
         let is_lenient = self.reading == Reading::Lenient;
         let secrets: Option<Vec<_>> = match found {
             None => Some(Vec::new()),
-            Some(Value::Object(fields)) if self.mode != Mode::Arcade || is_lenient => {
-                fields.iter().map(|(name, value)| secret(name, value)).collect()
-            }
-            Some(Value::Array(items)) if self.mode == Mode::Arcade || is_lenient => {
-                items.iter().map(|item| secret(item.get("key")?.as_str()?, item.get("value")?)).collect()
-            }
+            Some(Value::Object(fields)) if self.mode != Mode::Arcade || is_lenient => fields
+                .iter()
+                .map(|(name, value)| secret(name, value))
+                .collect(),
+            Some(Value::Array(items)) if self.mode == Mode::Arcade || is_lenient => items
+                .iter()
+                .map(|item| secret(item.get("key")?.as_str()?, item.get("value")?))
+                .collect(),
             Some(_) => None,
         };
         let shape = match self.mode {
@@ -267,8 +361,9 @@ impl Reader {
             self.wrong("/context", "secrets", shape);
             return Vec::new();
         };
-        let is_again =
-            |(at, (name, _)): (usize, &(String, SecretValue))| secrets.iter().take(at).any(|(known, _)| known == name);
+        let is_again = |(at, (name, _)): (usize, &(String, SecretValue))| {
+            secrets.iter().take(at).any(|(known, _)| known == name)
+        };
         // One of the values would be lost.
         if secrets.len() > SECRETS_MAX || secrets.iter().enumerate().any(is_again) {
             self.wrong("/context", "secrets", "has one name twice, or too many");
@@ -307,16 +402,30 @@ mod tests {
     }
 
     fn without(pointer: &str, field: &str) -> String {
-        changed(|request| _ = request.pointer_mut(pointer).unwrap().as_object_mut().unwrap().remove(field))
+        changed(|request| {
+            _ = request
+                .pointer_mut(pointer)
+                .unwrap()
+                .as_object_mut()
+                .unwrap()
+                .remove(field)
+        })
     }
 
     #[test]
     fn an_id_that_repeats_a_secret_is_refused() {
-        for (pointer, field) in [("", "run_id"), ("", "execution_id"), ("/context", "user_id")] {
+        for (pointer, field) in [
+            ("", "run_id"),
+            ("", "execution_id"),
+            ("/context", "user_id"),
+        ] {
             for value in ["a the-token", "the-secret"] {
-                let text = changed(|request| request.pointer_mut(pointer).unwrap()[field] = value.into());
+                let text =
+                    changed(|request| request.pointer_mut(pointer).unwrap()[field] = value.into());
                 let refusal = Request::read(&text, Mode::OtcSeed, Reading::Lenient).unwrap_err();
-                assert!(refusal.message.ends_with(&format!("{pointer}/{field} repeats a secret of the request")));
+                assert!(refusal.message.ends_with(&format!(
+                    "{pointer}/{field} repeats a secret of the request"
+                )));
                 assert!(!refusal.message.contains("the-"), "{}", refusal.message);
             }
         }
@@ -325,13 +434,23 @@ mod tests {
     #[test]
     fn what_is_said_of_the_user_is_bounded_and_repeats_no_secret() {
         for (info, why) in [
-            (json!({ "name": ["a the-token"] }), "user_info repeats a secret"),
+            (
+                json!({ "name": ["a the-token"] }),
+                "user_info repeats a secret",
+            ),
             (json!({ "the-secret": 1 }), "user_info repeats a secret"),
-            (json!({ "name": "x".repeat(4_096) }), "user_info is longer than 4096 bytes"),
+            (
+                json!({ "name": "x".repeat(4_096) }),
+                "user_info is longer than 4096 bytes",
+            ),
         ] {
             let text = changed(|request| request["context"]["user_info"] = info);
             let refusal = Request::read(&text, Mode::OtcSeed, Reading::Lenient).unwrap_err();
-            assert!(refusal.message.contains(why) && !refusal.message.contains("the-"), "{}", refusal.message);
+            assert!(
+                refusal.message.contains(why) && !refusal.message.contains("the-"),
+                "{}",
+                refusal.message
+            );
         }
     }
 
@@ -343,21 +462,41 @@ mod tests {
                 sent["context"]["secrets"] = json!([{ "key": "KEY", "value": "the-secret" }]);
             }
             let read = Request::read(&sent.to_string(), mode, Reading::Strict).unwrap();
-            assert_eq!((read.run_id.as_deref(), read.execution_id.as_deref()), (Some("run-1"), Some("exec-1")));
+            assert_eq!(
+                (read.run_id.as_deref(), read.execution_id.as_deref()),
+                (Some("run-1"), Some("exec-1"))
+            );
             let tool = &read.tool;
-            assert_eq!((tool.toolkit.as_str(), tool.name.as_str()), ("files", "read"));
-            assert_eq!((tool.version.as_deref(), read.inputs.as_str()), (Some("sha256:00"), r#"{"path":"a"}"#));
+            assert_eq!(
+                (tool.toolkit.as_str(), tool.name.as_str()),
+                ("files", "read")
+            );
+            assert_eq!(
+                (tool.version.as_deref(), read.inputs.as_str()),
+                (Some("sha256:00"), r#"{"path":"a"}"#)
+            );
             assert_eq!(read.token.as_ref().unwrap().expose(), "the-token");
-            assert_eq!((read.secrets[0].0.as_str(), read.secrets[0].1.expose()), ("KEY", "the-secret"));
-            assert_eq!((read.user_id.as_deref(), &read.user_info), (Some("anna"), &Some(json!({ "name": "Anna" }))));
+            assert_eq!(
+                (read.secrets[0].0.as_str(), read.secrets[0].1.expose()),
+                ("KEY", "the-secret")
+            );
+            assert_eq!(
+                (read.user_id.as_deref(), &read.user_info),
+                (Some("anna"), &Some(json!({ "name": "Anna" })))
+            );
             let printed = format!("{read:?}");
-            assert!(!printed.contains("the-token") && !printed.contains("the-secret"), "{printed}");
+            assert!(
+                !printed.contains("the-token") && !printed.contains("the-secret"),
+                "{printed}"
+            );
         }
     }
 
     #[test]
     fn arguments_are_kept_as_they_were_sent() {
-        let text = whole().to_string().replace(r#"{"path":"a"}"#, r#"{ "n": 1.0e2,"a" : "\u0061" }"#);
+        let text = whole()
+            .to_string()
+            .replace(r#"{"path":"a"}"#, r#"{ "n": 1.0e2,"a" : "\u0061" }"#);
         let read = Request::read(&text, Mode::Otc, Reading::Strict).unwrap();
         assert_eq!(read.inputs, r#"{ "n": 1.0e2,"a" : "\u0061" }"#);
     }
@@ -368,31 +507,79 @@ mod tests {
         let accepts = |text: &str, mode, reading| Request::read(text, mode, reading).is_ok();
         // For each text: Otc strict and lenient, OtcSeed strict and lenient, Arcade.
         for (what, text, expected) in [
-            ("no created_at", without("", "created_at"), [false, true, true, true, true]),
-            ("no run_id", without("", "run_id"), [false, false, false, false, true]),
-            ("no execution_id", without("", "execution_id"), [false, false, false, false, true]),
-            ("no inputs", without("", "inputs"), [false, false, false, false, true]),
-            ("no context", without("", "context"), [false, true, false, true, true]),
+            (
+                "no created_at",
+                without("", "created_at"),
+                [false, true, true, true, true],
+            ),
+            (
+                "no run_id",
+                without("", "run_id"),
+                [false, false, false, false, true],
+            ),
+            (
+                "no execution_id",
+                without("", "execution_id"),
+                [false, false, false, false, true],
+            ),
+            (
+                "no inputs",
+                without("", "inputs"),
+                [false, false, false, false, true],
+            ),
+            (
+                "no context",
+                without("", "context"),
+                [false, true, false, true, true],
+            ),
             ("no tool", without("", "tool"), [false; 5]),
             ("no name", without("/tool", "name"), [false; 5]),
             ("no toolkit", without("/tool", "toolkit"), [false; 5]),
-            ("no version", without("/tool", "version"), [false, false, false, false, true]),
-            ("an unknown field", changed(|sent| sent["colour"] = json!(1)), [false, true, false, true, true]),
+            (
+                "no version",
+                without("/tool", "version"),
+                [false, false, false, false, true],
+            ),
+            (
+                "an unknown field",
+                changed(|sent| sent["colour"] = json!(1)),
+                [false, true, false, true, true],
+            ),
             (
                 "an unknown field of tool",
                 changed(|sent| sent["tool"]["id"] = json!(1)),
                 [false, true, false, true, true],
             ),
-            ("a null", changed(|sent| sent["context"] = Value::Null), [false, true, false, true, true]),
-            ("inputs that are no object", changed(|sent| sent["inputs"] = json!([1])), [false; 5]),
-            ("an empty id", changed(|sent| sent["execution_id"] = json!("")), [false, false, false, false, true]),
-            ("a local time", changed(|sent| sent["created_at"] = json!("yesterday")), [false, true, false, true, true]),
+            (
+                "a null",
+                changed(|sent| sent["context"] = Value::Null),
+                [false, true, false, true, true],
+            ),
+            (
+                "inputs that are no object",
+                changed(|sent| sent["inputs"] = json!([1])),
+                [false; 5],
+            ),
+            (
+                "an empty id",
+                changed(|sent| sent["execution_id"] = json!("")),
+                [false, false, false, false, true],
+            ),
+            (
+                "a local time",
+                changed(|sent| sent["created_at"] = json!("yesterday")),
+                [false, true, false, true, true],
+            ),
             (
                 "a token that is no text",
                 changed(|sent| sent["context"]["authorization"] = json!({ "token": 1 })),
                 [false; 5],
             ),
-            ("a secret that is no text", changed(|sent| sent["context"]["secrets"] = json!({ "K": 1 })), [false; 5]),
+            (
+                "a secret that is no text",
+                changed(|sent| sent["context"]["secrets"] = json!({ "K": 1 })),
+                [false; 5],
+            ),
         ] {
             // Arcade's own shape of secrets is tested above.
             let arcade = text.replace(r#""secrets":{"KEY":"the-secret"},"#, "");
@@ -405,7 +592,8 @@ mod tests {
             ];
             assert_eq!(found, expected, "{what}");
         }
-        let listed = changed(|sent| sent["context"]["secrets"] = json!([{ "key": "K", "value": "v" }]));
+        let listed =
+            changed(|sent| sent["context"]["secrets"] = json!([{ "key": "K", "value": "v" }]));
         assert!(!accepts(&listed, Mode::Otc, Strict) && accepts(&listed, Mode::Otc, Lenient));
         assert!(
             !accepts(&whole().to_string(), Mode::Arcade, Strict)
@@ -421,15 +609,27 @@ mod tests {
         });
         let refusal = Request::read(&text, Mode::Otc, Reading::Strict).unwrap_err();
         assert_eq!(refusal.code, "protocol_error");
-        assert!(refusal.message.contains("/context/secrets") && refusal.message.contains("/tool/version"));
+        assert!(
+            refusal.message.contains("/context/secrets")
+                && refusal.message.contains("/tool/version")
+        );
         assert!(!refusal.message.contains("hunter2"), "{}", refusal.message);
-        for text in ["", "[]", r#"{"run_id":"a","run_id":"hunter2"}"#, r#"{"hunter2""#] {
+        for text in [
+            "",
+            "[]",
+            r#"{"run_id":"a","run_id":"hunter2"}"#,
+            r#"{"hunter2""#,
+        ] {
             let refusal = Request::read(text, Mode::Arcade, Reading::Lenient).unwrap_err();
             assert!(!refusal.message.contains("hunter2"), "{}", refusal.message);
         }
         let twice = json!([{ "key": "K", "value": "hunter2" }, { "key": "K", "value": "b" }]);
         let text = changed(|sent| sent["context"]["secrets"] = twice);
         let refusal = Request::read(&text, Mode::Arcade, Reading::Strict).unwrap_err();
-        assert!(refusal.message.contains("twice") && !refusal.message.contains("hunter2"), "{}", refusal.message);
+        assert!(
+            refusal.message.contains("twice") && !refusal.message.contains("hunter2"),
+            "{}",
+            refusal.message
+        );
     }
 }

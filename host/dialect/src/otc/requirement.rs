@@ -28,7 +28,11 @@ impl Requirement {
         let credential = used.credential_ref.clone();
         let demand = used.extra.get("authorization")?;
         if demand.as_str() == Some("token") {
-            return Some(Self { credential, scopes: Vec::new(), demand: demand.clone() });
+            return Some(Self {
+                credential,
+                scopes: Vec::new(),
+                demand: demand.clone(),
+            });
         }
         let mut known = Map::new();
         for name in ["provider_id", "provider_type", "id"] {
@@ -38,11 +42,20 @@ impl Requirement {
         }
         known.get("provider_type")?;
         let scopes = demand.pointer("/oauth2/scopes").and_then(Value::as_array);
-        let scopes: Vec<String> = scopes.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
+        let scopes: Vec<String> = scopes
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect();
         if demand.get("oauth2").is_some() {
             known.insert("oauth2".to_owned(), json!({ "scopes": scopes }));
         }
-        Some(Self { credential, scopes, demand: Value::Object(known) })
+        Some(Self {
+            credential,
+            scopes,
+            demand: Value::Object(known),
+        })
     }
 
     /// As a definition says it. Arcade knows no plain `token`, but providers of any type.
@@ -59,5 +72,10 @@ impl Requirement {
 pub fn secrets(profile: &PermissionProfile) -> Vec<&str> {
     let token = Requirement::of(profile).map(|requirement| requirement.credential);
     let is_secret = |name: &&str| token.as_deref() != Some(*name);
-    profile.credential_refs.iter().map(String::as_str).filter(is_secret).collect()
+    profile
+        .credential_refs
+        .iter()
+        .map(String::as_str)
+        .filter(is_secret)
+        .collect()
 }

@@ -1,5 +1,7 @@
 use serde_json::{Map, Value, json};
-use toolcell_core::record::{ErrorClass, Refusal, Timestamp, ToolError, ToolInvocation, ToolResult};
+use toolcell_core::record::{
+    ErrorClass, Refusal, Timestamp, ToolError, ToolInvocation, ToolResult,
+};
 
 use super::error::error;
 use super::output::output;
@@ -70,7 +72,13 @@ pub struct Reply<'a> {
 impl<'a> Reply<'a> {
     /// A reply for any client, to the call of a tool that promises no artifact.
     pub fn new(mode: Mode, execution_id: &'a str) -> Self {
-        Self { mode, execution_id, expects_artifact: false, artifacts: None, authorization: None }
+        Self {
+            mode,
+            execution_id,
+            expects_artifact: false,
+            artifacts: None,
+            authorization: None,
+        }
     }
 }
 
@@ -78,9 +86,21 @@ impl<'a> Reply<'a> {
 /// is at most one arm.
 pub fn result(invocation: &ToolInvocation, result: &ToolResult, reply: &Reply<'_>) -> Value {
     let finished = invocation.ended_at().unwrap_or(result.created_at);
-    let started = invocation.started_at().unwrap_or_else(|| invocation.created_at());
-    let output = if result.is_error { Some(failure(invocation, result, reply)) } else { output(result, reply) };
-    response(reply, finished, finished.millis_since(started), !result.is_error, output)
+    let started = invocation
+        .started_at()
+        .unwrap_or_else(|| invocation.created_at());
+    let output = if result.is_error {
+        Some(failure(invocation, result, reply))
+    } else {
+        output(result, reply)
+    };
+    response(
+        reply,
+        finished,
+        finished.millis_since(started),
+        !result.is_error,
+        output,
+    )
 }
 
 /// The response to a request that was refused before there was a call.
@@ -89,7 +109,13 @@ pub fn refused(refusal: &Refusal, reply: &Reply<'_>) -> Value {
     response(reply, Timestamp::now(), 0, false, Some(output))
 }
 
-fn response(reply: &Reply<'_>, finished: Timestamp, millis: u64, success: bool, output: Option<Value>) -> Value {
+fn response(
+    reply: &Reply<'_>,
+    finished: Timestamp,
+    millis: u64,
+    success: bool,
+    output: Option<Value>,
+) -> Value {
     let mut response = Map::new();
     let mut say = |key: &str, value: Value| _ = response.insert(key.to_owned(), value);
     say("execution_id", reply.execution_id.into());
@@ -117,15 +143,29 @@ fn failure(invocation: &ToolInvocation, result: &ToolResult, reply: &Reply<'_>) 
 /// code of the error. What the engine and the tool said is the operator's alone: it may have paths of this machine, and
 /// what the tool printed.
 fn for_developers(invocation: &ToolInvocation, result: &ToolResult, error: &ToolError) -> String {
-    let mut said = format!("call {} of {}", invocation.invocation_id, invocation.tool_id);
+    let mut said = format!(
+        "call {} of {}",
+        invocation.invocation_id, invocation.tool_id
+    );
     if let Some(component) = &result.provenance.component {
         said.push_str(&format!(" ({component})"));
     }
     let last = invocation.status_transitions().last();
-    let code = last.and_then(|step| step.reason.as_deref()).unwrap_or(Refusal::TOOL_FAILED);
-    said.push_str(&format!("; the host says: {}/{code}", class_name(error.error_class)));
+    let code = last
+        .and_then(|step| step.reason.as_deref())
+        .unwrap_or(Refusal::TOOL_FAILED);
+    said.push_str(&format!(
+        "; the host says: {}/{code}",
+        class_name(error.error_class)
+    ));
     if !guard!("otc_developers") {
-        said.push_str(invocation.extra.get("error_detail").and_then(Value::as_str).unwrap_or_default());
+        said.push_str(
+            invocation
+                .extra
+                .get("error_detail")
+                .and_then(Value::as_str)
+                .unwrap_or_default(),
+        );
     }
     said
 }
@@ -133,16 +173,27 @@ fn for_developers(invocation: &ToolInvocation, result: &ToolResult, error: &Tool
 /// The error of a result that is one but has none.
 fn unexplained(result: &ToolResult) -> ToolError {
     let text = result.text();
-    let message = if text.is_empty() { "the tool failed".to_owned() } else { text };
+    let message = if text.is_empty() {
+        "the tool failed".to_owned()
+    } else {
+        text
+    };
     Refusal::new(ErrorClass::ExecutionFailed, Refusal::TOOL_FAILED, message).to_error()
 }
 
 impl Requirement {
     /// Whether the call ended because the token is missing: the same call succeeds once there is one.
     pub fn is_missing_in(&self, result: &ToolResult) -> bool {
-        let Some(error) = &result.error else { return false };
-        let is_missing = matches!(error.error_class, ErrorClass::CredentialMissing | ErrorClass::SetupRequired);
+        let Some(error) = &result.error else {
+            return false;
+        };
+        let is_missing = matches!(
+            error.error_class,
+            ErrorClass::CredentialMissing | ErrorClass::SetupRequired
+        );
         let needed = error.needs_authorization.as_ref();
-        is_missing && needed.is_some_and(|needed| needed.subject.as_deref() == Some(self.credential.as_str()))
+        is_missing
+            && needed
+                .is_some_and(|needed| needed.subject.as_deref() == Some(self.credential.as_str()))
     }
 }

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 use toolcell_core::catalog::RecordSchema;
 use toolcell_core::record::{
-    CallRecord, ErrorClass, PermissionProfile, Refusal, ResultMappings, ToolDeclaration, ToolInvocation, ToolResult,
+    CallRecord, ErrorClass, PermissionProfile, Refusal, ResultMappings, ToolDeclaration,
+    ToolInvocation, ToolResult,
 };
 
 use super::{Listed, Mode};
@@ -90,13 +91,18 @@ pub(crate) fn result(change: Value) -> ToolResult {
         "model_facing_content": [{ "type": "text", "text": "done" }], "redaction_state": "none",
         "provenance": { "trust": "untrusted", "written_by": "tool" }, "created_at": "2026-01-01T00:00:00Z",
     });
-    whole.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+    whole
+        .as_object_mut()
+        .unwrap()
+        .extend(change.as_object().unwrap().clone());
     serde_json::from_value(whole).unwrap()
 }
 
 /// The fields of a result that ends in this error.
 pub(crate) fn failed(class: ErrorClass) -> Value {
-    let mut error = Refusal::new(class, "the_code", "the message").native("the trap").to_error();
+    let mut error = Refusal::new(class, "the_code", "the message")
+        .native("the trap")
+        .to_error();
     error.retry_after = (class == ErrorClass::RateLimited).then_some(0.0015);
     let content = json!([{ "type": "text", "text": "the message" }]);
     json!({ "is_error": true, "error": error, "model_facing_content": content })
@@ -121,14 +127,20 @@ pub(crate) fn record(change: Value) -> CallRecord {
 #[track_caller]
 pub(crate) fn check(what: &str, mode: Mode, value: &Value) {
     let text = match (what, mode) {
-        ("definition", Mode::Arcade) => include_str!("../../../../schemas/otc/arcade-tool-definition.schema.json"),
+        ("definition", Mode::Arcade) => {
+            include_str!("../../../../schemas/otc/arcade-tool-definition.schema.json")
+        }
         ("definition", _) => include_str!("../../../../schemas/otc/tool-definition.schema.json"),
         ("authorization", _) => include_str!("../../../../schemas/otc/authorization.schema.json"),
         ("registration", _) => include_str!("../../../../schemas/otc/registration.schema.json"),
         ("health", _) => include_str!("../../../../schemas/otc/worker-health.schema.json"),
         ("request", _) => include_str!("../../../../schemas/otc/execute-tool-request.schema.json"),
-        ("response", Mode::Arcade) => include_str!("../../../../schemas/otc/arcade-tool-call-response.schema.json"),
-        ("response", _) => include_str!("../../../../schemas/otc/execute-tool-response.schema.json"),
+        ("response", Mode::Arcade) => {
+            include_str!("../../../../schemas/otc/arcade-tool-call-response.schema.json")
+        }
+        ("response", _) => {
+            include_str!("../../../../schemas/otc/execute-tool-response.schema.json")
+        }
         _ => panic!("there is no schema of a {what}"),
     };
     let schema = RecordSchema::compile(&serde_json::from_str(text).unwrap(), &[]).unwrap();

@@ -1,10 +1,12 @@
 use serde_json::{Value, json};
 use toolcell_core::record::{Content, ErrorClass, Recoverability};
 
-use super::samples::{COMPONENT, SECRET, Sample, TOKEN, check, failed, invocation, result as record};
+use super::samples::{
+    COMPONENT, SECRET, Sample, TOKEN, check, failed, invocation, result as record,
+};
 use super::{
-    Authorization, AuthorizationStatus, Mode, Named, Names, Reply, Requirement, ToolReference, definition, import,
-    result, secrets,
+    Authorization, AuthorizationStatus, Mode, Named, Names, Reply, Requirement, ToolReference,
+    definition, import, result, secrets,
 };
 
 fn replied(change: Value, reply: &Reply<'_>) -> Value {
@@ -20,14 +22,19 @@ fn answered(change: Value, mode: Mode) -> Value {
 /// A published schema, where the specifications are at hand.
 fn published(name: &str) -> Option<Value> {
     let root = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
-    let file = root.join(format!("../shared/spec/open-tool-calling/{name}.schema.json"));
+    let file = root.join(format!(
+        "../shared/spec/open-tool-calling/{name}.schema.json"
+    ));
     Some(serde_json::from_slice(&std::fs::read(file).ok()?).unwrap())
 }
 
 #[track_caller]
 fn check_published(schema: &Value, value: &Value) {
     let validator = jsonschema::validator_for(schema).unwrap();
-    let found: Vec<String> = validator.iter_errors(value).map(|error| error.to_string()).collect();
+    let found: Vec<String> = validator
+        .iter_errors(value)
+        .map(|error| error.to_string())
+        .collect();
     assert!(found.is_empty(), "{found:#?}\n{value:#}");
 }
 
@@ -38,43 +45,97 @@ fn a_definition_says_the_same_in_every_format_in_its_own_words() {
     for (mode, described) in Mode::ALL.iter().zip(&described) {
         check("definition", *mode, described);
         assert_eq!(
-            (described["name"].as_str(), described["description"].as_str()),
+            (
+                described["name"].as_str(),
+                described["description"].as_str()
+            ),
             (Some("find"), Some("Finds issues."))
         );
-        assert_eq!(described["toolkit"], json!({ "name": "issues", "version": COMPONENT }));
+        assert_eq!(
+            described["toolkit"],
+            json!({ "name": "issues", "version": COMPONENT })
+        );
         let parameters = described["input"]["parameters"].as_array().unwrap();
         let facts: Vec<_> = parameters
             .iter()
-            .map(|one| (one["name"].as_str().unwrap(), one["required"] == true, one["inferrable"] == true))
+            .map(|one| {
+                (
+                    one["name"].as_str().unwrap(),
+                    one["required"] == true,
+                    one["inferrable"] == true,
+                )
+            })
             .collect();
         assert_eq!(
             facts,
-            [("query", true, true), ("labels", false, true), ("range", false, true), ("pin", false, false)]
+            [
+                ("query", true, true),
+                ("labels", false, true),
+                ("range", false, true),
+                ("pin", false, false)
+            ]
         );
-        assert_eq!(parameters[1]["value_schema"], json!({ "val_type": "array", "inner_val_type": "string" }));
+        assert_eq!(
+            parameters[1]["value_schema"],
+            json!({ "val_type": "array", "inner_val_type": "string" })
+        );
         assert_eq!(parameters[0]["description"], "What to find.");
     }
     let [otc, seed, arcade] = &described;
     let name = format!("issues.find@{COMPONENT}");
-    assert_eq!((&otc["fully_qualified_name"], otc.get("id")), (&json!(name), None));
-    assert_eq!((&seed["fully_qualified_name"], &seed["id"]), (&json!(name), &json!(name)));
-    assert_eq!((&arcade["fully_qualified_name"], arcade.get("id")), (&json!("issues.find"), None));
-    assert_eq!(otc["output"]["available_modes"], json!(["value", "error", "artifact", "requires_authorization"]));
-    assert_eq!(arcade["output"]["available_modes"], json!(["value", "error", "requires_authorization"]));
+    assert_eq!(
+        (&otc["fully_qualified_name"], otc.get("id")),
+        (&json!(name), None)
+    );
+    assert_eq!(
+        (&seed["fully_qualified_name"], &seed["id"]),
+        (&json!(name), &json!(name))
+    );
+    assert_eq!(
+        (&arcade["fully_qualified_name"], arcade.get("id")),
+        (&json!("issues.find"), None)
+    );
+    assert_eq!(
+        otc["output"]["available_modes"],
+        json!(["value", "error", "artifact", "requires_authorization"])
+    );
+    assert_eq!(
+        arcade["output"]["available_modes"],
+        json!(["value", "error", "requires_authorization"])
+    );
     // What cannot be flattened is JSON with a note, where the format does not see into objects.
     let range = |described: &Value| described["input"]["parameters"][2].clone();
     assert_eq!(range(otc)["value_schema"], json!({ "val_type": "json" }));
-    assert!(range(otc)["description"].as_str().unwrap().contains("\"from\":{\"type\":\"integer\"}"));
-    let members =
-        json!({ "val_type": "json", "properties": { "from": { "val_type": "integer" } }, "required_keys": ["from"] });
-    assert_eq!((range(arcade)["value_schema"].clone(), range(arcade).get("description")), (members, None));
+    assert!(
+        range(otc)["description"]
+            .as_str()
+            .unwrap()
+            .contains("\"from\":{\"type\":\"integer\"}")
+    );
+    let members = json!({ "val_type": "json", "properties": { "from": { "val_type": "integer" } }, "required_keys": ["from"] });
+    assert_eq!(
+        (
+            range(arcade)["value_schema"].clone(),
+            range(arcade).get("description")
+        ),
+        (members, None)
+    );
     let authorization = json!({ "provider_id": "github", "provider_type": "oauth2", "oauth2": { "scopes": ["repo"] } });
     let key_id = json!({ "secrets": [{ "key_id": SECRET }], "authorization": authorization });
-    assert_eq!((&otc["requirements"], &seed["requirements"]), (&key_id, &key_id));
-    assert_eq!(arcade["requirements"], json!({ "secrets": [{ "key": SECRET }], "authorization": authorization }));
+    assert_eq!(
+        (&otc["requirements"], &seed["requirements"]),
+        (&key_id, &key_id)
+    );
+    assert_eq!(
+        arcade["requirements"],
+        json!({ "secrets": [{ "key": SECRET }], "authorization": authorization })
+    );
     if let Some(schema) = published("tool_definition") {
         check_published(&schema, otc);
-        assert!(!jsonschema::is_valid(&schema, seed), "the published schema allows `id` (O-04)");
+        assert!(
+            !jsonschema::is_valid(&schema, seed),
+            "the published schema allows `id` (O-04)"
+        );
     }
 }
 
@@ -88,20 +149,44 @@ fn a_tool_that_requires_nothing_says_so_and_other_schemas_leave_a_note() {
     for mode in Mode::ALL {
         let described = definition(&sample.listed(), mode);
         check("definition", mode, &described);
-        assert_eq!(described["requirements"], json!({ "secrets": null, "authorization": null }));
-        assert_eq!(described["output"]["available_modes"], json!(["value", "error"]));
+        assert_eq!(
+            described["requirements"],
+            json!({ "secrets": null, "authorization": null })
+        );
+        assert_eq!(
+            described["output"]["available_modes"],
+            json!(["value", "error"])
+        );
         assert_eq!(described["input"]["parameters"], json!([]));
-        assert!(described["description"].as_str().unwrap().contains("cannot express: oneOf"), "{described}");
+        assert!(
+            described["description"]
+                .as_str()
+                .unwrap()
+                .contains("cannot express: oneOf"),
+            "{described}"
+        );
     }
     sample.permission.credential_refs = vec![TOKEN.to_owned()];
     sample.permission.credential_uses =
         serde_json::from_value(json!([{ "ref": TOKEN, "authorization": "token" }])).unwrap();
     assert!(secrets(&sample.permission).is_empty());
     let demand = |mode| definition(&sample.listed(), mode)["requirements"]["authorization"].clone();
-    assert_eq!((demand(Mode::Otc), demand(Mode::Arcade)), (json!("token"), json!({ "provider_type": "token" })));
+    assert_eq!(
+        (demand(Mode::Otc), demand(Mode::Arcade)),
+        (json!("token"), json!({ "provider_type": "token" }))
+    );
     sample.output = None;
     let modes = definition(&sample.listed(), Mode::Otc)["output"]["available_modes"].clone();
-    assert_eq!(modes, json!(["value", "error", "null", "artifact", "requires_authorization"]));
+    assert_eq!(
+        modes,
+        json!([
+            "value",
+            "error",
+            "null",
+            "artifact",
+            "requires_authorization"
+        ])
+    );
 }
 
 #[test]
@@ -114,16 +199,25 @@ fn a_name_finds_its_tool_and_another_version_none() {
     // Both are `a.b.c`, so a name cannot be taken apart.
     let names = Names::new(vec![named("a", "x"), named("a.b", "c"), named("a", "b.c")]);
     let resolve = |toolkit: &str, name: &str, version: Option<&str>| {
-        let reference =
-            ToolReference { toolkit: toolkit.to_owned(), name: name.to_owned(), version: version.map(str::to_owned) };
+        let reference = ToolReference {
+            toolkit: toolkit.to_owned(),
+            name: name.to_owned(),
+            version: version.map(str::to_owned),
+        };
         names.resolve(&reference)
     };
     assert_eq!(resolve("a.b", "c", Some(COMPONENT)).unwrap(), 1);
     assert_eq!(resolve("a", "b.c", None).unwrap(), 2);
     let wrong = resolve("a", "x", Some("sha256:11")).unwrap_err();
-    assert_eq!((wrong.class, wrong.code), (ErrorClass::UnknownTool, "version_mismatch"));
+    assert_eq!(
+        (wrong.class, wrong.code),
+        (ErrorClass::UnknownTool, "version_mismatch")
+    );
     let unknown = resolve("a", "y", Some(COMPONENT)).unwrap_err();
-    assert_eq!((unknown.class, unknown.code), (ErrorClass::UnknownTool, "unknown_tool"));
+    assert_eq!(
+        (unknown.class, unknown.code),
+        (ErrorClass::UnknownTool, "unknown_tool")
+    );
     assert!(unknown.message.contains("a.x"));
     for mode in Mode::ALL {
         assert_eq!(names.find(&named("a", "x").fully_qualified(mode)), Some(0));
@@ -133,8 +227,8 @@ fn a_name_finds_its_tool_and_another_version_none() {
 
 /// Whether an error of each class can be retried (requirements 3.4), in the order of the specification.
 const RETRIES: [bool; 22] = [
-    false, true, true, true, false, false, false, false, false, false, false, false, true, true, true, false, false,
-    true, false, true, false, true,
+    false, true, true, true, false, false, false, false, false, false, false, false, true, true,
+    true, false, false, true, false, true, false, true,
 ];
 
 #[test]
@@ -142,7 +236,10 @@ fn every_error_class_is_the_error_arm_of_every_format() {
     for mode in Mode::ALL {
         for (class, can_retry) in ErrorClass::ALL.into_iter().zip(RETRIES) {
             let response = answered(failed(class), mode);
-            assert_eq!((&response["success"], &response["execution_id"]), (&json!(false), &json!("exec-1")));
+            assert_eq!(
+                (&response["success"], &response["execution_id"]),
+                (&json!(false), &json!("exec-1"))
+            );
             let error = &response["output"]["error"];
             assert_eq!(
                 (&error["message"], &error["can_retry"]),
@@ -151,18 +248,28 @@ fn every_error_class_is_the_error_arm_of_every_format() {
             );
             let word = json!(class);
             let prompt = error["additional_prompt_content"].as_str().unwrap();
-            assert!(prompt.starts_with(&format!("{}/the_code: ", word.as_str().unwrap())), "{prompt}");
+            assert!(
+                prompt.starts_with(&format!("{}/the_code: ", word.as_str().unwrap())),
+                "{prompt}"
+            );
             let wait = (class == ErrorClass::RateLimited).then(|| json!(2));
             assert_eq!(error.get("retry_after_ms"), wait.as_ref());
             assert_eq!(error.get("kind").is_some(), mode == Mode::Arcade);
             assert!(
-                !response.to_string().contains("the trap") && !response.to_string().contains("/home"),
+                !response.to_string().contains("the trap")
+                    && !response.to_string().contains("/home"),
                 "{response}"
             );
             let back = import(&response).unwrap();
             let imported = back.error.unwrap();
-            assert_eq!((imported.error_class, imported.message.as_str()), (ErrorClass::ExecutionFailed, "the message"));
-            assert_eq!(imported.recoverability == Recoverability::RetrySame, can_retry);
+            assert_eq!(
+                (imported.error_class, imported.message.as_str()),
+                (ErrorClass::ExecutionFailed, "the message")
+            );
+            assert_eq!(
+                imported.recoverability == Recoverability::RetrySame,
+                can_retry
+            );
             assert_eq!(imported.retry_after, wait.map(|_| 0.002));
             assert_eq!(back.additional_context, [json!(prompt)]);
         }
@@ -173,10 +280,16 @@ fn every_error_class_is_the_error_arm_of_every_format() {
 fn a_call_that_may_have_had_an_effect_is_not_retried_after_a_timeout_unless_the_tool_says_so() {
     let mut change = failed(ErrorClass::Timeout);
     change["error"]["retry"]["safe"] = json!(false);
-    assert_eq!(answered(change, Mode::Otc)["output"]["error"]["can_retry"], json!(false));
+    assert_eq!(
+        answered(change, Mode::Otc)["output"]["error"]["can_retry"],
+        json!(false)
+    );
     let mut change = failed(ErrorClass::ExecutionFailed);
     change["error"]["recoverability"] = json!("retry_same");
-    assert_eq!(answered(change, Mode::Otc)["output"]["error"]["can_retry"], json!(true));
+    assert_eq!(
+        answered(change, Mode::Otc)["output"]["error"]["can_retry"],
+        json!(true)
+    );
 }
 
 #[test]
@@ -186,7 +299,10 @@ fn the_message_for_developers_names_the_call_and_the_hosts_code_and_nothing_that
         assert!(!response.to_string().contains("/home"), "{response}");
         let back = import(&response).unwrap();
         let said = back.developer_message.unwrap();
-        assert!(said.contains("01ARZ3NDEKTSV4RRFFQ69G5FAV") && said.contains("execution_failed/"), "{said}");
+        assert!(
+            said.contains("01ARZ3NDEKTSV4RRFFQ69G5FAV") && said.contains("execution_failed/"),
+            "{said}"
+        );
         assert!(!response.to_string().contains("the trap"), "{response}");
     }
 }
@@ -199,8 +315,13 @@ fn the_part_that_succeeded_and_what_hooks_add_are_in_the_prompt() {
     change["additional_context"] = json!(["mind the gap", { "context": 7 }]);
     for mode in Mode::ALL {
         let response = answered(change.clone(), mode);
-        let prompt = response["output"]["error"]["additional_prompt_content"].as_str().unwrap();
-        assert!(prompt.ends_with("\nwhat succeeded: 2 of 3 are there\nmind the gap\n{\"context\":7}"), "{prompt}");
+        let prompt = response["output"]["error"]["additional_prompt_content"]
+            .as_str()
+            .unwrap();
+        assert!(
+            prompt.ends_with("\nwhat succeeded: 2 of 3 are there\nmind the gap\n{\"context\":7}"),
+            "{prompt}"
+        );
     }
 }
 
@@ -232,7 +353,11 @@ fn every_class_of_content_comes_through_every_format() {
             let response = answered(json!({ "model_facing_content": [block] }), mode);
             let output = &response["output"];
             let kind = block["type"].as_str().unwrap();
-            let artifact = if mode == Mode::Arcade { &output["value"]["artifact"] } else { &output["artifact"] };
+            let artifact = if mode == Mode::Arcade {
+                &output["value"]["artifact"]
+            } else {
+                &output["artifact"]
+            };
             match kind {
                 "text" | "diff" => assert_eq!(output["value"], block[kind]),
                 "artifact_ref" => assert_eq!(
@@ -241,18 +366,38 @@ fn every_class_of_content_comes_through_every_format() {
                             "meta": { "description": "a.csv" } })
                 ),
                 "persisted_output_ref" => {
-                    assert_eq!((&artifact["size"], &artifact["content_type"]), (&json!(9), &json!("text/plain")));
-                    assert!(artifact["meta"]["description"].as_str().unwrap().ends_with("it begins: pre"));
+                    assert_eq!(
+                        (&artifact["size"], &artifact["content_type"]),
+                        (&json!(9), &json!("text/plain"))
+                    );
+                    assert!(
+                        artifact["meta"]["description"]
+                            .as_str()
+                            .unwrap()
+                            .ends_with("it begins: pre")
+                    );
                 }
                 _ => {
-                    assert_eq!(output["value"], json!({ "$toolcell": "content", "content": [block] }));
+                    assert_eq!(
+                        output["value"],
+                        json!({ "$toolcell": "content", "content": [block] })
+                    );
                     let back = import(&response).unwrap();
-                    assert_eq!(back.content, [serde_json::from_value::<Content>(block.clone()).unwrap()]);
+                    assert_eq!(
+                        back.content,
+                        [serde_json::from_value::<Content>(block.clone()).unwrap()]
+                    );
                 }
             }
             // A text beside it makes an artifact one block of several.
-            let both = answered(json!({ "model_facing_content": [{ "type": "text", "text": "t" }, block] }), mode);
-            assert!(both["output"].get("artifact").is_none() && both["output"].get("value").is_some(), "{both}");
+            let both = answered(
+                json!({ "model_facing_content": [{ "type": "text", "text": "t" }, block] }),
+                mode,
+            );
+            assert!(
+                both["output"].get("artifact").is_none() && both["output"].get("value").is_some(),
+                "{both}"
+            );
         }
     }
 }
@@ -269,9 +414,18 @@ fn an_artifact_that_the_contract_promises_wins_over_the_value() {
         ..Reply::new(Mode::Otc, "exec-1")
     };
     let promised = replied(change, &reply);
-    assert_eq!(promised["output"]["artifact"]["url"], json!("https://tools.example.com/payloads/sha256:ab"));
+    assert_eq!(
+        promised["output"]["artifact"]["url"],
+        json!("https://tools.example.com/payloads/sha256:ab")
+    );
     let back = import(&promised).unwrap();
-    assert_eq!((back.content[0].kind.as_str(), &back.content[0].fields["size_bytes"]), ("resource_link", &json!(9)));
+    assert_eq!(
+        (
+            back.content[0].kind.as_str(),
+            &back.content[0].fields["size_bytes"]
+        ),
+        ("resource_link", &json!(9))
+    );
 }
 
 #[test]
@@ -290,28 +444,50 @@ fn values_are_fitted_and_come_back() {
             let response = answered(json!({ "structured_content": value }), mode);
             assert_eq!(response["success"], json!(true));
             let back = import(&response).unwrap();
-            assert_eq!((back.structured_content.as_ref(), back.content.as_slice()), (Some(value), [].as_slice()));
+            assert_eq!(
+                (back.structured_content.as_ref(), back.content.as_slice()),
+                (Some(value), [].as_slice())
+            );
         }
-        let with_context = json!({ "structured_content": 1, "additional_context": ["mind the gap"] });
+        let with_context =
+            json!({ "structured_content": 1, "additional_context": ["mind the gap"] });
         let back = import(&answered(with_context, mode)).unwrap();
-        assert_eq!((back.structured_content, back.additional_context), (Some(json!(1)), vec![json!("mind the gap")]));
+        assert_eq!(
+            (back.structured_content, back.additional_context),
+            (Some(json!(1)), vec![json!("mind the gap")])
+        );
         let text = import(&answered(json!({}), mode)).unwrap();
         assert_eq!(text.content, [Content::text("done")]);
     }
-    assert_eq!(answered(json!({ "structured_content": [1] }), Mode::Arcade)["output"]["value"], json!([1]));
+    assert_eq!(
+        answered(json!({ "structured_content": [1] }), Mode::Arcade)["output"]["value"],
+        json!([1])
+    );
     let wrapped = json!({ "$toolcell": "wrapped", "value": [1] });
-    assert_eq!(answered(json!({ "structured_content": [1] }), Mode::Otc)["output"]["value"], wrapped);
+    assert_eq!(
+        answered(json!({ "structured_content": [1] }), Mode::Otc)["output"]["value"],
+        wrapped
+    );
 }
 
 #[test]
 fn an_empty_result_has_no_output() {
-    for change in [json!({ "empty_result": true }), json!({ "model_facing_content": [] })] {
+    for change in [
+        json!({ "empty_result": true }),
+        json!({ "model_facing_content": [] }),
+    ] {
         for mode in [Mode::Otc, Mode::OtcSeed] {
             assert!(answered(change.clone(), mode).get("output").is_none());
         }
-        assert_eq!(answered(change.clone(), Mode::Arcade)["output"], json!({ "value": null }));
+        assert_eq!(
+            answered(change.clone(), Mode::Arcade)["output"],
+            json!({ "value": null })
+        );
         for mode in Mode::ALL {
-            assert_eq!(import(&answered(change.clone(), mode)).unwrap(), super::Imported::default());
+            assert_eq!(
+                import(&answered(change.clone(), mode)).unwrap(),
+                super::Imported::default()
+            );
         }
     }
 }
@@ -321,7 +497,10 @@ fn a_redacted_result_and_a_large_one_keep_what_is_left_of_them() {
     for mode in Mode::ALL {
         let notice = json!([{ "type": "text", "text": "a [redacted] b" }]);
         let redacted = json!({ "redaction_state": "partial", "model_facing_content": notice });
-        assert_eq!(answered(redacted, mode)["output"], json!({ "value": "a [redacted] b" }));
+        assert_eq!(
+            answered(redacted, mode)["output"],
+            json!({ "value": "a [redacted] b" })
+        );
         let large = "x".repeat(1 << 20);
         let change = json!({ "model_facing_content": [{ "type": "text", "text": large }] });
         assert_eq!(answered(change, mode)["output"]["value"], json!(large));
@@ -354,17 +533,32 @@ fn a_missing_token_asks_for_an_authorization_and_a_missing_secret_does_not() {
         change
     };
     for mode in Mode::ALL {
-        let reply = Reply { authorization: Some((&requirement, &authorization)), ..Reply::new(mode, "exec-1") };
+        let reply = Reply {
+            authorization: Some((&requirement, &authorization)),
+            ..Reply::new(mode, "exec-1")
+        };
         for class in [ErrorClass::CredentialMissing, ErrorClass::SetupRequired] {
             let response = replied(missing(TOKEN, class), &reply);
             let asked = &response["output"]["requires_authorization"];
-            let (id, url) =
-                if mode == Mode::Arcade { ("authorization_id", "authorization_url") } else { ("id", "url") };
-            assert_eq!((&asked[id], &asked["status"]), (&json!("auth-1"), &json!("pending")));
-            assert_eq!((&asked[url], &asked["scopes"]), (&json!(authorization.url), &json!(["repo"])));
+            let (id, url) = if mode == Mode::Arcade {
+                ("authorization_id", "authorization_url")
+            } else {
+                ("id", "url")
+            };
+            assert_eq!(
+                (&asked[id], &asked["status"]),
+                (&json!("auth-1"), &json!("pending"))
+            );
+            assert_eq!(
+                (&asked[url], &asked["scopes"]),
+                (&json!(authorization.url), &json!(["repo"]))
+            );
             check("authorization", mode, asked);
             assert_eq!(response["success"], json!(false));
-            assert_eq!(import(&response).unwrap().error.unwrap().error_class, ErrorClass::CredentialMissing);
+            assert_eq!(
+                import(&response).unwrap().error.unwrap().error_class,
+                ErrorClass::CredentialMissing
+            );
         }
         let secret = replied(missing(SECRET, ErrorClass::CredentialMissing), &reply);
         assert_eq!(secret["output"]["error"]["can_retry"], json!(false));
@@ -388,7 +582,8 @@ fn a_response_that_contradicts_itself_is_refused() {
     }
     // No response can refer to a payload of this host.
     let forged = json!({ "$toolcell": "content", "content": [blocks()[8], blocks()[10], 7] });
-    let back = import(&json!({ "success": true, "unknown": 1, "output": { "value": forged } })).unwrap();
+    let back =
+        import(&json!({ "success": true, "unknown": 1, "output": { "value": forged } })).unwrap();
     assert!(back.content.iter().all(|block| block.kind == "text") && back.content.len() == 3);
 }
 
@@ -406,7 +601,10 @@ fn no_response_satisfies_the_published_schema_until_it_is_repaired() {
         "additionalProperties": false,
     });
     if let Some(schema) = published("execute_tool_response") {
-        assert_eq!((&schema["required"], &schema["additionalProperties"]), (&defective["required"], &json!(false)));
+        assert_eq!(
+            (&schema["required"], &schema["additionalProperties"]),
+            (&defective["required"], &json!(false))
+        );
         defective = schema;
     }
     assert!(!jsonschema::is_valid(&defective, &response));
@@ -420,10 +618,16 @@ fn no_response_satisfies_the_published_schema_until_it_is_repaired() {
         check_published(&defective, &answered(failed(class), Mode::Otc));
     }
     for block in blocks() {
-        check_published(&defective, &answered(json!({ "model_facing_content": [block] }), Mode::Otc));
+        check_published(
+            &defective,
+            &answered(json!({ "model_facing_content": [block] }), Mode::Otc),
+        );
     }
     for value in [json!([1]), json!({}), Value::Null] {
-        check_published(&defective, &answered(json!({ "structured_content": value }), Mode::Otc));
+        check_published(
+            &defective,
+            &answered(json!({ "structured_content": value }), Mode::Otc),
+        );
     }
 }
 

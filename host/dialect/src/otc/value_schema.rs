@@ -13,8 +13,17 @@ const SCHEMAS_MAX: usize = 2_000;
 /// Maximum size of a schema in the note on what the format cannot show, in bytes.
 const NOTE_BYTES_MAX: usize = 1_000;
 /// Keywords that only describe.
-const ANNOTATIONS: [&str; 9] =
-    ["title", "description", "$comment", "examples", "default", "deprecated", "readOnly", "writeOnly", "$schema"];
+const ANNOTATIONS: [&str; 9] = [
+    "title",
+    "description",
+    "$comment",
+    "examples",
+    "default",
+    "deprecated",
+    "readOnly",
+    "writeOnly",
+    "$schema",
+];
 
 /// A JSON Schema as a `value_schema` (OTC-D-08).
 pub(super) struct Shown {
@@ -25,7 +34,10 @@ pub(super) struct Shown {
 
 impl Shown {
     fn any(is_lossy: bool) -> Self {
-        Self { value_schema: json!({ "val_type": "json" }), is_lossy }
+        Self {
+            value_schema: json!({ "val_type": "json" }),
+            is_lossy,
+        }
     }
 }
 
@@ -39,7 +51,11 @@ pub(super) struct Translation<'a> {
 impl<'a> Translation<'a> {
     /// Of the schema `root`, to which references refer.
     pub(super) fn new(root: &'a Value, mode: Mode) -> Self {
-        Self { root, mode, left: Cell::new(SCHEMAS_MAX) }
+        Self {
+            root,
+            mode,
+            left: Cell::new(SCHEMAS_MAX),
+        }
     }
 
     /// Translates a part of the schema. What has no `val_type` of its own is `json`.
@@ -49,11 +65,16 @@ impl<'a> Translation<'a> {
 
     /// The note on what a `value_schema` does not say: the JSON Schema itself, if it is short.
     pub(super) fn note(&self, schema: &Value) -> String {
-        let is_said = |name: &str| matches!(name, "title" | "description" | "$comment" | "examples");
+        let is_said =
+            |name: &str| matches!(name, "title" | "description" | "$comment" | "examples");
         let text = match self.resolved(schema) {
             Value::Object(fields) => {
                 let kept = fields.iter().filter(|(name, _)| !is_said(name));
-                Value::Object(kept.map(|(name, value)| (name.clone(), value.clone())).collect()).to_string()
+                Value::Object(
+                    kept.map(|(name, value)| (name.clone(), value.clone()))
+                        .collect(),
+                )
+                .to_string()
             }
             other => other.to_string(),
         };
@@ -69,7 +90,10 @@ impl<'a> Translation<'a> {
     pub(super) fn resolved<'b>(&'b self, schema: &'b Value) -> &'b Value {
         let mut schema = schema;
         for _ in 0..DEPTH_MAX {
-            let target = schema.get("$ref").and_then(Value::as_str).and_then(|reference| reference.strip_prefix('#'));
+            let target = schema
+                .get("$ref")
+                .and_then(Value::as_str)
+                .and_then(|reference| reference.strip_prefix('#'));
             match target.and_then(|pointer| self.root.pointer(pointer)) {
                 Some(target) => schema = target,
                 None => break,
@@ -79,7 +103,9 @@ impl<'a> Translation<'a> {
     }
 
     fn shown(&self, schema: &Value, depth: usize) -> Shown {
-        let Some(left) = self.left.get().checked_sub(1) else { return Shown::any(true) };
+        let Some(left) = self.left.get().checked_sub(1) else {
+            return Shown::any(true);
+        };
         self.left.set(left);
         let (inner, nullable) = without_null(self.resolved(schema));
         let inner = self.resolved(&inner);
@@ -89,7 +115,9 @@ impl<'a> Translation<'a> {
         };
         if nullable {
             match (self.mode, shown.value_schema.as_object_mut()) {
-                (Mode::Arcade, Some(fields)) => _ = fields.insert("nullable".to_owned(), true.into()),
+                (Mode::Arcade, Some(fields)) => {
+                    _ = fields.insert("nullable".to_owned(), true.into())
+                }
                 _ => shown.is_lossy = true,
             }
         }
@@ -99,35 +127,45 @@ impl<'a> Translation<'a> {
     fn of_fields(&self, fields: &Map<String, Value>, depth: usize) -> Shown {
         let kind = fields.get("type").and_then(Value::as_str);
         let values = fields.get("enum").and_then(Value::as_array);
-        let texts = values.filter(|values| !values.is_empty() && values.iter().all(Value::is_string));
+        let texts =
+            values.filter(|values| !values.is_empty() && values.iter().all(Value::is_string));
         let one_text = fields.get("const").filter(|value| value.is_string());
         let (value_schema, is_lossy) = match (kind, texts, one_text) {
-            (None | Some("string"), Some(texts), None) => {
-                (json!({ "val_type": "string", "enum": texts }), has_other(fields, &["enum"]))
-            }
-            (None | Some("string"), None, Some(text)) => {
-                (json!({ "val_type": "string", "enum": [text] }), has_other(fields, &["const"]))
-            }
+            (None | Some("string"), Some(texts), None) => (
+                json!({ "val_type": "string", "enum": texts }),
+                has_other(fields, &["enum"]),
+            ),
+            (None | Some("string"), None, Some(text)) => (
+                json!({ "val_type": "string", "enum": [text] }),
+                has_other(fields, &["const"]),
+            ),
             (Some(kind @ ("string" | "integer" | "number" | "boolean")), ..) => {
                 (json!({ "val_type": kind }), has_other(fields, &[]))
             }
             (Some("array"), ..) => return self.of_array(fields, depth),
             (Some("object"), ..) => {
-                let (members, is_lossy) = self.members(fields, depth, ["properties", "required_keys"]);
+                let (members, is_lossy) =
+                    self.members(fields, depth, ["properties", "required_keys"]);
                 let mut shown = json!({ "val_type": "json" });
                 extend(&mut shown, members);
                 (shown, is_lossy)
             }
             _ => return Shown::any(fields.contains_key("type") || has_other(fields, &[])),
         };
-        Shown { value_schema, is_lossy }
+        Shown {
+            value_schema,
+            is_lossy,
+        }
     }
 
     fn of_array(&self, fields: &Map<String, Value>, depth: usize) -> Shown {
         let restricts = has_other(fields, &["items"]);
         let Some(items) = fields.get("items").map(|items| self.resolved(items)) else {
             let value_schema = json!({ "val_type": "array", "inner_val_type": "json" });
-            return Shown { value_schema, is_lossy: restricts };
+            return Shown {
+                value_schema,
+                is_lossy: restricts,
+            };
         };
         let item = self.shown(items, depth.saturating_sub(1));
         let inner = item.value_schema.get("val_type").and_then(Value::as_str);
@@ -137,26 +175,51 @@ impl<'a> Translation<'a> {
         if let (Mode::Arcade, Some(object)) = (self.mode, items.as_object())
             && object.get("type").is_some_and(|kind| kind == "object")
         {
-            let (members, _) = self.members(object, depth, ["inner_properties", "inner_required_keys"]);
+            let (members, _) =
+                self.members(object, depth, ["inner_properties", "inner_required_keys"]);
             extend(&mut array, members);
-            return Shown { value_schema: array, is_lossy: restricts || item.is_lossy };
+            return Shown {
+                value_schema: array,
+                is_lossy: restricts || item.is_lossy,
+            };
         }
-        let says_more = item.value_schema.as_object().is_some_and(|said| said.keys().any(|name| name != "val_type"));
-        Shown { value_schema: array, is_lossy: restricts || item.is_lossy || says_more }
+        let says_more = item
+            .value_schema
+            .as_object()
+            .is_some_and(|said| said.keys().any(|name| name != "val_type"));
+        Shown {
+            value_schema: array,
+            is_lossy: restricts || item.is_lossy || says_more,
+        }
     }
 
     /// The members of an object, where the format shows some, under two `names`; and whether it leaves anything out.
-    fn members(&self, fields: &Map<String, Value>, depth: usize, names: [&str; 2]) -> (Map<String, Value>, bool) {
+    fn members(
+        &self,
+        fields: &Map<String, Value>,
+        depth: usize,
+        names: [&str; 2],
+    ) -> (Map<String, Value>, bool) {
         let mut said = Map::new();
-        let known = fields.get("properties").and_then(Value::as_object).filter(|known| !known.is_empty());
-        let Some(properties) = known else { return (said, has_other(fields, &["properties"])) };
-        let Some(depth) = depth.checked_sub(1).filter(|_| self.mode == Mode::Arcade) else { return (said, true) };
+        let known = fields
+            .get("properties")
+            .and_then(Value::as_object)
+            .filter(|known| !known.is_empty());
+        let Some(properties) = known else {
+            return (said, has_other(fields, &["properties"]));
+        };
+        let Some(depth) = depth.checked_sub(1).filter(|_| self.mode == Mode::Arcade) else {
+            return (said, true);
+        };
         let mut is_lossy = has_other(fields, &["properties", "required"]);
         let mut shown_properties = Map::new();
         for (name, property) in properties {
             let mut member = self.shown(property, depth);
             is_lossy |= member.is_lossy;
-            let description = self.resolved(property).get("description").and_then(Value::as_str);
+            let description = self
+                .resolved(property)
+                .get("description")
+                .and_then(Value::as_str);
             if let (Some(text), Some(fields)) = (description, member.value_schema.as_object_mut()) {
                 fields.insert("description".to_owned(), visible(text).into());
             }
@@ -165,7 +228,11 @@ impl<'a> Translation<'a> {
         let [properties_name, required_name] = names;
         said.insert(properties_name.to_owned(), Value::Object(shown_properties));
         let required = fields.get("required").and_then(Value::as_array);
-        let mut required: Vec<&str> = required.into_iter().flatten().filter_map(Value::as_str).collect();
+        let mut required: Vec<&str> = required
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
         required.sort_unstable();
         if !required.is_empty() {
             said.insert(required_name.to_owned(), json!(required));
@@ -176,7 +243,9 @@ impl<'a> Translation<'a> {
 
 /// The schema without `null`, and whether it allowed that.
 fn without_null(schema: &Value) -> (Cow<'_, Value>, bool) {
-    let Some(fields) = schema.as_object() else { return (Cow::Borrowed(schema), false) };
+    let Some(fields) = schema.as_object() else {
+        return (Cow::Borrowed(schema), false);
+    };
     if let Some(kinds) = fields.get("type").and_then(Value::as_array) {
         let others: Vec<&Value> = kinds.iter().filter(|kind| *kind != "null").collect();
         if let ([only], true) = (others.as_slice(), others.len() < kinds.len()) {
@@ -189,9 +258,18 @@ fn without_null(schema: &Value) -> (Cow<'_, Value>, bool) {
         }
     }
     for keyword in ["anyOf", "oneOf"] {
-        let Some([one, other]) = fields.get(keyword).and_then(Value::as_array).map(Vec::as_slice) else { continue };
+        let Some([one, other]) = fields
+            .get(keyword)
+            .and_then(Value::as_array)
+            .map(Vec::as_slice)
+        else {
+            continue;
+        };
         let is_null = |schema: &Value| schema.get("type").is_some_and(|kind| kind == "null");
-        if fields.keys().all(|name| name == keyword || ANNOTATIONS.contains(&name.as_str())) {
+        if fields
+            .keys()
+            .all(|name| name == keyword || ANNOTATIONS.contains(&name.as_str()))
+        {
             match (is_null(one), is_null(other)) {
                 (false, true) => return (Cow::Borrowed(one), true),
                 (true, false) => return (Cow::Borrowed(other), true),
@@ -204,7 +282,8 @@ fn without_null(schema: &Value) -> (Cow<'_, Value>, bool) {
 
 /// Whether a schema has a keyword that restricts values, apart from `type` and those that are `said`.
 fn has_other(fields: &Map<String, Value>, said: &[&str]) -> bool {
-    let is_known = |name: &str| name == "type" || said.contains(&name) || ANNOTATIONS.contains(&name);
+    let is_known =
+        |name: &str| name == "type" || said.contains(&name) || ANNOTATIONS.contains(&name);
     fields.keys().any(|name| !is_known(name))
 }
 
@@ -230,22 +309,78 @@ mod tests {
     #[test]
     fn what_the_format_can_say_is_said_and_the_rest_is_lossy() {
         for (schema, expected, is_lossy) in [
-            (json!({ "type": "string", "title": "T" }), json!({ "val_type": "string" }), false),
-            (json!({ "type": "string", "minLength": 1 }), json!({ "val_type": "string" }), true),
-            (json!({ "enum": ["a", "b"] }), json!({ "val_type": "string", "enum": ["a", "b"] }), false),
-            (json!({ "const": "a" }), json!({ "val_type": "string", "enum": ["a"] }), false),
-            (json!({ "type": "integer", "enum": [1, 2] }), json!({ "val_type": "integer" }), true),
-            (json!({ "enum": [1, "b"] }), json!({ "val_type": "json" }), true),
-            (json!({ "$ref": "#/$defs/size" }), json!({ "val_type": "integer" }), false),
-            (json!({ "$ref": "#/$defs/loop" }), json!({ "val_type": "json" }), true),
-            (json!({ "type": ["string", "null"] }), json!({ "val_type": "string" }), true),
-            (json!({ "anyOf": [{ "type": "number" }, { "type": "null" }] }), json!({ "val_type": "number" }), true),
-            (json!({ "anyOf": [{ "type": "number" }, { "type": "string" }] }), json!({ "val_type": "json" }), true),
-            (json!({ "type": "object" }), json!({ "val_type": "json" }), false),
-            (json!({ "type": "object", "properties": { "a": {} } }), json!({ "val_type": "json" }), true),
+            (
+                json!({ "type": "string", "title": "T" }),
+                json!({ "val_type": "string" }),
+                false,
+            ),
+            (
+                json!({ "type": "string", "minLength": 1 }),
+                json!({ "val_type": "string" }),
+                true,
+            ),
+            (
+                json!({ "enum": ["a", "b"] }),
+                json!({ "val_type": "string", "enum": ["a", "b"] }),
+                false,
+            ),
+            (
+                json!({ "const": "a" }),
+                json!({ "val_type": "string", "enum": ["a"] }),
+                false,
+            ),
+            (
+                json!({ "type": "integer", "enum": [1, 2] }),
+                json!({ "val_type": "integer" }),
+                true,
+            ),
+            (
+                json!({ "enum": [1, "b"] }),
+                json!({ "val_type": "json" }),
+                true,
+            ),
+            (
+                json!({ "$ref": "#/$defs/size" }),
+                json!({ "val_type": "integer" }),
+                false,
+            ),
+            (
+                json!({ "$ref": "#/$defs/loop" }),
+                json!({ "val_type": "json" }),
+                true,
+            ),
+            (
+                json!({ "type": ["string", "null"] }),
+                json!({ "val_type": "string" }),
+                true,
+            ),
+            (
+                json!({ "anyOf": [{ "type": "number" }, { "type": "null" }] }),
+                json!({ "val_type": "number" }),
+                true,
+            ),
+            (
+                json!({ "anyOf": [{ "type": "number" }, { "type": "string" }] }),
+                json!({ "val_type": "json" }),
+                true,
+            ),
+            (
+                json!({ "type": "object" }),
+                json!({ "val_type": "json" }),
+                false,
+            ),
+            (
+                json!({ "type": "object", "properties": { "a": {} } }),
+                json!({ "val_type": "json" }),
+                true,
+            ),
             (json!(true), json!({ "val_type": "json" }), false),
             (json!({}), json!({ "val_type": "json" }), false),
-            (json!({ "type": "array" }), json!({ "val_type": "array", "inner_val_type": "json" }), false),
+            (
+                json!({ "type": "array" }),
+                json!({ "val_type": "array", "inner_val_type": "json" }),
+                false,
+            ),
             (
                 json!({ "type": "array", "items": { "type": "string" } }),
                 json!({ "val_type": "array", "inner_val_type": "string" }),
@@ -262,8 +397,16 @@ mod tests {
                 true,
             ),
         ] {
-            assert_eq!(translated(&schema, Mode::Otc), (expected.clone(), is_lossy), "{schema}");
-            assert_eq!(translated(&schema, Mode::OtcSeed), (expected, is_lossy), "{schema}");
+            assert_eq!(
+                translated(&schema, Mode::Otc),
+                (expected.clone(), is_lossy),
+                "{schema}"
+            );
+            assert_eq!(
+                translated(&schema, Mode::OtcSeed),
+                (expected, is_lossy),
+                "{schema}"
+            );
         }
     }
 
@@ -277,7 +420,8 @@ mod tests {
         let members = json!({
             "n": { "val_type": "integer", "nullable": true, "description": "how many" }, "a": { "val_type": "json" },
         });
-        let expected = json!({ "val_type": "json", "properties": members, "required_keys": ["a", "n"] });
+        let expected =
+            json!({ "val_type": "json", "properties": members, "required_keys": ["a", "n"] });
         assert_eq!(translated(&object, Mode::Arcade), (expected, false));
         let list = json!({ "type": "array", "items": object });
         let expected = json!({
@@ -303,7 +447,10 @@ mod tests {
         let schema = json!({ "type": "string", "pattern": "^a", "description": "d" });
         let root = json!({});
         let note = |schema: &Value| Translation::new(&root, Mode::Otc).note(schema);
-        assert_eq!(note(&schema), r#"[must satisfy the JSON Schema {"type":"string","pattern":"^a"}]"#);
+        assert_eq!(
+            note(&schema),
+            r#"[must satisfy the JSON Schema {"type":"string","pattern":"^a"}]"#
+        );
         let long = json!({ "enum": vec!["x".repeat(100); 20] });
         assert!(note(&long).contains("cannot express"));
     }

@@ -27,7 +27,12 @@ pub(super) struct AnswerOptions {
 impl ApprovalCommands {
     /// Answers the call `id`, and ensures that the answer takes effect: in the waiting process, or in this one if that
     /// has exited.
-    pub(super) fn answer(&self, id: InvocationId, words: AnswerOptions, json: bool) -> anyhow::Result<Exit> {
+    pub(super) fn answer(
+        &self,
+        id: InvocationId,
+        words: AnswerOptions,
+        json: bool,
+    ) -> anyhow::Result<Exit> {
         if !self.journal.exists() || self.journal.with(|store| store.standing(id))?.is_none() {
             return Err(unknown(id));
         }
@@ -43,8 +48,19 @@ impl ApprovalCommands {
         done
     }
 
-    fn answer_alone(&self, id: InvocationId, words: AnswerOptions, json: bool) -> anyhow::Result<Exit> {
-        let AnswerOptions { approved, edit, always, although_cut, feedback } = words;
+    fn answer_alone(
+        &self,
+        id: InvocationId,
+        words: AnswerOptions,
+        json: bool,
+    ) -> anyhow::Result<Exit> {
+        let AnswerOptions {
+            approved,
+            edit,
+            always,
+            although_cut,
+            feedback,
+        } = words;
         if approved {
             self.check(id, edit.as_deref(), although_cut)?;
         }
@@ -63,11 +79,16 @@ impl ApprovalCommands {
             // Approved earlier, by a process that ended before the call ran: it can still run, once.
             Given::TooLate(ApprovalState::Approved) if again && !self.is_attended(id)? => {}
             Given::TooLate(state) => {
-                show::say(&format!("{id} is not open: it is {state}; nothing was changed, and nothing ran"));
+                show::say(&format!(
+                    "{id} is not open: it is {state}; nothing was changed, and nothing ran"
+                ));
                 return Ok(Exit::Refused);
             }
             Given::OwnCall => {
-                show::say(&format!("{} called {id}, and so cannot approve it", answer.approver));
+                show::say(&format!(
+                    "{} called {id}, and so cannot approve it",
+                    answer.approver
+                ));
                 return Ok(Exit::Refused);
             }
             Given::Unknown => return Err(unknown(id)),
@@ -77,9 +98,16 @@ impl ApprovalCommands {
 
     /// Refuses an approval whose edit the tool rejects, or one without `--although-cut` if the question shows only a
     /// part of the call. The question stays open.
-    fn check(&self, id: InvocationId, edit: Option<&str>, although_cut: bool) -> anyhow::Result<()> {
+    fn check(
+        &self,
+        id: InvocationId,
+        edit: Option<&str>,
+        although_cut: bool,
+    ) -> anyhow::Result<()> {
         let open = |kept: &Kept| kept.state == ApprovalState::Pending;
-        let Some(kept) = self.journal.with(|store| store.kept(id))?.filter(open) else { return Ok(()) };
+        let Some(kept) = self.journal.with(|store| store.kept(id))?.filter(open) else {
+            return Ok(());
+        };
         if kept.approval.cut && !although_cut {
             let message = format!(
                 "the question shows a part of the call only; read all of it with `toolcell approvals show {id} --full`, \
@@ -90,8 +118,9 @@ impl ApprovalCommands {
         match edit.map(|edit| self.check_edit(&kept, edit)) {
             Some(Err(why)) => {
                 let why = legible(&why);
-                let message =
-                    format!("--edit: the tool cannot be called with these arguments: {why}; nothing was answered");
+                let message = format!(
+                    "--edit: the tool cannot be called with these arguments: {why}; nothing was answered"
+                );
                 Err(BadRequest(message).into())
             }
             _ => Ok(()),
@@ -107,7 +136,10 @@ impl ApprovalCommands {
         loop {
             // The state is read after the attempt to take the role, because an ending process releases its role last.
             let held = self.journal.hold(id, Role::Runner)?;
-            let kept = self.journal.with(|store| store.kept(id))?.ok_or_else(|| unknown(id))?;
+            let kept = self
+                .journal
+                .with(|store| store.kept(id))?
+                .ok_or_else(|| unknown(id))?;
             match (kept.state, held) {
                 (ApprovalState::Approved, Some(held)) => {
                     let record = self.resume(&kept, held).map_err(|error| {
@@ -126,7 +158,12 @@ impl ApprovalCommands {
                     if let Some(held) = held.filter(|_| kept.result.is_some()) {
                         held.retire();
                     }
-                    return said(id, kept.state, "approved; the process that asked runs it", json);
+                    return said(
+                        id,
+                        kept.state,
+                        "approved; the process that asked runs it",
+                        json,
+                    );
                 }
                 (ApprovalState::Approved, None) if kept.approval.expires_at > Timestamp::now() => {
                     std::thread::sleep(LOOK_EVERY);

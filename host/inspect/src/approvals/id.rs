@@ -31,7 +31,9 @@ impl FromStr for CallId {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let letters = text.len();
-        if !text.chars().all(|c| c.is_ascii_alphanumeric()) || !(LETTERS_MIN..=LETTERS).contains(&letters) {
+        if !text.chars().all(|c| c.is_ascii_alphanumeric())
+            || !(LETTERS_MIN..=LETTERS).contains(&letters)
+        {
             return Err(format!(
                 "an id has {LETTERS} letters and digits, and its last {LETTERS_MIN} or more name it too: see `toolcell \
                  approvals list`"
@@ -40,7 +42,9 @@ impl FromStr for CallId {
         if letters < LETTERS {
             return Ok(Self::End(text.to_ascii_uppercase()));
         }
-        text.parse().map(Self::Whole).map_err(|error| format!("not an id: {error}; see `toolcell approvals list`"))
+        text.parse()
+            .map(Self::Whole)
+            .map_err(|error| format!("not an id: {error}; see `toolcell approvals list`"))
     }
 }
 
@@ -65,31 +69,53 @@ impl ApprovalCommands {
             return Err(unknown(id));
         }
         let all = self.journal.with(|store| store.list(true))?;
-        let all: Vec<_> = all.iter().map(|call| (call.invocation_id, call.state)).collect();
-        only(letters, &all).map_err(BadRequest)?.ok_or_else(|| unknown(id))
+        let all: Vec<_> = all
+            .iter()
+            .map(|call| (call.invocation_id, call.state))
+            .collect();
+        only(letters, &all)
+            .map_err(BadRequest)?
+            .ok_or_else(|| unknown(id))
     }
 }
 
 /// Returns the one call of `all` whose id ends with `letters`, if there is one; the error lists the calls if there are
 /// several.
-fn only(letters: &str, all: &[(InvocationId, ApprovalState)]) -> Result<Option<InvocationId>, String> {
-    let found: Vec<_> = all.iter().filter(|(id, _)| id.to_string().ends_with(letters)).collect();
+fn only(
+    letters: &str,
+    all: &[(InvocationId, ApprovalState)],
+) -> Result<Option<InvocationId>, String> {
+    let found: Vec<_> = all
+        .iter()
+        .filter(|(id, _)| id.to_string().ends_with(letters))
+        .collect();
     if let [] | [_] = found.as_slice() {
         return Ok(found.first().map(|(id, _)| *id));
     }
-    let listed = found.iter().take(CANDIDATES_MAX).map(|(id, state)| format!("\n  {id} {state}"));
+    let listed = found
+        .iter()
+        .take(CANDIDATES_MAX)
+        .map(|(id, state)| format!("\n  {id} {state}"));
     let listed: String = listed.collect();
     let more = match found.len().saturating_sub(CANDIDATES_MAX) {
         0 => String::new(),
         more => format!("\n  and {more} more: toolcell approvals list --all"),
     };
-    Err(format!("{letters} is the end of {} ids; type more letters of one:{listed}{more}", found.len()))
+    Err(format!(
+        "{letters} is the end of {} ids; type more letters of one:{listed}{more}",
+        found.len()
+    ))
 }
 
 /// The shortest end of `id` that names it among `all`, at least [`LETTERS_SHOWN_MIN`] letters.
 pub(super) fn short<'a>(id: &'a str, all: &[String]) -> &'a str {
     let end = |letters: usize| id.get(id.len().saturating_sub(letters)..).unwrap_or(id);
-    let names = |letters: &usize| all.iter().filter(|other| other.ends_with(end(*letters))).count() <= 1;
+    let names = |letters: &usize| {
+        all.iter()
+            .filter(|other| other.ends_with(end(*letters)))
+            .count()
+            <= 1
+    };
     end((LETTERS_SHOWN_MIN..LETTERS).find(names).unwrap_or(LETTERS))
 }
 
@@ -100,16 +126,34 @@ mod tests {
     #[test]
     fn an_id_is_whole_or_its_end() {
         let whole = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
-        assert_eq!(whole.parse::<CallId>(), Ok(CallId::Whole(whole.parse().unwrap())));
-        assert_eq!("g5fav".parse::<CallId>(), Ok(CallId::End("G5FAV".to_owned())));
-        for wrong in ["", "FAV", "G5F V", "..G5FAV", "\u{c4}bcd", &format!("{whole}0"), "U1ARZ3NDEKTSV4RRFFQ69G5FAV"] {
+        assert_eq!(
+            whole.parse::<CallId>(),
+            Ok(CallId::Whole(whole.parse().unwrap()))
+        );
+        assert_eq!(
+            "g5fav".parse::<CallId>(),
+            Ok(CallId::End("G5FAV".to_owned()))
+        );
+        for wrong in [
+            "",
+            "FAV",
+            "G5F V",
+            "..G5FAV",
+            "\u{c4}bcd",
+            &format!("{whole}0"),
+            "U1ARZ3NDEKTSV4RRFFQ69G5FAV",
+        ] {
             assert!(wrong.parse::<CallId>().is_err(), "{wrong}");
         }
     }
 
     #[test]
     fn an_id_is_printed_as_short_as_it_names_one_call() {
-        let all = ["01ARZ3NDEKTSV4RRFFQ69G5FAV", "01ARZ3NDEKTSV4RRFFQ69G5FAW", "01BX5ZZKBKACTAV9WEFQ69G5FAV"];
+        let all = [
+            "01ARZ3NDEKTSV4RRFFQ69G5FAV",
+            "01ARZ3NDEKTSV4RRFFQ69G5FAW",
+            "01BX5ZZKBKACTAV9WEFQ69G5FAV",
+        ];
         let all: Vec<String> = all.into_iter().map(str::to_owned).collect();
         let shown: Vec<&str> = all.iter().map(|id| short(id, &all)).collect();
         assert_eq!(shown, ["FFQ69G5FAV", "9G5FAW", "EFQ69G5FAV"]);
@@ -119,14 +163,22 @@ mod tests {
     fn an_end_of_several_ids_lists_some_of_them() {
         let ids = |count: usize| -> Vec<(InvocationId, ApprovalState)> {
             let id = |at| format!("01ARZ3NDEKTSV4RRFF{at:04}G5FA").parse().unwrap();
-            (0..count).map(|at| (id(at), ApprovalState::Pending)).collect()
+            (0..count)
+                .map(|at| (id(at), ApprovalState::Pending))
+                .collect()
         };
         assert_eq!(only("G5FA", &ids(0)), Ok(None));
         assert_eq!(only("G5FA", &ids(1)), Ok(Some(ids(1)[0].0)));
         assert_eq!(only("1G5FA", &ids(9)), Ok(Some(ids(9)[1].0)));
         let error = only("G5FA", &ids(9)).unwrap_err();
-        assert!(error.starts_with("G5FA is the end of 9 ids") && error.lines().count() == 7, "{error}");
-        assert!(error.contains("\n  01ARZ3NDEKTSV4RRFF0004G5FA pending\n  and 4 more"), "{error}");
+        assert!(
+            error.starts_with("G5FA is the end of 9 ids") && error.lines().count() == 7,
+            "{error}"
+        );
+        assert!(
+            error.contains("\n  01ARZ3NDEKTSV4RRFF0004G5FA pending\n  and 4 more"),
+            "{error}"
+        );
         assert!(!only("G5FA", &ids(5)).unwrap_err().contains("and "));
     }
 }

@@ -19,12 +19,19 @@ impl ApprovalCommands {
         let (found, known) = if self.journal.exists() {
             self.close_unattended()?;
             // An id is shortened among all of them, because its end has to name it among all of them.
-            let known = if json { Vec::new() } else { self.journal.with(|store| store.list(true))? };
+            let known = if json {
+                Vec::new()
+            } else {
+                self.journal.with(|store| store.list(true))?
+            };
             (self.journal.with(|store| store.list(all))?, known)
         } else {
             (Vec::new(), Vec::new())
         };
-        let known: Vec<String> = known.iter().map(|call| call.invocation_id.to_string()).collect();
+        let known: Vec<String> = known
+            .iter()
+            .map(|call| call.invocation_id.to_string())
+            .collect();
         let text = match json {
             true => show::json_line(&json!({ "approvals": found })),
             false if found.is_empty() => "no pending approvals\n".to_owned(),
@@ -36,7 +43,10 @@ impl ApprovalCommands {
                 text
             }
         };
-        std::io::stdout().write_all(text.as_bytes()).map(|()| Exit::Succeeded).or_else(show::closed)
+        std::io::stdout()
+            .write_all(text.as_bytes())
+            .map(|()| Exit::Succeeded)
+            .or_else(show::closed)
     }
 
     /// The rows of the question that say who wants what and why, if `call` waits for an answer.
@@ -49,13 +59,23 @@ impl ApprovalCommands {
     }
 
     pub(super) fn forget(&self, json: bool) -> anyhow::Result<Exit> {
-        let forgotten = if self.journal.exists() { self.journal.with(|store| store.forget_sessions())? } else { 0 };
+        let forgotten = if self.journal.exists() {
+            self.journal.with(|store| store.forget_sessions())?
+        } else {
+            0
+        };
         let text = if json {
             show::json_line(&json!({ "forgotten": forgotten }))
         } else {
-            format!("{} for a session forgotten\n", show::counted(forgotten as u64, "approval"))
+            format!(
+                "{} for a session forgotten\n",
+                show::counted(forgotten as u64, "approval")
+            )
         };
-        std::io::stdout().write_all(text.as_bytes()).map(|()| Exit::Succeeded).or_else(show::closed)
+        std::io::stdout()
+            .write_all(text.as_bytes())
+            .map(|()| Exit::Succeeded)
+            .or_else(show::closed)
     }
 
     pub(super) fn show(&self, id: InvocationId, full: bool, json: bool) -> anyhow::Result<Exit> {
@@ -63,9 +83,19 @@ impl ApprovalCommands {
             return Err(unknown(id));
         }
         self.close_unattended()?;
-        let kept = self.journal.with(|store| store.kept(id))?.ok_or_else(|| unknown(id))?;
-        let text = if json { show::json_line(&record(&kept)?) } else { for_people(&kept, full) };
-        std::io::stdout().write_all(text.as_bytes()).map(|()| Exit::Succeeded).or_else(show::closed)
+        let kept = self
+            .journal
+            .with(|store| store.kept(id))?
+            .ok_or_else(|| unknown(id))?;
+        let text = if json {
+            show::json_line(&record(&kept)?)
+        } else {
+            for_people(&kept, full)
+        };
+        std::io::stdout()
+            .write_all(text.as_bytes())
+            .map(|()| Exit::Succeeded)
+            .or_else(show::closed)
     }
 }
 
@@ -73,11 +103,21 @@ impl ApprovalCommands {
 fn lead_of(prompt: &str) -> String {
     let mut rows = prompt.lines().skip_while(|row| !row.starts_with("| call "));
     let first = rows.next().into_iter();
-    first.chain(rows.take_while(|row| row.starts_with("|  "))).map(|row| format!("{row}\n")).collect()
+    first
+        .chain(rows.take_while(|row| row.starts_with("|  ")))
+        .map(|row| format!("{row}\n"))
+        .collect()
 }
 
 fn line(summary: &Summary, known: &[String], lead: &str) -> String {
-    let Summary { invocation_id, tool_id, state, expires_at, actor_ref, .. } = summary;
+    let Summary {
+        invocation_id,
+        tool_id,
+        state,
+        expires_at,
+        actor_ref,
+        ..
+    } = summary;
     // Untrusted text gets rows of its own, so that it cannot pass for the next call.
     let mut sheet = Sheet::new(show::columns());
     let id = invocation_id.to_string();
@@ -99,7 +139,11 @@ fn line(summary: &Summary, known: &[String], lead: &str) -> String {
 
 /// Everything that is stored about a call, as its original records.
 pub(super) fn record(kept: &Kept) -> anyhow::Result<Value> {
-    let mut result: Option<Value> = kept.result.as_deref().map(serde_json::from_str).transpose()?;
+    let mut result: Option<Value> = kept
+        .result
+        .as_deref()
+        .map(serde_json::from_str)
+        .transpose()?;
     result.iter_mut().for_each(show::represent_again);
     Ok(json!({
         "state": kept.state,
@@ -139,7 +183,12 @@ fn answer(kept: &Kept) -> Option<Answer> {
 
 /// The question, as the approver sees it.
 fn prompt(kept: &Kept) -> String {
-    let prompt: String = kept.approval.prompt.iter().filter_map(|block| block.as_text()).collect();
+    let prompt: String = kept
+        .approval
+        .prompt
+        .iter()
+        .filter_map(|block| block.as_text())
+        .collect();
     visible(&prompt, Whitespace::Kept)
 }
 
@@ -152,9 +201,17 @@ fn for_people(kept: &Kept, full: bool) -> String {
     }
     // The prompt has rows with a gutter already; this display may be narrower than the one that showed it.
     sheet.rows_of(prompt(kept).trim_end());
-    sheet.host(&format!("now: {}, {}", kept.state, kept.invocation.status().as_str()));
+    sheet.host(&format!(
+        "now: {}, {}",
+        kept.state,
+        kept.invocation.status().as_str()
+    ));
     if let Some(answer) = &answer(kept) {
-        let verb = if answer.approved { "approved" } else { "denied" };
+        let verb = if answer.approved {
+            "approved"
+        } else {
+            "denied"
+        };
         sheet.host(&format!("{verb} at {}", answer.answered_at));
         sheet.value("by", &answer.approver, ROWS_MAX);
         sheet.value("through", &answer.channel, ROWS_MAX);

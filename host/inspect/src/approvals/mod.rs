@@ -86,22 +86,46 @@ enum Command {
 impl Approvals {
     pub fn run(self) -> anyhow::Result<Exit> {
         let home = Home::find()?;
-        let desk = ApprovalCommands { journal: Journal::new(home.journal(), home.journal_key()), home };
+        let desk = ApprovalCommands {
+            journal: Journal::new(home.journal(), home.journal_key()),
+            home,
+        };
         let done = match self.command {
             Command::List { all, json } => desk.list(all, json),
-            Command::Show { id, full, json } => desk.find(&id).and_then(|id| desk.show(id, full, json)),
-            Command::Approve { id, edit, always, although_cut, feedback, json } => {
+            Command::Show { id, full, json } => {
+                desk.find(&id).and_then(|id| desk.show(id, full, json))
+            }
+            Command::Approve {
+                id,
+                edit,
+                always,
+                although_cut,
+                feedback,
+                json,
+            } => {
                 if let Some(edit) = &edit {
-                    Input::from_text(edit.as_str())
-                        .value()
-                        .map_err(|error| BadRequest(format!("--edit: these are not JSON: {error}")))?;
+                    Input::from_text(edit.as_str()).value().map_err(|error| {
+                        BadRequest(format!("--edit: these are not JSON: {error}"))
+                    })?;
                 }
-                let words = AnswerOptions { approved: true, edit, always, although_cut, feedback };
+                let words = AnswerOptions {
+                    approved: true,
+                    edit,
+                    always,
+                    although_cut,
+                    feedback,
+                };
                 desk.find(&id).and_then(|id| desk.answer(id, words, json))
             }
             Command::Forget { json } => desk.forget(json),
             Command::Deny { id, feedback, json } => {
-                let words = AnswerOptions { approved: false, edit: None, always: false, although_cut: false, feedback };
+                let words = AnswerOptions {
+                    approved: false,
+                    edit: None,
+                    always: false,
+                    although_cut: false,
+                    feedback,
+                };
                 desk.find(&id).and_then(|id| desk.answer(id, words, json))
             }
         };

@@ -33,26 +33,41 @@ impl ApprovalCommands {
     /// Ends the call `id` if it cannot be resumed, and stores its result.
     pub(super) fn close(&self, id: InvocationId, held: Held) -> anyhow::Result<Option<CallRecord>> {
         // Read now that no other process handles the call, so what is stored no longer changes.
-        let Some(kept) = self.journal.with(|store| store.kept(id))?.filter(|kept| kept.result.is_none()) else {
+        let Some(kept) = self
+            .journal
+            .with(|store| store.kept(id))?
+            .filter(|kept| kept.result.is_none())
+        else {
             held.retire();
             return Ok(None);
         };
         let host = target::host(&self.home, |settings| settings.approvals = true)?;
-        let ended = Runtime::on_this_thread()?.block_on(host.close(request(&kept, Cancellation::new()), &kept, held));
+        let ended = Runtime::on_this_thread()?.block_on(host.close(
+            request(&kept, Cancellation::new()),
+            &kept,
+            held,
+        ));
         Ok(ended)
     }
 
     /// Runs the approved call of `kept`, with its original options, in its original folder. Fails if it cannot be tried
     /// from here, and releases `held` then.
     pub(super) fn resume(&self, kept: &Kept, held: Held) -> anyhow::Result<CallRecord> {
-        let origin = kept.approval.plan.origin.clone().context("the call came through a door that is closed now")?;
-        let origin: Origin = serde_json::from_value(origin).context("cannot parse how the call was made")?;
+        let origin = kept
+            .approval
+            .plan
+            .origin
+            .clone()
+            .context("the call came through a door that is closed now")?;
+        let origin: Origin =
+            serde_json::from_value(origin).context("cannot parse how the call was made")?;
         std::env::set_current_dir(&origin.cwd)
             .with_context(|| format!("go to the folder of the call, {}", origin.cwd.display()))?;
         let cancellation = Cancellation::new();
         let mut request = request(kept, cancellation.clone());
         // The options of the call and the current files, so that what they deny by now stays denied.
-        let settings = options::settings(&self.home, &origin.grants, &origin.limits, &origin.policy);
+        let settings =
+            options::settings(&self.home, &origin.grants, &origin.limits, &origin.policy);
         let mut settings = settings.map_err(|stop| match stop {
             Stop::Refused(refusal) => failed(&refusal),
             Stop::Failed(error) => error,
@@ -60,11 +75,22 @@ impl ApprovalCommands {
         if origin.role.is_some() {
             // Without its role, the call could select every tool, and the approver was not asked about that.
             let role = origin.role.as_deref();
-            settings.selection = config::selection(&settings.layers, None, role).map_err(|refusal| failed(&refusal))?;
+            settings.selection = config::selection(&settings.layers, None, role)
+                .map_err(|refusal| failed(&refusal))?;
         }
-        let named = CommandFiles { sources: origin.sources.clone(), files: origin.kept.clone() };
+        let named = CommandFiles {
+            sources: origin.sources.clone(),
+            files: origin.kept.clone(),
+        };
         let closed = kept::close(&self.home, &mut settings, &named);
-        let Settings { grants, limits, policy, layers, selection, .. } = settings;
+        let Settings {
+            grants,
+            limits,
+            policy,
+            layers,
+            selection,
+            ..
+        } = settings;
         request.grants = Arc::new(grants);
         request.policy = Arc::new(policy);
         request.limits = limits;
@@ -79,10 +105,13 @@ impl ApprovalCommands {
             hooks::add(&mut host, &self.home, &layers, &closed).await?;
             let own = load(&host, &origin, &ToolConfigs::of(&self.home, &layers)).await?;
             let tools = host.catalog().tools();
-            let surface = surface::of(&host, tools, selection, (&request.policy, &request.grants)).await;
+            let surface =
+                surface::of(&host, tools, selection, (&request.policy, &request.grants)).await;
             request.offered = Some(surface::callable(&surface));
             request.tool = surface::place(callee(&own, &kept.approval.plan.tool), &surface);
-            host.resume(request, kept, held).await.context("this host keeps no approvals")
+            host.resume(request, kept, held)
+                .await
+                .context("this host keeps no approvals")
         })?;
         runtime.shutdown_background();
         std::mem::forget(host);
@@ -94,20 +123,30 @@ impl ApprovalCommands {
     /// Checks that the call of `kept` can run with `edit` instead of its arguments. Succeeds if the tool cannot be
     /// loaded from here, because the process that runs the call decides.
     pub(super) fn check_edit(&self, kept: &Kept, edit: &str) -> Result<(), String> {
-        let origin = kept.approval.plan.origin.clone().and_then(|origin| serde_json::from_value::<Origin>(origin).ok());
+        let origin = kept
+            .approval
+            .plan
+            .origin
+            .clone()
+            .and_then(|origin| serde_json::from_value::<Origin>(origin).ok());
         let Some(origin) = origin else { return Ok(()) };
         // Files and relative paths are those of the call's folder, as when the call is resumed.
         if std::env::set_current_dir(&origin.cwd).is_err() {
             return Ok(());
         }
-        let settings = options::settings(&self.home, &origin.grants, &origin.limits, &origin.policy);
-        let Ok(Settings { limits, layers, .. }) = settings else { return Ok(()) };
+        let settings =
+            options::settings(&self.home, &origin.grants, &origin.limits, &origin.policy);
+        let Ok(Settings { limits, layers, .. }) = settings else {
+            return Ok(());
+        };
         let host = target::host(&self.home, |settings| {
             layers.compilation().apply(settings);
             settings.journal = layers.journal();
             settings.memory_bytes_max = settings.memory_bytes_max.max(limits.memory_bytes);
         });
-        let (Ok(host), Ok(runtime)) = (host, Runtime::on_this_thread()) else { return Ok(()) };
+        let (Ok(host), Ok(runtime)) = (host, Runtime::on_this_thread()) else {
+            return Ok(());
+        };
         runtime.block_on(async {
             match load(&host, &origin, &ToolConfigs::of(&self.home, &layers)).await {
                 Ok(_) => host.check_edit(&kept.approval, edit).await,
@@ -120,9 +159,13 @@ impl ApprovalCommands {
 /// Loads the component of the call, which it returns, and those of the tools that the tool may call, with the settings of
 /// the current files.
 async fn load(host: &Host, origin: &Origin, configs: &ToolConfigs) -> anyhow::Result<Loaded> {
-    let own = load_one(host, &origin.component, configs).await.map_err(|refusal| failed(&refusal))?;
+    let own = load_one(host, &origin.component, configs)
+        .await
+        .map_err(|refusal| failed(&refusal))?;
     for component in &origin.callable {
-        load_one(host, component, configs).await.map_err(|refusal| failed(&refusal))?;
+        load_one(host, component, configs)
+            .await
+            .map_err(|refusal| failed(&refusal))?;
     }
     Ok(own)
 }

@@ -9,17 +9,23 @@ use super::super::exit::BadRequest;
 /// Reads the cases in `file`, or on standard input if it is `-`.
 pub(super) fn cases(file: &Path) -> Result<Vec<EvalCase>, BadRequest> {
     let text = text(file, CASES_BYTES_MAX)?;
-    EvalCase::read_all(&text).map_err(|why| BadRequest(format!("cannot read the cases from {}: {why}", name(file))))
+    EvalCase::read_all(&text)
+        .map_err(|why| BadRequest(format!("cannot read the cases from {}: {why}", name(file))))
 }
 
 /// Reads the trace in `file`, or on standard input if it is `-`.
 pub(super) fn trace(file: &Path) -> Result<Trace, BadRequest> {
     let text = text(file, TRACE_BYTES_MAX)?;
-    Trace::read(&text).map_err(|why| BadRequest(format!("cannot read the trace from {}: {why}", name(file))))
+    Trace::read(&text)
+        .map_err(|why| BadRequest(format!("cannot read the trace from {}: {why}", name(file))))
 }
 
 fn name(file: &Path) -> String {
-    if file == Path::new("-") { "standard input".to_owned() } else { file.display().to_string() }
+    if file == Path::new("-") {
+        "standard input".to_owned()
+    } else {
+        file.display().to_string()
+    }
 }
 
 fn text(file: &Path, bytes_max: usize) -> Result<String, BadRequest> {
@@ -30,7 +36,10 @@ fn text(file: &Path, bytes_max: usize) -> Result<String, BadRequest> {
         Box::new(File::open(file).map_err(|error| fail(error.to_string()))?)
     };
     let mut bytes = Vec::new();
-    source.take(bytes_max as u64 + 1).read_to_end(&mut bytes).map_err(|error| fail(error.to_string()))?;
+    source
+        .take(bytes_max as u64 + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| fail(error.to_string()))?;
     if bytes.len() > bytes_max {
         return Err(fail(format!("it has more than {bytes_max} bytes")));
     }

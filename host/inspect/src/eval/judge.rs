@@ -34,14 +34,17 @@ impl Judge {
             Self::Program(program) => program.ask(&question()?).await,
             Self::Component(judge) => judge.assess(&question()?).await,
         };
-        answer.and_then(|answer| Verdict::read(&answer)).map_err(|why| format!("the judge failed: {why}"))
+        answer
+            .and_then(|answer| Verdict::read(&answer))
+            .map_err(|why| format!("the judge failed: {why}"))
     }
 }
 
 /// Loads the component `file` as a judge, whose answers take at most `wall` each.
 pub(super) async fn load(file: &Path, wall: Duration) -> Result<toolcell::Judge, Stop> {
     let home = Home::find()?;
-    let compilation = configured_compilation(&home).map_err(|error| BadRequest(format!("{error:#}")))?;
+    let compilation =
+        configured_compilation(&home).map_err(|error| BadRequest(format!("{error:#}")))?;
     let host = target::host(&home, |settings| compilation.apply(settings))?;
     let bytes = read_component(file)?;
     Ok(host.load_judge(&bytes, wall).await?)

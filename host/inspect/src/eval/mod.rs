@@ -64,18 +64,26 @@ pub struct Eval {
 
 impl Eval {
     pub fn run(self) -> anyhow::Result<Exit> {
-        if [&self.cases, &self.trace].iter().all(|file| file.as_path() == Path::new("-")) {
+        if [&self.cases, &self.trace]
+            .iter()
+            .all(|file| file.as_path() == Path::new("-"))
+        {
             let message = "cannot read both the cases and the trace from standard input; name a file with --trace";
             return Err(BadRequest(message.to_owned()).into());
         }
         let cases = files::cases(&self.cases)?;
         let trace = files::trace(&self.trace)?;
         // Checks of schemas need more stack than the main thread may have.
-        let checks = thread::Builder::new().name("toolcell-eval".to_owned()).stack_size(SCHEMA_STACK_BYTES);
+        let checks = thread::Builder::new()
+            .name("toolcell-eval".to_owned())
+            .stack_size(SCHEMA_STACK_BYTES);
         thread::scope(|scope| {
-            let checks =
-                checks.spawn_scoped(scope, || self.evaluate(&cases, &trace)).context("cannot start a thread")?;
-            checks.join().unwrap_or_else(|_| bail!("the evaluation panicked"))
+            let checks = checks
+                .spawn_scoped(scope, || self.evaluate(&cases, &trace))
+                .context("cannot start a thread")?;
+            checks
+                .join()
+                .unwrap_or_else(|_| bail!("the evaluation panicked"))
         })
     }
 
@@ -104,30 +112,48 @@ impl Eval {
 
     async fn judge(&self) -> Result<Judge, Stop> {
         if let Some(file) = &self.judge {
-            return judge::load(file, self.judge_timeout).await.map(|judge| Judge::Component(Box::new(judge)));
+            return judge::load(file, self.judge_timeout)
+                .await
+                .map(|judge| Judge::Component(Box::new(judge)));
         }
         Ok(match self.judge_command.split_first() {
-            Some((program, arguments)) => {
-                Judge::Program(Program::new(program, arguments, &self.judge_env, self.judge_timeout))
-            }
+            Some((program, arguments)) => Judge::Program(Program::new(
+                program,
+                arguments,
+                &self.judge_env,
+                self.judge_timeout,
+            )),
             None => Judge::None,
         })
     }
 
     /// Evaluates all cases, and prints each result as soon as it is known, because a judge may take long.
-    async fn results(&self, cases: &[EvalCase], trace: &Trace, judge: &Judge) -> anyhow::Result<Exit> {
+    async fn results(
+        &self,
+        cases: &[EvalCase],
+        trace: &Trace,
+        judge: &Judge,
+    ) -> anyhow::Result<Exit> {
         let mut passed = 0;
         for case in cases {
             let result = result(case, trace, judge).await;
             passed += usize::from(result.passed);
-            let printed = if self.json { show::json(&result) } else { report::case(&result) };
+            let printed = if self.json {
+                show::json(&result)
+            } else {
+                report::case(&result)
+            };
             // The exit code is that of all cases even if the reader closed the pipe.
             printed.or_else(|error| show::closed(error).map(drop))?;
         }
         if !self.json {
             report::sum(passed, cases.len()).or_else(|error| show::closed(error).map(drop))?;
         }
-        Ok(if passed == cases.len() { Exit::Succeeded } else { Exit::ToolFailed })
+        Ok(if passed == cases.len() {
+            Exit::Succeeded
+        } else {
+            Exit::ToolFailed
+        })
     }
 }
 

@@ -39,22 +39,45 @@ impl Drop for Group {
 
 impl Program {
     /// A program that gets the variable PATH, those of `variables` that are set, and no others.
-    pub(super) fn new(program: &OsStr, arguments: &[OsString], variables: &[String], wall: Duration) -> Self {
+    pub(super) fn new(
+        program: &OsStr,
+        arguments: &[OsString],
+        variables: &[String],
+        wall: Duration,
+    ) -> Self {
         let names = variables.iter().map(String::as_str).chain(["PATH"]);
-        let environment = names.filter_map(|name| Some((OsString::from(name), std::env::var_os(name)?))).collect();
-        Self { program: program.to_owned(), arguments: arguments.to_vec(), environment, wall }
+        let environment = names
+            .filter_map(|name| Some((OsString::from(name), std::env::var_os(name)?)))
+            .collect();
+        Self {
+            program: program.to_owned(),
+            arguments: arguments.to_vec(),
+            environment,
+            wall,
+        }
     }
 
     /// Returns what the program answers to `question`.
     pub(super) async fn ask(&self, question: &str) -> Result<String, String> {
         let mut child = self.start()?;
-        let _group = Group(child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)));
+        let _group = Group(
+            child
+                .id()
+                .and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)),
+        );
         let run = talk(&mut child, question);
         if !guard!("judge_time") {
             return run.await;
         }
-        let late = |_| Err(format!("it did not answer within {} ms", self.wall.as_millis()));
-        tokio::time::timeout(self.wall, run).await.unwrap_or_else(late)
+        let late = |_| {
+            Err(format!(
+                "it did not answer within {} ms",
+                self.wall.as_millis()
+            ))
+        };
+        tokio::time::timeout(self.wall, run)
+            .await
+            .unwrap_or_else(late)
     }
 
     fn start(&self) -> Result<Child, String> {
@@ -70,15 +93,18 @@ impl Program {
             .stderr(Stdio::piped())
             .process_group(0)
             .kill_on_drop(true);
-        command.spawn().map_err(|error| format!("cannot start {:?}: {error}", self.program))
+        command
+            .spawn()
+            .map_err(|error| format!("cannot start {:?}: {error}", self.program))
     }
 }
 
 async fn talk(child: &mut Child, question: &str) -> Result<String, String> {
-    let (mut input, output, errors) = match (child.stdin.take(), child.stdout.take(), child.stderr.take()) {
-        (Some(input), Some(output), Some(errors)) => (input, output, errors),
-        _ => return Err("it has no pipes".to_owned()),
-    };
+    let (mut input, output, errors) =
+        match (child.stdin.take(), child.stdout.take(), child.stderr.take()) {
+            (Some(input), Some(output), Some(errors)) => (input, output, errors),
+            _ => return Err("it has no pipes".to_owned()),
+        };
     let send = async {
         // A program may answer without reading everything.
         let _ = input.write_all(question.as_bytes()).await;
@@ -87,7 +113,10 @@ async fn talk(child: &mut Child, question: &str) -> Result<String, String> {
         Ok(())
     };
     let ((), answer, said) = tokio::try_join!(send, answer(output), said(errors))?;
-    let status = child.wait().await.map_err(|error| format!("cannot wait for it: {error}"))?;
+    let status = child
+        .wait()
+        .await
+        .map_err(|error| format!("cannot wait for it: {error}"))?;
     if status.success() {
         String::from_utf8(answer).map_err(|_| "its answer is not UTF-8 text".to_owned())
     } else {
@@ -97,25 +126,43 @@ async fn talk(child: &mut Child, question: &str) -> Result<String, String> {
 
 /// Reads the answer. Fails at once when there is too much, because the program may never end.
 async fn answer(output: impl AsyncRead + Unpin) -> Result<Vec<u8>, String> {
-    let max = if guard!("judge_output") { VERDICT_BYTES_MAX } else { usize::MAX >> 1 };
+    let max = if guard!("judge_output") {
+        VERDICT_BYTES_MAX
+    } else {
+        usize::MAX >> 1
+    };
     let mut answer = Vec::new();
     let read = output.take(max as u64 + 1).read_to_end(&mut answer).await;
     read.map_err(|error| format!("cannot read its answer: {error}"))?;
-    if answer.len() > max { Err(format!("it printed more than {VERDICT_BYTES_MAX} bytes")) } else { Ok(answer) }
+    if answer.len() > max {
+        Err(format!("it printed more than {VERDICT_BYTES_MAX} bytes"))
+    } else {
+        Ok(answer)
+    }
 }
 
 /// Reads standard error to its end, and returns the beginning.
 async fn said(mut errors: impl AsyncRead + Unpin) -> Result<String, String> {
     let mut said = Vec::new();
     let fail = |error: std::io::Error| format!("cannot read its standard error: {error}");
-    (&mut errors).take(SAID_BYTES_MAX).read_to_end(&mut said).await.map_err(fail)?;
-    tokio::io::copy(&mut errors, &mut tokio::io::sink()).await.map_err(fail)?;
+    (&mut errors)
+        .take(SAID_BYTES_MAX)
+        .read_to_end(&mut said)
+        .await
+        .map_err(fail)?;
+    tokio::io::copy(&mut errors, &mut tokio::io::sink())
+        .await
+        .map_err(fail)?;
     Ok(String::from_utf8_lossy(&said).into_owned())
 }
 
 /// How a program ended that failed, with the last line that it said: most programs put their reason there.
 fn ended(status: ExitStatus, said: &str) -> String {
-    let last = said.lines().rev().map(str::trim).find(|line| !line.is_empty());
+    let last = said
+        .lines()
+        .rev()
+        .map(str::trim)
+        .find(|line| !line.is_empty());
     let last: Option<String> = last.map(|line| line.chars().take(SAID_MAX).collect());
     match last {
         Some(last) => format!("it ended with {status}: {last}"),

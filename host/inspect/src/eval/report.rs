@@ -8,9 +8,26 @@ use super::super::show;
 
 /// Prints the row of a case, and one for each of its assertions.
 pub(super) fn case(result: &EvalResult) -> io::Result<()> {
-    let mut text = format!("{}  {:.3}  {}\n", word(result.passed), result.composite_score, line(&result.case_id));
-    for AssertionResult { assertion_type, passed, score, reason, .. } in &result.assertion_results {
-        text += &format!("  {}  {score:.3}  {}: {}\n", word(*passed), line(assertion_type), line(reason));
+    let mut text = format!(
+        "{}  {:.3}  {}\n",
+        word(result.passed),
+        result.composite_score,
+        line(&result.case_id)
+    );
+    for AssertionResult {
+        assertion_type,
+        passed,
+        score,
+        reason,
+        ..
+    } in &result.assertion_results
+    {
+        text += &format!(
+            "  {}  {score:.3}  {}: {}\n",
+            word(*passed),
+            line(assertion_type),
+            line(reason)
+        );
     }
     print(&text)
 }
@@ -26,7 +43,9 @@ fn word(passed: bool) -> &'static str {
 
 /// `text` on one line, because a name or a judge's words with a line break would pass for a row of their own.
 fn line(text: &str) -> String {
-    text.split(['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}']).collect::<Vec<_>>().join(" ")
+    text.split(['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}'])
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 fn print(text: &str) -> io::Result<()> {
@@ -40,6 +59,9 @@ fn print(text: &str) -> io::Result<()> {
 mod tests {
     #[test]
     fn a_reason_forges_no_row() {
-        assert_eq!(super::line("a\npass  1.000  b\r\u{2028}c"), "a pass  1.000  b  c");
+        assert_eq!(
+            super::line("a\npass  1.000  b\r\u{2028}c"),
+            "a pass  1.000  b  c"
+        );
     }
 }

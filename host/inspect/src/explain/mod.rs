@@ -39,11 +39,14 @@ impl Explain {
             None => list(&pages, self.json),
             Some(typed) => {
                 let code = plain(typed);
-                let class = ErrorClass::ALL.into_iter().find(|class| page::name(*class) == code);
+                let class = ErrorClass::ALL
+                    .into_iter()
+                    .find(|class| page::name(*class) == code);
                 match (pages.iter().find(|page| page.is_of(code)), class) {
                     (Some(page), _) => one(page, self.json),
                     (None, Some(class)) => {
-                        let of_class: Vec<&Page> = pages.into_iter().filter(|page| page.has(class)).collect();
+                        let of_class: Vec<&Page> =
+                            pages.into_iter().filter(|page| page.has(class)).collect();
                         list(&of_class, self.json)
                     }
                     (None, None) => return Err(unknown(code, &pages).into()),
@@ -62,8 +65,10 @@ fn plain(typed: &str) -> &str {
 
 fn unknown(code: &str, pages: &[&Page]) -> BadRequest {
     let shown: String = code.chars().take(100).collect();
-    let mut near: Vec<(usize, &str)> =
-        pages.iter().map(|page| (strsim::osa_distance(&shown, page.code), page.code)).collect();
+    let mut near: Vec<(usize, &str)> = pages
+        .iter()
+        .map(|page| (strsim::osa_distance(&shown, page.code), page.code))
+        .collect();
     near.sort_unstable();
     let near: Vec<String> = near
         .into_iter()
@@ -87,7 +92,9 @@ fn one(page: &Page, as_json: bool) -> io::Result<()> {
     }
     let mut out = io::stdout().lock();
     writeln!(out, "{}: {}\n", page.code, page.means)?;
-    page.rows().into_iter().try_for_each(|(label, text)| writeln!(out, "{label:<10} {text}"))
+    page.rows()
+        .into_iter()
+        .try_for_each(|(label, text)| writeln!(out, "{label:<10} {text}"))
 }
 
 fn list(pages: &[&Page], as_json: bool) -> io::Result<()> {
@@ -95,9 +102,15 @@ fn list(pages: &[&Page], as_json: bool) -> io::Result<()> {
         let codes: Vec<Value> = pages.iter().map(|page| page.json()).collect();
         return show::json(&json!({ "codes": codes }));
     }
-    let width = pages.iter().map(|page| page.code.len()).max().unwrap_or_default();
+    let width = pages
+        .iter()
+        .map(|page| page.code.len())
+        .max()
+        .unwrap_or_default();
     let mut out = io::stdout().lock();
-    pages.iter().try_for_each(|page| writeln!(out, "{:<width$}  {}", page.code, page.means))
+    pages
+        .iter()
+        .try_for_each(|page| writeln!(out, "{:<width$}  {}", page.code, page.means))
 }
 
 #[cfg(test)]
@@ -106,7 +119,11 @@ mod tests {
 
     #[test]
     fn a_code_is_read_as_errors_print_it() {
-        for typed in ["memory_limit", "sandbox_violation/memory_limit", "[sandbox_violation/memory_limit]"] {
+        for typed in [
+            "memory_limit",
+            "sandbox_violation/memory_limit",
+            "[sandbox_violation/memory_limit]",
+        ] {
             assert_eq!(plain(typed), "memory_limit");
         }
     }
@@ -115,7 +132,10 @@ mod tests {
     fn a_family_has_one_page() {
         let pages = pages::all();
         let of = |code: &str| pages.iter().filter(|page| page.is_of(code)).count();
-        assert_eq!([of("exit_3"), of("exit_N"), of("exit_"), of("exit_x")], [1, 1, 0, 0]);
+        assert_eq!(
+            [of("exit_3"), of("exit_N"), of("exit_"), of("exit_x")],
+            [1, 1, 0, 0]
+        );
     }
 
     #[test]
@@ -123,7 +143,11 @@ mod tests {
         let pages = pages::all();
         for page in &pages {
             for text in [page.means, page.cause, page.remedy] {
-                assert!(text.ends_with('.') && text.len() > 10, "{}: {text}", page.code);
+                assert!(
+                    text.ends_with('.') && text.len() > 10,
+                    "{}: {text}",
+                    page.code
+                );
             }
             assert!(!page.origins.is_empty(), "{}", page.code);
         }

@@ -55,7 +55,10 @@ impl Page {
 
     /// The page as rows of a label and a text.
     pub(super) fn rows(&self) -> Vec<(&'static str, String)> {
-        let mut rows = vec![("cause", self.cause.to_owned()), ("remedy", self.remedy.to_owned())];
+        let mut rows = vec![
+            ("cause", self.cause.to_owned()),
+            ("remedy", self.remedy.to_owned()),
+        ];
         let mut exits = BTreeSet::new();
         for origin in self.origins {
             exits.extend(origin.exit(self.code).map(|exit| exit as u8));
@@ -69,7 +72,11 @@ impl Page {
     }
 
     pub(super) fn json(&self) -> Value {
-        let origins: Vec<Value> = self.origins.iter().map(|origin| origin.json(self.code)).collect();
+        let origins: Vec<Value> = self
+            .origins
+            .iter()
+            .map(|origin| origin.json(self.code))
+            .collect();
         json!({
             "code": self.code,
             "means": self.means,
@@ -96,14 +103,30 @@ impl Origin {
         match self {
             Self::Call(class) => {
                 let error = Refusal::new(class, code, "").to_error();
-                let retry = if error.retry.safe { "; safe if the tool made no lasting changes" } else { "" };
-                vec![("class", with_id(class)), ("retry", format!("{}{retry}", retry_words(error.recoverability)))]
+                let retry = if error.retry.safe {
+                    "; safe if the tool made no lasting changes"
+                } else {
+                    ""
+                };
+                vec![
+                    ("class", with_id(class)),
+                    (
+                        "retry",
+                        format!("{}{retry}", retry_words(error.recoverability)),
+                    ),
+                ]
             }
             Self::Api(status) => vec![("HTTP API", format!("status {status}"))],
             Self::Replay => vec![("printed by", "toolcell replay".to_owned())],
             Self::Document => vec![("printed by", "toolcell schema validate".to_owned())],
             Self::Client(class) => {
-                vec![("class", with_id(class)), ("raised by", "the clients for Python and JavaScript".to_owned())]
+                vec![
+                    ("class", with_id(class)),
+                    (
+                        "raised by",
+                        "the clients for Python and JavaScript".to_owned(),
+                    ),
+                ]
             }
         }
     }
@@ -123,7 +146,9 @@ impl Origin {
                     "retry_safe": error.retry.safe,
                 })
             }
-            Self::Api(status) => json!({ "from": "http_api", "exit_code": null, "http_status": status }),
+            Self::Api(status) => {
+                json!({ "from": "http_api", "exit_code": null, "http_status": status })
+            }
             Self::Replay => json!({ "from": "replay", "exit_code": exit_code }),
             Self::Document => json!({ "from": "schema_validate", "exit_code": exit_code }),
             Self::Client(class) => {
@@ -135,12 +160,18 @@ impl Origin {
 
 /// The word for `class` in records.
 pub(super) fn name(class: ErrorClass) -> String {
-    serde_json::to_value(class).ok().and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default()
+    serde_json::to_value(class)
+        .ok()
+        .and_then(|word| word.as_str().map(str::to_owned))
+        .unwrap_or_default()
 }
 
 /// The id of `class` in the specification: AT-EC-01 to AT-EC-22.
 pub(super) fn spec_id(class: ErrorClass) -> String {
-    let at = ErrorClass::ALL.iter().position(|known| *known == class).unwrap_or_default();
+    let at = ErrorClass::ALL
+        .iter()
+        .position(|known| *known == class)
+        .unwrap_or_default();
     format!("AT-EC-{:02}", at + 1)
 }
 

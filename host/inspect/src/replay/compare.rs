@@ -40,14 +40,30 @@ pub(super) fn first(recorded: &Value, replayed: &Value) -> Option<Difference> {
         let before = of(recorded, &pointer);
         let now = of(replayed, &pointer);
         if before != now {
-            return Some(described("error", None, Place { pointer: format!("/{field}"), before, now }));
+            return Some(described(
+                "error",
+                None,
+                Place {
+                    pointer: format!("/{field}"),
+                    before,
+                    now,
+                },
+            ));
         }
     }
     let blocks = |result: &Value| {
-        let mut blocks = result.get("content").and_then(Value::as_array).cloned().unwrap_or_default();
+        let mut blocks = result
+            .get("content")
+            .and_then(Value::as_array)
+            .cloned()
+            .unwrap_or_default();
         // The reference of an artifact is new for each call; its digest says whether the file is the same.
-        let artifacts = blocks.iter_mut().filter(|block| block.get("type").is_some_and(|kind| kind == "artifact_ref"));
-        artifacts.filter_map(Value::as_object_mut).for_each(|block| _ = block.remove("reference"));
+        let artifacts = blocks
+            .iter_mut()
+            .filter(|block| block.get("type").is_some_and(|kind| kind == "artifact_ref"));
+        artifacts
+            .filter_map(Value::as_object_mut)
+            .for_each(|block| _ = block.remove("reference"));
         blocks
     };
     let before = blocks(recorded);
@@ -57,7 +73,13 @@ pub(super) fn first(recorded: &Value, replayed: &Value) -> Option<Difference> {
             return Some(described("content", Some(at), place));
         }
     }
-    ["structured_content", "ui_facing_summary", "context_modifiers"].into_iter().find_map(|part| {
+    [
+        "structured_content",
+        "ui_facing_summary",
+        "context_modifiers",
+    ]
+    .into_iter()
+    .find_map(|part| {
         let place = differing(recorded.get(part), replayed.get(part), String::new())?;
         Some(described(part, None, place))
     })
@@ -79,17 +101,29 @@ fn differing(before: Option<&Value>, now: Option<&Value>, pointer: String) -> Op
     let deeper = match (before, now) {
         (Some(Value::Object(before)), Some(Value::Object(now))) => {
             let names: BTreeSet<&String> = before.keys().chain(now.keys()).collect();
-            names.into_iter().find_map(|name| differing(before.get(name), now.get(name), below(name)))
+            names
+                .into_iter()
+                .find_map(|name| differing(before.get(name), now.get(name), below(name)))
         }
         (Some(Value::Array(before)), Some(Value::Array(now))) => (0..before.len().max(now.len()))
             .find_map(|at| differing(before.get(at), now.get(at), below(&at.to_string()))),
         _ => None,
     };
-    deeper.or_else(|| Some(Place { pointer, before: before.cloned(), now: now.cloned() }))
+    deeper.or_else(|| {
+        Some(Place {
+            pointer,
+            before: before.cloned(),
+            now: now.cloned(),
+        })
+    })
 }
 
 fn described(part: &'static str, block: Option<usize>, place: Place) -> Difference {
-    let Place { pointer, before, now } = place;
+    let Place {
+        pointer,
+        before,
+        now,
+    } = place;
     if part != "error"
         && let (Some(Value::String(before)), Some(Value::String(now))) = (&before, &now)
     {
@@ -109,12 +143,23 @@ fn described(part: &'static str, block: Option<usize>, place: Place) -> Differen
         };
     }
     let shown = |value: Option<Value>| value.map(|value| excerpt(&value.to_string()));
-    Difference { part, block, pointer, line: None, byte: None, recorded: shown(before), replayed: shown(now) }
+    Difference {
+        part,
+        block,
+        pointer,
+        line: None,
+        byte: None,
+        recorded: shown(before),
+        replayed: shown(now),
+    }
 }
 
 /// The number of bytes of the characters that both texts begin with.
 fn common_bytes(one: &str, other: &str) -> usize {
-    let same = one.chars().zip(other.chars()).take_while(|(one, other)| one == other);
+    let same = one
+        .chars()
+        .zip(other.chars())
+        .take_while(|(one, other)| one == other);
     same.map(|(one, _)| one.len_utf8()).sum()
 }
 
@@ -135,7 +180,8 @@ mod tests {
     #[test]
     fn ids_times_and_the_order_of_fields_do_not_count() {
         let one = json!({ "result_id": "a", "created_at": "b", "structured_content": { "x": 1, "y": [2] } });
-        let other = json!({ "result_id": "c", "usage": {}, "structured_content": { "y": [2], "x": 1 } });
+        let other =
+            json!({ "result_id": "c", "usage": {}, "structured_content": { "y": [2], "x": 1 } });
         assert_eq!(first(&one, &other), None);
     }
 
@@ -145,25 +191,60 @@ mod tests {
             json!({ "structured_content": { "a/b": [1, { "~": 2 }] } }),
             json!({ "structured_content": { "a/b": [1, { "~": 3 }] } }),
         );
-        assert_eq!((place.part, place.pointer.as_str()), ("structured_content", "/a~1b/1/~0"));
-        assert_eq!((place.recorded.as_deref(), place.replayed.as_deref()), (Some("2"), Some("3")));
-        let gone = found(json!({ "structured_content": [1] }), json!({ "structured_content": [1, null] }));
-        assert_eq!((gone.pointer.as_str(), gone.recorded, gone.replayed.as_deref()), ("/1", None, Some("null")));
+        assert_eq!(
+            (place.part, place.pointer.as_str()),
+            ("structured_content", "/a~1b/1/~0")
+        );
+        assert_eq!(
+            (place.recorded.as_deref(), place.replayed.as_deref()),
+            (Some("2"), Some("3"))
+        );
+        let gone = found(
+            json!({ "structured_content": [1] }),
+            json!({ "structured_content": [1, null] }),
+        );
+        assert_eq!(
+            (
+                gone.pointer.as_str(),
+                gone.recorded,
+                gone.replayed.as_deref()
+            ),
+            ("/1", None, Some("null"))
+        );
         let changed = json!({ "context_modifiers": [{ "key": "a", "value": 1 }] });
-        let place = found(changed, json!({ "context_modifiers": [{ "key": "a", "value": 2 }] }));
-        assert_eq!((place.part, place.pointer.as_str()), ("context_modifiers", "/0/value"));
+        let place = found(
+            changed,
+            json!({ "context_modifiers": [{ "key": "a", "value": 2 }] }),
+        );
+        assert_eq!(
+            (place.part, place.pointer.as_str()),
+            ("context_modifiers", "/0/value")
+        );
         let missing = found(json!({}), json!({ "structured_content": 1 }));
-        assert_eq!((missing.part, missing.pointer.as_str()), ("structured_content", ""));
+        assert_eq!(
+            (missing.part, missing.pointer.as_str()),
+            ("structured_content", "")
+        );
     }
 
     #[test]
     fn a_text_differs_in_a_line_at_a_byte() {
         let block = |text: &str| json!({ "type": "text", "text": text });
         let of = |texts: &[&str]| json!({ "content": texts.iter().map(|text| block(text)).collect::<Vec<_>>() });
-        let place = found(of(&["same", "one\ntw\u{f6}"]), of(&["same", "one\ntw\u{f3}!"]));
+        let place = found(
+            of(&["same", "one\ntw\u{f6}"]),
+            of(&["same", "one\ntw\u{f3}!"]),
+        );
         assert_eq!((place.block, place.pointer.as_str()), (Some(1), "/text"));
-        assert_eq!((place.line, place.byte), (Some(2), Some(3)), "the characters share a byte");
-        assert_eq!((place.recorded.as_deref(), place.replayed.as_deref()), (Some("\u{f6}"), Some("\u{f3}!")));
+        assert_eq!(
+            (place.line, place.byte),
+            (Some(2), Some(3)),
+            "the characters share a byte"
+        );
+        assert_eq!(
+            (place.recorded.as_deref(), place.replayed.as_deref()),
+            (Some("\u{f6}"), Some("\u{f3}!"))
+        );
         let more = found(of(&["same"]), of(&["same", "more"]));
         assert_eq!((more.block, more.recorded), (Some(1), None));
     }
@@ -172,7 +253,10 @@ mod tests {
     fn how_a_call_ended_comes_first() {
         let failed = json!({ "error": { "error_class": "timeout", "error_code": "fuel_exhausted" }, "content": [1] });
         let place = found(json!({ "content": [] }), failed);
-        assert_eq!((place.part, place.pointer.as_str()), ("error", "/error_class"));
+        assert_eq!(
+            (place.part, place.pointer.as_str()),
+            ("error", "/error_class")
+        );
         assert_eq!((place.recorded, place.line), (None, None));
     }
 }

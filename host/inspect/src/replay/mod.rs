@@ -13,7 +13,9 @@ use anyhow::Context;
 use clap::Args;
 use serde_json::Value;
 use toolcell::record::{ArtifactUsage, Metered, Replay as ReplayOf, ReplayBlocker, Usage};
-use toolcell::{CallRecord, Callee, Cancellation, ErrorClass, Grants, Home, Host, Limits, Loaded, Request, Tool};
+use toolcell::{
+    CallRecord, Callee, Cancellation, ErrorClass, Grants, Home, Host, Limits, Loaded, Request, Tool,
+};
 use toolcell_command::runtime::Runtime;
 
 use super::exit::{BadRequest, Exit, Stop};
@@ -55,21 +57,38 @@ impl Replay {
                 self.id
             ))
         };
-        let report = match calls::log(&home)?.checked_record(&self.id)?.ok_or_else(unknown)? {
+        let report = match calls::log(&home)?
+            .checked_record(&self.id)?
+            .ok_or_else(unknown)?
+        {
             Ok(record) => self.report(&home, &record)?,
             Err(damage) => {
                 let damaged = Blocked::with(ReplayBlocker::LogDamaged, &damage.to_string());
-                Report { of: self.id.clone(), replayed_as: None, outcome: Outcome::Blocked(vec![damaged]) }
+                Report {
+                    of: self.id.clone(),
+                    replayed_as: None,
+                    outcome: Outcome::Blocked(vec![damaged]),
+                }
             }
         };
         report.print(self.json)
     }
 
     fn report(&self, home: &Home, record: &Value) -> anyhow::Result<Report> {
-        let of = record.pointer("/invocation/invocation_id").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let of = record
+            .pointer("/invocation/invocation_id")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned();
         let recorded = match Recorded::read(record) {
             Ok(recorded) => recorded,
-            Err(reasons) => return Ok(Report { of, replayed_as: None, outcome: Outcome::Blocked(reasons) }),
+            Err(reasons) => {
+                return Ok(Report {
+                    of,
+                    replayed_as: None,
+                    outcome: Outcome::Blocked(reasons),
+                });
+            }
         };
         Ok(match self.again(home, &recorded)? {
             Ok(replayed) => Report {
@@ -77,29 +96,54 @@ impl Replay {
                 replayed_as: Some(replayed.invocation.invocation_id),
                 outcome: judge(&recorded, &replayed)?,
             },
-            Err(blocked) => Report { of, replayed_as: None, outcome: Outcome::Blocked(vec![blocked]) },
+            Err(blocked) => Report {
+                of,
+                replayed_as: None,
+                outcome: Outcome::Blocked(vec![blocked]),
+            },
         })
     }
 
     /// Calls the tool again. The inner error is why there is no call.
-    fn again(&self, home: &Home, recorded: &Recorded) -> anyhow::Result<Result<CallRecord, Blocked>> {
+    fn again(
+        &self,
+        home: &Home,
+        recorded: &Recorded,
+    ) -> anyhow::Result<Result<CallRecord, Blocked>> {
         let component = match self.component.as_ref().or(recorded.component_file.as_ref()) {
             Some(component) if component.is_file() => component,
             Some(component) if self.component.is_some() => {
-                return Err(BadRequest(format!("--component: {} is not a file", component.display())).into());
+                return Err(BadRequest(format!(
+                    "--component: {} is not a file",
+                    component.display()
+                ))
+                .into());
             }
             Some(component) => {
-                return Ok(Err(Blocked::with(ReplayBlocker::ComponentMissing, &component.display().to_string())));
+                return Ok(Err(Blocked::with(
+                    ReplayBlocker::ComponentMissing,
+                    &component.display().to_string(),
+                )));
             }
             None => return Ok(Err(Blocked::from(ReplayBlocker::ComponentMissing))),
         };
         let mut settings = match self.policy.settings(home) {
             Ok(settings) => settings,
-            Err(Stop::Refused(refusal)) => return Ok(Err(Blocked::refused(&refusal.message, refusal.code))),
+            Err(Stop::Refused(refusal)) => {
+                return Ok(Err(Blocked::refused(&refusal.message, refusal.code)));
+            }
             Err(Stop::Failed(error)) => return Err(error),
         };
         let closed = kept::close(home, &mut settings, &CommandFiles::default());
-        let Settings { grants, limits, mut policy, expire, layers, selection, .. } = settings;
+        let Settings {
+            grants,
+            limits,
+            mut policy,
+            expire,
+            layers,
+            selection,
+            ..
+        } = settings;
         let limits = at_most(limits, &recorded.usage);
         let mut host = target::host(home, |settings| {
             target::configure(settings, &layers, &limits);
@@ -115,10 +159,18 @@ impl Replay {
                 Ok(found) => found,
                 Err(blocked) => return anyhow::Ok(Err(blocked)),
             };
-            let target = Target::parse(component.to_str().context("the path of the component is not UTF-8")?);
+            let target = Target::parse(
+                component
+                    .to_str()
+                    .context("the path of the component is not UTF-8")?,
+            );
             target.name(&mut policy, &EntryPaths::of(&layers), &loaded);
             // A call that can be replayed had an empty world, so its replay gets no more, whatever is granted now.
-            let grants = if guard!("replay_world") { Grants::default() } else { grants };
+            let grants = if guard!("replay_world") {
+                Grants::default()
+            } else {
+                grants
+            };
             let surface = surface::of(&host, loaded.tools, selection, (&policy, &grants)).await;
             let callee = surface::place(Callee::from(tool).loaded(true), &surface);
             let request = Request::new(callee, recorded.input.clone())
@@ -128,7 +180,10 @@ impl Replay {
                 .approval(self.approvals.terms(expire))
                 .actor(ask::actor())
                 .cancellation(cancellation)
-                .replay(ReplayOf { of: recorded.id, data: recorded.data.clone() });
+                .replay(ReplayOf {
+                    of: recorded.id,
+                    data: recorded.data.clone(),
+                });
             anyhow::Ok(Ok(host.call(request).await))
         })?;
         runtime.shutdown_background();
@@ -148,16 +203,27 @@ impl Replay {
             Ok(loaded) => loaded,
             Err(refusal) => return Ok(Err(Blocked::refused(&refusal.message, refusal.code))),
         };
-        let found = loaded.tools.iter().find(|tool| tool.declaration().tool_id == recorded.tool_id).cloned();
-        let is_same = |tool: &Arc<Tool>| tool.runtime_refs().first() == recorded.runtime_refs.first();
+        let found = loaded
+            .tools
+            .iter()
+            .find(|tool| tool.declaration().tool_id == recorded.tool_id)
+            .cloned();
+        let is_same =
+            |tool: &Arc<Tool>| tool.runtime_refs().first() == recorded.runtime_refs.first();
         match (found, &self.component) {
             (Some(tool), None) if is_same(&tool) => Ok(Ok((tool, loaded))),
-            (_, None) => Ok(Err(Blocked::with(ReplayBlocker::ComponentChanged, &component.display().to_string()))),
+            (_, None) => Ok(Err(Blocked::with(
+                ReplayBlocker::ComponentChanged,
+                &component.display().to_string(),
+            ))),
             (Some(tool), Some(_)) => Ok(Ok((tool, loaded))),
             (None, Some(_)) => {
                 let file = component.display();
                 let tool = &recorded.tool_id;
-                Err(BadRequest(format!("--component: {file} has no tool with the id {tool}")).into())
+                Err(BadRequest(format!(
+                    "--component: {file} has no tool with the id {tool}"
+                ))
+                .into())
             }
         }
     }
@@ -167,8 +233,14 @@ impl Replay {
 fn at_most(now: Limits, recorded: &Usage) -> Limits {
     // A call that began no artifact has no limits of artifacts on record, and met none.
     let artifacts = recorded.artifacts.unwrap_or(ArtifactUsage {
-        bytes: Metered { used: 0, limit: now.artifact_bytes },
-        created: Metered { used: 0, limit: now.artifacts },
+        bytes: Metered {
+            used: 0,
+            limit: now.artifact_bytes,
+        },
+        created: Metered {
+            used: 0,
+            limit: now.artifacts,
+        },
     });
     Limits {
         fuel: now.fuel.min(recorded.fuel.limit),
@@ -196,18 +268,25 @@ fn judge(recorded: &Recorded, replayed: &CallRecord) -> anyhow::Result<Outcome> 
         return blocked(ReplayBlocker::CanceledNow);
     }
     if let Some(error) = error.filter(|_| result.usage.is_none()) {
-        return Ok(Outcome::Blocked(vec![Blocked::refused(&error.message, &error.error_code)]));
+        return Ok(Outcome::Blocked(vec![Blocked::refused(
+            &error.message,
+            &error.error_code,
+        )]));
     }
     if error.is_some_and(|error| error.error_code == recorded::OUT_OF_TIME) {
         return blocked(ReplayBlocker::StoppedByClock);
     }
     // The reference of a sensitive input is concealed: a newer component may declare it as such.
-    let ran = invocation.call_input_ref.as_deref().filter(|reference| reference.starts_with("sha256:"));
+    let ran = invocation
+        .call_input_ref
+        .as_deref()
+        .filter(|reference| reference.starts_with("sha256:"));
     if ran.is_some_and(|reference| reference != recorded.input.reference()) {
         return blocked(ReplayBlocker::InputChanged);
     }
     // Written and read like the recorded result, so that both have the same numbers.
-    let replayed = serde_json::to_string(result).and_then(|text| serde_json::from_str::<Value>(&text));
+    let replayed =
+        serde_json::to_string(result).and_then(|text| serde_json::from_str::<Value>(&text));
     let replayed = replayed.context("the result of the replay cannot be read")?;
     Ok(match compare::first(&recorded.result, &replayed) {
         Some(difference) => Outcome::Differs(difference),
@@ -222,14 +301,33 @@ mod tests {
     #[test]
     fn a_replay_has_the_lower_limits_of_artifacts() {
         let limited = |limit| Metered { used: 0, limit };
-        let usage = |artifacts| Usage { artifacts, ..Usage::default() };
+        let usage = |artifacts| Usage {
+            artifacts,
+            ..Usage::default()
+        };
         let of = |usage: &Usage| {
-            let now = Limits { artifact_bytes: 1_000, artifacts: 10, ..Limits::default() };
+            let now = Limits {
+                artifact_bytes: 1_000,
+                artifacts: 10,
+                ..Limits::default()
+            };
             let limits = at_most(now, usage);
             (limits.artifact_bytes, limits.artifacts)
         };
-        assert_eq!(of(&usage(Some(ArtifactUsage { bytes: limited(600), created: limited(20) }))), (600, 10));
-        assert_eq!(of(&usage(Some(ArtifactUsage { bytes: limited(2_000), created: limited(3) }))), (1_000, 3));
+        assert_eq!(
+            of(&usage(Some(ArtifactUsage {
+                bytes: limited(600),
+                created: limited(20)
+            }))),
+            (600, 10)
+        );
+        assert_eq!(
+            of(&usage(Some(ArtifactUsage {
+                bytes: limited(2_000),
+                created: limited(3)
+            }))),
+            (1_000, 3)
+        );
         assert_eq!(of(&usage(None)), (1_000, 10));
     }
 }

@@ -31,8 +31,11 @@ impl Recorded {
     /// Reads `record`. Fails with all reasons for which the call cannot be replayed.
     pub(super) fn read(record: &Value) -> Result<Self, Vec<Blocked>> {
         let of = |name: &str| record.get(name).cloned().unwrap_or_default();
-        let damaged = |error: serde_json::Error| vec![Blocked::with(ReplayBlocker::LogDamaged, &error.to_string())];
-        let invocation: ToolInvocation = serde_json::from_value(of("invocation")).map_err(damaged)?;
+        let damaged = |error: serde_json::Error| {
+            vec![Blocked::with(ReplayBlocker::LogDamaged, &error.to_string())]
+        };
+        let invocation: ToolInvocation =
+            serde_json::from_value(of("invocation")).map_err(damaged)?;
         if invocation.ended_at().is_none() {
             return Err(vec![ReplayBlocker::StillRunning.into()]);
         }
@@ -40,14 +43,22 @@ impl Recorded {
             return Err(vec![ReplayBlocker::IsAReplay.into()]);
         }
         let result: ToolResult = serde_json::from_value(of("result")).map_err(damaged)?;
-        let canceled =
-            [ErrorClass::Canceled, ErrorClass::SiblingCanceled, ErrorClass::StreamingFallbackDiscarded].map(Some);
+        let canceled = [
+            ErrorClass::Canceled,
+            ErrorClass::SiblingCanceled,
+            ErrorClass::StreamingFallbackDiscarded,
+        ]
+        .map(Some);
         if canceled.contains(&result.error_class()) {
             return Err(vec![ReplayBlocker::Canceled.into()]);
         }
-        let Some(usage) = result.usage.clone() else { return Err(vec![ReplayBlocker::NeverRan.into()]) };
+        let Some(usage) = result.usage.clone() else {
+            return Err(vec![ReplayBlocker::NeverRan.into()]);
+        };
         let data = match invocation.extra.get("replay") {
-            Some(data) => Some(serde_json::from_value::<ReplayData>(data.clone()).map_err(damaged)?),
+            Some(data) => {
+                Some(serde_json::from_value::<ReplayData>(data.clone()).map_err(damaged)?)
+            }
             None => None,
         };
         let input = input(&invocation);
@@ -77,12 +88,22 @@ impl Recorded {
 
 /// What keeps a call with this result and this data from being replayed.
 fn blockers(result: &ToolResult, data: Option<&ReplayData>) -> Vec<ReplayBlocker> {
-    let Some(data) = data else { return vec![ReplayBlocker::NotRecorded] };
+    let Some(data) = data else {
+        return vec![ReplayBlocker::NotRecorded];
+    };
     let mut blockers = data.blocked_by.clone();
-    if [&data.wall_clock, &data.monotonic_clock].into_iter().flatten().any(|readings| readings.is_exceeded()) {
+    if [&data.wall_clock, &data.monotonic_clock]
+        .into_iter()
+        .flatten()
+        .any(|readings| readings.is_exceeded())
+    {
         blockers.push(ReplayBlocker::ClockReadingsExceeded);
     }
-    if result.error.as_ref().is_some_and(|error| error.error_code == OUT_OF_TIME) {
+    if result
+        .error
+        .as_ref()
+        .is_some_and(|error| error.error_code == OUT_OF_TIME)
+    {
         blockers.push(ReplayBlocker::StoppedByClock);
     }
     blockers
@@ -91,21 +112,36 @@ fn blockers(result: &ToolResult, data: Option<&ReplayData>) -> Vec<ReplayBlocker
 /// Whether the record leaves the output out, because that may be on no disk.
 fn is_never_persisted(record: &Value) -> bool {
     let decisions = record.get("persistence").and_then(Value::as_array);
-    decisions.is_some_and(|all| all.iter().any(|decision| decision["strategy"] == json!(Strategy::NeverPersist)))
+    decisions.is_some_and(|all| {
+        all.iter()
+            .any(|decision| decision["strategy"] == json!(Strategy::NeverPersist))
+    })
 }
 
 /// The input that ran, byte for byte: that of the caller, or what hooks, defaults or the approver made of it.
 fn input(invocation: &ToolInvocation) -> Result<Input, ReplayBlocker> {
-    let Some(reference) = invocation.call_input_ref.as_deref() else { return Err(ReplayBlocker::NeverRan) };
+    let Some(reference) = invocation.call_input_ref.as_deref() else {
+        return Err(ReplayBlocker::NeverRan);
+    };
     let sent = match &invocation.model_input_text {
         Some(text) => Input::from_text(text.as_str()),
         None => Input::from_value((*invocation.model_input).clone()),
     };
-    let ran = invocation.call_input.as_deref().cloned().map(Input::from_value);
-    let exact = [Some(sent), ran].into_iter().flatten().find(|input| input.reference() == reference);
+    let ran = invocation
+        .call_input
+        .as_deref()
+        .cloned()
+        .map(Input::from_value);
+    let exact = [Some(sent), ran]
+        .into_iter()
+        .flatten()
+        .find(|input| input.reference() == reference);
     // The reference of a sensitive input is concealed, and its record is redacted.
-    let why =
-        if reference.starts_with("sha256:") { ReplayBlocker::InputNotExact } else { ReplayBlocker::InputRedacted };
+    let why = if reference.starts_with("sha256:") {
+        ReplayBlocker::InputNotExact
+    } else {
+        ReplayBlocker::InputRedacted
+    };
     exact.ok_or(why)
 }
 
@@ -124,7 +160,12 @@ mod tests {
 
     #[test]
     fn the_input_that_ran_is_found_as_it_was_written() {
-        for (sent, ran) in [("{\"a\": 1.0}", "{\"a\": 1.0}"), ("{}", "{}"), ("{}", "{\"a\":1}"), ("{ }", "{\"a\":1}")] {
+        for (sent, ran) in [
+            ("{\"a\": 1.0}", "{\"a\": 1.0}"),
+            ("{}", "{}"),
+            ("{}", "{\"a\":1}"),
+            ("{ }", "{\"a\":1}"),
+        ] {
             assert_eq!(input(&invocation(sent, ran)).unwrap().text(), ran);
         }
         let not_exact = invocation("{}", "{\"a\": 1}");
@@ -133,9 +174,16 @@ mod tests {
 
     #[test]
     fn a_record_that_is_not_one_is_damaged() {
-        for record in [json!({}), json!(null), json!({ "invocation": { "status": 1 } })] {
+        for record in [
+            json!({}),
+            json!(null),
+            json!({ "invocation": { "status": 1 } }),
+        ] {
             let reasons = Recorded::read(&record).unwrap_err();
-            assert_eq!(reasons.iter().map(|reason| reason.code).collect::<Vec<_>>(), [ReplayBlocker::LogDamaged]);
+            assert_eq!(
+                reasons.iter().map(|reason| reason.code).collect::<Vec<_>>(),
+                [ReplayBlocker::LogDamaged]
+            );
         }
     }
 }

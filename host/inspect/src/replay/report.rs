@@ -21,20 +21,29 @@ pub(super) struct Blocked {
 
 impl From<ReplayBlocker> for Blocked {
     fn from(code: ReplayBlocker) -> Self {
-        Self { code, message: code.message().to_owned() }
+        Self {
+            code,
+            message: code.message().to_owned(),
+        }
     }
 }
 
 impl Blocked {
     /// `code`, with the value that caused it.
     pub(super) fn with(code: ReplayBlocker, value: &str) -> Self {
-        Self { code, message: format!("{} ({})", code.message(), legible(value)) }
+        Self {
+            code,
+            message: format!("{} ({})", code.message(), legible(value)),
+        }
     }
 
     /// The refusal of a replay before its tool ran.
     pub(super) fn refused(message: &str, error_code: &str) -> Self {
         let code = ReplayBlocker::RefusedNow;
-        Self { code, message: format!("{}: {} [{error_code}]", code.message(), legible(message)) }
+        Self {
+            code,
+            message: format!("{}: {} [{error_code}]", code.message(), legible(message)),
+        }
     }
 }
 
@@ -62,13 +71,24 @@ impl Report {
             Outcome::Same => Exit::Succeeded,
             Outcome::Differs(_) => Exit::ToolFailed,
             Outcome::Blocked(reasons) => match reasons.as_slice() {
-                [Blocked { code: ReplayBlocker::CanceledNow, .. }] => Exit::Canceled,
+                [
+                    Blocked {
+                        code: ReplayBlocker::CanceledNow,
+                        ..
+                    },
+                ] => Exit::Canceled,
                 _ => Exit::Refused,
             },
         };
-        let printed = if as_json { show::json(&self.to_json()) } else { self.for_people() };
+        let printed = if as_json {
+            show::json(&self.to_json())
+        } else {
+            self.for_people()
+        };
         // The exit code is that of the replay even if the reader closed the pipe.
-        printed.map(|()| exit).or_else(|error| show::closed(error).map(|_| exit))
+        printed
+            .map(|()| exit)
+            .or_else(|error| show::closed(error).map(|_| exit))
     }
 
     fn to_json(&self) -> Value {
@@ -79,11 +99,18 @@ impl Report {
         };
         let mut report = json!({ "replay_of": self.of, "verdict": verdict });
         if let Some(fields) = report.as_object_mut() {
-            fields.extend(self.replayed_as.map(|id| ("invocation_id".to_owned(), json!(id))));
+            fields.extend(
+                self.replayed_as
+                    .map(|id| ("invocation_id".to_owned(), json!(id))),
+            );
             match &self.outcome {
                 Outcome::Same => {}
-                Outcome::Differs(difference) => _ = fields.insert("difference".to_owned(), json!(difference)),
-                Outcome::Blocked(reasons) => _ = fields.insert("reasons".to_owned(), json!(reasons)),
+                Outcome::Differs(difference) => {
+                    _ = fields.insert("difference".to_owned(), json!(difference))
+                }
+                Outcome::Blocked(reasons) => {
+                    _ = fields.insert("reasons".to_owned(), json!(reasons))
+                }
             }
         }
         report
@@ -92,13 +119,23 @@ impl Report {
     /// Prints a verdict on standard output, and the reasons why there is none on standard error.
     fn for_people(&self) -> io::Result<()> {
         let of = visible(&self.of, Whitespace::WrittenOut);
-        let as_call = self.replayed_as.map(|id| format!(", replayed as {id}")).unwrap_or_default();
+        let as_call = self
+            .replayed_as
+            .map(|id| format!(", replayed as {id}"))
+            .unwrap_or_default();
         match &self.outcome {
             Outcome::Same => writeln!(io::stdout(), "the output of {of} is the same{as_call}"),
             Outcome::Differs(difference) => {
                 let mut out = io::stdout().lock();
-                writeln!(out, "the output of {of} differs{as_call}: {}", place(difference))?;
-                for (name, text) in [("recorded", &difference.recorded), ("replayed", &difference.replayed)] {
+                writeln!(
+                    out,
+                    "the output of {of} differs{as_call}: {}",
+                    place(difference)
+                )?;
+                for (name, text) in [
+                    ("recorded", &difference.recorded),
+                    ("replayed", &difference.replayed),
+                ] {
                     let text = text.as_deref().map_or_else(|| "nothing".to_owned(), quoted);
                     writeln!(out, "  {name}: {text}")?;
                 }
@@ -108,7 +145,9 @@ impl Report {
                 for Blocked { code, message } in reasons {
                     let code = json!(code);
                     let code = code.as_str().unwrap_or_default();
-                    show::say(&format!("error: {of} cannot be replayed: {message} [{code}]"));
+                    show::say(&format!(
+                        "error: {of} cannot be replayed: {message} [{code}]"
+                    ));
                 }
                 Ok(())
             }
@@ -118,11 +157,25 @@ impl Report {
 
 /// The place of a difference, in words. A pointer comes from a tool.
 fn place(difference: &Difference) -> String {
-    let block = difference.block.map(|block| format!(" block {block}")).unwrap_or_default();
+    let block = difference
+        .block
+        .map(|block| format!(" block {block}"))
+        .unwrap_or_default();
     let pointer = visible(&difference.pointer, Whitespace::WrittenOut);
-    let pointer = if pointer.is_empty() { pointer } else { format!(" {pointer}") };
-    let within = difference.line.zip(difference.byte).map(|(line, byte)| format!(", line {line}, byte {byte}"));
-    format!("{}{block}{pointer}{}", difference.part, within.unwrap_or_default())
+    let pointer = if pointer.is_empty() {
+        pointer
+    } else {
+        format!(" {pointer}")
+    };
+    let within = difference
+        .line
+        .zip(difference.byte)
+        .map(|(line, byte)| format!(", line {line}, byte {byte}"));
+    format!(
+        "{}{block}{pointer}{}",
+        difference.part,
+        within.unwrap_or_default()
+    )
 }
 
 /// What a tool wrote, in one row.

@@ -82,13 +82,18 @@ impl Trace {
 
     fn print(self, home: &Home, log: &CallLog) -> anyhow::Result<Exit> {
         if log.settings().keep == Keep::None {
-            show::say("note: the journal is turned off: [journal] keep = \"none\" in toolcell.toml");
+            show::say(
+                "note: the journal is turned off: [journal] keep = \"none\" in toolcell.toml",
+            );
         }
         let session = match self.session {
             Some(session) => session,
             None => latest(log)?,
         };
-        let detectors = Detectors { loop_after: self.loop_after, token_budget: self.token_budget };
+        let detectors = Detectors {
+            loop_after: self.loop_after,
+            token_budget: self.token_budget,
+        };
         let mut builder = TraceBuilder::new(&session, detectors);
         let mut unreadable = add_calls(log, &session, &mut builder)?;
         for post in posts::read(home, &session)? {
@@ -98,7 +103,9 @@ impl Trace {
             }
         }
         if unreadable > 0 {
-            show::say(&format!("note: {unreadable} records of the session cannot be read, and are left out"));
+            show::say(&format!(
+                "note: {unreadable} records of the session cannot be read, and are left out"
+            ));
         }
         let Some(trace) = builder.finish() else {
             let message = format!(
@@ -107,23 +114,36 @@ impl Trace {
             );
             return Err(BadRequest(message).into());
         };
-        let printed = if self.json { show::json(&trace) } else { people::print(&trace) };
+        let printed = if self.json {
+            show::json(&trace)
+        } else {
+            people::print(&trace)
+        };
         printed.map(|()| Exit::Succeeded).or_else(show::closed)
     }
 }
 
 /// The session of the latest call.
 fn latest(log: &CallLog) -> anyhow::Result<String> {
-    let calls = log.calls(&CallQuery { limit: 1, ..CallQuery::default() })?;
+    let calls = log.calls(&CallQuery {
+        limit: 1,
+        ..CallQuery::default()
+    })?;
     let session = calls.into_iter().next().and_then(|call| call.session);
     Ok(session.ok_or_else(|| {
-        BadRequest("cannot choose a session: there is no call yet; name one with --session".to_owned())
+        BadRequest(
+            "cannot choose a session: there is no call yet; name one with --session".to_owned(),
+        )
     })?)
 }
 
 /// Adds the calls of a session. Returns how many records cannot be read.
 fn add_calls(log: &CallLog, session: &str, builder: &mut TraceBuilder) -> anyhow::Result<usize> {
-    let query = |limit| CallQuery { session: Some(session.to_owned()), limit, ..CallQuery::default() };
+    let query = |limit| CallQuery {
+        session: Some(session.to_owned()),
+        limit,
+        ..CallQuery::default()
+    };
     let known = log.calls(&query(CALLS_MAX + 1))?.len();
     let mut unreadable = 0;
     let read = log.each_record(&query(CALLS_MAX), RECORDS_BYTES_MAX, |record| {

@@ -17,7 +17,10 @@ const STEP_ROWS_MAX: usize = 3;
 /// Prints a trace: its head, the steps with the milliseconds since it began, its output and its metrics.
 pub(super) fn print(trace: &ReasoningTrace) -> io::Result<()> {
     let mut sheet = Sheet::new(show::columns());
-    let status = trace.status.as_ref().map_or_else(|| "running".to_owned(), word);
+    let status = trace
+        .status
+        .as_ref()
+        .map_or_else(|| "running".to_owned(), word);
     sheet.host(&format!("trace {}: {status}", plain(&trace.trace_id)));
     sheet.value("session", &trace.session_id, ROWS_MAX);
     sheet.value("agent", &trace.agent_id, ROWS_MAX);
@@ -27,9 +30,16 @@ pub(super) fn print(trace: &ReasoningTrace) -> io::Result<()> {
     sheet.value("began", &trace.started_at, 1);
     let began = time(&trace.started_at);
     for step in &trace.steps {
-        let at = time(&step.timestamp).zip(began).map_or(0, |(at, began)| at.millis_since(began));
+        let at = time(&step.timestamp)
+            .zip(began)
+            .map_or(0, |(at, began)| at.millis_since(began));
         let (about, content) = line(step);
-        let head = format!("{at:>8} ms  {}  {}  {}", plain(&step.step_id), word(&step.kind), plain(&about));
+        let head = format!(
+            "{at:>8} ms  {}  {}  {}",
+            plain(&step.step_id),
+            word(&step.kind),
+            plain(&about)
+        );
         sheet.host(head.trim_end());
         sheet.aside(&content, STEP_ROWS_MAX);
     }
@@ -37,7 +47,14 @@ pub(super) fn print(trace: &ReasoningTrace) -> io::Result<()> {
         sheet.value("output", output, ROWS_MAX);
     }
     if let Some(metrics) = &trace.metrics {
-        let Metrics { total_tokens, total_cost_usd, total_duration_ms, step_count, tool_call_count, .. } = metrics;
+        let Metrics {
+            total_tokens,
+            total_cost_usd,
+            total_duration_ms,
+            step_count,
+            tool_call_count,
+            ..
+        } = metrics;
         sheet.host(&format!(
             "{step_count} steps, {tool_call_count} calls, {total_duration_ms} ms, {total_tokens} tokens, \
              {total_cost_usd} USD"
@@ -50,20 +67,31 @@ pub(super) fn print(trace: &ReasoningTrace) -> io::Result<()> {
 fn line(step: &Step) -> (String, String) {
     let json = |value: &Value| visible_json(&value.to_string()).into_owned();
     match (step.kind.known(), &step.tool_call, &step.tool_result) {
-        (Some(StepType::ToolCall), Some(call), _) => (format!("{}  {}", call.name, call.id), json(&call.arguments)),
+        (Some(StepType::ToolCall), Some(call), _) => {
+            (format!("{}  {}", call.name, call.id), json(&call.arguments))
+        }
         (Some(StepType::ToolResult), _, Some(result)) => outcome(result),
-        (Some(StepType::Handoff), ..) => {
-            (text(step.to_agent.as_ref()).to_owned(), text(step.message.as_ref()).to_owned())
-        }
-        (Some(StepType::MemoryRead), ..) => {
-            (text(step.query.as_ref()).to_owned(), step.results.as_ref().map(json).unwrap_or_default())
-        }
-        _ => (text(step.key.as_ref()).to_owned(), text(step.content.as_ref()).to_owned()),
+        (Some(StepType::Handoff), ..) => (
+            text(step.to_agent.as_ref()).to_owned(),
+            text(step.message.as_ref()).to_owned(),
+        ),
+        (Some(StepType::MemoryRead), ..) => (
+            text(step.query.as_ref()).to_owned(),
+            step.results.as_ref().map(json).unwrap_or_default(),
+        ),
+        _ => (
+            text(step.key.as_ref()).to_owned(),
+            text(step.content.as_ref()).to_owned(),
+        ),
     }
 }
 
 fn outcome(result: &ToolResult) -> (String, String) {
-    let took = result.duration_ms.as_ref().map(|ms| format!("{}  {ms} ms", result.call_id)).unwrap_or_default();
+    let took = result
+        .duration_ms
+        .as_ref()
+        .map(|ms| format!("{}  {ms} ms", result.call_id))
+        .unwrap_or_default();
     let content = match (&result.error, &result.output) {
         (Some(Value::String(error)), _) => error.clone(),
         (_, Some(Value::String(text))) => text.clone(),

@@ -14,7 +14,9 @@ use toolcell::Home;
 use toolcell_config::configured_telemetry;
 use toolcell_core::journal::{CallLog, CallQuery, Keep};
 use toolcell_core::private::{self, Others};
-use toolcell_core::record::{JSON_VALUES_MAX, SpanId, Timestamp, ToolInvocation, TraceContext, read_unique_json};
+use toolcell_core::record::{
+    JSON_VALUES_MAX, SpanId, Timestamp, ToolInvocation, TraceContext, read_unique_json,
+};
 use toolcell_dialect::agentool::Post;
 use toolcell_server::telemetry::Telemetry;
 
@@ -31,21 +33,31 @@ const ATTEMPTS_MAX: usize = 8;
 /// Adds the steps in `file` to those of `session`: all of them, or none.
 pub(super) fn add(home: &Home, log: &CallLog, session: &str, file: &Path) -> anyhow::Result<Exit> {
     if session.trim().is_empty() {
-        return Err(BadRequest("cannot add steps: the name of the session is empty".to_owned()).into());
+        return Err(
+            BadRequest("cannot add steps: the name of the session is empty".to_owned()).into(),
+        );
     }
     if log.settings().keep == Keep::None {
         let message = "cannot add steps: the journal is turned off: [journal] keep = \"none\" in toolcell.toml";
         return Err(BadRequest(message.to_owned()).into());
     }
     let posts = parse(&input(file)?)?;
-    let lines: String = posts.iter().map(|post| format!("{}\n", post.to_value())).collect();
+    let lines: String = posts
+        .iter()
+        .map(|post| format!("{}\n", post.to_value()))
+        .collect();
     let path = path(home, session);
     append(&path, session, &lines)?;
     remove_old(&path, log);
     export(home, log, session, &posts);
     let steps = show::counted(posts.len() as u64, "step");
-    let said = show::printable(&format!("{steps} added to the trace of the session {session:?}"), true);
-    writeln!(io::stdout(), "{said}").map(|()| Exit::Succeeded).or_else(show::closed)
+    let said = show::printable(
+        &format!("{steps} added to the trace of the session {session:?}"),
+        true,
+    );
+    writeln!(io::stdout(), "{said}")
+        .map(|()| Exit::Succeeded)
+        .or_else(show::closed)
 }
 
 /// Sends the steps to the collector of telemetry, if there is one. They are added already, so a failure is a warning.
@@ -61,7 +73,9 @@ fn export(home: &Home, log: &CallLog, session: &str, posts: &[Post]) {
         }
         Ok(None) => {}
         Err(error) => {
-            show::say(&format!("warning: the steps are not sent to the collector of telemetry: {error:#}"));
+            show::say(&format!(
+                "warning: the steps are not sent to the collector of telemetry: {error:#}"
+            ));
         }
     }
 }
@@ -69,14 +83,22 @@ fn export(home: &Home, log: &CallLog, session: &str, posts: &[Post]) {
 /// Where the steps belong: beside the session's latest call, or in a trace of their own.
 fn place(log: &CallLog, session: &str) -> TraceContext {
     let mut latest = None;
-    let query = CallQuery { session: Some(session.to_owned()), limit: 1, ..CallQuery::default() };
+    let query = CallQuery {
+        session: Some(session.to_owned()),
+        limit: 1,
+        ..CallQuery::default()
+    };
     // A record that cannot be read is as none: the steps are in a trace of their own.
     let _ = log.each_record(&query, u64::MAX, |record| {
-        let invocation = record.get("invocation").and_then(|part| ToolInvocation::deserialize(part).ok());
+        let invocation = record
+            .get("invocation")
+            .and_then(|part| ToolInvocation::deserialize(part).ok());
         latest = invocation.and_then(|call| {
             let context = TraceContext::recorded(&call)?;
             // A call that has a trace to itself is its first span.
-            let above = context.parent().unwrap_or_else(|| SpanId::of(call.invocation_id));
+            let above = context
+                .parent()
+                .unwrap_or_else(|| SpanId::of(call.invocation_id));
             Some(context.below(above))
         });
     });
@@ -93,12 +115,18 @@ pub(super) fn read(home: &Home, session: &str) -> anyhow::Result<Vec<Option<Post
         Err(error) => return Err(error).with_context(cannot),
     };
     let mut bytes = Vec::new();
-    file.take(SESSION_BYTES_MAX).read_to_end(&mut bytes).with_context(cannot)?;
+    file.take(SESSION_BYTES_MAX)
+        .read_to_end(&mut bytes)
+        .with_context(cannot)?;
     // What follows the last line break is still being written, or belongs to a process that was killed.
     let end = bytes.iter().rposition(|byte| *byte == b'\n').unwrap_or(0);
     let text = String::from_utf8_lossy(bytes.get(..end).unwrap_or_default());
     let now = Timestamp::now();
-    let post = |line: &str| read_unique_json(line, JSON_VALUES_MAX).and_then(|value| Post::read(value, now)).ok();
+    let post = |line: &str| {
+        read_unique_json(line, JSON_VALUES_MAX)
+            .and_then(|value| Post::read(value, now))
+            .ok()
+    };
     Ok(text.lines().skip(1).map(post).collect())
 }
 
@@ -112,8 +140,8 @@ fn input(file: &Path) -> Result<String, BadRequest> {
     let (what, source): (String, Box<dyn Read>) = if file == Path::new("-") {
         ("standard input".to_owned(), Box::new(io::stdin()))
     } else {
-        let opened =
-            File::open(file).map_err(|error| BadRequest(format!("cannot open {}: {error}", file.display())))?;
+        let opened = File::open(file)
+            .map_err(|error| BadRequest(format!("cannot open {}: {error}", file.display())))?;
         (file.display().to_string(), Box::new(opened))
     };
     let mut text = String::new();
@@ -135,24 +163,44 @@ fn parse(text: &str) -> Result<Vec<Post>, BadRequest> {
         Ok(one) => vec![Ok(one)],
         Err(_) => {
             let lines = text.lines().filter(|line| !line.trim().is_empty());
-            lines.map(|line| read_unique_json(line, JSON_VALUES_MAX)).collect()
+            lines
+                .map(|line| read_unique_json(line, JSON_VALUES_MAX))
+                .collect()
         }
     };
     if values.is_empty() {
-        return Err(BadRequest("cannot add steps: there is no step in the input".to_owned()));
+        return Err(BadRequest(
+            "cannot add steps: there is no step in the input".to_owned(),
+        ));
     }
     let read = |(at, value): (usize, Result<Value, String>)| {
-        let post = value.and_then(|value| Post::read(value, now)).and_then(|post| {
-            if post.at <= now { Ok(post) } else { Err("its `timestamp` is in the future".to_owned()) }
-        });
-        post.map_err(|why| BadRequest(format!("cannot add step {}: {why}; no step was added", at + 1)))
+        let post = value
+            .and_then(|value| Post::read(value, now))
+            .and_then(|post| {
+                if post.at <= now {
+                    Ok(post)
+                } else {
+                    Err("its `timestamp` is in the future".to_owned())
+                }
+            });
+        post.map_err(|why| {
+            BadRequest(format!(
+                "cannot add step {}: {why}; no step was added",
+                at + 1
+            ))
+        })
     };
     values.into_iter().enumerate().map(read).collect()
 }
 
 /// Appends `lines` in one piece, under a lock, so that the lines of several processes do not mix.
 fn append(path: &Path, session: &str, lines: &str) -> anyhow::Result<()> {
-    let cannot = || format!("cannot write the steps of the session to {}", path.display());
+    let cannot = || {
+        format!(
+            "cannot write the steps of the session to {}",
+            path.display()
+        )
+    };
     let mut file = open(path).with_context(cannot)?;
     let size = file.metadata().with_context(cannot)?.len();
     let mut added = String::new();
@@ -170,7 +218,9 @@ fn append(path: &Path, session: &str, lines: &str) -> anyhow::Result<()> {
         );
         return Err(BadRequest(message).into());
     }
-    let written = file.seek(SeekFrom::End(0)).and_then(|_| file.write_all(added.as_bytes()));
+    let written = file
+        .seek(SeekFrom::End(0))
+        .and_then(|_| file.write_all(added.as_bytes()));
     if written.is_err() {
         // A full disk can take a part of them, and a part of the steps must not count as added.
         let _ = file.set_len(size);
@@ -203,11 +253,24 @@ fn ends_in_line_break(file: &mut File) -> io::Result<bool> {
 /// Removes the files of sessions that nothing was added to for longer than the log keeps calls. A failure is no reason to
 /// refuse steps.
 fn remove_old(own: &Path, log: &CallLog) {
-    let Some(before) = SystemTime::now().checked_sub(log.settings().age_max) else { return };
+    let Some(before) = SystemTime::now().checked_sub(log.settings().age_max) else {
+        return;
+    };
     let entries = own.parent().and_then(|folder| fs::read_dir(folder).ok());
-    for path in entries.into_iter().flatten().flatten().map(|entry| entry.path()) {
-        let is_old = |file: &File| file.metadata().and_then(|about| about.modified()).is_ok_and(|at| at < before);
-        let Ok(file) = private::open(&path, Others::Nothing) else { continue };
+    for path in entries
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+    {
+        let is_old = |file: &File| {
+            file.metadata()
+                .and_then(|about| about.modified())
+                .is_ok_and(|at| at < before)
+        };
+        let Ok(file) = private::open(&path, Others::Nothing) else {
+            continue;
+        };
         // A process that adds steps now holds the lock.
         if path != own && is_old(&file) && file.try_lock().is_ok() {
             let _ = fs::remove_file(&path);
@@ -241,7 +304,10 @@ mod tests {
             ("{\"type\":\"thought\"}", "`type`"),
             ("{\"type\":\"end\",\"status\":\"fine\"}", "fine"),
             ("{\"type\":\"end\",\"total_cost_usd\":-1}", "negative"),
-            ("{\"type\":\"end\",\"timestamp\":\"2999-01-01T00:00:00Z\"}", "future"),
+            (
+                "{\"type\":\"end\",\"timestamp\":\"2999-01-01T00:00:00Z\"}",
+                "future",
+            ),
             ("{\"type\":\"end\",\"timestamp\":7}", "`timestamp`"),
         ] {
             let error = parse(text).unwrap_err().to_string();
@@ -261,7 +327,10 @@ mod tests {
         assert_eq!(read(&home, "s").unwrap().len(), 1);
         append(&path, "s", line).unwrap();
         let posts = read(&home, "s").unwrap();
-        assert_eq!(posts.iter().map(Option::is_some).collect::<Vec<_>>(), [true, false, true]);
+        assert_eq!(
+            posts.iter().map(Option::is_some).collect::<Vec<_>>(),
+            [true, false, true]
+        );
         assert!(read(&home, "other").unwrap().is_empty());
     }
 
@@ -279,7 +348,12 @@ mod tests {
         remove_old(&new, &log);
         assert!(old.exists() && new.exists());
         let past = SystemTime::now() - settings.age_max - std::time::Duration::from_secs(1);
-        File::options().write(true).open(&old).unwrap().set_modified(past).unwrap();
+        File::options()
+            .write(true)
+            .open(&old)
+            .unwrap()
+            .set_modified(past)
+            .unwrap();
         remove_old(&new, &log);
         assert!(!old.exists() && new.exists());
     }

@@ -12,12 +12,16 @@ impl Test {
     fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir(root.path().join("project")).unwrap();
-        let place = Place::beside(&root.path().join("project/toolcell.toml"), &root.path().join("home"));
+        let place = Place::beside(
+            &root.path().join("project/toolcell.toml"),
+            &root.path().join("home"),
+        );
         Self { root, place }
     }
 
     fn put(&self, entry: &Entry, before: Option<&Entry>) -> Result<(), Refusal> {
-        self.place.change(|installed| installed.put(entry.clone(), before))
+        self.place
+            .change(|installed| installed.put(entry.clone(), before))
     }
 }
 
@@ -28,27 +32,54 @@ fn what_was_installed_counts_and_what_the_lock_says_besides_does_not() {
     test.put(&a, None).unwrap();
     assert_eq!(test.place.read().unwrap().get("a").unwrap().unwrap(), &a);
     assert_eq!(used(&test.root.path().join("home")).unwrap(), [a.component]);
-    let mut forged = Lock([("a".to_owned(), Entry { component: Digest::of(b"evil"), ..a.clone() })].into());
+    let mut forged = Lock(
+        [(
+            "a".to_owned(),
+            Entry {
+                component: Digest::of(b"evil"),
+                ..a.clone()
+            },
+        )]
+        .into(),
+    );
     forged.0.insert("b".to_owned(), entry("b"));
     std::fs::write(test.place.file(), forged.to_text().unwrap()).unwrap();
     let installed = test.place.read().unwrap();
-    for (name, words) in [("a", "was changed since you installed it"), ("b", "you have not installed")] {
+    for (name, words) in [
+        ("a", "was changed since you installed it"),
+        ("b", "you have not installed"),
+    ] {
         let refusal = installed.get(name).unwrap().unwrap_err();
         assert_eq!(refusal.code, "lock_not_confirmed");
         assert!(refusal.message.contains(words), "{refusal}");
     }
-    assert_eq!((installed.entries().count(), installed.last("a")), (0, Some(&a)));
+    assert_eq!(
+        (installed.entries().count(), installed.last("a")),
+        (0, Some(&a))
+    );
     // Another user of the same project has confirmed nothing.
-    let other = Place::beside(&test.root.path().join("project/toolcell.toml"), &test.root.path().join("other"));
+    let other = Place::beside(
+        &test.root.path().join("project/toolcell.toml"),
+        &test.root.path().join("other"),
+    );
     assert_eq!(other.read().unwrap().entries().count(), 0);
 }
 
 #[test]
 fn a_name_that_changed_while_the_user_was_asked_is_not_overwritten() {
     let test = Test::new();
-    let (a, other) = (entry("a"), Entry { size: 8, ..entry("a") });
+    let (a, other) = (
+        entry("a"),
+        Entry {
+            size: 8,
+            ..entry("a")
+        },
+    );
     test.put(&a, None).unwrap();
-    assert_eq!(test.put(&other, None).unwrap_err().code, "lock_changed_meanwhile");
+    assert_eq!(
+        test.put(&other, None).unwrap_err().code,
+        "lock_changed_meanwhile"
+    );
     test.put(&other, Some(&a)).unwrap();
     let remove = |installed: &mut Installed| {
         installed.remove("a");
@@ -56,8 +87,10 @@ fn a_name_that_changed_while_the_user_was_asked_is_not_overwritten() {
     };
     test.place.change(remove).unwrap();
     assert!(test.place.read().unwrap().get("a").is_none());
-    let left: Vec<_> =
-        std::fs::read_dir(test.place.folder()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let left: Vec<_> = std::fs::read_dir(test.place.folder())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
     assert_eq!(left, [lock::FILE_NAME]);
 }
 
@@ -65,12 +98,21 @@ fn a_name_that_changed_while_the_user_was_asked_is_not_overwritten() {
 fn a_kill_between_two_steps_leaves_a_lock_that_counts() {
     let test = Test::new();
     let old = entry("a");
-    let new = Entry { size: 8, ..entry("a") };
+    let new = Entry {
+        size: 8,
+        ..entry("a")
+    };
     test.put(&old, None).unwrap();
     // As killed after the first step: both are confirmed, and the lock is the old one; then the new one.
     test.place.confirm(vec![old.clone(), new.clone()]).unwrap();
     assert_eq!(test.place.read().unwrap().get("a").unwrap().unwrap(), &old);
-    std::fs::write(test.place.file(), Lock([("a".to_owned(), new.clone())].into()).to_text().unwrap()).unwrap();
+    std::fs::write(
+        test.place.file(),
+        Lock([("a".to_owned(), new.clone())].into())
+            .to_text()
+            .unwrap(),
+    )
+    .unwrap();
     assert_eq!(test.place.read().unwrap().get("a").unwrap().unwrap(), &new);
 }
 
@@ -95,14 +137,20 @@ fn a_lock_that_is_a_link_is_not_followed() {
     assert_eq!(test.place.read().unwrap_err().code, "lock_unreadable");
     let draft = test.place.folder().join(DRAFT);
     std::os::unix::fs::symlink(&target, draft).unwrap();
-    assert_eq!(test.put(&entry("a"), None).unwrap_err().code, "lock_unwritable");
+    assert_eq!(
+        test.put(&entry("a"), None).unwrap_err().code,
+        "lock_unwritable"
+    );
 }
 
 #[test]
 fn a_refused_change_leaves_no_draft() {
     let test = Test::new();
     let refused = |_: &mut Installed| Err(unconfirmed("a", false));
-    assert_eq!(test.place.change(refused).unwrap_err().code, "lock_not_confirmed");
+    assert_eq!(
+        test.place.change(refused).unwrap_err().code,
+        "lock_not_confirmed"
+    );
     assert_eq!(std::fs::read_dir(test.place.folder()).unwrap().count(), 0);
 }
 
@@ -113,10 +161,16 @@ fn a_lock_that_another_keeps_is_not_waited_for_without_end() {
     let place = test.place.clone();
     let (sender, answer) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
-        let refused = place.draft(Duration::from_millis(50)).map(drop).map_err(|error| error.kind());
+        let refused = place
+            .draft(Duration::from_millis(50))
+            .map(drop)
+            .map_err(|error| error.kind());
         let _ = sender.send(refused);
     });
-    assert_eq!(answer.recv_timeout(Duration::from_secs(20)), Ok(Err(io::ErrorKind::TimedOut)));
+    assert_eq!(
+        answer.recv_timeout(Duration::from_secs(20)),
+        Ok(Err(io::ErrorKind::TimedOut))
+    );
     drop(kept);
     test.put(&entry("a"), None).unwrap();
 }
@@ -128,7 +182,10 @@ fn a_process_that_confirms_is_waited_for_and_readers_are_not() {
     let soon = || Instant::now() + Duration::from_millis(50);
     let last = File::open(test.place.file()).unwrap();
     last.lock().unwrap();
-    assert_eq!(test.place.wait_for_last(soon()).unwrap_err().kind(), io::ErrorKind::TimedOut);
+    assert_eq!(
+        test.place.wait_for_last(soon()).unwrap_err().kind(),
+        io::ErrorKind::TimedOut
+    );
     last.unlock().unwrap();
     last.lock_shared().unwrap();
     test.place.wait_for_last(soon()).unwrap();
@@ -142,7 +199,10 @@ fn a_name_that_was_taken_out_of_the_lock_by_other_means_can_be_removed() {
     std::fs::remove_file(test.place.file()).unwrap();
     let mut installed = test.place.read().unwrap();
     assert!(installed.has("a") && !installed.has("b"));
-    assert_eq!((installed.remove("a"), installed.remove("b")), (Some(a), None));
+    assert_eq!(
+        (installed.remove("a"), installed.remove("b")),
+        (Some(a), None)
+    );
     assert!(!installed.has("a") && installed.confirmed().is_empty());
 }
 
@@ -155,9 +215,15 @@ fn a_name_stays_with_its_bytes_when_a_lock_changes_that_has_lost_it() {
     std::fs::remove_file(test.place.file()).unwrap();
     test.put(&b, None).unwrap();
     let installed = test.place.read().unwrap();
-    assert_eq!((installed.confirmed().len(), installed.last("a")), (2, Some(&a)));
     assert_eq!(
-        (installed.orphans().collect::<Vec<_>>(), installed.entries().collect::<Vec<_>>()),
+        (installed.confirmed().len(), installed.last("a")),
+        (2, Some(&a))
+    );
+    assert_eq!(
+        (
+            installed.orphans().collect::<Vec<_>>(),
+            installed.entries().collect::<Vec<_>>()
+        ),
         (vec![&a], vec![&b])
     );
     let remove = |installed: &mut Installed| {
@@ -171,15 +237,24 @@ fn a_name_stays_with_its_bytes_when_a_lock_changes_that_has_lost_it() {
 #[test]
 fn what_could_not_be_read_again_is_not_confirmed() {
     let test = Test::new();
-    let large = |name: &str| Entry { version: Some("v".repeat(3 << 20)), ..entry(name) };
+    let large = |name: &str| Entry {
+        version: Some("v".repeat(3 << 20)),
+        ..entry(name)
+    };
     for name in ["a", "b"] {
         test.put(&large(name), None).unwrap();
         std::fs::remove_file(test.place.file()).unwrap();
     }
     let refusal = test.put(&large("c"), None).unwrap_err();
-    assert!(refusal.code == "lock_unwritable" && refusal.message.contains("remove tools first"), "{refusal}");
+    assert!(
+        refusal.code == "lock_unwritable" && refusal.message.contains("remove tools first"),
+        "{refusal}"
+    );
     let installed = test.place.read().unwrap();
-    assert_eq!((installed.orphans().count(), installed.lock.0.len()), (2, 0));
+    assert_eq!(
+        (installed.orphans().count(), installed.lock.0.len()),
+        (2, 0)
+    );
 }
 
 #[test]
@@ -187,15 +262,34 @@ fn a_lock_that_could_not_be_read_again_is_not_written() {
     let test = Test::new();
     let a = entry("a");
     test.put(&a, None).unwrap();
-    let large = Entry { tools: vec!["t".repeat(usize::try_from(BYTES_MAX).unwrap())], ..entry("b") };
+    let large = Entry {
+        tools: vec!["t".repeat(usize::try_from(BYTES_MAX).unwrap())],
+        ..entry("b")
+    };
     let refusal = test.put(&large, None).unwrap_err();
-    assert!(refusal.code == "lock_unwritable" && refusal.message.contains("remove tools"), "{refusal}");
-    let many: BTreeMap<String, Entry> = (0..=4_096).map(|at| (format!("t{at}"), entry("t"))).collect();
+    assert!(
+        refusal.code == "lock_unwritable" && refusal.message.contains("remove tools"),
+        "{refusal}"
+    );
+    let many: BTreeMap<String, Entry> = (0..=4_096)
+        .map(|at| (format!("t{at}"), entry("t")))
+        .collect();
     assert!(lock::fits(&Lock(many), "").is_err());
     assert_eq!(test.place.read().unwrap().get("a").unwrap().unwrap(), &a);
     // Between two steps both versions of every tool are confirmed.
-    let both = [a.clone(), Entry { version: Some("v".repeat(3 << 20)), ..a.clone() }];
-    let other = Entry { version: Some("w".repeat(3 << 20)), ..a };
-    test.place.confirm(both.into_iter().chain([other]).collect()).unwrap();
+    let both = [
+        a.clone(),
+        Entry {
+            version: Some("v".repeat(3 << 20)),
+            ..a.clone()
+        },
+    ];
+    let other = Entry {
+        version: Some("w".repeat(3 << 20)),
+        ..a
+    };
+    test.place
+        .confirm(both.into_iter().chain([other]).collect())
+        .unwrap();
     test.place.read().unwrap();
 }

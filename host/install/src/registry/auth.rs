@@ -27,7 +27,10 @@ const CLIENT: &str = "toolcell";
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Challenge {
     Basic,
-    Bearer { realm: String, service: Option<String> },
+    Bearer {
+        realm: String,
+        service: Option<String>,
+    },
 }
 
 #[derive(Deserialize)]
@@ -55,7 +58,10 @@ impl Access {
 
 /// What `answer`, which has status 401, asks for.
 pub(super) fn challenges(answer: &Answer) -> Vec<Challenge> {
-    answer.headers("www-authenticate").filter_map(challenge).collect()
+    answer
+        .headers("www-authenticate")
+        .filter_map(challenge)
+        .collect()
 }
 
 /// Returns the `Authorization` header with which a request can be sent again that was answered with `challenges`.
@@ -66,32 +72,53 @@ pub(super) async fn authorization(
     (credential, token_servers): (Option<&Credential>, &[String]),
     (host, repository, access): (&str, &str, Access),
 ) -> Result<HeaderValue, Refusal> {
-    let bearer = challenges.iter().find(|challenge| **challenge != Challenge::Basic);
+    let bearer = challenges
+        .iter()
+        .find(|challenge| **challenge != Challenge::Basic);
     let value = match (bearer, credential) {
         (Some(Challenge::Bearer { realm, service }), credential) => {
-            let url = Url::parse(realm).map_err(|_| refusal::malformed(host, "its realm is not a URL"))?;
-            if credential.is_some() && !home.trusts(&url, token_servers) && guard!("registry_realm") {
+            let url = Url::parse(realm)
+                .map_err(|_| refusal::malformed(host, "its realm is not a URL"))?;
+            if credential.is_some() && !home.trusts(&url, token_servers) && guard!("registry_realm")
+            {
                 return Err(refusal::token_server(host, &url));
             }
-            let call = token_call(url, service.as_deref(), &access.scope(repository), credential);
-            token(wire, home, call, host, credential.is_some()).await.map(|token| format!("Bearer {}", token.as_str()))
+            let call = token_call(
+                url,
+                service.as_deref(),
+                &access.scope(repository),
+                credential,
+            );
+            token(wire, home, call, host, credential.is_some())
+                .await
+                .map(|token| format!("Bearer {}", token.as_str()))
         }
-        (_, Some(Credential::Password { user, password })) if !challenges.is_empty() => Ok(basic(user, password)),
+        (_, Some(Credential::Password { user, password })) if !challenges.is_empty() => {
+            Ok(basic(user, password))
+        }
         // An identity token is good for a token server alone.
         _ => Err(refusal::unauthorized(host, credential.is_some())),
     };
-    let mut value =
-        HeaderValue::try_from(value?).map_err(|_| refusal::malformed(host, "its token has control characters"))?;
+    let mut value = HeaderValue::try_from(value?)
+        .map_err(|_| refusal::malformed(host, "its token has control characters"))?;
     value.set_sensitive(true);
     Ok(value)
 }
 
 fn basic(user: &str, password: &str) -> String {
-    format!("Basic {}", BASE64.encode(format!("{user}:{password}").as_bytes()))
+    format!(
+        "Basic {}",
+        BASE64.encode(format!("{user}:{password}").as_bytes())
+    )
 }
 
 /// The request for a token, as the token specification of docker's registry has it.
-fn token_call(mut url: Url, service: Option<&str>, scope: &str, credential: Option<&Credential>) -> Call {
+fn token_call(
+    mut url: Url,
+    service: Option<&str>,
+    scope: &str,
+    credential: Option<&Credential>,
+) -> Call {
     let pairs = [("service", service.unwrap_or_default()), ("scope", scope)];
     let pairs = pairs.into_iter().filter(|(_, value)| !value.is_empty());
     let Some(Credential::Identity(identity)) = credential else {
@@ -106,11 +133,16 @@ fn token_call(mut url: Url, service: Option<&str>, scope: &str, credential: Opti
         return call;
     };
     let mut form = Serializer::new(String::new());
-    form.append_pair("grant_type", "refresh_token").append_pair("client_id", CLIENT);
-    form.extend_pairs(pairs).append_pair("refresh_token", identity);
+    form.append_pair("grant_type", "refresh_token")
+        .append_pair("client_id", CLIENT);
+    form.extend_pairs(pairs)
+        .append_pair("refresh_token", identity);
     let mut call = Call::new(Method::POST, url);
     (call.body, call.is_secret) = (Bytes::from(form.finish()), true);
-    call.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
+    call.headers.insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("application/x-www-form-urlencoded"),
+    );
     call
 }
 
@@ -130,10 +162,15 @@ async fn token(
         status => return Err(refusal::status(host, "token", status, &[])),
     }
     let body = Zeroizing::new(answer.bytes(TOKEN_BYTES_MAX).await?);
-    let read: Token =
-        serde_json::from_slice(&body).map_err(|_| refusal::malformed(host, "its token server sent no token"))?;
-    let token = read.token.or(read.access_token).filter(|token| !token.is_empty());
-    token.map(Zeroizing::new).ok_or_else(|| refusal::malformed(host, "its token server sent no token"))
+    let read: Token = serde_json::from_slice(&body)
+        .map_err(|_| refusal::malformed(host, "its token server sent no token"))?;
+    let token = read
+        .token
+        .or(read.access_token)
+        .filter(|token| !token.is_empty());
+    token
+        .map(Zeroizing::new)
+        .ok_or_else(|| refusal::malformed(host, "its token server sent no token"))
 }
 
 /// Parses one `WWW-Authenticate` header; `None` for a scheme that is not known.
@@ -161,7 +198,10 @@ fn challenge(header: &str) -> Option<Challenge> {
         }
         rest = after;
     }
-    Some(Challenge::Bearer { realm: realm?, service })
+    Some(Challenge::Bearer {
+        realm: realm?,
+        service,
+    })
 }
 
 #[cfg(test)]
@@ -171,14 +211,26 @@ mod tests {
     #[test]
     fn challenges_are_read_in_their_spellings() {
         let bearer = |realm: &str, service: Option<&str>| {
-            Some(Challenge::Bearer { realm: realm.to_owned(), service: service.map(str::to_owned) })
+            Some(Challenge::Bearer {
+                realm: realm.to_owned(),
+                service: service.map(str::to_owned),
+            })
         };
         for (header, expected) in [
             ("Basic realm=\"x\"", Some(Challenge::Basic)),
             ("basic", Some(Challenge::Basic)),
-            ("Bearer realm=\"https://a/t\",service=\"a\",scope=\"b,c\"", bearer("https://a/t", Some("a"))),
-            ("bearer service=a, realm=https://a/t", bearer("https://a/t", Some("a"))),
-            ("Bearer realm=\"https://a/t?x=1,2\"", bearer("https://a/t?x=1,2", None)),
+            (
+                "Bearer realm=\"https://a/t\",service=\"a\",scope=\"b,c\"",
+                bearer("https://a/t", Some("a")),
+            ),
+            (
+                "bearer service=a, realm=https://a/t",
+                bearer("https://a/t", Some("a")),
+            ),
+            (
+                "Bearer realm=\"https://a/t?x=1,2\"",
+                bearer("https://a/t?x=1,2", None),
+            ),
             ("Bearer service=\"a\"", None),
             ("Bearer realm=\"https://a", None),
             ("Negotiate", None),
@@ -192,10 +244,16 @@ mod tests {
         let url = Url::parse("https://a/t").unwrap();
         let identity = Credential::Identity("secret".to_owned().into());
         let call = token_call(url.clone(), Some("a"), "repository:x:pull", Some(&identity));
-        assert_eq!((call.method.as_str(), call.url.as_str()), ("POST", "https://a/t"));
+        assert_eq!(
+            (call.method.as_str(), call.url.as_str()),
+            ("POST", "https://a/t")
+        );
         assert!(String::from_utf8_lossy(&call.body).contains("refresh_token=secret"));
         let anonymous = token_call(url, None, &Access::Push.scope("x"), None);
-        assert_eq!(anonymous.url.as_str(), "https://a/t?scope=repository%3Ax%3Apull%2Cpush");
+        assert_eq!(
+            anonymous.url.as_str(),
+            "https://a/t?scope=repository%3Ax%3Apull%2Cpush"
+        );
         assert!(anonymous.headers.is_empty() && anonymous.body.is_empty());
     }
 }

@@ -91,7 +91,9 @@ impl Credentials {
             Some(folder) => Some(PathBuf::from(folder)),
             None => std::env::home_dir().map(|home| home.join(".docker")),
         };
-        Self { config: folder.map(|folder| folder.join("config.json")) }
+        Self {
+            config: folder.map(|folder| folder.join("config.json")),
+        }
     }
 
     /// The file that they are in, whether it exists or not.
@@ -101,7 +103,9 @@ impl Credentials {
 
     /// Those of a `config.json` elsewhere.
     pub fn in_file(config: PathBuf) -> Self {
-        Self { config: Some(config) }
+        Self {
+            config: Some(config),
+        }
     }
 
     /// The credentials for the registry `host`; `None` if there are none.
@@ -110,27 +114,51 @@ impl Credentials {
     ///
     /// A configuration that cannot be read, and a helper that fails.
     pub async fn of_host(&self, host: &str) -> Result<Option<Credential>, Refusal> {
-        let Some(file) = &self.config else { return Ok(None) };
-        let Some(config) = read(file)? else { return Ok(None) };
-        let server = if is_docker_hub(host) { DOCKER_HUB } else { host };
-        let helper = of_server(&config.helpers, server, host).map(|(known, helper)| (known.as_str(), helper));
-        if let Some((server, helper)) = helper.or(config.store.as_ref().map(|store| (server, store)))
+        let Some(file) = &self.config else {
+            return Ok(None);
+        };
+        let Some(config) = read(file)? else {
+            return Ok(None);
+        };
+        let server = if is_docker_hub(host) {
+            DOCKER_HUB
+        } else {
+            host
+        };
+        let helper = of_server(&config.helpers, server, host)
+            .map(|(known, helper)| (known.as_str(), helper));
+        if let Some((server, helper)) =
+            helper.or(config.store.as_ref().map(|store| (server, store)))
             && let Some(found) = ask(helper, server).await?
         {
             return Ok(Some(found));
         }
         // Docker leaves an empty entry where a helper has the credentials.
-        let entries: BTreeMap<String, AuthEntry> =
-            config.auths.into_iter().filter(|(_, entry)| !entry.is_empty()).collect();
-        let Some((_, entry)) = of_server(&entries, server, host) else { return Ok(None) };
-        let why = || invalid(&format!("the entry of {host} is not `user:password` in base64"));
+        let entries: BTreeMap<String, AuthEntry> = config
+            .auths
+            .into_iter()
+            .filter(|(_, entry)| !entry.is_empty())
+            .collect();
+        let Some((_, entry)) = of_server(&entries, server, host) else {
+            return Ok(None);
+        };
+        let why = || {
+            invalid(&format!(
+                "the entry of {host} is not `user:password` in base64"
+            ))
+        };
         entry.credential().map(Some).ok_or_else(why)
     }
 }
 
 impl AuthEntry {
     fn is_empty(&self) -> bool {
-        let texts = [&self.auth, &self.username, &self.password, &self.identitytoken];
+        let texts = [
+            &self.auth,
+            &self.username,
+            &self.password,
+            &self.identitytoken,
+        ];
         texts.into_iter().flatten().all(String::is_empty)
     }
 
@@ -143,17 +171,29 @@ impl AuthEntry {
             let decoded = Zeroizing::new(BASE64.decode(auth.trim().as_bytes()).ok()?);
             let (user, password) = std::str::from_utf8(&decoded).ok()?.split_once(':')?;
             let password = password.trim_end_matches('\0').to_owned().into();
-            return Some(Credential::Password { user: user.to_owned(), password });
+            return Some(Credential::Password {
+                user: user.to_owned(),
+                password,
+            });
         }
         let user = given(&self.username)?;
         let password = given(&self.password)?;
-        Some(Credential::Password { user, password: password.into() })
+        Some(Credential::Password {
+            user,
+            password: password.into(),
+        })
     }
 }
 
 /// The entry for the registry `host`: as docker, that of its own name `server` before any other spelling.
-fn of_server<'a, T>(entries: &'a BTreeMap<String, T>, server: &str, host: &str) -> Option<(&'a String, &'a T)> {
-    entries.get_key_value(server).or_else(|| entries.iter().find(|(known, _)| is_for(known, host)))
+fn of_server<'a, T>(
+    entries: &'a BTreeMap<String, T>,
+    server: &str,
+    host: &str,
+) -> Option<(&'a String, &'a T)> {
+    entries
+        .get_key_value(server)
+        .or_else(|| entries.iter().find(|(known, _)| is_for(known, host)))
 }
 
 /// Whether the entry `known` is for the registry `host`: docker also writes URLs.
@@ -161,26 +201,42 @@ fn is_for(known: &str, host: &str) -> bool {
     if is_docker_hub(host) {
         return known == DOCKER_HUB || is_docker_hub(known);
     }
-    let known = known.strip_prefix("https://").or(known.strip_prefix("http://")).unwrap_or(known);
-    known.split('/').next().is_some_and(|known| known.eq_ignore_ascii_case(host))
+    let known = known
+        .strip_prefix("https://")
+        .or(known.strip_prefix("http://"))
+        .unwrap_or(known);
+    known
+        .split('/')
+        .next()
+        .is_some_and(|known| known.eq_ignore_ascii_case(host))
 }
 
 fn read(file: &Path) -> Result<Option<DockerConfig>, Refusal> {
     let open = match named_file::open(file) {
         Ok(open) => open,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(invalid(&format!("{} cannot be read: {error}", file.display()))),
+        Err(error) => {
+            return Err(invalid(&format!(
+                "{} cannot be read: {error}",
+                file.display()
+            )));
+        }
     };
     let mut text = Zeroizing::new(Vec::new());
     let taken = open.take(CONFIG_BYTES_MAX + 1).read_to_end(&mut text);
     taken.map_err(|error| invalid(&format!("{} cannot be read: {error}", file.display())))?;
     if text.len() as u64 > CONFIG_BYTES_MAX {
-        return Err(invalid(&format!("{} has more than {CONFIG_BYTES_MAX} bytes", file.display())));
+        return Err(invalid(&format!(
+            "{} has more than {CONFIG_BYTES_MAX} bytes",
+            file.display()
+        )));
     }
     // Without serde's words, which quote what they did not expect.
     let parsed = serde_json::from_slice(&text);
     let place = |error: serde_json::Error| format!("{}, line {}", file.display(), error.line());
-    parsed.map(Some).map_err(|error| invalid(&format!("{} cannot be parsed", place(error))))
+    parsed
+        .map(Some)
+        .map_err(|error| invalid(&format!("{} cannot be parsed", place(error))))
 }
 
 /// Asks the helper program `docker-credential-NAME`; `None` if it has nothing for `server`.
@@ -196,13 +252,24 @@ async fn ask(name: &str, server: &str) -> Result<Option<Credential>, Refusal> {
         let message = format!(
             "the credential helper {program}, which docker's config.json names, {why}; correct that entry, or log in again"
         );
-        Refusal::new(ErrorClass::CredentialMissing, "credential_helper_failed", message)
+        Refusal::new(
+            ErrorClass::CredentialMissing,
+            "credential_helper_failed",
+            message,
+        )
     };
     let found = on_path(&program).ok_or_else(|| failed("is in no absolute folder of PATH"))?;
     let mut command = Command::new(found);
     // What it says on standard error could repeat the secret.
-    command.arg("get").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
-    let mut child = command.spawn().map_err(|error| failed(&format!("cannot be started: {error}")))?;
+    command
+        .arg("get")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .kill_on_drop(true);
+    let mut child = command
+        .spawn()
+        .map_err(|error| failed(&format!("cannot be started: {error}")))?;
     let asking = async {
         if let Some(mut pipe) = child.stdin.take() {
             // It may answer before it has read everything.
@@ -210,12 +277,15 @@ async fn ask(name: &str, server: &str) -> Result<Option<Credential>, Refusal> {
         }
         let mut printed = Zeroizing::new(Vec::new());
         if let Some(pipe) = child.stdout.take() {
-            pipe.take(HELPER_BYTES_MAX).read_to_end(&mut printed).await?;
+            pipe.take(HELPER_BYTES_MAX)
+                .read_to_end(&mut printed)
+                .await?;
         }
         Ok::<_, std::io::Error>((printed, child.wait().await?))
     };
     let ended = tokio::time::timeout(HELPER_TIME, asking).await;
-    let ended = ended.map_err(|_| failed(&format!("did not end within {} s", HELPER_TIME.as_secs())))?;
+    let ended =
+        ended.map_err(|_| failed(&format!("did not end within {} s", HELPER_TIME.as_secs())))?;
     let (printed, status) = ended.map_err(|error| failed(&format!("broke off: {error}")))?;
     if !status.success() {
         // The words of docker's own helpers.
@@ -226,10 +296,14 @@ async fn ask(name: &str, server: &str) -> Result<Option<Credential>, Refusal> {
             Err(failed(&format!("failed with {status}")))
         };
     }
-    let helped: Helped = serde_json::from_slice(&printed).map_err(|_| failed("printed no credentials"))?;
+    let helped: Helped =
+        serde_json::from_slice(&printed).map_err(|_| failed("printed no credentials"))?;
     Ok(Some(match helped.username.as_str() {
         TOKEN_USER => Credential::Identity(helped.secret.into()),
-        _ => Credential::Password { user: helped.username, password: helped.secret.into() },
+        _ => Credential::Password {
+            user: helped.username,
+            password: helped.secret.into(),
+        },
     }))
 }
 
@@ -238,16 +312,20 @@ fn on_path(name: &str) -> Option<PathBuf> {
     let folders = std::env::var_os("PATH")?;
     let folders = std::env::split_paths(&folders);
     let folders = folders.filter(|folder| folder.is_absolute() || !guard!("helper_folders"));
-    folders.map(|folder| folder.join(name)).find(|file| is_program(file))
+    folders
+        .map(|folder| folder.join(name))
+        .find(|file| is_program(file))
 }
 
 /// Whether `file` could be run. Another file of the name does not hide the program in a later folder.
 fn is_program(file: &Path) -> bool {
-    file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+    file.metadata()
+        .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
 fn invalid(why: &str) -> Refusal {
-    let message = format!("docker's credentials cannot be used: {why}; correct the config.json of docker");
+    let message =
+        format!("docker's credentials cannot be used: {why}; correct the config.json of docker");
     Refusal::new(ErrorClass::SetupRequired, "docker_config_invalid", message)
 }
 
@@ -263,30 +341,54 @@ mod tests {
     }
 
     fn password(user: &str, password: &str) -> Credential {
-        Credential::Password { user: user.to_owned(), password: password.to_owned().into() }
+        Credential::Password {
+            user: user.to_owned(),
+            password: password.to_owned().into(),
+        }
     }
 
     #[tokio::test]
     async fn the_entry_of_a_registry_is_found_however_docker_writes_it() {
         let auth = BASE64.encode(b"me:pass:word");
-        for known in ["ghcr.io", "https://ghcr.io", "https://ghcr.io/v1/", "GHCR.io"] {
-            let config = format!(r#"{{"auths":{{"{known}":{{"auth":"{auth}"}},"other.io":{{}}}}}}"#);
-            assert_eq!(of(&config, "ghcr.io").await.unwrap(), Some(password("me", "pass:word")), "{known}");
+        for known in [
+            "ghcr.io",
+            "https://ghcr.io",
+            "https://ghcr.io/v1/",
+            "GHCR.io",
+        ] {
+            let config =
+                format!(r#"{{"auths":{{"{known}":{{"auth":"{auth}"}},"other.io":{{}}}}}}"#);
+            assert_eq!(
+                of(&config, "ghcr.io").await.unwrap(),
+                Some(password("me", "pass:word")),
+                "{known}"
+            );
             assert_eq!(of(&config, "ghcr.io.example.org").await.unwrap(), None);
             assert_eq!(of(&config, "other.io").await.unwrap(), None);
         }
         // Of several spellings docker's own counts.
         let old = BASE64.encode(b"me:old");
         let new = BASE64.encode(b"me:new");
-        let others = format!(r#""GHCR.io":{{"auth":"{old}"}},"https://ghcr.io":{{"auth":"{old}"}}"#);
+        let others =
+            format!(r#""GHCR.io":{{"auth":"{old}"}},"https://ghcr.io":{{"auth":"{old}"}}"#);
         let config = format!(r#"{{"auths":{{{others},"ghcr.io":{{"auth":"{new}"}}}}}}"#);
-        assert_eq!(of(&config, "ghcr.io").await.unwrap(), Some(password("me", "new")));
-        let config = format!(r#"{{"auths":{{"ghcr.io":{{}},"https://ghcr.io":{{"auth":"{new}"}}}}}}"#);
-        assert_eq!(of(&config, "ghcr.io").await.unwrap(), Some(password("me", "new")));
+        assert_eq!(
+            of(&config, "ghcr.io").await.unwrap(),
+            Some(password("me", "new"))
+        );
+        let config =
+            format!(r#"{{"auths":{{"ghcr.io":{{}},"https://ghcr.io":{{"auth":"{new}"}}}}}}"#);
+        assert_eq!(
+            of(&config, "ghcr.io").await.unwrap(),
+            Some(password("me", "new"))
+        );
         let config = format!(r#"{{"auths":{{"{DOCKER_HUB}":{{"auth":"{auth}"}}}}}}"#);
         assert!(of(&config, "docker.io").await.unwrap().is_some());
         let config = r#"{"auths":{"a.io":{"identitytoken":"t"}}}"#;
-        assert_eq!(of(config, "a.io").await.unwrap(), Some(Credential::Identity("t".to_owned().into())));
+        assert_eq!(
+            of(config, "a.io").await.unwrap(),
+            Some(Credential::Identity("t".to_owned().into()))
+        );
     }
 
     #[tokio::test]
@@ -300,9 +402,14 @@ mod tests {
         ] {
             let refusal = of(config, "a.io").await.unwrap_err();
             assert_eq!(refusal.code, "docker_config_invalid", "{config}");
-            assert!(!refusal.message.contains("c2VjcmV0") && !refusal.message.contains("secret"), "{refusal}");
+            assert!(
+                !refusal.message.contains("c2VjcmV0") && !refusal.message.contains("secret"),
+                "{refusal}"
+            );
         }
-        let refusal = of(r#"{"credsStore": "toolcell-no-such-helper"}"#, "a.io").await.unwrap_err();
+        let refusal = of(r#"{"credsStore": "toolcell-no-such-helper"}"#, "a.io")
+            .await
+            .unwrap_err();
         assert_eq!(refusal.code, "credential_helper_failed");
         assert_eq!(format!("{:?}", password("me", "secret")), "Credential(..)");
     }

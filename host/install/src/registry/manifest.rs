@@ -38,7 +38,8 @@ const DOCKER_INDEX: &str = "application/vnd.docker.distribution.manifest.list.v2
 /// The only version of manifests.
 const SCHEMA_VERSION: u32 = 2;
 /// Digest of `{}`.
-const EMPTY_DIGEST: &str = "sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a";
+const EMPTY_DIGEST: &str =
+    "sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a";
 
 /// A manifest or an index, as it was sent. A name that is there twice is an error, because two readers could see two
 /// manifests.
@@ -79,7 +80,13 @@ impl Descriptor {
     pub fn of(media_type: &str, bytes: &[u8]) -> Self {
         let digest = Digest::of(bytes).to_string();
         let size = bytes.len() as u64;
-        Self { media_type: media_type.to_owned(), digest, size, artifact_type: None, annotations: None }
+        Self {
+            media_type: media_type.to_owned(),
+            digest,
+            size,
+            artifact_type: None,
+            annotations: None,
+        }
     }
 }
 
@@ -92,19 +99,32 @@ pub(super) struct Layer {
 
 impl Document {
     /// Parses `bytes`, which were sent with this `Content-Type`.
-    pub(super) fn parse(bytes: &[u8], content_type: Option<&str>, reference: &str) -> Result<Self, Refusal> {
-        let document: Self = serde_json::from_slice(bytes)
-            .map_err(|error| refusal::unsupported(reference, &format!("its manifest cannot be parsed: {error}")))?;
+    pub(super) fn parse(
+        bytes: &[u8],
+        content_type: Option<&str>,
+        reference: &str,
+    ) -> Result<Self, Refusal> {
+        let document: Self = serde_json::from_slice(bytes).map_err(|error| {
+            refusal::unsupported(
+                reference,
+                &format!("its manifest cannot be parsed: {error}"),
+            )
+        })?;
         if document.schema_version != SCHEMA_VERSION {
-            let why = format!("its manifest is of schema version {}, not {SCHEMA_VERSION}", document.schema_version);
+            let why = format!(
+                "its manifest is of schema version {}, not {SCHEMA_VERSION}",
+                document.schema_version
+            );
             return Err(refusal::unsupported(reference, &why));
         }
         let sent = content_type.map(|header| header.split(';').next().unwrap_or_default().trim());
         let contradicts = |own: &str| sent.is_some_and(|sent| !sent.eq_ignore_ascii_case(own));
         let is_index = document.manifests.is_some();
         let is_twofold = is_index && (document.layers.is_some() || document.config.is_some());
-        let is_sent_otherwise = sent.is_some_and(|sent| sent == if is_index { MANIFEST } else { INDEX });
-        let contradicts = document.media_type.as_deref().is_some_and(contradicts) || is_sent_otherwise;
+        let is_sent_otherwise =
+            sent.is_some_and(|sent| sent == if is_index { MANIFEST } else { INDEX });
+        let contradicts =
+            document.media_type.as_deref().is_some_and(contradicts) || is_sent_otherwise;
         if (contradicts || is_twofold) && guard!("manifest_kinds") {
             let why = "its manifest can be read as a manifest and as an index, so two programs could see two artifacts";
             return Err(refusal::unsupported(reference, why));
@@ -124,12 +144,19 @@ impl Document {
             let message = format!(
                 "{reference} is an index of several manifests, not a component; name one of its manifests by its digest"
             );
-            return Err(Refusal::new(ErrorClass::CapabilityGap, "artifact_is_index", message));
+            return Err(Refusal::new(
+                ErrorClass::CapabilityGap,
+                "artifact_is_index",
+                message,
+            ));
         }
         if self.subject.is_some() {
             return unsupported("it is attached to another artifact");
         }
-        let config = self.config.as_ref().map_or("", |config| config.media_type.as_str());
+        let config = self
+            .config
+            .as_ref()
+            .map_or("", |config| config.media_type.as_str());
         if !CONFIGS.contains(&config) {
             return unsupported(&format!("its configuration is of the type {config:?}"));
         }
@@ -141,12 +168,19 @@ impl Document {
             ));
         };
         if layer.media_type != COMPONENT {
-            return unsupported(&format!("its layer is of the type {:?}, not {COMPONENT}", layer.media_type));
+            return unsupported(&format!(
+                "its layer is of the type {:?}, not {COMPONENT}",
+                layer.media_type
+            ));
         }
         let digest = layer.digest.parse::<Digest>();
-        let digest =
-            digest.map_err(|error| refusal::unsupported(reference, &format!("the digest of its layer: {error}")))?;
-        Ok(Layer { digest, size: layer.size })
+        let digest = digest.map_err(|error| {
+            refusal::unsupported(reference, &format!("the digest of its layer: {error}"))
+        })?;
+        Ok(Layer {
+            digest,
+            size: layer.size,
+        })
     }
 }
 
@@ -220,7 +254,9 @@ pub(super) const EMPTY_CONFIG: &[u8] = b"{}";
 
 /// An index of what is attached to an artifact, for registries that do not list it themselves.
 pub(super) fn index(manifests: &[Descriptor]) -> Vec<u8> {
-    json!({ "schemaVersion": SCHEMA_VERSION, "mediaType": INDEX, "manifests": manifests }).to_string().into_bytes()
+    json!({ "schemaVersion": SCHEMA_VERSION, "mediaType": INDEX, "manifests": manifests })
+        .to_string()
+        .into_bytes()
 }
 
 #[cfg(test)]
@@ -259,18 +295,41 @@ mod tests {
             changed.to_string()
         };
         for config in CONFIGS {
-            assert!(read(&changed("/config/mediaType", json!(config)), MANIFEST).is_ok(), "{config}");
+            assert!(
+                read(&changed("/config/mediaType", json!(config)), MANIFEST).is_ok(),
+                "{config}"
+            );
         }
         let layer = manifest()["layers"][0].clone();
         let policy = json!({ "mediaType": "application/yaml", "digest": EMPTY_DIGEST, "size": 2 });
         for (manifest, why) in [
-            (changed("/config/mediaType", json!("application/vnd.docker.container.image.v1+json")), "configuration"),
-            (changed("/layers", json!([layer, policy])), "it has 2 layers"),
+            (
+                changed(
+                    "/config/mediaType",
+                    json!("application/vnd.docker.container.image.v1+json"),
+                ),
+                "configuration",
+            ),
+            (
+                changed("/layers", json!([layer, policy])),
+                "it has 2 layers",
+            ),
             (changed("/layers", json!([])), "it has 0 layers"),
-            (changed("/layers/0/mediaType", json!("application/tar")), "its layer is of the type"),
-            (changed("/layers/0/digest", json!("sha512:00")), "is not a digest"),
+            (
+                changed("/layers/0/mediaType", json!("application/tar")),
+                "its layer is of the type",
+            ),
+            (
+                changed("/layers/0/digest", json!("sha512:00")),
+                "is not a digest",
+            ),
             (changed("/schemaVersion", json!(1)), "schema version 1"),
-            (manifest().to_string().replacen("\"layers\"", "\"layers\":[],\"layers\"", 1), "duplicate field `layers`"),
+            (
+                manifest()
+                    .to_string()
+                    .replacen("\"layers\"", "\"layers\":[],\"layers\"", 1),
+                "duplicate field `layers`",
+            ),
             ("[]".to_owned(), "cannot be parsed"),
         ] {
             let refusal = read(&manifest, MANIFEST).unwrap_err();
@@ -285,9 +344,16 @@ mod tests {
         assert_eq!(read(&index, INDEX).unwrap_err().code, "artifact_is_index");
         let mut both = manifest();
         both["manifests"] = json!([]);
-        for (text, content_type) in [(manifest().to_string(), INDEX), (index, MANIFEST), (both.to_string(), MANIFEST)] {
+        for (text, content_type) in [
+            (manifest().to_string(), INDEX),
+            (index, MANIFEST),
+            (both.to_string(), MANIFEST),
+        ] {
             let refusal = read(&text, content_type).unwrap_err();
-            assert!(refusal.message.contains("as a manifest and as an index"), "{text}: {refusal}");
+            assert!(
+                refusal.message.contains("as a manifest and as an index"),
+                "{text}: {refusal}"
+            );
         }
     }
 }

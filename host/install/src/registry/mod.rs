@@ -68,7 +68,13 @@ impl Default for RegistrySettings {
         let plain_http = Vec::new();
         let token_servers = Vec::new();
         let roots = Vec::new();
-        Self { plain_http, token_servers, roots, patience: PATIENCE, credentials: Credentials::default() }
+        Self {
+            plain_http,
+            token_servers,
+            roots,
+            patience: PATIENCE,
+            credentials: Credentials::default(),
+        }
     }
 }
 
@@ -88,16 +94,31 @@ impl Registries {
     /// Certificates that cannot be read.
     pub fn new(settings: RegistrySettings) -> Result<Self, Refusal> {
         let wire = Wire::new(&settings.roots, settings.patience).map_err(|error| {
-            let message = format!("registries cannot be reached: {error:#}; correct the [registry] of toolcell.toml");
-            Refusal::new(ErrorClass::SetupRequired, "registry_settings_invalid", message)
+            let message = format!(
+                "registries cannot be reached: {error:#}; correct the [registry] of toolcell.toml"
+            );
+            Refusal::new(
+                ErrorClass::SetupRequired,
+                "registry_settings_invalid",
+                message,
+            )
         })?;
-        Ok(Self { wire, settings, authorized: Mutex::default() })
+        Ok(Self {
+            wire,
+            settings,
+            authorized: Mutex::default(),
+        })
     }
 
     /// The repository of `reference`.
-    fn repository<'a>(&'a self, reference: &'a RegistryReference, access: Access) -> Result<Repository<'a>, Refusal> {
+    fn repository<'a>(
+        &'a self,
+        reference: &'a RegistryReference,
+        access: Access,
+    ) -> Result<Repository<'a>, Refusal> {
         let host = reference.host.as_str();
-        let is_plain = reference.is_loopback() || self.settings.plain_http.iter().any(|plain| plain == host);
+        let is_plain =
+            reference.is_loopback() || self.settings.plain_http.iter().any(|plain| plain == host);
         let (asked, path) = match DOCKER_HUB.contains(&host) {
             true if !reference.repository.contains('/') => {
                 (DOCKER_HUB_HOST, format!("library/{}", reference.repository))
@@ -108,8 +129,16 @@ impl Registries {
         let scheme = if is_plain { "http" } else { "https" };
         let root = Url::parse(&format!("{scheme}://{asked}/v2/")).ok();
         let root = root.and_then(|root| Some((Home::of(&root)?, root)));
-        let (home, root) = root.ok_or_else(|| refusal::unreachable(host, "this is not the name of a host"))?;
-        Ok(Repository { registries: self, reference, path, root, home, access })
+        let (home, root) =
+            root.ok_or_else(|| refusal::unreachable(host, "this is not the name of a host"))?;
+        Ok(Repository {
+            registries: self,
+            reference,
+            path,
+            root,
+            home,
+            access,
+        })
     }
 }
 
@@ -118,8 +147,14 @@ fn of_registry(reference: &Reference) -> Result<&RegistryReference, Refusal> {
     match reference {
         Reference::Registry(registry) => Ok(registry),
         other => {
-            let message = format!("{other} is not in a registry; a reference of one is `host/repository:tag`");
-            Err(Refusal::new(ErrorClass::InvalidArguments, "bad_reference", message))
+            let message = format!(
+                "{other} is not in a registry; a reference of one is `host/repository:tag`"
+            );
+            Err(Refusal::new(
+                ErrorClass::InvalidArguments,
+                "bad_reference",
+                message,
+            ))
         }
     }
 }
@@ -139,7 +174,9 @@ impl Repository<'_> {
     /// The URL of `rest` in this repository.
     fn url(&self, rest: &str) -> Result<Url, Refusal> {
         let url = self.root.join(&format!("{}/{rest}", self.path));
-        url.map_err(|_| refusal::unreachable(&self.reference.host, "no URL can be made of its name"))
+        url.map_err(|_| {
+            refusal::unreachable(&self.reference.host, "no URL can be made of its name")
+        })
     }
 
     fn host(&self) -> &str {
@@ -151,21 +188,32 @@ impl Repository<'_> {
         let wire = &self.registries.wire;
         let key = (self.reference.name(), self.access);
         let known = self.authorized().get(&key).cloned();
-        let answer = wire.send(self.with(call.clone(), known.as_ref()), &self.home).await?;
+        let answer = wire
+            .send(self.with(call.clone(), known.as_ref()), &self.home)
+            .await?;
         if answer.status() != StatusCode::UNAUTHORIZED {
             return Ok(answer);
         }
         // Its challenge would name the server that the credentials of the registry are sent to.
         if !answer.is_home && guard!("registry_challenges") {
-            let why = "which wants credentials, and those of the registry are for the registry alone";
+            let why =
+                "which wants credentials, and those of the registry are for the registry alone";
             return Err(refusal::redirected(self.host(), &answer.host, why));
         }
         let challenges = auth::challenges(&answer);
         drop(answer);
         // A token that was good for an earlier request can have expired.
-        let credential = self.registries.settings.credentials.of_host(self.host()).await?;
+        let credential = self
+            .registries
+            .settings
+            .credentials
+            .of_host(self.host())
+            .await?;
         let scope = (self.host(), self.path.as_str(), self.access);
-        let granted = (credential.as_ref(), self.registries.settings.token_servers.as_slice());
+        let granted = (
+            credential.as_ref(),
+            self.registries.settings.token_servers.as_slice(),
+        );
         let value = auth::authorization(wire, &self.home, &challenges, granted, scope).await?;
         let answer = wire.send(self.with(call, Some(&value)), &self.home).await?;
         if answer.status() == StatusCode::UNAUTHORIZED {
@@ -177,14 +225,19 @@ impl Repository<'_> {
 
     /// `call` with this `Authorization`, unless it goes to another host than the registry.
     fn with(&self, mut call: Call, authorization: Option<&HeaderValue>) -> Call {
-        if let Some(value) = authorization.filter(|_| self.home.is(&call.url) || !guard!("registry_credentials")) {
+        if let Some(value) =
+            authorization.filter(|_| self.home.is(&call.url) || !guard!("registry_credentials"))
+        {
             call.headers.insert(AUTHORIZATION, value.clone());
         }
         call
     }
 
     fn authorized(&self) -> std::sync::MutexGuard<'_, HashMap<(String, Access), HeaderValue>> {
-        self.registries.authorized.lock().unwrap_or_else(PoisonError::into_inner)
+        self.registries
+            .authorized
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The refusal for an answer with an unexpected status; `what` was asked for.

@@ -25,7 +25,8 @@ const CONTENT_DIGEST: &str = "docker-content-digest";
 const ATTACHED_PATIENCE: u32 = 4;
 
 /// What is asked for: an index too, so that it can be refused for what it is.
-const ACCEPTED: &str = "application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json";
+const ACCEPTED: &str =
+    "application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json";
 
 /// A manifest or an index, with the digest of its bytes.
 pub(super) struct Sent {
@@ -48,7 +49,10 @@ impl Source for Registries {
             }
             Ok(Resolved {
                 reference: reference.clone(),
-                manifest: Some(source::Manifest { digest: sent.digest, bytes: sent.bytes }),
+                manifest: Some(source::Manifest {
+                    digest: sent.digest,
+                    bytes: sent.bytes,
+                }),
                 component: Some(layer.digest),
                 size: Some(layer.size),
                 annotations: document.annotations.unwrap_or_default(),
@@ -56,12 +60,20 @@ impl Source for Registries {
         })
     }
 
-    fn fetch<'a>(&'a self, resolved: &'a Resolved, sink: &'a mut Sink<'_>) -> BoxFuture<'a, Result<(), Refusal>> {
+    fn fetch<'a>(
+        &'a self,
+        resolved: &'a Resolved,
+        sink: &'a mut Sink<'_>,
+    ) -> BoxFuture<'a, Result<(), Refusal>> {
         Box::pin(async move {
             let registry = of_registry(&resolved.reference)?;
             let repository = self.repository(registry, Access::Pull)?;
-            let manifest = resolved.manifest.as_ref().map_or(&[][..], |manifest| manifest.bytes.as_slice());
-            let layer = Document::parse(manifest, None, &registry.to_string())?.component(&registry.to_string())?;
+            let manifest = resolved
+                .manifest
+                .as_ref()
+                .map_or(&[][..], |manifest| manifest.bytes.as_slice());
+            let layer = Document::parse(manifest, None, &registry.to_string())?
+                .component(&registry.to_string())?;
             let mut hasher = Hasher::default();
             repository
                 .blob(layer.digest, layer.size, |part| {
@@ -80,11 +92,20 @@ impl Source for Registries {
     ) -> BoxFuture<'a, Result<Vec<Referrer>, Refusal>> {
         Box::pin(async move {
             let registry = of_registry(&resolved.reference)?;
-            let Some(manifest) = &resolved.manifest else { return Ok(Vec::new()) };
+            let Some(manifest) = &resolved.manifest else {
+                return Ok(Vec::new());
+            };
             let repository = self.repository(registry, Access::Pull)?;
-            let found = timeout(self.attached_time(), repository.attached(manifest.digest, kind)).await;
+            let found = timeout(
+                self.attached_time(),
+                repository.attached(manifest.digest, kind),
+            )
+            .await;
             found.unwrap_or_else(|_| {
-                let why = format!("did not give what is attached within {} s", self.attached_time().as_secs());
+                let why = format!(
+                    "did not give what is attached within {} s",
+                    self.attached_time().as_secs()
+                );
                 Err(refusal::too_slow(&registry.host, &why))
             })
         })
@@ -95,7 +116,11 @@ impl Registries {
     /// Maximum time for everything that is attached to an artifact: each part alone may use up the patience.
     fn attached_time(&self) -> Duration {
         let time = self.settings.patience.saturating_mul(ATTACHED_PATIENCE);
-        if guard!("attached_time") { time } else { Duration::MAX }
+        if guard!("attached_time") {
+            time
+        } else {
+            Duration::MAX
+        }
     }
 }
 
@@ -104,7 +129,11 @@ fn check_digest(what: &str, expected: Digest, found: Digest) -> Result<(), Refus
     if expected == found || !guard!("registry_digests") {
         Ok(())
     } else {
-        Err(refusal::mismatch(what, &expected.to_string(), &found.to_string()))
+        Err(refusal::mismatch(
+            what,
+            &expected.to_string(),
+            &found.to_string(),
+        ))
     }
 }
 
@@ -120,21 +149,32 @@ impl Repository<'_> {
     /// As [`Self::manifest`]; `None` if the registry has none.
     pub(super) async fn manifest_if_there(&self, version: &str) -> Result<Option<Sent>, Refusal> {
         let mut call = Call::new(Method::GET, self.url(&format!("manifests/{version}"))?);
-        call.headers.insert(ACCEPT, HeaderValue::from_static(ACCEPTED));
+        call.headers
+            .insert(ACCEPT, HeaderValue::from_static(ACCEPTED));
         let answer = self.send(call).await?;
         match answer.status() {
             StatusCode::OK => {}
             StatusCode::NOT_FOUND => return Ok(None),
-            _ => return Err(self.failed(answer, &format!("{}:{version}", self.path)).await),
+            _ => {
+                return Err(self
+                    .failed(answer, &format!("{}:{version}", self.path))
+                    .await);
+            }
         }
         let content_type = answer.header(CONTENT_TYPE.as_str()).map(str::to_owned);
-        let said = answer.header(CONTENT_DIGEST).and_then(|said| said.parse::<Digest>().ok());
+        let said = answer
+            .header(CONTENT_DIGEST)
+            .and_then(|said| said.parse::<Digest>().ok());
         let bytes = answer.bytes(MANIFEST_BYTES_MAX).await?;
         let digest = Digest::of(&bytes);
         for expected in [version.parse::<Digest>().ok(), said].into_iter().flatten() {
             check_digest("the manifest", expected, digest)?;
         }
-        Ok(Some(Sent { bytes, digest, content_type }))
+        Ok(Some(Sent {
+            bytes,
+            digest,
+            content_type,
+        }))
     }
 
     /// Gives the bytes of a blob to `take`. Fails if there are not exactly `size`; the caller checks their digest.
@@ -144,9 +184,16 @@ impl Repository<'_> {
         size: u64,
         mut take: impl FnMut(&[u8]) -> Result<(), Refusal> + Send,
     ) -> Result<(), Refusal> {
-        let answer = self.send(Call::new(Method::GET, self.url(&format!("blobs/{digest}"))?)).await?;
+        let answer = self
+            .send(Call::new(
+                Method::GET,
+                self.url(&format!("blobs/{digest}"))?,
+            ))
+            .await?;
         if answer.status() != StatusCode::OK {
-            return Err(self.failed(answer, &format!("{}, blob {digest}", self.path)).await);
+            return Err(self
+                .failed(answer, &format!("{}, blob {digest}", self.path))
+                .await);
         }
         let length = answer.length();
         let wrong = |sent: u64| {
@@ -165,7 +212,11 @@ impl Repository<'_> {
             take(part)
         });
         pouring.await?;
-        if taken == size || !guard!("registry_sizes") { Ok(()) } else { Err(wrong(taken)) }
+        if taken == size || !guard!("registry_sizes") {
+            Ok(())
+        } else {
+            Err(wrong(taken))
+        }
     }
 
     /// Fetches a small blob whole, and checks its digest.

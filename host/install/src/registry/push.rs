@@ -35,12 +35,18 @@ impl Registries {
     /// # Errors
     ///
     /// A registry that cannot be reached, or denies the push.
-    pub async fn push(&self, to: &RegistryReference, artifact: &Artifact) -> Result<Pushed, Refusal> {
+    pub async fn push(
+        &self,
+        to: &RegistryReference,
+        artifact: &Artifact,
+    ) -> Result<Pushed, Refusal> {
         let repository = self.repository(to, Access::Push)?;
         repository.upload(&artifact.component).await?;
         repository.upload(&artifact.config()).await?;
         let pushed = Self::foretold(artifact);
-        repository.put(&pushed.digest.to_string(), MANIFEST, &artifact.manifest()).await?;
+        repository
+            .put(&pushed.digest.to_string(), MANIFEST, &artifact.manifest())
+            .await?;
         Ok(pushed)
     }
 
@@ -59,7 +65,11 @@ impl Registries {
             Ok(())
         } else {
             let what = "what the registry has under this tag";
-            Err(refusal::mismatch(what, &digest.to_string(), &kept.to_string()))
+            Err(refusal::mismatch(
+                what,
+                &digest.to_string(),
+                &kept.to_string(),
+            ))
         }
     }
 
@@ -79,17 +89,34 @@ impl Registries {
         repository.upload(EMPTY_CONFIG).await?;
         let bytes = attachment.manifest(subject);
         let digest = Digest::of(&bytes);
-        if repository.put(&digest.to_string(), MANIFEST, &bytes).await? {
+        if repository
+            .put(&digest.to_string(), MANIFEST, &bytes)
+            .await?
+        {
             return Ok(digest);
         }
         // The registry lists nothing by itself: an index under a tag of the subject does.
-        let known =
-            subject.digest.parse::<Digest>().map_err(|_| refusal::malformed(&to.host, "a subject without a digest"))?;
+        let known = subject
+            .digest
+            .parse::<Digest>()
+            .map_err(|_| refusal::malformed(&to.host, "a subject without a digest"))?;
         let mut entries = repository.listed(known).await?;
-        if entries.iter().all(|entry| entry.digest != digest.to_string()) {
+        if entries
+            .iter()
+            .all(|entry| entry.digest != digest.to_string())
+        {
             let artifact_type = Some(attachment.media_type.clone());
-            entries.push(Descriptor { artifact_type, ..Descriptor::of(MANIFEST, &bytes) });
-            repository.put(&fallback_tag(known), manifest::INDEX, &manifest::index(&entries)).await?;
+            entries.push(Descriptor {
+                artifact_type,
+                ..Descriptor::of(MANIFEST, &bytes)
+            });
+            repository
+                .put(
+                    &fallback_tag(known),
+                    manifest::INDEX,
+                    &manifest::index(&entries),
+                )
+                .await?;
         }
         Ok(digest)
     }
@@ -98,7 +125,11 @@ impl Registries {
     pub fn foretold(artifact: &Artifact) -> Pushed {
         let manifest = artifact.manifest();
         let subject = Descriptor::of(MANIFEST, &manifest);
-        Pushed { digest: Digest::of(&manifest), component: Digest::of(&artifact.component), subject }
+        Pushed {
+            digest: Digest::of(&manifest),
+            component: Digest::of(&artifact.component),
+            subject,
+        }
     }
 }
 
@@ -106,21 +137,34 @@ impl Repository<'_> {
     /// Uploads a blob, unless the registry has it.
     async fn upload(&self, bytes: &[u8]) -> Result<(), Refusal> {
         let digest = Digest::of(bytes).to_string();
-        let there = self.send(Call::new(Method::HEAD, self.url(&format!("blobs/{digest}"))?)).await?;
+        let there = self
+            .send(Call::new(
+                Method::HEAD,
+                self.url(&format!("blobs/{digest}"))?,
+            ))
+            .await?;
         if there.status() == StatusCode::OK {
             return Ok(());
         }
-        let begun = self.send(Call::new(Method::POST, self.url("blobs/uploads/")?)).await?;
+        let begun = self
+            .send(Call::new(Method::POST, self.url("blobs/uploads/")?))
+            .await?;
         let what = format!("an upload to {}", self.path);
         if begun.status() != StatusCode::ACCEPTED {
             return Err(self.failed(begun, &what).await);
         }
-        let location = begun.location().and_then(|location| self.root.join(location).ok());
-        let mut url = location.ok_or_else(|| refusal::malformed(self.host(), "an upload without a place"))?;
+        let location = begun
+            .location()
+            .and_then(|location| self.root.join(location).ok());
+        let mut url =
+            location.ok_or_else(|| refusal::malformed(self.host(), "an upload without a place"))?;
         drop(begun);
         url.query_pairs_mut().append_pair("digest", &digest);
         let mut call = Call::new(Method::PUT, url);
-        call.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+        call.headers.insert(
+            CONTENT_TYPE,
+            HeaderValue::from_static("application/octet-stream"),
+        );
         call.body = Bytes::copy_from_slice(bytes);
         let done = self.send(call).await?;
         match done.status() {
@@ -130,9 +174,15 @@ impl Repository<'_> {
     }
 
     /// Writes a manifest under a tag or its digest. Returns whether the registry lists by itself what it is attached to.
-    async fn put(&self, version: &str, media_type: &'static str, bytes: &[u8]) -> Result<bool, Refusal> {
+    async fn put(
+        &self,
+        version: &str,
+        media_type: &'static str,
+        bytes: &[u8],
+    ) -> Result<bool, Refusal> {
         let mut call = Call::new(Method::PUT, self.url(&format!("manifests/{version}"))?);
-        call.headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+        call.headers
+            .insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
         call.body = Bytes::copy_from_slice(bytes);
         let done = self.send(call).await?;
         match done.status() {
@@ -156,12 +206,18 @@ mod tests {
             imports: vec!["wasi:io/poll@0.2.6".to_owned()],
             exports: vec!["toolcell:tool/toolkit@0.2.0".to_owned()],
             created: "1970-01-01T00:00:00Z".to_owned(),
-            annotations: BTreeMap::from([("org.opencontainers.image.title".to_owned(), "a".to_owned())]),
+            annotations: BTreeMap::from([(
+                "org.opencontainers.image.title".to_owned(),
+                "a".to_owned(),
+            )]),
         };
         let foretold = Registries::foretold(&artifact);
         assert_eq!(foretold, Registries::foretold(&artifact.clone()));
         assert_eq!(foretold.component, Digest::of(b"\0asm"));
         let manifest = String::from_utf8(artifact.manifest()).unwrap();
-        assert!(manifest.contains(COMPONENT) && manifest.contains(CONFIG), "{manifest}");
+        assert!(
+            manifest.contains(COMPONENT) && manifest.contains(CONFIG),
+            "{manifest}"
+        );
     }
 }

@@ -12,8 +12,12 @@ use super::manifest::{Descriptor, Document, INDEX, MANIFEST_BYTES_MAX};
 use super::{Repository, refusal};
 
 /// What media types of signatures begin with: bundles of all versions, cosign's earlier ones, and minisign's.
-const SIGNATURES: [&str; 4] =
-    ["application/vnd.dev.sigstore.bundle", "application/vnd.dev.cosign.", "application/vnd.dsse.envelope", MINISIGN];
+const SIGNATURES: [&str; 4] = [
+    "application/vnd.dev.sigstore.bundle",
+    "application/vnd.dev.cosign.",
+    "application/vnd.dsse.envelope",
+    MINISIGN,
+];
 /// What media types of software bills of materials begin with.
 const SBOMS: [&str; 2] = ["application/vnd.cyclonedx", "application/spdx"];
 
@@ -30,33 +34,60 @@ impl Repository<'_> {
     ///
     /// What an index says of its entries is not believed, because registries fill it in differently: each entry's own
     /// manifest says what it is, and what it is attached to.
-    pub(super) async fn attached(&self, subject: Digest, kind: ReferrerKind) -> Result<Vec<Referrer>, Refusal> {
+    pub(super) async fn attached(
+        &self,
+        subject: Digest,
+        kind: ReferrerKind,
+    ) -> Result<Vec<Referrer>, Refusal> {
         let mut entries = self.listed(subject).await?;
         // Those that claim to be of this kind first, so that others cannot hide them behind their number.
-        entries.sort_by_key(|entry| !entry.artifact_type.as_deref().is_some_and(|claimed| is_of(kind, claimed)));
+        entries.sort_by_key(|entry| {
+            !entry
+                .artifact_type
+                .as_deref()
+                .is_some_and(|claimed| is_of(kind, claimed))
+        });
         let mut found = Vec::new();
         for entry in entries.into_iter().take(REFERRERS_MAX) {
-            let Ok(digest) = entry.digest.parse::<Digest>() else { continue };
+            let Ok(digest) = entry.digest.parse::<Digest>() else {
+                continue;
+            };
             // An entry whose manifest is gone is attached no more.
-            let Some(sent) = self.manifest_if_there(&digest.to_string()).await? else { continue };
+            let Some(sent) = self.manifest_if_there(&digest.to_string()).await? else {
+                continue;
+            };
             let shown = format!("{}@{digest}", self.reference.name());
             // One that cannot be read must not hide the others.
-            let Ok(document) = Document::parse(&sent.bytes, sent.content_type.as_deref(), &shown) else { continue };
-            let is_attached = document.subject.as_ref().is_some_and(|known| known.digest == subject.to_string());
+            let Ok(document) = Document::parse(&sent.bytes, sent.content_type.as_deref(), &shown)
+            else {
+                continue;
+            };
+            let is_attached = document
+                .subject
+                .as_ref()
+                .is_some_and(|known| known.digest == subject.to_string());
             if !is_attached && guard!("referrer_subject") {
                 continue;
             }
             for layer in document.layers.unwrap_or_default() {
                 let artifact_type = document.artifact_type.as_deref().unwrap_or_default();
-                let media_type =
-                    [layer.media_type.as_str(), artifact_type].into_iter().find(|named| is_of(kind, named));
-                let (Some(media_type), Ok(blob)) = (media_type, layer.digest.parse::<Digest>()) else { continue };
+                let media_type = [layer.media_type.as_str(), artifact_type]
+                    .into_iter()
+                    .find(|named| is_of(kind, named));
+                let (Some(media_type), Ok(blob)) = (media_type, layer.digest.parse::<Digest>())
+                else {
+                    continue;
+                };
                 if layer.size > REFERRER_BYTES_MAX && guard!("referrer_bytes") {
                     return Err(refusal::too_long(self.host(), REFERRER_BYTES_MAX));
                 }
                 let media_type = media_type.to_owned();
                 let bytes = self.small_blob(blob, layer.size).await?;
-                found.push(Referrer { media_type, found: digest.to_string(), bytes });
+                found.push(Referrer {
+                    media_type,
+                    found: digest.to_string(),
+                    bytes,
+                });
                 if found.len() >= REFERRERS_MAX {
                     return Ok(found);
                 }
@@ -87,7 +118,9 @@ impl Repository<'_> {
             _ => return Err(self.failed(answer, &shown).await),
         };
         let document = Document::parse(&bytes, content_type.as_deref(), &shown)?;
-        document.manifests.ok_or_else(|| refusal::malformed(self.host(), &format!("{shown} is no index")))
+        document
+            .manifests
+            .ok_or_else(|| refusal::malformed(self.host(), &format!("{shown} is no index")))
     }
 }
 

@@ -13,9 +13,14 @@ const QUOTED_MAX: usize = 300;
 pub(super) fn unreachable(host: &str, why: &str) -> Refusal {
     // An error of TLS repeats names of the certificate.
     let why = quoted(why);
-    let message =
-        format!("the registry {host} cannot be reached: {why}; check its name and the network, then try again");
-    Refusal::new(ErrorClass::DependencyUnavailable, "registry_unreachable", message)
+    let message = format!(
+        "the registry {host} cannot be reached: {why}; check its name and the network, then try again"
+    );
+    Refusal::new(
+        ErrorClass::DependencyUnavailable,
+        "registry_unreachable",
+        message,
+    )
 }
 
 /// A registry that sends nothing, or too slowly, for a time.
@@ -27,8 +32,10 @@ pub(super) fn too_slow(host: &str, why: &str) -> Refusal {
 /// A redirect that is not followed. The query of its target can have a signature in it, which is a credential.
 pub(super) fn redirected(host: &str, target: &str, why: &str) -> Refusal {
     let target = target.split(['?', '#']).next().unwrap_or_default();
-    let message =
-        format!("{host} redirects to {}, {why}, so nothing was fetched; report it to its operator", quoted(target));
+    let message = format!(
+        "{host} redirects to {}, {why}, so nothing was fetched; report it to its operator",
+        quoted(target)
+    );
     Refusal::new(ErrorClass::PolicyBlocked, "redirect_refused", message)
 }
 
@@ -52,7 +59,11 @@ pub(super) fn malformed(host: &str, why: &str) -> Refusal {
         "the registry {host} gave an answer that cannot be used: {}; try again later, or report it to its operator",
         quoted(why)
     );
-    Refusal::new(ErrorClass::DependencyUnavailable, "registry_answer_invalid", message)
+    Refusal::new(
+        ErrorClass::DependencyUnavailable,
+        "registry_answer_invalid",
+        message,
+    )
 }
 
 /// An answer with more bytes than it may have.
@@ -60,7 +71,11 @@ pub(super) fn too_long(host: &str, bytes_max: u64) -> Refusal {
     let message = format!(
         "the registry {host} sent more than {bytes_max} bytes where fewer were expected; report it to the publisher"
     );
-    Refusal::new(ErrorClass::ResultTooLarge, "registry_answer_too_large", message)
+    Refusal::new(
+        ErrorClass::ResultTooLarge,
+        "registry_answer_too_large",
+        message,
+    )
 }
 
 /// Bytes that do not have the digest under which they were asked for.
@@ -84,33 +99,44 @@ pub(super) fn unsupported(reference: &str, why: &str) -> Refusal {
 /// Credentials that are missing or refused.
 pub(super) fn unauthorized(host: &str, had_credentials: bool) -> Refusal {
     let message = if had_credentials {
-        format!("the registry {host} refuses the credentials that docker keeps for it; run `docker login {host}` again")
+        format!(
+            "the registry {host} refuses the credentials that docker keeps for it; run `docker login {host}` again"
+        )
     } else {
         format!(
             "the registry {host} wants credentials; run `docker login {host}`, or put them into docker's config.json"
         )
     };
-    Refusal::new(ErrorClass::CredentialMissing, "registry_unauthorized", message)
+    Refusal::new(
+        ErrorClass::CredentialMissing,
+        "registry_unauthorized",
+        message,
+    )
 }
 
 /// A status that is not a success; `said` is the start of the answer's body, untrusted.
 pub(super) fn status(host: &str, what: &str, status: StatusCode, said: &[u8]) -> Refusal {
-    let code = error_code(said).map(|code| format!(" ({code})")).unwrap_or_default();
+    let code = error_code(said)
+        .map(|code| format!(" ({code})"))
+        .unwrap_or_default();
     let number = status.as_u16();
     match number {
         404 => {
-            let message = format!("the registry {host} has no {what}{code}; check the name and the tag");
+            let message =
+                format!("the registry {host} has no {what}{code}; check the name and the tag");
             Refusal::new(ErrorClass::UnknownTool, "artifact_not_found", message)
         }
         401 => unauthorized(host, true),
         403 => {
-            let message =
-                format!("the registry {host} denies access to {what}{code}; check what your account may do there");
+            let message = format!(
+                "the registry {host} denies access to {what}{code}; check what your account may do there"
+            );
             Refusal::new(ErrorClass::PermissionDenied, "registry_denied", message)
         }
         429 => {
-            let message =
-                format!("the registry {host} answers 429 for {what}{code}: too many requests; try again later");
+            let message = format!(
+                "the registry {host} answers 429 for {what}{code}: too many requests; try again later"
+            );
             Refusal::new(ErrorClass::RateLimited, "registry_rate_limited", message)
         }
         _ => malformed(host, &format!("status {number} for {what}{code}")),
@@ -126,7 +152,10 @@ fn quoted(text: &str) -> String {
 fn error_code(body: &[u8]) -> Option<String> {
     let answer: serde_json::Value = serde_json::from_slice(body).ok()?;
     let code = answer.pointer("/errors/0/code")?.as_str()?;
-    let is_code = code.len() <= CODE_MAX && code.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
+    let is_code = code.len() <= CODE_MAX
+        && code
+            .bytes()
+            .all(|byte| byte.is_ascii_uppercase() || byte == b'_');
     is_code.then(|| code.to_owned())
 }
 
@@ -153,7 +182,10 @@ mod tests {
             answered(503),
         ];
         for refusal in refusals {
-            let remedy = refusal.message.rsplit_once("; ").map(|(_, remedy)| remedy.split(' ').count());
+            let remedy = refusal
+                .message
+                .rsplit_once("; ")
+                .map(|(_, remedy)| remedy.split(' ').count());
             assert!(remedy >= Some(3), "{}", refusal.message);
         }
     }
@@ -161,8 +193,16 @@ mod tests {
     #[test]
     fn an_answer_is_quoted_only_if_it_is_a_code() {
         let quoted = |body: &str| error_code(body.as_bytes());
-        assert_eq!(quoted(r#"{"errors":[{"code":"NAME_UNKNOWN","message":"x"}]}"#).as_deref(), Some("NAME_UNKNOWN"));
-        for other in ["", "<html>", r#"{"errors":[{"code":"run this"}]}"#, r#"{"errors":[]}"#] {
+        assert_eq!(
+            quoted(r#"{"errors":[{"code":"NAME_UNKNOWN","message":"x"}]}"#).as_deref(),
+            Some("NAME_UNKNOWN")
+        );
+        for other in [
+            "",
+            "<html>",
+            r#"{"errors":[{"code":"run this"}]}"#,
+            r#"{"errors":[]}"#,
+        ] {
             assert_eq!(quoted(other), None, "{other}");
         }
     }

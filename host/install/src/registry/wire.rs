@@ -44,14 +44,24 @@ enum Zone {
 impl Home {
     /// The registry at `url`, whose path does not count.
     pub(super) fn of(url: &Url) -> Option<Self> {
-        let scheme = if url.scheme() == "http" { "http" } else { "https" };
-        Some(Self { scheme, host: url.host_str()?.to_owned(), port: url.port_or_known_default()? })
+        let scheme = if url.scheme() == "http" {
+            "http"
+        } else {
+            "https"
+        };
+        Some(Self {
+            scheme,
+            host: url.host_str()?.to_owned(),
+            port: url.port_or_known_default()?,
+        })
     }
 
     /// Whether `url` is one of a server that the registry may send its clients to with their credentials: itself, a host
     /// below its own name, or the domain directly above it, which gave it its name. `known` are other hosts.
     pub(super) fn trusts(&self, url: &Url, known: &[String]) -> bool {
-        let Some(host) = url.host_str() else { return false };
+        let Some(host) = url.host_str() else {
+            return false;
+        };
         let port = url.port_or_known_default().unwrap_or_default();
         let authority = format!("{host}:{port}");
         let is_known = |known: &String| *known == authority || (*known == host && port == 443);
@@ -60,9 +70,19 @@ impl Home {
             return true;
         }
         let is_name = matches!(url.host(), Some(url::Host::Domain(_)));
-        let is_above = || self.host.split_once('.').is_some_and(|(_, above)| above == host && above.contains('.'));
-        let is_below = || host.strip_suffix(&self.host).is_some_and(|rest| rest.ends_with('.'));
-        url.scheme() == "https" && port == 443 && is_name && (host == self.host || is_above() || is_below())
+        let is_above = || {
+            self.host
+                .split_once('.')
+                .is_some_and(|(_, above)| above == host && above.contains('.'))
+        };
+        let is_below = || {
+            host.strip_suffix(&self.host)
+                .is_some_and(|rest| rest.ends_with('.'))
+        };
+        url.scheme() == "https"
+            && port == 443
+            && is_name
+            && (host == self.host || is_above() || is_below())
     }
 
     /// Whether `url` leads to the registry itself.
@@ -76,7 +96,10 @@ impl Home {
 impl Wire {
     /// Trusts Mozilla's root certificates, and those in the PEM files `roots`.
     pub(super) fn new(roots: &[PathBuf], patience: Duration) -> anyhow::Result<Self> {
-        Ok(Self { tls: TlsConnector::from(Arc::new(tls::client(roots)?)), patience })
+        Ok(Self {
+            tls: TlsConnector::from(Arc::new(tls::client(roots)?)),
+            patience,
+        })
     }
 
     /// Sends `call` and follows redirects, to where the rule of `home` allows.
@@ -88,7 +111,11 @@ impl Wire {
                 None => return Ok(answer),
             }
         }
-        Err(refusal::redirected(&home.host, call.url.as_str(), "after too many other redirects"))
+        Err(refusal::redirected(
+            &home.host,
+            call.url.as_str(),
+            "after too many other redirects",
+        ))
     }
 
     async fn once(&self, call: &Call, home: &Home) -> Result<Answer, Refusal> {
@@ -96,7 +123,12 @@ impl Wire {
         let addresses = self.addresses(&call.url, home).await?;
         let reply = exchange::send(&self.tls, call, &addresses, self.patience).await;
         let reply = reply.map_err(|failure| failed(&host, failure))?;
-        Ok(Answer { host, is_home: home.is(&call.url), patience: self.patience, reply })
+        Ok(Answer {
+            host,
+            is_home: home.is(&call.url),
+            patience: self.patience,
+            reply,
+        })
     }
 
     /// The addresses to connect to. Those of any host but the registry itself must be public, or in the zone of the
@@ -117,7 +149,8 @@ impl Wire {
         if !zones.iter().all(|found| may_lead(&own, *found)) {
             return refused("which is an address inside of a private network or of this machine");
         }
-        let on_this_machine = home.scheme == "http" && zones.iter().all(|zone| *zone == Some(Zone::Loopback));
+        let on_this_machine =
+            home.scheme == "http" && zones.iter().all(|zone| *zone == Some(Zone::Loopback));
         if url.scheme() != "https" && !on_this_machine {
             return refused("without TLS");
         }
@@ -138,7 +171,8 @@ fn zone(address: IpAddr) -> Option<Zone> {
 /// Whether a registry whose own addresses are in the zones `own` may lead to an address in the zone `to`. Its owner chooses
 /// them, so that one internal address among public ones opens nothing.
 fn may_lead(own: &[Option<Zone>], to: Option<Zone>) -> bool {
-    to == Some(Zone::Public) || (to.is_some() && !own.is_empty() && own.iter().all(|own| *own == to))
+    to == Some(Zone::Public)
+        || (to.is_some() && !own.is_empty() && own.iter().all(|own| *own == to))
 }
 
 async fn look_up(url: &Url) -> Result<Vec<SocketAddr>, Refusal> {
@@ -166,15 +200,23 @@ fn redirect(answer: &Answer, call: &Call, home: &Home) -> Result<Option<Call>, R
         return Err(refusal::malformed(&home.host, "a redirect to nowhere"));
     };
     let refused = |why: &str| refusal::redirected(&home.host, location, why);
-    let url = call.url.join(location).map_err(|_| refused("which is not a URL"))?;
+    let url = call
+        .url
+        .join(location)
+        .map_err(|_| refused("which is not a URL"))?;
     if !matches!(url.scheme(), "https" | "http") || url.host().is_none() {
         return Err(refused("which is neither https nor http"));
     }
-    let mut next = Call { url, ..call.clone() };
+    let mut next = Call {
+        url,
+        ..call.clone()
+    };
     // Credentials are for the origin that they were sent to.
     let leaves = next.url.origin() != call.url.origin();
     if leaves && call.is_secret && guard!("identity_redirects") {
-        return Err(refused("which is another host than the one that the credentials are for"));
+        return Err(refused(
+            "which is another host than the one that the credentials are for",
+        ));
     }
     if leaves && guard!("registry_credentials") {
         next.headers.remove(AUTHORIZATION);
@@ -226,7 +268,11 @@ impl Answer {
         let stop = || refusal::too_long("", 0);
         let reading = self.pour(|part| {
             read.extend_from_slice(part);
-            if read.len() >= bytes_max { Err(stop()) } else { Ok(()) }
+            if read.len() >= bytes_max {
+                Err(stop())
+            } else {
+                Ok(())
+            }
         });
         let _ = reading.await;
         read.truncate(bytes_max);
@@ -234,9 +280,19 @@ impl Answer {
     }
 
     /// Gives each part of the body to `take`. Fails if too few bytes arrive while the patience lasts.
-    pub(super) async fn pour(self, take: impl FnMut(&[u8]) -> Result<(), Refusal>) -> Result<(), Refusal> {
-        let Self { host, patience, reply, .. } = self;
-        reply.pour(patience, |failure| failed(&host, failure), take).await
+    pub(super) async fn pour(
+        self,
+        take: impl FnMut(&[u8]) -> Result<(), Refusal>,
+    ) -> Result<(), Refusal> {
+        let Self {
+            host,
+            patience,
+            reply,
+            ..
+        } = self;
+        reply
+            .pour(patience, |failure| failed(&host, failure), take)
+            .await
     }
 }
 
@@ -248,11 +304,17 @@ mod tests {
     fn addresses_have_zones() {
         let of = |text: &str| zone(text.parse().unwrap());
         assert_eq!(of("1.1.1.1"), Some(Zone::Public));
-        assert_eq!((of("10.0.0.1"), of("fd00::1")), (Some(Zone::Private), Some(Zone::Private)));
+        assert_eq!(
+            (of("10.0.0.1"), of("fd00::1")),
+            (Some(Zone::Private), Some(Zone::Private))
+        );
         for loopback in ["127.0.0.1", "::1", "::ffff:127.0.0.1"] {
             assert_eq!(of(loopback), Some(Zone::Loopback), "{loopback}");
         }
-        assert_eq!((of("169.254.169.254"), of("169.254.1.1"), of("224.0.0.1")), (None, None, None));
+        assert_eq!(
+            (of("169.254.169.254"), of("169.254.1.1"), of("224.0.0.1")),
+            (None, None, None)
+        );
     }
 
     #[test]
@@ -260,8 +322,18 @@ mod tests {
         let public = Some(Zone::Public);
         let private = Some(Zone::Private);
         let loopback = Some(Zone::Loopback);
-        assert!(may_lead(&[private], public) && may_lead(&[private, private], private) && may_lead(&[], public));
-        for own in [&[public, private][..], &[private, loopback], &[public], &[None], &[]] {
+        assert!(
+            may_lead(&[private], public)
+                && may_lead(&[private, private], private)
+                && may_lead(&[], public)
+        );
+        for own in [
+            &[public, private][..],
+            &[private, loopback],
+            &[public],
+            &[None],
+            &[],
+        ] {
             assert!(!may_lead(own, private), "{own:?}");
         }
         assert!(!may_lead(&[None], None));
@@ -271,23 +343,49 @@ mod tests {
     fn a_registry_names_token_servers_of_its_own_domain() {
         let known = ["tokens.lan:5001".to_owned()];
         let trusts = |home: &str, realm: &str| {
-            Home::of(&Url::parse(home).unwrap()).unwrap().trusts(&Url::parse(realm).unwrap(), &known)
+            Home::of(&Url::parse(home).unwrap())
+                .unwrap()
+                .trusts(&Url::parse(realm).unwrap(), &known)
         };
         for (home, realm, is) in [
             ("https://ghcr.io/", "https://ghcr.io/token", true),
-            ("https://registry.gitlab.com/", "https://gitlab.com/jwt/auth", true),
+            (
+                "https://registry.gitlab.com/",
+                "https://gitlab.com/jwt/auth",
+                true,
+            ),
             ("https://quay.io/", "https://auth.quay.io/t", true),
             ("https://registry.lan:5000/", "https://registry.lan/t", true),
-            ("https://registry-1.docker.io/", "https://auth.docker.io/token", true),
-            ("https://registry.lan:5000/", "https://tokens.lan:5001/t", true),
+            (
+                "https://registry-1.docker.io/",
+                "https://auth.docker.io/token",
+                true,
+            ),
+            (
+                "https://registry.lan:5000/",
+                "https://tokens.lan:5001/t",
+                true,
+            ),
             ("https://registry.lan:5000/", "https://tokens.lan/t", false),
             ("https://ghcr.io/", "https://evil.test/token", false),
             ("https://ghcr.io/", "https://auth.docker.io/token", false),
             ("https://ghcr.io/", "https://notghcr.io/token", false),
             ("https://ghcr.io/", "https://io/token", false),
-            ("https://registry.gitlab.com/", "https://other.gitlab.com/t", false),
-            ("http://127.0.0.1:5000/", "http://127.0.0.1:5001/token", false),
-            ("http://127.0.0.1:5000/", "http://127.0.0.1:5000/token", true),
+            (
+                "https://registry.gitlab.com/",
+                "https://other.gitlab.com/t",
+                false,
+            ),
+            (
+                "http://127.0.0.1:5000/",
+                "http://127.0.0.1:5001/token",
+                false,
+            ),
+            (
+                "http://127.0.0.1:5000/",
+                "http://127.0.0.1:5000/token",
+                true,
+            ),
             ("https://10.0.0.1/", "https://0.0.1/t", false),
         ] {
             assert_eq!(trusts(home, realm), is, "{home} {realm}");

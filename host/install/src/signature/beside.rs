@@ -25,13 +25,29 @@ pub fn read(file: &Path) -> Result<Referrer, Refusal> {
     let found = file.display().to_string();
     let unreadable = |error: io::Error| {
         let message = format!("the signature {found} cannot be read: {error}");
-        Refusal::new(ErrorClass::InvalidArguments, "signature_unreadable", message)
+        Refusal::new(
+            ErrorClass::InvalidArguments,
+            "signature_unreadable",
+            message,
+        )
     };
     let mut bytes = Vec::new();
     // One byte more, which the verifier refuses.
     let open = named_file::open(file).map_err(unreadable)?;
-    open.take(SIGNATURE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    let is_minisign = file.extension().is_some_and(|extension| extension == "minisig");
-    let media_type = if is_minisign { MINISIGN } else { SIGSTORE_BUNDLE };
-    Ok(Referrer { media_type: media_type.to_owned(), found, bytes })
+    open.take(SIGNATURE_BYTES_MAX as u64 + 1)
+        .read_to_end(&mut bytes)
+        .map_err(unreadable)?;
+    let is_minisign = file
+        .extension()
+        .is_some_and(|extension| extension == "minisig");
+    let media_type = if is_minisign {
+        MINISIGN
+    } else {
+        SIGSTORE_BUNDLE
+    };
+    Ok(Referrer {
+        media_type: media_type.to_owned(),
+        found,
+        bytes,
+    })
 }

@@ -26,7 +26,9 @@ pub(super) fn check(
 ) -> Result<Signed, Refusal> {
     let bundle = read(bytes).map_err(|(problem, why)| problem.refusal(found, &why))?;
     match &bundle.verification_material.content {
-        VerificationMaterialContent::PublicKey(hint) => managed::check(&bundle, &hint.hint, subject, keys, root, found),
+        VerificationMaterialContent::PublicKey(hint) => {
+            managed::check(&bundle, &hint.hint, subject, keys, root, found)
+        }
         _ => keyless::check(&bundle, subject, root, found),
     }
 }
@@ -34,14 +36,25 @@ pub(super) fn check(
 /// Reads a bundle of any version. It proves nothing.
 pub(super) fn read(bytes: &[u8]) -> Result<Bundle, (Problem, String)> {
     let value: Value = serde_json::from_slice(bytes).map_err(|error| {
-        if error.is_eof() { (Problem::Truncated, String::new()) } else { (Problem::Malformed, error.to_string()) }
+        if error.is_eof() {
+            (Problem::Truncated, String::new())
+        } else {
+            (Problem::Malformed, error.to_string())
+        }
     })?;
     if let Some(why) = ambiguity(bytes, &value).filter(|_| guard!("bundle_ambiguity")) {
         return Err((Problem::Malformed, why));
     }
-    let media_type = value.get("mediaType").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let media_type = value
+        .get("mediaType")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned();
     if media_type.parse::<MediaType>().is_err() {
-        return Err((Problem::FormatUnknown, format!("its media type is `{media_type}`")));
+        return Err((
+            Problem::FormatUnknown,
+            format!("its media type is `{media_type}`"),
+        ));
     }
     serde_json::from_value(value).map_err(|error| (Problem::Malformed, error.to_string()))
 }
@@ -53,16 +66,31 @@ fn ambiguity(bytes: &[u8], bundle: &Value) -> Option<String> {
         return Some(why);
     }
     let material = bundle.get("verificationMaterial");
-    [(Some(bundle), CONTENTS.as_slice()), (material, MATERIALS.as_slice())].into_iter().find_map(|(object, names)| {
-        let is_given = |name: &&str| object.and_then(|object| object.get(*name)).is_some_and(|value| !value.is_null());
+    [
+        (Some(bundle), CONTENTS.as_slice()),
+        (material, MATERIALS.as_slice()),
+    ]
+    .into_iter()
+    .find_map(|(object, names)| {
+        let is_given = |name: &&str| {
+            object
+                .and_then(|object| object.get(*name))
+                .is_some_and(|value| !value.is_null())
+        };
         let given: Vec<&str> = names.iter().copied().filter(is_given).collect();
-        (given.len() > 1).then(|| format!("it has {}, and one of them is allowed", given.join(" and ")))
+        (given.len() > 1)
+            .then(|| format!("it has {}, and one of them is allowed", given.join(" and ")))
     })
 }
 
 /// The digest that the signature of a message says it is over, if it is one of SHA-256.
 pub(super) fn claimed(bundle: &Bundle) -> Option<Digest> {
-    let SignatureContent::MessageSignature(message) = &bundle.content else { return None };
-    let digest = message.message_digest.as_ref().filter(|digest| digest.algorithm == HashAlgorithm::Sha2256)?;
+    let SignatureContent::MessageSignature(message) = &bundle.content else {
+        return None;
+    };
+    let digest = message
+        .message_digest
+        .as_ref()
+        .filter(|digest| digest.algorithm == HashAlgorithm::Sha2256)?;
     format!("sha256:{}", digest.digest.to_hex()).parse().ok()
 }

@@ -46,21 +46,39 @@ pub(super) fn decrypt(json: &[u8], password: &str) -> Result<Zeroizing<Vec<u8>>,
     let malformed = || "the encrypted key is damaged".to_owned();
     let read: Encrypted = serde_json::from_slice(json).map_err(|_| malformed())?;
     if read.kdf.name != "scrypt" || read.cipher.name != "nacl/secretbox" {
-        return Err(format!("it is encrypted with {} and {}", read.kdf.name, read.cipher.name));
+        return Err(format!(
+            "it is encrypted with {} and {}",
+            read.kdf.name, read.cipher.name
+        ));
     }
     let Cost { n, r, p } = read.kdf.params;
     if !n.is_power_of_two() || n > COST_MAX || r > 8 || p > 1 {
         return Err("its password needs more work than any key of cosign".to_owned());
     }
     let cost = u8::try_from(n.trailing_zeros()).ok();
-    let params = cost.and_then(|cost| Params::new(cost, r, p, KEY_BYTES).ok()).ok_or_else(malformed)?;
+    let params = cost
+        .and_then(|cost| Params::new(cost, r, p, KEY_BYTES).ok())
+        .ok_or_else(malformed)?;
     let decoded = |text: &str| BASE64.decode(text.as_bytes()).map_err(|_| malformed());
     let mut key = Zeroizing::new([0; KEY_BYTES]);
-    scrypt(password.as_bytes(), &decoded(&read.kdf.salt)?, &params, key.as_mut()).map_err(|_| malformed())?;
-    let nonce: [u8; NONCE_BYTES] = decoded(&read.cipher.nonce)?.try_into().map_err(|_| malformed())?;
+    scrypt(
+        password.as_bytes(),
+        &decoded(&read.kdf.salt)?,
+        &params,
+        key.as_mut(),
+    )
+    .map_err(|_| malformed())?;
+    let nonce: [u8; NONCE_BYTES] = decoded(&read.cipher.nonce)?
+        .try_into()
+        .map_err(|_| malformed())?;
     let cipher = XSalsa20Poly1305::new(Key::from_slice(key.as_ref()));
-    let opened = cipher.decrypt(Nonce::from_slice(&nonce), decoded(&read.ciphertext)?.as_slice());
-    opened.map(Zeroizing::new).map_err(|_| "the password is wrong".to_owned())
+    let opened = cipher.decrypt(
+        Nonce::from_slice(&nonce),
+        decoded(&read.ciphertext)?.as_slice(),
+    );
+    opened
+        .map(Zeroizing::new)
+        .map_err(|_| "the password is wrong".to_owned())
 }
 
 #[cfg(test)]
@@ -72,9 +90,17 @@ mod tests {
     fn encrypted(n: u64, password: &str) -> Vec<u8> {
         let mut key = [0; KEY_BYTES];
         let cost = u8::try_from(n.trailing_zeros()).unwrap();
-        scrypt(password.as_bytes(), &[1; 32], &Params::new(cost, 8, 1, KEY_BYTES).unwrap(), &mut key).unwrap();
+        scrypt(
+            password.as_bytes(),
+            &[1; 32],
+            &Params::new(cost, 8, 1, KEY_BYTES).unwrap(),
+            &mut key,
+        )
+        .unwrap();
         let cipher = XSalsa20Poly1305::new(Key::from_slice(&key));
-        let ciphertext = cipher.encrypt(Nonce::from_slice(&[2; NONCE_BYTES]), &b"a key"[..]).unwrap();
+        let ciphertext = cipher
+            .encrypt(Nonce::from_slice(&[2; NONCE_BYTES]), &b"a key"[..])
+            .unwrap();
         json!({
             "kdf": { "name": "scrypt", "params": { "N": n, "r": 8, "p": 1 }, "salt": BASE64.encode(&[1; 32]) },
             "cipher": { "name": "nacl/secretbox", "nonce": BASE64.encode(&[2; NONCE_BYTES]) },
@@ -88,13 +114,25 @@ mod tests {
     fn a_key_is_decrypted_with_its_password_alone() {
         let json = encrypted(1 << 4, "correct");
         assert_eq!(decrypt(&json, "correct").unwrap().as_slice(), b"a key");
-        assert_eq!(decrypt(&json, "wrong").unwrap_err(), "the password is wrong");
+        assert_eq!(
+            decrypt(&json, "wrong").unwrap_err(),
+            "the password is wrong"
+        );
         assert!(decrypt(b"{}", "correct").is_err());
         let text = String::from_utf8(json).unwrap();
-        for (from, to) in [("\"N\":16", "\"N\":1099511627776"), ("\"N\":16", "\"N\":17"), ("\"r\":8", "\"r\":4096")] {
+        for (from, to) in [
+            ("\"N\":16", "\"N\":1099511627776"),
+            ("\"N\":16", "\"N\":17"),
+            ("\"r\":8", "\"r\":4096"),
+        ] {
             let costly = text.replace(from, to);
             assert_ne!(costly, text);
-            assert!(decrypt(costly.as_bytes(), "correct").unwrap_err().contains("more work"), "{to}");
+            assert!(
+                decrypt(costly.as_bytes(), "correct")
+                    .unwrap_err()
+                    .contains("more work"),
+                "{to}"
+            );
         }
     }
 }

@@ -39,12 +39,17 @@ impl ManagedKey {
     }
 
     pub(super) fn from_der(der: DerPublicKey) -> Result<Self, String> {
-        let algorithm = KeyAlgorithm::from_spki(&der).map_err(|_| "it is not a public key".to_owned())?;
+        let algorithm =
+            KeyAlgorithm::from_spki(&der).map_err(|_| "it is not a public key".to_owned())?;
         match algorithm {
-            KeyAlgorithm::EcdsaP256 | KeyAlgorithm::Ed25519 => {
-                Ok(Self { der, scheme: algorithm.default_signing_scheme() })
-            }
-            _ => Err("it is of another kind: keys for ECDSA on P-256 and for Ed25519 can be used".to_owned()),
+            KeyAlgorithm::EcdsaP256 | KeyAlgorithm::Ed25519 => Ok(Self {
+                der,
+                scheme: algorithm.default_signing_scheme(),
+            }),
+            _ => Err(
+                "it is of another kind: keys for ECDSA on P-256 and for Ed25519 can be used"
+                    .to_owned(),
+            ),
         }
     }
 
@@ -55,7 +60,9 @@ impl ManagedKey {
 
     /// Who signs with this key.
     pub fn signer(&self) -> Signer {
-        Signer::Key { fingerprint: Digest::of(self.der.as_bytes()).to_string() }
+        Signer::Key {
+            fingerprint: Digest::of(self.der.as_bytes()).to_string(),
+        }
     }
 }
 
@@ -79,8 +86,15 @@ impl MinisignKey {
     ///
     /// A text that is no minisign public key.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let line = text.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default();
-        let raw = BASE64.decode(line.as_bytes()).ok().and_then(|raw| raw.try_into().ok());
+        let line = text
+            .lines()
+            .map(str::trim)
+            .rfind(|line| !line.is_empty())
+            .unwrap_or_default();
+        let raw = BASE64
+            .decode(line.as_bytes())
+            .ok()
+            .and_then(|raw| raw.try_into().ok());
         match (minisign_verify::PublicKey::from_base64(line), raw) {
             (Ok(key), Some(raw)) => Ok(Self { key, raw }),
             _ => {
@@ -98,6 +112,9 @@ impl MinisignKey {
 
     /// Who signs with this key.
     pub fn signer(&self) -> Signer {
-        Signer::Minisign { key_id: self.id(), fingerprint: Digest::of(&self.raw).to_string() }
+        Signer::Minisign {
+            key_id: self.id(),
+            fingerprint: Digest::of(&self.raw).to_string(),
+        }
     }
 }

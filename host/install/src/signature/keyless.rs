@@ -2,7 +2,9 @@
 
 use sigstore_verify::crypto::{KeyAlgorithm, parse_certificate_info};
 use sigstore_verify::types::{Bundle, Sha256Hash, SignatureContent};
-use sigstore_verify::{CertificateError, Error, TransparencyLogError, VerificationPolicy, Verifier};
+use sigstore_verify::{
+    CertificateError, Error, TransparencyLogError, VerificationPolicy, Verifier,
+};
 use toolcell_core::record::Refusal;
 
 use super::bundle::claimed;
@@ -12,9 +14,17 @@ use super::{Signed, statement};
 use crate::verifier::{Signer, Subject};
 
 /// Checks `bundle` without the network. Whether its signer is trusted is for the policy to say.
-pub(super) fn check(bundle: &Bundle, subject: &Subject<'_>, root: &Root, found: &str) -> Result<Signed, Refusal> {
+pub(super) fn check(
+    bundle: &Bundle,
+    subject: &Subject<'_>,
+    root: &Root,
+    found: &str,
+) -> Result<Signed, Refusal> {
     if let Some(algorithm) = unsupported(bundle) {
-        return Err(Problem::FormatUnknown.refusal(found, &format!("its certificate has a key for {algorithm:?}")));
+        return Err(Problem::FormatUnknown.refusal(
+            found,
+            &format!("its certificate has a key for {algorithm:?}"),
+        ));
     }
     let verifier = root.verifier()?;
     let mut policy = VerificationPolicy::any_identity();
@@ -32,8 +42,14 @@ pub(super) fn check(bundle: &Bundle, subject: &Subject<'_>, root: &Root, found: 
     };
     let earliest = result.verified_timestamps().iter().min();
     Ok(Signed {
-        signer: Signer::Identity { identity: identity.to_string(), issuer: issuer.to_owned() },
-        signed_at: result.integrated_time().or(earliest.copied()).map(|time| time.as_second()),
+        signer: Signer::Identity {
+            identity: identity.to_string(),
+            issuer: issuer.to_owned(),
+        },
+        signed_at: result
+            .integrated_time()
+            .or(earliest.copied())
+            .map(|time| time.as_second()),
         is_logged: result.tlog_verified(),
     })
 }
@@ -41,8 +57,12 @@ pub(super) fn check(bundle: &Bundle, subject: &Subject<'_>, root: &Root, found: 
 /// The algorithm of the signer's key, if signatures of messages with it cannot be checked: those are verified over a digest,
 /// which the cryptography here does with P-256 alone.
 fn unsupported(bundle: &Bundle) -> Option<KeyAlgorithm> {
-    let SignatureContent::MessageSignature(_) = &bundle.content else { return None };
-    let algorithm = parse_certificate_info(bundle.signing_certificate()?).ok()?.key_algorithm;
+    let SignatureContent::MessageSignature(_) = &bundle.content else {
+        return None;
+    };
+    let algorithm = parse_certificate_info(bundle.signing_certificate()?)
+        .ok()?
+        .key_algorithm;
     (!matches!(algorithm, KeyAlgorithm::EcdsaP256 | KeyAlgorithm::Ed25519)).then_some(algorithm)
 }
 
@@ -60,10 +80,14 @@ pub(super) fn refusal(
     let problem = match error {
         Error::SignatureInvalid(_) => Problem::Invalid,
         Error::Certificate(_) if is_expired(bundle, verifier, subject) => Problem::Expired,
-        Error::Certificate(CertificateError::Expired { .. } | CertificateError::NotYetValid { .. })
+        Error::Certificate(
+            CertificateError::Expired { .. } | CertificateError::NotYetValid { .. },
+        )
         | Error::TransparencyLog(TransparencyLogError::IntegratedTime(_)) => Problem::Expired,
         Error::Certificate(CertificateError::Malformed(_)) => Problem::Malformed,
-        Error::Certificate(CertificateError::Sct(_)) | Error::TransparencyLog(_) => Problem::NotLogged,
+        Error::Certificate(CertificateError::Sct(_)) | Error::TransparencyLog(_) => {
+            Problem::NotLogged
+        }
         Error::Certificate(_) => Problem::AuthorityUnknown,
         Error::Timestamp(_) => Problem::TimeUnproven,
         Error::Bundle(_) if !bundle.has_inclusion_proof() => Problem::NotLogged,
@@ -77,11 +101,18 @@ pub(super) fn refusal(
 /// Whether the signature was made while the certificate was not valid, as a log entry or a timestamp says. The chain is
 /// checked first, and its error says only that it does not hold.
 fn is_expired(bundle: &Bundle, verifier: &Verifier, subject: &Subject<'_>) -> bool {
-    let Some(certificate) = bundle.signing_certificate().and_then(|der| parse_certificate_info(der).ok()) else {
+    let Some(certificate) = bundle
+        .signing_certificate()
+        .and_then(|der| parse_certificate_info(der).ok())
+    else {
         return false;
     };
     let valid = certificate.not_before..=certificate.not_after;
-    let mut times = bundle.verification_material.tlog_entries.iter().filter_map(|entry| entry.integrated_time);
+    let mut times = bundle
+        .verification_material
+        .tlog_entries
+        .iter()
+        .filter_map(|entry| entry.integrated_time);
     if times.any(|time| !valid.contains(&time)) {
         return true;
     }
@@ -89,7 +120,12 @@ fn is_expired(bundle: &Bundle, verifier: &Verifier, subject: &Subject<'_>) -> bo
     let policy = VerificationPolicy::any_identity().skip_certificate_chain();
     verifier
         .verify(subject.bytes, bundle, &policy)
-        .is_ok_and(|result| result.verified_timestamps().iter().any(|time| !valid.contains(time)))
+        .is_ok_and(|result| {
+            result
+                .verified_timestamps()
+                .iter()
+                .any(|time| !valid.contains(time))
+        })
 }
 
 /// The refusal of a bundle that does not describe its artifact: a genuine one of another artifact, or a changed one.
@@ -99,13 +135,21 @@ fn mismatch(bundle: &Bundle, verifier: &Verifier, subject: &Subject<'_>, found: 
             return Problem::WrongDigest.refusal(found, "");
         };
         let policy = VerificationPolicy::any_identity().skip_sct();
-        let is_genuine = verifier.verify(Sha256Hash::from(*other.bytes()), bundle, &policy).is_ok();
+        let is_genuine = verifier
+            .verify(Sha256Hash::from(*other.bytes()), bundle, &policy)
+            .is_ok();
         return if is_genuine {
             refusal::replayed(found, &other.to_string(), &subject.digest)
         } else {
-            Problem::WrongDigest.refusal(found, &format!("it names {other}, and this is {}", subject.digest))
+            Problem::WrongDigest.refusal(
+                found,
+                &format!("it names {other}, and this is {}", subject.digest),
+            )
         };
     };
     // The signature over the statement was checked before its digest.
-    Problem::Replayed.refusal(found, &format!("its statement does not name {}", subject.digest))
+    Problem::Replayed.refusal(
+        found,
+        &format!("its statement does not name {}", subject.digest),
+    )
 }

@@ -30,9 +30,16 @@ pub(super) fn check(
         match check_with(key, bundle, subject, found) {
             Ok(()) => {
                 let is_logged = logged(key, bundle, subject, root, found)?;
-                return Ok(Signed { signer: key.signer(), signed_at: None, is_logged });
+                return Ok(Signed {
+                    signer: key.signer(),
+                    signed_at: None,
+                    is_logged,
+                });
             }
-            Err(refused) if ![Problem::Invalid.code(), Problem::WrongDigest.code()].contains(&refused.code) => {
+            Err(refused)
+                if ![Problem::Invalid.code(), Problem::WrongDigest.code()]
+                    .contains(&refused.code) =>
+            {
                 return Err(refused);
             }
             // It may have been made with any other key, except if it says that it is this one's.
@@ -40,14 +47,26 @@ pub(super) fn check(
             Err(_) => {}
         }
     }
-    let unknown = || Problem::SignerUnknown.refusal(found, &format!("the key with the hint `{hint}`"));
+    let unknown =
+        || Problem::SignerUnknown.refusal(found, &format!("the key with the hint `{hint}`"));
     Err(broken.unwrap_or_else(unknown))
 }
 
-fn check_with(key: &ManagedKey, bundle: &Bundle, subject: &Subject<'_>, found: &str) -> Result<(), Refusal> {
+fn check_with(
+    key: &ManagedKey,
+    bundle: &Bundle,
+    subject: &Subject<'_>,
+    found: &str,
+) -> Result<(), Refusal> {
     match &bundle.content {
         SignatureContent::DsseEnvelope(envelope) => {
-            let holds = verify_signature(&key.der, &envelope.pae(), &envelope.signature.sig, key.scheme).is_ok();
+            let holds = verify_signature(
+                &key.der,
+                &envelope.pae(),
+                &envelope.signature.sig,
+                key.scheme,
+            )
+            .is_ok();
             if !holds && guard!("managed_key") {
                 return Err(Problem::Invalid.refusal(found, ""));
             }
@@ -57,7 +76,9 @@ fn check_with(key: &ManagedKey, bundle: &Bundle, subject: &Subject<'_>, found: &
             }
             statement::check(envelope.payload.as_bytes(), subject, found)
         }
-        SignatureContent::MessageSignature(message) => check_message(key, bundle, message, subject, found),
+        SignatureContent::MessageSignature(message) => {
+            check_message(key, bundle, message, subject, found)
+        }
         _ => Err(Problem::FormatUnknown.refusal(found, "")),
     }
 }
@@ -72,19 +93,28 @@ fn check_message(
     if let Some(digest) = &message.message_digest
         && digest.algorithm != HashAlgorithm::Sha2256
     {
-        return Err(Problem::FormatUnknown.refusal(found, &format!("its digest is {}", digest.algorithm)));
+        return Err(
+            Problem::FormatUnknown.refusal(found, &format!("its digest is {}", digest.algorithm))
+        );
     }
     if let Some(other) = claimed(bundle).filter(|claimed| *claimed != subject.digest) {
         let hash = Sha256Hash::from(*other.bytes());
-        let is_genuine = verify_signature_prehashed(&key.der, hash.as_bytes(), &message.signature, key.scheme).is_ok();
+        let is_genuine =
+            verify_signature_prehashed(&key.der, hash.as_bytes(), &message.signature, key.scheme)
+                .is_ok();
         return Err(if is_genuine {
             refusal::replayed(found, &other.to_string(), &subject.digest)
         } else {
             // With Ed25519 nothing can be said of bytes that are not there, so the hint has to do.
-            Problem::WrongDigest.refusal(found, &format!("it names {other}, and this is {}", subject.digest))
+            Problem::WrongDigest.refusal(
+                found,
+                &format!("it names {other}, and this is {}", subject.digest),
+            )
         });
     }
-    if verify_signature(&key.der, subject.bytes, &message.signature, key.scheme).is_ok() || !guard!("managed_key") {
+    if verify_signature(&key.der, subject.bytes, &message.signature, key.scheme).is_ok()
+        || !guard!("managed_key")
+    {
         Ok(())
     } else {
         Err(Problem::Invalid.refusal(found, unsupported(key)))
@@ -94,13 +124,21 @@ fn check_message(
 /// Why a genuine signature of a file may not hold for `key`.
 fn unsupported(key: &ManagedKey) -> &'static str {
     match key.scheme {
-        SigningScheme::Ed25519 => "or it is one of Ed25519ph, which cosign makes of files, and which is not supported",
+        SigningScheme::Ed25519 => {
+            "or it is one of Ed25519ph, which cosign makes of files, and which is not supported"
+        }
         _ => "",
     }
 }
 
 /// Whether a transparency log has the signature. Fails if it has an entry that does not hold.
-fn logged(key: &ManagedKey, bundle: &Bundle, subject: &Subject<'_>, root: &Root, found: &str) -> Result<bool, Refusal> {
+fn logged(
+    key: &ManagedKey,
+    bundle: &Bundle,
+    subject: &Subject<'_>,
+    root: &Root,
+    found: &str,
+) -> Result<bool, Refusal> {
     if bundle.verification_material.tlog_entries.is_empty() {
         return Ok(false);
     }

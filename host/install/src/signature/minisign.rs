@@ -27,7 +27,12 @@ struct Parts {
 }
 
 /// Checks `text`, a signature that was found at `found`, against `subject`.
-pub(super) fn check(text: &str, subject: &Subject<'_>, keys: &[&MinisignKey], found: &str) -> Result<Signed, Refusal> {
+pub(super) fn check(
+    text: &str,
+    subject: &Subject<'_>,
+    keys: &[&MinisignKey],
+    found: &str,
+) -> Result<Signed, Refusal> {
     let parts = parts(text).map_err(|problem| problem.refusal(found, ""))?;
     let signature = Signature::decode(text).map_err(|error| match error {
         Error::UnsupportedAlgorithm => Problem::FormatUnknown.refusal(found, ""),
@@ -36,18 +41,28 @@ pub(super) fn check(text: &str, subject: &Subject<'_>, keys: &[&MinisignKey], fo
     // Several keys can have the id of a signature, because an id can be chosen.
     let mut known = keys.iter().filter(|key| key.id() == parts.id).peekable();
     if known.peek().is_none() {
-        return Err(Problem::SignerUnknown.refusal(found, &format!("the minisign key {}", parts.id)));
+        return Err(
+            Problem::SignerUnknown.refusal(found, &format!("the minisign key {}", parts.id))
+        );
     }
     let mut genuine = false;
     for key in known {
         // Releases of minisign before 0.10 sign the bytes themselves.
         if key.key.verify(subject.bytes, &signature, true).is_ok() || !guard!("minisign") {
             let signed_at = timestamp(&parts.comment);
-            return Ok(Signed { signer: key.signer(), signed_at, is_logged: false });
+            return Ok(Signed {
+                signer: key.signer(),
+                signed_at,
+                is_logged: false,
+            });
         }
         genuine |= parts.is_genuine(key);
     }
-    let problem = if genuine { Problem::Replayed } else { Problem::Invalid };
+    let problem = if genuine {
+        Problem::Replayed
+    } else {
+        Problem::Invalid
+    };
     Err(problem.refusal(found, &parts.comment))
 }
 
@@ -56,13 +71,17 @@ impl Parts {
     fn is_genuine(&self, key: &MinisignKey) -> bool {
         let signed = [self.signature.as_slice(), self.comment.as_bytes()].concat();
         let key: Vec<u8> = key.raw.iter().skip(2 + 8).copied().collect();
-        UnparsedPublicKey::new(&ED25519, key).verify(&signed, &self.global).is_ok()
+        UnparsedPublicKey::new(&ED25519, key)
+            .verify(&signed, &self.global)
+            .is_ok()
     }
 }
 
 fn parts(text: &str) -> Result<Parts, Problem> {
     let lines: Vec<&str> = text.lines().collect();
-    let [_, signature, comment, global, ..] = *lines.as_slice() else { return Err(Problem::Truncated) };
+    let [_, signature, comment, global, ..] = *lines.as_slice() else {
+        return Err(Problem::Truncated);
+    };
     let decoded = |line: &str, length: usize| match BASE64.decode(line.as_bytes()) {
         Ok(bytes) if bytes.len() == length => Ok(bytes),
         _ if line.len() < length.div_ceil(3) * 4 => Err(Problem::Truncated),
@@ -70,18 +89,27 @@ fn parts(text: &str) -> Result<Parts, Problem> {
     };
     let [signature_bytes, global_bytes] = LINES;
     let signature = decoded(signature, signature_bytes)?;
-    let comment = comment.strip_prefix(TRUSTED).ok_or(Problem::Malformed)?.to_owned();
+    let comment = comment
+        .strip_prefix(TRUSTED)
+        .ok_or(Problem::Malformed)?
+        .to_owned();
     let global = decoded(global, global_bytes)?;
     let mut id: Vec<u8> = signature.iter().skip(2).take(8).copied().collect();
     id.reverse();
     let signature = signature.into_iter().skip(2 + 8).collect();
-    Ok(Parts { id: HEXUPPER.encode(&id), signature, comment, global })
+    Ok(Parts {
+        id: HEXUPPER.encode(&id),
+        signature,
+        comment,
+        global,
+    })
 }
 
 /// When the signature was made, as its signed comment has it.
 fn timestamp(comment: &str) -> Option<i64> {
-    let seconds: Option<i64> =
-        comment.split_whitespace().find_map(|word| word.strip_prefix("timestamp:")?.parse().ok());
+    let seconds: Option<i64> = comment
+        .split_whitespace()
+        .find_map(|word| word.strip_prefix("timestamp:")?.parse().ok());
     seconds.filter(|seconds| (0..=SECONDS_MAX).contains(seconds))
 }
 

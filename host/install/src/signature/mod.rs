@@ -92,7 +92,11 @@ impl SignatureVerifier {
     /// # Errors
     ///
     /// Too many signatures, and signatures that take too long.
-    pub fn examine(&self, subject: &Subject<'_>, found: &[Referrer]) -> Result<Vec<Examined>, Refusal> {
+    pub fn examine(
+        &self,
+        subject: &Subject<'_>,
+        found: &[Referrer],
+    ) -> Result<Vec<Examined>, Refusal> {
         if found.len() > SIGNATURES_MAX && guard!("signatures_max") {
             return Err(refusal::too_many(subject.reference, found.len()));
         }
@@ -103,12 +107,20 @@ impl SignatureVerifier {
                 return Err(refusal::too_slow(subject.reference));
             }
             let (format, outcome) = self.check(subject, referrer);
-            examined.push(Examined { found: referrer.found.clone(), format, outcome });
+            examined.push(Examined {
+                found: referrer.found.clone(),
+                format,
+                outcome,
+            });
         }
         Ok(examined)
     }
 
-    fn check(&self, subject: &Subject<'_>, referrer: &Referrer) -> (&'static str, Result<Signed, Refusal>) {
+    fn check(
+        &self,
+        subject: &Subject<'_>,
+        referrer: &Referrer,
+    ) -> (&'static str, Result<Signed, Refusal>) {
         let bytes = &*referrer.bytes;
         let found = &*referrer.found;
         let refused = |problem: Problem, why: &str| ("unknown", Err(problem.refusal(found, why)));
@@ -118,12 +130,17 @@ impl SignatureVerifier {
         if Digest::of(subject.bytes) != subject.digest {
             return refused(Problem::WrongDigest, "the bytes do not have the digest");
         }
-        let Ok(text) = str::from_utf8(bytes) else { return refused(Problem::FormatUnknown, "it is not UTF-8 text") };
+        let Ok(text) = str::from_utf8(bytes) else {
+            return refused(Problem::FormatUnknown, "it is not UTF-8 text");
+        };
         match text.trim_start() {
             "" => refused(Problem::Truncated, ""),
             json if json.starts_with('{') => {
                 let keys: Vec<&ManagedKey> = self.policy.managed_keys().collect();
-                ("sigstore", bundle::check(bytes, subject, &keys, &self.root, found))
+                (
+                    "sigstore",
+                    bundle::check(bytes, subject, &keys, &self.root, found),
+                )
             }
             lines if lines.starts_with(minisign::BEGIN) || minisign::BEGIN.starts_with(lines) => {
                 let keys: Vec<&MinisignKey> = self.policy.minisign_keys().collect();
@@ -139,26 +156,49 @@ impl SignatureVerifier {
     ///
     /// A refusal whose code and words say what is wrong.
     pub fn judge(&self, subject: &Subject<'_>, examined: &[Examined]) -> Result<Verdict, Refusal> {
-        let valid: Vec<&Signed> = examined.iter().filter_map(|one| one.outcome.as_ref().ok()).collect();
+        let valid: Vec<&Signed> = examined
+            .iter()
+            .filter_map(|one| one.outcome.as_ref().ok())
+            .collect();
         let signers: Vec<&Signer> = valid.iter().map(|signed| &signed.signer).collect();
-        let unmet = self.policy.unmet(subject.reference, &signers).filter(|_| guard!("trust_policy"));
+        let unmet = self
+            .policy
+            .unmet(subject.reference, &signers)
+            .filter(|_| guard!("trust_policy"));
         if valid.is_empty() {
             return self.without_signer(subject, examined, unmet);
         }
         if let Some(place) = unmet {
             let every_tag = self.policy.at_every_tag(subject.reference, &signers);
-            return Err(refusal::not_trusted(subject.reference, &signers, place, every_tag));
+            return Err(refusal::not_trusted(
+                subject.reference,
+                &signers,
+                place,
+                every_tag,
+            ));
         }
-        let named: Vec<&Signer> =
-            signers.iter().copied().filter(|signer| self.policy.names(subject.reference, signer)).collect();
+        let named: Vec<&Signer> = signers
+            .iter()
+            .copied()
+            .filter(|signer| self.policy.names(subject.reference, signer))
+            .collect();
         let candidates = if named.is_empty() { &signers } else { &named };
         let signer = preferred(candidates, subject.last_signer).cloned();
         let rejected = examined.iter().filter_map(|one| one.outcome.as_ref().err());
-        let notes = rejected.map(|refusal| format!("ignored: {}", refusal.message)).collect();
+        let notes = rejected
+            .map(|refusal| format!("ignored: {}", refusal.message))
+            .collect();
         // A later signature does not make an older version a newer one.
-        let by_signer = valid.iter().filter(|signed| signer.as_ref() == Some(&signed.signer));
+        let by_signer = valid
+            .iter()
+            .filter(|signed| signer.as_ref() == Some(&signed.signer));
         let signed_at = by_signer.filter_map(|signed| signed.signed_at).min();
-        Ok(Verdict { signer, signed_at, is_named: !named.is_empty(), notes })
+        Ok(Verdict {
+            signer,
+            signed_at,
+            is_named: !named.is_empty(),
+            notes,
+        })
     }
 
     /// What follows if no signature holds.
@@ -168,28 +208,53 @@ impl SignatureVerifier {
         examined: &[Examined],
         unmet: Option<&str>,
     ) -> Result<Verdict, Refusal> {
-        let refusals: Vec<&Refusal> = examined.iter().filter_map(|one| one.outcome.as_ref().err()).collect();
+        let refusals: Vec<&Refusal> = examined
+            .iter()
+            .filter_map(|one| one.outcome.as_ref().err())
+            .collect();
         // What was tampered with is refused, whatever is allowed.
-        let broken = refusals.iter().find(|refusal| !refusal::is_unverifiable(refusal.code));
+        let broken = refusals
+            .iter()
+            .find(|refusal| !refusal::is_unverifiable(refusal.code));
         if let Some(refusal) = broken {
             return Err((*refusal).clone());
         }
-        let is_allowed = subject.is_unsigned_allowed || matches!(subject.reference, Reference::Path(_));
+        let is_allowed =
+            subject.is_unsigned_allowed || matches!(subject.reference, Reference::Path(_));
         if unmet.is_some() || (!is_allowed && guard!("unsigned")) {
             let unsigned = || refusal::unsigned(subject.reference, unmet);
-            return Err(refusals.first().map_or_else(unsigned, |refusal| (*refusal).clone()));
+            return Err(refusals
+                .first()
+                .map_or_else(unsigned, |refusal| (*refusal).clone()));
         }
-        let mut notes = vec![format!("{} is not signed: nothing says who made it", subject.reference)];
-        notes.extend(refusals.iter().map(|refusal| format!("not checked: {}", refusal.message)));
-        Ok(Verdict { signer: None, signed_at: None, is_named: false, notes })
+        let mut notes = vec![format!(
+            "{} is not signed: nothing says who made it",
+            subject.reference
+        )];
+        notes.extend(
+            refusals
+                .iter()
+                .map(|refusal| format!("not checked: {}", refusal.message)),
+        );
+        Ok(Verdict {
+            signer: None,
+            signed_at: None,
+            is_named: false,
+            notes,
+        })
     }
 }
 
 /// The signer of whom the lock has to learn: the last one, or else the same workflow at another tag, or else the first.
 fn preferred<'a>(signers: &[&'a Signer], last: Option<&Signer>) -> Option<&'a Signer> {
-    let is_next = |signer: &&&Signer| last.is_some_and(|last| TaggedWorkflow::of_both(last, signer).is_some());
+    let is_next = |signer: &&&Signer| {
+        last.is_some_and(|last| TaggedWorkflow::of_both(last, signer).is_some())
+    };
     let known = signers.iter().find(|signer| last == Some(**signer));
-    known.or_else(|| signers.iter().find(is_next)).or_else(|| signers.first()).copied()
+    known
+        .or_else(|| signers.iter().find(is_next))
+        .or_else(|| signers.first())
+        .copied()
 }
 
 /// The refusal of an artifact without a signature.
@@ -207,7 +272,10 @@ mod tests {
     /// A minisign key without a password: the text of its file, and its public key.
     pub(super) fn unencrypted() -> (String, String) {
         let pair = ::minisign::KeyPair::generate_unencrypted_keypair().unwrap();
-        (pair.sk.to_box(None).unwrap().to_string(), pair.pk.to_base64())
+        (
+            pair.sk.to_box(None).unwrap().to_string(),
+            pair.pk.to_base64(),
+        )
     }
 
     /// An artifact, and what is checked against it.
@@ -221,7 +289,12 @@ mod tests {
     impl Place {
         pub(super) fn new(reference: &str, bytes: &[u8]) -> Self {
             let reference = Reference::parse(reference, "/".as_ref()).unwrap();
-            Self { reference, bytes: bytes.to_vec(), is_unsigned_allowed: false, last_signer: None }
+            Self {
+                reference,
+                bytes: bytes.to_vec(),
+                is_unsigned_allowed: false,
+                last_signer: None,
+            }
         }
 
         /// A policy that names these signers of this reference: `key TEXT` or `minisign TEXT`, one in a line.
@@ -233,14 +306,22 @@ mod tests {
                     _ => TrustedSigner::Minisign(MinisignKey::parse(text).unwrap()),
                 };
                 let reference = Pattern::new(if self.reference.is_path() { "/*" } else { "*" });
-                TrustEntry { reference, signer, place: "toolcell.toml, line 1".to_owned() }
+                TrustEntry {
+                    reference,
+                    signer,
+                    place: "toolcell.toml, line 1".to_owned(),
+                }
             };
             let mut policy = TrustPolicy::default();
             policy.add(signers.lines().map(entry).collect());
             policy
         }
 
-        pub(super) fn judge(&self, policy: TrustPolicy, signatures: &[Vec<u8>]) -> Result<Verdict, Refusal> {
+        pub(super) fn judge(
+            &self,
+            policy: TrustPolicy,
+            signatures: &[Vec<u8>],
+        ) -> Result<Verdict, Refusal> {
             let found = |bytes: &Vec<u8>| Referrer {
                 media_type: MINISIGN.to_owned(),
                 found: "here".to_owned(),
@@ -262,8 +343,16 @@ mod tests {
     #[test]
     fn what_is_unsigned_is_refused_unless_it_is_a_file_or_was_named_so() {
         let (secret, public) = unencrypted();
-        let signature = SigningKey::read(&secret, || panic!()).unwrap().sign_file(b"jq", "jq").unwrap().bytes;
-        let of_another = SigningKey::read(&secret, || panic!()).unwrap().sign_file(b"yq", "yq").unwrap().bytes;
+        let signature = SigningKey::read(&secret, || panic!())
+            .unwrap()
+            .sign_file(b"jq", "jq")
+            .unwrap()
+            .bytes;
+        let of_another = SigningKey::read(&secret, || panic!())
+            .unwrap()
+            .sign_file(b"yq", "yq")
+            .unwrap()
+            .bytes;
         let none = TrustPolicy::default;
         for reference in ["ghcr.io/acme/jq:1", "https://example.org/jq.wasm"] {
             let mut place = Place::new(reference, b"jq");
@@ -271,8 +360,17 @@ mod tests {
             assert_eq!(place.judge(none(), &[]).unwrap_err().code, "unsigned");
             assert_eq!(place.judge(named(), &[]).unwrap_err().code, "unsigned");
             // A key that no entry names says nothing.
-            assert_eq!(place.judge(none(), std::slice::from_ref(&signature)).unwrap_err().code, "signer_unknown");
-            assert_eq!(place.judge(none(), &[b"PGP".to_vec()]).unwrap_err().code, "signature_format_unknown");
+            assert_eq!(
+                place
+                    .judge(none(), std::slice::from_ref(&signature))
+                    .unwrap_err()
+                    .code,
+                "signer_unknown"
+            );
+            assert_eq!(
+                place.judge(none(), &[b"PGP".to_vec()]).unwrap_err().code,
+                "signature_format_unknown"
+            );
             let (named, other) = (named(), named());
             place.is_unsigned_allowed = true;
             for found in [vec![], vec![signature.clone()], vec![b"PGP".to_vec()]] {
@@ -283,21 +381,45 @@ mod tests {
             }
             // Who is named must have signed, and what was tampered with is refused, whatever is allowed.
             assert_eq!(place.judge(named, &[]).unwrap_err().code, "unsigned");
-            assert_eq!(place.judge(other, std::slice::from_ref(&of_another)).unwrap_err().code, "signature_replayed");
-            assert_eq!(place.judge(none(), &[b"{".to_vec()]).unwrap_err().code, "signature_truncated");
+            assert_eq!(
+                place
+                    .judge(other, std::slice::from_ref(&of_another))
+                    .unwrap_err()
+                    .code,
+                "signature_replayed"
+            );
+            assert_eq!(
+                place.judge(none(), &[b"{".to_vec()]).unwrap_err().code,
+                "signature_truncated"
+            );
         }
         let place = Place::new("/tools/jq.wasm", b"jq");
         assert!(place.judge(none(), &[]).unwrap().notes[0].contains("nothing says who made it"));
-        assert_eq!(place.judge(place.trusting(&format!("minisign {public}")), &[]).unwrap_err().code, "unsigned");
+        assert_eq!(
+            place
+                .judge(place.trusting(&format!("minisign {public}")), &[])
+                .unwrap_err()
+                .code,
+            "unsigned"
+        );
     }
 
     #[test]
     fn signatures_are_bounded_in_number_and_size() {
         let place = Place::new("ghcr.io/acme/jq:1", b"jq");
         let many = vec![b"{".to_vec(); SIGNATURES_MAX + 1];
-        assert_eq!(place.judge(TrustPolicy::default(), &many).unwrap_err().code, "signatures_too_many");
+        assert_eq!(
+            place.judge(TrustPolicy::default(), &many).unwrap_err().code,
+            "signatures_too_many"
+        );
         let large = vec![b' '; SIGNATURE_BYTES_MAX + 1];
-        assert_eq!(place.judge(TrustPolicy::default(), &[large]).unwrap_err().code, "signature_too_large");
+        assert_eq!(
+            place
+                .judge(TrustPolicy::default(), &[large])
+                .unwrap_err()
+                .code,
+            "signature_too_large"
+        );
     }
 
     #[test]
@@ -306,14 +428,22 @@ mod tests {
         let (two, two_public) = unencrypted();
         let mut place = Place::new("ghcr.io/acme/jq:1", b"jq");
         let keys = [one, two].map(|secret| SigningKey::read(&secret, || panic!()).unwrap());
-        let signatures = keys.each_ref().map(|key| key.sign_file(b"jq", "jq").unwrap().bytes);
+        let signatures = keys
+            .each_ref()
+            .map(|key| key.sign_file(b"jq", "jq").unwrap().bytes);
         let policy = || place.trusting(&format!("minisign {one_public}\nminisign {two_public}"));
         let first = policy();
         let second = policy();
         let third = policy();
-        assert_eq!(place.judge(first, &signatures).unwrap().signer.as_ref(), Some(keys[0].signer()));
+        assert_eq!(
+            place.judge(first, &signatures).unwrap().signer.as_ref(),
+            Some(keys[0].signer())
+        );
         place.last_signer = Some(keys[1].signer().clone());
-        assert_eq!(place.judge(second, &signatures).unwrap().signer.as_ref(), Some(keys[1].signer()));
+        assert_eq!(
+            place.judge(second, &signatures).unwrap().signer.as_ref(),
+            Some(keys[1].signer())
+        );
         // Another signer is another signer, also if the policy names both.
         let verdict = place.judge(third, &signatures[..1]).unwrap();
         assert_eq!(verdict.signer.as_ref(), Some(keys[0].signer()));
@@ -324,34 +454,66 @@ mod tests {
             signer: TrustedSigner::Minisign(MinisignKey::parse(&two_public).unwrap()),
             place: String::new(),
         }]);
-        assert_eq!(place.judge(elsewhere, &signatures[1..]).unwrap_err().code, "signer_not_trusted");
+        assert_eq!(
+            place.judge(elsewhere, &signatures[1..]).unwrap_err().code,
+            "signer_not_trusted"
+        );
     }
 
     #[test]
     fn of_several_signers_the_workflow_of_the_lock_at_another_tag_counts() {
-        let by =
-            |identity: &str| Signer::Identity { identity: identity.to_owned(), issuer: "https://x.test".to_owned() };
-        let at = |tag: &str| by(&format!("https://github.com/acme/jq/.github/workflows/r.yml@refs/tags/{tag}"));
+        let by = |identity: &str| Signer::Identity {
+            identity: identity.to_owned(),
+            issuer: "https://x.test".to_owned(),
+        };
+        let at = |tag: &str| {
+            by(&format!(
+                "https://github.com/acme/jq/.github/workflows/r.yml@refs/tags/{tag}"
+            ))
+        };
         let person = by("me@acme.test");
         let before = at("v1");
         let after = at("v2");
         let signers = [&person, &after, &before];
         assert_eq!(preferred(&signers, Some(&before)), Some(&before));
         assert_eq!(preferred(&signers[..2], Some(&before)), Some(&after));
-        assert_eq!(preferred(&signers, Some(&by("you@acme.test"))), Some(&person));
-        assert_eq!((preferred(&signers, None), preferred(&[], Some(&before))), (Some(&person), None));
+        assert_eq!(
+            preferred(&signers, Some(&by("you@acme.test"))),
+            Some(&person)
+        );
+        assert_eq!(
+            (preferred(&signers, None), preferred(&[], Some(&before))),
+            (Some(&person), None)
+        );
     }
 
     #[test]
     fn bytes_of_another_digest_are_not_verified() {
         let (secret, public) = unencrypted();
         let place = Place::new("ghcr.io/acme/jq:1", b"jq");
-        let signature = SigningKey::read(&secret, || panic!()).unwrap().sign_file(b"jq", "jq").unwrap().bytes;
-        let found = Referrer { media_type: MINISIGN.to_owned(), found: "here".to_owned(), bytes: signature };
+        let signature = SigningKey::read(&secret, || panic!())
+            .unwrap()
+            .sign_file(b"jq", "jq")
+            .unwrap()
+            .bytes;
+        let found = Referrer {
+            media_type: MINISIGN.to_owned(),
+            found: "here".to_owned(),
+            bytes: signature,
+        };
         let verifier = SignatureVerifier::new(place.trusting(&format!("minisign {public}")));
         let digest = Digest::of(b"another");
         let reference = &place.reference;
-        let subject = Subject { reference, digest, bytes: b"jq", is_unsigned_allowed: false, last_signer: None };
-        assert_eq!(verifier.verify(&subject, &[found]).unwrap_err().code, "signature_wrong_digest");
+        let subject = Subject {
+            reference,
+            digest,
+            bytes: b"jq",
+            is_unsigned_allowed: false,
+            last_signer: None,
+        };
+        assert_eq!(
+            verifier.verify(&subject, &[found]).unwrap_err().code,
+            "signature_wrong_digest"
+        );
     }
 }

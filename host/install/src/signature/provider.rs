@@ -4,7 +4,9 @@ use p256::ecdsa::signature::hazmat::PrehashVerifier;
 use p256::ecdsa::{Signature, VerifyingKey};
 use ring::digest;
 use ring::signature::{self, UnparsedPublicKey, VerificationAlgorithm};
-use sigstore_verify::crypto::{CryptoProvider, Error, HashContext, Result, SigningScheme, install_default_provider};
+use sigstore_verify::crypto::{
+    CryptoProvider, Error, HashContext, Result, SigningScheme, install_default_provider,
+};
 use sigstore_verify::types::HashAlgorithm;
 
 /// Has sigstore use this provider in the whole process.
@@ -34,18 +36,42 @@ impl CryptoProvider for Ring {
             HashAlgorithm::Sha2256 => &digest::SHA256,
             HashAlgorithm::Sha2384 => &digest::SHA384,
             HashAlgorithm::Sha2512 => &digest::SHA512,
-            _ => return Err(Error::UnsupportedAlgorithm(format!("digests with {algorithm}"))),
+            _ => {
+                return Err(Error::UnsupportedAlgorithm(format!(
+                    "digests with {algorithm}"
+                )));
+            }
         };
         Ok(Box::new(Hash(digest::Context::new(backend))))
     }
 
-    fn verify_raw(&self, scheme: SigningScheme, key: &[u8], data: &[u8], signature: &[u8]) -> Result<()> {
-        UnparsedPublicKey::new(algorithm(scheme)?, key).verify(data, signature).map_err(|_| invalid(scheme))
+    fn verify_raw(
+        &self,
+        scheme: SigningScheme,
+        key: &[u8],
+        data: &[u8],
+        signature: &[u8],
+    ) -> Result<()> {
+        UnparsedPublicKey::new(algorithm(scheme)?, key)
+            .verify(data, signature)
+            .map_err(|_| invalid(scheme))
     }
 
-    fn verify_prehashed(&self, scheme: SigningScheme, key: &[u8], digest: &[u8], signature: &[u8]) -> Result<()> {
-        if !matches!(scheme, SigningScheme::EcdsaP256Sha256 | SigningScheme::EcdsaP256Sha384) {
-            return Err(Error::UnsupportedAlgorithm(format!("{} over a digest", scheme.name())));
+    fn verify_prehashed(
+        &self,
+        scheme: SigningScheme,
+        key: &[u8],
+        digest: &[u8],
+        signature: &[u8],
+    ) -> Result<()> {
+        if !matches!(
+            scheme,
+            SigningScheme::EcdsaP256Sha256 | SigningScheme::EcdsaP256Sha384
+        ) {
+            return Err(Error::UnsupportedAlgorithm(format!(
+                "{} over a digest",
+                scheme.name()
+            )));
         }
         let verify = || {
             let key = VerifyingKey::from_sec1_bytes(key).ok()?;

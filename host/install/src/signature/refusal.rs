@@ -51,18 +51,32 @@ impl Problem {
     fn words(self) -> (&'static str, &'static str) {
         const AGAIN: &str = "fetch it again, or ask the publisher for a signature of this version";
         match self {
-            Self::Truncated => ("ends too early, so a part of it is missing", "fetch it again"),
+            Self::Truncated => (
+                "ends too early, so a part of it is missing",
+                "fetch it again",
+            ),
             Self::Malformed => ("cannot be read", AGAIN),
-            Self::FormatUnknown => {
-                ("has a format that cannot be checked", "sigstore bundles and minisign signatures can be checked")
-            }
-            Self::Invalid => ("is invalid: the signature or the component was changed", AGAIN),
-            Self::WrongDigest => ("is over another digest, and does not hold for that one either", AGAIN),
-            Self::Replayed => ("is a valid signature of another artifact, copied to this one", AGAIN),
+            Self::FormatUnknown => (
+                "has a format that cannot be checked",
+                "sigstore bundles and minisign signatures can be checked",
+            ),
+            Self::Invalid => (
+                "is invalid: the signature or the component was changed",
+                AGAIN,
+            ),
+            Self::WrongDigest => (
+                "is over another digest, and does not hold for that one either",
+                AGAIN,
+            ),
+            Self::Replayed => (
+                "is a valid signature of another artifact, copied to this one",
+                AGAIN,
+            ),
             Self::WrongSubject => ("does not name this artifact, and nothing else", AGAIN),
-            Self::Attestation => {
-                ("is an attestation, which says something of the artifact and does not sign it", AGAIN)
-            }
+            Self::Attestation => (
+                "is an attestation, which says something of the artifact and does not sign it",
+                AGAIN,
+            ),
             Self::Expired => (
                 "was made when the certificate of its signer was not valid",
                 "check the clock of this machine, or ask the publisher to sign it again",
@@ -76,9 +90,10 @@ impl Problem {
                 "has a certificate of an unknown authority",
                 "for a private sigstore deployment, set `trusted_root` in your own toolcell.toml",
             ),
-            Self::TimeUnproven => {
-                ("does not prove when it was made", "ask the publisher to sign it again, with a log or a timestamp")
-            }
+            Self::TimeUnproven => (
+                "does not prove when it was made",
+                "ask the publisher to sign it again, with a log or a timestamp",
+            ),
             Self::SignerUnknown => (
                 "was made with a key that no [[trust]] entry has",
                 "get the public key from the publisher, and name it in a [[trust]] entry of toolcell.toml",
@@ -90,15 +105,28 @@ impl Problem {
     pub(super) fn refusal(self, found: &str, why: &str) -> Refusal {
         let (what, next) = self.words();
         let why: String = why.chars().take(QUOTED_CHARS_MAX).collect();
-        let why = if why.is_empty() { why } else { format!(" ({})", quoted(&why)) };
-        refused(self.code(), format!("the signature {found} {what}{why}; {next}"))
+        let why = if why.is_empty() {
+            why
+        } else {
+            format!(" ({})", quoted(&why))
+        };
+        refused(
+            self.code(),
+            format!("the signature {found} {what}{why}; {next}"),
+        )
     }
 }
 
 /// Whether the refusal with this code leaves open who signed: the signature could not be checked at all, so that its
 /// artifact counts as unsigned.
 pub(super) fn is_unverifiable(code: &str) -> bool {
-    [Problem::FormatUnknown, Problem::SignerUnknown, Problem::Attestation].iter().any(|problem| problem.code() == code)
+    [
+        Problem::FormatUnknown,
+        Problem::SignerUnknown,
+        Problem::Attestation,
+    ]
+    .iter()
+    .any(|problem| problem.code() == code)
 }
 
 /// The refusal of a signature of another artifact.
@@ -110,10 +138,18 @@ pub(super) fn replayed(found: &str, signed: &str, digest: &Digest) -> Refusal {
 pub(super) fn unsigned(reference: &Reference, entry: Option<&str>) -> Refusal {
     let next = match entry {
         Some(place) => format!("the [[trust]] entry at {place} names who must have signed it"),
-        None if reference.is_path() => "ask the publisher to sign it; a file can be installed as it is".to_owned(),
-        None => "ask the publisher to sign it; `toolcell install --allow-unsigned` accepts it as it is".to_owned(),
+        None if reference.is_path() => {
+            "ask the publisher to sign it; a file can be installed as it is".to_owned()
+        }
+        None => {
+            "ask the publisher to sign it; `toolcell install --allow-unsigned` accepts it as it is"
+                .to_owned()
+        }
     };
-    refused("unsigned", format!("{reference} is not signed, so its publisher is unknown; {next}"))
+    refused(
+        "unsigned",
+        format!("{reference} is not signed, so its publisher is unknown; {next}"),
+    )
 }
 
 /// The refusal of signatures that hold, by `signers`, of whom the policy names none. `every_tag` is the identity of one of
@@ -157,7 +193,9 @@ pub(super) fn too_many(reference: &Reference, found: usize) -> Refusal {
 }
 
 pub(super) fn too_slow(reference: &Reference) -> Refusal {
-    let message = format!("checking the signatures of {reference} took too long; try again on an idle machine");
+    let message = format!(
+        "checking the signatures of {reference} took too long; try again on an idle machine"
+    );
     Refusal::new(ErrorClass::Timeout, "signatures_too_slow", message)
 }
 

@@ -23,7 +23,10 @@ pub(super) struct Root {
 
 impl Root {
     pub(super) fn new(file: Option<PathBuf>) -> Self {
-        Self { file, read: OnceLock::new() }
+        Self {
+            file,
+            read: OnceLock::new(),
+        }
     }
 
     /// The verifier with these keys.
@@ -33,18 +36,25 @@ impl Root {
 
     /// Whether certificates must be in a certificate transparency log. A private deployment may have none.
     pub(super) fn has_certificate_log(&self) -> Result<bool, Refusal> {
-        self.get().map(|(root, _)| self.file.is_none() || !root.ctlogs.is_empty())
+        self.get()
+            .map(|(root, _)| self.file.is_none() || !root.ctlogs.is_empty())
     }
 
     fn get(&self) -> Result<&(TrustedRoot, Verifier), Refusal> {
-        self.read.get_or_init(|| read(self.file.as_deref())).as_ref().map_err(Clone::clone)
+        self.read
+            .get_or_init(|| read(self.file.as_deref()))
+            .as_ref()
+            .map_err(Clone::clone)
     }
 }
 
 /// Reads the trusted root in `file`, or that in the program.
 fn read(file: Option<&Path>) -> Result<(TrustedRoot, Verifier), Refusal> {
     provider::install();
-    let place = file.map_or_else(|| "in the program".to_owned(), |file| file.display().to_string());
+    let place = file.map_or_else(
+        || "in the program".to_owned(),
+        |file| file.display().to_string(),
+    );
     let invalid = |why: String| refusal::root_invalid(&place, &why);
     let root = match file {
         Some(file) => TrustedRoot::from_json(&text(file).map_err(invalid)?),

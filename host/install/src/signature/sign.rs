@@ -23,11 +23,13 @@ use crate::verifier::Signer;
 pub const KEY_BYTES_MAX: u64 = 64 << 10;
 /// A public key for ECDSA on P-256 in SubjectPublicKeyInfo form, up to the point.
 const P256_PREFIX: [u8; 26] = [
-    0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce,
-    0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
+    0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a,
+    0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
 ];
 /// A public key for Ed25519 in SubjectPublicKeyInfo form, up to the key.
-const ED25519_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
+const ED25519_PREFIX: [u8; 12] = [
+    0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00,
+];
 
 /// A key to sign with.
 pub struct SigningKey {
@@ -59,18 +61,22 @@ impl SigningKey {
     /// # Errors
     ///
     /// A text that is no such key, a wrong password, and what `password` fails with.
-    pub fn read(text: &str, password: impl FnOnce() -> Result<Zeroizing<String>, Refusal>) -> Result<Self, Refusal> {
+    pub fn read(
+        text: &str,
+        password: impl FnOnce() -> Result<Zeroizing<String>, Refusal>,
+    ) -> Result<Self, Refusal> {
         super::provider::install();
         let text = text.trim();
         if text.starts_with(verification::BEGIN) {
             return Self::of_minisign(text, password);
         }
-        let (label, body) = pem(text).ok_or_else(|| unreadable("it is neither a PEM key nor a minisign key"))?;
+        let (label, body) =
+            pem(text).ok_or_else(|| unreadable("it is neither a PEM key nor a minisign key"))?;
         match label {
             "PRIVATE KEY" => Self::of_pkcs8(&body),
-            "ENCRYPTED SIGSTORE PRIVATE KEY" | "ENCRYPTED COSIGN PRIVATE KEY" => {
-                Self::of_pkcs8(&cosign_key::decrypt(&body, &password()?).map_err(|why| unreadable(&why))?)
-            }
+            "ENCRYPTED SIGSTORE PRIVATE KEY" | "ENCRYPTED COSIGN PRIVATE KEY" => Self::of_pkcs8(
+                &cosign_key::decrypt(&body, &password()?).map_err(|why| unreadable(&why))?,
+            ),
             "PUBLIC KEY" => Err(unreadable("it is a public key, which cannot sign")),
             "ENCRYPTED PRIVATE KEY" => Err(unreadable(
                 "encrypted PKCS #8 is not supported; `openssl pkcs8 -in KEY -out NEW` decrypts it, and \
@@ -84,33 +90,53 @@ impl SigningKey {
 
     fn of_pkcs8(der: &[u8]) -> Result<Self, Refusal> {
         let managed = |prefix: &[u8], key: &[u8]| {
-            ManagedKey::from_der(DerPublicKey::new([prefix, key].concat())).map_err(|why| unreadable(&why))
+            ManagedKey::from_der(DerPublicKey::new([prefix, key].concat()))
+                .map_err(|why| unreadable(&why))
         };
         if let Ok(pair) = Ed25519KeyPair::from_pkcs8_maybe_unchecked(der) {
             let key = managed(&ED25519_PREFIX, pair.public_key().as_ref())?;
-            return Ok(Self { signer: key.signer(), kind: Kind::Ed25519(Box::new(pair), key) });
+            return Ok(Self {
+                signer: key.signer(),
+                kind: Kind::Ed25519(Box::new(pair), key),
+            });
         }
-        let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, der, &SystemRandom::new());
-        let pair = pair.map_err(|_| unreadable("keys for ECDSA on P-256 and for Ed25519 can be used"))?;
+        let pair =
+            EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, der, &SystemRandom::new());
+        let pair =
+            pair.map_err(|_| unreadable("keys for ECDSA on P-256 and for Ed25519 can be used"))?;
         let key = managed(&P256_PREFIX, pair.public_key().as_ref())?;
-        Ok(Self { signer: key.signer(), kind: Kind::Ecdsa(Box::new(pair), key) })
+        Ok(Self {
+            signer: key.signer(),
+            kind: Kind::Ecdsa(Box::new(pair), key),
+        })
     }
 
-    fn of_minisign(text: &str, password: impl FnOnce() -> Result<Zeroizing<String>, Refusal>) -> Result<Self, Refusal> {
+    fn of_minisign(
+        text: &str,
+        password: impl FnOnce() -> Result<Zeroizing<String>, Refusal>,
+    ) -> Result<Self, Refusal> {
         let invalid = |error: minisign::PError| unreadable(&error.to_string());
-        let raw = text.lines().nth(1).and_then(|line| BASE64.decode(line.trim().as_bytes()).ok()).map(Zeroizing::new);
+        let raw = text
+            .lines()
+            .nth(1)
+            .and_then(|line| BASE64.decode(line.trim().as_bytes()).ok())
+            .map(Zeroizing::new);
         let raw = raw.ok_or_else(|| unreadable("it is a damaged minisign key"))?;
         let key = match raw.get(2..4) {
             // `minisign -W` writes no checksum, which the reader of key files would miss.
             Some([0, 0]) => minisign::SecretKey::from_bytes(&raw),
             // Without a password it would ask for one itself.
-            Some(b"Sc") => minisign::SecretKeyBox::from(text.to_owned()).into_secret_key(Some(password()?.to_string())),
+            Some(b"Sc") => minisign::SecretKeyBox::from(text.to_owned())
+                .into_secret_key(Some(password()?.to_string())),
             _ => return Err(unreadable("it is a damaged minisign key")),
         };
         let key = key.map_err(invalid)?;
         let public = minisign::PublicKey::from_secret_key(&key).map_err(invalid)?;
         let public = MinisignKey::parse(&public.to_base64()).map_err(|why| unreadable(&why))?;
-        Ok(Self { signer: public.signer(), kind: Kind::Minisign(Box::new(key)) })
+        Ok(Self {
+            signer: public.signer(),
+            kind: Kind::Minisign(Box::new(key)),
+        })
     }
 
     /// Who signs with this key.
@@ -127,7 +153,10 @@ impl SigningKey {
         let content = |signature: Vec<u8>| {
             let digest = BASE64.encode(Digest::of(bytes).bytes());
             let message = json!({ "algorithm": "SHA2_256", "digest": digest });
-            ("messageSignature", json!({ "messageDigest": message, "signature": BASE64.encode(&signature) }))
+            (
+                "messageSignature",
+                json!({ "messageDigest": message, "signature": BASE64.encode(&signature) }),
+            )
         };
         match &self.kind {
             Kind::Minisign(key) => of_minisign(key, bytes, &format!("file:{name}")),
@@ -165,9 +194,10 @@ impl SigningKey {
 fn raw(kind: &Kind, message: &[u8]) -> Result<Vec<u8>, Refusal> {
     let failed = || Refusal::host_fault("the system has no random numbers to sign with");
     match kind {
-        Kind::Ecdsa(pair, _) => {
-            pair.sign(&SystemRandom::new(), message).map(|made| made.as_ref().to_vec()).map_err(|_| failed())
-        }
+        Kind::Ecdsa(pair, _) => pair
+            .sign(&SystemRandom::new(), message)
+            .map(|made| made.as_ref().to_vec())
+            .map_err(|_| failed()),
         Kind::Ed25519(pair, _) => Ok(pair.sign(message).as_ref().to_vec()),
         Kind::Minisign(_) => Err(failed()),
     }
@@ -183,17 +213,33 @@ fn bundle(kind: &Kind, (name, content): (&str, Value)) -> Made {
         "verificationMaterial": { "publicKey": { "hint": hint }, "tlogEntries": [] },
         name: content,
     });
-    Made { media_type: SIGSTORE_BUNDLE, ending: ".sigstore.json", bytes: bundle.to_string().into_bytes() }
+    Made {
+        media_type: SIGSTORE_BUNDLE,
+        ending: ".sigstore.json",
+        bytes: bundle.to_string().into_bytes(),
+    }
 }
 
 fn of_minisign(key: &minisign::SecretKey, bytes: &[u8], about: &str) -> Result<Made, Refusal> {
-    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let seconds = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs());
     // A line of its own: a name with a line break would end the comment.
     let about: String = about.chars().filter(|char| !char.is_control()).collect();
     let comment = format!("timestamp:{seconds}\t{about}\thashed");
-    let made = minisign::sign(None, key, Cursor::new(bytes), Some(&comment), Some("signature from toolcell"));
+    let made = minisign::sign(
+        None,
+        key,
+        Cursor::new(bytes),
+        Some(&comment),
+        Some("signature from toolcell"),
+    );
     let made = made.map_err(|error| Refusal::host_fault(error.to_string()))?;
-    Ok(Made { media_type: MINISIGN, ending: ".minisig", bytes: made.to_string().into_bytes() })
+    Ok(Made {
+        media_type: MINISIGN,
+        ending: ".minisig",
+        bytes: made.to_string().into_bytes(),
+    })
 }
 
 /// The label and the content of a PEM file.
@@ -222,17 +268,31 @@ mod tests {
                    -----END PRIVATE KEY-----";
         let key = SigningKey::read(pem, || panic!("it is not encrypted")).unwrap();
         let made = key.sign_manifest(b"a manifest").unwrap();
-        assert_eq!((made.media_type, made.ending), (SIGSTORE_BUNDLE, ".sigstore.json"));
+        assert_eq!(
+            (made.media_type, made.ending),
+            (SIGSTORE_BUNDLE, ".sigstore.json")
+        );
         let public = "MCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=";
         let policy = || place.trusting(&format!("key {public}"));
-        let verdict = place.judge(policy(), std::slice::from_ref(&made.bytes)).unwrap();
+        let verdict = place
+            .judge(policy(), std::slice::from_ref(&made.bytes))
+            .unwrap();
         assert_eq!(verdict.signer.as_ref(), Some(key.signer()));
         assert!(verdict.is_named && verdict.notes.is_empty(), "{verdict:?}");
         let other = key.sign_manifest(b"another manifest").unwrap().bytes;
-        assert_eq!(place.judge(policy(), std::slice::from_ref(&other)).unwrap_err().code, "signature_replayed");
+        assert_eq!(
+            place
+                .judge(policy(), std::slice::from_ref(&other))
+                .unwrap_err()
+                .code,
+            "signature_replayed"
+        );
         // Beside one that holds, one that does not is noted.
         let verdict = place.judge(policy(), &[other, made.bytes.clone()]).unwrap();
-        assert!(verdict.notes[0].contains("a valid signature of another artifact"), "{verdict:?}");
+        assert!(
+            verdict.notes[0].contains("a valid signature of another artifact"),
+            "{verdict:?}"
+        );
         let mut bundle: Value = serde_json::from_slice(&made.bytes).unwrap();
         let payload = |name: &str, predicate: &str| {
             let digest = json!({ "sha256": Digest::of(b"a manifest").hex() });
@@ -244,10 +304,22 @@ mod tests {
         for (payload, code) in [
             (payload("ghcr.io/acme/jq", SIGN_PREDICATE), None),
             (payload("ghcr.io/acme/jq:2", SIGN_PREDICATE), None),
-            (payload("GHCR.io:443/acme/jq@sha256:00", SIGN_PREDICATE), None),
-            (payload("ghcr.io", SIGN_PREDICATE), Some("signature_wrong_subject")),
-            (payload("ghcr.io/acme/jq2", SIGN_PREDICATE), Some("signature_wrong_subject")),
-            (payload("", "https://slsa.dev/provenance/v1"), Some("signature_is_attestation")),
+            (
+                payload("GHCR.io:443/acme/jq@sha256:00", SIGN_PREDICATE),
+                None,
+            ),
+            (
+                payload("ghcr.io", SIGN_PREDICATE),
+                Some("signature_wrong_subject"),
+            ),
+            (
+                payload("ghcr.io/acme/jq2", SIGN_PREDICATE),
+                Some("signature_wrong_subject"),
+            ),
+            (
+                payload("", "https://slsa.dev/provenance/v1"),
+                Some("signature_is_attestation"),
+            ),
             (earlier, Some("signature_format_unknown")),
             (json!({}), Some("signature_malformed")),
         ] {
@@ -267,7 +339,9 @@ mod tests {
         let key = SigningKey::read(&secret, || panic!("it is not encrypted")).unwrap();
         let made = key.sign_manifest(b"a manifest").unwrap();
         assert_eq!(made.media_type, MINISIGN);
-        let verdict = place.judge(place.trusting(&format!("minisign {public}")), &[made.bytes]).unwrap();
+        let verdict = place
+            .judge(place.trusting(&format!("minisign {public}")), &[made.bytes])
+            .unwrap();
         assert_eq!(verdict.signer.as_ref(), Some(key.signer()));
     }
 }

@@ -39,8 +39,8 @@ struct Digests {
 
 /// Checks that `payload`, whose signature holds, signs `subject` and nothing else.
 pub(super) fn check(payload: &[u8], subject: &Subject<'_>, found: &str) -> Result<(), Refusal> {
-    let statement: Statement =
-        serde_json::from_slice(payload).map_err(|error| Problem::Malformed.refusal(found, &error.to_string()))?;
+    let statement: Statement = serde_json::from_slice(payload)
+        .map_err(|error| Problem::Malformed.refusal(found, &error.to_string()))?;
     if statement.predicate_type != SIGN_PREDICATE && guard!("signed_predicate") {
         let why = format!("of the type `{}`", statement.predicate_type);
         return Err(Problem::Attestation.refusal(found, &why));
@@ -50,7 +50,10 @@ pub(super) fn check(payload: &[u8], subject: &Subject<'_>, found: &str) -> Resul
         return Err(Problem::FormatUnknown.refusal(found, &why));
     }
     let [signed] = statement.subject.as_slice() else {
-        return Err(Problem::WrongSubject.refusal(found, &format!("it names {} artifacts", statement.subject.len())));
+        return Err(Problem::WrongSubject.refusal(
+            found,
+            &format!("it names {} artifacts", statement.subject.len()),
+        ));
     };
     let Some(hex) = &signed.digest.sha256 else {
         return Err(Problem::WrongSubject.refusal(found, "it names no SHA-256 digest"));
@@ -67,8 +70,12 @@ pub(super) fn check(payload: &[u8], subject: &Subject<'_>, found: &str) -> Resul
 
 /// Whether `name`, the name of the artifact in a statement, is that of `reference`. Most statements have none.
 fn is_named(name: &str, reference: &Reference) -> bool {
-    let Reference::Registry(registry) = reference else { return true };
-    let Some((host, rest)) = name.split_once('/') else { return name.is_empty() };
+    let Reference::Registry(registry) = reference else {
+        return true;
+    };
+    let Some((host, rest)) = name.split_once('/') else {
+        return name.is_empty();
+    };
     let repository = rest.split([':', '@']).next().unwrap_or_default();
     plain_repository(host, repository) == plain_repository(&registry.host, &registry.repository)
 }

@@ -43,7 +43,9 @@ pub struct Damage {
 
 /// The file of the component with `digest`, below `home`, the folder of all state, whether it exists or not.
 pub fn file(home: &Path, digest: &Digest) -> PathBuf {
-    home.join(FOLDER).join(COMPONENTS).join(format!("{}{ENDING}", digest.hex()))
+    home.join(FOLDER)
+        .join(COMPONENTS)
+        .join(format!("{}{ENDING}", digest.hex()))
 }
 
 /// Reads the component with `digest`, and checks that it still has it.
@@ -67,7 +69,8 @@ pub fn read(home: &Path, digest: &Digest) -> Result<Vec<u8>, Refusal> {
 
 /// The refusal of a component that is locked and not in the store.
 pub fn missing(digest: &Digest) -> Refusal {
-    let message = format!("{digest} is locked, and not in the store of this user: run `toolcell install`");
+    let message =
+        format!("{digest} is locked, and not in the store of this user: run `toolcell install`");
     Refusal::new(ErrorClass::SetupRequired, "not_in_store", message)
 }
 
@@ -83,7 +86,9 @@ pub fn changed(path: &Path, why: &str) -> Refusal {
 
 fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    private::open(path, Others::Nothing)?.take(component_bytes_max() + 1).read_to_end(&mut bytes)?;
+    private::open(path, Others::Nothing)?
+        .take(component_bytes_max() + 1)
+        .read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -98,9 +103,14 @@ impl Store {
         let folder = home.join(FOLDER);
         let open = || -> io::Result<Self> {
             private::close_dir(&folder)?;
-            [COMPONENTS, DRAFTS].iter().try_for_each(|part| private::close_dir(&folder.join(part)))?;
+            [COMPONENTS, DRAFTS]
+                .iter()
+                .try_for_each(|part| private::close_dir(&folder.join(part)))?;
             let lock = private::open_or_create(&folder.join(LOCK))?;
-            let store = Self { folder: folder.clone(), lock };
+            let store = Self {
+                folder: folder.clone(),
+                lock,
+            };
             match store.lock.try_lock() {
                 Ok(()) => {
                     store.sweep(home)?;
@@ -120,7 +130,9 @@ impl Store {
         for draft in std::fs::read_dir(self.folder.join(DRAFTS))? {
             std::fs::remove_file(draft?.path())?;
         }
-        let Ok(confirmed) = std::fs::read_dir(home.join(place::FOLDER)) else { return Ok(()) };
+        let Ok(confirmed) = std::fs::read_dir(home.join(place::FOLDER)) else {
+            return Ok(());
+        };
         for file in confirmed {
             let file = file?;
             if file.file_name().as_encoded_bytes().starts_with(b".") {
@@ -137,7 +149,10 @@ impl Store {
     /// A folder that cannot be written to.
     pub fn draft(&self) -> Result<Draft, Refusal> {
         let folder = self.folder.join(DRAFTS);
-        let draft = tempfile::Builder::new().prefix("draft-").suffix(ENDING).tempfile_in(&folder);
+        let draft = tempfile::Builder::new()
+            .prefix("draft-")
+            .suffix(ENDING)
+            .tempfile_in(&folder);
         draft.map(Draft).map_err(|error| unusable(&folder, &error))
     }
 
@@ -150,9 +165,14 @@ impl Store {
     pub fn keep(&self, draft: Draft, digest: &Digest) -> Result<(), Refusal> {
         let components = self.folder.join(COMPONENTS);
         let keep = || -> io::Result<()> {
-            draft.0.as_file().set_permissions(Permissions::from_mode(READ_ONLY))?;
+            draft
+                .0
+                .as_file()
+                .set_permissions(Permissions::from_mode(READ_ONLY))?;
             draft.0.as_file().sync_all()?;
-            draft.0.persist(components.join(format!("{}{ENDING}", digest.hex())))?;
+            draft
+                .0
+                .persist(components.join(format!("{}{ENDING}", digest.hex())))?;
             File::open(&components)?.sync_all()
         };
         keep().map_err(|error| unusable(&components, &error))
@@ -215,7 +235,10 @@ impl Store {
         let mut bytes = 0;
         for (digest, size) in self.components()? {
             if !used.contains(&digest) {
-                let file = self.folder.join(COMPONENTS).join(format!("{}{ENDING}", digest.hex()));
+                let file = self
+                    .folder
+                    .join(COMPONENTS)
+                    .join(format!("{}{ENDING}", digest.hex()));
                 std::fs::remove_file(file).map_err(|error| failed(&error))?;
                 (count, bytes) = (count + 1, bytes + size);
             }
@@ -231,7 +254,10 @@ impl Store {
                 .map(|entry| {
                     let name = entry?.file_name();
                     let hex = name.to_str().and_then(|name| name.strip_suffix(ENDING));
-                    Ok((folder.join(&name), hex.and_then(|hex| format!("sha256:{hex}").parse().ok())))
+                    Ok((
+                        folder.join(&name),
+                        hex.and_then(|hex| format!("sha256:{hex}").parse().ok()),
+                    ))
                 })
                 .collect()
         };
@@ -276,8 +302,10 @@ fn damage(file: &Path, digest: &Digest) -> Option<String> {
 }
 
 fn unusable(place: &Path, error: &io::Error) -> Refusal {
-    let message =
-        format!("the store of tools cannot be used: {}: {error}; check the folder and its disk", place.display());
+    let message = format!(
+        "the store of tools cannot be used: {}: {error}; check the folder and its disk",
+        place.display()
+    );
     Refusal::new(ErrorClass::SetupRequired, "store_unusable", message)
 }
 
@@ -300,14 +328,23 @@ mod tests {
         let digest = put(&store, b"component");
         assert_eq!(read(home.path(), &digest).unwrap(), b"component");
         assert_eq!(store.verify().unwrap(), []);
-        assert_eq!(read(home.path(), &Digest::of(b"other")).unwrap_err().code, "not_in_store");
+        assert_eq!(
+            read(home.path(), &Digest::of(b"other")).unwrap_err().code,
+            "not_in_store"
+        );
         let path = file(home.path(), &digest);
         std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
         std::fs::write(&path, "changed").unwrap();
-        assert_eq!(read(home.path(), &digest).unwrap_err().code, "store_changed");
+        assert_eq!(
+            read(home.path(), &digest).unwrap_err().code,
+            "store_changed"
+        );
         assert_eq!(store.verify().unwrap().len(), 1);
         put(&store, b"component");
-        assert_eq!((store.verify().unwrap(), read(home.path(), &digest).is_ok()), (Vec::new(), true));
+        assert_eq!(
+            (store.verify().unwrap(), read(home.path(), &digest).is_ok()),
+            (Vec::new(), true)
+        );
     }
 
     #[test]
@@ -344,11 +381,19 @@ mod tests {
     fn the_folders_are_closed_to_other_users() {
         let home = tempfile::tempdir().unwrap();
         drop(Store::open(home.path()).unwrap());
-        let folders = ["store", "store/components", "store/drafts"].map(|folder| home.path().join(folder));
-        folders.iter().for_each(|folder| std::fs::set_permissions(folder, Permissions::from_mode(0o777)).unwrap());
+        let folders =
+            ["store", "store/components", "store/drafts"].map(|folder| home.path().join(folder));
+        folders.iter().for_each(|folder| {
+            std::fs::set_permissions(folder, Permissions::from_mode(0o777)).unwrap()
+        });
         drop(Store::open(home.path()).unwrap());
         for folder in folders {
-            assert_eq!(folder.metadata().unwrap().permissions().mode() & 0o777, 0o700, "{}", folder.display());
+            assert_eq!(
+                folder.metadata().unwrap().permissions().mode() & 0o777,
+                0o700,
+                "{}",
+                folder.display()
+            );
         }
     }
 }

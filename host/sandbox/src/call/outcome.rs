@@ -24,10 +24,14 @@ pub(super) fn heed_denials(
         Ok(GuestOutcome::Failure(failure)) if failure.class != ErrorClass::Canceled => {
             Ok(GuestOutcome::Failure(denied.verdict(&failure)))
         }
-        Ok(GuestOutcome::Partial(output, failure)) if has_failed && failure.class != ErrorClass::Canceled => {
+        Ok(GuestOutcome::Partial(output, failure))
+            if has_failed && failure.class != ErrorClass::Canceled =>
+        {
             Ok(GuestOutcome::Partial(output, denied.verdict(&failure)))
         }
-        Err(failure) if failure.class == ErrorClass::ExecutionFailed => Err(denied.verdict(&failure)),
+        Err(failure) if failure.class == ErrorClass::ExecutionFailed => {
+            Err(denied.verdict(&failure))
+        }
         outcome => outcome,
     }
 }
@@ -49,7 +53,9 @@ pub(super) fn name_request(
 /// Whether a partial outcome has the error of a call that failed as a whole.
 pub(super) fn has_failed(outcome: &Outcome) -> bool {
     match outcome {
-        Outcome::Partial(partial) => !matches!(partial.error.class, wit::ErrorClass::PartialFailure),
+        Outcome::Partial(partial) => {
+            !matches!(partial.error.class, wit::ErrorClass::PartialFailure)
+        }
         _ => false,
     }
 }
@@ -74,7 +80,11 @@ pub(super) fn accept(outcome: Outcome, bytes: Metered) -> Result<GuestOutcome, R
             "the tool returned {} bytes; the limit is {} (raise it with --max-output)",
             bytes.used, bytes.limit
         );
-        return Err(Refusal::new(ErrorClass::ResultTooLarge, "output_limit", message));
+        return Err(Refusal::new(
+            ErrorClass::ResultTooLarge,
+            "output_limit",
+            message,
+        ));
     }
     let output = |output: Output| GuestOutput {
         content: output.content,
@@ -85,7 +95,10 @@ pub(super) fn accept(outcome: Outcome, bytes: Metered) -> Result<GuestOutcome, R
         Outcome::Success(success) => GuestOutcome::Success(output(success)),
         Outcome::Text(text) => GuestOutcome::Success(GuestOutput {
             // A document of its own would take longer than the rest of this.
-            content: format!(r#"[{{"type":"text","text":{}}}]"#, serde_json::Value::String(text)),
+            content: format!(
+                r#"[{{"type":"text","text":{}}}]"#,
+                serde_json::Value::String(text)
+            ),
             ..GuestOutput::default()
         }),
         Outcome::Json(value) => GuestOutcome::Success(GuestOutput {
@@ -93,12 +106,17 @@ pub(super) fn accept(outcome: Outcome, bytes: Metered) -> Result<GuestOutcome, R
             structured: Some(value),
             ..GuestOutput::default()
         }),
-        Outcome::Partial(PartialOutput { output: partial, error }) => {
+        Outcome::Partial(PartialOutput {
+            output: partial,
+            error,
+        }) => {
             let mut refusal = guest_error(error, ErrorClass::PartialFailure);
             refusal.class = ErrorClass::PartialFailure;
             GuestOutcome::Partial(output(partial), refusal)
         }
-        Outcome::Failure(error) => GuestOutcome::Failure(guest_error(error, ErrorClass::ExecutionFailed)),
+        Outcome::Failure(error) => {
+            GuestOutcome::Failure(guest_error(error, ErrorClass::ExecutionFailed))
+        }
     })
 }
 
@@ -106,7 +124,9 @@ pub(super) fn accept(outcome: Outcome, bytes: Metered) -> Result<GuestOutcome, R
 pub(super) fn heed_stop(outcome: GuestOutcome, asked: Option<Refusal>) -> GuestOutcome {
     let Some(refusal) = asked else { return outcome };
     match outcome {
-        GuestOutcome::Success(output) | GuestOutcome::Partial(output, _) => GuestOutcome::Partial(output, refusal),
+        GuestOutcome::Success(output) | GuestOutcome::Partial(output, _) => {
+            GuestOutcome::Partial(output, refusal)
+        }
         GuestOutcome::Failure(_) | GuestOutcome::NeedsInput(_) => GuestOutcome::Failure(refusal),
     }
 }
@@ -127,10 +147,17 @@ pub(super) fn guest_error(error: wit::ToolError, otherwise: ErrorClass) -> Refus
         wit::ErrorClass::ExecutionFailed => ErrorClass::ExecutionFailed,
         wit::ErrorClass::Other(_) => otherwise,
     };
-    let mut refusal = Refusal::new(class, Refusal::TOOL_FAILED, cut(error.message, MESSAGE_CHARS_MAX));
+    let mut refusal = Refusal::new(
+        class,
+        Refusal::TOOL_FAILED,
+        cut(error.message, MESSAGE_CHARS_MAX),
+    );
     refusal.guest_code = Some(plain(&error.code)).filter(|code| !code.is_empty());
     refusal.detail = error.detail.map(|detail| cut(detail, MESSAGE_CHARS_MAX));
-    #[allow(clippy::cast_precision_loss, reason = "seconds with a fraction; no delay is near 2^53 ms")]
+    #[allow(
+        clippy::cast_precision_loss,
+        reason = "seconds with a fraction; no delay is near 2^53 ms"
+    )]
     let seconds = error.retry_after_ms.map(|ms| ms as f64 / 1_000.0);
     refusal.retry_after = seconds;
     refusal
@@ -139,7 +166,10 @@ pub(super) fn guest_error(error: wit::ToolError, otherwise: ErrorClass) -> Refus
 /// Cuts an error code, and replaces all but visible ASCII, because terminals show it and would interpret control
 /// characters.
 pub(crate) fn plain(code: &str) -> String {
-    code.chars().take(CODE_CHARS_MAX).map(|c| if c.is_ascii_graphic() { c } else { '_' }).collect()
+    code.chars()
+        .take(CODE_CHARS_MAX)
+        .map(|c| if c.is_ascii_graphic() { c } else { '_' })
+        .collect()
 }
 
 pub(crate) fn cut(text: String, chars: usize) -> String {

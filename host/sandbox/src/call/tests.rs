@@ -4,18 +4,37 @@ use std::task::{Context, Waker};
 
 use super::*;
 use crate::bindings::tool::exports::toolcell::tool::guest::{Output, PartialOutput};
-use crate::bindings::tool::toolcell::tool::types::{ErrorClass as GuestClass, ToolError as GuestError};
+use crate::bindings::tool::toolcell::tool::types::{
+    ErrorClass as GuestClass, ToolError as GuestError,
+};
 use crate::trap::Denied;
 use toolcell_core::executor::{GuestOutput, NeededInput};
 
 #[tokio::test]
 async fn a_guest_that_ends_at_once_needs_no_timer_and_one_that_waits_is_stopped() {
     let unused = poll_fn(|_| -> Poll<Stop> { panic!("the timer was registered") });
-    assert_eq!(unless(unused, pin!(async { Ok(7) }), true).await.unwrap(), 7);
-    let error = unless(async { Stop::Deadline }, pin!(pending::<wasmtime::Result<()>>()), true).await.unwrap_err();
+    assert_eq!(
+        unless(unused, pin!(async { Ok(7) }), true).await.unwrap(),
+        7
+    );
+    let error = unless(
+        async { Stop::Deadline },
+        pin!(pending::<wasmtime::Result<()>>()),
+        true,
+    )
+    .await
+    .unwrap_err();
     assert!(matches!(error.downcast_ref(), Some(Stop::Deadline)));
-    let canceled = poll_fn(|_| -> Poll<wasmtime::Result<()>> { panic!("a call that was canceled before started") });
-    unless(async { Stop::Canceled(AbortReason::UserInterruption) }, pin!(canceled), false).await.unwrap_err();
+    let canceled = poll_fn(|_| -> Poll<wasmtime::Result<()>> {
+        panic!("a call that was canceled before started")
+    });
+    unless(
+        async { Stop::Canceled(AbortReason::UserInterruption) },
+        pin!(canceled),
+        false,
+    )
+    .await
+    .unwrap_err();
 }
 
 #[test]
@@ -36,23 +55,42 @@ fn a_guest_that_yields_is_polled_once_in_each_turn() {
 
 #[test]
 fn no_call_succeeds_whose_last_file_operation_has_not_ended() {
-    let output = || GuestOutput { content: "[]".to_owned(), structured: Some("1".to_owned()), ui_summary: None };
+    let output = || GuestOutput {
+        content: "[]".to_owned(),
+        structured: Some("1".to_owned()),
+        ui_summary: None,
+    };
     let failure = || Refusal::new(ErrorClass::Timeout, "deadline_exceeded", "too slow");
-    let Ok(GuestOutcome::Partial(kept, refusal)) = unfinished(Ok(GuestOutcome::Success(output()))) else { panic!() };
+    let Ok(GuestOutcome::Partial(kept, refusal)) = unfinished(Ok(GuestOutcome::Success(output())))
+    else {
+        panic!()
+    };
     assert_eq!(kept.structured.as_deref(), Some("1"));
-    assert_eq!((refusal.class, refusal.code), (ErrorClass::PartialFailure, "file_operation_unfinished"));
+    assert_eq!(
+        (refusal.class, refusal.code),
+        (ErrorClass::PartialFailure, "file_operation_unfinished")
+    );
     assert!(refusal.message.contains(UNFINISHED), "{}", refusal.message);
-    let question = NeededInput { requests: Vec::new(), resume_state: Vec::new() };
+    let question = NeededInput {
+        requests: Vec::new(),
+        resume_state: Vec::new(),
+    };
     let refusal = unfinished(Ok(GuestOutcome::NeedsInput(question))).unwrap_err();
     assert_eq!(refusal.code, "file_operation_unfinished");
-    for failed in [Err(failure()), Ok(GuestOutcome::Failure(failure())), Ok(GuestOutcome::Partial(output(), failure()))]
-    {
+    for failed in [
+        Err(failure()),
+        Ok(GuestOutcome::Failure(failure())),
+        Ok(GuestOutcome::Partial(output(), failure())),
+    ] {
         let (Err(refusal) | Ok(GuestOutcome::Failure(refusal) | GuestOutcome::Partial(_, refusal))) =
             unfinished(failed)
         else {
             panic!()
         };
-        assert_eq!((refusal.code, refusal.message), ("deadline_exceeded", format!("too slow; {UNFINISHED}")));
+        assert_eq!(
+            (refusal.code, refusal.message),
+            ("deadline_exceeded", format!("too slow; {UNFINISHED}"))
+        );
     }
 }
 
@@ -64,32 +102,64 @@ fn a_failure_after_a_denial_has_the_verdict_of_the_sandbox_and_its_output() {
         message: "the sandbox did not let the tool send it".to_owned(),
     };
     let partial = |class| {
-        let output = GuestOutput { content: "[]".to_owned(), structured: Some("1".to_owned()), ui_summary: None };
-        Ok(GuestOutcome::Partial(output, Refusal::new(class, "exit_1", "no answer")))
+        let output = GuestOutput {
+            content: "[]".to_owned(),
+            structured: Some("1".to_owned()),
+            ui_summary: None,
+        };
+        Ok(GuestOutcome::Partial(
+            output,
+            Refusal::new(class, "exit_1", "no answer"),
+        ))
     };
     let code = |outcome: Result<GuestOutcome, Refusal>| match outcome {
-        Ok(GuestOutcome::Partial(output, refusal)) if output.structured.as_deref() == Some("1") => refusal.code,
+        Ok(GuestOutcome::Partial(output, refusal)) if output.structured.as_deref() == Some("1") => {
+            refusal.code
+        }
         _ => panic!("the output is lost"),
     };
-    assert_eq!(code(heed_denials(partial(ErrorClass::PartialFailure), Some(denied()), true)), "network_denied");
+    assert_eq!(
+        code(heed_denials(
+            partial(ErrorClass::PartialFailure),
+            Some(denied()),
+            true
+        )),
+        "network_denied"
+    );
     for (class, denied, has_failed) in [
         (ErrorClass::PartialFailure, None, true),
         (ErrorClass::PartialFailure, Some(denied()), false),
         (ErrorClass::Canceled, Some(denied()), true),
     ] {
-        assert_eq!(code(heed_denials(partial(class), denied, has_failed)), "exit_1");
+        assert_eq!(
+            code(heed_denials(partial(class), denied, has_failed)),
+            "exit_1"
+        );
     }
 }
 
 #[test]
 fn only_a_partial_outcome_with_the_error_of_a_whole_call_has_failed() {
     let partial = |class| {
-        let output = Output { content: "[]".to_owned(), structured: None, ui_summary: None };
+        let output = Output {
+            content: "[]".to_owned(),
+            structured: None,
+            ui_summary: None,
+        };
         let code = String::new();
         let message = String::new();
-        let error = GuestError { class, code, message, detail: None, retry_after_ms: None };
+        let error = GuestError {
+            class,
+            code,
+            message,
+            detail: None,
+            retry_after_ms: None,
+        };
         Outcome::Partial(PartialOutput { output, error })
     };
     assert!(has_failed(&partial(GuestClass::ExecutionFailed)));
-    assert!(!has_failed(&partial(GuestClass::PartialFailure)) && !has_failed(&Outcome::Text(String::new())));
+    assert!(
+        !has_failed(&partial(GuestClass::PartialFailure))
+            && !has_failed(&Outcome::Text(String::new()))
+    );
 }

@@ -33,7 +33,10 @@ impl Body for Outgoing {
     type Data = Bytes;
     type Error = Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         loop {
             let frame = match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
                 Some(frame) => frame?,
@@ -42,7 +45,9 @@ impl Body for Outgoing {
                 }
                 None => return Poll::Ready(None),
             };
-            let Ok(data) = frame.into_data() else { continue };
+            let Ok(data) = frame.into_data() else {
+                continue;
+            };
             if data.is_empty() {
                 continue;
             }
@@ -61,7 +66,8 @@ impl Body for Outgoing {
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.left.map_or_else(SizeHint::default, SizeHint::with_exact)
+        self.left
+            .map_or_else(SizeHint::default, SizeHint::with_exact)
     }
 }
 
@@ -79,10 +85,26 @@ pub(super) struct Answered {
 }
 
 impl Answered {
-    pub(super) fn new(body: Incoming, gate: Arc<Gate>, patience: Duration, deadline: Instant) -> Self {
-        let scrubber = gate.credentials.as_ref().filter(|_| guard!("scrub_body")).map(Credentials::scrub_body);
+    pub(super) fn new(
+        body: Incoming,
+        gate: Arc<Gate>,
+        patience: Duration,
+        deadline: Instant,
+    ) -> Self {
+        let scrubber = gate
+            .credentials
+            .as_ref()
+            .filter(|_| guard!("scrub_body"))
+            .map(Credentials::scrub_body);
         let alarm = Box::pin(tokio::time::sleep_until(deadline));
-        let mut answered = Self { body, gate, patience, deadline, alarm, scrubber };
+        let mut answered = Self {
+            body,
+            gate,
+            patience,
+            deadline,
+            alarm,
+            scrubber,
+        };
         answered.rearm();
         answered
     }
@@ -102,7 +124,9 @@ impl Answered {
     }
 
     fn rearm(&mut self) {
-        let next = Instant::now().checked_add(self.patience).unwrap_or(self.deadline);
+        let next = Instant::now()
+            .checked_add(self.patience)
+            .unwrap_or(self.deadline);
         self.alarm.as_mut().reset(next.min(self.deadline));
     }
 }
@@ -111,7 +135,10 @@ impl Body for Answered {
     type Data = Bytes;
     type Error = Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         loop {
             // Checked before the body, so that a body that always has something to read ends too.
             if Instant::now() >= self.deadline {
@@ -120,7 +147,9 @@ impl Body for Answered {
             match Pin::new(&mut self.body).poll_frame(cx) {
                 Poll::Ready(Some(Ok(frame))) => {
                     self.rearm();
-                    let Ok(data) = frame.into_data() else { continue };
+                    let Ok(data) = frame.into_data() else {
+                        continue;
+                    };
                     let data = self.shown(data);
                     if !data.is_empty() {
                         return Poll::Ready(Some(Ok(Frame::data(data))));
@@ -134,7 +163,9 @@ impl Body for Answered {
                     };
                     return Poll::Ready(Some(Err(self.gate.explain(otherwise))));
                 }
-                Poll::Ready(None) => return Poll::Ready(self.rest().map(|rest| Ok(Frame::data(rest)))),
+                Poll::Ready(None) => {
+                    return Poll::Ready(self.rest().map(|rest| Ok(Frame::data(rest))));
+                }
                 Poll::Pending => {
                     ready!(self.alarm.as_mut().poll(cx));
                     return Poll::Ready(Some(Err(Error::ConnectionReadTimeout)));
@@ -148,6 +179,10 @@ impl Body for Answered {
     }
 
     fn size_hint(&self) -> SizeHint {
-        if self.scrubber.is_some() { SizeHint::default() } else { self.body.size_hint() }
+        if self.scrubber.is_some() {
+            SizeHint::default()
+        } else {
+            self.body.size_hint()
+        }
     }
 }

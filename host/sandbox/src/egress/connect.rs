@@ -24,12 +24,22 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 /// Connects to the host of `target`: looks it up once, vets its addresses, and speaks TLS for `https`. `patience` is
 /// the time to connect, for all its addresses together.
-pub(super) async fn open(gate: &Arc<Gate>, target: &Target, patience: Duration) -> Result<Box<dyn Stream>, Error> {
+pub(super) async fn open(
+    gate: &Arc<Gate>,
+    target: &Target,
+    patience: Duration,
+) -> Result<Box<dyn Stream>, Error> {
     let addresses = look_up(gate, target).await?;
     gate.vet(target, &addresses)?;
-    let addresses = if guard!("resolve_once") { addresses } else { look_up(gate, target).await? };
+    let addresses = if guard!("resolve_once") {
+        addresses
+    } else {
+        look_up(gate, target).await?
+    };
     let socket = connect(target, &addresses, patience).await?;
-    let ends = socket.local_addr().and_then(|from| socket.peer_addr().map(|to| (from, to)));
+    let ends = socket
+        .local_addr()
+        .and_then(|from| socket.peer_addr().map(|to| (from, to)));
     let (from, to) = ends.map_err(|_| Error::ConnectionTerminated)?;
     gate.vet_route(target, from, to)?;
     // Requests are written whole, so that waiting for more data (Nagle's algorithm) only adds latency.
@@ -53,13 +63,29 @@ async fn look_up(gate: &Gate, target: &Target) -> Result<Vec<IpAddr>, Error> {
         }
         HostName::Name(name) => name,
     };
-    let unknown = || Error::DnsError { rcode: Some("NXDOMAIN".to_owned()), info_code: None };
-    let addresses = gate.uplink.resolver.resolve(name).await.map_err(|_| unknown())?;
-    if addresses.is_empty() { Err(unknown()) } else { Ok(addresses) }
+    let unknown = || Error::DnsError {
+        rcode: Some("NXDOMAIN".to_owned()),
+        info_code: None,
+    };
+    let addresses = gate
+        .uplink
+        .resolver
+        .resolve(name)
+        .await
+        .map_err(|_| unknown())?;
+    if addresses.is_empty() {
+        Err(unknown())
+    } else {
+        Ok(addresses)
+    }
 }
 
 /// Connects to the first address that answers. Each gets an equal share of `patience`.
-async fn connect(target: &Target, addresses: &[IpAddr], patience: Duration) -> Result<TcpStream, Error> {
+async fn connect(
+    target: &Target,
+    addresses: &[IpAddr],
+    patience: Duration,
+) -> Result<TcpStream, Error> {
     let tried = addresses.len().clamp(1, ADDRESSES_TRIED_MAX);
     let share = patience / u32::try_from(tried).unwrap_or(1);
     let mut last = Error::ConnectionTimeout;

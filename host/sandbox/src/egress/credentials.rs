@@ -25,7 +25,12 @@ impl Credentials {
             return Ok(None);
         }
         let scrubber = Scrubber::of_secrets(&secrets)?;
-        Ok(Some(Self { uses: uses.to_vec(), secrets, scrubber, found: Arc::default() }))
+        Ok(Some(Self {
+            uses: uses.to_vec(),
+            secrets,
+            scrubber,
+            found: Arc::default(),
+        }))
     }
 
     /// Whether the secret `name` was granted for an origin.
@@ -49,17 +54,27 @@ impl Credentials {
         // In a response that is compressed, or cut into ranges that the guest chose, no secret could be found.
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         headers.remove(RANGE);
-        for granted in self.uses.iter().filter(|granted| granted.origin == *origin || !guard!("secret_origin")) {
-            let secret = self.secrets.get(&granted.name).ok_or(Error::HttpRequestDenied)?;
+        for granted in self
+            .uses
+            .iter()
+            .filter(|granted| granted.origin == *origin || !guard!("secret_origin"))
+        {
+            let secret = self
+                .secrets
+                .get(&granted.name)
+                .ok_or(Error::HttpRequestDenied)?;
             match &granted.placement {
                 Placement::Header { name, prefix } => {
                     let name = HeaderName::try_from(name).map_err(|_| Error::HttpRequestDenied)?;
                     let value = zeroize::Zeroizing::new([prefix, secret.expose()].concat());
-                    let mut value = HeaderValue::try_from(value.as_str()).map_err(|_| Error::HttpRequestDenied)?;
+                    let mut value = HeaderValue::try_from(value.as_str())
+                        .map_err(|_| Error::HttpRequestDenied)?;
                     value.set_sensitive(true);
                     headers.insert(name, value);
                 }
-                Placement::Query { key } => *path_and_query = with_parameter(path_and_query, key, secret.expose()),
+                Placement::Query { key } => {
+                    *path_and_query = with_parameter(path_and_query, key, secret.expose())
+                }
             }
         }
         Ok(())
@@ -73,8 +88,11 @@ impl Credentials {
         }
         // A label differs in length from the secret that it replaces.
         headers.remove(CONTENT_LENGTH);
-        let named: Vec<HeaderName> =
-            headers.keys().filter(|name| self.finds(name.as_str().as_bytes())).cloned().collect();
+        let named: Vec<HeaderName> = headers
+            .keys()
+            .filter(|name| self.finds(name.as_str().as_bytes()))
+            .cloned()
+            .collect();
         for name in named {
             headers.remove(name);
         }
@@ -95,7 +113,10 @@ impl Credentials {
 
     /// Returns a scrubber for the body of a response, chunk by chunk.
     pub(super) fn scrub_body(&self) -> BodyScrubber {
-        BodyScrubber { stream: ScrubStream::new(Arc::clone(&self.scrubber)), found: Arc::clone(&self.found) }
+        BodyScrubber {
+            stream: ScrubStream::new(Arc::clone(&self.scrubber)),
+            found: Arc::clone(&self.found),
+        }
     }
 }
 
@@ -122,10 +143,16 @@ impl BodyScrubber {
 /// Returns `path_and_query` with exactly one parameter `key`, because the server might read a second one that the guest
 /// wrote.
 fn with_parameter(path_and_query: &str, key: &str, value: &str) -> String {
-    let (path, query) = path_and_query.split_once('?').unwrap_or((path_and_query, ""));
+    let (path, query) = path_and_query
+        .split_once('?')
+        .unwrap_or((path_and_query, ""));
     let is_key = |pair: &str| form_urlencoded::parse(pair.as_bytes()).any(|(name, _)| name == key);
-    let others = query.split('&').filter(|pair| !pair.is_empty() && !is_key(pair));
-    let ours = form_urlencoded::Serializer::new(String::new()).append_pair(key, value).finish();
+    let others = query
+        .split('&')
+        .filter(|pair| !pair.is_empty() && !is_key(pair));
+    let ours = form_urlencoded::Serializer::new(String::new())
+        .append_pair(key, value)
+        .finish();
     let pairs: Vec<&str> = others.chain([ours.as_str()]).collect();
     format!("{path}?{}", pairs.join("&"))
 }

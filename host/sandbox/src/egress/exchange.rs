@@ -23,7 +23,11 @@ const RESPONSE_HEADERS_MAX: usize = 128;
 const BUFFER_BYTES_MIN: usize = 8 << 10;
 
 /// Does what [`exchange`] does, and notes how it ended.
-pub(super) async fn send(gate: Arc<Gate>, request: Request<WasiBody>, options: RequestOptions) -> Answer {
+pub(super) async fn send(
+    gate: Arc<Gate>,
+    request: Request<WasiBody>,
+    options: RequestOptions,
+) -> Answer {
     let answer = exchange(Arc::clone(&gate), request, options).await;
     gate.ended(answer.as_ref().err());
     answer
@@ -36,9 +40,18 @@ async fn exchange(gate: Arc<Gate>, request: Request<WasiBody>, options: RequestO
     let target = gate.admit(&parts)?;
     let patience = Patience::new(&gate, options);
     let answer = async {
-        let place = Arc::clone(&gate.connections).acquire_owned().await.map_err(|_| Error::ConnectionLimitReached)?;
-        let opening = timeout(patience.connect, connect::open(&gate, &target, patience.connect));
-        let stream = opening.await.map_err(|_| Error::ConnectionTimeout)?.map_err(|error| gate.explain(error))?;
+        let place = Arc::clone(&gate.connections)
+            .acquire_owned()
+            .await
+            .map_err(|_| Error::ConnectionLimitReached)?;
+        let opening = timeout(
+            patience.connect,
+            connect::open(&gate, &target, patience.connect),
+        );
+        let stream = opening
+            .await
+            .map_err(|_| Error::ConnectionTimeout)?
+            .map_err(|error| gate.explain(error))?;
         let request = outgoing(&gate, &target, parts, body)?;
         let noted = gate.requested(&target);
         let (response, connection) = ask(&gate, stream, request, patience.first_byte).await?;
@@ -52,14 +65,16 @@ async fn exchange(gate: Arc<Gate>, request: Request<WasiBody>, options: RequestO
         });
         Ok::<_, Error>((response, connection))
     };
-    let (response, connection) =
-        timeout_at(patience.deadline, answer).await.map_err(|_| Error::HttpResponseTimeout)??;
+    let (response, connection) = timeout_at(patience.deadline, answer)
+        .await
+        .map_err(|_| Error::HttpResponseTimeout)??;
     let mut response = response;
     if let Some(credentials) = gate.credentials.as_ref().filter(|_| guard!("scrub_head")) {
         credentials.scrub_head(response.headers_mut())?;
     }
-    let response =
-        response.map(|body| Answered::new(body, gate, patience.between_bytes, patience.deadline).boxed_unsync());
+    let response = response.map(|body| {
+        Answered::new(body, gate, patience.between_bytes, patience.deadline).boxed_unsync()
+    });
     Ok((response, connection))
 }
 
@@ -74,7 +89,8 @@ struct Patience {
 impl Patience {
     fn new(gate: &Gate, options: RequestOptions) -> Self {
         let limits = gate.limits();
-        let shorter = |wish: Option<Duration>, limit: Duration| wish.map_or(limit, |wish| wish.min(limit));
+        let shorter =
+            |wish: Option<Duration>, limit: Duration| wish.map_or(limit, |wish| wish.min(limit));
         let now = Instant::now();
         Self {
             connect: shorter(options.connect_timeout, limits.connect),
@@ -87,11 +103,17 @@ impl Patience {
 
 /// Builds the request that is sent: in origin-form, with toolcell's own `Host` and framing, and with the secrets that
 /// were granted for its origin.
-fn outgoing(gate: &Gate, target: &Target, parts: Parts, body: WasiBody) -> Result<Request<Outgoing>, Error> {
+fn outgoing(
+    gate: &Gate,
+    target: &Target,
+    parts: Parts,
+    body: WasiBody,
+) -> Result<Request<Outgoing>, Error> {
     let mut headers = parts.headers;
     let declared = declared_length(&headers)?;
     headers.remove(CONTENT_LENGTH);
-    let authority = HeaderValue::from_str(&target.authority()).map_err(|_| Error::HttpRequestUriInvalid)?;
+    let authority =
+        HeaderValue::from_str(&target.authority()).map_err(|_| Error::HttpRequestUriInvalid)?;
     headers.insert(HOST, authority);
     headers.insert(CONNECTION, HeaderValue::from_static("close"));
     let mut path_and_query = target.path_and_query().to_owned();
@@ -100,16 +122,24 @@ fn outgoing(gate: &Gate, target: &Target, parts: Parts, body: WasiBody) -> Resul
     }
     let mut request = Request::new(Outgoing::new(body, declared));
     *request.method_mut() = target.method.clone();
-    *request.uri_mut() = path_and_query.parse().map_err(|_| Error::HttpRequestUriInvalid)?;
+    *request.uri_mut() = path_and_query
+        .parse()
+        .map_err(|_| Error::HttpRequestUriInvalid)?;
     *request.headers_mut() = headers;
     Ok(request)
 }
 
 fn declared_length(headers: &HeaderMap) -> Result<Option<u64>, Error> {
     let mut values = headers.get_all(CONTENT_LENGTH).iter();
-    let Some(value) = values.next() else { return Ok(None) };
+    let Some(value) = values.next() else {
+        return Ok(None);
+    };
     let digits = |text: &&str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let length = value.to_str().ok().filter(digits).and_then(|text| text.parse().ok());
+    let length = value
+        .to_str()
+        .ok()
+        .filter(digits)
+        .and_then(|text| text.parse().ok());
     match (length, values.next()) {
         (Some(length), None) => Ok(Some(length)),
         _ => Err(Error::HttpRequestBodySize(None)),
@@ -125,12 +155,21 @@ async fn ask(
     request: Request<Outgoing>,
     patience: Duration,
 ) -> Result<(Response<Incoming>, Option<Driver>), Error> {
-    let head = usize::try_from(gate.limits().header_bytes).unwrap_or(usize::MAX).max(BUFFER_BYTES_MIN);
+    let head = usize::try_from(gate.limits().header_bytes)
+        .unwrap_or(usize::MAX)
+        .max(BUFFER_BYTES_MIN);
     let mut http = http1::Builder::new();
     http.max_buf_size(head).max_headers(RESPONSE_HEADERS_MAX);
-    let (mut sender, connection) = http.handshake(TokioIo::new(stream)).await.map_err(|error| failed(gate, &error))?;
+    let (mut sender, connection) = http
+        .handshake(TokioIo::new(stream))
+        .await
+        .map_err(|error| failed(gate, &error))?;
     let explaining = Arc::clone(gate);
-    let mut driver: Driver = Box::pin(async move { connection.await.map_err(|error| failed(&explaining, &error)) });
+    let mut driver: Driver = Box::pin(async move {
+        connection
+            .await
+            .map_err(|error| failed(&explaining, &error))
+    });
     let answer = async {
         let mut sending = std::pin::pin!(sender.send_request(request));
         tokio::select! {
@@ -143,7 +182,9 @@ async fn ask(
             }
         }
     };
-    let (response, driver) = timeout(patience, answer).await.map_err(|_| Error::HttpResponseTimeout)??;
+    let (response, driver) = timeout(patience, answer)
+        .await
+        .map_err(|_| Error::HttpResponseTimeout)??;
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         return Err(Error::HttpUpgradeFailed);
     }
@@ -152,7 +193,9 @@ async fn ask(
 
 fn failed(gate: &Gate, error: &hyper::Error) -> Error {
     let otherwise = match error {
-        error if error.is_parse_too_large() => Error::HttpResponseHeaderSectionSize(Some(gate.limits().header_bytes)),
+        error if error.is_parse_too_large() => {
+            Error::HttpResponseHeaderSectionSize(Some(gate.limits().header_bytes))
+        }
         error if error.is_parse() => Error::HttpProtocolError,
         error if error.is_incomplete_message() => Error::HttpResponseIncomplete,
         error if error.is_user() => Error::HttpRequestBodySize(None),

@@ -49,7 +49,9 @@ impl Gate {
         uplink: Arc<Uplink>,
         observer: Arc<dyn Observer>,
     ) -> Self {
-        let connections = usize::try_from(limits.connections).unwrap_or(1).min(Semaphore::MAX_PERMITS);
+        let connections = usize::try_from(limits.connections)
+            .unwrap_or(1)
+            .min(Semaphore::MAX_PERMITS);
         Self {
             network,
             credentials,
@@ -74,7 +76,10 @@ impl Gate {
 
     /// Returns what was used; `None` if the guest sent no request.
     pub(crate) fn usage(&self) -> Option<NetworkUsage> {
-        let metered = |meter: &AtomicU64, limit| Metered { used: meter.load(Ordering::Relaxed), limit };
+        let metered = |meter: &AtomicU64, limit| Metered {
+            used: meter.load(Ordering::Relaxed),
+            limit,
+        };
         let requests = metered(&self.requests, self.limits.requests);
         (requests.used > 0).then(|| NetworkUsage {
             requests,
@@ -86,26 +91,43 @@ impl Gate {
 
     /// Counts what a call consumed that the guest made.
     pub(crate) fn charge(&self, below: &NetworkUsage) {
-        self.requests.fetch_add(below.requests.used, Ordering::Relaxed);
-        self.sent.fetch_add(below.sent_bytes.used, Ordering::Relaxed);
-        self.received.fetch_add(below.received_bytes.used, Ordering::Relaxed);
+        self.requests
+            .fetch_add(below.requests.used, Ordering::Relaxed);
+        self.sent
+            .fetch_add(below.sent_bytes.used, Ordering::Relaxed);
+        self.received
+            .fetch_add(below.received_bytes.used, Ordering::Relaxed);
     }
 
     /// The requests that were allowed.
     pub(crate) fn touched(&self) -> Touched {
-        self.touched.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.touched
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Notes a request that is about to be sent, without its query and its secrets, and returns its place in the list.
     pub(super) fn requested(&self, target: &Target) -> Option<usize> {
-        let what = format!("{} {}{}", target.method, target.origin, target.request().path);
-        self.touched.lock().unwrap_or_else(PoisonError::into_inner).note(Touch::Requested, what)
+        let what = format!(
+            "{} {}{}",
+            target.method,
+            target.origin,
+            target.request().path
+        );
+        self.touched
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .note(Touch::Requested, what)
     }
 
     /// Notes the answer to the request at `place`.
     pub(super) fn answered(&self, place: Option<usize>, status: StatusCode) {
         if let Some(place) = place {
-            self.touched.lock().unwrap_or_else(PoisonError::into_inner).answered(place, status.as_u16());
+            self.touched
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .answered(place, status.as_u16());
         }
     }
 
@@ -116,17 +138,25 @@ impl Gate {
 
     /// Whether a request of the call can carry the secret `name`.
     pub(crate) fn carries(&self, name: &str) -> bool {
-        self.credentials.as_ref().is_some_and(|credentials| credentials.hold(name))
+        self.credentials
+            .as_ref()
+            .is_some_and(|credentials| credentials.hold(name))
     }
 
     /// Returns the last denial.
     pub(crate) fn denied(&self) -> Option<Denied> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.last
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Why the last request failed, in the words of `wasi:http`; `None` if it was answered.
     pub(crate) fn failed(&self) -> Option<String> {
-        self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.failed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Notes whether the last request failed.
@@ -137,7 +167,9 @@ impl Gate {
 
     /// Counts a request, and decides on it before anything is looked up or sent.
     pub(super) fn admit(&self, parts: &Parts) -> Result<Target, Error> {
-        if self.requests.fetch_add(1, Ordering::Relaxed) >= self.limits.requests && guard!("network_requests") {
+        if self.requests.fetch_add(1, Ordering::Relaxed) >= self.limits.requests
+            && guard!("network_requests")
+        {
             let what = format!("more than {} requests in one call", self.limits.requests);
             return Err(self.over(
                 ErrorClass::RateLimited,
@@ -151,30 +183,52 @@ impl Gate {
             self.deny(&shown, "malformed", "network_request_refused", rule, "");
             Error::HttpRequestDenied
         })?;
-        if let Some(name) = headers::credential(&parts.headers).filter(|_| guard!("guest_credentials")) {
+        if let Some(name) =
+            headers::credential(&parts.headers).filter(|_| guard!("guest_credentials"))
+        {
             let rule = format!("a tool sends no `{name}` header of its own");
-            self.deny(&shown(&target), "credential", "network_request_refused", &rule, "");
+            self.deny(
+                &shown(&target),
+                "credential",
+                "network_request_refused",
+                &rule,
+                "",
+            );
             return Err(Error::HttpRequestDenied);
         }
-        self.network.check(&target.request()).map_err(|reason| self.not_allowed(&target, &reason, None))?;
+        self.network
+            .check(&target.request())
+            .map_err(|reason| self.not_allowed(&target, &reason, None))?;
         Ok(target)
     }
 
     /// Decides on the addresses of the host of `target`: all of them must be allowed, or none is used.
     pub(super) fn vet(&self, target: &Target, addresses: &[IpAddr]) -> Result<(), Error> {
         let mut addresses = addresses.iter().filter(|_| guard!("vet_addresses"));
-        addresses.try_for_each(|address| self.vet_address(target, *address, machine::is_here(*address)))
+        addresses
+            .try_for_each(|address| self.vet_address(target, *address, machine::is_here(*address)))
     }
 
     /// Decides again after the connection is made: one with the same address at both ends led back to this machine, by
     /// an address or a route that was added meanwhile.
-    pub(super) fn vet_route(&self, target: &Target, from: SocketAddr, to: SocketAddr) -> Result<(), Error> {
-        if from.ip() == to.ip() && guard!("vet_addresses") { self.vet_address(target, to.ip(), true) } else { Ok(()) }
+    pub(super) fn vet_route(
+        &self,
+        target: &Target,
+        from: SocketAddr,
+        to: SocketAddr,
+    ) -> Result<(), Error> {
+        if from.ip() == to.ip() && guard!("vet_addresses") {
+            self.vet_address(target, to.ip(), true)
+        } else {
+            Ok(())
+        }
     }
 
     fn vet_address(&self, target: &Target, address: IpAddr, here: bool) -> Result<(), Error> {
         // Checked before the grants, because no grant can allow it.
-        if guard!("own_addresses") && machine::listens_at(SocketAddr::new(address, target.origin.port), here) {
+        if guard!("own_addresses")
+            && machine::listens_at(SocketAddr::new(address, target.origin.port), here)
+        {
             return Err(self.own(target));
         }
         let checked = self.network.check_address(&target.request(), address, here);
@@ -182,7 +236,13 @@ impl Gate {
     }
 
     fn own(&self, target: &Target) -> Error {
-        self.deny(&shown(target), "own address", "network_denied", "toolcell itself listens there", "");
+        self.deny(
+            &shown(target),
+            "own address",
+            "network_denied",
+            "toolcell itself listens there",
+            "",
+        );
         Error::DestinationIpProhibited
     }
 
@@ -206,35 +266,75 @@ impl Gate {
             ("denied_by_rule", _) => String::new(),
             _ if host.is_metadata() => format!("; {}", network::METADATA_HINT),
             ("special_address", Some(_)) => {
-                let named = network::Origin { host, ..origin.clone() };
+                let named = network::Origin {
+                    host,
+                    ..origin.clone()
+                };
                 format!("; --allow-net={named} beside it would allow that")
             }
             _ => format!("; add --allow-net={origin} if the tool declares this host"),
         };
-        self.deny(&shown(target), &class, "network_denied", &reason.rule, &hint);
+        self.deny(
+            &shown(target),
+            &class,
+            "network_denied",
+            &reason.rule,
+            &hint,
+        );
         error
     }
 
     fn deny(&self, target: &str, class: &str, code: &'static str, rule: &str, hint: &str) {
         let target = printable(target);
         let message = format!("blocked request {target}: {rule}{hint}");
-        self.record(class, target, rule, Denied { class: ErrorClass::SandboxViolation, code, message });
+        self.record(
+            class,
+            target,
+            rule,
+            Denied {
+                class: ErrorClass::SandboxViolation,
+                code,
+                message,
+            },
+        );
     }
 
     /// Records that the certificate of `target` was not accepted. The reason can have names of the certificate.
     pub(super) fn unproven(&self, target: &Target, why: &str) -> Error {
         let why = printable(why);
-        let message = format!("the certificate of {} is not accepted: {why}", target.origin);
-        let denied = Denied { class: ErrorClass::DependencyUnavailable, code: "certificate_not_accepted", message };
+        let message = format!(
+            "the certificate of {} is not accepted: {why}",
+            target.origin
+        );
+        let denied = Denied {
+            class: ErrorClass::DependencyUnavailable,
+            code: "certificate_not_accepted",
+            message,
+        };
         self.record("certificate", printable(&shown(target)), &why, denied);
         Error::TlsCertificateError
     }
 
     /// Records that a limit on all requests of the call was exceeded, and returns `error`.
-    pub(super) fn over(&self, class: ErrorClass, code: &'static str, what: &str, error: Error) -> Error {
+    pub(super) fn over(
+        &self,
+        class: ErrorClass,
+        code: &'static str,
+        what: &str,
+        error: Error,
+    ) -> Error {
         if !self.limited.swap(true, Ordering::Relaxed) {
             let message = format!("the tool is over a limit of the network: {what}");
-            self.record("limit", what.to_owned(), code, Denied { class, code, message });
+            self.record(
+                "limit",
+                what.to_owned(),
+                code,
+                Denied {
+                    class,
+                    code,
+                    message,
+                },
+            );
         }
         error
     }
@@ -258,5 +358,14 @@ fn shown(target: &Target) -> String {
 }
 
 fn printable(text: &str) -> String {
-    text.chars().take(TARGET_CHARS_MAX).map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '_' }).collect()
+    text.chars()
+        .take(TARGET_CHARS_MAX)
+        .map(|c| {
+            if c.is_ascii_graphic() || c == ' ' {
+                c
+            } else {
+                '_'
+            }
+        })
+        .collect()
 }

@@ -9,8 +9,17 @@ pub(super) fn is_ours(name: &HeaderName) -> bool {
 /// Returns the first header that carries a credential. A guest may send none, because a credential that it holds was
 /// leaked to it.
 pub(super) fn credential(headers: &HeaderMap) -> Option<&'static str> {
-    const CREDENTIALS: [&str; 6] = ["authorization", "cookie", "x-api-key", "api-key", "x-auth-token", "private-token"];
-    CREDENTIALS.into_iter().find(|name| headers.contains_key(*name))
+    const CREDENTIALS: [&str; 6] = [
+        "authorization",
+        "cookie",
+        "x-api-key",
+        "api-key",
+        "x-auth-token",
+        "private-token",
+    ];
+    CREDENTIALS
+        .into_iter()
+        .find(|name| headers.contains_key(*name))
 }
 
 #[cfg(test)]
@@ -22,7 +31,10 @@ mod tests {
     #[test]
     fn a_guest_sets_no_header_that_a_credential_may_not_go_into() {
         for name in CONNECTION_HEADERS {
-            assert!(is_ours(&HeaderName::try_from(name.to_ascii_uppercase()).unwrap()), "{name}");
+            assert!(
+                is_ours(&HeaderName::try_from(name.to_ascii_uppercase()).unwrap()),
+                "{name}"
+            );
         }
         assert!(!is_ours(&HeaderName::from_static("x-api-key")));
     }

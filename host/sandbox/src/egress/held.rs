@@ -51,22 +51,29 @@ pub(crate) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
 pub(crate) fn add_handler_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     outgoing_handler::add_to_linker::<_, WasiHttp>(linker, State::http)?;
     linker.allow_shadowing(true);
-    type Sent = (Resource<HostOutgoingRequest>, Option<Resource<types::RequestOptions>>);
+    type Sent = (
+        Resource<HostOutgoingRequest>,
+        Option<Resource<types::RequestOptions>>,
+    );
     let mut interface = linker.instance(HANDLER)?;
-    let replaced = interface.func_wrap("handle", |mut store: StoreContextMut<'_, State>, (request, options): Sent| {
-        let limit = store.data().egress.header_bytes();
-        let mut http = store.data_mut().http();
-        let sent = http.table.get_mut(&request)?;
-        if sent.body.is_none() {
-            sent.headers.set_mutable(limit);
-            sent.headers.remove_all(http.hooks, CONTENT_LENGTH.to_string())?;
-        }
-        let made = match outgoing_handler::Host::handle(&mut http, request, options) {
-            Ok(response) => Ok(response),
-            Err(error) => Err(types::Host::convert_error_code(&mut http, error)?),
-        };
-        Ok((made,))
-    });
+    let replaced = interface.func_wrap(
+        "handle",
+        |mut store: StoreContextMut<'_, State>, (request, options): Sent| {
+            let limit = store.data().egress.header_bytes();
+            let mut http = store.data_mut().http();
+            let sent = http.table.get_mut(&request)?;
+            if sent.body.is_none() {
+                sent.headers.set_mutable(limit);
+                sent.headers
+                    .remove_all(http.hooks, CONTENT_LENGTH.to_string())?;
+            }
+            let made = match outgoing_handler::Host::handle(&mut http, request, options) {
+                Ok(response) => Ok(response),
+                Err(error) => Err(types::Host::convert_error_code(&mut http, error)?),
+            };
+            Ok((made,))
+        },
+    );
     linker.allow_shadowing(false);
     replaced
 }
@@ -74,76 +81,161 @@ pub(crate) fn add_handler_to_linker(linker: &mut Linker<State>) -> wasmtime::Res
 fn replace(interface: &mut LinkerInstance<'_, State>) -> wasmtime::Result<()> {
     of_fields(interface)?;
     of_requests(interface)?;
-    interface.resource("outgoing-response", ResourceType::host::<HostOutgoingResponse>(), |store, response| {
-        changed(store, |state| types::HostOutgoingResponse::drop(&mut state.http(), Resource::new_own(response)))
-    })?;
-    interface.func_wrap("[constructor]outgoing-response", |store, (headers,): (Resource<FieldMap>,)| {
-        changed(store, |state| Ok((types::HostOutgoingResponse::new(&mut state.http(), headers)?,)))
-    })?;
-    interface.func_wrap("[method]outgoing-response.body", |store, (response,): (Resource<HostOutgoingResponse>,)| {
-        changed(store, |state| Ok((types::HostOutgoingResponse::body(&mut state.http(), response)?,)))
-    })
+    interface.resource(
+        "outgoing-response",
+        ResourceType::host::<HostOutgoingResponse>(),
+        |store, response| {
+            changed(store, |state| {
+                types::HostOutgoingResponse::drop(&mut state.http(), Resource::new_own(response))
+            })
+        },
+    )?;
+    interface.func_wrap(
+        "[constructor]outgoing-response",
+        |store, (headers,): (Resource<FieldMap>,)| {
+            changed(store, |state| {
+                Ok((types::HostOutgoingResponse::new(
+                    &mut state.http(),
+                    headers,
+                )?,))
+            })
+        },
+    )?;
+    interface.func_wrap(
+        "[method]outgoing-response.body",
+        |store, (response,): (Resource<HostOutgoingResponse>,)| {
+            changed(store, |state| {
+                Ok((types::HostOutgoingResponse::body(
+                    &mut state.http(),
+                    response,
+                )?,))
+            })
+        },
+    )
 }
 
 fn of_fields(interface: &mut LinkerInstance<'_, State>) -> wasmtime::Result<()> {
-    interface.resource("fields", ResourceType::host::<FieldMap>(), |store, fields| {
-        changed(store, |state| types::HostFields::drop(&mut state.http(), Resource::new_own(fields)))
-    })?;
+    interface.resource(
+        "fields",
+        ResourceType::host::<FieldMap>(),
+        |store, fields| {
+            changed(store, |state| {
+                types::HostFields::drop(&mut state.http(), Resource::new_own(fields))
+            })
+        },
+    )?;
     interface.func_wrap("[constructor]fields", |store, ()| {
-        changed(store, |state| Ok((types::HostFields::new(&mut state.http())?,)))
-    })?;
-    interface.func_wrap("[static]fields.from-list", |store, (entries,): (Vec<(String, Vec<u8>)>,)| {
         changed(store, |state| {
-            let mut http = state.http();
-            let made = match types::HostFields::from_list(&mut http, entries) {
-                Ok(fields) => Ok(fields),
-                Err(error) => Err(types::Host::convert_header_error(&mut http, error)?),
-            };
-            Ok((made,))
+            Ok((types::HostFields::new(&mut state.http())?,))
         })
     })?;
-    interface.func_wrap("[method]fields.clone", |store, (fields,): (Resource<FieldMap>,)| {
-        changed(store, |state| Ok((types::HostFields::clone(&mut state.http(), fields)?,)))
-    })
+    interface.func_wrap(
+        "[static]fields.from-list",
+        |store, (entries,): (Vec<(String, Vec<u8>)>,)| {
+            changed(store, |state| {
+                let mut http = state.http();
+                let made = match types::HostFields::from_list(&mut http, entries) {
+                    Ok(fields) => Ok(fields),
+                    Err(error) => Err(types::Host::convert_header_error(&mut http, error)?),
+                };
+                Ok((made,))
+            })
+        },
+    )?;
+    interface.func_wrap(
+        "[method]fields.clone",
+        |store, (fields,): (Resource<FieldMap>,)| {
+            changed(store, |state| {
+                Ok((types::HostFields::clone(&mut state.http(), fields)?,))
+            })
+        },
+    )
 }
 
 fn of_requests(interface: &mut LinkerInstance<'_, State>) -> wasmtime::Result<()> {
-    interface.resource("outgoing-request", ResourceType::host::<HostOutgoingRequest>(), |store, request| {
-        changed(store, |state| types::HostOutgoingRequest::drop(&mut state.http(), Resource::new_own(request)))
-    })?;
-    interface.resource("outgoing-body", ResourceType::host::<HostOutgoingBody>(), |store, body| {
-        changed(store, |state| types::HostOutgoingBody::drop(&mut state.http(), Resource::new_own(body)))
-    })?;
+    interface.resource(
+        "outgoing-request",
+        ResourceType::host::<HostOutgoingRequest>(),
+        |store, request| {
+            changed(store, |state| {
+                types::HostOutgoingRequest::drop(&mut state.http(), Resource::new_own(request))
+            })
+        },
+    )?;
+    interface.resource(
+        "outgoing-body",
+        ResourceType::host::<HostOutgoingBody>(),
+        |store, body| {
+            changed(store, |state| {
+                types::HostOutgoingBody::drop(&mut state.http(), Resource::new_own(body))
+            })
+        },
+    )?;
     let future = ResourceType::host::<HostFutureIncomingResponse>();
     interface.resource("future-incoming-response", future, |store, response| {
-        changed(store, |state| types::HostFutureIncomingResponse::drop(&mut state.http(), Resource::new_own(response)))
+        changed(store, |state| {
+            types::HostFutureIncomingResponse::drop(&mut state.http(), Resource::new_own(response))
+        })
     })?;
-    interface.resource("incoming-response", ResourceType::host::<HostIncomingResponse>(), |store, response| {
-        changed(store, |state| types::HostIncomingResponse::drop(&mut state.http(), Resource::new_own(response)))
-    })?;
-    interface.func_wrap("[constructor]outgoing-request", |store, (headers,): (Resource<FieldMap>,)| {
-        changed(store, |state| Ok((types::HostOutgoingRequest::new(&mut state.http(), headers)?,)))
-    })?;
-    interface.func_wrap("[method]outgoing-request.body", |store, (request,): (Resource<HostOutgoingRequest>,)| {
-        changed(store, |state| Ok((types::HostOutgoingRequest::body(&mut state.http(), request)?,)))
-    })?;
+    interface.resource(
+        "incoming-response",
+        ResourceType::host::<HostIncomingResponse>(),
+        |store, response| {
+            changed(store, |state| {
+                types::HostIncomingResponse::drop(&mut state.http(), Resource::new_own(response))
+            })
+        },
+    )?;
+    interface.func_wrap(
+        "[constructor]outgoing-request",
+        |store, (headers,): (Resource<FieldMap>,)| {
+            changed(store, |state| {
+                Ok((types::HostOutgoingRequest::new(&mut state.http(), headers)?,))
+            })
+        },
+    )?;
+    interface.func_wrap(
+        "[method]outgoing-request.body",
+        |store, (request,): (Resource<HostOutgoingRequest>,)| {
+            changed(store, |state| {
+                Ok((types::HostOutgoingRequest::body(
+                    &mut state.http(),
+                    request,
+                )?,))
+            })
+        },
+    )?;
     type Method = (Resource<HostOutgoingRequest>, types::Method);
-    interface.func_wrap("[method]outgoing-request.set-method", |store, (request, method): Method| {
-        changed(store, |state| {
-            // wasmtime-wasi-http takes any length.
-            match &method {
-                types::Method::Other(name) if name.len() > METHOD_BYTES_MAX => Ok((Err(()),)),
-                _ => Ok((types::HostOutgoingRequest::set_method(&mut state.http(), request, method)?,)),
-            }
-        })
-    })?;
+    interface.func_wrap(
+        "[method]outgoing-request.set-method",
+        |store, (request, method): Method| {
+            changed(store, |state| {
+                // wasmtime-wasi-http takes any length.
+                match &method {
+                    types::Method::Other(name) if name.len() > METHOD_BYTES_MAX => Ok((Err(()),)),
+                    _ => Ok((types::HostOutgoingRequest::set_method(
+                        &mut state.http(),
+                        request,
+                        method,
+                    )?,)),
+                }
+            })
+        },
+    )?;
     type Path = (Resource<HostOutgoingRequest>, Option<String>);
-    interface.func_wrap("[method]outgoing-request.set-path-with-query", |store, (request, path): Path| {
-        changed(store, |state| {
-            let path = path.map(|path| target::escaped(&path));
-            Ok((types::HostOutgoingRequest::set_path_with_query(&mut state.http(), request, path)?,))
-        })
-    })
+    interface.func_wrap(
+        "[method]outgoing-request.set-path-with-query",
+        |store, (request, path): Path| {
+            changed(store, |state| {
+                let path = path.map(|path| target::escaped(&path));
+                Ok((types::HostOutgoingRequest::set_path_with_query(
+                    &mut state.http(),
+                    request,
+                    path,
+                )?,))
+            })
+        },
+    )
 }
 
 /// Does what changes the parts that the host keeps, and charges them anew.
@@ -154,7 +246,11 @@ fn changed<T>(
     let state = store.data_mut();
     let made = change(state)?;
     let fields = state.egress.header_bytes().saturating_mul(FIELDS_GROWTH);
-    let bytes = state.table.iter_mut().map(|part| size(part, fields)).fold(0, usize::saturating_add);
+    let bytes = state
+        .table
+        .iter_mut()
+        .map(|part| size(part, fields))
+        .fold(0, usize::saturating_add);
     state.egress.held = None;
     state.egress.held = Some(state.limiter.charge(bytes).ok_or(NoMemory)?);
     Ok(made)
@@ -172,8 +268,9 @@ fn size(part: &(dyn Any + Send), fields: usize) -> usize {
     } else if part.is::<HostFutureIncomingResponse>() {
         fields + TARGET_BYTES + body(true)
     } else {
-        let is_received =
-            part.is::<HostIncomingResponse>() || part.is::<HostIncomingBody>() || part.is::<HostFutureTrailers>();
+        let is_received = part.is::<HostIncomingResponse>()
+            || part.is::<HostIncomingBody>()
+            || part.is::<HostFutureTrailers>();
         if is_received { fields + PIECE_BYTES } else { 0 }
     }
 }

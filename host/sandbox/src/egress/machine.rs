@@ -39,7 +39,10 @@ pub struct Listening(SocketAddr);
 impl Listening {
     /// Registers `address`; an unspecified one means every address of this machine.
     pub fn at(address: SocketAddr) -> Self {
-        LISTENING.write().unwrap_or_else(PoisonError::into_inner).push(address);
+        LISTENING
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(address);
         Self(address)
     }
 }
@@ -56,11 +59,15 @@ impl Drop for Listening {
 /// Whether this process listens at `address`; `here` if that address leads to this machine.
 pub(super) fn listens_at(address: SocketAddr, here: bool) -> bool {
     let ip = reached(address.ip());
-    LISTENING.read().unwrap_or_else(PoisonError::into_inner).iter().any(|own| {
-        // On Linux a connection to an unspecified address goes to this machine.
-        let everywhere = ip.is_unspecified() || own.ip().is_unspecified() && here;
-        own.port() == address.port() && (own.ip().to_canonical() == ip || everywhere)
-    })
+    LISTENING
+        .read()
+        .unwrap_or_else(PoisonError::into_inner)
+        .iter()
+        .any(|own| {
+            // On Linux a connection to an unspecified address goes to this machine.
+            let everywhere = ip.is_unspecified() || own.ip().is_unspecified() && here;
+            own.port() == address.port() && (own.ip().to_canonical() == ip || everywhere)
+        })
 }
 
 /// Whether `address` is one of this machine's own. It takes microseconds, because nothing is sent.
@@ -69,7 +76,11 @@ pub(super) fn is_here(address: IpAddr) -> bool {
     if address.is_loopback() || address.is_unspecified() {
         return true;
     }
-    let nowhere = if address.is_ipv4() { IpAddr::from(NOWHERE_4) } else { NOWHERE_6.into() };
+    let nowhere = if address.is_ipv4() {
+        IpAddr::from(NOWHERE_4)
+    } else {
+        NOWHERE_6.into()
+    };
     // With `net.ipv4.ip_nonlocal_bind` every address can be bound, and only the route tells whose it is.
     binds(address) && !binds(nowhere) || routed_back(address)
 }
@@ -80,8 +91,11 @@ fn binds(address: IpAddr) -> bool {
 
 /// Whether the kernel would use the destination itself as the source address.
 fn routed_back(address: IpAddr) -> bool {
-    let unspecified =
-        if address.is_ipv4() { IpAddr::from(Ipv4Addr::UNSPECIFIED) } else { Ipv6Addr::UNSPECIFIED.into() };
+    let unspecified = if address.is_ipv4() {
+        IpAddr::from(Ipv4Addr::UNSPECIFIED)
+    } else {
+        Ipv6Addr::UNSPECIFIED.into()
+    };
     let from = UdpSocket::bind((unspecified, 0)).and_then(|socket| {
         socket.connect((address, DISCARD))?;
         socket.local_addr()
@@ -98,9 +112,18 @@ mod tests {
     #[test]
     fn only_addresses_of_this_machine_lead_here() {
         let here = |address: &str| is_here(address.parse().unwrap());
-        assert!(here("127.0.0.1") && here("127.9.9.9") && here("::1") && here("0.0.0.0") && here("::ffff:127.0.0.1"));
+        assert!(
+            here("127.0.0.1")
+                && here("127.9.9.9")
+                && here("::1")
+                && here("0.0.0.0")
+                && here("::ffff:127.0.0.1")
+        );
         assert!(!here("8.8.8.8") && !here("2606:4700::1111") && !here("64:ff9b::808:808"));
-        assert!(here("64:ff9b::7f00:1"), "a translator of addresses leads wherever the inner address does");
+        assert!(
+            here("64:ff9b::7f00:1"),
+            "a translator of addresses leads wherever the inner address does"
+        );
     }
 
     #[test]
@@ -109,7 +132,10 @@ mod tests {
         let one: SocketAddr = "127.0.0.1:1".parse().unwrap();
         let listening = Listening::at(one);
         assert!(
-            at("127.0.0.1:1", true) && at("[::ffff:127.0.0.1]:1", true) && at("0.0.0.0:1", true) && at("[::]:1", true)
+            at("127.0.0.1:1", true)
+                && at("[::ffff:127.0.0.1]:1", true)
+                && at("0.0.0.0:1", true)
+                && at("[::]:1", true)
         );
         assert!(!at("127.0.0.1:2", true) && !at("127.0.0.2:1", true));
         drop(listening);

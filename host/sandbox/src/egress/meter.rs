@@ -40,27 +40,48 @@ impl Gate {
 
     fn too_much(&self, code: &'static str, way: &str, limit: u64) -> io::Error {
         let what = format!("more than {limit} bytes {way} in one call");
-        let _ = self.over(ErrorClass::ResultTooLarge, code, &what, Error::ConnectionTerminated);
+        let _ = self.over(
+            ErrorClass::ResultTooLarge,
+            code,
+            &what,
+            Error::ConnectionTerminated,
+        );
         io::Error::other(what)
     }
 }
 
 impl AsyncRead for Counted {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let limit = self.gate.limits().received_bytes;
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.socket).poll_read(cx, buf))?;
         let read = buf.filled().len().saturating_sub(before) as u64;
-        let received = self.gate.received.fetch_add(read, Ordering::Relaxed).saturating_add(read);
+        let received = self
+            .gate
+            .received
+            .fetch_add(read, Ordering::Relaxed)
+            .saturating_add(read);
         if received > limit {
-            return Poll::Ready(Err(self.gate.too_much("network_received_limit", "received", limit)));
+            return Poll::Ready(Err(self.gate.too_much(
+                "network_received_limit",
+                "received",
+                limit,
+            )));
         }
         Poll::Ready(Ok(()))
     }
 }
 
 impl AsyncWrite for Counted {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
         let limit = self.gate.limits().sent_bytes;
         if self.gate.sent.load(Ordering::Relaxed) >= limit {
             return Poll::Ready(Err(self.gate.too_much("network_sent_limit", "sent", limit)));

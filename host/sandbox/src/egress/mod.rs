@@ -26,7 +26,8 @@ use http::uri::Scheme;
 use http::{HeaderName, Request, Response};
 use toolcell_core::policy::NetworkLimits;
 use wasmtime_wasi_http::{
-    Error, ForbiddenHeaderFilter, RequestOptions, WasiBody, WasiHttpCtx, WasiHttpCtxView, WasiHttpHooks, WasiHttpView,
+    Error, ForbiddenHeaderFilter, RequestOptions, WasiBody, WasiHttpCtx, WasiHttpCtxView,
+    WasiHttpHooks, WasiHttpView,
 };
 
 use super::limiter::Charge;
@@ -67,7 +68,10 @@ pub struct NetworkSettings {
 
 impl Default for NetworkSettings {
     fn default() -> Self {
-        Self { resolver: Arc::new(SystemResolver::default()), extra_roots: None }
+        Self {
+            resolver: Arc::new(SystemResolver::default()),
+            extra_roots: None,
+        }
     }
 }
 
@@ -79,7 +83,10 @@ pub(super) struct Uplink {
 
 impl Uplink {
     pub(super) fn new(settings: NetworkSettings) -> anyhow::Result<Self> {
-        Ok(Self { resolver: settings.resolver, tls: Tls::new(settings.extra_roots.as_deref())? })
+        Ok(Self {
+            resolver: settings.resolver,
+            tls: Tls::new(settings.extra_roots.as_deref())?,
+        })
     }
 }
 
@@ -104,12 +111,20 @@ type Connection = Box<dyn Future<Output = Result<(), Error>> + Send>;
 impl Egress {
     /// Sends requests through `gate`; without one, denies them.
     pub(super) fn new(gate: Option<Arc<Gate>>) -> Self {
-        let header_bytes =
-            gate.as_ref().map_or(NetworkLimits::default().header_bytes, |gate| gate.limits().header_bytes);
+        let header_bytes = gate
+            .as_ref()
+            .map_or(NetworkLimits::default().header_bytes, |gate| {
+                gate.limits().header_bytes
+            });
         let header_bytes = usize::try_from(header_bytes).unwrap_or(usize::MAX);
         let mut fields = WasiHttpCtx::new();
         fields.set_field_size_limit(header_bytes);
-        Self { fields, header_bytes, held: None, hooks: Hooks { gate } }
+        Self {
+            fields,
+            header_bytes,
+            held: None,
+            hooks: Hooks { gate },
+        }
     }
 
     pub(super) fn gate(&self) -> Option<&Gate> {
@@ -129,7 +144,11 @@ impl Egress {
 
 impl WasiHttpView for State {
     fn http(&mut self) -> WasiHttpCtxView<'_> {
-        WasiHttpCtxView { hooks: &mut self.egress.hooks, table: &mut self.table, ctx: &mut self.egress.fields }
+        WasiHttpCtxView {
+            hooks: &mut self.egress.hooks,
+            table: &mut self.table,
+            ctx: &mut self.egress.fields,
+        }
     }
 }
 
@@ -158,7 +177,11 @@ impl WasiHttpHooks for Hooks {
         _: Box<dyn Future<Output = Result<(), Error>> + Send>,
     ) -> Box<dyn Future<Output = Answer> + Send> {
         match &self.gate {
-            Some(gate) => Box::new(exchange::send(Arc::clone(gate), request, options.unwrap_or_default())),
+            Some(gate) => Box::new(exchange::send(
+                Arc::clone(gate),
+                request,
+                options.unwrap_or_default(),
+            )),
             None => Box::new(std::future::ready(Err(Error::HttpRequestDenied))),
         }
     }

@@ -8,7 +8,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hickory_resolver::config::{
-    ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts,
+    ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig,
+    ResolverOpts,
 };
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::proto::op::Query;
@@ -89,19 +90,32 @@ impl Default for SystemResolver {
 
 impl Debug for SystemResolver {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SystemResolver").field("servers", &self.servers).finish_non_exhaustive()
+        f.debug_struct("SystemResolver")
+            .field("servers", &self.servers)
+            .finish_non_exhaustive()
     }
 }
 
 impl SystemResolver {
     /// Asks these name servers instead of those of `/etc/resolv.conf`; an empty list changes nothing.
     pub fn asking(servers: Vec<SocketAddr>) -> Self {
-        Self { servers, system: Mutex::default(), at_once: Semaphore::new(LOOK_UPS_MAX) }
+        Self {
+            servers,
+            system: Mutex::default(),
+            at_once: Semaphore::new(LOOK_UPS_MAX),
+        }
     }
 
     async fn system(&self) -> io::Result<Arc<System>> {
-        let before = self.system.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let now = NAMES.run(move || System::read(before)).await.map_err(io::Error::other)?;
+        let before = self
+            .system
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let now = NAMES
+            .run(move || System::read(before))
+            .await
+            .map_err(io::Error::other)?;
         *self.system.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&now));
         Ok(now)
     }
@@ -111,7 +125,11 @@ impl SystemResolver {
         let mut config = system.config.clone();
         if !self.servers.is_empty() {
             let (domain, search, _) = config.into_parts();
-            config = ResolverConfig::from_parts(domain, search, self.servers.iter().map(name_server).collect());
+            config = ResolverConfig::from_parts(
+                domain,
+                search,
+                self.servers.iter().map(name_server).collect(),
+            );
         }
         let resolver = TokioResolver::builder_with_config(config, TokioRuntimeProvider::new())
             .with_options(system.options.clone())
@@ -140,15 +158,21 @@ impl System {
     /// Reads the files, or returns `before` if they have not changed since.
     fn read(before: Option<Arc<Self>>) -> Arc<Self> {
         let states = [RESOLV_CONF, HOSTS].map(|file| FileState::of(&File::open(file).ok()?));
-        before.filter(|before| before.states == states).unwrap_or_else(|| Arc::new(Self::parse(states)))
+        before
+            .filter(|before| before.states == states)
+            .unwrap_or_else(|| Arc::new(Self::parse(states)))
     }
 
     fn parse(states: [Option<FileState>; 2]) -> Self {
-        let (config, mut options) = system_conf::parse_resolv_conf(bytes(RESOLV_CONF)).unwrap_or_else(|_| {
-            // As the C library does if no name server is configured.
-            let here = NameServerConfig::udp_and_tcp(IpAddr::from([127, 0, 0, 1]));
-            (ResolverConfig::from_name_servers(vec![here]), ResolverOpts::default())
-        });
+        let (config, mut options) = system_conf::parse_resolv_conf(bytes(RESOLV_CONF))
+            .unwrap_or_else(|_| {
+                // As the C library does if no name server is configured.
+                let here = NameServerConfig::udp_and_tcp(IpAddr::from([127, 0, 0, 1]));
+                (
+                    ResolverConfig::from_name_servers(vec![here]),
+                    ResolverOpts::default(),
+                )
+            });
         options.cache_size = 0;
         options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
         // The hosts file is read here, once for each change.
@@ -156,15 +180,29 @@ impl System {
         let mut hosts = Hosts::default();
         // Entries before an unreadable line count.
         let _ = hosts.read_hosts_conf(bytes(HOSTS).as_slice());
-        Self { states, config, options, hosts }
+        Self {
+            states,
+            config,
+            options,
+            hosts,
+        }
     }
 
     /// Returns the addresses that `/etc/hosts` has for `name`.
     fn hosts(&self, name: &Name) -> Vec<IpAddr> {
-        let of = |kind| self.hosts.lookup_static_host(&Query::query(name.clone(), kind));
+        let of = |kind| {
+            self.hosts
+                .lookup_static_host(&Query::query(name.clone(), kind))
+        };
         let found = [RecordType::A, RecordType::AAAA].into_iter().filter_map(of);
         found
-            .flat_map(|lookup| lookup.answers().iter().filter_map(|record| record.data.ip_addr()).collect::<Vec<_>>())
+            .flat_map(|lookup| {
+                lookup
+                    .answers()
+                    .iter()
+                    .filter_map(|record| record.data.ip_addr())
+                    .collect::<Vec<_>>()
+            })
             .collect()
     }
 }

@@ -16,7 +16,10 @@ pub(super) fn escaped(text: &str) -> String {
     for letter in text.chars() {
         if letter == ' ' || !letter.is_ascii() {
             let mut bytes = [0; 4];
-            letter.encode_utf8(&mut bytes).bytes().for_each(|byte| made.push_str(&format!("%{byte:02X}")));
+            letter
+                .encode_utf8(&mut bytes)
+                .bytes()
+                .for_each(|byte| made.push_str(&format!("%{byte:02X}")));
         } else {
             made.push(letter);
         }
@@ -38,7 +41,9 @@ impl Target {
     /// Parses the target of a guest's request; the error is the rule that its form breaks.
     pub(super) fn of(parts: &Parts) -> Result<Self, &'static str> {
         let origin = origin(&parts.uri).map_err(Malformed::as_str)?;
-        if matches!(parts.method, Method::CONNECT | Method::TRACE) || parts.method.as_str().len() > METHOD_CHARS_MAX {
+        if matches!(parts.method, Method::CONNECT | Method::TRACE)
+            || parts.method.as_str().len() > METHOD_CHARS_MAX
+        {
             return Err("the method is never sent");
         }
         let path = parts.uri.path();
@@ -57,7 +62,12 @@ impl Target {
         if !path_and_query.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err("the path holds bytes that must be escaped");
         }
-        Ok(Self { origin, method: parts.method.clone(), path_bytes: path.len(), path_and_query })
+        Ok(Self {
+            origin,
+            method: parts.method.clone(),
+            path_bytes: path.len(),
+            path_and_query,
+        })
     }
 
     pub(super) fn path_and_query(&self) -> &str {
@@ -78,7 +88,11 @@ impl Target {
     /// Returns the value of the `Host` header.
     pub(super) fn authority(&self) -> String {
         let Origin { scheme, host, port } = &self.origin;
-        if *port == scheme.default_port() { host.to_string() } else { format!("{host}:{port}") }
+        if *port == scheme.default_port() {
+            host.to_string()
+        } else {
+            format!("{host}:{port}")
+        }
     }
 }
 
@@ -92,8 +106,13 @@ mod tests {
     use super::Target;
 
     fn of(method: &str, uri: &str) -> Result<String, &'static str> {
-        let request = http::Request::builder().method(method).uri(uri).body(()).unwrap();
-        Target::of(&request.into_parts().0).map(|target| format!("{} {}", target.origin, target.path_and_query()))
+        let request = http::Request::builder()
+            .method(method)
+            .uri(uri)
+            .body(())
+            .unwrap();
+        Target::of(&request.into_parts().0)
+            .map(|target| format!("{} {}", target.origin, target.path_and_query()))
     }
 
     #[test]
@@ -102,8 +121,14 @@ mod tests {
             of("GET", "https://API.ex.test.:443/a?b=http://c"),
             Ok("https://api.ex.test /a?b=http://c".to_owned())
         );
-        assert_eq!(of("GET", "http://[::1]:8080/"), Ok("http://[::1]:8080 /".to_owned()));
-        assert_eq!(of("PROPFIND", "https://ex.test"), Ok("https://ex.test /".to_owned()));
+        assert_eq!(
+            of("GET", "http://[::1]:8080/"),
+            Ok("http://[::1]:8080 /".to_owned())
+        );
+        assert_eq!(
+            of("PROPFIND", "https://ex.test"),
+            Ok("https://ex.test /".to_owned())
+        );
     }
 
     #[test]
@@ -125,7 +150,9 @@ mod tests {
         for uri in wrong {
             assert!(of("GET", uri).is_err(), "{uri}");
         }
-        assert!(of("CONNECT", "http://ex.test/").is_err() && of("TRACE", "http://ex.test/").is_err());
+        assert!(
+            of("CONNECT", "http://ex.test/").is_err() && of("TRACE", "http://ex.test/").is_err()
+        );
         assert!(of("GET", &format!("http://ex.test/{}", "a".repeat(9_000))).is_err());
     }
 }

@@ -29,31 +29,54 @@ pub(super) struct Tls {
 impl Tls {
     pub(super) fn new(extra_roots: Option<&Path>) -> anyhow::Result<Self> {
         let extra = match extra_roots {
-            Some(file) => {
-                certificates(file).with_context(|| format!("cannot read certificates from {}", file.display()))?
-            }
+            Some(file) => certificates(file)
+                .with_context(|| format!("cannot read certificates from {}", file.display()))?,
             None => Vec::new(),
         };
-        Ok(Self { extra, config: OnceLock::new() })
+        Ok(Self {
+            extra,
+            config: OnceLock::new(),
+        })
     }
 
     /// Performs the TLS handshake over `socket` with a server that must prove to be `host`.
-    pub(super) async fn handshake(&self, host: &HostName, socket: Socket) -> Result<TlsStream<Socket>, Failed> {
-        let config = self.config.get_or_init(|| self.configure()).as_ref().map_err(|_| Error::ConfigurationError)?;
+    pub(super) async fn handshake(
+        &self,
+        host: &HostName,
+        socket: Socket,
+    ) -> Result<TlsStream<Socket>, Failed> {
+        let config = self
+            .config
+            .get_or_init(|| self.configure())
+            .as_ref()
+            .map_err(|_| Error::ConfigurationError)?;
         let name = match host {
-            HostName::Name(name) => ServerName::try_from(name.clone()).map_err(|_| Error::HttpRequestUriInvalid)?,
+            HostName::Name(name) => {
+                ServerName::try_from(name.clone()).map_err(|_| Error::HttpRequestUriInvalid)?
+            }
             HostName::Address(address) => ServerName::from(*address),
         };
-        let connected = TlsConnector::from(Arc::clone(config)).connect(name, socket).await;
-        connected.map_err(|error| match error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>()) {
-            Some(rustls::Error::InvalidCertificate(why)) => Failed::Certificate(reason(why)),
-            None if error.kind() == ErrorKind::UnexpectedEof => Error::ConnectionTerminated.into(),
-            _ => Error::TlsProtocolError.into(),
+        let connected = TlsConnector::from(Arc::clone(config))
+            .connect(name, socket)
+            .await;
+        connected.map_err(|error| {
+            match error
+                .get_ref()
+                .and_then(|error| error.downcast_ref::<rustls::Error>())
+            {
+                Some(rustls::Error::InvalidCertificate(why)) => Failed::Certificate(reason(why)),
+                None if error.kind() == ErrorKind::UnexpectedEof => {
+                    Error::ConnectionTerminated.into()
+                }
+                _ => Error::TlsProtocolError.into(),
+            }
         })
     }
 
     fn configure(&self) -> Result<Arc<ClientConfig>, rustls::Error> {
-        let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
+        let mut roots = RootCertStore {
+            roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
+        };
         for certificate in &self.extra {
             roots.add(certificate.clone())?;
         }
@@ -101,6 +124,8 @@ fn certificates(file: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
     let found = CertificateDer::pem_slice_iter(&text).collect::<Result<Vec<_>, _>>()?;
     anyhow::ensure!(!found.is_empty(), "there is no certificate in the file");
     let mut store = RootCertStore::empty();
-    found.iter().try_for_each(|certificate| store.add(certificate.clone()))?;
+    found
+        .iter()
+        .try_for_each(|certificate| store.add(certificate.clone()))?;
     Ok(found)
 }

@@ -9,7 +9,9 @@ use rustix::io::Errno;
 use toolcell_core::pseudo_files;
 use wasmtime_wasi::filesystem::OpenMode;
 use wasmtime_wasi::p2::FsResult;
-use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorFlags, ErrorCode, OpenFlags, PathFlags};
+use wasmtime_wasi::p2::bindings::filesystem::types::{
+    DescriptorFlags, ErrorCode, OpenFlags, PathFlags,
+};
 
 /// Permissions of a created file, before the process's umask.
 const MADE: Mode = Mode::from_raw_mode(0o666);
@@ -50,7 +52,9 @@ impl Wish {
         if flags.intersects(synced) {
             return Err(ErrorCode::Unsupported.into());
         }
-        if open.contains(OpenFlags::DIRECTORY) && (makes || truncates || open.contains(OpenFlags::EXCLUSIVE)) {
+        if open.contains(OpenFlags::DIRECTORY)
+            && (makes || truncates || open.contains(OpenFlags::EXCLUSIVE))
+        {
             return Err(ErrorCode::Invalid.into());
         }
         let write = makes || truncates || flags.contains(DescriptorFlags::WRITE);
@@ -76,7 +80,11 @@ impl Wish {
         mode.set(OpenMode::WRITE, write);
         // The open must not block, even if the path was swapped meanwhile.
         let flags = wanted | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        Ok(Self { follow: path.contains(PathFlags::SYMLINK_FOLLOW), flags, mode })
+        Ok(Self {
+            follow: path.contains(PathFlags::SYMLINK_FOLLOW),
+            flags,
+            mode,
+        })
     }
 
     pub(super) fn writes(&self) -> bool {
@@ -84,7 +92,11 @@ impl Wish {
     }
 
     fn made(&self) -> Mode {
-        if self.flags.contains(OFlags::CREATE) { MADE } else { Mode::empty() }
+        if self.flags.contains(OFlags::CREATE) {
+            MADE
+        } else {
+            Mode::empty()
+        }
     }
 }
 
@@ -96,7 +108,10 @@ pub(super) fn open(folder: &File, path: &str, wish: &Wish) -> Result<Opened, Uno
     }
     // Opening a FIFO unblocks a writer that waits for a reader, and some devices act on an open. `O_PATH` checks the
     // type first, without such effects.
-    let look = Wish { flags: OFlags::PATH | OFlags::CLOEXEC, ..*wish };
+    let look = Wish {
+        flags: OFlags::PATH | OFlags::CLOEXEC,
+        ..*wish
+    };
     match resolve_beneath(folder, path, &look) {
         Ok(file) if is_special(kind(&file)?) => return Err(Unopened::Special),
         Ok(file) => of_files(&file)?,
@@ -109,7 +124,9 @@ pub(super) fn open(folder: &File, path: &str, wish: &Wish) -> Result<Opened, Uno
 /// Opens `name` in `folder`, without following it if it is a link.
 pub(super) fn open_name(folder: &File, name: &str, wish: &Wish) -> Result<Opened, Unopened> {
     match rustix::fs::statat(folder, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(there) if is_special(FileType::from_raw_mode(there.st_mode)) && guard!("special_files") => {
+        Ok(there)
+            if is_special(FileType::from_raw_mode(there.st_mode)) && guard!("special_files") =>
+        {
             return Err(Unopened::Special);
         }
         _ => {}
@@ -145,11 +162,16 @@ fn of_files(file: &File) -> Result<(), Unopened> {
 }
 
 fn kind(file: &File) -> Result<FileType, Unopened> {
-    Ok(FileType::from_raw_mode(fstat(file).map_err(failed)?.st_mode))
+    Ok(FileType::from_raw_mode(
+        fstat(file).map_err(failed)?.st_mode,
+    ))
 }
 
 fn is_special(kind: FileType) -> bool {
-    matches!(kind, FileType::Fifo | FileType::Socket | FileType::CharacterDevice | FileType::BlockDevice)
+    matches!(
+        kind,
+        FileType::Fifo | FileType::Socket | FileType::CharacterDevice | FileType::BlockDevice
+    )
 }
 
 fn failed(error: Errno) -> Unopened {
@@ -161,7 +183,11 @@ fn resolve_beneath(folder: &File, path: &str, wish: &Wish) -> Result<File, Unope
     use rustix::fs::{ResolveFlags, openat2};
     /// Tries of `openat2` before falling back, because renames anywhere on the machine make the kernel give up.
     const TRIES: u32 = 4;
-    let flags = if wish.follow { wish.flags } else { wish.flags | OFlags::NOFOLLOW };
+    let flags = if wish.follow {
+        wish.flags
+    } else {
+        wish.flags | OFlags::NOFOLLOW
+    };
     for _ in 0..TRIES {
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         return match openat2(folder, path, flags, wish.made(), resolve) {

@@ -18,7 +18,8 @@ use toolcell_core::resolved_path::ResolvedPath;
 const CLOSED_NAMES_MAX: usize = 100_000;
 
 /// Pool of threads that search denied folders. A folder on a slow disk blocks one of them, and nothing else.
-static WALKS: LazyLock<io::Result<Pool>> = LazyLock::new(|| Pool::new("toolcell-walk", 4, 256, 512 << 10));
+static WALKS: LazyLock<io::Result<Pool>> =
+    LazyLock::new(|| Pool::new("toolcell-walk", 4, 256, 512 << 10));
 
 /// Denied paths in the mounted folders of one call.
 #[derive(Debug)]
@@ -41,13 +42,21 @@ pub(super) enum Closed {
 
 impl Denials {
     pub(super) fn new(paths: Vec<Denial>, kernel: Vec<PathBuf>) -> Self {
-        Self { paths, kernel, twins: OnceCell::new(), undecided: AtomicBool::new(false) }
+        Self {
+            paths,
+            kernel,
+            twins: OnceCell::new(),
+            undecided: AtomicBool::new(false),
+        }
     }
 
     /// Returns why a file with several hard links was refused, if that is because its other names could not all be
     /// searched for.
     pub(super) fn undecided(&self) -> Option<&str> {
-        let twins = self.twins.get().filter(|_| self.undecided.load(Ordering::Relaxed))?;
+        let twins = self
+            .twins
+            .get()
+            .filter(|_| self.undecided.load(Ordering::Relaxed))?;
         twins.unknown.as_deref()
     }
 
@@ -57,7 +66,9 @@ impl Denials {
 
     /// Whether `host` is denied; `write` also applies denials of writing.
     pub(super) fn cover(&self, host: &Path, write: bool) -> bool {
-        self.paths.iter().any(|denial| (denial.read || write) && denial.what.covers(host))
+        self.paths
+            .iter()
+            .any(|denial| (denial.read || write) && denial.what.covers(host))
             || self.kernel.iter().any(|place| host.starts_with(place))
     }
 
@@ -70,9 +81,19 @@ impl Denials {
             let found = path.symlink_metadata().ok().filter(Metadata::is_file);
             found.is_some_and(|found| (found.dev(), found.ino()) == identity)
         };
-        let matter = self.paths.iter().filter(|denial| (denial.read || write) && guard!("same_files"));
+        let matter = self
+            .paths
+            .iter()
+            .filter(|denial| (denial.read || write) && guard!("same_files"));
         let same = matter.filter(|denial| denial.what.exact().is_some_and(is_same));
-        same.map(|denial| if denial.read { Closed::Entirely } else { Closed::ForWriting }).max()
+        same.map(|denial| {
+            if denial.read {
+                Closed::Entirely
+            } else {
+                Closed::ForWriting
+            }
+        })
+        .max()
     }
 
     /// Whether `resolved` ends in a denied path, or a link on it is denied by its own name, wherever it leads: a denial of
@@ -85,19 +106,26 @@ impl Denials {
     /// Whether moving or replacing `host` would move or replace a denied path.
     pub(super) fn hold_in_place(&self, host: &Path) -> bool {
         self.cover(host, true)
-            || self.paths.iter().any(|denial| denial.what.prefix().starts_with(host))
+            || self
+                .paths
+                .iter()
+                .any(|denial| denial.what.prefix().starts_with(host))
             || self.kernel.iter().any(|place| place.starts_with(host))
     }
 
     /// Whether `host` is denied itself, but its name is visible in a folder that is not.
     pub(super) fn show(&self, host: &Path) -> bool {
-        let is_seen = host.parent().is_some_and(|parent| !self.cover(parent, false));
+        let is_seen = host
+            .parent()
+            .is_some_and(|parent| !self.cover(parent, false));
         is_seen && self.cover(host, true)
     }
 
     /// Whether a path that is denied at `from` would not be denied at `to`.
     pub(super) fn opened_by_move(&self, from: &Path, to: &Path) -> bool {
-        self.paths.iter().any(|denial| !denial.what.survives_move(from, to))
+        self.paths
+            .iter()
+            .any(|denial| !denial.what.survives_move(from, to))
     }
 
     /// Returns how far an open file is denied because one of its other names is.
@@ -105,7 +133,10 @@ impl Denials {
         if !file.is_file() || file.nlink() < 2 || !guard!("hard_links") {
             return None;
         }
-        let closed = self.twins.get_or_init(|| Twins::look_for(self.paths.clone())).await;
+        let closed = self
+            .twins
+            .get_or_init(|| Twins::look_for(self.paths.clone()))
+            .await;
         if closed.unknown.is_some() {
             self.undecided.store(true, Ordering::Relaxed);
         }
@@ -134,12 +165,21 @@ impl Drop for StopOnDrop {
 impl Twins {
     async fn look_for(denials: Vec<Denial>) -> Self {
         let stop = StopOnDrop(Arc::default());
-        let walk = Walk { left: CLOSED_NAMES_MAX, stopped: Arc::clone(&stop.0) };
+        let walk = Walk {
+            left: CLOSED_NAMES_MAX,
+            stopped: Arc::clone(&stop.0),
+        };
         let found = match &*WALKS {
-            Ok(pool) => pool.run(move || walk.through(&denials)).await.map_err(|error| error.to_string()),
+            Ok(pool) => pool
+                .run(move || walk.through(&denials))
+                .await
+                .map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
         };
-        found.unwrap_or_else(|why| Self { unknown: Some(why), ..Self::default() })
+        found.unwrap_or_else(|why| Self {
+            unknown: Some(why),
+            ..Self::default()
+        })
     }
 
     fn closed(&self, file: &Metadata) -> Option<Closed> {
@@ -161,8 +201,15 @@ struct Walk {
 impl Walk {
     fn through(mut self, denials: &[Denial]) -> Twins {
         let mut found = Twins::default();
-        for denial in denials.iter().filter(|denial| denial.what.covers_anything()) {
-            let into = if denial.read { &mut found.entirely } else { &mut found.for_writing };
+        for denial in denials
+            .iter()
+            .filter(|denial| denial.what.covers_anything())
+        {
+            let into = if denial.read {
+                &mut found.entirely
+            } else {
+                &mut found.for_writing
+            };
             if let Err(error) = self.collect(&denial.what, into) {
                 found.unknown = Some(format!("the denial of {}: {error}", denial.what.text()));
                 break;
@@ -174,14 +221,20 @@ impl Walk {
     /// Adds the files with several hard links that `closed` covers, without following symbolic links. Fails if
     /// something cannot be read, if `left` is used up, or if the call is over.
     fn collect(&mut self, closed: &PathPattern, into: &mut HashSet<(u64, u64)>) -> io::Result<()> {
-        let too_many = || io::Error::other(format!("more than {CLOSED_NAMES_MAX} names would have to be looked at"));
+        let too_many = || {
+            io::Error::other(format!(
+                "more than {CLOSED_NAMES_MAX} names would have to be looked at"
+            ))
+        };
         let mut waiting = vec![closed.prefix().to_owned()];
         while let Some(path) = waiting.pop() {
             self.left = self.left.checked_sub(1).ok_or_else(too_many)?;
             if self.stopped.load(Ordering::Relaxed) && guard!("walk_stops") {
                 return Err(ErrorKind::Interrupted.into());
             }
-            let told = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+            let told = |error: io::Error| {
+                io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+            };
             let metadata = match path.symlink_metadata() {
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 metadata => metadata.map_err(told)?,
@@ -229,11 +282,19 @@ mod tests {
         std::fs::create_dir(root.join("closed")).unwrap();
         let mut grants = Grants::default();
         grants.allow_read(root.to_str().unwrap()).unwrap();
-        grants.deny_read(root.join("closed").to_str().unwrap()).unwrap();
+        grants
+            .deny_read(root.join("closed").to_str().unwrap())
+            .unwrap();
         let permit = HookPermit::standing(&grants, &[], Duration::from_secs(1)).unwrap();
         let denials = &permit.capability().denials;
         assert_eq!(denials.len(), 1);
-        let walk = |stopped| Walk { left: 1_000, stopped: Arc::new(AtomicBool::new(stopped)) }.through(denials);
+        let walk = |stopped| {
+            Walk {
+                left: 1_000,
+                stopped: Arc::new(AtomicBool::new(stopped)),
+            }
+            .through(denials)
+        };
         assert_eq!(walk(false).unknown, None);
         assert!(walk(true).unknown.is_some());
     }

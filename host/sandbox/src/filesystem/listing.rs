@@ -10,7 +10,9 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use toolcell_core::pool::GUEST_FILES;
 use wasmtime::component::Resource;
 use wasmtime_wasi::p2::FsResult;
-use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorType, DirectoryEntry, DirectoryEntryStream, ErrorCode};
+use wasmtime_wasi::p2::bindings::filesystem::types::{
+    DescriptorType, DirectoryEntry, DirectoryEntryStream, ErrorCode,
+};
 
 use crate::limiter::Charge;
 
@@ -32,8 +34,15 @@ pub(super) struct Listing {
 impl Listing {
     /// Begins to list `folder`.
     pub(super) async fn open(folder: Arc<File>, charge: Charge) -> FsResult<Self> {
-        let opened = GUEST_FILES.run(move || opened(&folder)).await.map_err(|_| ErrorCode::Busy)?;
-        Ok(Self { rest: Some(opened?), ready: VecDeque::new(), _charge: charge })
+        let opened = GUEST_FILES
+            .run(move || opened(&folder))
+            .await
+            .map_err(|_| ErrorCode::Busy)?;
+        Ok(Self {
+            rest: Some(opened?),
+            ready: VecDeque::new(),
+            _charge: charge,
+        })
     }
 
     /// Returns the next name; `None` at the end.
@@ -41,7 +50,10 @@ impl Listing {
         if self.ready.is_empty()
             && let Some(rest) = self.rest.take()
         {
-            (self.rest, self.ready) = GUEST_FILES.run(move || batch(rest)).await.map_err(|_| ErrorCode::Busy)?;
+            (self.rest, self.ready) = GUEST_FILES
+                .run(move || batch(rest))
+                .await
+                .map_err(|_| ErrorCode::Busy)?;
         }
         Ok(self.ready.pop_front().transpose()?)
     }
@@ -79,7 +91,10 @@ fn batch(mut rest: Dir) -> (Option<Dir>, VecDeque<Entry>) {
                 // A name that is not UTF-8 is left out: the interface has no text for it, and no guest could open it.
                 let Ok(text) = name.to_str() else { continue };
                 if text != "." && text != ".." {
-                    entries.push_back(Ok(DirectoryEntry { type_: kind(&rest, &entry), name: text.to_owned() }));
+                    entries.push_back(Ok(DirectoryEntry {
+                        type_: kind(&rest, &entry),
+                        name: text.to_owned(),
+                    }));
                 }
             }
         }
@@ -90,7 +105,12 @@ fn batch(mut rest: Dir) -> (Option<Dir>, VecDeque<Entry>) {
 /// Returns the type of an entry. It is looked up if the file system does not report it in the listing itself.
 fn kind(folder: &Dir, entry: &rustix::fs::DirEntry) -> DescriptorType {
     let asked = || {
-        let stat = rustix::fs::statat(folder.fd().ok()?.as_fd(), entry.file_name(), AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        let stat = rustix::fs::statat(
+            folder.fd().ok()?.as_fd(),
+            entry.file_name(),
+            AtFlags::SYMLINK_NOFOLLOW,
+        )
+        .ok()?;
         Some(FileType::from_raw_mode(stat.st_mode))
     };
     let kind = match entry.file_type() {

@@ -26,7 +26,8 @@ use toolcell_core::record::{ErrorClass, Touched};
 use wasmtime::component::{HasData, Linker, Resource};
 use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemCtxView};
 use wasmtime_wasi::p2::bindings::filesystem::types::{
-    self, DescriptorFlags, ErrorCode, HostDescriptor, HostDirectoryEntryStream, OpenFlags, PathFlags,
+    self, DescriptorFlags, ErrorCode, HostDescriptor, HostDirectoryEntryStream, OpenFlags,
+    PathFlags,
 };
 use wasmtime_wasi::p2::{DynInputStream, DynOutputStream, FsError, FsResult};
 
@@ -54,7 +55,8 @@ pub(super) struct Rules {
 
 impl Rules {
     pub(super) fn new(capability: &Capability, limits: &Limits) -> Self {
-        let kernel = pseudo_files::mounted_in(capability.mounts.iter().map(|mount| mount.host.as_path()));
+        let kernel =
+            pseudo_files::mounted_in(capability.mounts.iter().map(|mount| mount.host.as_path()));
         Self {
             denials: Denials::new(capability.denials.clone(), kernel),
             quota: Quota::new(limits),
@@ -70,7 +72,11 @@ impl Rules {
              smaller folder can be looked through",
             self.denials.undecided()?
         );
-        Some(Denied { class: ErrorClass::SandboxViolation, code: "names_not_checked", message })
+        Some(Denied {
+            class: ErrorClass::SandboxViolation,
+            code: "names_not_checked",
+            message,
+        })
     }
 }
 
@@ -81,8 +87,15 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
 
 fn guarded(state: &mut State) -> Pooled<'_> {
     let rules = Arc::clone(&state.file_rules);
-    let plain = WasiFilesystemCtxView { ctx: state.wasi.filesystem(), table: &mut state.table };
-    Pooled(Guarded { rules, plain, limiter: &state.limiter })
+    let plain = WasiFilesystemCtxView {
+        ctx: state.wasi.filesystem(),
+        table: &mut state.table,
+    };
+    Pooled(Guarded {
+        rules,
+        plain,
+        limiter: &state.limiter,
+    })
 }
 
 struct Guarding;
@@ -142,12 +155,21 @@ impl Guarded<'_> {
         let inner = self.plain.table.delete(stream)?;
         let rules = Arc::clone(&self.rules);
         let _charge = self.charge(STREAM_BYTES)?;
-        let metered: DynOutputStream = Box::new(Metered { inner, file, position, rules, _charge });
+        let metered: DynOutputStream = Box::new(Metered {
+            inner,
+            file,
+            position,
+            rules,
+            _charge,
+        });
         Ok(self.plain.table.push(metered)?)
     }
 
     /// Begins to list a folder.
-    async fn list(&mut self, folder: Arc<std::fs::File>) -> FsResult<Resource<types::DirectoryEntryStream>> {
+    async fn list(
+        &mut self,
+        folder: Arc<std::fs::File>,
+    ) -> FsResult<Resource<types::DirectoryEntryStream>> {
         let charge = self.charge(LISTING_BYTES)?;
         let listing = Listing::open(folder, charge).await?;
         Ok(listing::shown(&self.plain.table.push(listing)?))
@@ -155,7 +177,10 @@ impl Guarded<'_> {
 
     /// Charges host memory to the guest's memory limit.
     fn charge(&mut self, bytes: usize) -> FsResult<Charge> {
-        Ok(self.limiter.charge(bytes).ok_or(ErrorCode::InsufficientMemory)?)
+        Ok(self
+            .limiter
+            .charge(bytes)
+            .ok_or(ErrorCode::InsufficientMemory)?)
     }
 }
 
@@ -164,7 +189,10 @@ impl types::Host for Guarded<'_> {
         self.plain.convert_error_code(error)
     }
 
-    fn filesystem_error_code(&mut self, error: Resource<wasmtime::Error>) -> wasmtime::Result<Option<ErrorCode>> {
+    fn filesystem_error_code(
+        &mut self,
+        error: Resource<wasmtime::Error>,
+    ) -> wasmtime::Result<Option<ErrorCode>> {
         self.plain.filesystem_error_code(error)
     }
 }
@@ -183,15 +211,22 @@ impl HostDescriptor for Guarded<'_> {
             if open.contains(OpenFlags::CREATE) {
                 self.count_new(&fd, path_flags, &path).await?;
             }
-            self.open_only_files(fd, path_flags, path, open, flags).await?
+            self.open_only_files(fd, path_flags, path, open, flags)
+                .await?
         } else {
-            self.open_among_denials(fd, path_flags, path, open, flags).await?
+            self.open_among_denials(fd, path_flags, path, open, flags)
+                .await?
         };
         self.rules.quota.opened(self.handle(&opened)?);
         Ok(opened)
     }
 
-    async fn stat_at(&mut self, fd: Fd, path_flags: PathFlags, path: String) -> FsResult<types::DescriptorStat> {
+    async fn stat_at(
+        &mut self,
+        fd: Fd,
+        path_flags: PathFlags,
+        path: String,
+    ) -> FsResult<types::DescriptorStat> {
         if self.denials().is_empty() {
             return self.plain.stat_at(fd, path_flags, path).await;
         }
@@ -203,7 +238,10 @@ impl HostDescriptor for Guarded<'_> {
                     self.leave(place)?;
                     return Err(ErrorCode::Access.into());
                 }
-                let stat = self.plain.stat_at(again(&place.folder), PathFlags::empty(), place.name.clone()).await;
+                let stat = self
+                    .plain
+                    .stat_at(again(&place.folder), PathFlags::empty(), place.name.clone())
+                    .await;
                 self.leave(place)?;
                 stat
             }
@@ -227,15 +265,22 @@ impl HostDescriptor for Guarded<'_> {
         let follow = path_flags.contains(PathFlags::SYMLINK_FOLLOW);
         // A guest that lists a folder requests this for every name in it. The hash is of the inode number, and reveals
         // nothing.
-        let listed =
-            !follow && self.is_resolved_to(&fd, &path, false, |denials, resolved| denials.show(&resolved.end)).await?;
+        let listed = !follow
+            && self
+                .is_resolved_to(&fd, &path, false, |denials, resolved| {
+                    denials.show(&resolved.end)
+                })
+                .await?;
         if !listed {
             self.check(&fd, &path, follow, false).await?;
         }
         match self.find(&fd, &path, follow, false).await? {
             Found::Place(place) => {
                 let flags = PathFlags::empty();
-                let hash = self.plain.metadata_hash_at(again(&place.folder), flags, place.name.clone()).await;
+                let hash = self
+                    .plain
+                    .metadata_hash_at(again(&place.folder), flags, place.name.clone())
+                    .await;
                 self.leave(place)?;
                 hash
             }
@@ -257,12 +302,18 @@ impl HostDescriptor for Guarded<'_> {
     ) -> FsResult<()> {
         let follow = path_flags.contains(PathFlags::SYMLINK_FOLLOW);
         if self.denials().is_empty() && !follow {
-            return self.plain.set_times_at(fd, path_flags, path, accessed, modified).await;
+            return self
+                .plain
+                .set_times_at(fd, path_flags, path, accessed, modified)
+                .await;
         }
         if self.denials().is_empty() {
             // wasmtime-wasi would open the file for that, and block until the other end of a FIFO is opened.
             let opened = self.open_to_change(fd, path).await?;
-            let set = self.plain.set_times(again(&opened), accessed, modified).await;
+            let set = self
+                .plain
+                .set_times(again(&opened), accessed, modified)
+                .await;
             self.plain.table.delete(opened)?;
             return set;
         }
@@ -271,12 +322,18 @@ impl HostDescriptor for Guarded<'_> {
             Found::Place(place) => {
                 let folder = again(&place.folder);
                 let flags = PathFlags::empty();
-                let set = self.plain.set_times_at(folder, flags, place.name.clone(), accessed, modified).await;
+                let set = self
+                    .plain
+                    .set_times_at(folder, flags, place.name.clone(), accessed, modified)
+                    .await;
                 self.leave(place)?;
                 set
             }
             Found::Opened(opened) => {
-                let set = self.plain.set_times(again(&opened), accessed, modified).await;
+                let set = self
+                    .plain
+                    .set_times(again(&opened), accessed, modified)
+                    .await;
                 self.plain.table.delete(opened)?;
                 set
             }
@@ -293,7 +350,10 @@ impl HostDescriptor for Guarded<'_> {
     ) -> FsResult<()> {
         self.rules.quota.file()?;
         if self.denials().is_empty() {
-            return self.plain.link_at(fd, path_flags, old_path, new_fd, new_path).await;
+            return self
+                .plain
+                .link_at(fd, path_flags, old_path, new_fd, new_path)
+                .await;
         }
         // A hard link would bypass the denial, so a file that is denied for writing cannot be linked either.
         self.check(&fd, &old_path, true, true).await?;
@@ -307,13 +367,22 @@ impl HostDescriptor for Guarded<'_> {
         };
         let from = again(&old.folder);
         let to = again(&new.folder);
-        let linked = self.plain.link_at(from, path_flags, old.name.clone(), to, new.name.clone()).await;
+        let linked = self
+            .plain
+            .link_at(from, path_flags, old.name.clone(), to, new.name.clone())
+            .await;
         self.leave(old)?;
         self.leave(new)?;
         linked
     }
 
-    async fn rename_at(&mut self, fd: Fd, old_path: String, new_fd: Fd, new_path: String) -> FsResult<()> {
+    async fn rename_at(
+        &mut self,
+        fd: Fd,
+        old_path: String,
+        new_fd: Fd,
+        new_path: String,
+    ) -> FsResult<()> {
         if self.denials().is_empty() {
             return self.plain.rename_at(fd, old_path, new_fd, new_path).await;
         }
@@ -330,7 +399,9 @@ impl HostDescriptor for Guarded<'_> {
         } else {
             let from = again(&old.folder);
             let to = again(&new.folder);
-            self.plain.rename_at(from, old.name.clone(), to, new.name.clone()).await
+            self.plain
+                .rename_at(from, old.name.clone(), to, new.name.clone())
+                .await
         };
         self.leave(old)?;
         self.leave(new)?;
@@ -343,7 +414,10 @@ impl HostDescriptor for Guarded<'_> {
             return self.plain.symlink_at(fd, target, path).await;
         }
         let place = self.place_to_change(&fd, &path).await?;
-        let linked = self.plain.symlink_at(again(&place.folder), target, place.name.clone()).await;
+        let linked = self
+            .plain
+            .symlink_at(again(&place.folder), target, place.name.clone())
+            .await;
         self.leave(place)?;
         linked
     }
@@ -357,7 +431,9 @@ impl HostDescriptor for Guarded<'_> {
         let target = if self.denials().cover(&place.host, false) {
             Err(ErrorCode::Access.into())
         } else {
-            self.plain.readlink_at(again(&place.folder), place.name.clone()).await
+            self.plain
+                .readlink_at(again(&place.folder), place.name.clone())
+                .await
         };
         self.leave(place)?;
         target
@@ -374,7 +450,9 @@ impl HostDescriptor for Guarded<'_> {
         let made = if guard!("denial_races") && self.denials().cover(&place.host, true) {
             Err(ErrorCode::Access.into())
         } else {
-            self.plain.create_directory_at(again(&place.folder), place.name.clone()).await
+            self.plain
+                .create_directory_at(again(&place.folder), place.name.clone())
+                .await
         };
         self.leave(place)?;
         made
@@ -388,7 +466,10 @@ impl HostDescriptor for Guarded<'_> {
             return self.plain.remove_directory_at(fd, path).await;
         }
         let place = self.place_to_change(&fd, &path).await?;
-        let removed = self.plain.remove_directory_at(again(&place.folder), place.name.clone()).await;
+        let removed = self
+            .plain
+            .remove_directory_at(again(&place.folder), place.name.clone())
+            .await;
         self.leave(place)?;
         removed
     }
@@ -398,14 +479,23 @@ impl HostDescriptor for Guarded<'_> {
             return self.plain.unlink_file_at(fd, path).await;
         }
         let place = self.place_to_change(&fd, &path).await?;
-        let removed = self.plain.unlink_file_at(again(&place.folder), place.name.clone()).await;
+        let removed = self
+            .plain
+            .unlink_file_at(again(&place.folder), place.name.clone())
+            .await;
         self.leave(place)?;
         removed
     }
 
     // The operations below take handles, and `open_at` returns no handle to a denied path.
 
-    async fn advise(&mut self, fd: Fd, offset: u64, length: u64, advice: types::Advice) -> FsResult<()> {
+    async fn advise(
+        &mut self,
+        fd: Fd,
+        offset: u64,
+        length: u64,
+        advice: types::Advice,
+    ) -> FsResult<()> {
         self.plain.advise(fd, offset, length, advice).await
     }
 
@@ -444,7 +534,9 @@ impl HostDescriptor for Guarded<'_> {
     }
 
     async fn write(&mut self, fd: Fd, bytes: Vec<u8>, offset: u64) -> FsResult<u64> {
-        self.rules.quota.write_at(&*self.file(&fd)?, offset, bytes.len() as u64)?;
+        self.rules
+            .quota
+            .write_at(&*self.file(&fd)?, offset, bytes.len() as u64)?;
         self.plain.write(fd, bytes, offset).await
     }
 
@@ -470,7 +562,10 @@ impl HostDescriptor for Guarded<'_> {
     fn read_via_stream(&mut self, fd: Fd, offset: u64) -> FsResult<Resource<DynInputStream>> {
         let stream = self.plain.read_via_stream(fd, offset)?;
         let inner = self.plain.table.delete(stream)?;
-        let source: DynInputStream = Box::new(Source { inner, _charge: self.charge(STREAM_BYTES)? });
+        let source: DynInputStream = Box::new(Source {
+            inner,
+            _charge: self.charge(STREAM_BYTES)?,
+        });
         Ok(self.plain.table.push(source)?)
     }
 
@@ -504,7 +599,11 @@ impl HostDirectoryEntryStream for Guarded<'_> {
         &mut self,
         stream: Resource<types::DirectoryEntryStream>,
     ) -> FsResult<Option<types::DirectoryEntry>> {
-        self.plain.table.get_mut(&listing::meant(&stream))?.next().await
+        self.plain
+            .table
+            .get_mut(&listing::meant(&stream))?
+            .next()
+            .await
     }
 
     fn drop(&mut self, stream: Resource<types::DirectoryEntryStream>) -> wasmtime::Result<()> {

@@ -35,13 +35,19 @@ impl Guarded<'_> {
             return Err(ErrorCode::NotPermitted.into());
         }
         let named = path.clone();
-        let opened = GUEST_FILES.run(move || beneath::open(&folder, &named, &wish)).await;
+        let opened = GUEST_FILES
+            .run(move || beneath::open(&folder, &named, &wish))
+            .await;
         let opened = match opened.map_err(|_| ErrorCode::Busy)? {
             Err(Unopened::StepByStep) if folder_and_name(&path).is_some() => {
                 self.open_step_by_step(&fd, path, wish, perms).await?
             }
             // A path that ends in `.`, `..` or nothing names a folder, which cannot block a thread.
-            Err(Unopened::StepByStep) => self.plain.open_at(fd, path_flags, path, open, flags).await?,
+            Err(Unopened::StepByStep) => {
+                self.plain
+                    .open_at(fd, path_flags, path, open, flags)
+                    .await?
+            }
             opened => self.push(opened, &wish, perms)?,
         };
         // With denials, the host itself works with this handle first, and the guest may never get it.
@@ -54,10 +60,19 @@ impl Guarded<'_> {
     pub(super) async fn open_to_change(&mut self, fd: Fd, path: String) -> FsResult<Fd> {
         let follow = PathFlags::SYMLINK_FOLLOW;
         let open = OpenFlags::empty();
-        let read = self.open_only_files(again(&fd), follow, path.clone(), open, DescriptorFlags::READ).await;
+        let read = self
+            .open_only_files(
+                again(&fd),
+                follow,
+                path.clone(),
+                open,
+                DescriptorFlags::READ,
+            )
+            .await;
         match read {
             Err(error) if error.downcast_ref() == Some(&ErrorCode::Access) => {
-                self.open_only_files(fd, follow, path, open, DescriptorFlags::WRITE).await
+                self.open_only_files(fd, follow, path, open, DescriptorFlags::WRITE)
+                    .await
             }
             read => read,
         }
@@ -71,12 +86,23 @@ impl Guarded<'_> {
         }
     }
 
-    fn push(&mut self, opened: Result<Opened, Unopened>, wish: &Wish, perms: FsPerms) -> FsResult<Fd> {
+    fn push(
+        &mut self,
+        opened: Result<Opened, Unopened>,
+        wish: &Wish,
+        perms: FsPerms,
+    ) -> FsResult<Fd> {
         let descriptor = match opened {
-            Ok(Opened::File(file)) => Descriptor::File(filesystem::File::new(file, perms, wish.mode, false)),
-            Ok(Opened::Folder(folder)) => Descriptor::Dir(filesystem::Dir::new(folder, perms, wish.mode, false)),
+            Ok(Opened::File(file)) => {
+                Descriptor::File(filesystem::File::new(file, perms, wish.mode, false))
+            }
+            Ok(Opened::Folder(folder)) => {
+                Descriptor::Dir(filesystem::Dir::new(folder, perms, wish.mode, false))
+            }
             Err(Unopened::Error(error)) => return Err(error.into()),
-            Err(Unopened::Special | Unopened::StepByStep) => return Err(ErrorCode::Unsupported.into()),
+            Err(Unopened::Special | Unopened::StepByStep) => {
+                return Err(ErrorCode::Unsupported.into());
+            }
         };
         Ok(self.plain.table.push(descriptor)?)
     }
@@ -84,7 +110,13 @@ impl Guarded<'_> {
     /// Opens `path` where the kernel cannot resolve it below a folder in one step: wasmtime-wasi opens the folder of
     /// the last name, and the name is opened there without following links. A link is followed by starting again with
     /// its target.
-    async fn open_step_by_step(&mut self, fd: &Fd, path: String, mut wish: Wish, perms: FsPerms) -> FsResult<Fd> {
+    async fn open_step_by_step(
+        &mut self,
+        fd: &Fd,
+        path: String,
+        mut wish: Wish,
+        perms: FsPerms,
+    ) -> FsResult<Fd> {
         if path.ends_with('/') {
             wish.flags |= OFlags::DIRECTORY;
             wish.follow = true;
@@ -94,21 +126,30 @@ impl Guarded<'_> {
             let Some((folder, name)) = folder_and_name(&path) else {
                 let follow = PathFlags::SYMLINK_FOLLOW;
                 let flags = DescriptorFlags::READ;
-                return self.plain.open_at(again(fd), follow, path, OpenFlags::DIRECTORY, flags).await;
+                return self
+                    .plain
+                    .open_at(again(fd), follow, path, OpenFlags::DIRECTORY, flags)
+                    .await;
             };
             let parent = self.open_folder(fd, folder).await?;
             self.rules.quota.changes(&parent);
             let inside = Arc::clone(&parent);
             let asked = name.to_owned();
             let follows = wish.follow && !wish.flags.contains(OFlags::EXCL);
-            let done =
-                GUEST_FILES.run(move || match follows.then(|| beneath::link_target(&inside, &asked)).flatten() {
+            let done = GUEST_FILES.run(move || {
+                match follows
+                    .then(|| beneath::link_target(&inside, &asked))
+                    .flatten()
+                {
                     Some(target) => Err(target),
                     None => Ok(beneath::open_name(&inside, &asked, &wish)),
-                });
+                }
+            });
             match done.await.map_err(|_| ErrorCode::Busy)? {
                 Ok(opened) => return self.push(opened, &wish, perms),
-                Err(target) if target.starts_with('/') => return Err(ErrorCode::NotPermitted.into()),
+                Err(target) if target.starts_with('/') => {
+                    return Err(ErrorCode::NotPermitted.into());
+                }
                 Err(target) => path = format!("{folder}/{target}"),
             }
         }
@@ -120,7 +161,16 @@ impl Guarded<'_> {
     async fn open_folder(&mut self, fd: &Fd, path: &str) -> FsResult<Arc<File>> {
         let follow = PathFlags::SYMLINK_FOLLOW;
         let flags = DescriptorFlags::READ;
-        let opened = self.plain.open_at(again(fd), follow, format!("{path}/."), OpenFlags::DIRECTORY, flags).await?;
+        let opened = self
+            .plain
+            .open_at(
+                again(fd),
+                follow,
+                format!("{path}/."),
+                OpenFlags::DIRECTORY,
+                flags,
+            )
+            .await?;
         match self.plain.table.delete(opened)? {
             Descriptor::Dir(dir) => Ok(dir.dir),
             Descriptor::File(_) => Err(ErrorCode::NotDirectory.into()),
@@ -128,7 +178,12 @@ impl Guarded<'_> {
     }
 
     /// Counts the file that opening `path` will create, if it does not exist yet.
-    pub(super) async fn count_new(&mut self, fd: &Fd, follow: PathFlags, path: &str) -> FsResult<()> {
+    pub(super) async fn count_new(
+        &mut self,
+        fd: &Fd,
+        follow: PathFlags,
+        path: &str,
+    ) -> FsResult<()> {
         match self.plain.stat_at(again(fd), follow, path.to_owned()).await {
             Ok(_) => Ok(()),
             Err(_) => self.rules.quota.file(),
@@ -145,11 +200,14 @@ impl Guarded<'_> {
         flags: DescriptorFlags,
     ) -> FsResult<Fd> {
         let makes = open.intersects(OpenFlags::CREATE | OpenFlags::TRUNCATE);
-        let write = makes || flags.intersects(DescriptorFlags::WRITE | DescriptorFlags::MUTATE_DIRECTORY);
+        let write =
+            makes || flags.intersects(DescriptorFlags::WRITE | DescriptorFlags::MUTATE_DIRECTORY);
         let follow = path_flags.contains(PathFlags::SYMLINK_FOLLOW);
         self.check(&fd, &path, follow, write).await?;
         if !makes {
-            let opened = self.open_only_files(fd, path_flags, path, open, flags).await?;
+            let opened = self
+                .open_only_files(fd, path_flags, path, open, flags)
+                .await?;
             return self.settle(opened).await;
         }
         let place = self.place(&fd, &path).await?;
@@ -159,7 +217,14 @@ impl Guarded<'_> {
             Some(opened) => opened,
             // A link to an existing file. A dangling link creates nothing.
             None => {
-                self.open_only_files(fd, path_flags, path, OpenFlags::empty(), flags | DescriptorFlags::WRITE).await?
+                self.open_only_files(
+                    fd,
+                    path_flags,
+                    path,
+                    OpenFlags::empty(),
+                    flags | DescriptorFlags::WRITE,
+                )
+                .await?
             }
         };
         let opened = self.settle(opened).await?;
@@ -180,10 +245,15 @@ impl Guarded<'_> {
         if guard!("denial_races") && self.denials().cover(&place.host, true) {
             return Err(ErrorCode::Access.into());
         }
-        let there = self.plain.stat_at(again(&place.folder), PathFlags::empty(), place.name.clone()).await;
+        let there = self
+            .plain
+            .stat_at(again(&place.folder), PathFlags::empty(), place.name.clone())
+            .await;
         match there {
             Ok(stat)
-                if follow && !open.contains(OpenFlags::EXCLUSIVE) && stat.type_ == DescriptorType::SymbolicLink =>
+                if follow
+                    && !open.contains(OpenFlags::EXCLUSIVE)
+                    && stat.type_ == DescriptorType::SymbolicLink =>
             {
                 return Ok(None);
             }
@@ -193,7 +263,15 @@ impl Guarded<'_> {
         }
         let open = open & (OpenFlags::CREATE | OpenFlags::EXCLUSIVE);
         let flags = flags | DescriptorFlags::WRITE;
-        self.open_only_files(again(&place.folder), PathFlags::empty(), place.name.clone(), open, flags).await.map(Some)
+        self.open_only_files(
+            again(&place.folder),
+            PathFlags::empty(),
+            place.name.clone(),
+            open,
+            flags,
+        )
+        .await
+        .map(Some)
     }
 }
 
@@ -219,9 +297,16 @@ mod tests {
             let root = File::open(dir.path()).unwrap();
             let root = filesystem::Dir::new(root, FsPerms::ReadWrite, OpenMode::READ, false);
             let root = table.push(Descriptor::Dir(root)).unwrap();
-            let plain = WasiFilesystemCtxView { ctx: wasi.filesystem(), table: &mut table };
+            let plain = WasiFilesystemCtxView {
+                ctx: wasi.filesystem(),
+                table: &mut table,
+            };
             let limiter = Limiter::new(&limits);
-            let mut guarded = Guarded { rules: Arc::clone(&rules), plain, limiter: &limiter };
+            let mut guarded = Guarded {
+                rules: Arc::clone(&rules),
+                plain,
+                limiter: &limiter,
+            };
             // The handle that a thread holds while it creates `new`.
             let place = guarded.place(&root, "sub/new").await.unwrap();
             Arc::clone(guarded.handle(&place.folder).unwrap())

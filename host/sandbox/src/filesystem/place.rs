@@ -78,7 +78,8 @@ fn identity(folder: &File, name: &str) -> Option<(u64, u64)> {
     {
         use rustix::fs::{AtFlags, FileType, statat};
         let found = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-        (FileType::from_raw_mode(found.st_mode) == FileType::RegularFile).then_some((found.st_dev, found.st_ino))
+        (FileType::from_raw_mode(found.st_mode) == FileType::RegularFile)
+            .then_some((found.st_dev, found.st_ino))
     }
     #[cfg(not(target_os = "linux"))]
     {
@@ -95,8 +96,19 @@ fn writes(file: &File) -> bool {
 impl Guarded<'_> {
     /// Fails if `path` below `fd` leads to a denied path, whether that exists or not. `write` also applies denials of
     /// writing.
-    pub(super) async fn check(&mut self, fd: &Fd, path: &str, follow: bool, write: bool) -> FsResult<()> {
-        if self.is_resolved_to(fd, path, follow, move |denials, resolved| denials.close(resolved, write)).await? {
+    pub(super) async fn check(
+        &mut self,
+        fd: &Fd,
+        path: &str,
+        follow: bool,
+        write: bool,
+    ) -> FsResult<()> {
+        if self
+            .is_resolved_to(fd, path, follow, move |denials, resolved| {
+                denials.close(resolved, write)
+            })
+            .await?
+        {
             Err(ErrorCode::Access.into())
         } else {
             Ok(())
@@ -106,7 +118,12 @@ impl Guarded<'_> {
     /// Fails also if a denied path lies below `path`: a move would take it to a place where it is not denied, and what
     /// takes its place would count as denied.
     async fn check_move(&mut self, fd: &Fd, path: &str) -> FsResult<()> {
-        if self.is_resolved_to(fd, path, false, |denials, resolved| denials.hold_in_place(&resolved.end)).await? {
+        if self
+            .is_resolved_to(fd, path, false, |denials, resolved| {
+                denials.hold_in_place(&resolved.end)
+            })
+            .await?
+        {
             Err(ErrorCode::Access.into())
         } else {
             Ok(())
@@ -132,8 +149,9 @@ impl Guarded<'_> {
         let rules = Arc::clone(&self.rules);
         let path = path.to_owned();
         let work = move || {
-            resolve(&folder, &path, follow)
-                .map(|resolved| resolved.is_some_and(|resolved| question(&rules.denials, &resolved)))
+            resolve(&folder, &path, follow).map(|resolved| {
+                resolved.is_some_and(|resolved| question(&rules.denials, &resolved))
+            })
         };
         let answer = GUEST_FILES.run(work).await.map_err(|_| ErrorCode::Busy)?;
         Ok(answer?)
@@ -145,13 +163,25 @@ impl Guarded<'_> {
         let (folder, name) = folder_and_name(path).ok_or(ErrorCode::Access)?;
         let follow = PathFlags::SYMLINK_FOLLOW;
         let flags = DescriptorFlags::READ;
-        let folder = self.open_only_files(again(fd), follow, folder.to_owned(), OpenFlags::DIRECTORY, flags).await?;
+        let folder = self
+            .open_only_files(
+                again(fd),
+                follow,
+                folder.to_owned(),
+                OpenFlags::DIRECTORY,
+                flags,
+            )
+            .await?;
         let host = match self.plain.table.get(&folder)? {
             Descriptor::Dir(dir) => real_path(&dir.dir).ok(),
             Descriptor::File(_) => None,
         };
         match host.filter(|host| !self.denials().cover(host, false) || !guard!("denial_races")) {
-            Some(host) => Ok(Place { folder, host: host.join(name), name: name.to_owned() }),
+            Some(host) => Ok(Place {
+                folder,
+                host: host.join(name),
+                name: name.to_owned(),
+            }),
             None => {
                 self.plain.table.delete(folder)?;
                 Err(ErrorCode::Access.into())
@@ -163,7 +193,9 @@ impl Guarded<'_> {
     pub(super) async fn place_to_change(&mut self, fd: &Fd, path: &str) -> FsResult<Place> {
         self.check_move(fd, path).await?;
         let place = self.place(fd, path).await?;
-        if guard!("denial_races") && (self.denials().hold_in_place(&place.host) || self.is_denied_file(&place, true)?) {
+        if guard!("denial_races")
+            && (self.denials().hold_in_place(&place.host) || self.is_denied_file(&place, true)?)
+        {
             self.leave(place)?;
             return Err(ErrorCode::Access.into());
         }
@@ -182,9 +214,17 @@ impl Guarded<'_> {
     }
 
     /// Finds what `path` leads to, to query it or to set its times.
-    pub(super) async fn find(&mut self, fd: &Fd, path: &str, follow: bool, write: bool) -> FsResult<Found> {
+    pub(super) async fn find(
+        &mut self,
+        fd: &Fd,
+        path: &str,
+        follow: bool,
+        write: bool,
+    ) -> FsResult<Found> {
         if folder_and_name(path).is_none() || path.ends_with('/') {
-            return self.open_to_look(fd, path, OpenFlags::DIRECTORY, write).await;
+            return self
+                .open_to_look(fd, path, OpenFlags::DIRECTORY, write)
+                .await;
         }
         let place = self.place(fd, path).await?;
         let covered = self.denials().cover(&place.host, write);
@@ -202,7 +242,10 @@ impl Guarded<'_> {
         if !follow {
             return Ok(Found::Place(place));
         }
-        let there = self.plain.stat_at(again(&place.folder), PathFlags::empty(), place.name.clone()).await;
+        let there = self
+            .plain
+            .stat_at(again(&place.folder), PathFlags::empty(), place.name.clone())
+            .await;
         match there {
             Ok(stat) if stat.type_ != DescriptorType::SymbolicLink => Ok(Found::Place(place)),
             Ok(_) => {
@@ -216,9 +259,23 @@ impl Guarded<'_> {
         }
     }
 
-    async fn open_to_look(&mut self, fd: &Fd, path: &str, open: OpenFlags, write: bool) -> FsResult<Found> {
+    async fn open_to_look(
+        &mut self,
+        fd: &Fd,
+        path: &str,
+        open: OpenFlags,
+        write: bool,
+    ) -> FsResult<Found> {
         let follow = PathFlags::SYMLINK_FOLLOW;
-        let opened = self.open_only_files(again(fd), follow, path.to_owned(), open, DescriptorFlags::READ).await?;
+        let opened = self
+            .open_only_files(
+                again(fd),
+                follow,
+                path.to_owned(),
+                open,
+                DescriptorFlags::READ,
+            )
+            .await?;
         let opened = self.settle(opened).await?;
         if write && self.is_narrowed(&opened)? {
             self.plain.table.delete(opened)?;
@@ -245,12 +302,19 @@ impl Guarded<'_> {
                 let by_name = if rules.denials.cover(&path, false) {
                     Some(Closed::Entirely)
                 } else {
-                    rules.denials.cover(&path, true).then_some(Closed::ForWriting)
+                    rules
+                        .denials
+                        .cover(&path, true)
+                        .then_some(Closed::ForWriting)
                 };
-                let identity = Some((metadata.dev(), metadata.ino())).filter(|_| metadata.is_file());
-                let known = by_name.max(identity.and_then(|same| rules.denials.of_same_file(same, writes(&file))));
+                let identity =
+                    Some((metadata.dev(), metadata.ino())).filter(|_| metadata.is_file());
+                let known = by_name
+                    .max(identity.and_then(|same| rules.denials.of_same_file(same, writes(&file))));
                 match known {
-                    None | Some(Closed::ForWriting) => rules.denials.of_other_names(&metadata).await.max(known),
+                    None | Some(Closed::ForWriting) => {
+                        rules.denials.of_other_names(&metadata).await.max(known)
+                    }
                     entirely => entirely,
                 }
             }

@@ -5,8 +5,9 @@ use toolcell_core::pool::GUEST_FILES;
 use toolcell_core::record::Touch;
 use wasmtime::component::Resource;
 use wasmtime_wasi::p2::bindings::filesystem::types::{
-    self, Advice, DescriptorFlags, DescriptorStat, DescriptorType, DirectoryEntry, DirectoryEntryStream, ErrorCode,
-    HostDescriptor, HostDirectoryEntryStream, MetadataHashValue, NewTimestamp, OpenFlags, PathFlags,
+    self, Advice, DescriptorFlags, DescriptorStat, DescriptorType, DirectoryEntry,
+    DirectoryEntryStream, ErrorCode, HostDescriptor, HostDirectoryEntryStream, MetadataHashValue,
+    NewTimestamp, OpenFlags, PathFlags,
 };
 use wasmtime_wasi::p2::{DynInputStream, DynOutputStream, FsError, FsResult};
 
@@ -46,7 +47,10 @@ impl types::Host for Pooled<'_> {
         self.0.convert_error_code(error)
     }
 
-    fn filesystem_error_code(&mut self, error: Resource<wasmtime::Error>) -> wasmtime::Result<Option<ErrorCode>> {
+    fn filesystem_error_code(
+        &mut self,
+        error: Resource<wasmtime::Error>,
+    ) -> wasmtime::Result<Option<ErrorCode>> {
         self.0.filesystem_error_code(error)
     }
 }
@@ -91,14 +95,25 @@ impl HostDescriptor for Pooled<'_> {
         self.0.changes(&fd);
         let folder = again(&fd);
         let named = path.clone();
-        let opened = GUEST_FILES.within(HostDescriptor::open_at(&mut self.0, fd, at, path, open, flags)).await?;
+        let opened = GUEST_FILES
+            .within(HostDescriptor::open_at(
+                &mut self.0,
+                fd,
+                at,
+                path,
+                open,
+                flags,
+            ))
+            .await?;
         self.0.opened(&opened, &folder, &named, open, flags);
         Ok(opened)
     }
 
     async fn read_directory(&mut self, fd: Fd) -> FsResult<Resource<DirectoryEntryStream>> {
         let folder = again(&fd);
-        let listing = GUEST_FILES.within(HostDescriptor::read_directory(&mut self.0, fd)).await?;
+        let listing = GUEST_FILES
+            .within(HostDescriptor::read_directory(&mut self.0, fd))
+            .await?;
         self.0.touched(Touch::Listed, &folder, ".");
         Ok(listing)
     }
@@ -114,25 +129,57 @@ impl HostDescriptor for Pooled<'_> {
         self.0.changes(&fd);
         let folder = again(&fd);
         let named = path.clone();
-        GUEST_FILES.within(HostDescriptor::set_times_at(&mut self.0, fd, at, path, accessed, modified)).await?;
+        GUEST_FILES
+            .within(HostDescriptor::set_times_at(
+                &mut self.0,
+                fd,
+                at,
+                path,
+                accessed,
+                modified,
+            ))
+            .await?;
         self.0.touched(Touch::Written, &folder, &named);
         Ok(())
     }
 
-    async fn link_at(&mut self, fd: Fd, at: PathFlags, old: String, new_fd: Fd, new: String) -> FsResult<()> {
+    async fn link_at(
+        &mut self,
+        fd: Fd,
+        at: PathFlags,
+        old: String,
+        new_fd: Fd,
+        new: String,
+    ) -> FsResult<()> {
         self.0.changes(&fd);
         let folder = again(&new_fd);
         let named = new.clone();
-        GUEST_FILES.within(HostDescriptor::link_at(&mut self.0, fd, at, old, new_fd, new)).await?;
+        GUEST_FILES
+            .within(HostDescriptor::link_at(
+                &mut self.0,
+                fd,
+                at,
+                old,
+                new_fd,
+                new,
+            ))
+            .await?;
         self.0.touched(Touch::Written, &folder, &named);
         Ok(())
     }
 
     async fn rename_at(&mut self, fd: Fd, old: String, new_fd: Fd, new: String) -> FsResult<()> {
         self.0.changes(&fd);
-        let names = [(again(&fd), old.clone(), Touch::Removed), (again(&new_fd), new.clone(), Touch::Written)];
-        GUEST_FILES.within(HostDescriptor::rename_at(&mut self.0, fd, old, new_fd, new)).await?;
-        names.iter().for_each(|(folder, named, how)| self.0.touched(*how, folder, named));
+        let names = [
+            (again(&fd), old.clone(), Touch::Removed),
+            (again(&new_fd), new.clone(), Touch::Written),
+        ];
+        GUEST_FILES
+            .within(HostDescriptor::rename_at(&mut self.0, fd, old, new_fd, new))
+            .await?;
+        names
+            .iter()
+            .for_each(|(folder, named, how)| self.0.touched(*how, folder, named));
         Ok(())
     }
 

@@ -29,13 +29,19 @@ struct Meter {
 
 impl Meter {
     fn new(limit: u64) -> Self {
-        Self { used: AtomicU64::new(0), limit }
+        Self {
+            used: AtomicU64::new(0),
+            limit,
+        }
     }
 
     /// Counts `amount`; returns `None`, and counts nothing, if that exceeds the limit.
     fn take(&self, amount: u64) -> Option<()> {
         let more = |used: u64| used.checked_add(amount).filter(|used| *used <= self.limit);
-        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| ())
+        self.used
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .ok()
+            .map(|_| ())
     }
 
     fn used(&self) -> u64 {
@@ -72,27 +78,48 @@ impl Quota {
     /// Returns what was used: bytes that were written, or that files grew by, whichever was more at each step; files,
     /// folders and links that were created. `None` if both are zero.
     pub(crate) fn usage(&self, limits: &Limits) -> Option<FileUsage> {
-        let disk_bytes = record::Metered { used: self.bytes.used(), limit: limits.disk_bytes };
-        let files_created = record::Metered { used: self.files.used(), limit: limits.files_created };
-        (disk_bytes.used > 0 || files_created.used > 0).then_some(FileUsage { disk_bytes, files_created })
+        let disk_bytes = record::Metered {
+            used: self.bytes.used(),
+            limit: limits.disk_bytes,
+        };
+        let files_created = record::Metered {
+            used: self.files.used(),
+            limit: limits.files_created,
+        };
+        (disk_bytes.used > 0 || files_created.used > 0).then_some(FileUsage {
+            disk_bytes,
+            files_created,
+        })
     }
 
     /// Counts what a call consumed that the guest made.
     pub(crate) fn charge(&self, below: &FileUsage) {
-        self.bytes.used.fetch_add(below.disk_bytes.used, Ordering::Relaxed);
-        self.files.used.fetch_add(below.files_created.used, Ordering::Relaxed);
+        self.bytes
+            .used
+            .fetch_add(below.disk_bytes.used, Ordering::Relaxed);
+        self.files
+            .used
+            .fetch_add(below.files_created.used, Ordering::Relaxed);
     }
 
     /// Counts a write of `length` bytes to `file`. A write beyond the end counts as far as the file grows, because a
     /// hole takes no space now, and all of it once the file is copied.
     pub(super) fn write(&self, file: &File, offset: u64, length: u64) -> Result<(), Exceeded> {
         let grows = |size: u64| offset.saturating_add(length).saturating_sub(size);
-        let growth = file.metadata().ok().filter(|metadata| metadata.is_file()).map_or(0, |it| grows(it.len()));
+        let growth = file
+            .metadata()
+            .ok()
+            .filter(|metadata| metadata.is_file())
+            .map_or(0, |it| grows(it.len()));
         self.bytes(length.max(growth))
     }
 
     pub(super) fn bytes(&self, amount: u64) -> Result<(), Exceeded> {
-        if guard!("disk_bytes") { self.bytes.take(amount).ok_or(Exceeded::DiskBytes) } else { Ok(()) }
+        if guard!("disk_bytes") {
+            self.bytes.take(amount).ok_or(Exceeded::DiskBytes)
+        } else {
+            Ok(())
+        }
     }
 
     /// Counts a write before it is made; a `length` of 0 means that the file grows to `offset`.
@@ -103,7 +130,9 @@ impl Quota {
     /// Counts a file, folder or link before it is created.
     pub(super) fn file(&self) -> FsResult<()> {
         if guard!("files_created") {
-            self.files.take(1).ok_or_else(|| FsError::trap(Exceeded::FilesCreated))
+            self.files
+                .take(1)
+                .ok_or_else(|| FsError::trap(Exceeded::FilesCreated))
         } else {
             Ok(())
         }
@@ -112,7 +141,11 @@ impl Quota {
     /// Counts a file of `bytes` bytes that the host writes for the guest; `entries`: the file, and folders that hold it.
     pub(crate) fn given(&self, bytes: u64, entries: u64) -> Result<(), Exceeded> {
         self.bytes(bytes)?;
-        if guard!("files_created") { self.files.take(entries).ok_or(Exceeded::FilesCreated) } else { Ok(()) }
+        if guard!("files_created") {
+            self.files.take(entries).ok_or(Exceeded::FilesCreated)
+        } else {
+            Ok(())
+        }
     }
 
     /// Fails if the call already keeps as many files open as it may.
@@ -139,7 +172,10 @@ impl Quota {
     }
 
     pub(crate) fn opened(&self, file: &Arc<File>) {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(file));
+        self.open
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(Arc::downgrade(file));
     }
 
     /// Records that an operation begins to change `file`, or something in it. A guest waits for it before it begins
@@ -167,6 +203,11 @@ impl Quota {
     fn is_busy(&self) -> bool {
         let held = |file: &Weak<File>| file.strong_count() > 0;
         held(&self.changing.lock().unwrap_or_else(PoisonError::into_inner))
-            || self.open.lock().unwrap_or_else(PoisonError::into_inner).iter().any(held)
+            || self
+                .open
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .iter()
+                .any(held)
     }
 }

@@ -88,7 +88,9 @@ impl OutputStream for Metered {
 
     async fn blocking_write_and_flush(&mut self, bytes: Bytes) -> StreamResult<()> {
         self.count(&bytes)?;
-        GUEST_FILES.within(self.inner.blocking_write_and_flush(bytes)).await
+        GUEST_FILES
+            .within(self.inner.blocking_write_and_flush(bytes))
+            .await
     }
 
     async fn write_ready(&mut self) -> StreamResult<usize> {

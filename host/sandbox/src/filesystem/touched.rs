@@ -18,37 +18,65 @@ impl Rules {
     }
 
     pub(crate) fn touched(&self) -> Touched {
-        self.touched.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.touched
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// The path of a host's folder for the guest.
     fn shown(&self, host: &Path) -> Option<PathBuf> {
-        let below = |(folder, guest): &(PathBuf, String)| Some((guest.clone(), host.strip_prefix(folder).ok()?));
+        let below = |(folder, guest): &(PathBuf, String)| {
+            Some((guest.clone(), host.strip_prefix(folder).ok()?))
+        };
         // The shortest rest is in the innermost folder.
-        let (guest, rest) =
-            self.places.iter().rev().filter_map(below).min_by_key(|(_, rest)| rest.as_os_str().len())?;
+        let (guest, rest) = self
+            .places
+            .iter()
+            .rev()
+            .filter_map(below)
+            .min_by_key(|(_, rest)| rest.as_os_str().len())?;
         Some(Path::new(&guest).join(rest))
     }
 }
 
 /// The folders of `mounts`, on the host and for the guest.
 pub(super) fn places(mounts: &[Mount]) -> Vec<(PathBuf, String)> {
-    mounts.iter().map(|mount| (mount.host.clone(), mount.guest.clone())).collect()
+    mounts
+        .iter()
+        .map(|mount| (mount.host.clone(), mount.guest.clone()))
+        .collect()
 }
 
 impl Guarded<'_> {
     /// Notes what the guest did to `path` below the folder `fd`.
     pub(super) fn touched(&self, how: Touch, fd: &Fd, path: &str) {
         let Ok(folder) = self.handle(fd) else { return };
-        let base = real_path(folder).ok().and_then(|host| self.rules.shown(&host));
+        let base = real_path(folder)
+            .ok()
+            .and_then(|host| self.rules.shown(&host));
         let what = plain(&base.unwrap_or_default(), path);
-        self.rules.touched.lock().unwrap_or_else(PoisonError::into_inner).note(how, what);
+        self.rules
+            .touched
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .note(how, what);
     }
 
     /// Notes that the guest opened the file `path` below `fd`. To open a folder does nothing to it.
-    pub(super) fn opened(&self, opened: &Fd, fd: &Fd, path: &str, open: OpenFlags, flags: DescriptorFlags) {
-        let Ok(Descriptor::File(file)) = self.plain.table.get(opened) else { return };
-        let writes = flags.contains(DescriptorFlags::WRITE) || open.intersects(OpenFlags::CREATE | OpenFlags::TRUNCATE);
+    pub(super) fn opened(
+        &self,
+        opened: &Fd,
+        fd: &Fd,
+        path: &str,
+        open: OpenFlags,
+        flags: DescriptorFlags,
+    ) {
+        let Ok(Descriptor::File(file)) = self.plain.table.get(opened) else {
+            return;
+        };
+        let writes = flags.contains(DescriptorFlags::WRITE)
+            || open.intersects(OpenFlags::CREATE | OpenFlags::TRUNCATE);
         if flags.contains(DescriptorFlags::READ) || !writes {
             self.touched(Touch::Read, fd, path);
         }

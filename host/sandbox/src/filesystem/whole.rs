@@ -46,26 +46,42 @@ pub(crate) async fn read_text(state: &mut State, path: &str) -> wasmtime::Result
 }
 
 /// Returns where `path` could be: the folders, and the path in each.
-fn places<'a, T>(folders: &'a [(T, String)], cwd: Option<&str>, path: &str) -> Vec<(&'a T, String)> {
+fn places<'a, T>(
+    folders: &'a [(T, String)],
+    cwd: Option<&str>,
+    path: &str,
+) -> Vec<(&'a T, String)> {
     let is_above = path.split('/').any(|part| part == "..");
     if path.is_empty() || path.starts_with('/') || is_above {
         return Vec::new();
     }
-    let Some(cwd) = cwd else { return folders.iter().map(|(folder, _)| (folder, path.to_owned())).collect() };
+    let Some(cwd) = cwd else {
+        return folders
+            .iter()
+            .map(|(folder, _)| (folder, path.to_owned()))
+            .collect();
+    };
     let whole = Path::new(cwd).join(path);
     let below = |(folder, name): &'a (T, String)| {
         let rest = whole.strip_prefix(name).ok()?.to_str()?.to_owned();
         (!rest.is_empty()).then_some((folder, rest))
     };
     // The shortest rest is in the innermost folder.
-    folders.iter().filter_map(below).min_by_key(|(_, rest)| rest.len()).into_iter().collect()
+    folders
+        .iter()
+        .filter_map(below)
+        .min_by_key(|(_, rest)| rest.len())
+        .into_iter()
+        .collect()
 }
 
 impl Pooled<'_> {
     async fn text(&mut self, folder: &Fd, path: String) -> FsResult<Option<String>> {
         let follow = PathFlags::SYMLINK_FOLLOW;
         let flags = DescriptorFlags::READ;
-        let file = HostDescriptor::open_at(self, again(folder), follow, path, OpenFlags::empty(), flags).await?;
+        let file =
+            HostDescriptor::open_at(self, again(folder), follow, path, OpenFlags::empty(), flags)
+                .await?;
         let text = self.whole(&file).await;
         HostDescriptor::drop(self, file).map_err(FsError::trap)?;
         text
@@ -76,12 +92,15 @@ impl Pooled<'_> {
         if size > FILE_BYTES_MAX && guard!("workspace_bytes") {
             return Ok(None);
         }
-        let _charge = self.0.charge(usize::try_from(size).map_err(|_| ErrorCode::InsufficientMemory)?)?;
+        let _charge = self
+            .0
+            .charge(usize::try_from(size).map_err(|_| ErrorCode::InsufficientMemory)?)?;
         let mut bytes = Vec::new();
         // What is added to the file meanwhile is not read.
         while (bytes.len() as u64) < size {
             let left = size.saturating_sub(bytes.len() as u64).min(CHUNK_BYTES);
-            let (chunk, ended) = HostDescriptor::read(self, again(file), left, bytes.len() as u64).await?;
+            let (chunk, ended) =
+                HostDescriptor::read(self, again(file), left, bytes.len() as u64).await?;
             bytes.extend(chunk);
             if ended {
                 break;
@@ -96,9 +115,15 @@ mod tests {
     use super::places;
 
     fn found(folders: &[&str], cwd: Option<&str>, path: &str) -> Vec<(usize, String)> {
-        let folders: Vec<(usize, String)> =
-            folders.iter().enumerate().map(|(at, name)| (at, (*name).to_owned())).collect();
-        places(&folders, cwd, path).into_iter().map(|(at, rest)| (*at, rest)).collect()
+        let folders: Vec<(usize, String)> = folders
+            .iter()
+            .enumerate()
+            .map(|(at, name)| (at, (*name).to_owned()))
+            .collect();
+        places(&folders, cwd, path)
+            .into_iter()
+            .map(|(at, rest)| (*at, rest))
+            .collect()
     }
 
     #[test]

@@ -20,7 +20,10 @@ pub struct Artifact {
 
 impl Artifact {
     pub(crate) fn new(draft: ArtifactDraft) -> Self {
-        Self { draft: Some(draft), gathered: Vec::new() }
+        Self {
+            draft: Some(draft),
+            gathered: Vec::new(),
+        }
     }
 
     /// Takes the draft of an artifact that the guest left open.
@@ -86,7 +89,10 @@ impl HostArtifact for State {
         }
     }
 
-    async fn finish(&mut self, artifact: Resource<Artifact>) -> wasmtime::Result<Result<String, StoreError>> {
+    async fn finish(
+        &mut self,
+        artifact: Resource<Artifact>,
+    ) -> wasmtime::Result<Result<String, StoreError>> {
         let Artifact { draft, gathered } = self.table.delete(artifact)?;
         let finished = match draft {
             Some(draft) => aside(move || draft.finish(&gathered)).await,
@@ -107,7 +113,11 @@ impl HostArtifact for State {
 async fn aside<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ArtifactError> + Send + 'static,
 ) -> Result<T, ArtifactError> {
-    let busy = |_| Err(ArtifactError::Failed("the host has no thread for it now; try again later".to_owned()));
+    let busy = |_| {
+        Err(ArtifactError::Failed(
+            "the host has no thread for it now; try again later".to_owned(),
+        ))
+    };
     GUEST_FILES.run(work).await.unwrap_or_else(busy)
 }
 

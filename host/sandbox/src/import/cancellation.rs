@@ -30,7 +30,10 @@ impl Host for State {
 
 impl cancellation_signal::Host for State {
     async fn subscribe(&mut self) -> wasmtime::Result<Resource<DynPollable>> {
-        let wish = self.table.push(Wish { canceled: self.cancellation.clone(), expired: self.expiry.clone() })?;
+        let wish = self.table.push(Wish {
+            canceled: self.cancellation.clone(),
+            expired: self.expiry.clone(),
+        })?;
         subscribe(&mut self.table, wish)
     }
 }

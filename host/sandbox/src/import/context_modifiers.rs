@@ -32,7 +32,11 @@ struct Change {
 
 impl Modifiers {
     pub(crate) fn new(barred: Option<&'static str>) -> Self {
-        Self { barred, bytes: 0, changes: BTreeMap::new() }
+        Self {
+            barred,
+            bytes: 0,
+            changes: BTreeMap::new(),
+        }
     }
 
     /// Those of an instance outside of a call, which changes nothing.
@@ -45,7 +49,10 @@ impl Modifiers {
     /// Takes what was changed, sorted by key.
     pub(crate) fn take(&mut self) -> Vec<ContextModifier> {
         let changes = std::mem::take(&mut self.changes);
-        changes.into_iter().map(|(key, Change { value, .. })| ContextModifier { key, value }).collect()
+        changes
+            .into_iter()
+            .map(|(key, Change { value, .. })| ContextModifier { key, value })
+            .collect()
     }
 
     fn modify(&mut self, key: String, value: &str) -> Result<(), ModifyError> {
@@ -53,13 +60,18 @@ impl Modifiers {
             return Err(ModifyError::Forbidden(why.to_owned()));
         }
         if !is_key(&key) {
-            let why = format!("cannot change this key: it has 1 to {KEY_BYTES_MAX} letters, digits, _, -, ., : or /");
+            let why = format!(
+                "cannot change this key: it has 1 to {KEY_BYTES_MAX} letters, digits, _, -, ., : or /"
+            );
             return Err(ModifyError::Invalid(why));
         }
         let bytes = key.len() + value.len();
         let before = self.changes.get(&key);
         let keys = self.changes.len() + usize::from(before.is_none());
-        let total = self.bytes.saturating_sub(before.map_or(0, |before| before.bytes)).saturating_add(bytes);
+        let total = self
+            .bytes
+            .saturating_sub(before.map_or(0, |before| before.bytes))
+            .saturating_add(bytes);
         // Before the value is parsed, which takes memory.
         if (keys > KEYS_MAX || total > BYTES_MAX) && guard!("context_modifiers") {
             let why = format!(
@@ -70,7 +82,11 @@ impl Modifiers {
         }
         let value = read_unique_json(value, VALUES_MAX)
             .and_then(|read| check_numbers(value).map(|()| read))
-            .map_err(|why| ModifyError::Invalid(format!("cannot change {key}: its value is not valid JSON: {why}")))?;
+            .map_err(|why| {
+                ModifyError::Invalid(format!(
+                    "cannot change {key}: its value is not valid JSON: {why}"
+                ))
+            })?;
         self.changes.insert(key, Change { bytes, value });
         self.bytes = total;
         Ok(())
@@ -79,12 +95,17 @@ impl Modifiers {
 
 /// Whether a key is safe to show anywhere.
 fn is_key(key: &str) -> bool {
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b':' | b'/');
+    let fits =
+        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b':' | b'/');
     (1..=KEY_BYTES_MAX).contains(&key.len()) && key.bytes().all(fits)
 }
 
 impl Host for State {
-    async fn modify(&mut self, key: String, value: String) -> wasmtime::Result<Result<(), ModifyError>> {
+    async fn modify(
+        &mut self,
+        key: String,
+        value: String,
+    ) -> wasmtime::Result<Result<(), ModifyError>> {
         Ok(self.modifiers.modify(key, &value))
     }
 }
@@ -110,8 +131,14 @@ mod tests {
         for (key, value) in [("b", "1"), ("a", "[true]"), ("b", "{\"n\": 2}")] {
             assert_eq!(word(modifiers.modify(key.to_owned(), value)), "done");
         }
-        let of = |key: &str, value| ContextModifier { key: key.to_owned(), value };
-        assert_eq!(modifiers.take(), [of("a", json!([true])), of("b", json!({ "n": 2 }))]);
+        let of = |key: &str, value| ContextModifier {
+            key: key.to_owned(),
+            value,
+        };
+        assert_eq!(
+            modifiers.take(),
+            [of("a", json!([true])), of("b", json!({ "n": 2 }))]
+        );
         assert!(modifiers.take().is_empty());
     }
 
@@ -120,11 +147,25 @@ mod tests {
         let mut modifiers = Modifiers::new(None);
         let long = "k".repeat(KEY_BYTES_MAX + 1);
         for key in ["", "two words", "a\u{1b}", "\u{fc}", long.as_str()] {
-            assert_eq!(word(modifiers.modify(key.to_owned(), "1")), "invalid", "{key:?}");
+            assert_eq!(
+                word(modifiers.modify(key.to_owned(), "1")),
+                "invalid",
+                "{key:?}"
+            );
         }
         let values = format!("[{}]", vec!["0"; VALUES_MAX + 1].join(","));
-        for value in ["", "nonsense", "1 2", r#"{"a": 1, "a": 2}"#, values.as_str()] {
-            assert_eq!(word(modifiers.modify("key".to_owned(), value)), "invalid", "{value:?}");
+        for value in [
+            "",
+            "nonsense",
+            "1 2",
+            r#"{"a": 1, "a": 2}"#,
+            values.as_str(),
+        ] {
+            assert_eq!(
+                word(modifiers.modify("key".to_owned(), value)),
+                "invalid",
+                "{value:?}"
+            );
         }
         assert_eq!(word(modifiers.modify(long[1..].to_owned(), "null")), "done");
     }
@@ -142,7 +183,11 @@ mod tests {
             assert_eq!(word(modifiers.modify(key.to_string(), "1")), "done");
         }
         assert_eq!(word(modifiers.modify("one-more".to_owned(), "1")), "quota");
-        assert_eq!(word(modifiers.modify("a".to_owned(), "2")), "done", "a key that is known is not counted again");
+        assert_eq!(
+            word(modifiers.modify("a".to_owned(), "2")),
+            "done",
+            "a key that is known is not counted again"
+        );
     }
 
     #[test]

@@ -2,7 +2,12 @@ use super::wit::log::{Host, Level};
 use crate::state::State;
 
 impl Host for State {
-    async fn log(&mut self, level: Level, message: String, fields: Option<String>) -> wasmtime::Result<()> {
+    async fn log(
+        &mut self,
+        level: Level,
+        message: String,
+        fields: Option<String>,
+    ) -> wasmtime::Result<()> {
         let level = match level {
             Level::Trace => "trace",
             Level::Debug => "debug",

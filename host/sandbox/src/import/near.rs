@@ -13,7 +13,9 @@ use wasmtime_wasi::p2::bindings::clocks::wall_clock;
 use wasmtime_wasi_http::Error;
 
 use super::tools;
-use crate::bindings::near::near::agent::host::{HttpErrorKind, HttpFailure, HttpResponse, LogLevel};
+use crate::bindings::near::near::agent::host::{
+    HttpErrorKind, HttpFailure, HttpResponse, LogLevel,
+};
 use crate::egress::{Ask, Told, Unanswered};
 use crate::filesystem::read_text;
 use crate::state::State;
@@ -29,24 +31,42 @@ type Responded = Result<HttpResponse, HttpFailure>;
 /// Adds the interface. Calling another tool takes fuel from the store, so that the functions are written by hand.
 pub(crate) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     let mut host = linker.instance("near:agent/host@0.4.1")?;
-    host.func_wrap("log", |mut store: StoreContextMut<'_, State>, (level, message): (LogLevel, String)| {
-        log(store.data_mut(), level, &message);
-        Ok(())
-    })?;
-    host.func_wrap("now-millis", |mut store: StoreContextMut<'_, State>, (): ()| Ok((now_millis(store.data_mut())?,)))?;
-    host.func_wrap("secret-exists", |store: StoreContextMut<'_, State>, (name,): (String,)| {
-        let gate = store.data().egress.gate();
-        Ok((gate.is_some_and(|gate| gate.carries(&name)),))
-    })?;
-    host.func_wrap_async("workspace-read", |store: StoreContextMut<'_, State>, (path,): (String,)| {
-        Box::new(workspace_read(store, path))
-    })?;
-    host.func_wrap_async("tool-invoke", |store: StoreContextMut<'_, State>, (alias, params): (String, String)| {
-        Box::new(tool_invoke(store, alias, params))
-    })?;
-    host.func_wrap_async("http-request", |store: StoreContextMut<'_, State>, request: Requested| {
-        Box::new(http_request(store, request))
-    })
+    host.func_wrap(
+        "log",
+        |mut store: StoreContextMut<'_, State>, (level, message): (LogLevel, String)| {
+            log(store.data_mut(), level, &message);
+            Ok(())
+        },
+    )?;
+    host.func_wrap(
+        "now-millis",
+        |mut store: StoreContextMut<'_, State>, (): ()| Ok((now_millis(store.data_mut())?,)),
+    )?;
+    host.func_wrap(
+        "secret-exists",
+        |store: StoreContextMut<'_, State>, (name,): (String,)| {
+            let gate = store.data().egress.gate();
+            Ok((gate.is_some_and(|gate| gate.carries(&name)),))
+        },
+    )?;
+    host.func_wrap_async(
+        "workspace-read",
+        |store: StoreContextMut<'_, State>, (path,): (String,)| {
+            Box::new(workspace_read(store, path))
+        },
+    )?;
+    host.func_wrap_async(
+        "tool-invoke",
+        |store: StoreContextMut<'_, State>, (alias, params): (String, String)| {
+            Box::new(tool_invoke(store, alias, params))
+        },
+    )?;
+    host.func_wrap_async(
+        "http-request",
+        |store: StoreContextMut<'_, State>, request: Requested| {
+            Box::new(http_request(store, request))
+        },
+    )
 }
 
 fn log(state: &mut State, level: LogLevel, message: &str) {
@@ -63,10 +83,16 @@ fn log(state: &mut State, level: LogLevel, message: &str) {
 /// Reads the wall clock of the call, which is recorded for a replay, or comes from a record.
 fn now_millis(state: &mut State) -> wasmtime::Result<u64> {
     let now = wall_clock::Host::now(&mut state.clocks())?;
-    Ok(now.seconds.saturating_mul(1_000).saturating_add(u64::from(now.nanoseconds / 1_000_000)))
+    Ok(now
+        .seconds
+        .saturating_mul(1_000)
+        .saturating_add(u64::from(now.nanoseconds / 1_000_000)))
 }
 
-async fn workspace_read(mut store: StoreContextMut<'_, State>, path: String) -> wasmtime::Result<(Option<String>,)> {
+async fn workspace_read(
+    mut store: StoreContextMut<'_, State>,
+    path: String,
+) -> wasmtime::Result<(Option<String>,)> {
     Ok((read_text(store.data_mut(), &path).await?,))
 }
 
@@ -76,7 +102,9 @@ async fn tool_invoke(
     params: String,
 ) -> wasmtime::Result<(Result<String, String>,)> {
     let answered = tools::answered(store, alias, params).await?;
-    Ok((answered.map(output).map_err(|error| format!("{}: {}", error.error_code, error.message)),))
+    Ok((answered
+        .map(output)
+        .map_err(|error| format!("{}: {}", error.error_code, error.message)),))
 }
 
 /// The output of another tool, as JSON: structured if there is such output, else its blocks.
@@ -84,27 +112,54 @@ fn output(output: ChildOutput) -> String {
     output.structured.unwrap_or(output.content)
 }
 
-async fn http_request(store: StoreContextMut<'_, State>, request: Requested) -> wasmtime::Result<(Responded,)> {
+async fn http_request(
+    store: StoreContextMut<'_, State>,
+    request: Requested,
+) -> wasmtime::Result<(Responded,)> {
     let state = store.data();
     let Some(gate) = state.egress.shared_gate() else {
         let message = "requests are sent during a call only";
-        return Ok((Err(failure(HttpErrorKind::NetworkDenied, "no_network", message, false)),));
+        return Ok((Err(failure(
+            HttpErrorKind::NetworkDenied,
+            "no_network",
+            message,
+            false,
+        )),));
     };
     // The body counts as memory of the call twice, because the host keeps it until the guest has its copy.
-    let room = if guard!("whole_memory") { state.limiter.left() / 2 } else { usize::MAX };
+    let room = if guard!("whole_memory") {
+        state.limiter.left() / 2
+    } else {
+        usize::MAX
+    };
     let (method, url, headers, body, timeout_ms) = request;
     let headers = match named(&headers) {
         Ok(headers) => headers,
         Err(rule) => return Ok((Err(malformed(rule)),)),
     };
     let within = timeout_ms.map_or(REQUEST_TIME, |ms| Duration::from_millis(ms.into()));
-    let ask = Ask { method, url, headers, body: body.unwrap_or_default(), within, room };
+    let ask = Ask {
+        method,
+        url,
+        headers,
+        body: body.unwrap_or_default(),
+        within,
+        room,
+    };
     Ok((ask.send(gate).await.map(response).map_err(unanswered),))
 }
 
 fn response(told: Told) -> HttpResponse {
-    let headers: Map<String, Value> = told.headers.into_iter().map(|(name, value)| (name, value.into())).collect();
-    HttpResponse { status: told.status, headers_json: Value::Object(headers).to_string(), body: told.body }
+    let headers: Map<String, Value> = told
+        .headers
+        .into_iter()
+        .map(|(name, value)| (name, value.into()))
+        .collect();
+    HttpResponse {
+        status: told.status,
+        headers_json: Value::Object(headers).to_string(),
+        body: told.body,
+    }
 }
 
 /// Reads the headers of a request: a JSON object of texts, or nothing.
@@ -112,8 +167,8 @@ fn named(headers: &str) -> Result<Vec<(String, String)>, &'static str> {
     if headers.trim().is_empty() {
         return Ok(Vec::new());
     }
-    let headers: Map<String, Value> =
-        read_json(headers, HEADERS_MAX).map_err(|_| "the headers are not a JSON object of at most 256 values")?;
+    let headers: Map<String, Value> = read_json(headers, HEADERS_MAX)
+        .map_err(|_| "the headers are not a JSON object of at most 256 values")?;
     let pair = |(name, value)| match value {
         Value::String(value) => Ok((name, value)),
         _ => Err("the value of a header is not a text"),
@@ -130,7 +185,12 @@ fn unanswered(why: Unanswered) -> HttpFailure {
         Unanswered::Malformed(rule) => malformed(rule),
         Unanswered::TooLarge(bytes) => {
             let message = format!("the body is larger than {bytes} bytes");
-            failure(HttpErrorKind::OutputTooLarge, "body_too_large", &message, true)
+            failure(
+                HttpErrorKind::OutputTooLarge,
+                "body_too_large",
+                &message,
+                true,
+            )
         }
         Unanswered::Failed(error) => {
             let (kind, code, sent) = classed(&error);
@@ -143,29 +203,40 @@ fn unanswered(why: Unanswered) -> HttpFailure {
 /// itself: what a guest makes of its kind changes nothing.
 fn classed(error: &Error) -> (HttpErrorKind, &'static str, bool) {
     match error {
-        Error::HttpRequestDenied | Error::DestinationIpProhibited => (HttpErrorKind::NetworkDenied, "denied", false),
-        Error::ConnectionLimitReached => (HttpErrorKind::NetworkDenied, "request_limit", false),
-        Error::HttpRequestMethodInvalid | Error::HttpRequestUriInvalid | Error::HttpRequestUriTooLong => {
-            (HttpErrorKind::Input, "request_malformed", false)
+        Error::HttpRequestDenied | Error::DestinationIpProhibited => {
+            (HttpErrorKind::NetworkDenied, "denied", false)
         }
+        Error::ConnectionLimitReached => (HttpErrorKind::NetworkDenied, "request_limit", false),
+        Error::HttpRequestMethodInvalid
+        | Error::HttpRequestUriInvalid
+        | Error::HttpRequestUriTooLong => (HttpErrorKind::Input, "request_malformed", false),
         Error::HttpRequestBodySize(_) => (HttpErrorKind::Input, "request_too_large", true),
         Error::HttpResponseBodySize(_) | Error::HttpResponseHeaderSectionSize(_) => {
             (HttpErrorKind::OutputTooLarge, "response_too_large", true)
         }
-        Error::DnsError { .. } | Error::DnsTimeout => (HttpErrorKind::Client, "name_not_found", false),
+        Error::DnsError { .. } | Error::DnsTimeout => {
+            (HttpErrorKind::Client, "name_not_found", false)
+        }
         Error::ConnectionRefused
         | Error::ConnectionTimeout
         | Error::DestinationUnavailable
         | Error::TlsCertificateError
         | Error::TlsProtocolError => (HttpErrorKind::Client, "not_connected", false),
-        Error::HttpResponseTimeout | Error::ConnectionReadTimeout => (HttpErrorKind::Client, "timeout", true),
+        Error::HttpResponseTimeout | Error::ConnectionReadTimeout => {
+            (HttpErrorKind::Client, "timeout", true)
+        }
         Error::ConfigurationError => (HttpErrorKind::Executor, "host_fault", false),
         _ => (HttpErrorKind::Client, "request_failed", true),
     }
 }
 
 fn failure(kind: HttpErrorKind, code: &str, message: &str, request_sent: bool) -> HttpFailure {
-    HttpFailure { kind, code: Some(code.to_owned()), message: Some(message.to_owned()), request_sent }
+    HttpFailure {
+        kind,
+        code: Some(code.to_owned()),
+        message: Some(message.to_owned()),
+        request_sent,
+    }
 }
 
 #[cfg(test)]
@@ -176,9 +247,22 @@ mod tests {
     fn headers_are_an_object_of_texts() {
         assert_eq!(named(" ").unwrap(), []);
         assert_eq!(named("{}").unwrap(), []);
-        assert_eq!(named(r#"{"Accept": "a/b"}"#).unwrap(), [("Accept".to_owned(), "a/b".to_owned())]);
-        let many = (0..300).map(|n| format!("\"h{n}\": \"\"")).collect::<Vec<_>>().join(",");
-        for headers in ["[]", "null", r#"{"a": 1}"#, r#"{"a": ["b"]}"#, "{", &format!("{{{many}}}")] {
+        assert_eq!(
+            named(r#"{"Accept": "a/b"}"#).unwrap(),
+            [("Accept".to_owned(), "a/b".to_owned())]
+        );
+        let many = (0..300)
+            .map(|n| format!("\"h{n}\": \"\""))
+            .collect::<Vec<_>>()
+            .join(",");
+        for headers in [
+            "[]",
+            "null",
+            r#"{"a": 1}"#,
+            r#"{"a": ["b"]}"#,
+            "{",
+            &format!("{{{many}}}"),
+        ] {
             assert!(named(headers).is_err(), "{headers}");
         }
     }
@@ -187,7 +271,12 @@ mod tests {
     fn what_was_not_sent_is_known() {
         let of = |error: Error| {
             let (kind, _, sent) = classed(&error);
-            (format!("{kind:?}").to_lowercase().replace("httperrorkind::", ""), sent)
+            (
+                format!("{kind:?}")
+                    .to_lowercase()
+                    .replace("httperrorkind::", ""),
+                sent,
+            )
         };
         for (error, kind, sent) in [
             (Error::HttpRequestDenied, "networkdenied", false),

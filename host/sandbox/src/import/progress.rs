@@ -18,7 +18,9 @@ impl Host for State {
         let update = GuestProgress {
             status: ProgressStatus::Running,
             message: update.message.map(cut),
-            percent: update.percent.filter(|percent| (0.0..=100.0).contains(percent)),
+            percent: update
+                .percent
+                .filter(|percent| (0.0..=100.0).contains(percent)),
             current_step: update.current_step.map(cut),
             total_steps: update.total_steps,
             bytes_read: update.bytes_read,
@@ -41,7 +43,11 @@ impl State {
         let reference = format!("partial:{}", digest(content.as_bytes()));
         let bytes = content.len() as u64;
         if bytes > self.partial_bytes_left && guard!("partial_results") {
-            self.logs.line("warn", "a partial result was dropped: all together are larger than an answer may be", None);
+            self.logs.line(
+                "warn",
+                "a partial result was dropped: all together are larger than an answer may be",
+                None,
+            );
         } else if bytes <= PARTIAL_BYTES_MAX
             && let Ok(value @ Value::Array(_)) = read_json(&content, PARTIAL_VALUES_MAX)
         {

@@ -36,19 +36,36 @@ type Answered = Result<Answer, wit::ToolError>;
 
 pub(crate) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     let mut tools = linker.instance("toolcell:tool/tools@0.2.0")?;
-    tools.func_wrap_async("list", |store: StoreContextMut<'_, State>, (): ()| Box::new(list(store)))?;
-    tools.func_wrap_async("call", |store: StoreContextMut<'_, State>, (tool, input): (String, String)| {
-        Box::new(call(store, tool, input))
-    })
+    tools.func_wrap_async("list", |store: StoreContextMut<'_, State>, (): ()| {
+        Box::new(list(store))
+    })?;
+    tools.func_wrap_async(
+        "call",
+        |store: StoreContextMut<'_, State>, (tool, input): (String, String)| {
+            Box::new(call(store, tool, input))
+        },
+    )
 }
 
 async fn list(store: StoreContextMut<'_, State>) -> wasmtime::Result<(Vec<Callable>,)> {
-    let Some(children) = store.data().children.clone() else { return Ok((Vec::new(),)) };
+    let Some(children) = store.data().children.clone() else {
+        return Ok((Vec::new(),));
+    };
     let tools = children.caller.list().await;
-    Ok((tools.into_iter().map(|tool| Callable { name: tool.name, description: tool.description }).collect(),))
+    Ok((tools
+        .into_iter()
+        .map(|tool| Callable {
+            name: tool.name,
+            description: tool.description,
+        })
+        .collect(),))
 }
 
-async fn call(store: StoreContextMut<'_, State>, tool: String, input: String) -> wasmtime::Result<(Answered,)> {
+async fn call(
+    store: StoreContextMut<'_, State>,
+    tool: String,
+    input: String,
+) -> wasmtime::Result<(Answered,)> {
     let answered = answered(store, tool, input).await?;
     Ok((answered.map(output).map_err(error),))
 }
@@ -59,14 +76,18 @@ pub(super) async fn answered(
     tool: String,
     input: String,
 ) -> wasmtime::Result<Result<ChildOutput, record::ToolError>> {
-    let Some(children) = store.data().children.clone() else { return Ok(Err(none_granted().to_error())) };
+    let Some(children) = store.data().children.clone() else {
+        return Ok(Err(none_granted().to_error()));
+    };
     if tool.len() > NAME_BYTES_MAX || input.len() > INPUT_BYTES_MAX {
         return Ok(Err(too_large(&tool, &input).to_error()));
     }
     let fuel = store.get_fuel()?;
     let share = Share {
         left: Box::new(left(store.data(), fuel, &children.limits)),
-        deadline: children.deadline.unwrap_or_else(|| Instant::now() + FOR_EVER),
+        deadline: children
+            .deadline
+            .unwrap_or_else(|| Instant::now() + FOR_EVER),
     };
     let answer = children.caller.call(ChildCall { tool, input, share }).await;
     if guard!("child_fuel") {
@@ -114,7 +135,11 @@ fn too_large(tool: &str, input: &str) -> Refusal {
         tool.len(),
         input.len()
     );
-    Refusal::new(ErrorClass::InvalidArguments, "child_call_too_large", message)
+    Refusal::new(
+        ErrorClass::InvalidArguments,
+        "child_call_too_large",
+        message,
+    )
 }
 
 fn output(output: ChildOutput) -> Answer {
@@ -128,7 +153,11 @@ fn output(output: ChildOutput) -> Answer {
 
 /// The error of a call as the guest that made it reads it. The detail stays in the record.
 fn error(error: record::ToolError) -> wit::ToolError {
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast of a float saturates")]
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a cast of a float saturates"
+    )]
     let retry_after_ms = error.retry_after.map(|seconds| (seconds * 1_000.0) as u64);
     wit::ToolError {
         class: class(error.error_class),
@@ -159,5 +188,8 @@ fn class(class: ErrorClass) -> wit::ErrorClass {
 
 fn word(class: ErrorClass) -> String {
     let word = serde_json::to_value(class).ok();
-    word.as_ref().and_then(|word| word.as_str()).unwrap_or_default().to_owned()
+    word.as_ref()
+        .and_then(|word| word.as_str())
+        .unwrap_or_default()
+        .to_owned()
 }

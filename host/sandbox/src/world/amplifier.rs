@@ -53,17 +53,36 @@ impl Amplifier {
                 let module = module.instantiate_async(&mut *store).await?;
                 module.amplifier_modules_tool().call_get_spec(store).await
             }
-            Self::Root(module) => module.instantiate_async(&mut *store).await?.call_get_spec(store).await,
+            Self::Root(module) => {
+                module
+                    .instantiate_async(&mut *store)
+                    .await?
+                    .call_get_spec(store)
+                    .await
+            }
         }
     }
 
-    async fn execute(&self, store: &mut Store<State>, input: &[u8]) -> wasmtime::Result<Result<Vec<u8>, String>> {
+    async fn execute(
+        &self,
+        store: &mut Store<State>,
+        input: &[u8],
+    ) -> wasmtime::Result<Result<Vec<u8>, String>> {
         match self {
             Self::Interface(module) => {
                 let module = module.instantiate_async(&mut *store).await?;
-                module.amplifier_modules_tool().call_execute(store, input).await
+                module
+                    .amplifier_modules_tool()
+                    .call_execute(store, input)
+                    .await
             }
-            Self::Root(module) => module.instantiate_async(&mut *store).await?.call_execute(store, input).await,
+            Self::Root(module) => {
+                module
+                    .instantiate_async(&mut *store)
+                    .await?
+                    .call_execute(store, input)
+                    .await
+            }
         }
     }
 }
@@ -72,7 +91,13 @@ impl World for Amplifier {
     /// Asks for the specification in an instance with an empty world.
     fn describe<'a>(&'a self, examined: Examined<'a>) -> BoxFuture<'a, Result<String, Refusal>> {
         Box::pin(async move {
-            let Examined { engine, component, limits, namespace, .. } = examined;
+            let Examined {
+                engine,
+                component,
+                limits,
+                namespace,
+                ..
+            } = examined;
             let cancellation = crate::never();
             let mut store = call::empty_world(engine, limits, &cancellation)?;
             let result = {
@@ -83,12 +108,20 @@ impl World for Amplifier {
             };
             let spec = result.map_err(|error| call::verdict(&error, &store, limits))?;
             let kind = component.component_type();
-            let imports: Vec<String> = kind.imports(engine.wasmtime()).map(|(name, _)| name.to_owned()).collect();
-            declared(&spec, &imports).map(|tool| toolkit(namespace.unwrap_or(NAMESPACE), &[tool], &[]))
+            let imports: Vec<String> = kind
+                .imports(engine.wasmtime())
+                .map(|(name, _)| name.to_owned())
+                .collect();
+            declared(&spec, &imports)
+                .map(|tool| toolkit(namespace.unwrap_or(NAMESPACE), &[tool], &[]))
         })
     }
 
-    fn invoke<'a>(&'a self, store: &'a mut Store<State>, call: &'a Call) -> BoxFuture<'a, wasmtime::Result<Outcome>> {
+    fn invoke<'a>(
+        &'a self,
+        store: &'a mut Store<State>,
+        call: &'a Call,
+    ) -> BoxFuture<'a, wasmtime::Result<Outcome>> {
         Box::pin(async move {
             let answered = self.execute(store, call.input.as_bytes()).await?;
             match answered {
@@ -114,23 +147,34 @@ struct Spec {
 /// Reads what `get-spec` returns. The error names the place.
 fn declared(spec: &[u8], imports: &[String]) -> Result<Declared, Refusal> {
     let refused = |why: &str| {
-        let message =
-            format!("cannot use what get-spec of the module returns: {why}; correct it, or ask its author to");
+        let message = format!(
+            "cannot use what get-spec of the module returns: {why}; correct it, or ask its author to"
+        );
         invalid("description_invalid", message)
     };
     if spec.len() > SPEC_BYTES_MAX && guard!("spec_bytes") {
         return Err(refused(&format!("it has more than {SPEC_BYTES_MAX} bytes")));
     }
-    let text = std::str::from_utf8(spec).ok().filter(|text| is_object(text));
+    let text = std::str::from_utf8(spec)
+        .ok()
+        .filter(|text| is_object(text));
     let text = text.ok_or_else(|| refused("it is not a JSON object"))?;
     let spec: Spec = read_json(text, JSON_VALUES_MAX).map_err(|error| refused(&error))?;
-    let name = names([spec.name.as_str()]).into_iter().next().unwrap_or_default();
+    let name = names([spec.name.as_str()])
+        .into_iter()
+        .next()
+        .unwrap_or_default();
     let schema = match spec.parameters {
         None | Some(Value::Null) => json!({ "type": "object" }),
         Some(schema @ Value::Object(_)) => schema,
         Some(_) => return Err(refused("parameters is not an object")),
     };
-    Ok(Declared::careful(name, spec.description.unwrap_or_default(), schema, imports))
+    Ok(Declared::careful(
+        name,
+        spec.description.unwrap_or_default(),
+        schema,
+        imports,
+    ))
 }
 
 /// The values are kept as they were written, because a number may have more digits than a float.
@@ -148,9 +192,17 @@ fn yes() -> bool {
 
 /// Reads what `execute` answers.
 fn outcome(bytes: Vec<u8>) -> wasmtime::Result<Outcome> {
-    let broken = || wasmtime::Error::msg("the answer is not a JSON object with success, output and error");
-    let text = String::from_utf8(bytes).ok().filter(|text| is_object(text)).ok_or_else(broken)?;
-    let Answer { success, output, error } = read_json(&text, JSON_VALUES_MAX).map_err(|_| broken())?;
+    let broken =
+        || wasmtime::Error::msg("the answer is not a JSON object with success, output and error");
+    let text = String::from_utf8(bytes)
+        .ok()
+        .filter(|text| is_object(text))
+        .ok_or_else(broken)?;
+    let Answer {
+        success,
+        output,
+        error,
+    } = read_json(&text, JSON_VALUES_MAX).map_err(|_| broken())?;
     let written = |value: Box<RawValue>| String::from(Box::<str>::from(value));
     Ok(match (success, output) {
         (true, Some(output)) => answer::success(written(output)),
@@ -164,7 +216,9 @@ fn outcome(bytes: Vec<u8>) -> wasmtime::Result<Outcome> {
 
 /// The words of an error: a text, the text `message` of an object, or all of it.
 fn message(error: Option<String>) -> String {
-    let Some(error) = error else { return "the module does not say why".to_owned() };
+    let Some(error) = error else {
+        return "the module does not say why".to_owned();
+    };
     let value: Value = serde_json::from_str(&error).unwrap_or_default();
     match value.get("message").unwrap_or(&value) {
         Value::String(text) => text.clone(),
@@ -180,7 +234,12 @@ mod tests {
     use super::*;
 
     fn exported_by(exports: &[&str]) -> bool {
-        is_exported_by(&exports.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
+        is_exported_by(
+            &exports
+                .iter()
+                .map(|name| (*name).to_owned())
+                .collect::<Vec<_>>(),
+        )
     }
 
     #[test]
@@ -200,7 +259,10 @@ mod tests {
         assert!(described.notes.is_empty(), "{:?}", described.notes);
         let declaration = &described.toolkit.declarations[0];
         assert_eq!(
-            (declaration.qualified_name().as_str(), declaration.description.as_str()),
+            (
+                declaration.qualified_name().as_str(),
+                declaration.description.as_str()
+            ),
             ("amplifier.web-search", "Searches.")
         );
         let profile = &described.toolkit.permission_profiles[0];
@@ -228,7 +290,10 @@ mod tests {
             (large.as_bytes(), "bytes"),
         ] {
             let refusal = declared(spec, &[]).unwrap_err();
-            assert_eq!((refusal.class, refusal.code), (ErrorClass::SetupRequired, "description_invalid"));
+            assert_eq!(
+                (refusal.class, refusal.code),
+                (ErrorClass::SetupRequired, "description_invalid")
+            );
             assert!(refusal.message.contains(why), "{}", refusal.message);
         }
     }
@@ -241,33 +306,69 @@ mod tests {
     fn an_answer_is_a_success_unless_it_says_otherwise() {
         for (json, content, structured) in [
             (r#"{"output": {"n": 1.50}}"#, "[]", Some(r#"{"n": 1.50}"#)),
-            (r#"{"success": true, "output": [1], "error": "ignored"}"#, "[]", Some("[1]")),
-            (r#"{"output": "said"}"#, r#"[{"type":"text","text":"said"}]"#, None),
+            (
+                r#"{"success": true, "output": [1], "error": "ignored"}"#,
+                "[]",
+                Some("[1]"),
+            ),
+            (
+                r#"{"output": "said"}"#,
+                r#"[{"type":"text","text":"said"}]"#,
+                None,
+            ),
             (r#"{"output": null}"#, "[]", None),
             ("{}", "[]", None),
         ] {
-            let Outcome::Success(output) = answered(json) else { panic!("{json}") };
-            assert_eq!((output.content.as_str(), output.structured.as_deref()), (content, structured), "{json}");
+            let Outcome::Success(output) = answered(json) else {
+                panic!("{json}")
+            };
+            assert_eq!(
+                (output.content.as_str(), output.structured.as_deref()),
+                (content, structured),
+                "{json}"
+            );
         }
     }
 
     #[test]
     fn a_failure_has_the_words_of_the_module() {
         for (json, said) in [
-            (r#"{"success": false, "error": "no such city"}"#, "no such city"),
-            (r#"{"success": false, "error": {"message": "no such city", "code": 4}}"#, "no such city"),
-            (r#"{"success": false, "error": {"code": 4}}"#, r#"{"code": 4}"#),
-            (r#"{"success": false, "output": "half of it"}"#, "half of it"),
+            (
+                r#"{"success": false, "error": "no such city"}"#,
+                "no such city",
+            ),
+            (
+                r#"{"success": false, "error": {"message": "no such city", "code": 4}}"#,
+                "no such city",
+            ),
+            (
+                r#"{"success": false, "error": {"code": 4}}"#,
+                r#"{"code": 4}"#,
+            ),
+            (
+                r#"{"success": false, "output": "half of it"}"#,
+                "half of it",
+            ),
             (r#"{"success": false}"#, "the module does not say why"),
         ] {
-            let Outcome::Failure(error) = answered(json) else { panic!("{json}") };
+            let Outcome::Failure(error) = answered(json) else {
+                panic!("{json}")
+            };
             assert_eq!(error.message, said, "{json}");
         }
     }
 
     #[test]
     fn an_answer_that_is_no_object_breaks_the_contract() {
-        for bytes in [&b""[..], b"\xff", b"[true, 1, 2]", b"7", b"{", br#"{"success": "yes"}"#, b"{} {}"] {
+        for bytes in [
+            &b""[..],
+            b"\xff",
+            b"[true, 1, 2]",
+            b"7",
+            b"{",
+            br#"{"success": "yes"}"#,
+            b"{} {}",
+        ] {
             assert!(outcome(bytes.to_vec()).is_err(), "{bytes:?}");
         }
     }

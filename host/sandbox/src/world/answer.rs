@@ -9,22 +9,43 @@ use crate::bindings::tool::toolcell::tool::types::{ErrorClass, ToolError};
 /// The outcome of a call that answers one JSON value: a text is content, because it is for reading; anything else is
 /// structured output. What is not JSON stays as it is, and the pipeline refuses it.
 pub(super) fn success(json: String) -> Outcome {
-    let text = if json.trim_start().starts_with('"') { serde_json::from_str::<String>(&json).ok() } else { None };
+    let text = if json.trim_start().starts_with('"') {
+        serde_json::from_str::<String>(&json).ok()
+    } else {
+        None
+    };
     Outcome::Success(match text {
-        Some(text) => Output { content: block(text), structured: None, ui_summary: None },
-        None => Output { structured: Some(json), ..nothing() },
+        Some(text) => Output {
+            content: block(text),
+            structured: None,
+            ui_summary: None,
+        },
+        None => Output {
+            structured: Some(json),
+            ..nothing()
+        },
     })
 }
 
 /// The output of a call that answers nothing.
 pub(super) fn nothing() -> Output {
-    Output { content: "[]".to_owned(), structured: None, ui_summary: None }
+    Output {
+        content: "[]".to_owned(),
+        structured: None,
+        ui_summary: None,
+    }
 }
 
 /// The outcome of a call that failed, in the component's own words. The host cuts them.
 pub(super) fn failure(class: ErrorClass, code: Option<String>, message: String) -> Outcome {
     let code = code.unwrap_or_default();
-    Outcome::Failure(ToolError { class, code, message, detail: None, retry_after_ms: None })
+    Outcome::Failure(ToolError {
+        class,
+        code,
+        message,
+        detail: None,
+        retry_after_ms: None,
+    })
 }
 
 fn block(text: String) -> String {
@@ -46,8 +67,20 @@ mod tests {
     fn a_text_is_content_and_every_other_value_is_structured_as_it_was_written() {
         let text = (r#"[{"type":"text","text":"a \"b\""}]"#.to_owned(), None);
         assert_eq!(output(r#" "a \"b\"" "#), text);
-        for json in ["{\"n\":1.10}", "[1]", "null", "18446744073709551616", "no JSON", "\"half", ""] {
-            assert_eq!(output(json), ("[]".to_owned(), Some(json.to_owned())), "{json}");
+        for json in [
+            "{\"n\":1.10}",
+            "[1]",
+            "null",
+            "18446744073709551616",
+            "no JSON",
+            "\"half",
+            "",
+        ] {
+            assert_eq!(
+                output(json),
+                ("[]".to_owned(), Some(json.to_owned())),
+                "{json}"
+            );
         }
     }
 }

@@ -57,7 +57,12 @@ pub(super) struct LeftOut {
 impl Declared {
     /// A tool of a component with these imports that declares nothing but its name, description and arguments. Imports of
     /// files say nothing, because language runtimes import them even for pure code.
-    pub(super) fn careful(name: String, description: String, input_schema: Value, imports: &[String]) -> Self {
+    pub(super) fn careful(
+        name: String,
+        description: String,
+        input_schema: Value,
+        imports: &[String],
+    ) -> Self {
         let has = |start: &str| imports.iter().any(|import| import.starts_with(start));
         let http = has("wasi:http/");
         Self {
@@ -67,7 +72,11 @@ impl Declared {
             tool_kind: "function",
             input_schema,
             output_schema: None,
-            access: if http { vec![AccessKind::Network] } else { Vec::new() },
+            access: if http {
+                vec![AccessKind::Network]
+            } else {
+                Vec::new()
+            },
             effects: Vec::new(),
             network_scope: None,
             credentials: Vec::new(),
@@ -89,7 +98,12 @@ impl Declared {
     }
 
     fn declaration(&self, namespace: &str, id: &str) -> Value {
-        let mut description: String = self.description.trim().chars().take(DESCRIPTION_CHARS_MAX).collect();
+        let mut description: String = self
+            .description
+            .trim()
+            .chars()
+            .take(DESCRIPTION_CHARS_MAX)
+            .collect();
         if description.is_empty() {
             description = format!("The component does not describe `{}`.", self.name);
         }
@@ -101,14 +115,24 @@ impl Declared {
             ("description", description.into()),
             ("lifecycle", "available".into()),
             ("tool_kind", self.tool_kind.into()),
-            ("input_contract", json!({ "model_input_schema": self.input_schema })),
+            (
+                "input_contract",
+                json!({ "model_input_schema": self.input_schema }),
+            ),
             ("interface_ref", interface_id(id).into()),
             ("permission_profile_ref", permission_id(id).into()),
         ]);
         add(&mut declaration, "title", self.title.as_deref());
-        let output = self.output_schema.as_ref().map(|schema| json!({ "structured_schema": schema }));
+        let output = self
+            .output_schema
+            .as_ref()
+            .map(|schema| json!({ "structured_schema": schema }));
         add(&mut declaration, "output_contract", output);
-        add(&mut declaration, "external_mappings", self.mapping.as_ref().map(|mapping| json!([mapping])));
+        add(
+            &mut declaration,
+            "external_mappings",
+            self.mapping.as_ref().map(|mapping| json!([mapping])),
+        );
         declaration.into()
     }
 
@@ -119,18 +143,33 @@ impl Declared {
             ("tool_id", id.into()),
         ]);
         add(&mut interface, "is_read_only", self.facts.is_read_only);
-        add(&mut interface, "is_concurrency_safe", self.facts.is_concurrency_safe);
+        add(
+            &mut interface,
+            "is_concurrency_safe",
+            self.facts.is_concurrency_safe,
+        );
         add(&mut interface, "is_destructive", self.facts.is_destructive);
         add(&mut interface, "is_open_world", self.facts.is_open_world);
         add(&mut interface, "timeout_ms", self.timeout_ms);
-        add(&mut interface, "permission_subjects", (!self.subjects.is_empty()).then(|| json!(self.subjects)));
+        add(
+            &mut interface,
+            "permission_subjects",
+            (!self.subjects.is_empty()).then(|| json!(self.subjects)),
+        );
         interface.into()
     }
 
     fn permission_profile(&self, id: &str) -> Value {
         let network = self.wants(AccessKind::Network);
-        let scope = self.network_scope.as_deref().unwrap_or(if network { "any" } else { "none" });
-        let refs: Vec<&str> = self.credentials.iter().map(|used| used.credential_ref.as_str()).collect();
+        let scope = self
+            .network_scope
+            .as_deref()
+            .unwrap_or(if network { "any" } else { "none" });
+        let refs: Vec<&str> = self
+            .credentials
+            .iter()
+            .map(|used| used.credential_ref.as_str())
+            .collect();
         let mut profile = record([
             ("schema_version", SchemaVersion::CURRENT.into()),
             ("permission_profile_id", permission_id(id).into()),
@@ -139,10 +178,26 @@ impl Declared {
             ("write_effects", json!(self.write_effects())),
             ("network_scope", scope.into()),
         ]);
-        add(&mut profile, "approval_required", self.approval_required.then_some(true));
-        add(&mut profile, "credential_refs", (!refs.is_empty()).then(|| json!(refs)));
-        add(&mut profile, "credential_uses", (!refs.is_empty()).then(|| json!(self.credentials)));
-        add(&mut profile, "tool_calls", (!self.tool_calls.is_empty()).then(|| json!(self.tool_calls)));
+        add(
+            &mut profile,
+            "approval_required",
+            self.approval_required.then_some(true),
+        );
+        add(
+            &mut profile,
+            "credential_refs",
+            (!refs.is_empty()).then(|| json!(refs)),
+        );
+        add(
+            &mut profile,
+            "credential_uses",
+            (!refs.is_empty()).then(|| json!(self.credentials)),
+        );
+        add(
+            &mut profile,
+            "tool_calls",
+            (!self.tool_calls.is_empty()).then(|| json!(self.tool_calls)),
+        );
         profile.into()
     }
 
@@ -150,11 +205,20 @@ impl Declared {
         if !self.effects.is_empty() {
             return self.effects.clone();
         }
-        let kinds =
-            [(AccessKind::FileWrite, WriteEffect::LocalPersistent), (AccessKind::Network, WriteEffect::RemoteMutation)];
-        let effects: Vec<WriteEffect> =
-            kinds.into_iter().filter(|(kind, _)| self.wants(*kind)).map(|(_, effect)| effect).collect();
-        if effects.is_empty() { vec![WriteEffect::None] } else { effects }
+        let kinds = [
+            (AccessKind::FileWrite, WriteEffect::LocalPersistent),
+            (AccessKind::Network, WriteEffect::RemoteMutation),
+        ];
+        let effects: Vec<WriteEffect> = kinds
+            .into_iter()
+            .filter(|(kind, _)| self.wants(*kind))
+            .map(|(_, effect)| effect)
+            .collect();
+        if effects.is_empty() {
+            vec![WriteEffect::None]
+        } else {
+            effects
+        }
     }
 }
 
@@ -185,7 +249,10 @@ fn not_offered(left_out: &[LeftOut]) -> Vec<String> {
     let named = |part: &LeftOut| format!("{}: {}", cut(&part.name), cut(&part.reason));
     let mut listed: Vec<String> = left_out.iter().take(LEFT_OUT_MAX).map(named).collect();
     if left_out.len() > LEFT_OUT_MAX {
-        listed.push(format!("{} more, which are not listed", left_out.len() - LEFT_OUT_MAX));
+        listed.push(format!(
+            "{} more, which are not listed",
+            left_out.len() - LEFT_OUT_MAX
+        ));
     }
     listed
 }
@@ -217,7 +284,11 @@ pub(super) fn namespace(text: &str, otherwise: &str) -> String {
 /// The result is ASCII, so that it can be cut at any byte.
 fn plain(text: &str, dotted: bool, otherwise: &str) -> String {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-' || (dotted && c == '.');
-    let plain: String = text.chars().take(NAME_BYTES_MAX).map(|c| if fits(c) { c } else { '-' }).collect();
+    let plain: String = text
+        .chars()
+        .take(NAME_BYTES_MAX)
+        .map(|c| if fits(c) { c } else { '-' })
+        .collect();
     match plain.trim_matches(['-', '.']) {
         "" => otherwise.to_owned(),
         plain => plain.to_owned(),
@@ -233,7 +304,10 @@ fn permission_id(id: &str) -> String {
 }
 
 fn record<const N: usize>(fields: [(&str, Value); N]) -> Map<String, Value> {
-    fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    fields
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
 }
 
 fn add(record: &mut Map<String, Value>, name: &str, value: Option<impl Into<Value>>) {
@@ -244,7 +318,9 @@ fn add(record: &mut Map<String, Value>, name: &str, value: Option<impl Into<Valu
 mod tests {
     use serde_json::json;
     use toolcell_core::dialect::agent_tool::{self, Described};
-    use toolcell_core::record::{AccessKind, CredentialUse, RiskLevel, SubjectKind, Toolkit, WriteEffect};
+    use toolcell_core::record::{
+        AccessKind, CredentialUse, RiskLevel, SubjectKind, Toolkit, WriteEffect,
+    };
 
     use super::{Declared, LeftOut, names, namespace, toolkit};
 
@@ -257,25 +333,53 @@ mod tests {
     #[track_caller]
     fn accepted(tools: &[Declared]) -> Toolkit {
         let text = toolkit("docs.example", tools, &[]);
-        let Described { toolkit, notes, .. } = agent_tool::toolkit(&text).unwrap_or_else(|errors| panic!("{errors:?}"));
+        let Described { toolkit, notes, .. } =
+            agent_tool::toolkit(&text).unwrap_or_else(|errors| panic!("{errors:?}"));
         assert!(notes.is_empty(), "{notes:?}");
         toolkit
     }
 
     #[test]
     fn what_a_component_does_not_say_is_taken_carefully() {
-        let kit = accepted(&[careful("a", &["wasi:filesystem/types@0.2.6"]), careful("b", &["wasi:http/types@0.2.0"])]);
-        let names: Vec<String> = kit.declarations.iter().map(|tool| tool.qualified_name()).collect();
+        let kit = accepted(&[
+            careful("a", &["wasi:filesystem/types@0.2.6"]),
+            careful("b", &["wasi:http/types@0.2.0"]),
+        ]);
+        let names: Vec<String> = kit
+            .declarations
+            .iter()
+            .map(|tool| tool.qualified_name())
+            .collect();
         assert_eq!(names, ["docs.example.a", "docs.example.b"]);
-        let [pure, remote] = &kit.permission_profiles[..] else { panic!() };
+        let [pure, remote] = &kit.permission_profiles[..] else {
+            panic!()
+        };
         assert!(pure.access_kinds.is_empty() && pure.write_effects == [WriteEffect::None]);
         assert_eq!(remote.access_kinds, [AccessKind::Network]);
         assert_eq!(remote.write_effects, [WriteEffect::RemoteMutation]);
         assert_eq!(remote.network_scope.as_deref(), Some("any"));
-        assert!(kit.permission_profiles.iter().all(|profile| profile.risk_level == RiskLevel::Medium));
-        let facts: Vec<_> = kit.interfaces.iter().map(|interface| interface.facts()).collect();
-        assert!(facts.iter().all(|facts| facts.is_read_only.is_none() && facts.is_concurrency_safe.is_none()));
-        assert_eq!(facts.iter().map(|facts| facts.is_open_world).collect::<Vec<_>>(), [None, Some(true)]);
+        assert!(
+            kit.permission_profiles
+                .iter()
+                .all(|profile| profile.risk_level == RiskLevel::Medium)
+        );
+        let facts: Vec<_> = kit
+            .interfaces
+            .iter()
+            .map(|interface| interface.facts())
+            .collect();
+        assert!(
+            facts
+                .iter()
+                .all(|facts| facts.is_read_only.is_none() && facts.is_concurrency_safe.is_none())
+        );
+        assert_eq!(
+            facts
+                .iter()
+                .map(|facts| facts.is_open_world)
+                .collect::<Vec<_>>(),
+            [None, Some(true)]
+        );
     }
 
     #[test]
@@ -290,7 +394,11 @@ mod tests {
         let mut tool = careful("a", &["wasi:http/outgoing-handler@0.2.6"]);
         tool.title = Some("A".to_owned());
         tool.output_schema = Some(json!({ "type": "string" }));
-        tool.access.extend([AccessKind::FileRead, AccessKind::FileWrite, AccessKind::Credential]);
+        tool.access.extend([
+            AccessKind::FileRead,
+            AccessKind::FileWrite,
+            AccessKind::Credential,
+        ]);
         tool.credentials = vec![CredentialUse::bearer("KEY")];
         tool.network_scope = Some("*.example.com".to_owned());
         tool.tool_calls = vec!["files.*".to_owned()];
@@ -302,43 +410,100 @@ mod tests {
         let declaration = &kit.declarations[0];
         let interface = &kit.interfaces[0];
         assert_eq!(declaration.title.as_deref(), Some("A"));
-        assert_eq!(declaration.output_contract.as_ref().unwrap().structured_schema, Some(json!({ "type": "string" })));
-        assert_eq!((interface.timeout_ms, interface.facts().is_read_only), (Some(7), Some(false)));
+        assert_eq!(
+            declaration
+                .output_contract
+                .as_ref()
+                .unwrap()
+                .structured_schema,
+            Some(json!({ "type": "string" }))
+        );
+        assert_eq!(
+            (interface.timeout_ms, interface.facts().is_read_only),
+            (Some(7), Some(false))
+        );
         assert_eq!(interface.permission_subjects["/path"], SubjectKind::Path);
         let profile = &kit.permission_profiles[0];
-        assert_eq!(profile.write_effects, [WriteEffect::LocalPersistent, WriteEffect::RemoteMutation]);
+        assert_eq!(
+            profile.write_effects,
+            [WriteEffect::LocalPersistent, WriteEffect::RemoteMutation]
+        );
         assert_eq!(profile.approval_required, Some(true));
-        assert_eq!((profile.credential_refs[0].as_str(), profile.tool_calls[0].as_str()), ("KEY", "files.*"));
+        assert_eq!(
+            (
+                profile.credential_refs[0].as_str(),
+                profile.tool_calls[0].as_str()
+            ),
+            ("KEY", "files.*")
+        );
         assert_eq!(profile.network_scope.as_deref(), Some("*.example.com"));
     }
 
     #[test]
     fn a_description_is_never_empty_and_never_too_long() {
         for text in ["", " \n", &"x".repeat(20_000)] {
-            let kit = accepted(&[Declared { description: text.to_owned(), ..careful("a", &[]) }]);
+            let kit = accepted(&[Declared {
+                description: text.to_owned(),
+                ..careful("a", &[])
+            }]);
             assert!(!kit.declarations[0].description.is_empty());
         }
     }
 
     #[test]
     fn what_is_left_out_is_noted_with_its_reason_up_to_a_limit() {
-        let part = |at: usize| LeftOut { name: format!("f{at}"), reason: "it takes a stream".repeat(100) };
+        let part = |at: usize| LeftOut {
+            name: format!("f{at}"),
+            reason: "it takes a stream".repeat(100),
+        };
         let left_out: Vec<LeftOut> = (0..100).map(part).collect();
-        let Described { notes, .. } = agent_tool::toolkit(&toolkit("a", &[careful("a", &[])], &left_out)).unwrap();
-        assert!(notes[0].message.starts_with("not offered as a tool: f0: it takes a stream"), "{}", notes[0]);
+        let Described { notes, .. } =
+            agent_tool::toolkit(&toolkit("a", &[careful("a", &[])], &left_out)).unwrap();
+        assert!(
+            notes[0]
+                .message
+                .starts_with("not offered as a tool: f0: it takes a stream"),
+            "{}",
+            notes[0]
+        );
         assert_eq!(notes.len(), 33);
-        assert_eq!(notes[32].message, "not offered as a tool: 68 more, which are not listed");
+        assert_eq!(
+            notes[32].message,
+            "not offered as a tool: 68 more, which are not listed"
+        );
     }
 
     #[test]
     fn names_are_valid_and_unique() {
         let long = "x".repeat(100);
-        let texts = ["read-file", "a b\u{e9}/c", "", "---", "read-file", "read-file-2", long.as_str(), long.as_str()];
+        let texts = [
+            "read-file",
+            "a b\u{e9}/c",
+            "",
+            "---",
+            "read-file",
+            "read-file-2",
+            long.as_str(),
+            long.as_str(),
+        ];
         let names = names(texts);
-        assert_eq!(names[..6], ["read-file", "a-b--c", "tool", "tool-2", "read-file-2", "read-file-2-2"]);
+        assert_eq!(
+            names[..6],
+            [
+                "read-file",
+                "a-b--c",
+                "tool",
+                "tool-2",
+                "read-file-2",
+                "read-file-2-2"
+            ]
+        );
         let mut tools = Vec::new();
         for name in &names {
-            tools.push(Declared { name: name.clone(), ..careful("", &[]) });
+            tools.push(Declared {
+                name: name.clone(),
+                ..careful("", &[])
+            });
         }
         accepted(&tools);
         assert_eq!((names[6].len(), names[7].len()), (64, 64));

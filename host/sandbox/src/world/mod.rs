@@ -43,7 +43,11 @@ pub(super) trait World: Send + Sync {
     fn described(&mut self, _toolkit: &str) {}
 
     /// Instantiates the component in `store`, and runs the tool that `call` names.
-    fn invoke<'a>(&'a self, store: &'a mut Store<State>, call: &'a Call) -> BoxFuture<'a, wasmtime::Result<Outcome>>;
+    fn invoke<'a>(
+        &'a self,
+        store: &'a mut Store<State>,
+        call: &'a Call,
+    ) -> BoxFuture<'a, wasmtime::Result<Outcome>>;
 }
 
 /// A component at its first load.
@@ -69,10 +73,16 @@ const RESERVED: [&str; 4] = ["toolcell:", "near:agent/", "act:", "amplifier:modu
 
 /// The beginnings of the exports of other worlds in any version, and the versions that run here.
 const FAMILIES: [(&str, &str); 4] = [
-    ("wasi:cli/run@", "commands of wasi:cli@0.2: build it for WASI 0.2"),
+    (
+        "wasi:cli/run@",
+        "commands of wasi:cli@0.2: build it for WASI 0.2",
+    ),
     ("near:agent/", "tools of near:agent@0.4.1"),
     ("act:tools/", "tools of act:tools@0.1.0 and act:tools@0.2.0"),
-    ("amplifier:modules/", "modules that export amplifier:modules/tool@1.0.0"),
+    (
+        "amplifier:modules/",
+        "modules that export amplifier:modules/tool@1.0.0",
+    ),
 ];
 
 /// Which world a component is made for.
@@ -105,7 +115,10 @@ impl Kind {
         if exports.iter().any(|name| name == near::INTERFACE) {
             return Ok(Self::Near);
         }
-        if exports.iter().any(|name| act::PROVIDERS.contains(&name.as_str())) {
+        if exports
+            .iter()
+            .any(|name| act::PROVIDERS.contains(&name.as_str()))
+        {
             return Ok(Self::Act);
         }
         if command::exported(exports) {
@@ -113,7 +126,8 @@ impl Kind {
         }
         // A hook, a judge, or a tool of a version that this host does not know: its functions are no tools by themselves.
         let is_reserved = |name: &String| RESERVED.iter().any(|start| name.starts_with(start));
-        if !exports.iter().any(is_reserved) && exports.iter().any(|name| !name.starts_with("wasi:")) {
+        if !exports.iter().any(is_reserved) && exports.iter().any(|name| !name.starts_with("wasi:"))
+        {
             return Ok(Self::Wit);
         }
         let of_family = |start: &str| exports.iter().any(|name| name.starts_with(start));
@@ -124,7 +138,9 @@ impl Kind {
             tool::GUEST,
             listed(exports),
             listed(imports),
-            other.map(|(_, runs)| format!("; toolcell runs {runs}")).unwrap_or_default()
+            other
+                .map(|(_, runs)| format!("; toolcell runs {runs}"))
+                .unwrap_or_default()
         );
         Err(invalid("not_a_tool", message))
     }
@@ -134,7 +150,9 @@ impl Kind {
         let has_functions = exports.iter().any(|name| !name.starts_with("wasi:"));
         match self {
             Self::Command
-                if has_functions && wit::profile(bytes).is_ok_and(|found| found.is_some_and(|it| it.functions)) =>
+                if has_functions
+                    && wit::profile(bytes)
+                        .is_ok_and(|found| found.is_some_and(|it| it.functions)) =>
             {
                 Self::Wit
             }
@@ -146,22 +164,38 @@ impl Kind {
     /// functions cannot.
     pub(super) fn takes_granted_files(self, imports: &[String], bytes: &[u8]) -> bool {
         let says_nothing = || match wit::profile(bytes) {
-            Ok(profile) => profile.is_none_or(|profile| profile.tools.is_empty() && profile.ceiling.is_none()),
+            Ok(profile) => {
+                profile.is_none_or(|profile| profile.tools.is_empty() && profile.ceiling.is_none())
+            }
             Err(_) => false,
         };
-        self == Self::Wit && imports.iter().any(|name| name.starts_with("wasi:filesystem/")) && says_nothing()
+        self == Self::Wit
+            && imports
+                .iter()
+                .any(|name| name.starts_with("wasi:filesystem/"))
+            && says_nothing()
     }
 
     /// Returns a linker for a component of this world with these imports.
-    pub(super) fn linker(self, engine: &wasmtime::Engine, imports: &[String]) -> wasmtime::Result<Linker<State>> {
+    pub(super) fn linker(
+        self,
+        engine: &wasmtime::Engine,
+        imports: &[String],
+    ) -> wasmtime::Result<Linker<State>> {
         match self {
-            Self::Tool | Self::Amplifier | Self::Act | Self::Command | Self::Wit => linking::for_tool(engine, imports),
+            Self::Tool | Self::Amplifier | Self::Act | Self::Command | Self::Wit => {
+                linking::for_tool(engine, imports)
+            }
             Self::Near => linking::for_near(engine, imports),
         }
     }
 
     /// Binds the exports of a component of this world.
-    pub(super) fn bind(self, instance: InstancePre<State>, exports: Exports) -> wasmtime::Result<Box<dyn World>> {
+    pub(super) fn bind(
+        self,
+        instance: InstancePre<State>,
+        exports: Exports,
+    ) -> wasmtime::Result<Box<dyn World>> {
         Ok(match self {
             Self::Tool => Box::new(tool::Tool::new(instance, exports)?),
             Self::Amplifier => Box::new(amplifier::Amplifier::new(instance)?),
@@ -213,7 +247,12 @@ impl Kind {
     /// Returns the namespace in the profile of a component. Refuses what else it says in a world that does not read it,
     /// because what it narrows would be lost.
     pub(super) fn heed_profile(self, bytes: &[u8]) -> Result<Option<String>, Refusal> {
-        let refused = |why: &str| Err(invalid("description_invalid", format!("the component has {why}")));
+        let refused = |why: &str| {
+            Err(invalid(
+                "description_invalid",
+                format!("the component has {why}"),
+            ))
+        };
         match (self, wit::profile(bytes)) {
             // Read with the rest of what such a component says.
             (Self::Wit, _) | (_, Ok(None)) => Ok(None),
@@ -221,14 +260,18 @@ impl Kind {
                 "a custom section `toolcell:profile`, which only components that were not made for toolcell may have; \
                  remove it",
             ),
-            (_, Err(why)) => refused(&format!("a custom section `toolcell:profile` that cannot be used: {why}")),
+            (_, Err(why)) => refused(&format!(
+                "a custom section `toolcell:profile` that cannot be used: {why}"
+            )),
             (_, Ok(Some(profile))) if profile.functions => refused(
                 "a profile that chooses its functions, and exports none beside those of its kind; leave that out",
             ),
-            (_, Ok(Some(profile))) if !profile.tools.is_empty() || profile.ceiling.is_some() => refused(
-                "a profile or a ceiling of its tools, which only components of plain functions may have; a component of its kind may \
+            (_, Ok(Some(profile))) if !profile.tools.is_empty() || profile.ceiling.is_some() => {
+                refused(
+                    "a profile or a ceiling of its tools, which only components of plain functions may have; a component of its kind may \
                  have a namespace alone",
-            ),
+                )
+            }
             (_, Ok(Some(profile))) => Ok(profile.namespace),
         }
     }
@@ -241,7 +284,12 @@ fn listed(names: &[String]) -> String {
     if names.is_empty() {
         return "nothing".to_owned();
     }
-    let shown = |name: &String| name.chars().take(CHARS_MAX).flat_map(char::escape_debug).collect::<String>();
+    let shown = |name: &String| {
+        name.chars()
+            .take(CHARS_MAX)
+            .flat_map(char::escape_debug)
+            .collect::<String>()
+    };
     let mut listed: Vec<String> = names.iter().take(NAMES_MAX).map(shown).collect();
     if names.len() > NAMES_MAX {
         listed.push(format!("and {} more", names.len() - NAMES_MAX));
@@ -256,14 +304,25 @@ mod tests {
     use super::Kind;
 
     fn find(exports: &[&str], imports: &[&str]) -> Result<Kind, String> {
-        let own = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let own = |names: &[&str]| {
+            names
+                .iter()
+                .map(|name| (*name).to_owned())
+                .collect::<Vec<_>>()
+        };
         Kind::find(&own(exports), &own(imports)).map_err(|refusal| refusal.message)
     }
 
     #[test]
     fn a_component_is_of_the_world_that_it_exports() {
-        assert_eq!(find(&["acme:docs/tools", "toolcell:tool/guest@0.2.0"], &[]), Ok(Kind::Tool));
-        for exports in [&["answer"][..], &["wasi:cli/environment@0.2.0", "acme:docs/tools@0.1.0"]] {
+        assert_eq!(
+            find(&["acme:docs/tools", "toolcell:tool/guest@0.2.0"], &[]),
+            Ok(Kind::Tool)
+        );
+        for exports in [
+            &["answer"][..],
+            &["wasi:cli/environment@0.2.0", "acme:docs/tools@0.1.0"],
+        ] {
             assert_eq!(find(exports, &[]), Ok(Kind::Wit));
         }
     }
@@ -276,32 +335,60 @@ mod tests {
             &["wasi:http/incoming-handler@0.2.6"],
         ] {
             let message = find(exports, &["wasi:io/poll@0.2.6"]).unwrap_err();
-            for part in ["a tool exports toolcell:tool/guest@0.2.0", exports[0], "imports wasi:io/poll@0.2.6"] {
+            for part in [
+                "a tool exports toolcell:tool/guest@0.2.0",
+                exports[0],
+                "imports wasi:io/poll@0.2.6",
+            ] {
                 assert!(message.contains(part), "{message}");
             }
         }
         for (export, runs) in [
-            ("wasi:cli/run@0.3.0", "; toolcell runs commands of wasi:cli@0.2: build it for WASI 0.2"),
-            ("near:agent/tool@0.5.0", "; toolcell runs tools of near:agent@0.4.1"),
-            ("act:tools/tool-provider@0.3.0", "; toolcell runs tools of act:tools@0.1.0 and act:tools@0.2.0"),
-            ("amplifier:modules/hook@1.0.0", "; toolcell runs modules that export amplifier:modules/tool@1.0.0"),
+            (
+                "wasi:cli/run@0.3.0",
+                "; toolcell runs commands of wasi:cli@0.2: build it for WASI 0.2",
+            ),
+            (
+                "near:agent/tool@0.5.0",
+                "; toolcell runs tools of near:agent@0.4.1",
+            ),
+            (
+                "act:tools/tool-provider@0.3.0",
+                "; toolcell runs tools of act:tools@0.1.0 and act:tools@0.2.0",
+            ),
+            (
+                "amplifier:modules/hook@1.0.0",
+                "; toolcell runs modules that export amplifier:modules/tool@1.0.0",
+            ),
         ] {
             let message = find(&[export], &[]).unwrap_err();
-            assert!(message.contains(export) && message.ends_with(runs), "{message}");
+            assert!(
+                message.contains(export) && message.ends_with(runs),
+                "{message}"
+            );
         }
         let empty = find(&[], &[]).unwrap_err();
-        assert!(empty.ends_with("this component exports nothing, and imports nothing"), "{empty}");
+        assert!(
+            empty.ends_with("this component exports nothing, and imports nothing"),
+            "{empty}"
+        );
         let long = "wasi:\u{1b}".repeat(1_000);
         let many = find(&vec![long.as_str(); 1_000], &[]).unwrap_err();
-        assert!(many.len() < 6_000 && many.contains("and 992 more") && !many.contains('\u{1b}'), "{many}");
+        assert!(
+            many.len() < 6_000 && many.contains("and 992 more") && !many.contains('\u{1b}'),
+            "{many}"
+        );
     }
 
     #[test]
     fn a_profile_is_only_where_it_has_an_effect() {
         let plain = b"\0asm\x0d\0\x01\0";
         let profiled = with_custom(plain, "toolcell:profile", b"{}").unwrap();
-        let carrying = |text: &str| with_custom(plain, "toolcell:profile", text.as_bytes()).unwrap();
-        assert!(Kind::Tool.heed_profile(plain).is_ok() && Kind::Wit.heed_profile(&profiled).is_ok());
+        let carrying =
+            |text: &str| with_custom(plain, "toolcell:profile", text.as_bytes()).unwrap();
+        assert!(
+            Kind::Tool.heed_profile(plain).is_ok() && Kind::Wit.heed_profile(&profiled).is_ok()
+        );
         let named = carrying(r#"{"namespace": "mine"}"#);
         let full = carrying(r#"{"tools": {"a": {"read_only": true}}}"#);
         let closed = carrying(r#"{"ceiling": {}}"#);
@@ -309,12 +396,20 @@ mod tests {
             assert_eq!(world.heed_profile(&named).unwrap().as_deref(), Some("mine"));
             assert_eq!(world.heed_profile(&profiled).unwrap(), None);
             let plain = "only components of plain functions";
-            for (component, why) in [(&full, plain), (&closed, plain), (&carrying("{"), "cannot be used")] {
+            for (component, why) in [
+                (&full, plain),
+                (&closed, plain),
+                (&carrying("{"), "cannot be used"),
+            ] {
                 let refusal = world.heed_profile(component).unwrap_err();
                 assert!(refusal.message.contains(why), "{}", refusal.message);
             }
         }
         let refusal = Kind::Tool.heed_profile(&profiled).unwrap_err();
-        assert!(refusal.message.contains("not made for toolcell"), "{}", refusal.message);
+        assert!(
+            refusal.message.contains("not made for toolcell"),
+            "{}",
+            refusal.message
+        );
     }
 }

@@ -26,8 +26,14 @@ pub(super) struct Tool {
 
 impl Tool {
     pub(super) fn new(instance: InstancePre<State>, exports: Exports) -> wasmtime::Result<Self> {
-        let configuring = exports.configuration.then(|| ConfiguringIndices::new(&instance)).transpose()?;
-        Ok(Self { tool: ToolPre::new(instance)?, configuring })
+        let configuring = exports
+            .configuration
+            .then(|| ConfiguringIndices::new(&instance))
+            .transpose()?;
+        Ok(Self {
+            tool: ToolPre::new(instance)?,
+            configuring,
+        })
     }
 
     /// Returns an instance that has taken `config`, or the error with which the guest refused it.
@@ -40,19 +46,33 @@ impl Tool {
             // The catalog refuses such settings when the tool is loaded.
             return Err(wasmtime::Error::msg("the component takes no settings"));
         };
-        let instance = self.tool.instance_pre().instantiate_async(&mut *store).await?;
+        let instance = self
+            .tool
+            .instance_pre()
+            .instantiate_async(&mut *store)
+            .await?;
         let guest = configuring.load(&mut *store, &instance)?;
-        match guest.toolcell_tool_configuration().call_configure(&mut *store, &config).await? {
+        match guest
+            .toolcell_tool_configuration()
+            .call_configure(&mut *store, &config)
+            .await?
+        {
             Ok(()) => contract::Tool::new(store, &instance).map(Ok),
             // Whatever class the guest chose: what has to change is the settings.
-            Err(error) => Ok(Err(ToolError { class: ErrorClass::SetupRequired, ..error })),
+            Err(error) => Ok(Err(ToolError {
+                class: ErrorClass::SetupRequired,
+                ..error
+            })),
         }
     }
 }
 
 impl World for Tool {
     /// Calls `describe` in an instance with an empty world.
-    fn describe<'a>(&'a self, Examined { engine, limits, .. }: Examined<'a>) -> BoxFuture<'a, Result<String, Refusal>> {
+    fn describe<'a>(
+        &'a self,
+        Examined { engine, limits, .. }: Examined<'a>,
+    ) -> BoxFuture<'a, Result<String, Refusal>> {
         Box::pin(async move {
             let cancellation = crate::never();
             let mut store = call::empty_world(engine, limits, &cancellation)?;
@@ -69,15 +89,21 @@ impl World for Tool {
         })
     }
 
-    fn invoke<'a>(&'a self, store: &'a mut Store<State>, call: &'a Call) -> BoxFuture<'a, wasmtime::Result<Outcome>> {
+    fn invoke<'a>(
+        &'a self,
+        store: &'a mut Store<State>,
+        call: &'a Call,
+    ) -> BoxFuture<'a, wasmtime::Result<Outcome>> {
         Box::pin(async move {
             let guest = match store.data_mut().configuration.take() {
                 None => self.tool.instantiate_async(&mut *store).await?,
                 // Boxed, to keep the future of all other calls small.
-                Some(config) => match Box::pin(self.configured(store, config.as_ref().to_owned())).await? {
-                    Ok(guest) => guest,
-                    Err(error) => return Ok(Outcome::Failure(error)),
-                },
+                Some(config) => {
+                    match Box::pin(self.configured(store, config.as_ref().to_owned())).await? {
+                        Ok(guest) => guest,
+                        Err(error) => return Ok(Outcome::Failure(error)),
+                    }
+                }
             };
             guest.toolcell_tool_guest().call_invoke(store, call).await
         })

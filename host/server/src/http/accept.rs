@@ -9,7 +9,10 @@ const STREAM: &str = "text/event-stream";
 /// Names the media types of MCP's answers in `headers`, if the client takes them without naming them.
 pub(super) fn name_answers(method: &Method, headers: &mut HeaderMap) {
     let (meant, types): (_, &[&str]) = match *method {
-        Method::POST => (HeaderValue::from_static("application/json, text/event-stream"), &[JSON, STREAM]),
+        Method::POST => (
+            HeaderValue::from_static("application/json, text/event-stream"),
+            &[JSON, STREAM],
+        ),
         Method::GET => (HeaderValue::from_static(STREAM), &[STREAM]),
         _ => return,
     };
@@ -28,13 +31,20 @@ fn takes(headers: &HeaderMap, media_type: &str) -> bool {
             let weight = part.strip_prefix("q=").or_else(|| part.strip_prefix("Q="));
             weight.and_then(|weight| weight.parse::<f32>().ok()) == Some(0.0)
         });
-        let is_in_group = || essence.strip_suffix("/*").is_some_and(|known| known == group || known == "*");
+        let is_in_group = || {
+            essence
+                .strip_suffix("/*")
+                .is_some_and(|known| known == group || known == "*")
+        };
         !is_refused && (essence == media_type || is_in_group())
     };
     if !headers.contains_key(ACCEPT) {
         return true;
     }
-    let ranges = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let ranges = headers
+        .get_all(ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok());
     ranges.flat_map(|ranges| ranges.split(',')).any(is_meant)
 }
 
@@ -43,21 +53,35 @@ mod tests {
     use super::*;
 
     fn named(method: Method, accept: &[&str]) -> Vec<String> {
-        let values = accept.iter().map(|value| (ACCEPT, HeaderValue::from_str(value).unwrap()));
+        let values = accept
+            .iter()
+            .map(|value| (ACCEPT, HeaderValue::from_str(value).unwrap()));
         let mut headers: HeaderMap = values.collect();
         name_answers(&method, &mut headers);
-        headers.get_all(ACCEPT).iter().map(|value| value.to_str().unwrap().to_owned()).collect()
+        headers
+            .get_all(ACCEPT)
+            .iter()
+            .map(|value| value.to_str().unwrap().to_owned())
+            .collect()
     }
 
     #[test]
     fn who_takes_anything_takes_the_answers_of_mcp() {
         let both = ["application/json, text/event-stream"];
-        for accept in [&[][..], &["*/*"], &["text/html, */*;q=0.8"], &["application/*", "text/event-stream"]] {
+        for accept in [
+            &[][..],
+            &["*/*"],
+            &["text/html, */*;q=0.8"],
+            &["application/*", "text/event-stream"],
+        ] {
             assert_eq!(named(Method::POST, accept), both, "{accept:?}");
         }
         for accept in ["text/html", "application/json", "*/*;q=0", "application/*"] {
             assert_eq!(named(Method::POST, &[accept]), [accept]);
         }
-        assert_eq!((named(Method::GET, &[]), named(Method::DELETE, &[])), (vec![STREAM.to_owned()], Vec::new()));
+        assert_eq!(
+            (named(Method::GET, &[]), named(Method::DELETE, &[])),
+            (vec![STREAM.to_owned()], Vec::new())
+        );
     }
 }

@@ -91,11 +91,17 @@ impl Connections {
     pub(super) fn new(limits: &HttpLimits, principals: usize) -> Arc<Self> {
         let all = limits.connections as usize;
         let waiting = limits.waiting as usize;
-        let each = if guard!("principal_share") { share(all, principals) } else { all };
+        let each = if guard!("principal_share") {
+            share(all, principals)
+        } else {
+            all
+        };
         let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / ARRIVED_FILES;
         Arc::new(Self {
             arrivals: Mutex::default(),
-            arrived_max: usize::try_from(files).unwrap_or(usize::MAX).clamp(1, ARRIVED_MAX),
+            arrived_max: usize::try_from(files)
+                .unwrap_or(usize::MAX)
+                .clamp(1, ARRIVED_MAX),
             door: tokio::sync::Mutex::default(),
             strangers: Mutex::default(),
             strangers_max: (limits.strangers as usize).max(1),
@@ -108,7 +114,9 @@ impl Connections {
     }
 
     fn strangers(&self) -> MutexGuard<'_, Strangers> {
-        self.strangers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.strangers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn arrivals(&self) -> MutexGuard<'_, Arrivals> {
@@ -124,8 +132,18 @@ impl Connections {
         let id = arrivals.next;
         let leave = CancellationToken::new();
         arrivals.next += 1;
-        arrivals.there.insert(id, Arrival { leave: leave.clone(), has_spoken: false });
-        Arrived { connections: Arc::clone(self), id, leave }
+        arrivals.there.insert(
+            id,
+            Arrival {
+                leave: leave.clone(),
+                has_spoken: false,
+            },
+        );
+        Arrived {
+            connections: Arc::clone(self),
+            id,
+            leave,
+        }
     }
 
     /// Admits one more stranger. If all places are taken, waits until one is free or a stranger can be evicted.
@@ -133,7 +151,11 @@ impl Connections {
         let _turn = self.door.lock().await;
         loop {
             let room = self.room.notified();
-            let time = if self.arrivals().spoken > self.strangers_max { CROWDED } else { PATIENT };
+            let time = if self.arrivals().spoken > self.strangers_max {
+                CROWDED
+            } else {
+                PATIENT
+            };
             {
                 let mut strangers = self.strangers();
                 if strangers.there.len() < self.strangers_max || strangers.send_away(time) {
@@ -149,8 +171,20 @@ impl Connections {
         let id = strangers.next;
         let leave = CancellationToken::new();
         strangers.next += 1;
-        strangers.there.insert(id, Stranger { since: Instant::now(), leave: leave.clone() });
-        Connection { connections: Arc::clone(self), id, leave, known: Mutex::default(), waits: Mutex::default() }
+        strangers.there.insert(
+            id,
+            Stranger {
+                since: Instant::now(),
+                leave: leave.clone(),
+            },
+        );
+        Connection {
+            connections: Arc::clone(self),
+            id,
+            leave,
+            known: Mutex::default(),
+            waits: Mutex::default(),
+        }
     }
 
     /// Waits until no authenticated connection is left.
@@ -163,7 +197,9 @@ impl Arrivals {
     /// Evicts the connection that has been silent for longest, or else the oldest.
     fn send_away(&mut self) {
         let silent = self.there.iter().find(|(_, arrival)| !arrival.has_spoken);
-        let id = silent.or_else(|| self.there.first_key_value()).map(|(id, _)| *id);
+        let id = silent
+            .or_else(|| self.there.first_key_value())
+            .map(|(id, _)| *id);
         if let Some(arrival) = id.and_then(|id| self.remove(id)) {
             arrival.leave.cancel();
         }
@@ -207,9 +243,13 @@ impl Strangers {
     fn send_away(&mut self, time: Duration) -> bool {
         let first = self.there.iter().min_by_key(|(_, stranger)| stranger.since);
         let over = first.filter(|(_, stranger)| stranger.since.elapsed() >= time);
-        let over = over.map(|(id, _)| *id).filter(|_| guard!("stranger_places"));
+        let over = over
+            .map(|(id, _)| *id)
+            .filter(|_| guard!("stranger_places"));
         let over = over.and_then(|id| self.there.remove(&id));
-        over.as_ref().inspect(|stranger| stranger.leave.cancel()).is_some()
+        over.as_ref()
+            .inspect(|stranger| stranger.leave.cancel())
+            .is_some()
     }
 }
 
@@ -226,28 +266,55 @@ impl Connection {
         if known().as_ref().is_some_and(|(at, _)| at == principal) {
             return Ok(());
         }
-        let Connections { shares, waiting, known: all, wait, .. } = &*self.connections;
+        let Connections {
+            shares,
+            waiting,
+            known: all,
+            wait,
+            ..
+        } = &*self.connections;
         let waits = waiting.try_take(principal);
         let has_room = waits.is_some();
         *self.waits.lock().unwrap_or_else(PoisonError::into_inner) = waits;
         self.is_no_stranger();
         let all = Arc::clone(all);
-        let places = async { Some([shares.take(principal).await?, all.acquire_owned().await.ok()?]) };
+        let places = async {
+            Some([
+                shares.take(principal).await?,
+                all.acquire_owned().await.ok()?,
+            ])
+        };
         let wait = if has_room { *wait } else { Duration::ZERO };
-        let places = tokio::time::timeout(wait, places).await.ok().flatten().ok_or(Full)?;
+        let places = tokio::time::timeout(wait, places)
+            .await
+            .ok()
+            .flatten()
+            .ok_or(Full)?;
         *known() = Some((Arc::clone(principal), places));
-        self.waits.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.waits
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         Ok(())
     }
 
     /// Gives the place of the principal back: what is left of the connection is its end.
     pub(super) fn is_over(&self) {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.known
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         self.is_no_stranger();
     }
 
     fn is_no_stranger(&self) {
-        if self.connections.strangers().there.remove(&self.id).is_some() {
+        if self
+            .connections
+            .strangers()
+            .there
+            .remove(&self.id)
+            .is_some()
+        {
             self.connections.room.notify_one();
         }
     }
@@ -271,7 +338,9 @@ mod tests {
         let first = there[0].enter().await;
         there.extend((1..connections.arrived_max).map(|_| connections.arrive()));
         let more = [connections.arrive(), connections.arrive()];
-        let left: Vec<usize> = (0..there.len()).filter(|at| there[*at].leave.is_cancelled()).collect();
+        let left: Vec<usize> = (0..there.len())
+            .filter(|at| there[*at].leave.is_cancelled())
+            .collect();
         assert_eq!(left, [1, 2], "the first has spoken");
         drop((there, more, first));
         assert!(connections.arrivals().there.is_empty() && connections.arrivals().spoken == 0);

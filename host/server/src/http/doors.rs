@@ -89,8 +89,11 @@ impl Doors {
     /// The table of `tokens`. A principal that `before` has, too, keeps what it has; the sessions of the others end.
     pub(super) fn table(&self, tokens: Tokens, api: &Api, before: Option<&Table>) -> Table {
         let known = |name: &str, is_caller: bool, made: &[Holder]| {
-            let mut all = made.iter().chain(before.iter().flat_map(|table| table.holders.iter()));
-            all.find(|holder| *holder.name == *name && holder.door.is_some() == is_caller).cloned()
+            let mut all = made
+                .iter()
+                .chain(before.iter().flat_map(|table| table.holders.iter()));
+            all.find(|holder| *holder.name == *name && holder.door.is_some() == is_caller)
+                .cloned()
         };
         let mut holders: Vec<Holder> = Vec::new();
         for name in tokens.principals() {
@@ -99,7 +102,12 @@ impl Doors {
         }
         for name in tokens.approvers() {
             let role = Role::Approver(Arc::clone(&name));
-            let make = || Holder { name: Arc::clone(&name), door: None, bodies: self.bodies.one(), role };
+            let make = || Holder {
+                name: Arc::clone(&name),
+                door: None,
+                bodies: self.bodies.one(),
+                role,
+            };
             let holder = known(&name, false, &holders).unwrap_or_else(make);
             holders.push(holder);
         }
@@ -142,13 +150,33 @@ impl Doors {
             let shelf = Arc::clone(&shelf);
             let loads = Arc::clone(&loads);
             let vain_cancels = Arc::clone(&vain_cancels);
-            let identity = Identity { actor, owner, lasts: false, shelf, loads, vain_cancels };
+            let identity = Identity {
+                actor,
+                owner,
+                lasts: false,
+                shelf,
+                loads,
+                vain_cancels,
+            };
             Ok(Session::new(Arc::clone(&server), identity))
         };
         let mcp = StreamableHttpService::new(session, sessions.manager(), config);
         let vain_cancels = of_door;
-        let door = Door { mcp, sessions, bodies: bodies.clone(), arguments, results, vain_cancels, close };
-        Holder { name, door: Some(Arc::new(door)), bodies, role }
+        let door = Door {
+            mcp,
+            sessions,
+            bodies: bodies.clone(),
+            arguments,
+            results,
+            vain_cancels,
+            close,
+        };
+        Holder {
+            name,
+            door: Some(Arc::new(door)),
+            bodies,
+            role,
+        }
     }
 }
 

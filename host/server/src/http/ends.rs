@@ -18,11 +18,14 @@ const LINGERING_MAX: usize = 256;
 static LINGERING: Semaphore = Semaphore::const_new(LINGERING_MAX);
 
 /// What a client is told that has begun a request, and whose place another one gets.
-const NO_PLACE: &str = "too many connections wait here; send the request at once, or try again later";
+const NO_PLACE: &str =
+    "too many connections wait here; send the request at once, or try again later";
 
 /// Waits until the client has seen the end of the stream, and discards what it still sends.
 pub(super) async fn linger(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
-    let Ok(_place) = LINGERING.try_acquire() else { return };
+    let Ok(_place) = LINGERING.try_acquire() else {
+        return;
+    };
     let discard = async {
         let _ = stream.shutdown().await;
         let mut buffer = [0; 4 << 10];
@@ -44,7 +47,8 @@ pub(super) async fn turn_away(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
          content-type: text/plain; charset=utf-8\r\ncontent-length: {}\r\n\r\n{NO_PLACE}",
         NO_PLACE.len()
     );
-    if let Ok(Ok(())) = tokio::time::timeout(ANSWER_TIME, stream.write_all(answer.as_bytes())).await {
+    if let Ok(Ok(())) = tokio::time::timeout(ANSWER_TIME, stream.write_all(answer.as_bytes())).await
+    {
         linger(stream).await;
     }
 }

@@ -35,7 +35,17 @@ impl Sound {
 impl<S> Framed<S> {
     pub(super) fn new(stream: S) -> (Self, Sound) {
         let sound = Sound::default();
-        (Self { stream, requests: Requests { at: At::Head, kept: Vec::new(), sound: sound.clone() } }, sound)
+        (
+            Self {
+                stream,
+                requests: Requests {
+                    at: At::Head,
+                    kept: Vec::new(),
+                    sound: sound.clone(),
+                },
+            },
+            sound,
+        )
     }
 
     /// The stream itself, which is still open.
@@ -115,7 +125,10 @@ impl Requests {
     }
 
     fn line<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
-        let end = bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |at| at + 1);
+        let end = bytes
+            .iter()
+            .position(|byte| *byte == b'\n')
+            .map_or(bytes.len(), |at| at + 1);
         let (line, rest) = bytes.split_at_checked(end).unwrap_or((bytes, &[]));
         self.kept.extend_from_slice(line);
         if self.kept.len() > LINE_BYTES_MAX {
@@ -137,17 +150,30 @@ impl Requests {
 
 /// The state after a head with these headers.
 fn body(headers: &[httparse::Header<'_>]) -> At {
-    let named = |name: &'static str| headers.iter().filter(move |header| header.name.eq_ignore_ascii_case(name));
+    let named = |name: &'static str| {
+        headers
+            .iter()
+            .filter(move |header| header.name.eq_ignore_ascii_case(name))
+    };
     let mut lengths = named("content-length");
     let mut encodings = named("transfer-encoding");
-    match (lengths.next(), lengths.next(), encodings.next(), encodings.next()) {
+    match (
+        lengths.next(),
+        lengths.next(),
+        encodings.next(),
+        encodings.next(),
+    ) {
         (None, _, None, _) => At::Head,
         (Some(length), None, None, _) => match number(length.value, 10) {
             Some(0) => At::Head,
             Some(length) => At::Body(length),
             None => At::Lost,
         },
-        (None, _, Some(encoding), None) if encoding.value.trim_ascii().eq_ignore_ascii_case(b"chunked") => At::Size,
+        (None, _, Some(encoding), None)
+            if encoding.value.trim_ascii().eq_ignore_ascii_case(b"chunked") =>
+        {
+            At::Size
+        }
         _ => At::Lost,
     }
 }
@@ -163,21 +189,32 @@ fn chunk(line: &[u8]) -> At {
 
 /// Parses a number that is digits only, without a sign.
 fn number(digits: &[u8], radix: u32) -> Option<u64> {
-    let digits = std::str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'))?;
+    let digits = std::str::from_utf8(digits)
+        .ok()
+        .filter(|digits| !digits.starts_with('+'))?;
     u64::from_str_radix(digits, radix).ok()
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Framed<S> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
-        self.requests.see(buf.filled().get(before..).unwrap_or_default());
+        self.requests
+            .see(buf.filled().get(before..).unwrap_or_default());
         Poll::Ready(Ok(()))
     }
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Framed<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 
@@ -210,8 +247,13 @@ mod tests {
     /// Returns the number of sound requests in `text`, fed in pieces of `piece` bytes, and the final state.
     fn read(text: &str, piece: usize) -> (u64, At) {
         let (mut framed, sound): (_, Sound) = Framed::new(());
-        text.as_bytes().chunks(piece).for_each(|bytes| framed.requests.see(bytes));
-        (sound.0.load(std::sync::atomic::Ordering::SeqCst), framed.requests.at)
+        text.as_bytes()
+            .chunks(piece)
+            .for_each(|bytes| framed.requests.see(bytes));
+        (
+            sound.0.load(std::sync::atomic::Ordering::SeqCst),
+            framed.requests.at,
+        )
     }
 
     #[test]
@@ -237,7 +279,9 @@ mod tests {
             "Content-Length: +5",
             "Content-Length: 5, 5",
         ] {
-            let text = format!("GET / HTTP/1.1\r\n\r\nPOST / HTTP/1.1\r\n{headers}\r\n\r\nGET / HTTP/1.1\r\n\r\n");
+            let text = format!(
+                "GET / HTTP/1.1\r\n\r\nPOST / HTTP/1.1\r\n{headers}\r\n\r\nGET / HTTP/1.1\r\n\r\n"
+            );
             assert_eq!(read(&text, 3), (1, At::Lost), "{headers}");
         }
     }

@@ -18,23 +18,43 @@ impl Gate {
     /// Allows the loopback names with `port` or without a port, and also `hosts`, with any port if they have none, and `origins`
     /// (`https://name`).
     pub fn new(port: u16, hosts: &[Authority], origins: &[String]) -> Self {
-        let origins = origins.iter().map(|origin| origin.trim_end_matches('/').to_ascii_lowercase());
-        Self { port, hosts: hosts.to_vec(), origins: origins.collect() }
+        let origins = origins
+            .iter()
+            .map(|origin| origin.trim_end_matches('/').to_ascii_lowercase());
+        Self {
+            port,
+            hosts: hosts.to_vec(),
+            origins: origins.collect(),
+        }
     }
 
     /// Checks the host and origin of a request. Fails with the status and the reason of the refusal.
-    pub(super) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), (StatusCode, &'static str)> {
+    pub(super) fn check(
+        &self,
+        uri: &Uri,
+        headers: &HeaderMap,
+    ) -> Result<(), (StatusCode, &'static str)> {
         let mut hosts = headers.get_all(HOST).iter();
         let (Some(host), None) = (hosts.next(), hosts.next()) else {
             return Err((StatusCode::BAD_REQUEST, "a request has one Host header"));
         };
         let known = |host: &str| Authority::parse(host).is_ok_and(|host| self.is_host(&host));
-        if !host.to_str().is_ok_and(known) || !uri.authority().is_none_or(|host| known(host.as_str())) {
-            return Err((StatusCode::FORBIDDEN, "this server does not answer to that Host"));
+        if !host.to_str().is_ok_and(known)
+            || !uri.authority().is_none_or(|host| known(host.as_str()))
+        {
+            return Err((
+                StatusCode::FORBIDDEN,
+                "this server does not answer to that Host",
+            ));
         }
-        let foreign = |origin: &http::HeaderValue| !origin.to_str().is_ok_and(|origin| self.is_origin(origin));
+        let foreign = |origin: &http::HeaderValue| {
+            !origin.to_str().is_ok_and(|origin| self.is_origin(origin))
+        };
         if headers.get_all(ORIGIN).iter().any(foreign) {
-            return Err((StatusCode::FORBIDDEN, "this server does not answer to that Origin"));
+            return Err((
+                StatusCode::FORBIDDEN,
+                "this server does not answer to that Origin",
+            ));
         }
         Ok(())
     }
@@ -42,7 +62,9 @@ impl Gate {
     fn is_host(&self, authority: &Authority) -> bool {
         let Authority { host, port } = authority;
         let here = is_loopback(host) && port.is_none_or(|port| port == self.port);
-        let allowed = |known: &Authority| known.host == *host && (known.port.is_none() || known.port == *port);
+        let allowed = |known: &Authority| {
+            known.host == *host && (known.port.is_none() || known.port == *port)
+        };
         here || self.hosts.iter().any(allowed)
     }
 
@@ -50,13 +72,16 @@ impl Gate {
     pub(super) fn reader<'a>(&self, headers: &'a HeaderMap) -> Option<&'a HeaderValue> {
         let mut origins = headers.get_all(ORIGIN).iter();
         let only = origins.next().filter(|_| origins.next().is_none())?;
-        only.to_str().is_ok_and(|origin| self.origins.contains(&origin.to_ascii_lowercase())).then_some(only)
+        only.to_str()
+            .is_ok_and(|origin| self.origins.contains(&origin.to_ascii_lowercase()))
+            .then_some(only)
     }
 
     fn is_origin(&self, origin: &str) -> bool {
         let origin = origin.to_ascii_lowercase();
-        let is_here =
-            |origin: Origin| origin.scheme == Scheme::Http && is_loopback(&origin.host) && origin.port == self.port;
+        let is_here = |origin: Origin| {
+            origin.scheme == Scheme::Http && is_loopback(&origin.host) && origin.port == self.port
+        };
         Origin::parse(&origin).is_ok_and(is_here) || self.origins.contains(&origin)
     }
 }
@@ -65,7 +90,11 @@ impl Gate {
 fn is_loopback(host: &HostName) -> bool {
     match host {
         HostName::Name(name) => name == LOCALHOST,
-        HostName::Address(address) => [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()].contains(address),
+        HostName::Address(address) => [
+            IpAddr::from(Ipv4Addr::LOCALHOST),
+            Ipv6Addr::LOCALHOST.into(),
+        ]
+        .contains(address),
     }
 }
 
@@ -76,8 +105,16 @@ mod tests {
     use http::{HeaderMap, HeaderValue};
 
     fn enters(host: &str, origin: Option<&str>) -> bool {
-        let hosts = ["tools.example", "ported.example:9"].map(|host| Authority::parse(host).unwrap());
-        let gate = Gate::new(4780, &hosts, &["https://app.example".to_owned(), "vscode-webview://id".to_owned()]);
+        let hosts =
+            ["tools.example", "ported.example:9"].map(|host| Authority::parse(host).unwrap());
+        let gate = Gate::new(
+            4780,
+            &hosts,
+            &[
+                "https://app.example".to_owned(),
+                "vscode-webview://id".to_owned(),
+            ],
+        );
         let mut headers = HeaderMap::new();
         headers.insert(HOST, HeaderValue::from_str(host).unwrap());
         if let Some(origin) = origin {
@@ -121,7 +158,12 @@ mod tests {
 
     #[test]
     fn only_origins_that_were_allowed_are_answered() {
-        for origin in ["http://localhost:4780", "http://127.0.0.1:4780", "https://app.example", "vscode-webview://id"] {
+        for origin in [
+            "http://localhost:4780",
+            "http://127.0.0.1:4780",
+            "https://app.example",
+            "vscode-webview://id",
+        ] {
             assert!(enters("localhost:4780", Some(origin)), "{origin}");
         }
         for origin in [
@@ -143,8 +185,14 @@ mod tests {
         let mut headers = HeaderMap::new();
         assert!(gate.check(&"/".parse().unwrap(), &headers).is_err());
         headers.append(HOST, HeaderValue::from_static("localhost:4780"));
-        assert!(gate.check(&"http://evil.test/".parse().unwrap(), &headers).is_err());
-        assert!(gate.check(&"http://localhost:4780/".parse().unwrap(), &headers).is_ok());
+        assert!(
+            gate.check(&"http://evil.test/".parse().unwrap(), &headers)
+                .is_err()
+        );
+        assert!(
+            gate.check(&"http://localhost:4780/".parse().unwrap(), &headers)
+                .is_ok()
+        );
         headers.append(HOST, HeaderValue::from_static("evil.test"));
         assert!(gate.check(&"/".parse().unwrap(), &headers).is_err());
     }

@@ -62,22 +62,46 @@ pub struct HttpSettings {
 
 /// Serves until `interrupted` completes; then running calls may continue for [`HttpLimits::drain_time`] before they are
 /// canceled.
-pub fn serve_http<'a>(server: &'a Arc<Server>, settings: HttpSettings, interrupted: Interrupted) -> Serving<'a> {
+pub fn serve_http<'a>(
+    server: &'a Arc<Server>,
+    settings: HttpSettings,
+    interrupted: Interrupted,
+) -> Serving<'a> {
     Box::pin(accept(server, settings, interrupted))
 }
 
-async fn accept(server: &Arc<Server>, settings: HttpSettings, interrupted: Interrupted) -> anyhow::Result<()> {
-    let HttpSettings { listener, gate, tokens, limits, name, worker, new_tokens } = settings;
+async fn accept(
+    server: &Arc<Server>,
+    settings: HttpSettings,
+    interrupted: Interrupted,
+) -> anyhow::Result<()> {
+    let HttpSettings {
+        listener,
+        gate,
+        tokens,
+        limits,
+        name,
+        worker,
+        new_tokens,
+    } = settings;
     // Registered before the first request is accepted, because no tool may call its own server.
     let address = listener.local_addr().context("cannot find the address")?;
     let _listening = Listening::at(address);
     let drain = CancellationToken::new();
     let close = CancellationToken::new();
-    let principals = tokens.principals().len() + tokens.approvers().len() + usize::from(worker.is_some());
+    let principals =
+        tokens.principals().len() + tokens.approvers().len() + usize::from(worker.is_some());
     let connections = Connections::new(&limits, principals);
     let base = format!("http://{}", name.unwrap_or_else(|| address.to_string()));
     let dialects = (base, worker.map(Worker::new));
-    let routes = Arc::new(Routes::new(server, gate, dialects, tokens, &limits, (drain.clone(), close.clone())));
+    let routes = Arc::new(Routes::new(
+        server,
+        gate,
+        dialects,
+        tokens,
+        &limits,
+        (drain.clone(), close.clone()),
+    ));
     let accepting = async {
         loop {
             let stream = match listener.accept().await {
@@ -105,7 +129,9 @@ async fn accept(server: &Arc<Server>, settings: HttpSettings, interrupted: Inter
         let _ = tokio::time::timeout(CLOSE_TIME, connections.end(&limits)).await;
     };
     let renewing = async {
-        let Some(mut new_tokens) = new_tokens else { return std::future::pending().await };
+        let Some(mut new_tokens) = new_tokens else {
+            return std::future::pending().await;
+        };
         while let Some(tokens) = new_tokens.recv().await {
             routes.renew(tokens);
         }
@@ -122,7 +148,13 @@ async fn accept(server: &Arc<Server>, settings: HttpSettings, interrupted: Inter
 
 /// Serves one connection until it ends, or until it is evicted before it has authenticated. A client that has begun a
 /// request gets an answer.
-async fn serve(stream: TcpStream, arrived: Arrived, routes: Arc<Routes>, limits: HttpLimits, drain: CancellationToken) {
+async fn serve(
+    stream: TcpStream,
+    arrived: Arrived,
+    routes: Arc<Routes>,
+    limits: HttpLimits,
+    drain: CancellationToken,
+) {
     // `peek` leaves the byte to be read.
     let speaks = async {
         let spoke = tokio::time::timeout(limits.first_byte_time, stream.peek(&mut [0])).await;
@@ -158,7 +190,10 @@ async fn speak(
     // Drops clients that stop reading. On systems other than Linux, only the end of the response frees the connection.
     #[cfg(target_os = "linux")]
     let _ = socket2::SockRef::from(&stream).set_tcp_user_timeout(Some(limits.stalled_time));
-    let peer = stream.peer_addr().map_or_else(|_| "an unknown address".to_owned(), |peer| peer.ip().to_string());
+    let peer = stream.peer_addr().map_or_else(
+        |_| "an unknown address".to_owned(),
+        |peer| peer.ip().to_string(),
+    );
     let (stream, sound) = Framed::new(stream);
     let client = Arc::new(Client::new(Arc::clone(&connection), sound, peer));
     let served = Arc::clone(&client);

@@ -12,8 +12,9 @@ use http::{HeaderMap, HeaderValue, Method};
 const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE");
 const SENT: &str = "authorization, content-type, accept, mcp-session-id, mcp-protocol-version, mcp-method, mcp-name, \
                     last-event-id, idempotency-key, prefer, traceparent, tracestate";
-const READ: HeaderValue =
-    HeaderValue::from_static("mcp-session-id, mcp-protocol-version, location, retry-after, www-authenticate");
+const READ: HeaderValue = HeaderValue::from_static(
+    "mcp-session-id, mcp-protocol-version, location, retry-after, www-authenticate",
+);
 /// The headers that repeat arguments of a call have names that the tool chooses.
 const ARGUMENT_PREFIX: &str = "mcp-param-";
 /// How long a browser need not ask again, in seconds.
@@ -27,8 +28,14 @@ pub(super) fn asks(method: &Method, headers: &HeaderMap) -> bool {
 /// The headers that answer such a question of a page.
 pub(super) fn permission(asked: &HeaderMap) -> HeaderMap {
     let mut allowed = SENT.to_owned();
-    let names = asked.get(ACCESS_CONTROL_REQUEST_HEADERS).and_then(|names| names.to_str().ok()).unwrap_or_default();
-    for name in names.split(',').map(|name| name.trim().to_ascii_lowercase()) {
+    let names = asked
+        .get(ACCESS_CONTROL_REQUEST_HEADERS)
+        .and_then(|names| names.to_str().ok())
+        .unwrap_or_default();
+    for name in names
+        .split(',')
+        .map(|name| name.trim().to_ascii_lowercase())
+    {
         if name.starts_with(ARGUMENT_PREFIX) {
             allowed = format!("{allowed}, {name}");
         }

@@ -23,7 +23,9 @@ pub(super) struct Problem {
 
 impl Problem {
     pub(super) fn new(status: u16, code: &'static str, detail: impl Into<String>) -> Self {
-        let title = ::http::StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
+        let title = ::http::StatusCode::from_u16(status)
+            .ok()
+            .and_then(|status| status.canonical_reason());
         Self {
             kind: "about:blank",
             title: title.unwrap_or("Error").to_owned(),
@@ -47,7 +49,10 @@ impl Problem {
     /// Sets the time after which the request can succeed, in seconds.
     #[must_use]
     pub(super) fn after(self, seconds: impl Into<Option<u64>>) -> Self {
-        Self { retry_after: seconds.into(), ..self }
+        Self {
+            retry_after: seconds.into(),
+            ..self
+        }
     }
 }
 
@@ -66,8 +71,12 @@ mod tests {
 
     #[test]
     fn a_problem_keeps_the_detail_for_developers_to_itself() {
-        let refusal =
-            Refusal::new(ErrorClass::UnknownTool, "unknown_tool", "there is no tool `x` here").detail("/srv/x");
+        let refusal = Refusal::new(
+            ErrorClass::UnknownTool,
+            "unknown_tool",
+            "there is no tool `x` here",
+        )
+        .detail("/srv/x");
         let said = json!(Problem::of(&refusal));
         let meant = json!({
             "type": "about:blank", "title": "Not Found", "status": 404,
@@ -78,6 +87,9 @@ mod tests {
 
     #[test]
     fn fractions_of_a_second_are_rounded_up() {
-        assert_eq!([0.0, 0.2, 1.0, 1.5, -3.0, f64::NAN].map(whole_seconds), [0, 1, 1, 2, 0, 0]);
+        assert_eq!(
+            [0.0, 0.2, 1.0, 1.5, -3.0, f64::NAN].map(whole_seconds),
+            [0, 1, 1, 2, 0, 0]
+        );
     }
 }

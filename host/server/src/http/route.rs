@@ -6,7 +6,9 @@ use std::task::{Context, Poll};
 
 use axum::response::IntoResponse;
 use bytes::Bytes;
-use http::header::{self, ALLOW, AUTHORIZATION, CONNECTION, CONTENT_TYPE, HeaderName, WWW_AUTHENTICATE};
+use http::header::{
+    self, ALLOW, AUTHORIZATION, CONNECTION, CONTENT_TYPE, HeaderName, WWW_AUTHENTICATE,
+};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
@@ -129,30 +131,64 @@ impl Unread {
     /// The response, which is a problem for the API (`is_api`).
     fn answer(&self, is_api: bool) -> Response<Answer> {
         let (status, code, why) = match self {
-            Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", "a request has at most 4 MiB"),
-            Self::TooSlow => (StatusCode::REQUEST_TIMEOUT, "body_too_slow", "the body took too long"),
-            Self::Broken => (StatusCode::BAD_REQUEST, "body_broken", "the body came to no end"),
-            Self::NoMemory => (StatusCode::SERVICE_UNAVAILABLE, "too_much_memory", NO_MEMORY),
+            Self::TooLarge => (
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "body_too_large",
+                "a request has at most 4 MiB",
+            ),
+            Self::TooSlow => (
+                StatusCode::REQUEST_TIMEOUT,
+                "body_too_slow",
+                "the body took too long",
+            ),
+            Self::Broken => (
+                StatusCode::BAD_REQUEST,
+                "body_broken",
+                "the body came to no end",
+            ),
+            Self::NoMemory => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "too_much_memory",
+                NO_MEMORY,
+            ),
         };
         let is_full = matches!(self, Self::NoMemory);
         let response = match is_api {
-            true => problem(&Problem::new(status.as_u16(), code, why).after(is_full.then_some(RETRY_AFTER))),
+            true => problem(
+                &Problem::new(status.as_u16(), code, why).after(is_full.then_some(RETRY_AFTER)),
+            ),
             false if is_full => busy(why),
             false => plain(status, why),
         };
-        if is_full || matches!(self, Self::TooLarge) { closing(response) } else { response }
+        if is_full || matches!(self, Self::TooLarge) {
+            closing(response)
+        } else {
+            response
+        }
     }
 }
 
 impl Answer {
     fn of(body: Content) -> Self {
-        Self { body, _waits: None, _in_use: None, _claim: None, _results: None }
+        Self {
+            body,
+            _waits: None,
+            _in_use: None,
+            _claim: None,
+            _results: None,
+        }
     }
 }
 
 impl Client {
     pub(super) fn new(connection: Arc<Connection>, sound: Sound, peer: String) -> Self {
-        Self { connection, sound, requests: AtomicU64::new(0), open: AtomicU64::new(0), peer }
+        Self {
+            connection,
+            sound,
+            requests: AtomicU64::new(0),
+            open: AtomicU64::new(0),
+            peer,
+        }
     }
 
     /// Counts a request as open until the result is dropped.
@@ -176,17 +212,34 @@ impl Routes {
         limits: &HttpLimits,
         (drain, close): (CancellationToken, CancellationToken),
     ) -> Self {
-        let counts = (tokens.principals().len(), tokens.approvers().len(), usize::from(worker.is_some()));
+        let counts = (
+            tokens.principals().len(),
+            tokens.approvers().len(),
+            usize::from(worker.is_some()),
+        );
         let doors = Doors::new(server, limits, counts, close);
         let (of_engine, arguments, results) = doors.budgets();
         let worker = worker.map(|worker| (worker, arguments, results));
-        let dialects = Dialects { base, needs_token: tokens.are_required(), worker };
+        let dialects = Dialects {
+            base,
+            needs_token: tokens.are_required(),
+            worker,
+        };
         let api = Api::new(server, limits.body_time, dialects);
         let table = RwLock::new(Arc::new(doors.table(tokens, &api, None)));
         let server = Arc::clone(server);
         let limits = limits.clone();
         let engine = (ENGINE.into(), of_engine);
-        Self { server, gate, table, doors, api, engine, limits, drain }
+        Self {
+            server,
+            gate,
+            table,
+            doors,
+            api,
+            engine,
+            limits,
+            drain,
+        }
     }
 
     fn table(&self) -> Arc<Table> {
@@ -199,10 +252,19 @@ impl Routes {
         *table = Arc::new(self.doors.table(tokens, &self.api, Some(&table)));
     }
 
-    pub(super) async fn answer(&self, request: Request<Incoming>, client: &Client) -> Response<Answer> {
+    pub(super) async fn answer(
+        &self,
+        request: Request<Incoming>,
+        client: &Client,
+    ) -> Response<Answer> {
         let reader = self.gate.reader(request.headers()).cloned();
         let log = self.server.settings.log.as_ref();
-        let line = log.map(|log| (log, format!("{} {}", request.method(), request.uri().path())));
+        let line = log.map(|log| {
+            (
+                log,
+                format!("{} {}", request.method(), request.uri().path()),
+            )
+        });
         let mut response = self.answer_anybody(request, client).await;
         if let (Some((log, line)), Some(_)) = (line, response.extensions().get::<AccessRefused>()) {
             log.refused(response.status().as_u16(), &line, &client.peer);
@@ -210,19 +272,38 @@ impl Routes {
         if let Some(origin) = reader {
             pages::share_with(origin, response.headers_mut());
         }
-        if self.drain.is_cancelled() { closing(response) } else { response }
+        if self.drain.is_cancelled() {
+            closing(response)
+        } else {
+            response
+        }
     }
 
-    async fn answer_anybody(&self, request: Request<Incoming>, client: &Client) -> Response<Answer> {
-        if !client.sound.is(client.requests.fetch_add(1, Ordering::Relaxed)) {
+    async fn answer_anybody(
+        &self,
+        request: Request<Incoming>,
+        client: &Client,
+    ) -> Response<Answer> {
+        if !client
+            .sound
+            .is(client.requests.fetch_add(1, Ordering::Relaxed))
+        {
             let why = "a request says once, and in one way, how long its body is";
-            return closing(refused(&request, StatusCode::BAD_REQUEST, "framing_invalid", why));
+            return closing(refused(
+                &request,
+                StatusCode::BAD_REQUEST,
+                "framing_invalid",
+                why,
+            ));
         }
         if let Err((status, why)) = self.gate.check(request.uri(), request.headers()) {
             return refused(&request, status, "host_or_origin_refused", why);
         }
-        if pages::asks(request.method(), request.headers()) && self.gate.reader(request.headers()).is_some() {
-            let mut permission = Response::new(Answer::of(Content::Mcp(Full::<Bytes>::default().boxed())));
+        if pages::asks(request.method(), request.headers())
+            && self.gate.reader(request.headers()).is_some()
+        {
+            let mut permission =
+                Response::new(Answer::of(Content::Mcp(Full::<Bytes>::default().boxed())));
             *permission.status_mut() = StatusCode::NO_CONTENT;
             *permission.headers_mut() = pages::permission(request.headers());
             return permission;
@@ -232,13 +313,23 @@ impl Routes {
             "/readyz" => probe(&request, self.unready().await),
             // A request that was accepted before goes on; another server takes this one.
             _ if self.drain.is_cancelled() => ending(&request),
-            path if path.starts_with(API) => self.api(request, client).await.unwrap_or_else(|refused| *refused),
-            path if path.starts_with(WORKER) && self.api.worker().is_some() => {
-                self.worker(request, client).await.unwrap_or_else(|refused| *refused)
-            }
+            path if path.starts_with(API) => self
+                .api(request, client)
+                .await
+                .unwrap_or_else(|refused| *refused),
+            path if path.starts_with(WORKER) && self.api.worker().is_some() => self
+                .worker(request, client)
+                .await
+                .unwrap_or_else(|refused| *refused),
             "/metrics" => self.metrics(&request),
-            "/mcp" | "/mcp/" => self.mcp(request, client).await.unwrap_or_else(|refused| *refused),
-            _ => plain(StatusCode::NOT_FOUND, "there is nothing here; MCP is at /mcp, and the API at /v1"),
+            "/mcp" | "/mcp/" => self
+                .mcp(request, client)
+                .await
+                .unwrap_or_else(|refused| *refused),
+            _ => plain(
+                StatusCode::NOT_FOUND,
+                "there is nothing here; MCP is at /mcp, and the API at /v1",
+            ),
         }
     }
 
@@ -248,54 +339,95 @@ impl Routes {
             return Some("ending".to_owned());
         }
         let why = self.server.unready().await?;
-        Some(format!("not ready: calls cannot be put on record, and so do not run: {why}"))
+        Some(format!(
+            "not ready: calls cannot be put on record, and so do not run: {why}"
+        ))
     }
 
     /// The metrics of all callers, for callers alone: they name tools that an approver is not asked about.
     fn metrics(&self, request: &Request<Incoming>) -> Response<Answer> {
         let table = self.table();
-        let Some(holder) = table.holder(request.headers()) else { return without_token() };
+        let Some(holder) = table.holder(request.headers()) else {
+            return without_token();
+        };
         if holder.door.is_none() && guard!("metrics_role") {
             return noted(plain(
                 StatusCode::FORBIDDEN,
                 "metrics are for callers, and this is the token of an approver",
             ));
         }
-        match self.server.offering().telemetry.as_ref().and_then(|telemetry| telemetry.prometheus()) {
-            None => plain(StatusCode::NOT_FOUND, "this server has no metrics; telemetry.metrics = true turns them on"),
+        match self
+            .server
+            .offering()
+            .telemetry
+            .as_ref()
+            .and_then(|telemetry| telemetry.prometheus())
+        {
+            None => plain(
+                StatusCode::NOT_FOUND,
+                "this server has no metrics; telemetry.metrics = true turns them on",
+            ),
             Some(_) if !matches!(*request.method(), Method::GET | Method::HEAD) => get_only(),
-            Some(text) => response(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text.into()),
+            Some(text) => response(
+                StatusCode::OK,
+                "text/plain; version=0.0.4; charset=utf-8",
+                text.into(),
+            ),
         }
     }
 
     /// Answers a request of the plain API, whose body has the limits of MCP.
-    async fn api(&self, request: Request<Incoming>, client: &Client) -> Result<Response<Answer>, Refused> {
+    async fn api(
+        &self,
+        request: Request<Incoming>,
+        client: &Client,
+    ) -> Result<Response<Answer>, Refused> {
         let table = self.table();
         let Some(holder) = table.holder(request.headers()) else {
             let why = "send a token of this server: Authorization: Bearer TOKEN";
             return Err(noted(problem(&Problem::new(401, "unauthorized", why))).into());
         };
-        let request = self.admit((&holder.name, &holder.bodies), request, client).await?;
-        Ok(self.api.answer(&holder.role, request).await.map(|body| Answer::of(Content::Api(body))))
+        let request = self
+            .admit((&holder.name, &holder.bodies), request, client)
+            .await?;
+        Ok(self
+            .api
+            .answer(&holder.role, request)
+            .await
+            .map(|body| Answer::of(Content::Api(body))))
     }
 
     /// Answers a request of an Arcade engine, which has limits as a principal of tokens has.
-    async fn worker(&self, request: Request<Incoming>, client: &Client) -> Result<Response<Answer>, Refused> {
+    async fn worker(
+        &self,
+        request: Request<Incoming>,
+        client: &Client,
+    ) -> Result<Response<Answer>, Refused> {
         let is_health = request.uri().path() == HEALTH;
         let request = if is_health {
             request.map(|_| Full::default())
         } else {
             let mut given = request.headers().get_all(AUTHORIZATION).iter();
-            let only = given.next().filter(|_| given.next().is_none()).and_then(|value| value.to_str().ok());
+            let only = given
+                .next()
+                .filter(|_| given.next().is_none())
+                .and_then(|value| value.to_str().ok());
             if let Some(refused) = self.api.worker().and_then(|worker| worker.refusal(only)) {
-                let mut response = super::api::answered(&refused).map(|body| Answer::of(Content::Api(body)));
-                response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+                let mut response =
+                    super::api::answered(&refused).map(|body| Answer::of(Content::Api(body)));
+                response
+                    .headers_mut()
+                    .insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
                 return Err(noted(response).into());
             }
             let (name, bodies) = &self.engine;
             self.admit((name, bodies), request, client).await?
         };
-        Ok(self.api.answer_engine(!is_health, request).await.map(|body| Answer::of(Content::Api(body))))
+        Ok(self
+            .api
+            .answer_engine(!is_health, request)
+            .await
+            .map(|body| Answer::of(Content::Api(body))))
     }
 
     /// Gives the connection to the principal, and reads the whole body within its budget.
@@ -306,19 +438,34 @@ impl Routes {
         client: &Client,
     ) -> Result<Request<Full<Bytes>>, Refused> {
         if client.connection.belongs_to(principal).await.is_err() {
-            let problem = problem(&Problem::new(503, "too_many_connections", NO_PLACE).after(RETRY_AFTER));
+            let problem =
+                problem(&Problem::new(503, "too_many_connections", NO_PLACE).after(RETRY_AFTER));
             return Err(closing(noted(problem)).into());
         }
         let (head, body) = request.into_parts();
-        let body = self.take(budget, body).await.map_err(|unread| Box::new(unread.answer(true)))?;
+        let body = self
+            .take(budget, body)
+            .await
+            .map_err(|unread| Box::new(unread.answer(true)))?;
         // The memory stays reserved until a handler drops the bytes.
-        Ok(Request::from_parts(head, Full::new(Bytes::from_owner(body))))
+        Ok(Request::from_parts(
+            head,
+            Full::new(Bytes::from_owner(body)),
+        ))
     }
 
-    async fn mcp(&self, request: Request<Incoming>, client: &Client) -> Result<Response<Answer>, Refused> {
+    async fn mcp(
+        &self,
+        request: Request<Incoming>,
+        client: &Client,
+    ) -> Result<Response<Answer>, Refused> {
         let table = self.table();
-        let found = table.holder(request.headers()).and_then(|holder| Some((&holder.name, holder.door.as_ref()?)));
-        let Some((principal, door)) = found else { return Err(without_token().into()) };
+        let found = table
+            .holder(request.headers())
+            .and_then(|holder| Some((&holder.name, holder.door.as_ref()?)));
+        let Some((principal, door)) = found else {
+            return Err(without_token().into());
+        };
         if client.connection.belongs_to(principal).await.is_err() {
             return Err(closing(noted(busy(NO_PLACE))).into());
         }
@@ -336,10 +483,17 @@ impl Routes {
         let mut claim = None;
         let has_id = request_id.is_some();
         if let (Some(in_use), Some(id)) = (&in_use, request_id) {
-            let taken = || rpc_error(Some(&id), "this id is that of a request that still runs: take another one");
+            let taken = || {
+                rpc_error(
+                    Some(&id),
+                    "this id is that of a request that still runs: take another one",
+                )
+            };
             let claimed = door.sessions.claim(in_use, id.clone()).ok_or_else(taken)?;
             let claimed = claim.insert(Arc::new(claimed));
-            head.extensions.insert(Claimed { _claim: Arc::clone(claimed) });
+            head.extensions.insert(Claimed {
+                _claim: Arc::clone(claimed),
+            });
         }
         if !has_id && let Some(id) = canceled(&head, &body) {
             match &in_use {
@@ -347,13 +501,18 @@ impl Routes {
                 Some(_) => _ = head.extensions.insert(NotPending),
                 // Without a session, a client ends the connection of a request instead: rmcp ignores the notification.
                 None if !head.headers.contains_key(SESSION_HEADER) => {
-                    door.vain_cancels.tell(&self.server.offering().host, &id.to_string(), None).await;
+                    door.vain_cancels
+                        .tell(&self.server.offering().host, &id.to_string(), None)
+                        .await;
                 }
                 None => {}
             }
         }
         let ends_session = head.method == Method::DELETE;
-        let mut response = door.mcp.handle(Request::from_parts(head, Full::new(body))).await;
+        let mut response = door
+            .mcp
+            .handle(Request::from_parts(head, Full::new(body)))
+            .await;
         // Official clients warn of any other success.
         if ends_session && response.status() == StatusCode::ACCEPTED {
             *response.status_mut() = StatusCode::NO_CONTENT;
@@ -374,7 +533,10 @@ impl Routes {
     /// Reads the body of a request of MCP.
     async fn body(&self, door: &Door, head: &Parts, body: Incoming) -> Result<Lent, Refused> {
         match self.take(&door.bodies, body).await {
-            Ok(body) if opens_session(head, &body.bytes) && door.sessions.count().await >= self.limits.sessions => {
+            Ok(body)
+                if opens_session(head, &body.bytes)
+                    && door.sessions.count().await >= self.limits.sessions =>
+            {
                 Err(busy("too many sessions are open; end one, or wait").into())
             }
             Ok(body) => Ok(body),
@@ -384,8 +546,9 @@ impl Routes {
 
     /// Reads the whole body, after reserving memory for it.
     async fn take(&self, budget: &Budget, body: Incoming) -> Result<Lent, Unread> {
-        let expected =
-            body.size_hint().upper().map_or(BODY_BYTES_MAX, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        let expected = body.size_hint().upper().map_or(BODY_BYTES_MAX, |bytes| {
+            usize::try_from(bytes).unwrap_or(usize::MAX)
+        });
         if expected > BODY_BYTES_MAX {
             return Err(Unread::TooLarge);
         }
@@ -394,7 +557,10 @@ impl Routes {
         let lease = lease.map_err(|_| Unread::NoMemory)?;
         let read = async {
             let body = Limited::new(body, BODY_BYTES_MAX).collect().await?;
-            Ok::<_, Box<dyn std::error::Error + Send + Sync>>(Lent { bytes: body.to_bytes(), _lease: lease })
+            Ok::<_, Box<dyn std::error::Error + Send + Sync>>(Lent {
+                bytes: body.to_bytes(),
+                _lease: lease,
+            })
         };
         match tokio::time::timeout(self.limits.body_time, read).await {
             Ok(Ok(body)) => Ok(body),
@@ -412,7 +578,8 @@ impl Routes {
         mut head: Parts,
         body: Lent,
     ) -> Result<(Parts, Bytes, Option<RequestId>), Refused> {
-        let outline = Outline::of(&body.bytes).map_err(|unread| rpc_error(unread.id.as_ref(), &unread.why))?;
+        let outline = Outline::of(&body.bytes)
+            .map_err(|unread| rpc_error(unread.id.as_ref(), &unread.why))?;
         if is_array(&body.bytes) {
             return Err(rpc_error(None, ARRAY));
         }
@@ -425,16 +592,33 @@ impl Routes {
         };
         let id = outline.request_id();
         if outline.is("initialize") {
-            let completed = greeting::complete(&body.bytes).map_err(|wrong| rpc_refusal(id.as_ref(), &wrong))?;
-            return Ok((head, completed.map_or_else(|| body.bytes.clone(), Bytes::from), id));
+            let completed = greeting::complete(&body.bytes)
+                .map_err(|wrong| rpc_refusal(id.as_ref(), &wrong))?;
+            return Ok((
+                head,
+                completed.map_or_else(|| body.bytes.clone(), Bytes::from),
+                id,
+            ));
         }
-        let Some(arguments) = outline.arguments() else { return Ok((head, body.bytes, id)) };
-        let lease = tokio::time::timeout(self.limits.body_time, door.arguments.take(weight(arguments))).await;
-        let lease = lease.map_err(|_| busy("the arguments of your calls take too much memory; wait for answers"))?;
+        let Some(arguments) = outline.arguments() else {
+            return Ok((head, body.bytes, id));
+        };
+        let lease = tokio::time::timeout(
+            self.limits.body_time,
+            door.arguments.take(weight(arguments)),
+        )
+        .await;
+        let lease = lease.map_err(|_| {
+            busy("the arguments of your calls take too much memory; wait for answers")
+        })?;
         let sent = Sent::new(arguments, lease);
         // rmcp checks headers that repeat arguments against the body.
         let whole = sent.arguments.value().is_ok() && self.server.offering().offers.mirrors();
-        let left = if whole { body.bytes.clone() } else { outline.without_arguments().into() };
+        let left = if whole {
+            body.bytes.clone()
+        } else {
+            outline.without_arguments().into()
+        };
         head.extensions.insert(sent);
         Ok((head, left, id))
     }
@@ -454,7 +638,9 @@ impl AsRef<[u8]> for Lent {
 
 /// Keeps the session that `headers` name in use; `None` if there is none.
 async fn named(headers: &HeaderMap, sessions: &Arc<Sessions>) -> Option<InUse> {
-    sessions.begin(headers.get(SESSION_HEADER)?.to_str().ok()?).await
+    sessions
+        .begin(headers.get(SESSION_HEADER)?.to_str().ok()?)
+        .await
 }
 
 fn opens_session(head: &Parts, body: &[u8]) -> bool {
@@ -468,8 +654,14 @@ fn canceled(head: &Parts, body: &[u8]) -> Option<RequestId> {
     struct Notification {
         params: CancelledNotificationParam,
     }
-    let cancels = || matches!(Outline::of(body), Ok(Some(outline)) if outline.is("notifications/cancelled"));
-    let notification = || serde_json::from_slice::<Notification>(body).ok()?.params.request_id;
+    let cancels =
+        || matches!(Outline::of(body), Ok(Some(outline)) if outline.is("notifications/cancelled"));
+    let notification = || {
+        serde_json::from_slice::<Notification>(body)
+            .ok()?
+            .params
+            .request_id
+    };
     (head.method == Method::POST && cancels()).then(notification)?
 }
 
@@ -477,9 +669,11 @@ fn canceled(head: &Parts, body: &[u8]) -> Option<RequestId> {
 fn probe(request: &Request<Incoming>, why: Option<String>) -> Response<Answer> {
     match (request.method(), why) {
         (&Method::GET | &Method::HEAD, None) => plain(StatusCode::OK, "ok"),
-        (&Method::GET | &Method::HEAD, Some(why)) => {
-            response(StatusCode::SERVICE_UNAVAILABLE, "text/plain; charset=utf-8", why.into())
-        }
+        (&Method::GET | &Method::HEAD, Some(why)) => response(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "text/plain; charset=utf-8",
+            why.into(),
+        ),
         _ => get_only(),
     }
 }
@@ -506,18 +700,30 @@ fn noted(mut response: Response<Answer>) -> Response<Answer> {
 
 fn get_only() -> Response<Answer> {
     let mut refused = plain(StatusCode::METHOD_NOT_ALLOWED, "GET only");
-    refused.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+    refused
+        .headers_mut()
+        .insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
     refused
 }
 
 fn without_token() -> Response<Answer> {
-    let mut refused = plain(StatusCode::UNAUTHORIZED, "send the token of this server: Authorization: Bearer TOKEN");
-    refused.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    let mut refused = plain(
+        StatusCode::UNAUTHORIZED,
+        "send the token of this server: Authorization: Bearer TOKEN",
+    );
+    refused
+        .headers_mut()
+        .insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     noted(refused)
 }
 
 /// Refuses a request that did not get past the gate.
-fn refused(request: &Request<Incoming>, status: StatusCode, code: &'static str, why: &'static str) -> Response<Answer> {
+fn refused(
+    request: &Request<Incoming>,
+    status: StatusCode,
+    code: &'static str,
+    why: &'static str,
+) -> Response<Answer> {
     let path = request.uri().path();
     noted(if path.starts_with(API) || path.starts_with(WORKER) {
         problem(&Problem::new(status.as_u16(), code, why))
@@ -527,22 +733,32 @@ fn refused(request: &Request<Incoming>, status: StatusCode, code: &'static str, 
 }
 
 fn problem(problem: &Problem) -> Response<Answer> {
-    problem.clone().into_response().map(|body| Answer::of(Content::Api(body)))
+    problem
+        .clone()
+        .into_response()
+        .map(|body| Answer::of(Content::Api(body)))
 }
 
 fn plain(status: StatusCode, text: &'static str) -> Response<Answer> {
-    response(status, "text/plain; charset=utf-8", Bytes::from_static(text.as_bytes()))
+    response(
+        status,
+        "text/plain; charset=utf-8",
+        Bytes::from_static(text.as_bytes()),
+    )
 }
 
 fn busy(why: &'static str) -> Response<Answer> {
     let mut busy = plain(StatusCode::SERVICE_UNAVAILABLE, why);
-    busy.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER.into());
+    busy.headers_mut()
+        .insert(header::RETRY_AFTER, RETRY_AFTER.into());
     busy
 }
 
 /// Makes `response` the last one of its connection.
 fn closing(mut response: Response<Answer>) -> Response<Answer> {
-    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response
+        .headers_mut()
+        .insert(CONNECTION, HeaderValue::from_static("close"));
     response
 }
 
@@ -558,13 +774,20 @@ fn unreadable(body: &[u8]) -> Refused {
 
 fn rpc_refusal(id: Option<&RequestId>, error: &ErrorData) -> Refused {
     let error = json!({ "jsonrpc": "2.0", "id": id, "error": error });
-    response(StatusCode::BAD_REQUEST, "application/json", error.to_string().into()).into()
+    response(
+        StatusCode::BAD_REQUEST,
+        "application/json",
+        error.to_string().into(),
+    )
+    .into()
 }
 
 fn response(status: StatusCode, media_type: &'static str, body: Bytes) -> Response<Answer> {
     let mut response = Response::new(Answer::of(Content::Mcp(Full::new(body).boxed())));
     *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
     response
 }
 
@@ -572,9 +795,14 @@ impl Body for Answer {
     type Data = Bytes;
     type Error = axum::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         match &mut self.body {
-            Content::Mcp(body) => Pin::new(body).poll_frame(cx).map_err(|never| match never {}),
+            Content::Mcp(body) => Pin::new(body)
+                .poll_frame(cx)
+                .map_err(|never| match never {}),
             Content::Api(body) => Pin::new(body).poll_frame(cx),
         }
     }

@@ -41,7 +41,10 @@ impl Sessions {
         let mut manager = LocalSessionManager::default();
         // rmcp's keep-alive counts a session that only waits as idle.
         manager.session_config.keep_alive = None;
-        Arc::new(Self { manager: Arc::new(manager), uses: Mutex::default() })
+        Arc::new(Self {
+            manager: Arc::new(manager),
+            uses: Mutex::default(),
+        })
     }
 
     pub(super) fn manager(&self) -> Arc<LocalSessionManager> {
@@ -60,8 +63,14 @@ impl Sessions {
     pub(super) async fn begin(self: &Arc<Self>, id: &str) -> Option<InUse> {
         let sessions = self.manager.sessions.read().await;
         let (id, _) = sessions.get_key_value(id)?;
-        self.uses().entry(Arc::clone(id)).or_insert_with(Use::new).open += 1;
-        Some(InUse { sessions: Arc::clone(self), id: Arc::clone(id) })
+        self.uses()
+            .entry(Arc::clone(id))
+            .or_insert_with(Use::new)
+            .open += 1;
+        Some(InUse {
+            sessions: Arc::clone(self),
+            id: Arc::clone(id),
+        })
     }
 
     /// Claims `id` for one request of the session. `None` if a running request has the same id.
@@ -74,21 +83,31 @@ impl Sessions {
             ids.entry(id.clone()).or_insert(false);
             is_new || !guard!("request_ids")
         };
-        is_free.then(|| Claim { sessions: Arc::clone(self), session, id })
+        is_free.then(|| Claim {
+            sessions: Arc::clone(self),
+            session,
+            id,
+        })
     }
 
     /// Notes that the client canceled the request `id` of the session. Returns whether there is such a request, and it was
     /// not canceled before.
     pub(super) fn cancel(&self, in_use: &InUse, id: &RequestId) -> bool {
         let mut uses = self.uses();
-        let is_canceled = uses.get_mut(&in_use.id).and_then(|used| used.ids.get_mut(id));
+        let is_canceled = uses
+            .get_mut(&in_use.id)
+            .and_then(|used| used.ids.get_mut(id));
         is_canceled.is_some_and(|is_canceled| !std::mem::replace(is_canceled, true))
     }
 
     /// Ends sessions that have been idle for `idle`, until `close` is canceled.
     pub(super) async fn end_idle(self: Arc<Self>, idle: Duration, close: CancellationToken) {
         let mut next = idle;
-        while close.run_until_cancelled(tokio::time::sleep(next)).await.is_some() {
+        while close
+            .run_until_cancelled(tokio::time::sleep(next))
+            .await
+            .is_some()
+        {
             let (ended, left) = self.expired(idle).await;
             for id in ended {
                 // Fails if the session has ended in the meantime.
@@ -120,7 +139,11 @@ impl Sessions {
 
 impl Use {
     fn new() -> Self {
-        Self { open: 0, ids: HashMap::new(), since: Instant::now() }
+        Self {
+            open: 0,
+            ids: HashMap::new(),
+            since: Instant::now(),
+        }
     }
 }
 

@@ -32,7 +32,13 @@ impl Tokens {
         let text = HEXLOWER.encode(&bytes);
         let name = "token:generated";
         let tokens = Self::of(vec![(blake3::hash(text.as_bytes()), name.into())]);
-        Ok((Self { unnamed: vec![name.to_owned()], ..tokens }, text))
+        Ok((
+            Self {
+                unnamed: vec![name.to_owned()],
+                ..tokens
+            },
+            text,
+        ))
     }
 
     /// Reads the tokens in `file`, one per line, `NAME TOKEN` or `TOKEN`. Fails if users other than the owner can
@@ -43,7 +49,10 @@ impl Tokens {
     }
 
     fn parse(text: &str) -> anyhow::Result<Self> {
-        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+        let lines = text
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty() && !line.starts_with('#'));
         let mut tokens: Vec<(blake3::Hash, Arc<str>)> = Vec::new();
         let mut numbers = Vec::new();
         for (at, line) in lines.enumerate() {
@@ -54,42 +63,66 @@ impl Tokens {
                     (format!("{}", at + 1), line)
                 }
             };
-            ensure!(token.len() >= TOKEN_CHARS_MIN, "the token of {name} is shorter than {TOKEN_CHARS_MIN} characters");
+            ensure!(
+                token.len() >= TOKEN_CHARS_MIN,
+                "the token of {name} is shorter than {TOKEN_CHARS_MIN} characters"
+            );
             ensure!(
                 token.bytes().all(|byte| byte.is_ascii_graphic()),
                 "the token of {name} has characters that no header holds"
             );
             let hash = blake3::hash(token.as_bytes());
             let is_known = tokens.iter().any(|(known, _)| *known == hash);
-            ensure!(!is_known, "the token of {name} is that of an earlier line, too: give each caller its own");
+            ensure!(
+                !is_known,
+                "the token of {name} is that of an earlier line, too: give each caller its own"
+            );
             tokens.push((hash, format!("token:{name}").into()));
         }
         ensure!(!tokens.is_empty(), "there is no token");
         // Calls belong to names, so a name that is the number of a line would be that of two callers.
         for number in &numbers {
             let same = tokens.iter().filter(|(_, name)| **name == **number).count();
-            ensure!(same == 1, "two lines have the name {number}: give the token without a name one");
+            ensure!(
+                same == 1,
+                "two lines have the name {number}: give the token without a name one"
+            );
         }
-        Ok(Self { unnamed: numbers, ..Self::of(tokens) })
+        Ok(Self {
+            unnamed: numbers,
+            ..Self::of(tokens)
+        })
     }
 
     fn of(callers: Vec<(blake3::Hash, Arc<str>)>) -> Self {
-        Self { callers, approvers: Vec::new(), unnamed: Vec::new() }
+        Self {
+            callers,
+            approvers: Vec::new(),
+            unnamed: Vec::new(),
+        }
     }
 
     /// Adds tokens that approve calls, instead of making them. Fails if a text or a name is for both.
     pub fn with_approvers(mut self, approvers: Self) -> anyhow::Result<Self> {
         let is_caller = |token: &blake3::Hash| self.callers.iter().any(|(known, _)| known == token);
         let both = approvers.callers.iter().find(|(token, _)| is_caller(token));
-        ensure!(both.is_none(), "a token is for a caller and for an approver: a caller cannot approve its own calls");
-        if let Some(name) = self.name_of_both(&approvers).filter(|_| guard!("approver_names")) {
+        ensure!(
+            both.is_none(),
+            "a token is for a caller and for an approver: a caller cannot approve its own calls"
+        );
+        if let Some(name) = self
+            .name_of_both(&approvers)
+            .filter(|_| guard!("approver_names"))
+        {
             bail!(
                 "cannot use the name {name} for an approver: a caller has it, and a caller cannot approve its own calls; give \
                  each person one role"
             );
         }
         let named = |(token, name): (blake3::Hash, Arc<str>)| {
-            let name = name.strip_prefix("token:").map_or_else(|| name.to_string(), str::to_owned);
+            let name = name
+                .strip_prefix("token:")
+                .map_or_else(|| name.to_string(), str::to_owned);
             (token, format!("approver:{name}").into())
         };
         self.approvers = approvers.callers.into_iter().map(named).collect();
@@ -99,13 +132,17 @@ impl Tokens {
     /// The first name, as written, that callers and approvers share.
     fn name_of_both<'a>(&self, approvers: &'a Self) -> Option<&'a str> {
         let is_caller = |name: &str| {
-            let mut named =
-                self.callers.iter().filter(|(_, known)| !self.unnamed.iter().any(|other| **other == **known));
+            let mut named = self
+                .callers
+                .iter()
+                .filter(|(_, known)| !self.unnamed.iter().any(|other| **other == **known));
             named.any(|(_, known)| known.eq_ignore_ascii_case(name))
         };
         let named = approvers.callers.iter().map(|(_, name)| &**name);
         let mut named = named.filter(|name| !approvers.unnamed.iter().any(|other| other == name));
-        named.find(|name| is_caller(name)).map(|name| name.strip_prefix("token:").unwrap_or(name))
+        named
+            .find(|name| is_caller(name))
+            .map(|name| name.strip_prefix("token:").unwrap_or(name))
     }
 
     /// Requires no token. For loopback only.
@@ -128,7 +165,10 @@ impl Tokens {
 
     /// The names of the principals that approve calls.
     pub(super) fn approvers(&self) -> Vec<Arc<str>> {
-        self.approvers.iter().map(|(_, name)| Arc::clone(name)).collect()
+        self.approvers
+            .iter()
+            .map(|(_, name)| Arc::clone(name))
+            .collect()
     }
 
     /// Returns the index of the principal that `headers` authenticate: of callers and then approvers; 0 if no token is
@@ -148,10 +188,15 @@ impl Tokens {
             return None;
         }
         let mut given = headers.get_all(AUTHORIZATION).iter();
-        let (Some(given), None) = (given.next(), given.next()) else { return None };
+        let (Some(given), None) = (given.next(), given.next()) else {
+            return None;
+        };
         let (scheme, token) = given.to_str().ok()?.split_once(' ')?;
         let token = blake3::hash(token.trim().as_bytes());
-        scheme.eq_ignore_ascii_case("bearer").then(|| tokens.iter().position(|(known, _)| *known == token)).flatten()
+        scheme
+            .eq_ignore_ascii_case("bearer")
+            .then(|| tokens.iter().position(|(known, _)| *known == token))
+            .flatten()
     }
 }
 
@@ -163,14 +208,20 @@ pub fn read_private(file: &Path, content: &str) -> anyhow::Result<String> {
     #[cfg(unix)]
     {
         let mode = std::os::unix::fs::PermissionsExt::mode(&metadata.permissions());
-        ensure!(mode & 0o077 == 0, "others can read the {content} in {name}: chmod 600 {name}");
+        ensure!(
+            mode & 0o077 == 0,
+            "others can read the {content} in {name}: chmod 600 {name}"
+        );
     }
     named_file::read_text(file, FILE_BYTES_MAX).with_context(unreadable)
 }
 
 impl fmt::Debug for Tokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.principals()).entries(self.approvers()).finish()
+        f.debug_list()
+            .entries(self.principals())
+            .entries(self.approvers())
+            .finish()
     }
 }
 
@@ -181,17 +232,25 @@ mod tests {
     use http::{HeaderMap, HeaderValue};
 
     fn bearer(tokens: &Tokens, value: &str) -> Option<usize> {
-        tokens.bearer(&HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_str(value).unwrap())]))
+        tokens.bearer(&HeaderMap::from_iter([(
+            AUTHORIZATION,
+            HeaderValue::from_str(value).unwrap(),
+        )]))
     }
 
     #[test]
     fn a_bearer_is_known_by_the_whole_token() {
-        let tokens = Tokens::parse("# people\nanna 0123456789abcdef\n\nfedcba9876543210\n").unwrap();
+        let tokens =
+            Tokens::parse("# people\nanna 0123456789abcdef\n\nfedcba9876543210\n").unwrap();
         assert_eq!(bearer(&tokens, "Bearer 0123456789abcdef"), Some(0));
         assert_eq!(bearer(&tokens, "bearer fedcba9876543210"), Some(1));
-        for wrong in
-            ["Bearer 0123456789abcde", "Bearer 0123456789abcdef0", "Basic 0123456789abcdef", "Bearer", "Bearer "]
-        {
+        for wrong in [
+            "Bearer 0123456789abcde",
+            "Bearer 0123456789abcdef0",
+            "Basic 0123456789abcdef",
+            "Bearer",
+            "Bearer ",
+        ] {
             assert_eq!(bearer(&tokens, wrong), None, "{wrong}");
         }
         assert_eq!(tokens.bearer(&HeaderMap::new()), None);
@@ -201,15 +260,32 @@ mod tests {
     #[test]
     fn an_approver_is_no_caller() {
         let read = |text| Tokens::parse(text).unwrap();
-        let tokens = read("anna 0123456789abcdef").with_approvers(read("bert fedcba9876543210")).unwrap();
+        let tokens = read("anna 0123456789abcdef")
+            .with_approvers(read("bert fedcba9876543210"))
+            .unwrap();
         assert_eq!(bearer(&tokens, "Bearer 0123456789abcdef"), Some(0));
         assert_eq!(bearer(&tokens, "Bearer fedcba9876543210"), Some(1));
         assert_eq!(bearer(&tokens, "Bearer fedcba987654321"), None);
-        assert_eq!((tokens.principals().len(), &*tokens.approvers()[0]), (1, "approver:bert"));
-        let open = Tokens::none().with_approvers(read("bert fedcba9876543210")).unwrap();
+        assert_eq!(
+            (tokens.principals().len(), &*tokens.approvers()[0]),
+            (1, "approver:bert")
+        );
+        let open = Tokens::none()
+            .with_approvers(read("bert fedcba9876543210"))
+            .unwrap();
         assert_eq!(bearer(&open, "Bearer fedcba9876543210"), Some(1));
-        assert_eq!((open.bearer(&HeaderMap::new()), bearer(&open, "Bearer 0123456789abcdef")), (Some(0), Some(0)));
-        assert!(read("anna 0123456789abcdef").with_approvers(read("bert 0123456789abcdef")).is_err());
+        assert_eq!(
+            (
+                open.bearer(&HeaderMap::new()),
+                bearer(&open, "Bearer 0123456789abcdef")
+            ),
+            (Some(0), Some(0))
+        );
+        assert!(
+            read("anna 0123456789abcdef")
+                .with_approvers(read("bert 0123456789abcdef"))
+                .is_err()
+        );
     }
 
     #[test]
@@ -218,8 +294,14 @@ mod tests {
         let both = |callers: &str, approvers: &str| read(callers).with_approvers(read(approvers));
         for name in ["anna", "Anna"] {
             let approvers = format!("{name} fedcba9876543210");
-            let told = format!("{:#}", both("anna 0123456789abcdef", &approvers).unwrap_err());
-            assert!(told.starts_with(&format!("cannot use the name {name} for an approver")), "{told}");
+            let told = format!(
+                "{:#}",
+                both("anna 0123456789abcdef", &approvers).unwrap_err()
+            );
+            assert!(
+                told.starts_with(&format!("cannot use the name {name} for an approver")),
+                "{told}"
+            );
         }
         // The numbers of lines are no names.
         for (callers, approvers) in [
@@ -230,18 +312,31 @@ mod tests {
             assert!(both(callers, approvers).is_ok(), "{callers}, {approvers}");
         }
         let generated = Tokens::generate().unwrap().0;
-        assert!(generated.with_approvers(read("generated fedcba9876543210")).is_ok());
+        assert!(
+            generated
+                .with_approvers(read("generated fedcba9876543210"))
+                .is_ok()
+        );
     }
 
     #[test]
     fn each_line_is_a_caller_of_its_own() {
         let same = |text: &str| format!("{:#}", Tokens::parse(text).unwrap_err());
         let told = same("anna 0123456789abcdef\nbert 0123456789abcdef");
-        assert!(told.contains("the token of bert") && !told.contains("0123456789abcdef"), "{told}");
-        for text in ["2 0123456789abcdef\nfedcba9876543210", "0123456789abcdef\n1 fedcba9876543210"] {
+        assert!(
+            told.contains("the token of bert") && !told.contains("0123456789abcdef"),
+            "{told}"
+        );
+        for text in [
+            "2 0123456789abcdef\nfedcba9876543210",
+            "0123456789abcdef\n1 fedcba9876543210",
+        ] {
             assert!(same(text).contains("two lines have the name"), "{text}");
         }
-        assert!(Tokens::parse("anna 0123456789abcdef\nanna fedcba9876543210").is_ok(), "a token that replaces another");
+        assert!(
+            Tokens::parse("anna 0123456789abcdef\nanna fedcba9876543210").is_ok(),
+            "a token that replaces another"
+        );
     }
 
     #[test]

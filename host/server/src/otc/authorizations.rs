@@ -42,11 +42,16 @@ impl Pending {
 
 impl Authorizations {
     pub(super) fn new(base: String) -> Self {
-        Self { base, of_principals: Mutex::default() }
+        Self {
+            base,
+            of_principals: Mutex::default(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, VecDeque<Pending>>> {
-        self.of_principals.lock().unwrap_or_else(PoisonError::into_inner)
+        self.of_principals
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn shown(&self, pending: &Pending) -> Authorization {
@@ -123,7 +128,9 @@ impl Authorizations {
     pub(super) fn complete(&self, principal: &str, execution: &Key) {
         let mut of_principals = self.lock();
         for pending in of_principals.get_mut(principal).into_iter().flatten() {
-            if pending.execution.as_ref() == Some(execution) && pending.status == AuthorizationStatus::Pending {
+            if pending.execution.as_ref() == Some(execution)
+                && pending.status == AuthorizationStatus::Pending
+            {
                 pending.status = AuthorizationStatus::Completed;
             }
         }
@@ -138,33 +145,70 @@ mod tests {
     use toolcell_core::record::Timestamp;
 
     use super::super::samples::{Sample, TOKEN};
-    use super::{AUTHORIZATIONS_MAX, AuthorizationStatus, Authorizations, Key, PENDING_TIME, Requirement};
+    use super::{
+        AUTHORIZATIONS_MAX, AuthorizationStatus, Authorizations, Key, PENDING_TIME, Requirement,
+    };
 
     #[test]
     fn an_authorization_is_seen_by_its_principal_only_and_ends_once() {
         let requirement = Requirement::of(&Sample::new().permission).unwrap();
-        let authorizations = Authorizations::new("https://tools.example.com/authorizations/".to_owned());
+        let authorizations =
+            Authorizations::new("https://tools.example.com/authorizations/".to_owned());
         let anna = Arc::from("anna");
         let now = Timestamp::now();
-        let key = |id: &str| Key { run_id: "r".to_owned(), execution_id: id.to_owned() };
-        let open = |execution: Option<&Key>| authorizations.open(&anna, execution, &requirement, now).unwrap();
+        let key = |id: &str| Key {
+            run_id: "r".to_owned(),
+            execution_id: id.to_owned(),
+        };
+        let open = |execution: Option<&Key>| {
+            authorizations
+                .open(&anna, execution, &requirement, now)
+                .unwrap()
+        };
         let poll = |principal: &str, id: &str, now, has: bool| {
             let is_set = |name: &str| has && name == TOKEN;
-            authorizations.poll(principal, id, now, is_set).map(|authorization| authorization.status)
+            authorizations
+                .poll(principal, id, now, is_set)
+                .map(|authorization| authorization.status)
         };
         let first = open(Some(&key("1")));
         assert_eq!(first, open(Some(&key("1"))));
-        assert_eq!(first.url, format!("https://tools.example.com/authorizations/{}", first.id));
-        assert!(first.id.len() == 32 && first.id != open(Some(&key("2"))).id && open(None).id != open(None).id);
-        assert_eq!(poll("anna", &first.id, now, false), Some(AuthorizationStatus::Pending));
-        assert_eq!((poll("bert", &first.id, now, true), poll("anna", "no id", now, true)), (None, None));
-        assert_eq!(poll("anna", &first.id, now, true), Some(AuthorizationStatus::Completed));
+        assert_eq!(
+            first.url,
+            format!("https://tools.example.com/authorizations/{}", first.id)
+        );
+        assert!(
+            first.id.len() == 32
+                && first.id != open(Some(&key("2"))).id
+                && open(None).id != open(None).id
+        );
+        assert_eq!(
+            poll("anna", &first.id, now, false),
+            Some(AuthorizationStatus::Pending)
+        );
+        assert_eq!(
+            (
+                poll("bert", &first.id, now, true),
+                poll("anna", "no id", now, true)
+            ),
+            (None, None)
+        );
+        assert_eq!(
+            poll("anna", &first.id, now, true),
+            Some(AuthorizationStatus::Completed)
+        );
         let second = open(Some(&key("2")));
         let late = now.plus(PENDING_TIME + Duration::from_secs(1));
-        assert_eq!(poll("anna", &second.id, late, true), Some(AuthorizationStatus::Expired));
+        assert_eq!(
+            poll("anna", &second.id, late, true),
+            Some(AuthorizationStatus::Expired)
+        );
         let third = open(Some(&key("3")));
         authorizations.complete("anna", &key("3"));
-        assert_eq!(poll("anna", &third.id, now, false), Some(AuthorizationStatus::Completed));
+        assert_eq!(
+            poll("anna", &third.id, now, false),
+            Some(AuthorizationStatus::Completed)
+        );
         for _ in 0..2 * AUTHORIZATIONS_MAX {
             open(None);
         }

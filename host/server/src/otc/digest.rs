@@ -23,20 +23,31 @@ impl Body {
             Ok(inputs) => value(&mut hasher, &inputs),
             Err(_) => text(&mut hasher, &request.inputs),
         }
-        value(&mut hasher, request.user_info.as_ref().unwrap_or(&Value::Null));
+        value(
+            &mut hasher,
+            request.user_info.as_ref().unwrap_or(&Value::Null),
+        );
         let without_credentials = hasher.finalize();
-        maybe(&mut hasher, request.token.as_ref().map(|token| token.expose()));
+        maybe(
+            &mut hasher,
+            request.token.as_ref().map(|token| token.expose()),
+        );
         for (name, secret) in &request.secrets {
             text(&mut hasher, name);
             text(&mut hasher, secret.expose());
         }
-        Self { whole: hasher.finalize(), without_credentials }
+        Self {
+            whole: hasher.finalize(),
+            without_credentials,
+        }
     }
 }
 
 /// With its length, so that no two sequences of texts have one digest.
 fn text(hasher: &mut Hasher, text: &str) {
-    hasher.update(&(text.len() as u64).to_le_bytes()).update(text.as_bytes());
+    hasher
+        .update(&(text.len() as u64).to_le_bytes())
+        .update(text.as_bytes());
 }
 
 fn maybe(hasher: &mut Hasher, maybe: Option<&str>) {
@@ -48,11 +59,15 @@ fn maybe(hasher: &mut Hasher, maybe: Option<&str>) {
 fn value(hasher: &mut Hasher, of: &Value) {
     match of {
         Value::Array(items) => {
-            hasher.update(b"a").update(&(items.len() as u64).to_le_bytes());
+            hasher
+                .update(b"a")
+                .update(&(items.len() as u64).to_le_bytes());
             items.iter().for_each(|item| value(hasher, item));
         }
         Value::Object(fields) => {
-            hasher.update(b"o").update(&(fields.len() as u64).to_le_bytes());
+            hasher
+                .update(b"o")
+                .update(&(fields.len() as u64).to_le_bytes());
             let mut fields: Vec<(&String, &Value)> = fields.iter().collect();
             fields.sort_unstable_by_key(|(name, _)| *name);
             for (name, field) in fields {
@@ -79,20 +94,52 @@ mod tests {
             r#"{{"run_id":"r","execution_id":"e","created_at":"{created_at}","inputs":{inputs},"context":{context},
             "tool":{{"name":"n","toolkit":"t","version":"v"}}}}"#
         );
-        Body::of(&Request::read(&text, Mode::Otc, Reading::Strict).unwrap(), Mode::Otc)
+        Body::of(
+            &Request::read(&text, Mode::Otc, Reading::Strict).unwrap(),
+            Mode::Otc,
+        )
     }
 
     #[test]
     fn the_same_request_has_the_same_digest_however_it_is_written() {
-        let first = body(r#"{"a":1,"b":[true,null]}"#, &json!({}), "2026-01-01T00:00:00Z");
-        assert_eq!(first, body(r#"{ "b": [true, null], "a": 1 }"#, &json!({}), "2026-01-01T00:00:09Z"));
-        for other in [r#"{"a":1,"b":[true]}"#, r#"{"a":"1","b":[true,null]}"#, r#"{"a":{"b":[true,null]}}"#] {
-            assert_ne!(first.without_credentials, body(other, &json!({}), "2026-01-01T00:00:00Z").without_credentials);
+        let first = body(
+            r#"{"a":1,"b":[true,null]}"#,
+            &json!({}),
+            "2026-01-01T00:00:00Z",
+        );
+        assert_eq!(
+            first,
+            body(
+                r#"{ "b": [true, null], "a": 1 }"#,
+                &json!({}),
+                "2026-01-01T00:00:09Z"
+            )
+        );
+        for other in [
+            r#"{"a":1,"b":[true]}"#,
+            r#"{"a":"1","b":[true,null]}"#,
+            r#"{"a":{"b":[true,null]}}"#,
+        ] {
+            assert_ne!(
+                first.without_credentials,
+                body(other, &json!({}), "2026-01-01T00:00:00Z").without_credentials
+            );
         }
-        let user = body(r#"{"a":1,"b":[true,null]}"#, &json!({ "user_id": "anna" }), "2026-01-01T00:00:00Z");
+        let user = body(
+            r#"{"a":1,"b":[true,null]}"#,
+            &json!({ "user_id": "anna" }),
+            "2026-01-01T00:00:00Z",
+        );
         assert_ne!(first.without_credentials, user.without_credentials);
-        for context in [json!({ "authorization": { "token": "t" } }), json!({ "secrets": { "K": "v" } })] {
-            let with = body(r#"{"a":1,"b":[true,null]}"#, &context, "2026-01-01T00:00:00Z");
+        for context in [
+            json!({ "authorization": { "token": "t" } }),
+            json!({ "secrets": { "K": "v" } }),
+        ] {
+            let with = body(
+                r#"{"a":1,"b":[true,null]}"#,
+                &context,
+                "2026-01-01T00:00:00Z",
+            );
             assert_eq!(first.without_credentials, with.without_credentials);
             assert_ne!(first.whole, with.whole);
         }

@@ -73,7 +73,12 @@ enum Found<'a> {
 
 impl Executions {
     /// Claims the execution `key` for a request that says `body`; waits if the same request runs. Fails if it ran before.
-    pub(super) async fn claim(&self, principal: &Arc<str>, key: &Key, body: Body) -> Result<Ticket<'_>, Ended> {
+    pub(super) async fn claim(
+        &self,
+        principal: &Arc<str>,
+        key: &Key,
+        body: Body,
+    ) -> Result<Ticket<'_>, Ended> {
         loop {
             match self.find(principal, key, body) {
                 Found::Free(ticket) => return Ok(ticket),
@@ -89,7 +94,9 @@ impl Executions {
         if !ledgers.contains_key(principal) {
             // Now, because a principal that sends nothing more would keep its earlier share for ever.
             let shares = ledgers.len() + 1;
-            ledgers.values_mut().for_each(|ledger| ledger.forget(BYTES_MAX / shares, ENTRIES_MAX / shares));
+            ledgers
+                .values_mut()
+                .for_each(|ledger| ledger.forget(BYTES_MAX / shares, ENTRIES_MAX / shares));
         }
         let ledger = ledgers.entry(Arc::clone(principal)).or_default();
         if let Some(entry) = ledger.entries.get(key) {
@@ -97,8 +104,12 @@ impl Executions {
                 return Found::Ended(reused());
             }
             match &entry.state {
-                State::Running(running) if guard!("otc_once") => return Found::Running(running.clone()),
-                State::Answered(answer) if guard!("otc_once") => return Found::Ended(Ended::Answered(answer.clone())),
+                State::Running(running) if guard!("otc_once") => {
+                    return Found::Running(running.clone());
+                }
+                State::Answered(answer) if guard!("otc_once") => {
+                    return Found::Ended(Ended::Answered(answer.clone()));
+                }
                 State::TooLarge => return Found::Ended(too_large()),
                 State::Lost if guard!("otc_lost") => return Found::Ended(lost()),
                 _ => {}
@@ -111,7 +122,14 @@ impl Executions {
         let serial = ledger.begin(key, body, receiver);
         let principal = Arc::clone(principal);
         let key = key.clone();
-        Found::Free(Ticket { executions: self, principal, key, serial, has_ended: false, _running: sender })
+        Found::Free(Ticket {
+            executions: self,
+            principal,
+            key,
+            serial,
+            has_ended: false,
+            _running: sender,
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Ledger>> {
@@ -121,7 +139,9 @@ impl Executions {
     fn end(&self, principal: &Arc<str>, key: &Key, serial: u64, state: State) {
         let mut ledgers = self.lock();
         let shares = ledgers.len().max(1);
-        let Some(ledger) = ledgers.get_mut(principal) else { return };
+        let Some(ledger) = ledgers.get_mut(principal) else {
+            return;
+        };
         ledger.end(key, serial, state, BYTES_MAX / shares);
         ledger.forget(BYTES_MAX / shares, ENTRIES_MAX / shares);
     }
@@ -131,7 +151,12 @@ impl Ledger {
     fn begin(&mut self, key: &Key, body: Body, receiver: watch::Receiver<()>) -> u64 {
         self.serial += 1;
         self.running += 1;
-        let entry = Entry { body, serial: self.serial, bytes: 0, state: State::Running(receiver) };
+        let entry = Entry {
+            body,
+            serial: self.serial,
+            bytes: 0,
+            state: State::Running(receiver),
+        };
         if let Some(before) = self.entries.insert(key.clone(), entry) {
             self.bytes = self.bytes.saturating_sub(before.bytes);
         }
@@ -140,7 +165,13 @@ impl Ledger {
 
     fn end(&mut self, key: &Key, serial: u64, state: State, bytes_max: usize) {
         self.running = self.running.saturating_sub(1);
-        let Some(entry) = self.entries.get_mut(key).filter(|entry| entry.serial == serial) else { return };
+        let Some(entry) = self
+            .entries
+            .get_mut(key)
+            .filter(|entry| entry.serial == serial)
+        else {
+            return;
+        };
         // The client chose the ids, and they are kept whatever becomes of the answer.
         let bytes = ENTRY_BYTES + 2 * (key.run_id.len() + key.execution_id.len());
         (entry.bytes, entry.state) = match state {
@@ -157,8 +188,13 @@ impl Ledger {
     /// Forgets the executions that ended first, until the others fit.
     fn forget(&mut self, bytes_max: usize, entries_max: usize) {
         while (self.bytes > bytes_max || self.ended.len() > entries_max) && guard!("otc_memory") {
-            let Some((key, serial)) = self.ended.pop_front() else { return };
-            if self.entries.get(&key).is_some_and(|entry| entry.serial == serial)
+            let Some((key, serial)) = self.ended.pop_front() else {
+                return;
+            };
+            if self
+                .entries
+                .get(&key)
+                .is_some_and(|entry| entry.serial == serial)
                 && let Some(entry) = self.entries.remove(&key)
             {
                 self.bytes = self.bytes.saturating_sub(entry.bytes);
@@ -192,37 +228,50 @@ impl Ticket<'_> {
     pub(super) fn end(mut self, answer: Option<Answer>) {
         let state = answer.map_or(State::Waiting, State::Answered);
         self.has_ended = true;
-        self.executions.end(&self.principal, &self.key, self.serial, state);
+        self.executions
+            .end(&self.principal, &self.key, self.serial, state);
     }
 }
 
 impl Drop for Ticket<'_> {
     fn drop(&mut self) {
         if !self.has_ended {
-            self.executions.end(&self.principal, &self.key, self.serial, State::Lost);
+            self.executions
+                .end(&self.principal, &self.key, self.serial, State::Lost);
         }
     }
 }
 
 fn reused() -> Ended {
     let message = "this execution id belongs to another request; use a new one";
-    Ended::Refused(409, Refusal::new(ErrorClass::InvalidArguments, "execution_id_reused", message))
+    Ended::Refused(
+        409,
+        Refusal::new(ErrorClass::InvalidArguments, "execution_id_reused", message),
+    )
 }
 
 fn too_large() -> Ended {
     let message = "the execution has ended, but its response was too large to be kept; use a new execution id";
-    Ended::Refused(409, Refusal::new(ErrorClass::ResultTooLarge, "response_not_kept", message))
+    Ended::Refused(
+        409,
+        Refusal::new(ErrorClass::ResultTooLarge, "response_not_kept", message),
+    )
 }
 
 fn lost() -> Ended {
-    let message =
-        "the connection was closed during this execution; it is not repeated, because it may have had effects";
-    Ended::Refused(409, Refusal::new(ErrorClass::ExecutionFailed, "execution_lost", message))
+    let message = "the connection was closed during this execution; it is not repeated, because it may have had effects";
+    Ended::Refused(
+        409,
+        Refusal::new(ErrorClass::ExecutionFailed, "execution_lost", message),
+    )
 }
 
 fn too_many() -> Ended {
     let message = format!("{RUNNING_MAX} executions run already; try again");
-    Ended::Refused(503, Refusal::new(ErrorClass::RateLimited, "too_many_calls", message))
+    Ended::Refused(
+        503,
+        Refusal::new(ErrorClass::RateLimited, "too_many_calls", message),
+    )
 }
 
 #[cfg(test)]
@@ -233,19 +282,34 @@ mod tests {
     use super::{BYTES_MAX, Body, ENTRIES_MAX, Ended, Executions, Key, RUNNING_MAX};
 
     fn key(at: usize) -> Key {
-        Key { run_id: "run".to_owned(), execution_id: at.to_string() }
+        Key {
+            run_id: "run".to_owned(),
+            execution_id: at.to_string(),
+        }
     }
 
     fn body(of: &str) -> Body {
         let digest = blake3::hash(of.as_bytes());
-        Body { whole: digest, without_credentials: digest }
+        Body {
+            whole: digest,
+            without_credentials: digest,
+        }
     }
 
     fn answer(bytes: usize) -> Answer {
-        Answer { status: 200, body: "x".repeat(bytes).into(), is_problem: false }
+        Answer {
+            status: 200,
+            body: "x".repeat(bytes).into(),
+            is_problem: false,
+        }
     }
 
-    async fn code(executions: &Executions, principal: &Arc<str>, at: usize, of: &str) -> &'static str {
+    async fn code(
+        executions: &Executions,
+        principal: &Arc<str>,
+        at: usize,
+        of: &str,
+    ) -> &'static str {
         match executions.claim(principal, &key(at), body(of)).await {
             Ok(_) => "free",
             Err(Ended::Answered(_)) => "answered",
@@ -257,9 +321,17 @@ mod tests {
     async fn an_execution_is_answered_once_and_for_the_same_request_only() {
         let executions = Executions::default();
         let anna = Arc::from("anna");
-        executions.claim(&anna, &key(1), body("a")).await.ok().unwrap().end(Some(answer(1)));
+        executions
+            .claim(&anna, &key(1), body("a"))
+            .await
+            .ok()
+            .unwrap()
+            .end(Some(answer(1)));
         assert_eq!(code(&executions, &anna, 1, "a").await, "answered");
-        assert_eq!(code(&executions, &anna, 1, "b").await, "execution_id_reused");
+        assert_eq!(
+            code(&executions, &anna, 1, "b").await,
+            "execution_id_reused"
+        );
         assert_eq!(code(&executions, &Arc::from("bert"), 1, "b").await, "free");
     }
 
@@ -276,17 +348,37 @@ mod tests {
         let executions = Executions::default();
         let anna = Arc::from("anna");
         let bert = Arc::from("bert");
-        executions.claim(&bert, &key(0), body("a")).await.ok().unwrap().end(Some(answer(1)));
+        executions
+            .claim(&bert, &key(0), body("a"))
+            .await
+            .ok()
+            .unwrap()
+            .end(Some(answer(1)));
         for at in 0..ENTRIES_MAX {
-            executions.claim(&anna, &key(at), body("a")).await.ok().unwrap().end(Some(answer(1)));
+            executions
+                .claim(&anna, &key(at), body("a"))
+                .await
+                .ok()
+                .unwrap()
+                .end(Some(answer(1)));
         }
         assert!(executions.lock()[&anna].entries.len() <= ENTRIES_MAX / 2);
         assert_eq!(code(&executions, &bert, 0, "a").await, "answered");
         for at in 0..40 {
-            executions.claim(&anna, &key(ENTRIES_MAX + at), body("a")).await.ok().unwrap().end(Some(answer(3 << 20)));
+            executions
+                .claim(&anna, &key(ENTRIES_MAX + at), body("a"))
+                .await
+                .ok()
+                .unwrap()
+                .end(Some(answer(3 << 20)));
         }
         assert!(executions.lock()[&anna].bytes <= BYTES_MAX / 2);
-        executions.claim(&anna, &key(0), body("a")).await.ok().unwrap().end(Some(answer(5 << 20)));
+        executions
+            .claim(&anna, &key(0), body("a"))
+            .await
+            .ok()
+            .unwrap()
+            .end(Some(answer(5 << 20)));
         assert_eq!(code(&executions, &anna, 0, "a").await, "response_not_kept");
     }
 
@@ -295,7 +387,11 @@ mod tests {
         let executions = Executions::default();
         for principal in ["anna", "bert", "cleo"].map(Arc::<str>::from) {
             for at in 0..40 {
-                let ticket = executions.claim(&principal, &key(at), body("a")).await.ok().unwrap();
+                let ticket = executions
+                    .claim(&principal, &key(at), body("a"))
+                    .await
+                    .ok()
+                    .unwrap();
                 ticket.end(Some(answer(2 << 20)));
             }
         }
@@ -308,10 +404,24 @@ mod tests {
         let executions = Executions::default();
         let anna = Arc::<str>::from("anna");
         for state in [None, Some(answer(BYTES_MAX))] {
-            let long = Key { run_id: "r".repeat(1_024), execution_id: "e".repeat(1_024) };
-            let before = executions.lock().get(&anna).map_or(0, |ledger| ledger.bytes);
-            let key = Key { run_id: format!("{before}-{}", long.run_id), ..long };
-            executions.claim(&anna, &key, body("a")).await.ok().unwrap().end(state);
+            let long = Key {
+                run_id: "r".repeat(1_024),
+                execution_id: "e".repeat(1_024),
+            };
+            let before = executions
+                .lock()
+                .get(&anna)
+                .map_or(0, |ledger| ledger.bytes);
+            let key = Key {
+                run_id: format!("{before}-{}", long.run_id),
+                ..long
+            };
+            executions
+                .claim(&anna, &key, body("a"))
+                .await
+                .ok()
+                .unwrap()
+                .end(state);
             assert!(executions.lock()[&anna].bytes >= before + 2 * 2_048);
         }
     }
@@ -322,9 +432,18 @@ mod tests {
         let anna = Arc::from("anna");
         let mut running = Vec::new();
         for at in 0..RUNNING_MAX {
-            running.push(executions.claim(&anna, &key(at), body("a")).await.ok().unwrap());
+            running.push(
+                executions
+                    .claim(&anna, &key(at), body("a"))
+                    .await
+                    .ok()
+                    .unwrap(),
+            );
         }
-        assert_eq!(code(&executions, &anna, RUNNING_MAX, "a").await, "too_many_calls");
+        assert_eq!(
+            code(&executions, &anna, RUNNING_MAX, "a").await,
+            "too_many_calls"
+        );
         running.pop().unwrap().end(None);
         assert_eq!(code(&executions, &anna, RUNNING_MAX, "a").await, "free");
     }

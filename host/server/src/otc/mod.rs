@@ -54,17 +54,26 @@ pub struct Answer {
 
 impl Answer {
     fn new(status: u16, body: &Value) -> Self {
-        Self { status, body: body.to_string().into(), is_problem: false }
+        Self {
+            status,
+            body: body.to_string().into(),
+            is_problem: false,
+        }
     }
 
     /// The answer to a request that names no execution.
     fn problem(status: u16, refusal: &Refusal) -> Self {
-        let title = http::StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
+        let title = http::StatusCode::from_u16(status)
+            .ok()
+            .and_then(|status| status.canonical_reason());
         let problem = json!({
             "type": "about:blank", "title": title.unwrap_or("Error"), "status": status, "detail": refusal.message,
             "code": refusal.code,
         });
-        Self { is_problem: true, ..Self::new(status, &problem) }
+        Self {
+            is_problem: true,
+            ..Self::new(status, &problem)
+        }
     }
 
     /// The answer to an execution that led to no call: a response, because a client expects one.
@@ -120,22 +129,36 @@ impl Tool {
         let contract = listed.declaration.output_contract.as_ref();
         Self {
             named: Named::of(listed.declaration, listed.component),
-            definitions: Mode::ALL.iter().map(|mode| (*mode, definition(listed, *mode))).collect(),
-            secrets: secrets(listed.permission).into_iter().map(str::to_owned).collect(),
+            definitions: Mode::ALL
+                .iter()
+                .map(|mode| (*mode, definition(listed, *mode)))
+                .collect(),
+            secrets: secrets(listed.permission)
+                .into_iter()
+                .map(str::to_owned)
+                .collect(),
             requirement: Requirement::of(listed.permission),
-            expects_artifact: contract.is_some_and(|contract| !contract.artifact_expectations.is_empty()),
+            expects_artifact: contract
+                .is_some_and(|contract| !contract.artifact_expectations.is_empty()),
         }
     }
 
     fn definition(&self, mode: Mode) -> Option<&Value> {
-        self.definitions.iter().find_map(|(known, definition)| (*known == mode).then_some(definition))
+        self.definitions
+            .iter()
+            .find_map(|(known, definition)| (*known == mode).then_some(definition))
     }
 
     /// What a request brings for the credentials of the tool, and the number of secrets that it brings for none: those go
     /// nowhere (OTC-Q-07).
     fn secrets_of(&self, request: &Request) -> (Vec<(String, SecretValue)>, usize) {
-        let is_declared = |name: &str| self.secrets.iter().any(|known| known == name) || !guard!("otc_secrets");
-        let given = request.secrets.iter().filter(|(name, _)| is_declared(name)).cloned();
+        let is_declared =
+            |name: &str| self.secrets.iter().any(|known| known == name) || !guard!("otc_secrets");
+        let given = request
+            .secrets
+            .iter()
+            .filter(|(name, _)| is_declared(name))
+            .cloned();
         let mut secrets: Vec<_> = given.collect();
         let ignored = request.secrets.len() - secrets.len();
         let token = self.requirement.as_ref().zip(request.token.clone());
@@ -156,13 +179,19 @@ impl Service {
     /// Serves no tools yet.
     pub fn new(settings: Settings) -> Self {
         let authorizations = Authorizations::new(settings.authorizations.clone());
-        Self { settings, tools: RwLock::default(), executions: Executions::default(), authorizations }
+        Self {
+            settings,
+            tools: RwLock::default(),
+            executions: Executions::default(),
+            authorizations,
+        }
     }
 
     /// Replaces the tools. Calls that run go on with those that they began with.
     pub fn offer(&self, tools: Vec<Tool>) {
         let names = Names::new(tools.iter().map(|tool| tool.named.clone()).collect());
-        *self.tools.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(Tools { tools, names });
+        *self.tools.write().unwrap_or_else(PoisonError::into_inner) =
+            Arc::new(Tools { tools, names });
     }
 
     fn tools(&self) -> Arc<Tools> {
@@ -173,13 +202,24 @@ impl Service {
     pub fn list(&self, mode: Mode, is_listed: impl Fn(&Named) -> bool) -> Answer {
         let tools = self.tools();
         let listed = tools.tools.iter().filter(|tool| is_listed(&tool.named));
-        Answer::new(200, &json!(listed.filter_map(|tool| tool.definition(mode)).collect::<Vec<_>>()))
+        Answer::new(
+            200,
+            &json!(
+                listed
+                    .filter_map(|tool| tool.definition(mode))
+                    .collect::<Vec<_>>()
+            ),
+        )
     }
 
     /// The tool with this fully qualified name.
     pub fn find(&self, name: &str) -> Option<Named> {
         let tools = self.tools();
-        tools.names.find(name).and_then(|at| tools.tools.get(at)).map(|tool| tool.named.clone())
+        tools
+            .names
+            .find(name)
+            .and_then(|at| tools.tools.get(at))
+            .map(|tool| tool.named.clone())
     }
 
     /// The definition of the tool with this fully qualified name.
@@ -189,8 +229,11 @@ impl Service {
         match tool.and_then(|tool| tool.definition(mode)) {
             Some(definition) => Answer::new(200, definition),
             None => {
-                let refusal =
-                    Refusal::new(ErrorClass::UnknownTool, "unknown_tool", "there is no tool of that name here");
+                let refusal = Refusal::new(
+                    ErrorClass::UnknownTool,
+                    "unknown_tool",
+                    "there is no tool of that name here",
+                );
                 Answer::problem(404, &refusal)
             }
         }
@@ -198,13 +241,20 @@ impl Service {
 
     /// Reads a request to call a tool. Fails with the answer to what is none.
     pub fn read(&self, text: &str, mode: Mode) -> Result<Request, Answer> {
-        Request::read(text, mode, self.settings.reading).map_err(|refusal| Answer::problem(400, &refusal))
+        Request::read(text, mode, self.settings.reading)
+            .map_err(|refusal| Answer::problem(400, &refusal))
     }
 
     /// Answers a request to call a tool, which `principal` sent. `call` makes the call, at most once for each execution id
     /// of a run: the same request again gets the same answer, also while the first one runs (OTC-Q-02). It gives `None` if
     /// the host lost the call.
-    pub async fn execute<F, R>(&self, principal: &Arc<str>, request: Request, mode: Mode, call: F) -> Answer
+    pub async fn execute<F, R>(
+        &self,
+        principal: &Arc<str>,
+        request: Request,
+        mode: Mode,
+        call: F,
+    ) -> Answer
     where
         F: FnOnce(ParsedCall) -> R,
         R: Future<Output = Option<CallRecord>>,
@@ -212,15 +262,24 @@ impl Service {
         let Some(execution_id) = request.execution_id.clone() else {
             return self.run(principal, request, None, mode, call).await.0;
         };
-        let key = Key { run_id: request.run_id.clone().unwrap_or_default(), execution_id };
-        match self.executions.claim(principal, &key, Body::of(&request, mode)).await {
+        let key = Key {
+            run_id: request.run_id.clone().unwrap_or_default(),
+            execution_id,
+        };
+        match self
+            .executions
+            .claim(principal, &key, Body::of(&request, mode))
+            .await
+        {
             Ok(ticket) => {
                 let (answer, ended) = self.run(principal, request, Some(&key), mode, call).await;
                 ticket.end(ended);
                 answer
             }
             Err(Ended::Answered(answer)) => answer,
-            Err(Ended::Refused(status, refusal)) => Answer::refused(status, &refusal, mode, &key.execution_id),
+            Err(Ended::Refused(status, refusal)) => {
+                Answer::refused(status, &refusal, mode, &key.execution_id)
+            }
         }
     }
 
@@ -240,8 +299,16 @@ impl Service {
         let tools = self.tools();
         let found = tools.names.resolve(&request.tool);
         let tool = found.as_ref().ok().and_then(|at| tools.tools.get(*at));
-        let unknown = || Refusal::new(ErrorClass::UnknownTool, "unknown_tool", "there is no such tool here");
-        let (secrets, ignored_secrets) = tool.map(|tool| tool.secrets_of(&request)).unwrap_or_default();
+        let unknown = || {
+            Refusal::new(
+                ErrorClass::UnknownTool,
+                "unknown_tool",
+                "there is no such tool here",
+            )
+        };
+        let (secrets, ignored_secrets) = tool
+            .map(|tool| tool.secrets_of(&request))
+            .unwrap_or_default();
         let parsed = ParsedCall {
             principal: Arc::clone(principal),
             requested: format!("{}.{}", request.tool.toolkit, request.tool.name),
@@ -259,14 +326,19 @@ impl Service {
             user_info: request.user_info,
         };
         let Some(record) = call(parsed).await else {
-            let lost = Refusal::host_fault("the call was lost; it is not repeated, because it may have had effects");
+            let lost = Refusal::host_fault(
+                "the call was lost; it is not repeated, because it may have had effects",
+            );
             let id = key.map(|key| key.execution_id.as_str()).unwrap_or_default();
             let answer = Answer::refused(500, &lost, mode, id);
             return (answer.clone(), Some(answer));
         };
         let missing = tool.and_then(|tool| tool.requirement.as_ref());
         let missing = missing.filter(|requirement| requirement.is_missing_in(&record.result));
-        let opened = missing.map(|needed| self.authorizations.open(principal, key, needed, Timestamp::now()));
+        let opened = missing.map(|needed| {
+            self.authorizations
+                .open(principal, key, needed, Timestamp::now())
+        });
         let authorization = match opened.transpose() {
             Ok(authorization) => authorization,
             Err(refusal) => {
@@ -277,8 +349,14 @@ impl Service {
         if let (None, Some(key)) = (missing, key) {
             self.authorizations.complete(principal, key);
         }
-        let id = key.map_or_else(|| record.invocation.invocation_id.to_string(), |key| key.execution_id.clone());
-        let artifacts = format!("{}{}/artifacts/", self.settings.calls, record.invocation.invocation_id);
+        let id = key.map_or_else(
+            || record.invocation.invocation_id.to_string(),
+            |key| key.execution_id.clone(),
+        );
+        let artifacts = format!(
+            "{}{}/artifacts/",
+            self.settings.calls, record.invocation.invocation_id
+        );
         let reply = Reply {
             expects_artifact: tool.is_some_and(|tool| tool.expects_artifact),
             // The token of an engine opens no route but those of a worker.
@@ -294,12 +372,25 @@ impl Service {
     }
 
     /// The status of an authorization of `principal`. `is_set` says whether the host has a credential of that name by now.
-    pub fn authorization(&self, principal: &str, id: &str, mode: Mode, is_set: impl Fn(&str) -> bool) -> Answer {
-        match self.authorizations.poll(principal, id, Timestamp::now(), is_set) {
+    pub fn authorization(
+        &self,
+        principal: &str,
+        id: &str,
+        mode: Mode,
+        is_set: impl Fn(&str) -> bool,
+    ) -> Answer {
+        match self
+            .authorizations
+            .poll(principal, id, Timestamp::now(), is_set)
+        {
             Some(authorization) => Answer::new(200, &authorization.to_value(mode)),
             None => {
                 let message = "there is no authorization of that id; it may have been too long ago";
-                let refusal = Refusal::new(ErrorClass::InvalidArguments, "unknown_authorization", message);
+                let refusal = Refusal::new(
+                    ErrorClass::InvalidArguments,
+                    "unknown_authorization",
+                    message,
+                );
                 Answer::problem(404, &refusal)
             }
         }

@@ -13,21 +13,37 @@ const DIGEST_CHARS: usize = 64;
 pub(super) fn register(text: &str, mode: Mode, names: &Names) -> Answer {
     let bad = |why: &str| {
         let message = format!("cannot register the tool: {why}");
-        Answer::problem(422, &Refusal::new(ErrorClass::InvalidArguments, "protocol_error", message))
+        Answer::problem(
+            422,
+            &Refusal::new(ErrorClass::InvalidArguments, "protocol_error", message),
+        )
     };
     let Ok(definition) = read_unique_json(text, JSON_VALUES_MAX) else {
         return bad("the definition is not JSON without duplicate keys, or is too large");
     };
-    let said = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+    let said = |pointer: &str| {
+        definition
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .map(str::to_owned)
+    };
     let (Some(name), Some(toolkit)) = (said("/name"), said("/toolkit/name")) else {
         return bad("`name` or `toolkit.name` is missing, or is not a text");
     };
     let Some(version) = said("/toolkit/version").filter(|version| is_digest(version)) else {
         return bad("`toolkit.version` is not the digest of a component, sha256: and 64 digits");
     };
-    let named = Named { toolkit, name, version };
+    let named = Named {
+        toolkit,
+        name,
+        version,
+    };
     let is_consistent = |claimed: Option<String>| {
-        claimed.is_none_or(|claimed| Mode::ALL.iter().any(|mode| named.fully_qualified(*mode) == claimed))
+        claimed.is_none_or(|claimed| {
+            Mode::ALL
+                .iter()
+                .any(|mode| named.fully_qualified(*mode) == claimed)
+        })
     };
     if !is_consistent(said("/fully_qualified_name")) || !is_consistent(said("/id")) {
         return bad("`fully_qualified_name` or `id` is not Toolkit.Tool@version");
@@ -42,12 +58,18 @@ pub(super) fn register(text: &str, mode: Mode, names: &Names) -> Answer {
         let refusal = Refusal::new(ErrorClass::PermissionDenied, "may_not_install", message);
         return Answer::problem(403, &refusal);
     }
-    Answer::new(200, &json!({ "id": named.fully_qualified(mode), "status": "registered" }))
+    Answer::new(
+        200,
+        &json!({ "id": named.fully_qualified(mode), "status": "registered" }),
+    )
 }
 
 fn is_digest(version: &str) -> bool {
     let digits = version.strip_prefix("sha256:").unwrap_or_default();
-    digits.len() == DIGEST_CHARS && digits.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
+    digits.len() == DIGEST_CHARS
+        && digits
+            .bytes()
+            .all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 #[cfg(test)]
@@ -60,7 +82,11 @@ mod tests {
 
     fn named(digit: &str) -> Named {
         let version = format!("sha256:{}", digit.repeat(64));
-        Named { toolkit: "issues".to_owned(), name: "find".to_owned(), version }
+        Named {
+            toolkit: "issues".to_owned(),
+            name: "find".to_owned(),
+            version,
+        }
     }
 
     fn definition(named: &Named) -> Value {
@@ -78,11 +104,17 @@ mod tests {
         let answer = register(&definition(&named("a")));
         let body: Value = serde_json::from_str(&answer.body).unwrap();
         check("registration", Mode::Otc, &body);
-        assert_eq!((answer.status, &body["id"]), (200, &json!(named("a").fully_qualified(Mode::Otc))));
+        assert_eq!(
+            (answer.status, &body["id"]),
+            (200, &json!(named("a").fully_qualified(Mode::Otc)))
+        );
         assert_eq!(register(&definition(&named("b"))).status, 403);
         for (pointer, wrong) in [
             ("/toolkit/version", json!("1.0.0")),
-            ("/toolkit/version", json!(format!("sha256:{}", "A".repeat(64)))),
+            (
+                "/toolkit/version",
+                json!(format!("sha256:{}", "A".repeat(64))),
+            ),
             ("/toolkit/name", json!(1)),
             ("/name", Value::Null),
             ("/fully_qualified_name", json!("other.find")),

@@ -22,8 +22,11 @@ fn unstarted(mut record: CallRecord) -> CallRecord {
 }
 
 fn service() -> Service {
-    let service =
-        Service::new(Settings { reading: Reading::Strict, authorizations: BASE.to_owned(), calls: CALLS.to_owned() });
+    let service = Service::new(Settings {
+        reading: Reading::Strict,
+        authorizations: BASE.to_owned(),
+        calls: CALLS.to_owned(),
+    });
     service.offer(vec![Tool::new(&Sample::new().listed())]);
     service
 }
@@ -53,24 +56,40 @@ impl Pipeline {
             Err(refusal) => json!({ "is_error": true, "error": refusal.to_error() }),
             Ok(_) if !has_token => {
                 let mut change = failed(ErrorClass::CredentialMissing);
-                change["error"]["needs_authorization"] =
-                    json!({ "access_kind": "credential", "subject": TOKEN, "next_action": "toolcell secret set" });
+                change["error"]["needs_authorization"] = json!({ "access_kind": "credential", "subject": TOKEN, "next_action": "toolcell secret set" });
                 change
             }
             Ok(_) => json!({ "structured_content": { "call": self.calls.get() } }),
         };
         *self.last.borrow_mut() = Some(call);
-        if has_token || self.runs_first.get() { record(change) } else { unstarted(record(change)) }
+        if has_token || self.runs_first.get() {
+            record(change)
+        } else {
+            unstarted(record(change))
+        }
     }
 
     async fn answer(&self, service: &Service, request: &Value) -> (u16, Value) {
-        read(&self.sent(service, "anna", request, Mode::Otc).await, Mode::Otc)
+        read(
+            &self.sent(service, "anna", request, Mode::Otc).await,
+            Mode::Otc,
+        )
     }
 
-    async fn sent(&self, service: &Service, principal: &str, request: &Value, mode: Mode) -> Answer {
+    async fn sent(
+        &self,
+        service: &Service,
+        principal: &str,
+        request: &Value,
+        mode: Mode,
+    ) -> Answer {
         let call = async |parsed| Some(self.call(parsed));
         match service.read(&request.to_string(), mode) {
-            Ok(request) => service.execute(&Arc::from(principal), request, mode, call).await,
+            Ok(request) => {
+                service
+                    .execute(&Arc::from(principal), request, mode, call)
+                    .await
+            }
             Err(answer) => answer,
         }
     }
@@ -80,7 +99,10 @@ impl Pipeline {
 fn read(answer: &Answer, mode: Mode) -> (u16, Value) {
     let body: Value = serde_json::from_str(&answer.body).unwrap();
     if answer.is_problem {
-        assert!(body["code"].is_string() && body.get("execution_id").is_none(), "{body}")
+        assert!(
+            body["code"].is_string() && body.get("execution_id").is_none(),
+            "{body}"
+        )
     } else {
         check("response", mode, &body)
     }
@@ -98,10 +120,16 @@ async fn the_same_request_gets_the_same_answer_and_another_one_none() {
     let pipeline = Pipeline::default();
     let sent = with_token(request());
     let (status, first) = pipeline.answer(&service, &sent).await;
-    assert_eq!((status, &first["output"]["value"]), (200, &json!({ "call": 1 })));
+    assert_eq!(
+        (status, &first["output"]["value"]),
+        (200, &json!({ "call": 1 }))
+    );
     let mut again = sent.clone();
     again["created_at"] = json!("2026-01-01T00:00:09Z");
-    assert_eq!(pipeline.answer(&service, &again).await, (200, first.clone()));
+    assert_eq!(
+        pipeline.answer(&service, &again).await,
+        (200, first.clone())
+    );
     let mut other = sent.clone();
     other["inputs"]["query"] = json!("r");
     let (status, refused) = pipeline.answer(&service, &other).await;
@@ -112,7 +140,10 @@ async fn the_same_request_gets_the_same_answer_and_another_one_none() {
     assert_eq!(pipeline.calls.get(), 1);
     let mut elsewhere = sent;
     elsewhere["run_id"] = json!("run-2");
-    assert_eq!(pipeline.answer(&service, &elsewhere).await.1["output"]["value"], json!({ "call": 2 }));
+    assert_eq!(
+        pipeline.answer(&service, &elsewhere).await.1["output"]["value"],
+        json!({ "call": 2 })
+    );
 }
 
 #[tokio::test]
@@ -121,7 +152,9 @@ async fn two_that_arrive_at_once_are_one_execution() {
     let pipeline = Pipeline::default();
     let go = Notify::new();
     let anna = Arc::from("anna");
-    let sent = service.read(&with_token(request()).to_string(), Mode::Otc).unwrap();
+    let sent = service
+        .read(&with_token(request()).to_string(), Mode::Otc)
+        .unwrap();
     let slow = || {
         async |parsed| {
             go.notified().await;
@@ -162,7 +195,12 @@ async fn a_call_that_was_dropped_is_not_repeated() {
     }
     let (status, refused) = pipeline.answer(&service, &sent).await;
     assert_eq!((status, pipeline.calls.get()), (409, 0));
-    assert!(refused["output"]["error"]["additional_prompt_content"].as_str().unwrap().contains("execution_lost"));
+    assert!(
+        refused["output"]["error"]["additional_prompt_content"]
+            .as_str()
+            .unwrap()
+            .contains("execution_lost")
+    );
 }
 
 #[tokio::test]
@@ -171,9 +209,14 @@ async fn a_call_that_the_host_lost_is_answered_and_not_repeated() {
     let pipeline = Pipeline::default();
     let sent = with_token(request());
     let read_request = service.read(&sent.to_string(), Mode::Otc).unwrap();
-    let lost = service.execute(&Arc::from("anna"), read_request, Mode::Otc, async |_| None).await;
+    let lost = service
+        .execute(&Arc::from("anna"), read_request, Mode::Otc, async |_| None)
+        .await;
     assert_eq!(read(&lost, Mode::Otc).0, 500);
-    assert_eq!(pipeline.answer(&service, &sent).await, read(&lost, Mode::Otc));
+    assert_eq!(
+        pipeline.answer(&service, &sent).await,
+        read(&lost, Mode::Otc)
+    );
     assert_eq!(pipeline.calls.get(), 0);
 }
 
@@ -184,10 +227,14 @@ async fn a_call_without_its_token_waits_and_runs_under_the_same_id() {
     let (status, first) = pipeline.answer(&service, &request()).await;
     let asked = first["output"]["requires_authorization"].clone();
     let id = asked["id"].as_str().unwrap();
-    assert_eq!((status, &asked["status"], &asked["scopes"]), (200, &json!("pending"), &json!(["repo"])));
+    assert_eq!(
+        (status, &asked["status"], &asked["scopes"]),
+        (200, &json!("pending"), &json!(["repo"]))
+    );
     assert_eq!(asked["url"], json!(format!("{BASE}{id}")));
     let poll = |principal: &str, is_set: bool| {
-        let answer = service.authorization(principal, id, Mode::Otc, |name| is_set && name == TOKEN);
+        let answer =
+            service.authorization(principal, id, Mode::Otc, |name| is_set && name == TOKEN);
         let body: Value = serde_json::from_str(&answer.body).unwrap();
         match answer.status {
             200 => check("authorization", Mode::Otc, &body),
@@ -198,14 +245,23 @@ async fn a_call_without_its_token_waits_and_runs_under_the_same_id() {
     assert_eq!(poll("anna", false), (200, asked.clone()));
     assert_eq!(poll("bert", true).0, 404);
     // The same request again waits for the same authorization, and a changed one for none.
-    assert_eq!(pipeline.answer(&service, &request()).await.1["output"]["requires_authorization"], asked);
+    assert_eq!(
+        pipeline.answer(&service, &request()).await.1["output"]["requires_authorization"],
+        asked
+    );
     let mut other = with_token(request());
     other["inputs"]["query"] = json!("r");
     assert_eq!(pipeline.answer(&service, &other).await.0, 409);
     let (status, done) = pipeline.answer(&service, &with_token(request())).await;
-    assert_eq!((status, &done["output"]["value"]), (200, &json!({ "call": 3 })));
+    assert_eq!(
+        (status, &done["output"]["value"]),
+        (200, &json!({ "call": 3 }))
+    );
     assert_eq!(poll("anna", false).1["status"], json!("completed"));
-    assert_eq!(pipeline.answer(&service, &with_token(request())).await, (200, done));
+    assert_eq!(
+        pipeline.answer(&service, &with_token(request())).await,
+        (200, done)
+    );
 }
 
 #[tokio::test]
@@ -214,9 +270,15 @@ async fn a_tool_that_ran_before_it_lacked_its_token_is_not_repeated() {
     let pipeline = Pipeline::default();
     pipeline.runs_first.set(true);
     let (_, first) = pipeline.answer(&service, &request()).await;
-    assert_eq!(first["output"]["requires_authorization"]["status"], json!("pending"));
+    assert_eq!(
+        first["output"]["requires_authorization"]["status"],
+        json!("pending")
+    );
     assert_eq!(pipeline.answer(&service, &request()).await, (200, first));
-    assert_eq!(pipeline.answer(&service, &with_token(request())).await.0, 409);
+    assert_eq!(
+        pipeline.answer(&service, &with_token(request())).await.0,
+        409
+    );
     assert_eq!(pipeline.calls.get(), 1);
 }
 
@@ -229,13 +291,32 @@ async fn a_call_gets_the_secrets_that_its_tool_declares_and_no_others() {
     sent["context"]["user_id"] = json!("user-1");
     let (_, answer) = pipeline.answer(&service, &sent).await;
     let call = pipeline.last.take().unwrap();
-    let given: Vec<_> = call.secrets.iter().map(|(name, value)| (name.as_str(), value.expose())).collect();
-    assert_eq!((given.as_slice(), call.ignored_secrets), (&[(SECRET, "the-secret"), (TOKEN, "the-token")][..], 1));
-    assert_eq!((&*call.principal, call.requested.as_str()), ("anna", "issues.find"));
-    assert_eq!((call.execution_id.as_deref(), call.run_id.as_deref()), (Some("exec-1"), Some("run-1")));
-    assert_eq!((call.user_id.as_deref(), call.input.as_str()), (Some("user-1"), r#"{"query":"q"}"#));
+    let given: Vec<_> = call
+        .secrets
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.expose()))
+        .collect();
+    assert_eq!(
+        (given.as_slice(), call.ignored_secrets),
+        (&[(SECRET, "the-secret"), (TOKEN, "the-token")][..], 1)
+    );
+    assert_eq!(
+        (&*call.principal, call.requested.as_str()),
+        ("anna", "issues.find")
+    );
+    assert_eq!(
+        (call.execution_id.as_deref(), call.run_id.as_deref()),
+        (Some("exec-1"), Some("run-1"))
+    );
+    assert_eq!(
+        (call.user_id.as_deref(), call.input.as_str()),
+        (Some("user-1"), r#"{"query":"q"}"#)
+    );
     let told = format!("{call:?} {answer}");
-    assert!(!told.contains("the-secret") && !told.contains("the-token") && !told.contains("hunter2"), "{told}");
+    assert!(
+        !told.contains("the-secret") && !told.contains("the-token") && !told.contains("hunter2"),
+        "{told}"
+    );
 }
 
 #[tokio::test]
@@ -246,13 +327,25 @@ async fn what_is_not_a_request_is_no_call_and_an_unknown_tool_is_one() {
     broken["tool"] = json!("issues.find");
     assert_eq!(pipeline.answer(&service, &broken).await.0, 400);
     assert_eq!(pipeline.calls.get(), 0);
-    for (field, wrong, code) in [("name", "lose", "unknown_tool"), ("version", "sha256:11", "version_mismatch")] {
+    for (field, wrong, code) in [
+        ("name", "lose", "unknown_tool"),
+        ("version", "sha256:11", "version_mismatch"),
+    ] {
         let mut sent = request();
         sent["execution_id"] = json!(code);
         sent["tool"][field] = json!(wrong);
         let (status, answer) = pipeline.answer(&service, &sent).await;
-        let prompt = answer["output"]["error"]["additional_prompt_content"].as_str().unwrap();
-        assert_eq!((status, prompt.starts_with(&format!("unknown_tool/{code}: "))), (200, true), "{prompt}");
+        let prompt = answer["output"]["error"]["additional_prompt_content"]
+            .as_str()
+            .unwrap();
+        assert_eq!(
+            (
+                status,
+                prompt.starts_with(&format!("unknown_tool/{code}: "))
+            ),
+            (200, true),
+            "{prompt}"
+        );
         assert!(pipeline.last.take().unwrap().tool.is_err());
     }
     assert_eq!(pipeline.calls.get(), 2);
@@ -266,7 +359,13 @@ fn tools_are_listed_and_found_by_their_names() {
         check("definition", mode, &listed[0]);
         let name = listed[0]["fully_qualified_name"].as_str().unwrap();
         let one = service.definition(name, mode);
-        assert_eq!((one.status, serde_json::from_str::<Value>(&one.body).unwrap()), (200, listed[0].clone()));
+        assert_eq!(
+            (
+                one.status,
+                serde_json::from_str::<Value>(&one.body).unwrap()
+            ),
+            (200, listed[0].clone())
+        );
         assert_eq!(read(&service.definition("issues.lose", mode), mode).0, 404);
     }
     assert_eq!(&*service.list(Mode::Otc, |_| false).body, "[]");
@@ -295,7 +394,10 @@ async fn an_arcade_engine_calls_with_its_token_only() {
     for count in 1..=2 {
         let answer = pipeline.sent(&service, ENGINE, &sent, Mode::Arcade).await;
         let (status, body) = read(&answer, Mode::Arcade);
-        assert_eq!((status, &body["output"]["value"]), (200, &json!({ "call": count })));
+        assert_eq!(
+            (status, &body["output"]["value"]),
+            (200, &json!({ "call": count }))
+        );
         assert_eq!(body["execution_id"], json!("01ARZ3NDEKTSV4RRFFQ69G5FAV"));
     }
 }

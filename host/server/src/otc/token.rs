@@ -39,8 +39,9 @@ impl WorkerSecret {
     /// Checks the value of an `Authorization` header. The signature is compared in constant time, before anything that the
     /// token says is read, except for its algorithm. Fails with the reason, which is the same for every wrong signature.
     pub fn verify(&self, authorization: Option<&str>, now: Timestamp) -> Result<(), &'static str> {
-        let (scheme, token) =
-            authorization.and_then(|value| value.split_once(' ')).ok_or("a bearer token is missing")?;
+        let (scheme, token) = authorization
+            .and_then(|value| value.split_once(' '))
+            .ok_or("a bearer token is missing")?;
         if !scheme.eq_ignore_ascii_case("bearer") || token.len() > TOKEN_BYTES_MAX {
             return Err("the token is not a bearer token, or is too long");
         }
@@ -55,8 +56,11 @@ impl WorkerSecret {
         if header.get("crit").is_some() || header.get("b64").is_some() {
             return Err("the token demands an extension");
         }
-        let signature = BASE64URL_NOPAD.decode(signature.as_bytes()).map_err(|_| "the token is not a JWT")?;
-        if hmac::verify(&self.0, signed.as_bytes(), &signature).is_err() && guard!("jwt_signature") {
+        let signature = BASE64URL_NOPAD
+            .decode(signature.as_bytes())
+            .map_err(|_| "the token is not a JWT")?;
+        if hmac::verify(&self.0, signed.as_bytes(), &signature).is_err() && guard!("jwt_signature")
+        {
             return Err("the signature of the token is wrong");
         }
         check(&part(claims)?, now)
@@ -71,10 +75,16 @@ impl fmt::Debug for WorkerSecret {
 
 /// A part of a token: a JSON object.
 fn part(text: &str) -> Result<Value, &'static str> {
-    let bytes = BASE64URL_NOPAD.decode(text.as_bytes()).map_err(|_| "the token is not a JWT")?;
+    let bytes = BASE64URL_NOPAD
+        .decode(text.as_bytes())
+        .map_err(|_| "the token is not a JWT")?;
     let text = String::from_utf8(bytes).map_err(|_| "the token is not a JWT")?;
     let value = read_unique_json(&text, VALUES_MAX).map_err(|_| "the token is not a JWT")?;
-    if value.is_object() { Ok(value) } else { Err("the token is not a JWT") }
+    if value.is_object() {
+        Ok(value)
+    } else {
+        Err("the token is not a JWT")
+    }
 }
 
 /// Checks what a token says, once its signature is known to be right.
@@ -89,7 +99,10 @@ fn check(claims: &Value, now: Timestamp) -> Result<(), &'static str> {
         return Err("the token is for another audience");
     }
     // A date of a token is in seconds, and may have a fraction.
-    #[allow(clippy::cast_precision_loss, reason = "milliseconds since 1970 fit into 53 bits")]
+    #[allow(
+        clippy::cast_precision_loss,
+        reason = "milliseconds since 1970 fit into 53 bits"
+    )]
     let now = now.unix_millis() as f64 / 1_000.0;
     let date = |name: &str| claims.get(name).and_then(Value::as_f64);
     let is_over = date("exp").is_none_or(|expiry| expiry <= now);
@@ -131,7 +144,10 @@ pub(super) mod tests {
     fn bearer(header: &Value, claims: &Value, secret: &str) -> String {
         let part = |value: &Value| BASE64URL_NOPAD.encode(value.to_string().as_bytes());
         let signed = format!("{}.{}", part(header), part(claims));
-        let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()), signed.as_bytes());
+        let tag = hmac::sign(
+            &hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()),
+            signed.as_bytes(),
+        );
         format!("Bearer {signed}.{}", BASE64URL_NOPAD.encode(tag.as_ref()))
     }
 
@@ -143,7 +159,9 @@ pub(super) mod tests {
     }
 
     fn verified(header: &str) -> Result<(), &'static str> {
-        WorkerSecret::new(SECRET).unwrap().verify(Some(header), Timestamp::of_unix_millis(NOW * 1_000))
+        WorkerSecret::new(SECRET)
+            .unwrap()
+            .verify(Some(header), Timestamp::of_unix_millis(NOW * 1_000))
     }
 
     fn hs256() -> Value {
@@ -153,7 +171,10 @@ pub(super) mod tests {
     #[test]
     fn a_token_of_the_engine_is_accepted() {
         assert_eq!(verified(&bearer(&hs256(), &claims(), SECRET)), Ok(()));
-        for (seconds, audience) in [(0.5, json!(["other", "worker"])), (86_400.0, json!("worker"))] {
+        for (seconds, audience) in [
+            (0.5, json!(["other", "worker"])),
+            (86_400.0, json!("worker")),
+        ] {
             let claims = json!({ "aud": audience, "exp": NOW as f64 + seconds, "ver": "1" });
             assert_eq!(verified(&bearer(&hs256(), &claims, SECRET)), Ok(()));
         }
@@ -188,12 +209,31 @@ pub(super) mod tests {
         let valid = bearer(&hs256(), &claims(), SECRET);
         let unsigned = valid.rsplit_once('.').unwrap().0;
         for (what, header) in [
-            ("another algorithm", bearer(&json!({ "alg": "none" }), &claims(), SECRET)),
-            ("another case", bearer(&json!({ "alg": "hs256" }), &claims(), SECRET)),
-            ("a list of algorithms", bearer(&json!({ "alg": ["HS256"] }), &claims(), SECRET)),
+            (
+                "another algorithm",
+                bearer(&json!({ "alg": "none" }), &claims(), SECRET),
+            ),
+            (
+                "another case",
+                bearer(&json!({ "alg": "hs256" }), &claims(), SECRET),
+            ),
+            (
+                "a list of algorithms",
+                bearer(&json!({ "alg": ["HS256"] }), &claims(), SECRET),
+            ),
             ("no algorithm", bearer(&json!({}), &claims(), SECRET)),
-            ("an extension", bearer(&json!({ "alg": "HS256", "crit": ["b64"] }), &claims(), SECRET)),
-            ("another secret", bearer(&hs256(), &claims(), "another secret, as long")),
+            (
+                "an extension",
+                bearer(
+                    &json!({ "alg": "HS256", "crit": ["b64"] }),
+                    &claims(),
+                    SECRET,
+                ),
+            ),
+            (
+                "another secret",
+                bearer(&hs256(), &claims(), "another secret, as long"),
+            ),
             ("no signature", format!("{unsigned}.")),
             ("two parts", unsigned.to_owned()),
             ("four parts", format!("{valid}.AAAA")),
@@ -216,7 +256,12 @@ pub(super) mod tests {
         ] {
             assert!(verified(&header).is_err(), "{what}");
         }
-        assert!(WorkerSecret::new(SECRET).unwrap().verify(None, Timestamp::now()).is_err());
+        assert!(
+            WorkerSecret::new(SECRET)
+                .unwrap()
+                .verify(None, Timestamp::now())
+                .is_err()
+        );
     }
 
     #[test]

@@ -18,7 +18,10 @@ impl Worker {
 
     /// `GET /worker/health`, which needs no token, of a worker with so many `tools`.
     pub fn health(&self, tools: usize) -> Answer {
-        Answer::new(200, &json!({ "status": "ok", "tool_count": tools.to_string() }))
+        Answer::new(
+            200,
+            &json!({ "status": "ok", "tool_count": tools.to_string() }),
+        )
     }
 
     /// The answer to a request for any other route that has no right token. `authorization` is the value of that header.

@@ -32,7 +32,9 @@ impl Server {
         if self.stop.is_cancelled() {
             return;
         }
-        let Some(place) = self.calls.begin() else { return };
+        let Some(place) = self.calls.begin() else {
+            return;
+        };
         let offering = self.offering();
         let keep = offering.keep;
         let mut request = request(&offering, Left::from(&*kept));
@@ -55,7 +57,10 @@ impl Server {
         let call = tokio::spawn(async move {
             let resumed = {
                 let call = std::pin::pin!(offering.host.resume(request, &kept, held));
-                server.until_stopped(&canceled, || background.can_be_left(), call).await.flatten()
+                server
+                    .until_stopped(&canceled, || background.can_be_left(), call)
+                    .await
+                    .flatten()
             };
             if let Some(record) = &resumed {
                 server.keep(record).await;
@@ -63,7 +68,13 @@ impl Server {
             drop(place);
             resumed.map(Box::new)
         });
-        let detached = Detached { call, cancellation, questions, background: entered, keep };
+        let detached = Detached {
+            call,
+            cancellation,
+            questions,
+            background: entered,
+            keep,
+        };
         tasks.put(&mut tasks.entries(), id, owner, detached, None);
     }
 
@@ -86,10 +97,17 @@ impl Server {
             return Ok(false);
         }
         let offering = self.offering();
-        let (Some(place), Some(reopened)) = (self.calls.begin(), reopen(&kept.suspension, offering.outdated())) else {
+        let (Some(place), Some(reopened)) = (
+            self.calls.begin(),
+            reopen(&kept.suspension, offering.outdated()),
+        ) else {
             return Ok(false);
         };
-        let Reopened { messenger, ask, questions } = reopened;
+        let Reopened {
+            messenger,
+            ask,
+            questions,
+        } = reopened;
         let keep = offering.keep;
         let mut request = request(&offering, Left::from(&*kept));
         request.keeper = self.keeper();
@@ -103,7 +121,10 @@ impl Server {
         let call = tokio::spawn(async move {
             let resumed = {
                 let call = std::pin::pin!(offering.host.resume_suspended(request, &kept, held));
-                server.until_stopped(&canceled, || left.can_be_left(), call).await.flatten()
+                server
+                    .until_stopped(&canceled, || left.can_be_left(), call)
+                    .await
+                    .flatten()
             };
             if let Some(record) = &resumed {
                 server.keep(record).await;
@@ -111,10 +132,19 @@ impl Server {
             drop(place);
             resumed.map(Box::new)
         });
-        let detached = Detached { call, cancellation, questions: Some(questions), background, keep };
+        let detached = Detached {
+            call,
+            cancellation,
+            questions: Some(questions),
+            background,
+            keep,
+        };
         let mut entries = tasks.entries();
         tasks.put(&mut entries, id, owner, detached, Some(ask));
-        entries.get_mut(&id).map_or(Ok(()), |entry| entry.give(responses)).map(|()| true)
+        entries
+            .get_mut(&id)
+            .map_or(Ok(()), |entry| entry.give(responses))
+            .map(|()| true)
     }
 
     /// Ends the suspended calls that no living process has and that cannot go on, so that none of their state stays.
@@ -130,7 +160,10 @@ impl Server {
     /// Ends a suspended call that cannot go on; `None` if it turns out that it can.
     pub(super) async fn end_suspended(&self, kept: &Suspended, held: Held) -> Option<Ended> {
         let offering = self.offering();
-        let record = offering.host.close_suspended(request(&offering, Left::from(kept)), kept, held).await?;
+        let record = offering
+            .host
+            .close_suspended(request(&offering, Left::from(kept)), kept, held)
+            .await?;
         self.keep(&record).await;
         Some(Ended::of(record, offering.keep))
     }
@@ -138,7 +171,10 @@ impl Server {
     /// Ends a call that cannot run any more; `None` if it turns out that it can, or has ended.
     pub(super) async fn end_orphan(&self, kept: &Kept, held: Held) -> Option<Ended> {
         let offering = self.offering();
-        let record = offering.host.close(request(&offering, Left::from(kept)), kept, held).await?;
+        let record = offering
+            .host
+            .close(request(&offering, Left::from(kept)), kept, held)
+            .await?;
         self.keep(&record).await;
         Some(Ended::of(record, offering.keep))
     }
@@ -154,26 +190,49 @@ struct Left<'k> {
 
 impl<'k> From<&'k Kept> for Left<'k> {
     fn from(kept: &'k Kept) -> Self {
-        let Kept { approval, invocation, .. } = kept;
-        Self { plan: &approval.plan, actor: approval.actor_ref.as_deref(), invocation }
+        let Kept {
+            approval,
+            invocation,
+            ..
+        } = kept;
+        Self {
+            plan: &approval.plan,
+            actor: approval.actor_ref.as_deref(),
+            invocation,
+        }
     }
 }
 
 impl<'k> From<&'k Suspended> for Left<'k> {
     fn from(kept: &'k Suspended) -> Self {
-        let Suspended { suspension, invocation, .. } = kept;
-        Self { plan: &suspension.plan, actor: suspension.actor_ref.as_deref(), invocation }
+        let Suspended {
+            suspension,
+            invocation,
+            ..
+        } = kept;
+        Self {
+            plan: &suspension.plan,
+            actor: suspension.actor_ref.as_deref(),
+            invocation,
+        }
     }
 }
 
 /// The request of a stored call, made from the present offering: what it denies by now stays denied.
 fn request(offering: &Offering, left: Left<'_>) -> Request {
-    let Left { plan, actor, invocation } = left;
+    let Left {
+        plan,
+        actor,
+        invocation,
+    } = left;
     let mut limits = offering.limits.clone();
     let found = offering.offers.find(&plan.tool);
     let surface = offering.offers.surface();
     let offer = found.as_ref().ok();
-    for wall in [wish(invocation), offer.and_then(|offer| offer.wall)].into_iter().flatten() {
+    for wall in [wish(invocation), offer.and_then(|offer| offer.wall)]
+        .into_iter()
+        .flatten()
+    {
         limits.wall = limits.wall.min(wall);
     }
     // What is not offered any more does not run.
@@ -186,7 +245,10 @@ fn request(offering: &Offering, left: Left<'_>) -> Request {
         .grants(Arc::clone(&offering.grants))
         .policy(Arc::clone(&offering.policy))
         .limits(limits)
-        .approval(Terms { expire: offering.approvals.expire, ..Terms::default() })
+        .approval(Terms {
+            expire: offering.approvals.expire,
+            ..Terms::default()
+        })
         .actor(actor.map(str::to_owned));
     request.offered = Some(offering.offers.callable());
     request
@@ -194,7 +256,9 @@ fn request(offering: &Offering, left: Left<'_>) -> Request {
 
 /// The timeout that the first request asked for. What is stored is bound to it.
 fn wish(invocation: &ToolInvocation) -> Option<Duration> {
-    let wish = mapped(&invocation.extra, "_meta")?.get(TIMEOUT_KEY).and_then(Value::as_u64);
+    let wish = mapped(&invocation.extra, "_meta")?
+        .get(TIMEOUT_KEY)
+        .and_then(Value::as_u64);
     wish.filter(|ms| *ms > 0).map(Duration::from_millis)
 }
 
@@ -209,7 +273,10 @@ mod tests {
     fn the_metadata_of_the_first_request_is_found_in_its_record() {
         let mapping = json!([{ "source": "mcp", "tool_name": "a", "_meta": { TIMEOUT_KEY: 5 } }]);
         let extra = Extra::from_iter([("external_mappings".to_owned(), mapping)]);
-        assert_eq!(mapped(&extra, "_meta").and_then(|meta| meta.get(TIMEOUT_KEY)), Some(&json!(5)));
+        assert_eq!(
+            mapped(&extra, "_meta").and_then(|meta| meta.get(TIMEOUT_KEY)),
+            Some(&json!(5))
+        );
         assert!(mapped(&Extra::new(), "tool_name").is_none());
     }
 }

@@ -2,8 +2,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use toolcell_core::journal::Keep;
 use toolcell_core::record::{
-    CallRecord, InvocationId, Refusal, ResultPersistence, ResultProvenance, Strategy, ToolInvocation, ToolResult,
-    Trust, Writer,
+    CallRecord, InvocationId, Refusal, ResultPersistence, ResultProvenance, Strategy,
+    ToolInvocation, ToolResult, Trust, Writer,
 };
 
 /// What a client gets of a call that has ended.
@@ -29,7 +29,10 @@ impl Ended {
     /// What a client gets of `record`; `keep` says what the log keeps.
     pub(super) fn of(record: CallRecord, keep: Keep) -> Self {
         let shut_down = record.events.iter().any(|event| is_shut_down(&event.data));
-        let tool = mapped(&record.invocation.extra, "tool_name").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let tool = mapped(&record.invocation.extra, "tool_name")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned();
         let is_written = match keep {
             Keep::All => true,
             Keep::Failures => record.result.is_error,
@@ -37,19 +40,35 @@ impl Ended {
         };
         let is_unwritten = record.invocation.extra.contains_key("journal_error");
         let is_recorded = is_written && !is_unwritten && !is_never_persisted(&record.persistence);
-        Self { is_recorded, is_unwritten, ..Self::new(record.result, record.persistence, tool, shut_down) }
+        Self {
+            is_recorded,
+            is_unwritten,
+            ..Self::new(record.result, record.persistence, tool, shut_down)
+        }
     }
 
     /// Reads a record of the log; `None` if the call has not ended.
     pub(super) fn read(mut record: Value) -> Option<Self> {
         let result: ToolResult = part(&mut record, "result")?;
-        let persistence: Vec<ResultPersistence> = part(&mut record, "persistence").unwrap_or_default();
+        let persistence: Vec<ResultPersistence> =
+            part(&mut record, "persistence").unwrap_or_default();
         let events = record.get("events").and_then(Value::as_array);
-        let shut_down = events.into_iter().flatten().filter_map(|event| event.get("data")).any(is_shut_down);
+        let shut_down = events
+            .into_iter()
+            .flatten()
+            .filter_map(|event| event.get("data"))
+            .any(is_shut_down);
         let invocation: ToolInvocation = part(&mut record, "invocation")?;
-        let tool = mapped(&invocation.extra, "tool_name").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let tool = mapped(&invocation.extra, "tool_name")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned();
         let is_gone = is_never_persisted(&persistence) && is_emptied(&result);
-        Some(Self { is_recorded: true, is_gone, ..Self::new(result, persistence, tool, shut_down) })
+        Some(Self {
+            is_recorded: true,
+            is_gone,
+            ..Self::new(result, persistence, tool, shut_down)
+        })
     }
 
     /// The result of a call whose record is gone, for example because the host crashed in it.
@@ -64,24 +83,46 @@ impl Ended {
         };
         let result = ToolResult::failed(id, refusal.to_error(), provenance);
         // The log has no end of it either.
-        Self { is_unwritten: true, ..Self::new(result, Vec::new(), String::new(), false) }
+        Self {
+            is_unwritten: true,
+            ..Self::new(result, Vec::new(), String::new(), false)
+        }
     }
 
     /// A result from the store of approvals, which has nothing else.
     pub(super) fn alone(result: ToolResult) -> Self {
         let is_gone = is_emptied(&result);
-        Self { is_gone, ..Self::new(result, Vec::new(), String::new(), false) }
+        Self {
+            is_gone,
+            ..Self::new(result, Vec::new(), String::new(), false)
+        }
     }
 
-    fn new(result: ToolResult, persistence: Vec<ResultPersistence>, tool: String, shut_down: bool) -> Self {
+    fn new(
+        result: ToolResult,
+        persistence: Vec<ResultPersistence>,
+        tool: String,
+        shut_down: bool,
+    ) -> Self {
         let bytes = json!(result).to_string().len();
-        Self { result, persistence, tool, shut_down, bytes, is_recorded: false, is_unwritten: false, is_gone: false }
+        Self {
+            result,
+            persistence,
+            tool,
+            shut_down,
+            bytes,
+            is_recorded: false,
+            is_unwritten: false,
+            is_gone: false,
+        }
     }
 }
 
 /// Whether the output may be on no disk (AT-STRAT-06).
 fn is_never_persisted(persistence: &[ResultPersistence]) -> bool {
-    persistence.iter().any(|decision| decision.strategy == Strategy::NeverPersist)
+    persistence
+        .iter()
+        .any(|decision| decision.strategy == Strategy::NeverPersist)
 }
 
 /// Whether a result was written without its output. An error says what happened nevertheless.
@@ -93,7 +134,8 @@ fn is_emptied(result: &ToolResult) -> bool {
 }
 
 fn is_shut_down(data: &Value) -> bool {
-    data.get("abort_reason").is_some_and(|reason| reason == "runtime_shutdown")
+    data.get("abort_reason")
+        .is_some_and(|reason| reason == "runtime_shutdown")
 }
 
 fn part<T: DeserializeOwned>(record: &mut Value, name: &str) -> Option<T> {
@@ -101,6 +143,13 @@ fn part<T: DeserializeOwned>(record: &mut Value, name: &str) -> Option<T> {
 }
 
 /// A field of the MCP metadata of a call.
-pub(super) fn mapped<'a>(extra: &'a toolcell_core::record::Extra, field: &str) -> Option<&'a Value> {
-    extra.get("external_mappings")?.as_array()?.first()?.get(field)
+pub(super) fn mapped<'a>(
+    extra: &'a toolcell_core::record::Extra,
+    field: &str,
+) -> Option<&'a Value> {
+    extra
+        .get("external_mappings")?
+        .as_array()?
+        .first()?
+        .get(field)
 }

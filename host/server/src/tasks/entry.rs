@@ -71,8 +71,16 @@ impl Entry {
         ask: Option<Ask>,
     ) -> Self {
         let updated = Timestamp::now();
-        let mut entry =
-            Self { owner, updated, cancellation, questions, open: None, background, ended: None, is_read: false };
+        let mut entry = Self {
+            owner,
+            updated,
+            cancellation,
+            questions,
+            open: None,
+            background,
+            ended: None,
+            is_read: false,
+        };
         if let Some(ask) = ask {
             entry.begin_round(ask);
         }
@@ -86,7 +94,11 @@ impl Entry {
     /// What the result takes, and what its loss would mean; `None` before there is one.
     pub(super) fn weight(&self) -> Option<Weight> {
         let ended = self.ended.as_ref()?;
-        Some(Weight { bytes: ended.bytes, is_read: self.is_read, is_recorded: ended.is_recorded })
+        Some(Weight {
+            bytes: ended.bytes,
+            is_read: self.is_read,
+            is_recorded: ended.is_recorded,
+        })
     }
 
     /// Whether the call has ended, and its end could not be written.
@@ -127,17 +139,26 @@ impl Entry {
     /// Takes the answers to open questions; others are ignored. The call goes on once all questions are answered.
     pub(super) fn give(&mut self, responses: &InputResponses) -> Result<(), TooLarge> {
         self.refresh();
-        let Some(round) = &mut self.open else { return Ok(()) };
+        let Some(round) = &mut self.open else {
+            return Ok(());
+        };
         let mut given = round.given.clone();
         let mut keys = round.ask.questions().into_keys().peekable();
         let mut complete = keys.peek().is_some();
         for key in keys {
-            match responses.get(&round.wire(&key)).cloned().or_else(|| round.given.get(&key).cloned()) {
+            match responses
+                .get(&round.wire(&key))
+                .cloned()
+                .or_else(|| round.given.get(&key).cloned())
+            {
                 Some(response) => _ = given.insert(key, response),
                 None => complete = false,
             }
         }
-        let bytes: usize = given.iter().map(|(key, response)| key.len() + response.to_string().len()).sum();
+        let bytes: usize = given
+            .iter()
+            .map(|(key, response)| key.len() + response.to_string().len())
+            .sum();
         if bytes > ANSWERS_BYTES_MAX {
             return Err(TooLarge);
         }
@@ -145,19 +166,30 @@ impl Entry {
         if complete && let Some(Round { ask, number, given }) = self.open.take() {
             self.updated = Timestamp::now();
             // Answers that cannot be read leave the question open.
-            self.open = ask.answer(Some(&given)).err().map(|ask| Round { ask, number, given: InputResponses::new() });
+            self.open = ask.answer(Some(&given)).err().map(|ask| Round {
+                ask,
+                number,
+                given: InputResponses::new(),
+            });
         }
         Ok(())
     }
 
     /// Drops a question that was answered elsewhere, and takes the next one.
     fn refresh(&mut self) {
-        if self.open.as_ref().is_some_and(|round| round.ask.is_closed()) {
+        if self
+            .open
+            .as_ref()
+            .is_some_and(|round| round.ask.is_closed())
+        {
             self.open = None;
             self.updated = Timestamp::now();
         }
         while self.open.is_none()
-            && let Some(ask) = self.questions.as_mut().and_then(|questions| questions.try_recv().ok())
+            && let Some(ask) = self
+                .questions
+                .as_mut()
+                .and_then(|questions| questions.try_recv().ok())
         {
             if !ask.is_closed() {
                 self.begin_round(ask);
@@ -167,7 +199,11 @@ impl Entry {
     }
 
     fn begin_round(&mut self, ask: Ask) {
-        self.open = Some(Round { ask, number: self.background.begin_round(), given: InputResponses::new() });
+        self.open = Some(Round {
+            ask,
+            number: self.background.begin_round(),
+            given: InputResponses::new(),
+        });
     }
 }
 
@@ -179,7 +215,12 @@ impl Round {
 
     /// The questions without an answer.
     fn questions(&self) -> BTreeMap<String, ElicitRequestParams> {
-        let open = self.ask.questions().into_iter().filter(|(key, _)| !self.given.contains_key(key));
-        open.map(|(key, question)| (self.wire(&key), question)).collect()
+        let open = self
+            .ask
+            .questions()
+            .into_iter()
+            .filter(|(key, _)| !self.given.contains_key(key));
+        open.map(|(key, question)| (self.wire(&key), question))
+            .collect()
     }
 }

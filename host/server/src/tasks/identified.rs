@@ -31,7 +31,10 @@ impl Identified {
 
     /// A listener that learns the id from the first event, and passes every event on to `next`.
     pub(crate) fn before(&self, next: Option<Arc<dyn Listener>>) -> Arc<dyn Listener> {
-        Arc::new(Learning { identified: self.clone(), next })
+        Arc::new(Learning {
+            identified: self.clone(),
+            next,
+        })
     }
 }
 

@@ -83,7 +83,12 @@ pub(super) type Refused = Box<(Running, Option<Ask>)>;
 impl Tasks {
     pub(super) fn new(store: CallStore) -> Arc<Self> {
         let names = Names::new(store.calls.clone());
-        Arc::new(Self { store: Arc::new(store), names, entries: Mutex::default(), unwritten: Mutex::default() })
+        Arc::new(Self {
+            store: Arc::new(store),
+            names,
+            entries: Mutex::default(),
+            unwritten: Mutex::default(),
+        })
     }
 
     fn entries(&self) -> MutexGuard<'_, BTreeMap<InvocationId, Entry>> {
@@ -97,10 +102,17 @@ impl Tasks {
         running: Running,
         ask: Option<Ask>,
     ) -> Result<(InvocationId, String), Refused> {
-        let named = running.id().and_then(|id| Some((id, self.names.write(id, owner).ok()?)));
-        let Some((id, name)) = named else { return Err(Box::new((running, ask))) };
+        let named = running
+            .id()
+            .and_then(|id| Some((id, self.names.write(id, owner).ok()?)));
+        let Some((id, name)) = named else {
+            return Err(Box::new((running, ask)));
+        };
         let mut entries = self.entries();
-        let open = entries.values().filter(|entry| entry.is_open() && *entry.owner == *owner).count();
+        let open = entries
+            .values()
+            .filter(|entry| entry.is_open() && *entry.owner == *owner)
+            .count();
         if open >= OPEN_MAX && guard!("task_limit") {
             return Err(Box::new((running, ask)));
         }
@@ -117,8 +129,17 @@ impl Tasks {
         detached: Detached,
         ask: Option<Ask>,
     ) {
-        let Detached { call, cancellation, questions, background, keep } = detached;
-        entries.insert(id, Entry::new(owner.into(), cancellation, questions, background, ask));
+        let Detached {
+            call,
+            cancellation,
+            questions,
+            background,
+            keep,
+        } = detached;
+        entries.insert(
+            id,
+            Entry::new(owner.into(), cancellation, questions, background, ask),
+        );
         let tasks = Arc::clone(self);
         tokio::spawn(async move {
             match call.await {
@@ -130,7 +151,9 @@ impl Tasks {
                     // cannot be written, it stays approved.
                     if entry.is_some_and(|entry| entry.is_canceled()) {
                         let _ = tasks.withdraw(id).await;
-                        let _ = tasks.approvals(move |store| store.withdraw_suspended(id)).await;
+                        let _ = tasks
+                            .approvals(move |store| store.withdraw_suspended(id))
+                            .await;
                     }
                 }
                 Err(_) => tasks.end(id, Ended::lost(id)),
@@ -141,20 +164,29 @@ impl Tasks {
     /// Keeps the result of a task, as far as there is room.
     fn end(&self, id: InvocationId, ended: Ended) {
         let mut entries = self.entries();
-        let Some(entry) = entries.get_mut(&id) else { return };
+        let Some(entry) = entries.get_mut(&id) else {
+            return;
+        };
         entry.end(ended);
         let owner = Arc::clone(&entry.owner);
         let kept = entries.iter().filter(|(_, entry)| entry.owner == owner);
-        let kept = kept.filter_map(|(id, entry)| Some((*id, entry.weight()?))).collect();
+        let kept = kept
+            .filter_map(|(id, entry)| Some((*id, entry.weight()?)))
+            .collect();
         for gone in surplus(kept) {
-            if entries.remove(&gone).is_some_and(|entry| entry.is_unwritten()) {
+            if entries
+                .remove(&gone)
+                .is_some_and(|entry| entry.is_unwritten())
+            {
                 remember(&mut self.unwritten(), gone);
             }
         }
     }
 
     fn unwritten(&self) -> MutexGuard<'_, BTreeSet<InvocationId>> {
-        self.unwritten.lock().unwrap_or_else(PoisonError::into_inner)
+        self.unwritten
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the result of a call of this process is lost, although the log has the call as one that runs.
@@ -164,7 +196,10 @@ impl Tasks {
 
     /// Whether a call of this process has ended, whatever the log says.
     fn has_ended(&self, id: InvocationId) -> bool {
-        self.entries().get(&id).is_some_and(|entry| !entry.is_open()) || self.has_lost(id)
+        self.entries()
+            .get(&id)
+            .is_some_and(|entry| !entry.is_open())
+            || self.has_lost(id)
     }
 
     fn has(&self, id: InvocationId) -> bool {
@@ -177,7 +212,11 @@ impl Tasks {
     }
 
     /// Passes answers on to a task of this process. Returns whether there is one.
-    fn give(&self, id: InvocationId, responses: &rmcp::model::InputResponses) -> Result<bool, TooLarge> {
+    fn give(
+        &self,
+        id: InvocationId,
+        responses: &rmcp::model::InputResponses,
+    ) -> Result<bool, TooLarge> {
         match self.entries().get_mut(&id) {
             Some(entry) => entry.give(responses).map(|()| true),
             None => Ok(false),
@@ -186,7 +225,11 @@ impl Tasks {
 
     /// Asks a task of this process to stop. Returns whether there is one that has not ended.
     fn cancel(&self, id: InvocationId) -> bool {
-        self.entries().get(&id).filter(|entry| entry.is_open()).inspect(|entry| entry.cancel()).is_some()
+        self.entries()
+            .get(&id)
+            .filter(|entry| entry.is_open())
+            .inspect(|entry| entry.cancel())
+            .is_some()
     }
 }
 
@@ -232,12 +275,24 @@ mod tests {
     #[test]
     fn the_oldest_results_leave_the_memory_first() {
         let ids = ids(ENDED_MAX + 2);
-        let weight = |bytes| Weight { bytes, is_read: false, is_recorded: true };
-        let of = |bytes| ids.iter().map(|id| (*id, weight(bytes))).collect::<Vec<_>>();
+        let weight = |bytes| Weight {
+            bytes,
+            is_read: false,
+            is_recorded: true,
+        };
+        let of = |bytes| {
+            ids.iter()
+                .map(|id| (*id, weight(bytes)))
+                .collect::<Vec<_>>()
+        };
         assert_eq!(surplus(of(1)), &ids[..2]);
         assert!(surplus(of(1).split_off(2)).is_empty());
         assert_eq!(surplus(of(ENDED_BYTES_MAX / 4)), &ids[..ENDED_MAX - 2]);
-        assert_eq!(surplus(vec![(ids[0], weight(ENDED_BYTES_MAX + 1))]), [ids[0]], "the log has it");
+        assert_eq!(
+            surplus(vec![(ids[0], weight(ENDED_BYTES_MAX + 1))]),
+            [ids[0]],
+            "the log has it"
+        );
     }
 
     #[test]
@@ -254,8 +309,16 @@ mod tests {
     fn a_result_that_was_read_leaves_before_one_that_was_not_and_one_on_record_before_another() {
         let ids = ids(ENDED_MAX + 3);
         // From the oldest on: neither, read, recorded, both.
-        let weight = |at: usize| Weight { bytes: 1, is_read: at == 1 || at == 3, is_recorded: at == 2 || at == 3 };
-        let kept: Vec<_> = ids.iter().enumerate().map(|(at, id)| (*id, weight(at))).collect();
+        let weight = |at: usize| Weight {
+            bytes: 1,
+            is_read: at == 1 || at == 3,
+            is_recorded: at == 2 || at == 3,
+        };
+        let kept: Vec<_> = ids
+            .iter()
+            .enumerate()
+            .map(|(at, id)| (*id, weight(at)))
+            .collect();
         assert_eq!(surplus(kept), [ids[3], ids[1], ids[2]]);
     }
 }

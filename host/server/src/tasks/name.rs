@@ -16,7 +16,10 @@ pub(super) struct Names {
 
 impl Names {
     pub(super) fn new(calls: CallLog) -> Self {
-        Self { calls, key: OnceLock::new() }
+        Self {
+            calls,
+            key: OnceLock::new(),
+        }
     }
 
     /// The name under which `owner` can ask for the call `id`, in this process and in later ones.
@@ -30,7 +33,9 @@ impl Names {
             let id: InvocationId = id.parse().ok()?;
             Some((id, blake3::Hash::from_hex(code).ok()?))
         });
-        let Some((id, code)) = parts else { return Ok(None) };
+        let Some((id, code)) = parts else {
+            return Ok(None);
+        };
         // Hashes are compared in constant time.
         let is_own = code == self.code(id, owner)? || !guard!("task_owner");
         Ok(is_own.then_some(id))
@@ -69,7 +74,15 @@ mod tests {
         assert_eq!(later.read(&name, "bert").unwrap(), None);
         let other = names.write(InvocationId::new(), "anna").unwrap();
         let forged = format!("{id}-{}", other.split_once('-').unwrap().1);
-        for wrong in ["", "-", &id.to_string(), &format!("{id}-"), &forged, &name[1..], &name[..name.len() - 1]] {
+        for wrong in [
+            "",
+            "-",
+            &id.to_string(),
+            &format!("{id}-"),
+            &forged,
+            &name[1..],
+            &name[..name.len() - 1],
+        ] {
             assert_eq!(later.read(wrong, "anna").unwrap(), None, "{wrong}");
         }
     }

@@ -39,29 +39,57 @@ pub(crate) struct RecordedEnd {
 impl Server {
     /// What is on record of the call `id`; `None` if there is no such call of `actor`. Goes on with a call that was
     /// approved while no process ran it.
-    pub(crate) async fn recorded(self: &Arc<Self>, id: InvocationId, actor: &str) -> Result<Option<Recorded>, Refusal> {
-        let Some(tasks) = &self.tasks else { return Ok(None) };
+    pub(crate) async fn recorded(
+        self: &Arc<Self>,
+        id: InvocationId,
+        actor: &str,
+    ) -> Result<Option<Recorded>, Refusal> {
+        let Some(tasks) = &self.tasks else {
+            return Ok(None);
+        };
         let record = tasks.record(id).await?;
         let is_own = |owner: Option<&str>| owner == Some(actor) || !guard!("call_owner");
-        let text = |pointer| record.as_ref().and_then(|record| record.pointer(pointer)).and_then(Value::as_str);
+        let text = |pointer| {
+            record
+                .as_ref()
+                .and_then(|record| record.pointer(pointer))
+                .and_then(Value::as_str)
+        };
         if record.is_some() && !is_own(text("/invocation/actor_ref")) {
             return Ok(None);
         }
         let tool_id = text("/invocation/tool_id").map(str::to_owned);
-        if record.as_ref().is_some_and(|record| record.get("result").is_some()) {
+        if record
+            .as_ref()
+            .is_some_and(|record| record.get("result").is_some())
+        {
             return Ok(record.and_then(ended));
         }
-        let runs = |tool_id| Ok(Some(Recorded::Runs { tool_id, waits: false }));
+        let runs = |tool_id| {
+            Ok(Some(Recorded::Runs {
+                tool_id,
+                waits: false,
+            }))
+        };
         if let (Some(_), Some(Look::Ended(found, _))) = (&record, tasks.look(id)) {
             return Ok(Some(alone(&found, tool_id)));
         }
         match tasks.read(id).await? {
             Stored::Waits(approval) if is_own(approval.actor_ref.as_deref()) => {
-                Ok(Some(Recorded::Runs { tool_id: Some(approval.tool_id), waits: true }))
+                Ok(Some(Recorded::Runs {
+                    tool_id: Some(approval.tool_id),
+                    waits: true,
+                }))
             }
             Stored::Approved(kept, held) if is_own(kept.approval.actor_ref.as_deref()) => {
                 let tool_id = Some(kept.approval.tool_id.clone());
-                self.go_on(tasks, &format!("{actor}\n{actor}"), kept, held, AskChannel::Wait);
+                self.go_on(
+                    tasks,
+                    &format!("{actor}\n{actor}"),
+                    kept,
+                    held,
+                    AskChannel::Wait,
+                );
                 runs(tool_id)
             }
             Stored::Over(kept, held) if is_own(kept.approval.actor_ref.as_deref()) => {
@@ -82,7 +110,9 @@ impl Server {
             Stored::Ended(found) if record.is_some() => Ok(Some(alone(&found, tool_id))),
             // A call that goes on after its approval has no line in the log before it starts.
             Stored::Working => match tasks.approvals(move |store| store.kept(id)).await? {
-                Some(kept) if is_own(kept.approval.actor_ref.as_deref()) => runs(Some(kept.approval.tool_id)),
+                Some(kept) if is_own(kept.approval.actor_ref.as_deref()) => {
+                    runs(Some(kept.approval.tool_id))
+                }
                 _ => Ok(None),
             },
             Stored::Ended(found) => match tasks.approvals(move |store| store.kept(id)).await? {
@@ -107,7 +137,11 @@ impl Server {
 
     /// The open questions about calls of `callers`.
     pub(crate) async fn questions(&self, callers: &[Arc<str>]) -> Result<Vec<Summary>, Refusal> {
-        let Some(tasks) = self.tasks.as_ref().filter(|tasks| tasks.store.approvals.exists()) else {
+        let Some(tasks) = self
+            .tasks
+            .as_ref()
+            .filter(|tasks| tasks.store.approvals.exists())
+        else {
             return Ok(Vec::new());
         };
         let mut found = tasks.approvals(|store| store.list(false)).await?;
@@ -116,23 +150,47 @@ impl Server {
     }
 
     /// The question about the call `id`; `None` if there is none about a call of `callers`.
-    pub(crate) async fn question(&self, id: InvocationId, callers: &[Arc<str>]) -> Result<Option<Kept>, Refusal> {
-        let Some(tasks) = self.tasks.as_ref().filter(|tasks| tasks.store.approvals.exists()) else { return Ok(None) };
+    pub(crate) async fn question(
+        &self,
+        id: InvocationId,
+        callers: &[Arc<str>],
+    ) -> Result<Option<Kept>, Refusal> {
+        let Some(tasks) = self
+            .tasks
+            .as_ref()
+            .filter(|tasks| tasks.store.approvals.exists())
+        else {
+            return Ok(None);
+        };
         let kept = tasks.approvals(move |store| store.kept(id)).await?;
         Ok(kept.filter(|kept| is_of(kept.approval.actor_ref.as_deref(), callers)))
     }
 
     /// Answers the question about the call `id`. Goes on with the call here if no other process holds it.
-    pub(crate) async fn answer_question(self: &Arc<Self>, id: InvocationId, answer: Answer) -> Result<Given, Refusal> {
-        let Some(tasks) = &self.tasks else { return Ok(Given::Unknown) };
-        let given = tasks.approvals(move |store| store.answer(id, &answer)).await?;
+    pub(crate) async fn answer_question(
+        self: &Arc<Self>,
+        id: InvocationId,
+        answer: Answer,
+    ) -> Result<Given, Refusal> {
+        let Some(tasks) = &self.tasks else {
+            return Ok(Given::Unknown);
+        };
+        let given = tasks
+            .approvals(move |store| store.answer(id, &answer))
+            .await?;
         if given != Given::Taken {
             return Ok(given);
         }
         match tasks.read(id).await? {
             Stored::Approved(kept, held) => {
                 let owner = kept.approval.actor_ref.clone().unwrap_or_default();
-                self.go_on(tasks, &format!("{owner}\n{owner}"), kept, held, AskChannel::Wait);
+                self.go_on(
+                    tasks,
+                    &format!("{owner}\n{owner}"),
+                    kept,
+                    held,
+                    AskChannel::Wait,
+                );
             }
             Stored::Over(kept, held) => _ = self.end_orphan(&kept, held).await,
             _ => {}
@@ -148,7 +206,11 @@ impl Tasks {
         let read = STORE.run(move || store.calls.record(&id.to_string())).await;
         let busy = |error: toolcell_core::pool::Unfinished| {
             let message = format!("the log of calls cannot be read now: {error}; ask again later");
-            Refusal::new(toolcell_core::record::ErrorClass::RateLimited, "too_many_reads", message)
+            Refusal::new(
+                toolcell_core::record::ErrorClass::RateLimited,
+                "too_many_reads",
+                message,
+            )
         };
         Ok(read.map_err(busy)??)
     }
@@ -160,21 +222,41 @@ fn is_of(actor: Option<&str>, callers: &[Arc<str>]) -> bool {
 
 /// A record of the log whose call has ended.
 fn ended(mut record: Value) -> Option<Recorded> {
-    let text = |pointer| record.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let text = |pointer| {
+        record
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
     let status = text("/invocation/status");
     let tool_id = text("/invocation/tool_id");
-    let events = record.get("events").and_then(Value::as_array).cloned().unwrap_or_default();
-    let Ended { result, is_gone, .. } = Ended::read(record.take())?;
+    let events = record
+        .get("events")
+        .and_then(Value::as_array)
+        .cloned()
+        .unwrap_or_default();
+    let Ended {
+        result, is_gone, ..
+    } = Ended::read(record.take())?;
     Some(if is_gone {
         Recorded::NotKept
     } else {
-        Recorded::Ended(Box::new(RecordedEnd { result, status, tool_id, events }))
+        Recorded::Ended(Box::new(RecordedEnd {
+            result,
+            status,
+            tool_id,
+            events,
+        }))
     })
 }
 
 /// The end of a call of which only the result is known.
 fn alone(ended: &Ended, tool_id: Option<String>) -> Recorded {
-    let status = serde_json::json!(ended.result.status).as_str().unwrap_or_default().to_owned();
+    let status = serde_json::json!(ended.result.status)
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
     if ended.is_gone {
         Recorded::NotKept
     } else {

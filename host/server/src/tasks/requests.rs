@@ -4,14 +4,18 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use rmcp::RoleServer;
-use rmcp::model::{CreateTaskResult, ErrorCode, ErrorData, GetTaskResult, InputResponses, MetaObject, ProtocolVersion};
+use rmcp::model::{
+    CreateTaskResult, ErrorCode, ErrorData, GetTaskResult, InputResponses, MetaObject,
+    ProtocolVersion,
+};
 use rmcp::service::RequestContext;
 use serde_json::json;
 use toolcell::{CancelOutcome, Suspended};
 use toolcell_core::approval::visible_json;
 use toolcell_core::journal::{Given, Keep};
 use toolcell_core::record::{
-    AbortReason, Answer, Approval, ErrorClass, InvocationId, Refusal, SuspensionState, Timestamp, ToolError,
+    AbortReason, Answer, Approval, ErrorClass, InvocationId, Refusal, SuspensionState, Timestamp,
+    ToolError,
 };
 use toolcell_dialect::mcp::{self, Said, TaskFacts};
 use ulid::Ulid;
@@ -44,12 +48,19 @@ impl Session {
         ask: Option<Ask>,
         channel: AskChannel,
     ) -> Result<CreateTaskResult, Refused> {
-        let Some(tasks) = &self.server.tasks else { return Err(Box::new((running, ask))) };
+        let Some(tasks) = &self.server.tasks else {
+            return Err(Box::new((running, ask)));
+        };
         let asks = ask.is_some();
         let approval = ask.as_ref().and_then(Ask::approval_of);
         let (id, name) = tasks.add(&self.task_owner(), running, ask)?;
         let created = began(id);
-        let facts = TaskFacts { id: name, created, updated: Timestamp::now(), ttl: TTL };
+        let facts = TaskFacts {
+            id: name,
+            created,
+            updated: Timestamp::now(),
+            ttl: TTL,
+        };
         let by_client = channel == AskChannel::InputRequired;
         let message = approval.filter(|_| !by_client).map(waits_elsewhere);
         Ok(mcp::task_created(&facts, asks && by_client, message))
@@ -57,21 +68,33 @@ impl Session {
 
     /// The owner of the tasks of this client. Other owners cannot name them.
     fn task_owner(&self) -> String {
-        format!("{}\n{}", self.identity.owner, self.identity.actor.as_deref().unwrap_or_default())
+        format!(
+            "{}\n{}",
+            self.identity.owner,
+            self.identity.actor.as_deref().unwrap_or_default()
+        )
     }
 
     /// The task `name`; the same error for one that does not exist, is too old, or belongs to another owner.
-    fn named(&self, name: &str, context: &RequestContext<RoleServer>) -> Result<Named<'_>, ErrorData> {
+    fn named(
+        &self,
+        name: &str,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<Named<'_>, ErrorData> {
         let unknown = || {
             let why = "there is no such task of yours: it never was, or its time is over; call the tool again";
             ErrorData::invalid_params(why, None)
         };
         let new = revision(context) >= ProtocolVersion::V_2026_07_28;
         let tasks = self.server.tasks.as_ref().filter(|_| new);
-        let tasks =
-            tasks.ok_or_else(|| ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "there are no tasks here", None))?;
+        let tasks = tasks.ok_or_else(|| {
+            ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "there are no tasks here", None)
+        })?;
         let owner = self.task_owner();
-        let id = tasks.names.read(name, &owner).map_err(|error| internal(&Refusal::from(error)))?;
+        let id = tasks
+            .names
+            .read(name, &owner)
+            .map_err(|error| internal(&Refusal::from(error)))?;
         let id = id.ok_or_else(unknown)?;
         let created = began(id);
         let now = Timestamp::now();
@@ -79,8 +102,19 @@ impl Session {
             return Err(unknown());
         }
         let channel = self.seen(context).channel;
-        let facts = TaskFacts { id: name.to_owned(), created, updated: created, ttl: TTL };
-        Ok(Named { tasks, id, owner, channel, facts })
+        let facts = TaskFacts {
+            id: name.to_owned(),
+            created,
+            updated: created,
+            ttl: TTL,
+        };
+        Ok(Named {
+            tasks,
+            id,
+            owner,
+            channel,
+            facts,
+        })
     }
 
     /// Answers `tasks/get`. Goes on with a call that was approved while no process ran it.
@@ -95,7 +129,12 @@ impl Session {
                 named.facts.updated = updated;
                 Ok(mcp::task_working(&named.facts, None))
             }
-            Some(Look::Asks { questions, meta, approval, updated }) => {
+            Some(Look::Asks {
+                questions,
+                meta,
+                approval,
+                updated,
+            }) => {
                 named.facts.updated = updated;
                 Ok(named.asks(|| (questions, meta), approval))
             }
@@ -112,17 +151,30 @@ impl Session {
         mut named: Named<'_>,
         context: &RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
-        match named.tasks.read(named.id).await.map_err(|refusal| internal(&refusal))? {
+        match named
+            .tasks
+            .read(named.id)
+            .await
+            .map_err(|refusal| internal(&refusal))?
+        {
             Stored::Working | Stored::Over(..) if named.tasks.has_lost(named.id) => {
-                Ok(mcp::task_failed(&named.facts, named.id, &not_kept("this one could not be written to the disk")))
+                Ok(mcp::task_failed(
+                    &named.facts,
+                    named.id,
+                    &not_kept("this one could not be written to the disk"),
+                ))
             }
             Stored::Working => Ok(mcp::task_working(&named.facts, None)),
-            Stored::Waits(approval) if !self.is_of_client(&approval) => {
-                Ok(mcp::task_working(&named.facts, Some(waits_elsewhere(approval.invocation_id))))
+            Stored::Waits(approval) if !self.is_of_client(&approval) => Ok(mcp::task_working(
+                &named.facts,
+                Some(waits_elsewhere(approval.invocation_id)),
+            )),
+            Stored::Waits(approval) => {
+                Ok(named.asks(|| question(&approval), Some(approval.invocation_id)))
             }
-            Stored::Waits(approval) => Ok(named.asks(|| question(&approval), Some(approval.invocation_id))),
             Stored::Approved(kept, held) => {
-                self.server.go_on(named.tasks, &named.owner, kept, held, named.channel);
+                self.server
+                    .go_on(named.tasks, &named.owner, kept, held, named.channel);
                 Ok(mcp::task_working(&named.facts, None))
             }
             Stored::Over(kept, held) => match self.server.end_orphan(&kept, held).await {
@@ -131,7 +183,9 @@ impl Session {
             },
             Stored::Asks(kept) => match suspended(&kept.suspension) {
                 Some(asked) => Ok(named.asks(|| asked, None)),
-                None => Err(internal(&Refusal::host_fault("the questions of this call cannot be read"))),
+                None => Err(internal(&Refusal::host_fault(
+                    "the questions of this call cannot be read",
+                ))),
             },
             Stored::Interrupted(kept, held) => match self.server.end_suspended(&kept, held).await {
                 Some(ended) => self.ended_task(&named.facts, &ended, context).await,
@@ -141,7 +195,11 @@ impl Session {
                 named.facts.updated = ended.result.created_at;
                 self.ended_task(&named.facts, &ended, context).await
             }
-            Stored::Lost => Ok(mcp::task_failed(&named.facts, named.id, &lost(self.offering().keep))),
+            Stored::Lost => Ok(mcp::task_failed(
+                &named.facts,
+                named.id,
+                &lost(self.offering().keep),
+            )),
         }
     }
 
@@ -152,20 +210,35 @@ impl Session {
         context: &RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
         if ended.is_gone {
-            return Ok(mcp::task_failed(facts, ended.result.invocation_id, &not_kept(KEPT_OFF)));
+            return Ok(mcp::task_failed(
+                facts,
+                ended.result.invocation_id,
+                &not_kept(KEPT_OFF),
+            ));
         }
         results::reserve(context, moved_bytes(&ended.result)).await?;
         let mut result = ended.result.clone();
-        self.identity.shelf.put(&ended.persistence, &result.provenance);
+        self.identity
+            .shelf
+            .put(&ended.persistence, &result.provenance);
         self.identity.shelf.name(&result.artifact_refs);
         let offering = self.offering();
         let offer = offering.offers.find(&ended.tool).ok();
         if let Some(offer) = offer {
             fill_structured(&offering, offer, &mut result).await;
         }
-        offering.offers.surface().selection().fit(&mut result.model_facing_content);
+        offering
+            .offers
+            .surface()
+            .selection()
+            .fit(&mut result.model_facing_content);
         let output_schema = offer.and_then(|offer| offer.tool.contract().output_schema());
-        Ok(mcp::task_ended(facts, &result, output_schema, ended.shut_down))
+        Ok(mcp::task_ended(
+            facts,
+            &result,
+            output_schema,
+            ended.shut_down,
+        ))
     }
 
     /// Answers `tasks/update`. Answers to questions that are not open are ignored.
@@ -187,31 +260,52 @@ impl Session {
         let failed = |refusal: Refusal| internal(&refusal);
         let approval = match named.tasks.read(named.id).await.map_err(failed)? {
             Stored::Waits(approval) if self.is_of_client(&approval) => approval,
-            Stored::Asks(kept) if answers(&kept, responses) => return self.answer_suspended(&named, responses).await,
+            Stored::Asks(kept) if answers(&kept, responses) => {
+                return self.answer_suspended(&named, responses).await;
+            }
             _ => return Ok(()),
         };
-        let Some(said) = mcp::response(Some(responses)) else { return Ok(()) };
-        self.answer_stored(&named, &approval, heeding_cut(said, approval.cut)).await?;
+        let Some(said) = mcp::response(Some(responses)) else {
+            return Ok(());
+        };
+        self.answer_stored(&named, &approval, heeding_cut(said, approval.cut))
+            .await?;
         if let Stored::Approved(kept, held) = named.tasks.read(named.id).await.map_err(failed)? {
-            self.server.go_on(named.tasks, &named.owner, kept, held, named.channel);
+            self.server
+                .go_on(named.tasks, &named.owner, kept, held, named.channel);
         }
         Ok(())
     }
 
     /// Takes over a call whose tool asked in an earlier process, with the answers of its client.
-    async fn answer_suspended(&self, named: &Named<'_>, responses: &InputResponses) -> Result<(), ErrorData> {
-        let Named { tasks, id, owner, .. } = named;
+    async fn answer_suspended(
+        &self,
+        named: &Named<'_>,
+        responses: &InputResponses,
+    ) -> Result<(), ErrorData> {
+        let Named {
+            tasks, id, owner, ..
+        } = named;
         let large = |error: TooLarge| ErrorData::invalid_params(error.to_string(), None);
-        let taken = tasks.take_suspended(*id).await.map_err(|refusal| internal(&refusal))?;
+        let taken = tasks
+            .take_suspended(*id)
+            .await
+            .map_err(|refusal| internal(&refusal))?;
         let taken = match taken {
-            Some((kept, held)) => self.server.take_over(tasks, owner, kept, held, responses).map_err(large)?,
+            Some((kept, held)) => self
+                .server
+                .take_over(tasks, owner, kept, held, responses)
+                .map_err(large)?,
             // Another request of this process may have taken it over meanwhile.
             None => tasks.give(*id, responses).map_err(large)?,
         };
         if taken {
             Ok(())
         } else {
-            Err(ErrorData::internal_error("the answer could not be taken; send it again later", None))
+            Err(ErrorData::internal_error(
+                "the answer could not be taken; send it again later",
+                None,
+            ))
         }
     }
 
@@ -225,8 +319,19 @@ impl Session {
 
     /// Answers a call that waits in the journal. The process that goes on with it, if it is another one, finds the answer
     /// there.
-    async fn answer_stored(&self, named: &Named<'_>, approval: &Approval, said: Said) -> Result<(), ErrorData> {
-        let Said { approved, always, edit, note, .. } = said;
+    async fn answer_stored(
+        &self,
+        named: &Named<'_>,
+        approval: &Approval,
+        said: Said,
+    ) -> Result<(), ErrorData> {
+        let Said {
+            approved,
+            always,
+            edit,
+            note,
+            ..
+        } = said;
         if let (true, Some(edit)) = (approved, &edit) {
             let checked = self.offering().host.check_edit(approval, edit).await;
             checked.map_err(|why| {
@@ -245,22 +350,34 @@ impl Session {
             answered_at: Timestamp::now(),
         };
         let id = named.id;
-        match named.tasks.approvals(move |store| store.answer(id, &answer)).await {
+        match named
+            .tasks
+            .approvals(move |store| store.answer(id, &answer))
+            .await
+        {
             // What was answered elsewhere first counts.
             Ok(Given::Taken | Given::TooLate(_) | Given::Unknown) => Ok(()),
-            Ok(Given::OwnCall) => Err(ErrorData::invalid_params("a caller cannot approve its own call", None)),
+            Ok(Given::OwnCall) => Err(ErrorData::invalid_params(
+                "a caller cannot approve its own call",
+                None,
+            )),
             Err(refusal) => Err(internal(&refusal)),
         }
     }
 
     /// Answers `tasks/cancel`. A task that has ended stays as it is, which is on record.
-    pub(crate) async fn stop_task(&self, name: &str, context: &RequestContext<RoleServer>) -> Result<(), ErrorData> {
+    pub(crate) async fn stop_task(
+        &self,
+        name: &str,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
         let offering = self.offering();
         let named = match self.named(name, context) {
             Ok(named) => named,
             Err(error) => {
                 if revision(context) >= ProtocolVersion::V_2026_07_28 {
-                    self.tell_unknown_cancel(&offering, name, self.session_ref(context)).await;
+                    self.tell_unknown_cancel(&offering, name, self.session_ref(context))
+                        .await;
                 }
                 return Err(error);
             }
@@ -281,7 +398,11 @@ impl Session {
             Stored::Asks(_) => true,
             Stored::Waits(_) | Stored::Approved(..) | Stored::Working if !tasks.has_ended(id) => {
                 // The process that holds the call sees it, and ends the call.
-                if tasks.withdraw(id).await.map_err(|refusal| internal(&refusal))? {
+                if tasks
+                    .withdraw(id)
+                    .await
+                    .map_err(|refusal| internal(&refusal))?
+                {
                     return Ok(());
                 }
                 true
@@ -293,7 +414,11 @@ impl Session {
             return Ok(());
         }
         let notes = || self.identity.vain_cancels.admits(Instant::now());
-        match offering.host.cancel_noting(id, AbortReason::UserInterruption, notes).await {
+        match offering
+            .host
+            .cancel_noting(id, AbortReason::UserInterruption, notes)
+            .await
+        {
             CancelOutcome::RunsElsewhere if is_elsewhere => Err(too_late(id)),
             _ => Ok(()),
         }
@@ -304,12 +429,18 @@ impl Session {
     /// Ends a call whose tool asked in an earlier process. Returns whether no other process has taken it over meanwhile.
     async fn stop_suspended(&self, named: &Named<'_>) -> Result<bool, ErrorData> {
         let failed = |refusal: Refusal| internal(&refusal);
-        let Some((mut kept, held)) = named.tasks.take_suspended(named.id).await.map_err(failed)? else {
+        let Some((mut kept, held)) = named.tasks.take_suspended(named.id).await.map_err(failed)?
+        else {
             return Ok(false);
         };
         let id = named.id;
         // Before its end is written: what was canceled must not run after this process was killed.
-        if !named.tasks.approvals(move |store| store.withdraw_suspended(id)).await.map_err(failed)? {
+        if !named
+            .tasks
+            .approvals(move |store| store.withdraw_suspended(id))
+            .await
+            .map_err(failed)?
+        {
             return Ok(false);
         }
         kept.state = SuspensionState::Withdrawn;
@@ -352,10 +483,10 @@ fn not_kept(why: &str) -> ToolError {
 
 /// The error for a task whose call another process runs, and so does not stop.
 fn too_late(id: InvocationId) -> ErrorData {
-    let why =
-        "cannot cancel this task: another process has its call, which has begun; ask for its result with tasks/get";
+    let why = "cannot cancel this task: another process has its call, which has begun; ask for its result with tasks/get";
     let reason = CancelOutcome::RunsElsewhere.reason();
-    let data = json!({ "toolcell/invocation_id": id, "toolcell/cancel_failed": { "reason": reason } });
+    let data =
+        json!({ "toolcell/invocation_id": id, "toolcell/cancel_failed": { "reason": reason } });
     ErrorData::invalid_request(why, Some(data))
 }
 
@@ -380,11 +511,27 @@ impl Named<'_> {
 
 /// The question about a stored call, as its first process asked it.
 fn question(approval: &Approval) -> (Questions, MetaObject) {
-    let text: String = approval.prompt.iter().filter_map(|block| block.as_text()).collect();
-    let shown = approval.plan.shown_input.as_ref().unwrap_or(&approval.plan.permission_input);
-    let form = mcp::question(&text, &visible_json(shown), approval.session.is_some(), approval.cut);
+    let text: String = approval
+        .prompt
+        .iter()
+        .filter_map(|block| block.as_text())
+        .collect();
+    let shown = approval
+        .plan
+        .shown_input
+        .as_ref()
+        .unwrap_or(&approval.plan.permission_input);
+    let form = mcp::question(
+        &text,
+        &visible_json(shown),
+        approval.session.is_some(),
+        approval.cut,
+    );
     let meta = mcp::approval_meta(&approval.invocation_id, &approval.expires_at);
-    (Questions::from([(mcp::APPROVAL.to_owned(), mcp::marked(form, meta.clone()))]), meta)
+    (
+        Questions::from([(mcp::APPROVAL.to_owned(), mcp::marked(form, meta.clone()))]),
+        meta,
+    )
 }
 
 fn waits_elsewhere(id: InvocationId) -> String {
@@ -412,7 +559,10 @@ mod tests {
     fn a_call_without_a_record_is_not_safe_to_repeat() {
         for keep in [Keep::All, Keep::Failures, Keep::None] {
             let error = lost(keep);
-            assert!(!error.retry.safe && error.message.contains("A second call"), "{error:?}");
+            assert!(
+                !error.retry.safe && error.message.contains("A second call"),
+                "{error:?}"
+            );
         }
     }
 

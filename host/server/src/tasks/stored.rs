@@ -47,7 +47,10 @@ impl Tasks {
 
     /// Takes the role of the runner of the suspended call `id`, if its questions can still be answered and no living process
     /// has it.
-    pub(super) async fn take_suspended(&self, id: InvocationId) -> Result<Option<(Box<Suspended>, Held)>, Refusal> {
+    pub(super) async fn take_suspended(
+        &self,
+        id: InvocationId,
+    ) -> Result<Option<(Box<Suspended>, Held)>, Refusal> {
         let store = Arc::clone(&self.store);
         let taken = STORE.run(move || take_suspended(&store, id)).await;
         taken.unwrap_or_else(|error| Err(StoreError::Unavailable(error.to_string()).into()))
@@ -69,7 +72,9 @@ impl Tasks {
         }
         self.approvals(move |store| {
             store.withdraw(id)?;
-            Ok(store.standing(id)?.is_some_and(|standing| standing.state == ApprovalState::Withdrawn))
+            Ok(store
+                .standing(id)?
+                .is_some_and(|standing| standing.state == ApprovalState::Withdrawn))
         })
         .await
     }
@@ -103,7 +108,10 @@ fn read_once(store: &CallStore, id: InvocationId) -> Result<Stored, Refusal> {
         let held = approvals.hold(id, Role::Runner)?;
         match approvals.with(|store| store.kept(id))? {
             // The log has more than the result.
-            Some(Kept { result: Some(ended), .. }) => {
+            Some(Kept {
+                result: Some(ended),
+                ..
+            }) => {
                 held.into_iter().for_each(Held::retire);
                 result = Some(ended);
             }
@@ -122,7 +130,8 @@ fn read_once(store: &CallStore, id: InvocationId) -> Result<Stored, Refusal> {
         }
     }
     let (runs, ended) = on_record(calls, id)?;
-    let ended = ended.or_else(|| result.and_then(|text| Some(Ended::alone(serde_json::from_str(&text).ok()?))));
+    let ended = ended
+        .or_else(|| result.and_then(|text| Some(Ended::alone(serde_json::from_str(&text).ok()?))));
     Ok(match ended {
         Some(ended) => Stored::Ended(Box::new(ended)),
         None if runs => Stored::Working,
@@ -136,7 +145,9 @@ fn suspended(store: &CallStore, id: InvocationId) -> Result<Option<Stored>, Refu
     if !approvals.exists() || approvals.with(|store| store.suspended(id))?.is_none() {
         return Ok(None);
     }
-    let Some(held) = hold(approvals, id)? else { return Ok(Some(Stored::Working)) };
+    let Some(held) = hold(approvals, id)? else {
+        return Ok(Some(Stored::Working));
+    };
     // Read anew: the process that had the role has left by now.
     let Some(kept) = approvals.with(|store| store.suspended(id))? else {
         held.retire();
@@ -159,9 +170,14 @@ fn suspended(store: &CallStore, id: InvocationId) -> Result<Option<Stored>, Refu
 }
 
 /// Blocks the thread.
-fn take_suspended(store: &CallStore, id: InvocationId) -> Result<Option<(Box<Suspended>, Held)>, Refusal> {
+fn take_suspended(
+    store: &CallStore,
+    id: InvocationId,
+) -> Result<Option<(Box<Suspended>, Held)>, Refusal> {
     let CallStore { calls, approvals } = store;
-    let Some(held) = hold(approvals, id)? else { return Ok(None) };
+    let Some(held) = hold(approvals, id)? else {
+        return Ok(None);
+    };
     let Some(kept) = approvals.with(|store| store.suspended(id))? else {
         held.retire();
         return Ok(None);
@@ -195,7 +211,9 @@ enum Line {
 }
 
 fn line(calls: &CallLog, id: InvocationId) -> Result<Line, Refusal> {
-    let Some(record) = calls.record(&id.to_string()).map_err(unreadable)? else { return Ok(Line::Waits) };
+    let Some(record) = calls.record(&id.to_string()).map_err(unreadable)? else {
+        return Ok(Line::Waits);
+    };
     Ok(if is_suspended(&record) {
         Line::Waits
     } else {
@@ -213,12 +231,18 @@ fn on_record(calls: &CallLog, id: InvocationId) -> Result<(bool, Option<Ended>),
 
 /// Whether the log has the call as one that waits for an answer.
 fn is_suspended(record: &Value) -> bool {
-    record.pointer("/invocation/status").and_then(Value::as_str) == Some(Status::NeedsInput.as_str())
+    record.pointer("/invocation/status").and_then(Value::as_str)
+        == Some(Status::NeedsInput.as_str())
 }
 
 fn unreadable(error: LogError) -> Refusal {
     let message = "the log of calls cannot be read; `toolcell calls` says why";
-    Refusal::new(ErrorClass::DependencyUnavailable, "journal_unavailable", message).detail(error.to_string())
+    Refusal::new(
+        ErrorClass::DependencyUnavailable,
+        "journal_unavailable",
+        message,
+    )
+    .detail(error.to_string())
 }
 
 /// The state of a call that needed an approval and has no result; `held`: no living process runs it.

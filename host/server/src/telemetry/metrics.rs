@@ -17,7 +17,9 @@ const OPEN_MAX: usize = 10_000;
 /// The name of all further tools. The name of a tool has a dot.
 const OTHERS: &str = "other";
 /// Upper bounds of the buckets of durations, in seconds.
-const BOUNDS: [f64; 12] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0];
+const BOUNDS: [f64; 12] = [
+    0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0,
+];
 /// `AGGREGATION_TEMPORALITY_CUMULATIVE`.
 const CUMULATIVE: u8 = 2;
 
@@ -84,7 +86,10 @@ enum Number {
 
 impl Default for Metrics {
     fn default() -> Self {
-        Self { since: Timestamp::now(), state: Mutex::default() }
+        Self {
+            since: Timestamp::now(),
+            state: Mutex::default(),
+        }
     }
 }
 
@@ -103,7 +108,10 @@ impl Metrics {
         };
         if let Some(id) = event.invocation_id {
             let mut state = self.lock();
-            if state.open.len() < OPEN_MAX || state.open.contains_key(&id) || !guard!("metric_calls") {
+            if state.open.len() < OPEN_MAX
+                || state.open.contains_key(&id)
+                || !guard!("metric_calls")
+            {
                 state.open.insert(id, stage);
             }
         }
@@ -123,7 +131,12 @@ impl Metrics {
         }
         let millis = u32::try_from(ended.millis_since(invocation.created_at())).unwrap_or(u32::MAX);
         let seconds = f64::from(millis) / 1_000.0;
-        if let Some((bucket, _)) = series.buckets.iter_mut().zip(BOUNDS).find(|(_, bound)| seconds <= *bound) {
+        if let Some((bucket, _)) = series
+            .buckets
+            .iter_mut()
+            .zip(BOUNDS)
+            .find(|(_, bound)| seconds <= *bound)
+        {
             *bucket += 1;
         }
         series.count += 1;
@@ -149,17 +162,28 @@ impl Metrics {
         let since = nanos(self.since);
         let now = nanos(Timestamp::now());
         let families = self.families(dropped);
-        families.iter().filter(|family| !family.points.is_empty()).map(|family| family.otlp(&since, &now)).collect()
+        families
+            .iter()
+            .filter(|family| !family.points.is_empty())
+            .map(|family| family.otlp(&since, &now))
+            .collect()
     }
 
     fn families(&self, dropped: u64) -> Vec<Family> {
         let state = self.lock();
         let of_tools = |number: fn(&Series) -> Number| {
-            state.tools.iter().map(|(tool, series)| (labels(tool), number(series))).collect()
+            state
+                .tools
+                .iter()
+                .map(|(tool, series)| (labels(tool), number(series)))
+                .collect()
         };
         let stages = |stage: Stage| {
             let count = state.open.values().filter(|open| **open == stage).count();
-            vec![(Labels::new(), Number::Whole(u64::try_from(count).unwrap_or(u64::MAX)))]
+            vec![(
+                Labels::new(),
+                Number::Whole(u64::try_from(count).unwrap_or(u64::MAX)),
+            )]
         };
         vec![
             Family {
@@ -181,7 +205,9 @@ impl Metrics {
                 help: "Time from the plan of a call to its end, with all waiting.",
                 unit: "s",
                 kind: Kind::Histogram,
-                points: of_tools(|series| Number::Spread(series.buckets, series.count, series.seconds)),
+                points: of_tools(|series| {
+                    Number::Spread(series.buckets, series.count, series.seconds)
+                }),
             },
             Family {
                 name: "toolcell_call_fuel",
@@ -225,12 +251,20 @@ impl Metrics {
 impl State {
     /// The series of a tool; one for all together after the first hundred.
     fn series(&mut self, tool: String) -> &mut Series {
-        let is_over = self.tools.len() >= TOOLS_MAX && !self.tools.contains_key(&tool) && guard!("metric_tools");
-        self.tools.entry(if is_over { OTHERS.to_owned() } else { tool }).or_default()
+        let is_over = self.tools.len() >= TOOLS_MAX
+            && !self.tools.contains_key(&tool)
+            && guard!("metric_tools");
+        self.tools
+            .entry(if is_over { OTHERS.to_owned() } else { tool })
+            .or_default()
     }
 
     /// The counts of each tool that have another label.
-    fn by(&self, counts: fn(&Series) -> &BTreeMap<String, u64>, label: &'static str) -> Vec<(Labels, Number)> {
+    fn by(
+        &self,
+        counts: fn(&Series) -> &BTreeMap<String, u64>,
+        label: &'static str,
+    ) -> Vec<(Labels, Number)> {
         let of_tool = |(tool, series): (&String, &Series)| {
             let point = |(word, count): (&String, &u64)| {
                 let mut labels = labels(tool);
@@ -266,7 +300,11 @@ impl Family {
                     let mut below = 0;
                     for (bucket, bound) in buckets.iter().zip(BOUNDS) {
                         below += bucket;
-                        writeln!(out, "{name}_bucket{} {below}", shown(labels, Some(&bound.to_string())))?;
+                        writeln!(
+                            out,
+                            "{name}_bucket{} {below}",
+                            shown(labels, Some(&bound.to_string()))
+                        )?;
                     }
                     writeln!(out, "{name}_bucket{} {count}", shown(labels, Some("+Inf")))?;
                     writeln!(out, "{name}_sum{} {sum}", shown(labels, None))?;
@@ -286,7 +324,8 @@ impl Family {
                 Number::Whole(number) => json!({ "asInt": number.to_string() }),
                 Number::Spread(buckets, count, sum) => {
                     let over = count.saturating_sub(buckets.iter().sum());
-                    let counts: Vec<String> = buckets.iter().chain([&over]).map(u64::to_string).collect();
+                    let counts: Vec<String> =
+                        buckets.iter().chain([&over]).map(u64::to_string).collect();
                     json!({ "count": count.to_string(), "sum": sum, "bucketCounts": counts, "explicitBounds": BOUNDS })
                 }
             };
@@ -298,11 +337,15 @@ impl Family {
         let points: Vec<Value> = self.points.iter().map(point).collect();
         let mut metric = json!({ "name": self.name, "description": self.help, "unit": self.unit });
         let (key, data) = match self.kind {
-            Kind::Counter => {
-                ("sum", json!({ "dataPoints": points, "aggregationTemporality": CUMULATIVE, "isMonotonic": true }))
-            }
+            Kind::Counter => (
+                "sum",
+                json!({ "dataPoints": points, "aggregationTemporality": CUMULATIVE, "isMonotonic": true }),
+            ),
             Kind::Gauge => ("gauge", json!({ "dataPoints": points })),
-            Kind::Histogram => ("histogram", json!({ "dataPoints": points, "aggregationTemporality": CUMULATIVE })),
+            Kind::Histogram => (
+                "histogram",
+                json!({ "dataPoints": points, "aggregationTemporality": CUMULATIVE }),
+            ),
         };
         if let Some(metric) = metric.as_object_mut() {
             metric.insert(key.to_owned(), data);
@@ -313,10 +356,21 @@ impl Family {
 
 /// Labels as Prometheus has them; `le` is the bound of a bucket.
 fn shown(labels: &Labels, le: Option<&str>) -> String {
-    let escaped = |value: &str| value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-    let pairs = labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value)));
+    let escaped = |value: &str| {
+        value
+            .replace('\\', "\\\\")
+            .replace('"', "\\\"")
+            .replace('\n', "\\n")
+    };
+    let pairs = labels
+        .iter()
+        .map(|(name, value)| format!("{name}=\"{}\"", escaped(value)));
     let pairs: Vec<String> = pairs.chain(le.map(|le| format!("le=\"{le}\""))).collect();
-    if pairs.is_empty() { String::new() } else { format!("{{{}}}", pairs.join(",")) }
+    if pairs.is_empty() {
+        String::new()
+    } else {
+        format!("{{{}}}", pairs.join(","))
+    }
 }
 
 #[cfg(test)]
@@ -331,16 +385,31 @@ mod tests {
         let metrics = Metrics::default();
         let one = record(None, None);
         let other = record(None, Some(ErrorClass::Timeout));
-        let at = |record: &CallRecord, event_type| metrics.event(&ToolEvent { event_type, ..record.events[0].clone() });
+        let at = |record: &CallRecord, event_type| {
+            metrics.event(&ToolEvent {
+                event_type,
+                ..record.events[0].clone()
+            })
+        };
         at(&one, EventType::Planned);
         at(&one, EventType::Queued);
-        assert!(metrics.prometheus(0).contains("\ntoolcell_calls_queued 1\n"));
+        assert!(
+            metrics
+                .prometheus(0)
+                .contains("\ntoolcell_calls_queued 1\n")
+        );
         at(&one, EventType::Started);
         let text = metrics.prometheus(3);
-        for line in ["toolcell_calls_running 1", "toolcell_calls_queued 0", "toolcell_spans_dropped_total 3"] {
+        for line in [
+            "toolcell_calls_running 1",
+            "toolcell_calls_queued 0",
+            "toolcell_spans_dropped_total 3",
+        ] {
             assert!(text.lines().any(|known| known == line), "{line}\n{text}");
         }
-        [&one, &one, &other].into_iter().for_each(|record| metrics.ended(record));
+        [&one, &one, &other]
+            .into_iter()
+            .for_each(|record| metrics.ended(record));
         let text = metrics.prometheus(0);
         for line in [
             "toolcell_calls_running 0",
@@ -352,7 +421,10 @@ mod tests {
             assert!(text.lines().any(|known| known == line), "{line}\n{text}");
         }
         let sums = metrics.otlp(0);
-        let fuel = sums.iter().find(|metric| metric["name"] == "toolcell_call_fuel").unwrap();
+        let fuel = sums
+            .iter()
+            .find(|metric| metric["name"] == "toolcell_call_fuel")
+            .unwrap();
         assert_eq!(fuel["sum"]["dataPoints"][0]["asInt"], "14");
     }
 
@@ -371,17 +443,32 @@ mod tests {
     fn so_many_calls_are_followed_and_an_end_makes_room() {
         let metrics = Metrics::default();
         let planned = record(None, None).events[0].clone();
-        let begin = |id| metrics.event(&ToolEvent { invocation_id: Some(id), ..planned.clone() });
+        let begin = |id| {
+            metrics.event(&ToolEvent {
+                invocation_id: Some(id),
+                ..planned.clone()
+            })
+        };
         let calls: Vec<CallRecord> = (0..OPEN_MAX).map(|_| record(None, None)).collect();
-        calls.iter().for_each(|call| begin(call.invocation.invocation_id));
+        calls
+            .iter()
+            .for_each(|call| begin(call.invocation.invocation_id));
         (0..3).for_each(|_| begin(InvocationId::new()));
         assert_eq!(metrics.lock().open.len(), OPEN_MAX);
         let one = &calls[0];
         let other = &calls[1];
         // One that is followed goes on.
         let id = Some(other.invocation.invocation_id);
-        metrics.event(&ToolEvent { event_type: EventType::Started, invocation_id: id, ..planned.clone() });
-        assert!(metrics.prometheus(0).contains("\ntoolcell_calls_running 1\n"));
+        metrics.event(&ToolEvent {
+            event_type: EventType::Started,
+            invocation_id: id,
+            ..planned.clone()
+        });
+        assert!(
+            metrics
+                .prometheus(0)
+                .contains("\ntoolcell_calls_running 1\n")
+        );
         metrics.ended(one);
         let next = InvocationId::new();
         begin(next);
@@ -391,6 +478,9 @@ mod tests {
     #[test]
     fn a_label_is_one_text_whatever_it_says() {
         let labels = vec![("tool", "a\"b\\c\nd".to_owned())];
-        assert_eq!(shown(&labels, Some("1")), "{tool=\"a\\\"b\\\\c\\nd\",le=\"1\"}");
+        assert_eq!(
+            shown(&labels, Some("1")),
+            "{tool=\"a\\\"b\\\\c\\nd\",le=\"1\"}"
+        );
     }
 }

@@ -84,16 +84,35 @@ impl Telemetry {
         let queue = Queue::default();
         let sessions = Sessions::default();
         let metrics = Metrics::default();
-        let shared = Arc::new(Shared { queue, sessions, metrics, above });
+        let shared = Arc::new(Shared {
+            queue,
+            sessions,
+            metrics,
+            above,
+        });
         if let Some(collector) = &settings.collector {
             let poster = Poster::new(collector.clone(), roots)?;
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build();
             let runtime = runtime.context("cannot start the runtime for telemetry")?;
-            let sender = Sender { shared: Arc::clone(&shared), poster, runtime, warn, has_warned: false };
+            let sender = Sender {
+                shared: Arc::clone(&shared),
+                poster,
+                runtime,
+                warn,
+                has_warned: false,
+            };
             let thread = std::thread::Builder::new().name("telemetry".to_owned());
-            thread.spawn(move || sender.run()).context("cannot start the thread for telemetry")?;
+            thread
+                .spawn(move || sender.run())
+                .context("cannot start the thread for telemetry")?;
         }
-        Ok(Some(Arc::new(Self { shared, settings: settings.clone(), warn })))
+        Ok(Some(Arc::new(Self {
+            shared,
+            settings: settings.clone(),
+            warn,
+        })))
     }
 
     /// Where a call belongs that begins now: below the span of its `session`, or in a trace of its own. `None` if nothing
@@ -101,7 +120,9 @@ impl Telemetry {
     pub fn trace(&self, session: Option<&str>) -> Option<TraceContext> {
         self.settings.collector.as_ref()?;
         let own = || Some(TraceContext::begin());
-        session.map_or_else(own, |session| Some(self.shared.sessions.begin(session, Timestamp::now())))
+        session.map_or_else(own, |session| {
+            Some(self.shared.sessions.begin(session, Timestamp::now()))
+        })
     }
 
     /// Sends the steps that an agent added to the trace of its session, at their `place` among the spans of its calls.
@@ -115,7 +136,9 @@ impl Telemetry {
 
     /// The metrics in the text format of Prometheus; `None` if they are not served.
     pub fn prometheus(&self) -> Option<String> {
-        self.settings.metrics.then(|| self.shared.metrics.prometheus(self.shared.queue.dropped()))
+        self.settings
+            .metrics
+            .then(|| self.shared.metrics.prometheus(self.shared.queue.dropped()))
     }
 
     /// Sends what waits, for at most two seconds, and says what was not sent. To be called after the last call has ended.
@@ -124,7 +147,9 @@ impl Telemetry {
             return;
         }
         if let Some(lost @ 1..) = self.shared.queue.close(CLOSE_TIME) {
-            (self.warn)(&format!("warning: spans that were not sent to the collector of telemetry: {lost}"));
+            (self.warn)(&format!(
+                "warning: spans that were not sent to the collector of telemetry: {lost}"
+            ));
         }
     }
 }
@@ -147,7 +172,9 @@ impl Listener for Telemetry {
 
 impl fmt::Debug for Telemetry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Telemetry").field("settings", &self.settings).finish_non_exhaustive()
+        f.debug_struct("Telemetry")
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
     }
 }
 
@@ -165,7 +192,10 @@ impl Sender {
         loop {
             let Batch { spans, is_last } = self.shared.queue.take(TICK);
             self.spans(&spans);
-            let over = self.shared.sessions.end(self.shared.above, Timestamp::now(), is_last);
+            let over = self
+                .shared
+                .sessions
+                .end(self.shared.above, Timestamp::now(), is_last);
             if !over.is_empty() {
                 over.iter().for_each(|span| self.shared.push(span));
                 continue;
@@ -213,7 +243,9 @@ impl Sender {
     /// Says once that the collector fails.
     fn tell(&mut self, failure: &Failure) {
         if !std::mem::replace(&mut self.has_warned, true) {
-            (self.warn)(&format!("warning: the collector of telemetry {failure}; calls go on, and spans may be lost"));
+            (self.warn)(&format!(
+                "warning: the collector of telemetry {failure}; calls go on, and spans may be lost"
+            ));
         }
     }
 }

@@ -95,23 +95,37 @@ impl Span {
 
 impl SpanEvent {
     pub(super) fn new(time: Timestamp, name: &'static str) -> Self {
-        Self { time_unix_nano: nanos(time), name, attributes: Vec::new() }
+        Self {
+            time_unix_nano: nanos(time),
+            name,
+            attributes: Vec::new(),
+        }
     }
 }
 
 impl Attribute {
     pub(super) fn text(key: &'static str, value: impl Into<String>) -> Self {
-        Self { key, value: AnyValue::StringValue(value.into()) }
+        Self {
+            key,
+            value: AnyValue::StringValue(value.into()),
+        }
     }
 
     pub(super) fn number(key: &'static str, value: u64) -> Self {
-        Self { key, value: AnyValue::IntValue(value.to_string()) }
+        Self {
+            key,
+            value: AnyValue::IntValue(value.to_string()),
+        }
     }
 }
 
 /// Nanoseconds since 1970.
 pub(super) fn nanos(time: Timestamp) -> String {
-    SystemTime::from(time).duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos().to_string()
+    SystemTime::from(time)
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_nanos()
+        .to_string()
 }
 
 /// The body of a request with `spans`, which are JSON already.

@@ -48,7 +48,10 @@ impl Failure {
             Self::Unreachable | Self::TimedOut => true,
             // A collector that fails, unless it says that it cannot do what was asked for at all.
             Self::Refused(status) => {
-                let is_busy = matches!(*status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT);
+                let is_busy = matches!(
+                    *status,
+                    StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT
+                );
                 is_busy || (status.is_server_error() && *status != StatusCode::NOT_IMPLEMENTED)
             }
         }
@@ -59,7 +62,11 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unreachable => f.write_str("cannot be reached"),
-            Self::TimedOut => write!(f, "does not answer within {} seconds", REQUEST_TIME.as_secs()),
+            Self::TimedOut => write!(
+                f,
+                "does not answer within {} seconds",
+                REQUEST_TIME.as_secs()
+            ),
             Self::Refused(status) => write!(f, "answers {}", status.as_u16()),
         }
     }
@@ -70,8 +77,14 @@ impl Poster {
     pub(super) fn new(collector: Collector, roots: Option<&Path>) -> anyhow::Result<Self> {
         let tls = match collector.endpoint.scheme_str() {
             Some("https") => {
-                let host = collector.endpoint.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
-                let name = ServerName::try_from(host).context("cannot verify a server of that name")?;
+                let host = collector
+                    .endpoint
+                    .host()
+                    .unwrap_or_default()
+                    .trim_matches(['[', ']'])
+                    .to_owned();
+                let name =
+                    ServerName::try_from(host).context("cannot verify a server of that name")?;
                 Some((TlsConnector::from(Arc::new(trusting(roots)?)), name))
             }
             _ => None,
@@ -84,17 +97,26 @@ impl Poster {
         let sending = async {
             let endpoint = &self.collector.endpoint;
             let host = endpoint.host().unwrap_or_default().trim_matches(['[', ']']);
-            let port = endpoint.port_u16().unwrap_or(if self.tls.is_some() { 443 } else { 80 });
-            let socket = TcpStream::connect((host, port)).await.map_err(|_| Failure::Unreachable)?;
+            let port = endpoint
+                .port_u16()
+                .unwrap_or(if self.tls.is_some() { 443 } else { 80 });
+            let socket = TcpStream::connect((host, port))
+                .await
+                .map_err(|_| Failure::Unreachable)?;
             match &self.tls {
                 None => self.send(socket, path, body).await,
                 Some((tls, name)) => {
-                    let stream = tls.connect(name.clone(), socket).await.map_err(|_| Failure::Unreachable)?;
+                    let stream = tls
+                        .connect(name.clone(), socket)
+                        .await
+                        .map_err(|_| Failure::Unreachable)?;
                     self.send(stream, path, body).await
                 }
             }
         };
-        tokio::time::timeout(REQUEST_TIME, sending).await.unwrap_or(Err(Failure::TimedOut))
+        tokio::time::timeout(REQUEST_TIME, sending)
+            .await
+            .unwrap_or(Err(Failure::TimedOut))
     }
 
     async fn send<S>(&self, stream: S, path: &str, body: String) -> Result<(), Failure>
@@ -120,7 +142,9 @@ impl Poster {
 
     fn request(&self, path: &str, body: String) -> Result<Request<Full<Bytes>>, http::Error> {
         let endpoint = &self.collector.endpoint;
-        let authority = endpoint.authority().map_or("", |authority| authority.as_str());
+        let authority = endpoint
+            .authority()
+            .map_or("", |authority| authority.as_str());
         let mut request = Request::post(format!("{}{path}", endpoint.path().trim_end_matches('/')))
             .header(HOST, authority)
             .header(USER_AGENT, concat!("toolcell/", env!("CARGO_PKG_VERSION")))
@@ -135,12 +159,16 @@ impl Poster {
 }
 
 fn trusting(roots: Option<&Path>) -> anyhow::Result<ClientConfig> {
-    let mut trusted = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
+    let mut trusted = RootCertStore {
+        roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
+    };
     if let Some(file) = roots {
         let read = || format!("cannot read certificates from {}", file.display());
         let text = named_file::read(file, ROOTS_BYTES_MAX).with_context(read)?;
         for certificate in CertificateDer::pem_slice_iter(&text) {
-            trusted.add(certificate.with_context(read)?).with_context(read)?;
+            trusted
+                .add(certificate.with_context(read)?)
+                .with_context(read)?;
         }
     }
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))

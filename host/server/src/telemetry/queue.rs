@@ -46,7 +46,8 @@ impl Queue {
     /// Adds a span; drops it if there is no room. Never waits for the thread that sends.
     pub(super) fn push(&self, span: String) {
         let mut state = self.lock();
-        let is_full = state.spans.len() >= SPANS_MAX || state.bytes.saturating_add(span.len()) > BYTES_MAX;
+        let is_full =
+            state.spans.len() >= SPANS_MAX || state.bytes.saturating_add(span.len()) > BYTES_MAX;
         if (is_full && guard!("span_queue")) || state.is_over {
             state.dropped += 1;
             return;
@@ -74,18 +75,25 @@ impl Queue {
         let mut spans = Vec::new();
         let mut bytes = 0;
         while spans.len() < BATCH_SPANS && bytes < BATCH_BYTES {
-            let Some(span) = state.spans.pop_front() else { break };
+            let Some(span) = state.spans.pop_front() else {
+                break;
+            };
             bytes += span.len();
             spans.push(span);
         }
         state.bytes -= bytes;
         state.on_way += count(&spans);
-        Batch { spans, is_last: state.is_closed && state.spans.is_empty() }
+        Batch {
+            spans,
+            is_last: state.is_closed && state.spans.is_empty(),
+        }
     }
 
     /// Waits before spans are sent again. Returns whether the queue is closed meanwhile.
     pub(super) fn pause(&self, pause: Duration) -> bool {
-        let waited = self.news.wait_timeout_while(self.lock(), pause, |state| !state.is_closed);
+        let waited = self
+            .news
+            .wait_timeout_while(self.lock(), pause, |state| !state.is_closed);
         waited.unwrap_or_else(PoisonError::into_inner).0.is_closed
     }
 
@@ -120,7 +128,9 @@ impl Queue {
             return None;
         }
         self.news.notify_all();
-        let waited = self.news.wait_timeout_while(state, patience, |state| !state.is_over);
+        let waited = self
+            .news
+            .wait_timeout_while(state, patience, |state| !state.is_over);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         state.is_over = true;
         Some(state.dropped + state.on_way + u64::try_from(state.spans.len()).unwrap_or(u64::MAX))

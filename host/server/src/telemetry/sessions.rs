@@ -43,10 +43,19 @@ impl Sessions {
             }
             let trace = TraceContext::begin();
             let span = SpanId::of(InvocationId::at(now));
-            let session = Session { trace, span, began: now, last: now, calls: 0, running: 0 };
+            let session = Session {
+                trace,
+                span,
+                began: now,
+                last: now,
+                calls: 0,
+                running: 0,
+            };
             sessions.insert(name.to_owned(), session);
         }
-        let Some(session) = sessions.get_mut(name) else { return TraceContext::begin() };
+        let Some(session) = sessions.get_mut(name) else {
+            return TraceContext::begin();
+        };
         session.calls += 1;
         session.running += 1;
         session.last = now;
@@ -55,9 +64,14 @@ impl Sessions {
 
     /// Notes the end of a call, at `now`.
     pub(super) fn ended(&self, record: &CallRecord, now: Timestamp) {
-        let parent = TraceContext::recorded(&record.invocation).and_then(|context| context.parent());
+        let parent =
+            TraceContext::recorded(&record.invocation).and_then(|context| context.parent());
         let Some(parent) = parent else { return };
-        if let Some(session) = self.lock().values_mut().find(|session| session.span == parent) {
+        if let Some(session) = self
+            .lock()
+            .values_mut()
+            .find(|session| session.span == parent)
+        {
             session.running = session.running.saturating_sub(1);
             session.last = now;
         }
@@ -70,14 +84,24 @@ impl Sessions {
             all || session.last.plus(rest) < now
         };
         let mut sessions = self.lock();
-        sessions.extract_if(|_, session| is_over(session)).map(|(_, session)| session.span(name)).collect()
+        sessions
+            .extract_if(|_, session| is_over(session))
+            .map(|(_, session)| session.span(name))
+            .collect()
     }
 }
 
 impl Session {
     fn span(&self, name: &str) -> Span {
-        let mut span = Span::new(self.trace.trace_id(), self.span, None, name.to_owned(), (self.began, self.last));
-        span.attributes.push(Attribute::number("toolcell.calls", self.calls));
+        let mut span = Span::new(
+            self.trace.trace_id(),
+            self.span,
+            None,
+            name.to_owned(),
+            (self.began, self.last),
+        );
+        span.attributes
+            .push(Attribute::number("toolcell.calls", self.calls));
         span
     }
 }
@@ -95,13 +119,20 @@ mod tests {
         assert_eq!(one, other);
         assert_ne!(sessions.begin("t", now).trace_id(), one.trace_id());
         // Two of its calls run.
-        assert!(sessions.end("session", now.plus(REST * 2), false).is_empty());
+        assert!(
+            sessions
+                .end("session", now.plus(REST * 2), false)
+                .is_empty()
+        );
         let mut ended = reference("01");
         ended["parent_span_id"] = one.parent().unwrap().to_string().into();
         (0..2).for_each(|_| sessions.ended(&record(Some(ended.clone()), None), now));
         let over = sessions.end("session", now.plus(REST * 2), false);
         assert_eq!(over.len(), 1, "{over:?}");
-        assert_eq!((&over[0].span_id, &over[0].trace_id), (&one.parent().unwrap().to_string(), &one.trace_id()));
+        assert_eq!(
+            (&over[0].span_id, &over[0].trace_id),
+            (&one.parent().unwrap().to_string(), &one.trace_id())
+        );
         assert_ne!(sessions.begin("s", now).trace_id(), one.trace_id());
         assert_eq!(sessions.end("session", now, true).len(), 2);
     }

@@ -29,9 +29,18 @@ pub(super) fn of(record: &CallRecord, arguments: bool) -> Option<Span> {
         return None;
     }
     let tool = tool_name(record);
-    let times = (invocation.created_at(), invocation.ended_at().unwrap_or(record.result.created_at));
+    let times = (
+        invocation.created_at(),
+        invocation.ended_at().unwrap_or(record.result.created_at),
+    );
     let span_id = SpanId::of(invocation.invocation_id);
-    let mut span = Span::new(context.trace_id(), span_id, context.parent(), format!("execute_tool {tool}"), times);
+    let mut span = Span::new(
+        context.trace_id(),
+        span_id,
+        context.parent(),
+        format!("execute_tool {tool}"),
+        times,
+    );
     span.trace_state = context.state().map(str::to_owned);
     span.attributes = attributes(record, tool);
     if arguments {
@@ -48,11 +57,26 @@ pub(super) fn of(record: &CallRecord, arguments: bool) -> Option<Span> {
 
 /// The changes of status and the events of a call, in the order of their times.
 fn events(record: &CallRecord) -> Vec<SpanEvent> {
-    let [phases_max, events_max] = if guard!("span_events") { [PHASES_MAX, EVENTS_MAX] } else { [usize::MAX; 2] };
-    let phases = record.invocation.status_transitions().iter().take(phases_max).map(phase);
+    let [phases_max, events_max] = if guard!("span_events") {
+        [PHASES_MAX, EVENTS_MAX]
+    } else {
+        [usize::MAX; 2]
+    };
+    let phases = record
+        .invocation
+        .status_transitions()
+        .iter()
+        .take(phases_max)
+        .map(phase);
     let mut all: Vec<(Timestamp, SpanEvent)> = phases.collect();
     let room = events_max.saturating_sub(all.len());
-    all.extend(record.events.iter().take(room).map(|one| (one.time, event(one))));
+    all.extend(
+        record
+            .events
+            .iter()
+            .take(room)
+            .map(|one| (one.time, event(one))),
+    );
     all.sort_by_key(|(time, _)| *time);
     all.into_iter().map(|(_, event)| event).collect()
 }
@@ -60,24 +84,36 @@ fn events(record: &CallRecord) -> Vec<SpanEvent> {
 /// A change of status, such as the begin of the queue. Its reason is left out, because it can be in the words of a hook.
 fn phase(step: &Transition) -> (Timestamp, SpanEvent) {
     let mut made = SpanEvent::new(step.at, PHASE);
-    made.attributes.push(Attribute::text(PHASE, step.to.as_str()));
+    made.attributes
+        .push(Attribute::text(PHASE, step.to.as_str()));
     (step.at, made)
 }
 
 /// The name of the tool, for names of spans and for metrics.
 pub(super) fn tool_name(record: &CallRecord) -> String {
-    record.declaration.as_ref().map_or_else(|| UNRESOLVED.to_owned(), |declaration| declaration.qualified_name())
+    record.declaration.as_ref().map_or_else(
+        || UNRESOLVED.to_owned(),
+        |declaration| declaration.qualified_name(),
+    )
 }
 
 /// The specification's word for a value.
 pub(super) fn word(value: impl Serialize) -> String {
-    serde_json::to_value(value).ok().and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default()
+    serde_json::to_value(value)
+        .ok()
+        .and_then(|word| word.as_str().map(str::to_owned))
+        .unwrap_or_default()
 }
 
 fn attributes(record: &CallRecord, tool: String) -> Vec<Attribute> {
-    let CallRecord { invocation, result, .. } = record;
+    let CallRecord {
+        invocation, result, ..
+    } = record;
     let id = invocation.invocation_id.to_string();
-    let native = invocation.native_call_id.as_deref().map(|native| cut(native, WORD_BYTES_MAX).to_owned());
+    let native = invocation
+        .native_call_id
+        .as_deref()
+        .map(|native| cut(native, WORD_BYTES_MAX).to_owned());
     let mut attributes = vec![
         Attribute::text("gen_ai.operation.name", "execute_tool"),
         Attribute::text("gen_ai.tool.name", tool),
@@ -92,11 +128,15 @@ fn attributes(record: &CallRecord, tool: String) -> Vec<Attribute> {
     }
     if let Some(error) = &result.error {
         attributes.push(Attribute::text("error.type", word(error.error_class)));
-        attributes.extend(host_code(record).map(|code| Attribute::text("toolcell.error.code", code)));
+        attributes
+            .extend(host_code(record).map(|code| Attribute::text("toolcell.error.code", code)));
     }
     if let Some(usage) = &result.usage {
         attributes.push(Attribute::number("toolcell.usage.fuel", usage.fuel.used));
-        attributes.push(Attribute::number("toolcell.usage.memory_bytes", usage.memory_bytes.used));
+        attributes.push(Attribute::number(
+            "toolcell.usage.memory_bytes",
+            usage.memory_bytes.used,
+        ));
     }
     attributes
 }
@@ -104,7 +144,11 @@ fn attributes(record: &CallRecord, tool: String) -> Vec<Attribute> {
 /// The host's code of the error in which the call ended. The error itself can have a code that the tool chose, and so could
 /// repeat arguments.
 fn host_code(record: &CallRecord) -> Option<&str> {
-    let last = record.invocation.status_transitions().last().filter(|step| step.to.is_terminal())?;
+    let last = record
+        .invocation
+        .status_transitions()
+        .last()
+        .filter(|step| step.to.is_terminal())?;
     last.reason.as_deref().map(|code| cut(code, WORD_BYTES_MAX))
 }
 
@@ -115,14 +159,24 @@ fn content(record: &CallRecord) -> impl Iterator<Item = Attribute> {
     let attribute = |(key, text): (&'static str, Option<String>)| {
         text.map(|text| Attribute::text(key, cut(&text, CONTENT_BYTES_MAX)))
     };
-    [("gen_ai.tool.call.arguments", arguments), ("gen_ai.tool.call.result", result)].into_iter().filter_map(attribute)
+    [
+        ("gen_ai.tool.call.arguments", arguments),
+        ("gen_ai.tool.call.result", result),
+    ]
+    .into_iter()
+    .filter_map(attribute)
 }
 
 /// The event of a span: its name, and the class of an error. Everything else can repeat arguments.
 fn event(event: &ToolEvent) -> SpanEvent {
     let mut made = SpanEvent::new(event.time, event.event_type.as_str());
-    let class = event.data.get("error_class").and_then(Value::as_str).map(|word| cut(word, WORD_BYTES_MAX));
-    made.attributes.extend(class.map(|class| Attribute::text("error.type", class)));
+    let class = event
+        .data
+        .get("error_class")
+        .and_then(Value::as_str)
+        .map(|word| cut(word, WORD_BYTES_MAX));
+    made.attributes
+        .extend(class.map(|class| Attribute::text("error.type", class)));
     made
 }
 
@@ -140,15 +194,17 @@ fn beginning(value: &Value) -> String {
 
 /// The beginning of `text`, at most so many bytes.
 fn cut(text: &str, bytes_max: usize) -> &str {
-    text.get(..text.floor_char_boundary(bytes_max)).unwrap_or_default()
+    text.get(..text.floor_char_boundary(bytes_max))
+        .unwrap_or_default()
 }
 
 #[cfg(test)]
 pub(super) mod tests {
     use serde_json::json;
     use toolcell_core::record::{
-        ErrorClass, EventData, EventId, EventType, Extra, Input, Metered, Refusal, ResultProvenance, SchemaVersion,
-        Status, Timestamp, ToolInvocation, ToolResult, Trust, Usage, Writer,
+        ErrorClass, EventData, EventId, EventType, Extra, Input, Metered, Refusal,
+        ResultProvenance, SchemaVersion, Status, Timestamp, ToolInvocation, ToolResult, Trust,
+        Usage, Writer,
     };
 
     use super::super::otlp::AnyValue;
@@ -157,10 +213,15 @@ pub(super) mod tests {
     const SECRET: &str = "not for a collector";
 
     /// The record of a call of no tool, which has these telemetry_refs, and ended in `error`.
-    pub(in crate::telemetry) fn record(reference: Option<Value>, error: Option<ErrorClass>) -> CallRecord {
+    pub(in crate::telemetry) fn record(
+        reference: Option<Value>,
+        error: Option<ErrorClass>,
+    ) -> CallRecord {
         let mut invocation = ToolInvocation::planned(SECRET, &Input::from_text("{}"));
         invocation.observable_input = Some(json!({ "text": SECRET }).into());
-        invocation.extra.extend(reference.map(|reference| ("telemetry_refs".to_owned(), json!([reference]))));
+        invocation
+            .extra
+            .extend(reference.map(|reference| ("telemetry_refs".to_owned(), json!([reference]))));
         let id = invocation.invocation_id;
         let provenance = ResultProvenance {
             trust: Trust::Untrusted,
@@ -174,7 +235,10 @@ pub(super) mod tests {
         let mut result = ToolResult::failed(id, refusal, provenance);
         if error.is_none() {
             (result.error, result.is_error) = (None, false);
-            result.usage = Some(Usage { fuel: Metered { used: 7, limit: 9 }, ..Usage::default() });
+            result.usage = Some(Usage {
+                fuel: Metered { used: 7, limit: 9 },
+                ..Usage::default()
+            });
         }
         let event = |event_type, data: Value| ToolEvent {
             schema_version: SchemaVersion::default(),
@@ -190,7 +254,10 @@ pub(super) mod tests {
             extra: Extra::new(),
         };
         let ends = json!({ "error_class": "timeout", "error_code": "c", "message": SECRET });
-        let events = vec![event(EventType::Planned, json!({ "requested": SECRET })), event(EventType::Failed, ends)];
+        let events = vec![
+            event(EventType::Planned, json!({ "requested": SECRET })),
+            event(EventType::Failed, ends),
+        ];
         CallRecord {
             declaration: None,
             invocation,
@@ -214,7 +281,10 @@ pub(super) mod tests {
 
     fn attribute<'a>(span: &'a Value, key: &str) -> Option<&'a Value> {
         let attributes = span["attributes"].as_array().unwrap();
-        attributes.iter().find(|one| one["key"] == key).map(|one| &one["value"])
+        attributes
+            .iter()
+            .find(|one| one["key"] == key)
+            .map(|one| &one["value"])
     }
 
     #[test]
@@ -222,11 +292,28 @@ pub(super) mod tests {
         let record = record(Some(reference("01")), Some(ErrorClass::Timeout));
         let made = span(&record, false);
         assert_eq!(made["name"], "execute_tool unresolved");
-        assert_eq!((&made["kind"], &made["status"]["code"]), (&json!(1), &json!(2)));
-        assert_eq!((&made["traceId"], &made["parentSpanId"]), (&json!("a".repeat(32)), &json!("c".repeat(16))));
-        assert_eq!(made["spanId"], SpanId::of(record.invocation.invocation_id).to_string());
-        assert_eq!(attribute(&made, "error.type").unwrap(), &json!({ "stringValue": "timeout" }));
-        let names: Vec<&Value> = made["events"].as_array().unwrap().iter().map(|event| &event["name"]).collect();
+        assert_eq!(
+            (&made["kind"], &made["status"]["code"]),
+            (&json!(1), &json!(2))
+        );
+        assert_eq!(
+            (&made["traceId"], &made["parentSpanId"]),
+            (&json!("a".repeat(32)), &json!("c".repeat(16)))
+        );
+        assert_eq!(
+            made["spanId"],
+            SpanId::of(record.invocation.invocation_id).to_string()
+        );
+        assert_eq!(
+            attribute(&made, "error.type").unwrap(),
+            &json!({ "stringValue": "timeout" })
+        );
+        let names: Vec<&Value> = made["events"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|event| &event["name"])
+            .collect();
         assert_eq!(names, ["tool.invocation.planned", "tool.invocation.failed"]);
         assert!(!made.to_string().contains(SECRET), "{made:#}");
     }
@@ -236,12 +323,25 @@ pub(super) mod tests {
         let mut record = record(Some(reference("01")), Some(ErrorClass::Timeout));
         let chosen = record.result.error.as_mut().unwrap();
         chosen.error_code = SECRET.to_owned();
-        record.events[1].data = EventData::from(json!({ "error_class": "timeout", "error_code": SECRET }));
-        assert_eq!(attribute(&span(&record, false), "toolcell.error.code"), None);
-        record.invocation.advance(Status::Selected, Some(SECRET.to_owned())).unwrap();
-        record.invocation.advance(Status::Failed, Some("tool_failed".to_owned())).unwrap();
+        record.events[1].data =
+            EventData::from(json!({ "error_class": "timeout", "error_code": SECRET }));
+        assert_eq!(
+            attribute(&span(&record, false), "toolcell.error.code"),
+            None
+        );
+        record
+            .invocation
+            .advance(Status::Selected, Some(SECRET.to_owned()))
+            .unwrap();
+        record
+            .invocation
+            .advance(Status::Failed, Some("tool_failed".to_owned()))
+            .unwrap();
         let made = span(&record, false);
-        assert_eq!(attribute(&made, "toolcell.error.code").unwrap(), &json!({ "stringValue": "tool_failed" }));
+        assert_eq!(
+            attribute(&made, "toolcell.error.code").unwrap(),
+            &json!({ "stringValue": "tool_failed" })
+        );
         assert!(!made.to_string().contains(SECRET), "{made:#}");
     }
 
@@ -255,10 +355,18 @@ pub(super) mod tests {
         let phases = made.events.iter().filter(|event| event.name == PHASE);
         let phases: Vec<&AnyValue> = phases.map(|event| &event.attributes[0].value).collect();
         let words = ["selected", "arguments_ready", "canceled"];
-        assert!(phases.into_iter().eq(&words.map(|word| AnyValue::StringValue(word.to_owned()))));
+        assert!(
+            phases
+                .into_iter()
+                .eq(&words.map(|word| AnyValue::StringValue(word.to_owned())))
+        );
         assert_eq!((made.events.len(), made.dropped_events_count), (5, 0));
         let made = serde_json::to_value(&made).unwrap();
-        let times = made["events"].as_array().unwrap().iter().map(|event| event["timeUnixNano"].as_str().unwrap());
+        let times = made["events"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|event| event["timeUnixNano"].as_str().unwrap());
         assert!(times.is_sorted(), "{made:#}");
     }
 
@@ -266,9 +374,14 @@ pub(super) mod tests {
     fn arguments_are_there_if_they_are_wanted() {
         let record = record(Some(reference("01")), None);
         let made = span(&record, true);
-        let arguments = attribute(&made, "gen_ai.tool.call.arguments").unwrap()["stringValue"].as_str().unwrap();
+        let arguments = attribute(&made, "gen_ai.tool.call.arguments").unwrap()["stringValue"]
+            .as_str()
+            .unwrap();
         assert_eq!(arguments, json!({ "text": SECRET }).to_string());
-        assert_eq!(attribute(&made, "toolcell.usage.fuel").unwrap(), &json!({ "intValue": "7" }));
+        assert_eq!(
+            attribute(&made, "toolcell.usage.fuel").unwrap(),
+            &json!({ "intValue": "7" })
+        );
         assert_eq!(made["status"], json!({}));
     }
 
@@ -278,7 +391,10 @@ pub(super) mod tests {
             let value = json!({ "text": format!("{}{}", "x".repeat(before), "🦀".repeat(CONTENT_BYTES_MAX)) });
             let whole = value.to_string();
             let made = beginning(&value);
-            assert_eq!(cut(&made, CONTENT_BYTES_MAX), cut(&whole, CONTENT_BYTES_MAX));
+            assert_eq!(
+                cut(&made, CONTENT_BYTES_MAX),
+                cut(&whole, CONTENT_BYTES_MAX)
+            );
             assert!(made.len() < CONTENT_BYTES_MAX + 10, "{}", made.len());
         }
         assert_eq!(beginning(&json!({ "a": [1, "é"] })), r#"{"a":[1,"é"]}"#);
@@ -296,6 +412,9 @@ pub(super) mod tests {
         let one = record.events[0].clone();
         record.events.resize(EVENTS_MAX + 5, one);
         let made = of(&record, false).unwrap();
-        assert_eq!((made.events.len(), made.dropped_events_count), (EVENTS_MAX, 5));
+        assert_eq!(
+            (made.events.len(), made.dropped_events_count),
+            (EVENTS_MAX, 5)
+        );
     }
 }

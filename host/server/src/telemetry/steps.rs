@@ -11,7 +11,10 @@ const NAME: &str = "invoke_agent";
 /// The span of `posts`, at its place in a trace, with an event for each; `None` if there are none, or if the trace is not
 /// recorded. What a step says is never in it: no contract tells which part of it is sensitive, so nothing could redact it.
 pub(super) fn of(posts: &[Post], place: &TraceContext) -> Option<Span> {
-    let times = (posts.iter().map(|post| post.at).min()?, posts.iter().map(|post| post.at).max()?);
+    let times = (
+        posts.iter().map(|post| post.at).min()?,
+        posts.iter().map(|post| post.at).max()?,
+    );
     if !place.is_sampled() {
         return None;
     }
@@ -20,9 +23,16 @@ pub(super) fn of(posts: &[Post], place: &TraceContext) -> Option<Span> {
     span.trace_state = place.state().map(str::to_owned);
     span.attributes = vec![
         Attribute::text("gen_ai.operation.name", NAME),
-        Attribute::number("toolcell.steps", u64::try_from(posts.len()).unwrap_or(u64::MAX)),
+        Attribute::number(
+            "toolcell.steps",
+            u64::try_from(posts.len()).unwrap_or(u64::MAX),
+        ),
     ];
-    let kept = if guard!("step_events") { EVENTS_MAX } else { usize::MAX };
+    let kept = if guard!("step_events") {
+        EVENTS_MAX
+    } else {
+        usize::MAX
+    };
     span.events = posts.iter().take(kept).map(event).collect();
     span.dropped_events_count = posts.len() - span.events.len();
     Some(span)
@@ -41,12 +51,18 @@ fn event(post: &Post) -> SpanEvent {
                 // No caller adds one.
                 Some(StepType::ToolCall | StepType::ToolResult) | None => "agentool.step",
             };
-            (name, step.context_tokens.as_ref().and_then(|tokens| tokens.as_u64()))
+            (
+                name,
+                step.context_tokens
+                    .as_ref()
+                    .and_then(|tokens| tokens.as_u64()),
+            )
         }
         Posted::End(end) => ("agentool.end", end.total_tokens),
     };
     let mut made = SpanEvent::new(post.at, name);
-    made.attributes.extend(tokens.map(|tokens| Attribute::number("agentool.tokens", tokens)));
+    made.attributes
+        .extend(tokens.map(|tokens| Attribute::number("agentool.tokens", tokens)));
     made
 }
 
@@ -76,13 +92,27 @@ mod tests {
         let place = TraceContext::begin();
         let made = serde_json::to_value(of(&posts, &place).unwrap()).unwrap();
         assert!(!made.to_string().contains(SAID), "{made:#}");
-        let names: Vec<&str> =
-            made["events"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
-        let kinds = ["start", "reasoning", "memory_read", "memory_write", "handoff", "end"];
+        let names: Vec<&str> = made["events"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| one["name"].as_str().unwrap())
+            .collect();
+        let kinds = [
+            "start",
+            "reasoning",
+            "memory_read",
+            "memory_write",
+            "handoff",
+            "end",
+        ];
         assert_eq!(names, kinds.map(|kind| format!("agentool.{kind}")));
-        assert_eq!((&made["name"], &made["traceId"]), (&json!("invoke_agent"), &json!(place.trace_id())));
-        let lasted =
-            [&made["startTimeUnixNano"], &made["endTimeUnixNano"]].map(|time| time.as_str().unwrap().parse::<u64>());
+        assert_eq!(
+            (&made["name"], &made["traceId"]),
+            (&json!("invoke_agent"), &json!(place.trace_id()))
+        );
+        let lasted = [&made["startTimeUnixNano"], &made["endTimeUnixNano"]]
+            .map(|time| time.as_str().unwrap().parse::<u64>());
         let [from, to] = lasted.map(Result::unwrap);
         assert_eq!(to - from, 5_000_000_000);
         let tokens = json!([{ "key": "agentool.tokens", "value": { "intValue": "1200" } }]);
@@ -91,11 +121,24 @@ mod tests {
 
     #[test]
     fn a_span_has_so_many_steps_and_none_is_made_of_nothing() {
-        let many = posts(json!(vec![json!({ "type": "reasoning", "content": "c" }); EVENTS_MAX + 3]));
+        let many = posts(json!(vec![
+            json!({ "type": "reasoning", "content": "c" });
+            EVENTS_MAX + 3
+        ]));
         let made = of(&many, &TraceContext::begin()).unwrap();
-        assert_eq!((made.events.len(), made.dropped_events_count), (EVENTS_MAX, 3));
+        assert_eq!(
+            (made.events.len(), made.dropped_events_count),
+            (EVENTS_MAX, 3)
+        );
         assert!(of(&[], &TraceContext::begin()).is_none());
-        let parent = TraceContext::parse("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00", None).unwrap();
-        assert!(of(&many, &parent).is_none(), "its caller does not record it");
+        let parent = TraceContext::parse(
+            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00",
+            None,
+        )
+        .unwrap();
+        assert!(
+            of(&many, &parent).is_none(),
+            "its caller does not record it"
+        );
     }
 }

@@ -49,11 +49,26 @@ pub(super) const SDK: &[File] = files![
 /// The world that the SDK's functions belong to, and everything it names.
 pub(super) const WORLD: (&[File], &str) = (
     &[
-        ("world.wit", include_str!("../../../../guest-sdk/c/wit/world.wit")),
-        ("deps/http/http.wit", include_str!("../../../../guest-sdk/c/wit/deps/http/http.wit")),
-        ("deps/io/poll.wit", include_str!("../../../../wit/deps/io/poll.wit")),
-        ("deps/io/streams.wit", include_str!("../../../../guest-sdk/c/wit/deps/io/streams.wit")),
-        ("deps/tool/tool.wit", include_str!("../../../../wit/tool.wit")),
+        (
+            "world.wit",
+            include_str!("../../../../guest-sdk/c/wit/world.wit"),
+        ),
+        (
+            "deps/http/http.wit",
+            include_str!("../../../../guest-sdk/c/wit/deps/http/http.wit"),
+        ),
+        (
+            "deps/io/poll.wit",
+            include_str!("../../../../wit/deps/io/poll.wit"),
+        ),
+        (
+            "deps/io/streams.wit",
+            include_str!("../../../../guest-sdk/c/wit/deps/io/streams.wit"),
+        ),
+        (
+            "deps/tool/tool.wit",
+            include_str!("../../../../wit/tool.wit"),
+        ),
     ],
     "tool",
 );
@@ -87,9 +102,20 @@ pub(super) static C: Fetched = Fetched {
 fn compile(job: &Job, say: Say) -> Result<PathBuf> {
     let module = job.work.join("module.wasm");
     let mut zig = zig(job, "cc")?;
-    zig.args(REACTOR).args([C_STANDARD, "-Wall", "-Wextra", "-I."]).arg(include(job, "c"));
-    zig.args(project_sources(job.dir, "c")?).args(sdk_sources(job)).args(STRIPPED).arg("-o").arg(&module);
-    job.first(&ZIG, "compiling C", "compiles the C library, which takes a minute", say);
+    zig.args(REACTOR)
+        .args([C_STANDARD, "-Wall", "-Wextra", "-I."])
+        .arg(include(job, "c"));
+    zig.args(project_sources(job.dir, "c")?)
+        .args(sdk_sources(job))
+        .args(STRIPPED)
+        .arg("-o")
+        .arg(&module);
+    job.first(
+        &ZIG,
+        "compiling C",
+        "compiles the C library, which takes a minute",
+        say,
+    );
     job.run(zig, say)?;
     job.began(&ZIG);
     job.componentize(&module, Some(WORLD))
@@ -104,13 +130,24 @@ pub(super) const STACK: &str = "2097152";
 
 /// Options of a library for WASI whose unused functions the linker removes. An import that is left would be one of the
 /// component.
-pub(super) const REACTOR: [&str; 6] =
-    ["-target", "wasm32-wasi", "-mexec-model=reactor", "-Os", "-ffunction-sections", "-fdata-sections"];
-pub(super) const STRIPPED: [&str; 2] = ["-Wl,--gc-sections,--strip-debug", "-Wl,-z,stack-size=2097152"];
+pub(super) const REACTOR: [&str; 6] = [
+    "-target",
+    "wasm32-wasi",
+    "-mexec-model=reactor",
+    "-Os",
+    "-ffunction-sections",
+    "-fdata-sections",
+];
+pub(super) const STRIPPED: [&str; 2] = [
+    "-Wl,--gc-sections,--strip-debug",
+    "-Wl,-z,stack-size=2097152",
+];
 
 /// Zig's program in its room.
 pub(in super::super) fn program(room: &Path) -> PathBuf {
-    room.join("python").join("ziglang").join(format!("zig{}", std::env::consts::EXE_SUFFIX))
+    room.join("python")
+        .join("ziglang")
+        .join(format!("zig{}", std::env::consts::EXE_SUFFIX))
 }
 
 /// A command of Zig's compiler, whose caches lie with toolcell's own. The libraries that it compiles are in its room, for
@@ -119,11 +156,17 @@ pub(super) fn zig(job: &Job, subcommand: &str) -> Result<Command> {
     let room = job.room(&ZIG);
     let program = program(&room);
     if !program.is_file() {
-        bail!("{} is missing: remove the folder {}", program.display(), room.display());
+        bail!(
+            "{} is missing: remove the folder {}",
+            program.display(),
+            room.display()
+        );
     }
     let mut command = job.command(&program);
     command.arg(subcommand);
-    command.env("ZIG_GLOBAL_CACHE_DIR", room.join("cache")).env("ZIG_LOCAL_CACHE_DIR", job.work.join("zig"));
+    command
+        .env("ZIG_GLOBAL_CACHE_DIR", room.join("cache"))
+        .env("ZIG_LOCAL_CACHE_DIR", job.work.join("zig"));
     Ok(command)
 }
 
@@ -137,7 +180,12 @@ pub(super) fn include(job: &Job, language: &str) -> OsString {
 /// The SDK's files of C that are part of a component.
 pub(super) fn sdk_sources(job: &Job) -> Vec<PathBuf> {
     let folder = job.sdk.join("guest-sdk").join("c");
-    let names = ["toolcell.c", "toolcell_component.c", "toolcell_http.c", "toolcell_memory.c"];
+    let names = [
+        "toolcell.c",
+        "toolcell_component.c",
+        "toolcell_http.c",
+        "toolcell_memory.c",
+    ];
     names.iter().map(|name| folder.join(name)).collect()
 }
 
@@ -145,27 +193,41 @@ pub(super) fn sdk_sources(job: &Job) -> Vec<PathBuf> {
 fn sources(dir: &Path, extension: &str) -> Group {
     let ends = vec![format!(".{extension}")];
     let tests = format!("_test.{extension}");
-    Group { folder: dir.to_owned(), ends, tests, deep: true }
+    Group {
+        folder: dir.to_owned(),
+        ends,
+        tests,
+        deep: true,
+    }
 }
 
 /// The files of [`sources`], sorted, relative to the project's folder.
 pub(super) fn project_sources(dir: &Path, extension: &str) -> Result<Vec<PathBuf>> {
     let files = sources(dir, extension).files()?;
     // A name can begin with a hyphen, which would make it an option.
-    Ok(files.iter().map(|file| Path::new(".").join(file.strip_prefix(dir).unwrap_or(file))).collect())
+    Ok(files
+        .iter()
+        .map(|file| Path::new(".").join(file.strip_prefix(dir).unwrap_or(file)))
+        .collect())
 }
 
 /// The headers elsewhere that the sources of a project name by a path, such as `#include "../shared/a.h"` or Zig's
 /// `@cInclude("../shared/a.h")`, and the headers that those name. A path that a macro makes is not found.
 pub(super) fn included(dir: &Path, extension: &str) -> Result<Vec<PathBuf>> {
-    Ok(outside(dir, named(dir, sources(dir, extension).files().unwrap_or_default())?))
+    Ok(outside(
+        dir,
+        named(dir, sources(dir, extension).files().unwrap_or_default())?,
+    ))
 }
 
 /// The files `first`, and those that they and the files that they name include.
 pub(super) fn named(dir: &Path, first: Vec<PathBuf>) -> Result<Vec<PathBuf>> {
     reached(dir, first, |file, text| {
         let folders = [file.parent().unwrap_or(dir), dir];
-        text.lines().flat_map(included_in).flat_map(|name| folders.map(|folder| folder.join(name))).collect()
+        text.lines()
+            .flat_map(included_in)
+            .flat_map(|name| folders.map(|folder| folder.join(name)))
+            .collect()
     })
 }
 
@@ -173,20 +235,31 @@ pub(super) fn named(dir: &Path, first: Vec<PathBuf>) -> Result<Vec<PathBuf>> {
 pub(super) fn graph(job: &Job, extension: &str) -> Result<Scope> {
     let group = sources(job.dir, extension);
     let files = named(job.dir, group.files()?)?.into_iter().collect();
-    Ok(Scope { groups: BTreeSet::from([group]), files, ..Scope::default() })
+    Ok(Scope {
+        groups: BTreeSet::from([group]),
+        files,
+        ..Scope::default()
+    })
 }
 
 /// The paths in a line that includes files.
 fn included_in(line: &str) -> Vec<&str> {
+    let of_zig = ["@cInclude(", "@import(", "@embedFile("]
+        .into_iter()
+        .flat_map(move |function| line.split(function).skip(1));
     let of_zig =
-        ["@cInclude(", "@import(", "@embedFile("].into_iter().flat_map(move |function| line.split(function).skip(1));
-    let of_zig = of_zig.filter_map(|rest| Some(rest.trim_start().strip_prefix('"')?.split_once('"')?.0));
+        of_zig.filter_map(|rest| Some(rest.trim_start().strip_prefix('"')?.split_once('"')?.0));
     of_zig.chain(directive(line)).collect()
 }
 
 /// The path of the preprocessor's directive in a line.
 fn directive(line: &str) -> Option<&str> {
-    let rest = line.trim_start().strip_prefix('#')?.trim_start().strip_prefix("include")?.trim_start();
+    let rest = line
+        .trim_start()
+        .strip_prefix('#')?
+        .trim_start()
+        .strip_prefix("include")?
+        .trim_start();
     let end = if rest.starts_with('<') { '>' } else { '"' };
     let name = rest.strip_prefix(['<', '"'])?;
     Some(name.split_once(end)?.0)
@@ -194,24 +267,45 @@ fn directive(line: &str) -> Option<&str> {
 
 /// Where `make` and editors find the SDK.
 pub(super) fn local_files(sdk: &Path, languages: &[&str]) -> Result<Vec<(String, String)>> {
-    let folder = std::path::absolute(sdk).context("cannot find the SDK")?.join("guest-sdk");
-    let text = folder.to_str().with_context(|| format!("{} is not UTF-8", folder.display()))?;
+    let folder = std::path::absolute(sdk)
+        .context("cannot find the SDK")?
+        .join("guest-sdk");
+    let text = folder
+        .to_str()
+        .with_context(|| format!("{} is not UTF-8", folder.display()))?;
     if text.contains(['\n', '\r', '"', '`']) {
-        bail!("{text} contains characters that a Makefile cannot: choose another folder with TOOLCELL_HOME");
+        bail!(
+            "{text} contains characters that a Makefile cannot: choose another folder with TOOLCELL_HOME"
+        );
     }
-    let flags: String = languages.iter().map(|language| format!("-I{text}/{language}\n")).collect();
+    let flags: String = languages
+        .iter()
+        .map(|language| format!("-I{text}/{language}\n"))
+        .collect();
     Ok(vec![
-        ("sdk.mk".to_owned(), format!("# Written by toolcell: where its SDK is.\nSDK := {}\n", for_make(text))),
+        (
+            "sdk.mk".to_owned(),
+            format!(
+                "# Written by toolcell: where its SDK is.\nSDK := {}\n",
+                for_make(text)
+            ),
+        ),
         ("compile_flags.txt".to_owned(), flags),
     ])
 }
 
 /// Tells `make test` where the compiler is, in `target/FILE`, so that no other one has to be installed.
 pub(super) fn note_program(dir: &Path, file: &str, variable: &str, program: &Path) -> Result<()> {
-    let text = program.to_str().with_context(|| format!("{} is not UTF-8", program.display()))?;
+    let text = program
+        .to_str()
+        .with_context(|| format!("{} is not UTF-8", program.display()))?;
     let folder = dir.join("target");
-    std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
-    record::replace(&folder.join(file), format!("{variable} ?= {}\n", for_make(text)).as_bytes())
+    std::fs::create_dir_all(&folder)
+        .with_context(|| format!("cannot create {}", folder.display()))?;
+    record::replace(
+        &folder.join(file),
+        format!("{variable} ?= {}\n", for_make(text)).as_bytes(),
+    )
 }
 
 fn for_make(text: &str) -> String {
@@ -225,18 +319,43 @@ mod tests {
     #[test]
     fn tests_are_no_part_of_a_component() {
         let dir = tempfile::tempdir().unwrap();
-        for name in ["tool.c", "tool_test.c", "-a.c", "tool.h", "tool.cpp", "lib/x.c", "tests/y.c", "target/z.c"] {
+        for name in [
+            "tool.c",
+            "tool_test.c",
+            "-a.c",
+            "tool.h",
+            "tool.cpp",
+            "lib/x.c",
+            "tests/y.c",
+            "target/z.c",
+        ] {
             super::super::super::project::write(&dir.path().join(name), "").unwrap();
         }
-        assert_eq!(project_sources(dir.path(), "c").unwrap(), ["./-a.c", "./lib/x.c", "./tool.c"].map(PathBuf::from));
+        assert_eq!(
+            project_sources(dir.path(), "c").unwrap(),
+            ["./-a.c", "./lib/x.c", "./tool.c"].map(PathBuf::from)
+        );
     }
 
     #[test]
     fn a_makefile_gets_the_path_as_it_is() {
         let files = local_files(Path::new("/a b/$c#d"), &["c", "cpp"]).unwrap();
-        let text = |name: &str| files.iter().find(|(path, _)| path == name).unwrap().1.clone();
-        assert!(text("sdk.mk").ends_with("\nSDK := /a b/$$c\\#d/guest-sdk\n"), "{files:?}");
-        assert_eq!(text("compile_flags.txt"), "-I/a b/$c#d/guest-sdk/c\n-I/a b/$c#d/guest-sdk/cpp\n");
+        let text = |name: &str| {
+            files
+                .iter()
+                .find(|(path, _)| path == name)
+                .unwrap()
+                .1
+                .clone()
+        };
+        assert!(
+            text("sdk.mk").ends_with("\nSDK := /a b/$$c\\#d/guest-sdk\n"),
+            "{files:?}"
+        );
+        assert_eq!(
+            text("compile_flags.txt"),
+            "-I/a b/$c#d/guest-sdk/c\n-I/a b/$c#d/guest-sdk/cpp\n"
+        );
         assert!(local_files(Path::new("/a\nb"), &["c"]).is_err());
     }
 }

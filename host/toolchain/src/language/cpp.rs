@@ -9,13 +9,17 @@ use super::super::make::Job;
 use super::super::sdk::files;
 use super::File;
 use super::c::{
-    C_STANDARD, REACTOR, STRIPPED, WORLD, ZIG, graph, include, included, local_files, project_sources, sdk_sources, zig,
+    C_STANDARD, REACTOR, STRIPPED, WORLD, ZIG, graph, include, included, local_files,
+    project_sources, sdk_sources, zig,
 };
 use super::fetched::{Fetched, every_name};
 
 const TOOL: &[File] = &[
     ("tool.cpp", include_str!("../template/cpp/tool.cpp")),
-    ("tool_test.cpp", include_str!("../template/cpp/tool_test.cpp")),
+    (
+        "tool_test.cpp",
+        include_str!("../template/cpp/tool_test.cpp"),
+    ),
     ("Makefile", include_str!("../template/cpp/Makefile")),
     ("README.md", include_str!("../template/c/README.md")),
     (".gitignore", include_str!("../template/c/gitignore")),
@@ -72,17 +76,40 @@ fn compile(job: &Job, say: Say) -> Result<PathBuf> {
     let mut objects = Vec::new();
     // Apart, because they are C.
     for source in sdk_sources(job) {
-        let object = job.work.join(source.with_extension("o").file_name().unwrap_or_default());
+        let object = job
+            .work
+            .join(source.with_extension("o").file_name().unwrap_or_default());
         let mut zig = zig(job, "cc")?;
-        zig.args(REACTOR).arg(C_STANDARD).arg(include(job, "c")).arg("-c").arg(&source).arg("-o").arg(&object);
+        zig.args(REACTOR)
+            .arg(C_STANDARD)
+            .arg(include(job, "c"))
+            .arg("-c")
+            .arg(&source)
+            .arg("-o")
+            .arg(&object);
         job.run(zig, say)?;
         objects.push(object);
     }
     let mut zig = zig(job, "c++")?;
-    zig.args(REACTOR).args(["-std=gnu++20", "-fno-exceptions", "-fno-rtti", "-Wall", "-Wextra", "-I."]);
-    zig.arg(include(job, "c")).arg(include(job, "cpp")).args(project_sources(job.dir, "cpp")?).args(objects);
+    zig.args(REACTOR).args([
+        "-std=gnu++20",
+        "-fno-exceptions",
+        "-fno-rtti",
+        "-Wall",
+        "-Wextra",
+        "-I.",
+    ]);
+    zig.arg(include(job, "c"))
+        .arg(include(job, "cpp"))
+        .args(project_sources(job.dir, "cpp")?)
+        .args(objects);
     zig.args(STRIPPED).arg("-o").arg(&module);
-    job.first(&ZIG, "compiling C++", "compiles its libraries, which takes a minute or two", say);
+    job.first(
+        &ZIG,
+        "compiling C++",
+        "compiles its libraries, which takes a minute or two",
+        say,
+    );
     job.run(zig, say).map_err(explained)?;
     job.began(&ZIG);
     job.componentize(&module, Some(WORLD))

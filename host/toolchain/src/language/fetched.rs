@@ -65,7 +65,9 @@ pub(super) fn reached(
     let mut seen = BTreeSet::new();
     let mut names = 0;
     while let Some(file) = open.pop() {
-        let Ok(file) = file.canonicalize() else { continue };
+        let Ok(file) = file.canonicalize() else {
+            continue;
+        };
         if !file.is_file() || !seen.insert(file.clone()) {
             continue;
         }
@@ -85,7 +87,10 @@ pub(super) fn reached(
 
 /// Those of `files` that are not in `dir`.
 pub(super) fn outside(dir: &Path, files: Vec<PathBuf>) -> Vec<PathBuf> {
-    files.into_iter().filter(|file| !file.starts_with(dir)).collect()
+    files
+        .into_iter()
+        .filter(|file| !file.starts_with(dir))
+        .collect()
 }
 
 /// The list of the files that a compilation read, which the SDK's program for the build wrote beside the component: an
@@ -97,7 +102,10 @@ pub(super) fn listed(component: &Path) -> Result<Scope> {
     let text = std::fs::read(&list).with_context(|| format!("cannot read {}", list.display()))?;
     let files: BTreeSet<PathBuf> =
         serde_json::from_slice(&text).with_context(|| format!("cannot read {}", list.display()))?;
-    Ok(Scope { files, ..Scope::default() })
+    Ok(Scope {
+        files,
+        ..Scope::default()
+    })
 }
 
 impl Language for Fetched {
@@ -155,7 +163,9 @@ impl Language for Fetched {
     fn read(&self, job: &Job) -> Result<Scope> {
         let mut scope = (self.read)(job)?;
         for folder in job.dir.ancestors() {
-            self.steering.iter().for_each(|name| scope.add_file(folder.join(name)));
+            self.steering
+                .iter()
+                .for_each(|name| scope.add_file(folder.join(name)));
         }
         Ok(scope)
     }
@@ -179,7 +189,11 @@ mod tests {
     /// The files that can decide what a build of the project in `dir` makes.
     fn sources(language: &Fetched, dir: &Path) -> Vec<PathBuf> {
         let listing = Listing::of(&language.scope(dir), &Listing::default()).unwrap();
-        listing.changes(&Listing::default()).into_iter().map(|(path, _)| path).collect()
+        listing
+            .changes(&Listing::default())
+            .into_iter()
+            .map(|(path, _)| path)
+            .collect()
     }
 
     #[test]
@@ -190,7 +204,12 @@ mod tests {
             write(&path(name), "").unwrap();
         }
         for language in [&c::C, &cpp::CPP, &zig::LANGUAGE, &go::GO] {
-            assert_eq!(sources(language, dir.path()), [path("deep/target/table")], "{}", language.name);
+            assert_eq!(
+                sources(language, dir.path()),
+                [path("deep/target/table")],
+                "{}",
+                language.name
+            );
         }
     }
 
@@ -199,8 +218,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let place = place.path().canonicalize().unwrap();
         let dir = place.join("tool");
-        let tool =
-            "#include \"toolcell.h\"\n#include <stdio.h>\n # include \"deep/own.h\"\n#include \"../shared/a.h\"\n";
+        let tool = "#include \"toolcell.h\"\n#include <stdio.h>\n # include \"deep/own.h\"\n#include \"../shared/a.h\"\n";
         for (name, text) in [
             ("tool/tool.c", tool),
             ("tool/tool.cpp", tool),
@@ -209,7 +227,10 @@ mod tests {
                 "tool/deep/own.zig",
                 "const c = @cImport({ @cInclude(\"../shared/c.h\"); @cInclude(\"../../shared/a.h\"); });\n",
             ),
-            ("tool/deep/own.h", "#include <../shared/c.h>\n#include \"own.h\"\n"),
+            (
+                "tool/deep/own.h",
+                "#include <../shared/c.h>\n#include \"own.h\"\n",
+            ),
             ("shared/a.h", "#pragma once\n#include \"b.h\"\n"),
             ("shared/b.h", "#include \"a.h\"\n#include \"/none/x.h\"\n"),
             ("shared/c.h", ""),
@@ -219,9 +240,17 @@ mod tests {
         }
         for language in [&c::C, &cpp::CPP, &zig::LANGUAGE] {
             let found = sources(language, &dir);
-            let elsewhere: Vec<_> = found.iter().filter(|path| !path.starts_with(&dir)).collect();
+            let elsewhere: Vec<_> = found
+                .iter()
+                .filter(|path| !path.starts_with(&dir))
+                .collect();
             let expected = ["a.h", "b.h", "c.h"].map(|name| place.join("shared").join(name));
-            assert_eq!(elsewhere, expected.iter().collect::<Vec<_>>(), "{}", language.name);
+            assert_eq!(
+                elsewhere,
+                expected.iter().collect::<Vec<_>>(),
+                "{}",
+                language.name
+            );
         }
     }
 
@@ -235,7 +264,10 @@ mod tests {
             ("tool/tsconfig.json", config),
             ("tool/jsconfig.json", config),
             ("tool/own.json", "{}"),
-            ("shared/base.json", "{\"extends\":\"..\\/last.json\",\"compilerOptions\":{\"paths\":{}}}"),
+            (
+                "shared/base.json",
+                "{\"extends\":\"..\\/last.json\",\"compilerOptions\":{\"paths\":{}}}",
+            ),
             ("shared/other.json", ""),
             ("last.json", "{ \"extends\": \"./shared/base.json\" }"),
             ("node_modules/kit/strict.json", ""),
@@ -245,10 +277,22 @@ mod tests {
         }
         for language in [&typescript::TYPESCRIPT, &javascript::JAVASCRIPT] {
             let found = sources(language, &dir);
-            let elsewhere: Vec<_> = found.iter().filter(|path| !path.starts_with(&dir)).collect();
-            let expected =
-                ["last.json", "node_modules/kit/strict.json", "shared/base.json"].map(|name| place.join(name));
-            assert_eq!(elsewhere, expected.iter().collect::<Vec<_>>(), "{}", language.name);
+            let elsewhere: Vec<_> = found
+                .iter()
+                .filter(|path| !path.starts_with(&dir))
+                .collect();
+            let expected = [
+                "last.json",
+                "node_modules/kit/strict.json",
+                "shared/base.json",
+            ]
+            .map(|name| place.join(name));
+            assert_eq!(
+                elsewhere,
+                expected.iter().collect::<Vec<_>>(),
+                "{}",
+                language.name
+            );
         }
     }
 
@@ -262,10 +306,16 @@ mod tests {
         let asked = std::cell::Cell::new(0);
         let found = reached(Path::new("/none"), vec![dir.join("0.h")], |_, _| {
             asked.set(asked.get() + 1);
-            (0..2000).map(|name| dir.join(format!("{name}.h"))).collect()
+            (0..2000)
+                .map(|name| dir.join(format!("{name}.h")))
+                .collect()
         });
         let why = found.unwrap_err().to_string();
-        assert!(why.contains("more than 1000 files") && asked.get() < 100, "{why} after {}", asked.get());
+        assert!(
+            why.contains("more than 1000 files") && asked.get() < 100,
+            "{why} after {}",
+            asked.get()
+        );
     }
 
     #[test]
@@ -276,12 +326,21 @@ mod tests {
         for (language, name, naming) in [
             (&go::GO, "go.mod", "\nreplace example.com/one => ../one\n"),
             (&c::C, "tool.c", "\n#include \"../shared/a.h\"\n"),
-            (&typescript::TYPESCRIPT, "tsconfig.json", "\n{\"extends\": \"../base.json\"}"),
+            (
+                &typescript::TYPESCRIPT,
+                "tsconfig.json",
+                "\n{\"extends\": \"../base.json\"}",
+            ),
         ] {
             let dir = place.join(language.name);
             write(&dir.join(name), &format!("{filler}{naming}")).unwrap();
-            let refused = Listing::of(&language.scope(&dir), &Listing::default()).unwrap_err().to_string();
-            assert!(refused.contains(&format!("{name} has more than 1048576 bytes")), "{refused}");
+            let refused = Listing::of(&language.scope(&dir), &Listing::default())
+                .unwrap_err()
+                .to_string();
+            assert!(
+                refused.contains(&format!("{name} has more than 1048576 bytes")),
+                "{refused}"
+            );
             write(&dir.join(name), naming).unwrap();
             Listing::of(&language.scope(&dir), &Listing::default()).unwrap();
         }
@@ -299,6 +358,13 @@ mod tests {
         let dir = place.join("tool");
         write(&dir.join("go.mod"), module).unwrap();
         let found = sources(&go::GO, &dir);
-        assert_eq!(found, [place.join("one/a.go"), dir.join("go.mod"), place.join("two words/b.go")]);
+        assert_eq!(
+            found,
+            [
+                place.join("one/a.go"),
+                dir.join("go.mod"),
+                place.join("two words/b.go")
+            ]
+        );
     }
 }

@@ -71,8 +71,14 @@ pub(super) static GO: Fetched = Fetched {
 };
 
 fn local_files(sdk: &Path) -> Result<Vec<(String, String)>> {
-    let folder = std::path::absolute(sdk).context("cannot find the SDK")?.join("guest-sdk").join("go");
-    Ok(vec![("go.work".to_owned(), format!("go 1.24\n\nuse .\n\nuse {}\n", path(&folder)?))])
+    let folder = std::path::absolute(sdk)
+        .context("cannot find the SDK")?
+        .join("guest-sdk")
+        .join("go");
+    Ok(vec![(
+        "go.work".to_owned(),
+        format!("go 1.24\n\nuse .\n\nuse {}\n", path(&folder)?),
+    )])
 }
 
 /// The folders of other modules that `go.mod` puts in the place of fetched ones: `replace example.com/a => ../a`.
@@ -81,7 +87,10 @@ fn replaced(dir: &Path) -> Result<Vec<PathBuf>> {
     let folder = |line: &str| {
         let (_, path) = line.split("//").next()?.split_once("=>")?;
         let path = path.trim().trim_matches(['"', '`']);
-        let is_folder = ["./", "../", "/"].iter().any(|start| path.starts_with(start)) || path == "..";
+        let is_folder = ["./", "../", "/"]
+            .iter()
+            .any(|start| path.starts_with(start))
+            || path == "..";
         // A folder that is missing has no canonical path, and the build says so.
         dir.join(path).canonicalize().ok().filter(|_| is_folder)
     };
@@ -92,15 +101,29 @@ fn replaced(dir: &Path) -> Result<Vec<PathBuf>> {
 fn go(job: &Job) -> Result<Command> {
     let room = job.room(&ROOM);
     let root = room.join("python").join("go");
-    let program = root.join("bin").join(format!("go{}", std::env::consts::EXE_SUFFIX));
+    let program = root
+        .join("bin")
+        .join(format!("go{}", std::env::consts::EXE_SUFFIX));
     if !program.is_file() {
-        bail!("{} is missing: remove the folder {}", program.display(), room.display());
+        bail!(
+            "{} is missing: remove the folder {}",
+            program.display(),
+            room.display()
+        );
     }
     let mut go = job.command(&program);
-    go.env("GOOS", "wasip1").env("GOARCH", "wasm").env("GOROOT", &root).env("GOWORK", job.work.join(WORKSPACE));
+    go.env("GOOS", "wasip1")
+        .env("GOARCH", "wasm")
+        .env("GOROOT", &root)
+        .env("GOWORK", job.work.join(WORKSPACE));
     // A build fetches no modules, and no other Go. The user's own settings of Go would change what it makes.
-    go.env("GOPROXY", "off").env("GOTOOLCHAIN", "local").env("GOENV", "off").env("GOFLAGS", "").env("CGO_ENABLED", "0");
-    go.env("GOPATH", job.work.join("path")).env("GOCACHE", room.join("cache"));
+    go.env("GOPROXY", "off")
+        .env("GOTOOLCHAIN", "local")
+        .env("GOENV", "off")
+        .env("GOFLAGS", "")
+        .env("CGO_ENABLED", "0");
+    go.env("GOPATH", job.work.join("path"))
+        .env("GOCACHE", room.join("cache"));
     Ok(go)
 }
 
@@ -109,10 +132,19 @@ fn compile(job: &Job, say: Say) -> Result<PathBuf> {
     // The workspace of the build names this toolcell's SDK, whatever the project's own `go.work` names.
     let dir = path(job.dir)?;
     let sdk = path(&job.sdk.join("guest-sdk").join("go"))?;
-    std::fs::write(job.work.join(WORKSPACE), format!("go 1.24\n\nuse {dir}\n\nuse {sdk}\n"))
-        .context("cannot write go.work")?;
+    std::fs::write(
+        job.work.join(WORKSPACE),
+        format!("go 1.24\n\nuse {dir}\n\nuse {sdk}\n"),
+    )
+    .context("cannot write go.work")?;
     let mut build = go(job)?;
-    build.args(["build", "-trimpath", "-ldflags=-s -w -checklinkname=0", "-buildmode=c-shared", "-o"]);
+    build.args([
+        "build",
+        "-trimpath",
+        "-ldflags=-s -w -checklinkname=0",
+        "-buildmode=c-shared",
+        "-o",
+    ]);
     build.arg(&module).arg(".");
     let program = PathBuf::from(build.get_program());
     job.first(&ROOM, "compiling Go", "compiles its standard library", say);
@@ -132,10 +164,22 @@ fn read(job: &Job) -> Result<Scope> {
     list.args(["list", "-deps", "-f", LINES, "."]);
     let listed = job.output(list)?;
     let mut scope = Scope::default();
-    for file in listed.lines().filter(|line| !line.trim().is_empty()).map(PathBuf::from) {
-        if let Some(folder) = file.parent().filter(|_| file.extension().is_some_and(|end| end == "go" || end == "s")) {
+    for file in listed
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .map(PathBuf::from)
+    {
+        if let Some(folder) = file.parent().filter(|_| {
+            file.extension()
+                .is_some_and(|end| end == "go" || end == "s")
+        }) {
             let ends = vec![".go".to_owned(), ".s".to_owned()];
-            scope.groups.insert(Group { folder: folder.to_owned(), ends, tests: "_test.go".to_owned(), deep: false });
+            scope.groups.insert(Group {
+                folder: folder.to_owned(),
+                ends,
+                tests: "_test.go".to_owned(),
+                deep: false,
+            });
         }
         scope.files.insert(file);
     }
@@ -146,5 +190,8 @@ fn read(job: &Job) -> Result<Scope> {
 const WORKSPACE: &str = "go.work";
 
 fn path(path: &Path) -> Result<String> {
-    quoted(path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))?)
+    quoted(
+        path.to_str()
+            .with_context(|| format!("{} is not UTF-8", path.display()))?,
+    )
 }

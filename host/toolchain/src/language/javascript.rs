@@ -5,12 +5,30 @@ use super::fetched::{Fetched, every_name, outside};
 use super::typescript::{MADE_BESIDE, ROOM, STEERING, compile, extended, local_files, read};
 
 const TOOL: &[File] = &[
-    ("package.json", include_str!("../template/javascript/package.json")),
-    ("jsconfig.json", include_str!("../template/javascript/jsconfig.json")),
-    ("src/tool.js", include_str!("../template/javascript/tool.js")),
-    ("test/tool.test.js", include_str!("../template/javascript/tool.test.js")),
-    ("README.md", include_str!("../template/javascript/README.md")),
-    (".gitignore", include_str!("../template/javascript/gitignore")),
+    (
+        "package.json",
+        include_str!("../template/javascript/package.json"),
+    ),
+    (
+        "jsconfig.json",
+        include_str!("../template/javascript/jsconfig.json"),
+    ),
+    (
+        "src/tool.js",
+        include_str!("../template/javascript/tool.js"),
+    ),
+    (
+        "test/tool.test.js",
+        include_str!("../template/javascript/tool.test.js"),
+    ),
+    (
+        "README.md",
+        include_str!("../template/javascript/README.md"),
+    ),
+    (
+        ".gitignore",
+        include_str!("../template/javascript/gitignore"),
+    ),
 ];
 
 pub(super) static JAVASCRIPT: Fetched = Fetched {

@@ -93,7 +93,11 @@ pub(super) trait Language: Sync {
             Vec::new()
         });
         for place in beside {
-            let places = if place.is_dir() { &mut scope.folders } else { &mut scope.files };
+            let places = if place.is_dir() {
+                &mut scope.folders
+            } else {
+                &mut scope.files
+            };
             places.insert(place);
         }
         scope.skipped.insert(dir.join(OUTPUT));
@@ -104,7 +108,9 @@ pub(super) trait Language: Sync {
             };
         }
         for folder in dir.ancestors() {
-            self.steering().iter().for_each(|name| scope.add_file(folder.join(name)));
+            self.steering()
+                .iter()
+                .for_each(|name| scope.add_file(folder.join(name)));
         }
         scope
     }
@@ -243,8 +249,10 @@ pub fn names() -> String {
 
 /// The error for a folder that is no project.
 pub fn no_project(dir: &Path) -> String {
-    let marks: Vec<String> =
-        LANGUAGES.iter().map(|language| format!("{} ({})", language.marks().join(" and "), language.title())).collect();
+    let marks: Vec<String> = LANGUAGES
+        .iter()
+        .map(|language| format!("{} ({})", language.marks().join(" and "), language.title()))
+        .collect();
     format!(
         "{} is not a source folder: it has none of {}: name a tool's folder, or make one with `toolcell new NAME`",
         dir.display(),
@@ -254,7 +262,8 @@ pub fn no_project(dir: &Path) -> String {
 
 /// Builds the project in `dir`, in its own language.
 pub fn build(dir: &Path, settings: &BuildSettings, say: Say) -> Result<Built> {
-    let dir = std::fs::canonicalize(dir).with_context(|| format!("cannot find the folder {}", dir.display()))?;
+    let dir = std::fs::canonicalize(dir)
+        .with_context(|| format!("cannot find the folder {}", dir.display()))?;
     match Lang::of(&dir) {
         Some(lang) => lang.0.build(&dir, settings, say),
         None => bail!(no_project(&dir)),
@@ -282,7 +291,9 @@ pub(super) fn renew_local_files(language: &dyn Language, dir: &Path, sdk: &Path)
         if !std::fs::symlink_metadata(&file).is_ok_and(|found| found.is_file()) {
             continue;
         }
-        let Ok(text) = std::fs::read_to_string(&file) else { continue };
+        let Ok(text) = std::fs::read_to_string(&file) else {
+            continue;
+        };
         let renewed = with_sdk(&text, &sdk).unwrap_or_default();
         if !renewed.is_empty() {
             super::record::replace(&file, renewed.as_bytes())?;
@@ -300,7 +311,8 @@ fn with_sdk(text: &str, sdk: &Path) -> Option<String> {
     let mut parts = text.split(beside.as_str());
     let mut made = parts.next()?.to_owned();
     for part in parts {
-        let is_hash = |old: &str| old.len() == name.len() && old.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let is_hash =
+            |old: &str| old.len() == name.len() && old.bytes().all(|byte| byte.is_ascii_hexdigit());
         let (folder, rest) = match part.split_once(INSIDE) {
             Some((old, rest)) if is_hash(old) => (name, format!("{INSIDE}{rest}")),
             _ => ("", part.to_owned()),
@@ -311,7 +323,11 @@ fn with_sdk(text: &str, sdk: &Path) -> Option<String> {
 }
 
 /// Writes the files of a project that belong to this machine alone, where they are missing. Returns them.
-pub(super) fn write_local_files(language: &dyn Language, dir: &Path, sdk: &Path) -> Result<Vec<PathBuf>> {
+pub(super) fn write_local_files(
+    language: &dyn Language,
+    dir: &Path,
+    sdk: &Path,
+) -> Result<Vec<PathBuf>> {
     let mut written = Vec::new();
     for (path, text) in language.local_files(sdk)? {
         let file = dir.join(path);

@@ -12,9 +12,15 @@ use super::File;
 use super::fetched::{Fetched, listed, nothing};
 
 const TOOL: &[File] = &[
-    ("pyproject.toml", include_str!("../template/python/pyproject.toml")),
+    (
+        "pyproject.toml",
+        include_str!("../template/python/pyproject.toml"),
+    ),
     ("tool.py", include_str!("../template/python/tool.py")),
-    ("test_tool.py", include_str!("../template/python/test_tool.py")),
+    (
+        "test_tool.py",
+        include_str!("../template/python/test_tool.py"),
+    ),
     ("README.md", include_str!("../template/python/README.md")),
     (".gitignore", include_str!("../template/python/gitignore")),
 ];
@@ -74,8 +80,14 @@ fn compile(job: &Job, say: Say) -> Result<PathBuf> {
     // Isolated from the user's site packages and variables, so that the same sources make the same component; -B, because
     // the folder of the SDK never changes.
     let mut python = job.on_path("python3")?;
-    python.args(["-I", "-B"]).arg(job.sdk.join("guest-sdk/python/build.py"));
-    python.arg(job.dir).arg(job.sdk.join("guest-sdk/python")).arg(job.sdk.join("wit")).arg(&component);
+    python
+        .args(["-I", "-B"])
+        .arg(job.sdk.join("guest-sdk/python/build.py"));
+    python
+        .arg(job.dir)
+        .arg(job.sdk.join("guest-sdk/python"))
+        .arg(job.sdk.join("wit"))
+        .arg(&component);
     python.arg(job.room(&COMPONENTIZE).join("python"));
     job.run(python, say)?;
     Ok(component)
@@ -87,9 +99,13 @@ fn component(job: &Job) -> PathBuf {
 
 /// A copy of the package, because editors and type checkers follow no link that only Python resolves.
 fn local_files(_sdk: &Path) -> Result<Vec<(String, String)>> {
-    let inside = SDK.iter().filter_map(|(path, text)| Some((path.strip_prefix("guest-sdk/python/")?, *text)));
+    let inside = SDK
+        .iter()
+        .filter_map(|(path, text)| Some((path.strip_prefix("guest-sdk/python/")?, *text)));
     let package = inside.filter(|(path, _)| Path::new(path).starts_with(PACKAGE));
-    Ok(package.map(|(path, text)| (path.to_owned(), text.to_owned())).collect())
+    Ok(package
+        .map(|(path, text)| (path.to_owned(), text.to_owned()))
+        .collect())
 }
 
 pub(super) static PYTHON: Fetched = Fetched {
@@ -103,7 +119,15 @@ pub(super) static PYTHON: Fetched = Fetched {
     sdk: SDK,
     test_command: "python3 -m unittest",
     room: &COMPONENTIZE,
-    made_beside: &["__pycache__", ".venv", "venv", ".mypy_cache", ".pytest_cache", ".ruff_cache", PACKAGE],
+    made_beside: &[
+        "__pycache__",
+        ".venv",
+        "venv",
+        ".mypy_cache",
+        ".pytest_cache",
+        ".ruff_cache",
+        PACKAGE,
+    ],
     steering: &[],
     beside: nothing,
     read: |job| listed(&component(job)),

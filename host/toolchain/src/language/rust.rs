@@ -142,13 +142,23 @@ impl Language for Rust {
     }
 
     fn local_files(&self, sdk: &Path) -> Result<Vec<(String, String)>> {
-        let folder = std::path::absolute(sdk).context("cannot find the SDK")?.join("guest-sdk").join("rust");
-        let text = folder.to_str().with_context(|| format!("{} is not UTF-8", folder.display()))?;
-        Ok(vec![(".cargo/config.toml".to_owned(), CONFIG.replace("{{sdk}}", &quoted(text)?))])
+        let folder = std::path::absolute(sdk)
+            .context("cannot find the SDK")?
+            .join("guest-sdk")
+            .join("rust");
+        let text = folder
+            .to_str()
+            .with_context(|| format!("{} is not UTF-8", folder.display()))?;
+        Ok(vec![(
+            ".cargo/config.toml".to_owned(),
+            CONFIG.replace("{{sdk}}", &quoted(text)?),
+        )])
     }
 
     fn refuses_name(&self, name: &str) -> Option<&'static str> {
-        TAKEN.contains(&name).then_some("it means something else in Rust")
+        TAKEN
+            .contains(&name)
+            .then_some("it means something else in Rust")
     }
 
     fn sdk(&self) -> &'static [File] {
@@ -161,13 +171,23 @@ impl Language for Rust {
 
     /// A compiler for C, if the package in the folder of the search asks for one. Cargo's own toolchain is `find`'s.
     fn rooms(&self, search: &Search) -> Vec<&'static Room> {
-        if c_code::is_wanted(&search.dir) { vec![&ZIG] } else { Vec::new() }
+        if c_code::is_wanted(&search.dir) {
+            vec![&ZIG]
+        } else {
+            Vec::new()
+        }
     }
 
     fn fetches(&self, search: &Search) -> Vec<String> {
         // rustup's programs run the toolchain that a file in the current folder names, which can be in that folder.
-        let elsewhere = Search { dir: "/".into(), ..search.clone() };
-        survey::fetches(&elsewhere).into_iter().chain(room::missing(&self.rooms(search), search)).collect()
+        let elsewhere = Search {
+            dir: "/".into(),
+            ..search.clone()
+        };
+        survey::fetches(&elsewhere)
+            .into_iter()
+            .chain(room::missing(&self.rooms(search), search))
+            .collect()
     }
 
     fn scope(&self, dir: &Path) -> Scope {

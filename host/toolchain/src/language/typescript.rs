@@ -14,12 +14,30 @@ use super::File;
 use super::fetched::{Fetched, NAMED_MAX, every_name, listed, outside, reached};
 
 const TOOL: &[File] = &[
-    ("package.json", include_str!("../template/typescript/package.json")),
-    ("tsconfig.json", include_str!("../template/typescript/tsconfig.json")),
-    ("src/tool.ts", include_str!("../template/typescript/tool.ts")),
-    ("test/tool.test.ts", include_str!("../template/typescript/tool.test.ts")),
-    ("README.md", include_str!("../template/typescript/README.md")),
-    (".gitignore", include_str!("../template/typescript/gitignore")),
+    (
+        "package.json",
+        include_str!("../template/typescript/package.json"),
+    ),
+    (
+        "tsconfig.json",
+        include_str!("../template/typescript/tsconfig.json"),
+    ),
+    (
+        "src/tool.ts",
+        include_str!("../template/typescript/tool.ts"),
+    ),
+    (
+        "test/tool.test.ts",
+        include_str!("../template/typescript/tool.test.ts"),
+    ),
+    (
+        "README.md",
+        include_str!("../template/typescript/README.md"),
+    ),
+    (
+        ".gitignore",
+        include_str!("../template/typescript/gitignore"),
+    ),
 ];
 
 /// The SDK of both languages.
@@ -62,7 +80,10 @@ pub(super) static ROOM: Room = Room {
     registry: "npm",
     download_mb: 22,
     disk_mb: 72,
-    needs: &[("node", "install Node.js 20 or later"), ("npm", "install npm, which most packages of Node.js contain")],
+    needs: &[
+        ("node", "install Node.js 20 or later"),
+        ("npm", "install npm, which most packages of Node.js contain"),
+    ],
     set_up: |set_up, say| {
         let package = include_str!("../../../../guest-sdk/typescript/toolchain/package.json");
         let lock = include_str!("../../../../guest-sdk/typescript/toolchain/package-lock.json");
@@ -101,23 +122,43 @@ pub(super) const STEERING: &[&str] = &["package.json", "tsconfig.json", "jsconfi
 /// such paths, or the name of a package.
 pub(super) fn extended(dir: &Path) -> Result<Vec<PathBuf>> {
     let own = |folder: &Path| ["tsconfig.json", "jsconfig.json"].map(|name| folder.join(name));
-    reached(dir, dir.ancestors().flat_map(own).collect(), |file, text| {
-        let folder = file.parent().unwrap_or(dir);
-        // One more than may be named, so that the rest is refused and takes no memory.
-        named_in(text).iter().flat_map(|name| candidates(folder, name)).take(NAMED_MAX + 1).collect()
-    })
+    reached(
+        dir,
+        dir.ancestors().flat_map(own).collect(),
+        |file, text| {
+            let folder = file.parent().unwrap_or(dir);
+            // One more than may be named, so that the rest is refused and takes no memory.
+            named_in(text)
+                .iter()
+                .flat_map(|name| candidates(folder, name))
+                .take(NAMED_MAX + 1)
+                .collect()
+        },
+    )
 }
 
 /// The texts behind each `"extends":` of a configuration, which is JSON with comments and trailing commas.
 fn named_in(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for rest in text.split("\"extends\"").skip(1) {
-        let Some(value) = rest.trim_start().strip_prefix(':') else { continue };
+        let Some(value) = rest.trim_start().strip_prefix(':') else {
+            continue;
+        };
         let value = value.trim_start();
-        let end = if value.starts_with('[') { value.find(']') } else { value.find([',', '}', '\n']) };
+        let end = if value.starts_with('[') {
+            value.find(']')
+        } else {
+            value.find([',', '}', '\n'])
+        };
         let value = end.and_then(|end| value.get(..end)).unwrap_or(value);
         // Every second part is between quotes.
-        found.extend(value.split('"').skip(1).step_by(2).map(|name| name.replace("\\/", "/")));
+        found.extend(
+            value
+                .split('"')
+                .skip(1)
+                .step_by(2)
+                .map(|name| name.replace("\\/", "/")),
+        );
     }
     found
 }
@@ -128,31 +169,64 @@ fn candidates(folder: &Path, name: &str) -> Vec<PathBuf> {
     let places: Vec<PathBuf> = if is_path {
         vec![folder.join(name)]
     } else {
-        folder.ancestors().map(|above| above.join("node_modules").join(name)).collect()
+        folder
+            .ancestors()
+            .map(|above| above.join("node_modules").join(name))
+            .collect()
     };
     let spellings = |place: PathBuf| {
         let mut json = place.clone().into_os_string();
         json.push(".json");
-        [PathBuf::from(json), place.join("tsconfig.json"), place.join("package.json"), place]
+        [
+            PathBuf::from(json),
+            place.join("tsconfig.json"),
+            place.join("package.json"),
+            place,
+        ]
     };
     places.into_iter().flat_map(spellings).collect()
 }
 
 /// Modules that lead to the SDK's, for editors and for tests that run natively.
 pub(super) fn local_files(sdk: &Path) -> Result<Vec<(String, String)>> {
-    let folder = std::path::absolute(sdk).context("cannot find the SDK")?.join("guest-sdk").join("typescript");
+    let folder = std::path::absolute(sdk)
+        .context("cannot find the SDK")?
+        .join("guest-sdk")
+        .join("typescript");
     let path = |file: &str| -> Result<String> {
         let whole = folder.join(file);
-        quoted(whole.to_str().with_context(|| format!("{} is not UTF-8", whole.display()))?)
+        quoted(
+            whole
+                .to_str()
+                .with_context(|| format!("{} is not UTF-8", whole.display()))?,
+        )
     };
     // Node reads what it imports as a URL; tsc reads a path.
-    let url = |file: &str| path(file).map(|text| text.replace('%', "%25").replace('?', "%3F").replace('#', "%23"));
+    let url = |file: &str| {
+        path(file).map(|text| {
+            text.replace('%', "%25")
+                .replace('?', "%3F")
+                .replace('#', "%23")
+        })
+    };
     let texts = [
         ("index.js", format!("export * from {};\n", url("index.js")?)),
-        ("index.d.ts", format!("export * from {};\n", path("index.js")?)),
-        ("testing.js", format!("export * from {};\n", url("testing.js")?)),
-        ("testing.d.ts", format!("export * from {};\n", path("testing.js")?)),
-        ("globals.d.ts", format!("/// <reference path={} />\n", path("globals.d.ts")?)),
+        (
+            "index.d.ts",
+            format!("export * from {};\n", path("index.js")?),
+        ),
+        (
+            "testing.js",
+            format!("export * from {};\n", url("testing.js")?),
+        ),
+        (
+            "testing.d.ts",
+            format!("export * from {};\n", path("testing.js")?),
+        ),
+        (
+            "globals.d.ts",
+            format!("/// <reference path={} />\n", path("globals.d.ts")?),
+        ),
         (
             "register.js",
             format!(
@@ -162,7 +236,10 @@ pub(super) fn local_files(sdk: &Path) -> Result<Vec<(String, String)>> {
         ),
         ("package.json", "{ \"type\": \"module\" }\n".to_owned()),
     ];
-    Ok(texts.into_iter().map(|(name, text)| (format!("{LOCAL}/{name}"), text)).collect())
+    Ok(texts
+        .into_iter()
+        .map(|(name, text)| (format!("{LOCAL}/{name}"), text))
+        .collect())
 }
 
 pub(super) fn compile(job: &Job, say: Say) -> Result<PathBuf> {
@@ -171,7 +248,12 @@ pub(super) fn compile(job: &Job, say: Say) -> Result<PathBuf> {
     let component = component(job);
     let mut node = job.on_path("node")?;
     node.arg(job.sdk.join("guest-sdk/typescript/build.mjs"));
-    node.args([toolchain.as_path(), job.dir, &job.sdk.join("wit"), &component]);
+    node.args([
+        toolchain.as_path(),
+        job.dir,
+        &job.sdk.join("wit"),
+        &component,
+    ]);
     say("checking types, bundling, and running the module code once in QuickJS");
     job.run(node, say)?;
     Ok(component)
@@ -191,7 +273,9 @@ fn component(job: &Job) -> PathBuf {
 /// The local files, and where tests find the toolchain.
 fn write_local_files(job: &Job, toolchain: &Path) -> Result<()> {
     let mut texts = local_files(job.sdk)?;
-    let place = toolchain.to_str().with_context(|| format!("{} is not UTF-8", toolchain.display()))?;
+    let place = toolchain
+        .to_str()
+        .with_context(|| format!("{} is not UTF-8", toolchain.display()))?;
     texts.push((format!("{LOCAL}/toolchain"), format!("{place}\n")));
     job.refresh(texts)
 }

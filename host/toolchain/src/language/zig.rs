@@ -10,7 +10,10 @@ use super::super::make::Job;
 use super::super::sdk::files;
 use super::super::sources::Scope;
 use super::File;
-use super::c::{C_STANDARD, STACK, WORLD, ZIG, include, included, local_files, named, note_program, sdk_sources, zig};
+use super::c::{
+    C_STANDARD, STACK, WORLD, ZIG, include, included, local_files, named, note_program,
+    sdk_sources, zig,
+};
 use super::fetched::{Fetched, every_name};
 
 const TOOL: &[File] = &[
@@ -42,8 +45,13 @@ pub(super) static LANGUAGE: Fetched = Fetched {
 /// The root module, and what it and the files that it names import, embed and include. Zig takes names that are written
 /// out alone.
 fn read(job: &Job) -> Result<Scope> {
-    let files = named(job.dir, vec![job.dir.join("tool.zig")])?.into_iter().collect();
-    Ok(Scope { files, ..Scope::default() })
+    let files = named(job.dir, vec![job.dir.join("tool.zig")])?
+        .into_iter()
+        .collect();
+    Ok(Scope {
+        files,
+        ..Scope::default()
+    })
 }
 
 fn compile(job: &Job, say: Say) -> Result<PathBuf> {
@@ -54,13 +62,33 @@ fn compile(job: &Job, say: Say) -> Result<PathBuf> {
     sdk.push(job.sdk.join("guest-sdk").join("zig").join("toolcell.zig"));
     let mut command = zig(job, "build-exe")?;
     // With Zig's checks, as in tests: an index out of bounds or an overflow ends the call, and gives no wrong answer.
-    command.args(["-target", "wasm32-wasi", "-mexec-model=reactor", "-rdynamic", "-lc", "-OReleaseSafe", "-fstrip"]);
+    command.args([
+        "-target",
+        "wasm32-wasi",
+        "-mexec-model=reactor",
+        "-rdynamic",
+        "-lc",
+        "-OReleaseSafe",
+        "-fstrip",
+    ]);
     // The SDK's C is compiled as it is for C.
     command.arg("-fno-sanitize-c");
-    command.args(["--gc-sections", "--stack", STACK]).arg(output).arg(include(job, "c"));
-    command.args(["-cflags", C_STANDARD, "--"]).args(sdk_sources(job));
-    command.args(["--dep", "toolcell", "-Mroot=tool.zig"]).arg(sdk);
-    job.first(&ZIG, "compiling Zig", "compiles the C library, which takes a minute", say);
+    command
+        .args(["--gc-sections", "--stack", STACK])
+        .arg(output)
+        .arg(include(job, "c"));
+    command
+        .args(["-cflags", C_STANDARD, "--"])
+        .args(sdk_sources(job));
+    command
+        .args(["--dep", "toolcell", "-Mroot=tool.zig"])
+        .arg(sdk);
+    job.first(
+        &ZIG,
+        "compiling Zig",
+        "compiles the C library, which takes a minute",
+        say,
+    );
     let program = Path::new(command.get_program()).to_owned();
     job.run(command, say)?;
     job.began(&ZIG);

@@ -15,7 +15,10 @@ mod component {
         Ok(format!("Hello, {name}!"))
     }
 
-    #[act_tool(description = "Counts the bytes, and returns them twice", timeout_ms = 20_000)]
+    #[act_tool(
+        description = "Counts the bytes, and returns them twice",
+        timeout_ms = 20_000
+    )]
     fn twice(data: Bytes) -> ActResult<BTreeMap<String, Bytes>> {
         let twice = [data.0.clone(), data.0].concat();
         Ok(BTreeMap::from([("twice".to_owned(), Bytes(twice))]))
@@ -28,7 +31,8 @@ mod component {
 
     #[act_tool(description = "Reads a file")]
     fn read(path: String) -> ActResult<String> {
-        std::fs::read_to_string(&path).map_err(|error| ActError::new("std:capability-denied", error.to_string()))
+        std::fs::read_to_string(&path)
+            .map_err(|error| ActError::new("std:capability-denied", error.to_string()))
     }
 
     #[act_tool(description = "Writes a file", destructive)]
@@ -56,8 +60,13 @@ mod component {
     fn half(ctx: &mut ActContext) -> ActResult<String> {
         for done in 1..=2_u32 {
             let metadata = [("std:progress", done), ("std:progress-total", 4)];
-            let metadata = metadata.map(|(key, value)| (key.to_owned(), act_sdk::cbor::to_cbor(&value)));
-            ctx.send_content(b"working".to_vec(), Some("text/plain".to_owned()), metadata.into());
+            let metadata =
+                metadata.map(|(key, value)| (key.to_owned(), act_sdk::cbor::to_cbor(&value)));
+            ctx.send_content(
+                b"working".to_vec(),
+                Some("text/plain".to_owned()),
+                metadata.into(),
+            );
         }
         ctx.send_text("half of it");
         Err(ActError::new("acme:tired", "that is all"))
@@ -88,7 +97,10 @@ mod component {
         Ok("answered".to_owned())
     }
 
-    #[act_tool(description = "Sends a stream, and computes for ever instead of ending it", streaming)]
+    #[act_tool(
+        description = "Sends a stream, and computes for ever instead of ending it",
+        streaming
+    )]
     async fn spin_in_a_stream(ctx: &mut ActContext) -> ActResult<String> {
         ctx.send_text("begun");
         loop {

@@ -27,7 +27,9 @@ impl Guest for Module {
         let said = match input["then"].as_str().unwrap_or("answer") {
             "say" => text.to_owned(),
             "refuse" => return Err(text.to_owned()),
-            "read" => json!({ "output": { "read": std::fs::read_to_string(text).is_ok() } }).to_string(),
+            "read" => {
+                json!({ "output": { "read": std::fs::read_to_string(text).is_ok() } }).to_string()
+            }
             "flood" => format!("{{\"output\": [\"{}\"]}}", "x".repeat(32 << 20)),
             "panic" => panic!("it was told to panic"),
             "spin" => spin(),

@@ -35,27 +35,61 @@ impl Guest for Caller {
             })
         };
         let calling = |name, access, description| {
-            Tool::new(name, access, description).input(input(), &[]).permits("tool_calls", json!(["*"]))
+            Tool::new(name, access, description)
+                .input(input(), &[])
+                .permits("tool_calls", json!(["*"]))
         };
         let plain = |name| calling(name, Access::Nothing, "Calls a tool");
         Toolkit::new("caller")
             .with([plain("call").declares("aliases", json!(["caller_alias"]))])
             .with(["call_2", "call_3", "call_4", "call_5", "call_6"].map(plain))
             .with([
-                calling("call_reading", Access::ReadsFiles, "Calls a tool, and may read files"),
-                calling("call_writing", Access::WritesFiles, "Calls a tool, and may write files"),
-                calling("call_network", Access::Network, "Calls a tool, and may send requests"),
-                calling("call_widely", Access::WritesFiles, "Calls a tool, and may write files and send requests")
-                    .permits("access_kinds", json!(["file_read", "file_write", "network"]))
-                    .permits("network_scope", "any"),
-                calling("call_carrying", Access::Network, "Calls a tool, and may send requests with a secret")
-                    .permits("access_kinds", json!(["network", "credential"]))
-                    .permits("credential_refs", json!(["API_KEY"])),
-                calling("call_reading_secretly", Access::ReadsFiles, "Calls a tool, and may read files")
-                    .contract("sensitive_fields", json!(["input"])),
+                calling(
+                    "call_reading",
+                    Access::ReadsFiles,
+                    "Calls a tool, and may read files",
+                ),
+                calling(
+                    "call_writing",
+                    Access::WritesFiles,
+                    "Calls a tool, and may write files",
+                ),
+                calling(
+                    "call_network",
+                    Access::Network,
+                    "Calls a tool, and may send requests",
+                ),
+                calling(
+                    "call_widely",
+                    Access::WritesFiles,
+                    "Calls a tool, and may write files and send requests",
+                )
+                .permits(
+                    "access_kinds",
+                    json!(["file_read", "file_write", "network"]),
+                )
+                .permits("network_scope", "any"),
+                calling(
+                    "call_carrying",
+                    Access::Network,
+                    "Calls a tool, and may send requests with a secret",
+                )
+                .permits("access_kinds", json!(["network", "credential"]))
+                .permits("credential_refs", json!(["API_KEY"])),
+                calling(
+                    "call_reading_secretly",
+                    Access::ReadsFiles,
+                    "Calls a tool, and may read files",
+                )
+                .contract("sensitive_fields", json!(["input"])),
                 plain("call_secretly").contract("sensitive_fields", json!(["input"])),
                 plain("call_narrow").permits("tool_calls", json!(["probe.invocation"])),
-                Tool::new("call_undeclared", Access::Nothing, "Calls a tool, and does not say so").input(input(), &[]),
+                Tool::new(
+                    "call_undeclared",
+                    Access::Nothing,
+                    "Calls a tool, and does not say so",
+                )
+                .input(input(), &[]),
             ])
             .to_json()
     }
@@ -77,10 +111,17 @@ fn run(call: &Call, input: &Input) -> Outcome {
         Some(text) => text.to_owned(),
         None => input.value().get("input").unwrap_or(&json!({})).to_string(),
     };
-    let listed: Option<Vec<String>> =
-        input.flag("list").then(|| tools::list().into_iter().map(|tool| tool.name).collect());
-    let times = if input.given("tool").is_some() { input.number_or("times", 1) } else { 0 };
-    let answers: Vec<Value> = (0..times).map(|_| outcome(tools::call(input.text("tool"), &arguments))).collect();
+    let listed: Option<Vec<String>> = input
+        .flag("list")
+        .then(|| tools::list().into_iter().map(|tool| tool.name).collect());
+    let times = if input.given("tool").is_some() {
+        input.number_or("times", 1)
+    } else {
+        0
+    };
+    let answers: Vec<Value> = (0..times)
+        .map(|_| outcome(tools::call(input.text("tool"), &arguments)))
+        .collect();
     match input.text("then") {
         "panic" => panic!("after its calls"),
         "fail" => failure("as_asked", "it was told to fail"),
@@ -110,7 +151,11 @@ fn outcome(answered: Result<tools::Answer, ToolError>) -> Value {
 fn error(error: ToolError) -> Value {
     let class = match error.class {
         ErrorClass::Other(word) => format!("other({word})"),
-        class => format!("{class:?}").rsplit("::").next().unwrap_or_default().to_owned(),
+        class => format!("{class:?}")
+            .rsplit("::")
+            .next()
+            .unwrap_or_default()
+            .to_owned(),
     };
     json!({ "class": class, "code": error.code, "message": error.message, "detail": error.detail })
 }

@@ -36,14 +36,32 @@ impl Guest for Cancellable {
         });
         Toolkit::new("cancellable")
             .with([
-                plain("cooperative", "Waits for its work and for a stop together, and cleans up")
-                    .input(work.clone(), &[]),
+                plain(
+                    "cooperative",
+                    "Waits for its work and for a stop together, and cleans up",
+                )
+                .input(work.clone(), &[]),
                 plain("polling", "Asks every 5 ms whether it should stop").input(work, &[]),
-                plain("acknowledge_never", "Sees the request, never says so, and goes on for ever"),
-                plain("acknowledge_and_stay", "Acknowledges the request, and goes on for ever"),
-                plain("acknowledge_unasked", "Acknowledges a request that was never made"),
-                plain("sleep_ignore_cancel", "Sleeps for ever, and never looks for a request"),
-                plain("spin_ignore_cancel", "Loops for ever, and never looks for a request"),
+                plain(
+                    "acknowledge_never",
+                    "Sees the request, never says so, and goes on for ever",
+                ),
+                plain(
+                    "acknowledge_and_stay",
+                    "Acknowledges the request, and goes on for ever",
+                ),
+                plain(
+                    "acknowledge_unasked",
+                    "Acknowledges a request that was never made",
+                ),
+                plain(
+                    "sleep_ignore_cancel",
+                    "Sleeps for ever, and never looks for a request",
+                ),
+                plain(
+                    "spin_ignore_cancel",
+                    "Loops for ever, and never looks for a request",
+                ),
                 plain("trap_when_asked", "Traps as soon as it is asked to stop"),
             ])
             .to_json()
@@ -150,7 +168,11 @@ fn answer(structured: Value) -> Outcome {
 }
 
 fn output(structured: Value) -> Output {
-    Output { content: "[]".into(), structured: Some(structured.to_string()), ui_summary: None }
+    Output {
+        content: "[]".into(),
+        structured: Some(structured.to_string()),
+        ui_summary: None,
+    }
 }
 
 fn failure(class: ErrorClass, code: &str) -> Outcome {

@@ -41,9 +41,21 @@ impl guest::Guest for Classified {
         let plain = |name, description| Tool::new(name, Access::Nothing, description);
         Toolkit::new("classified")
             .with([
-                tool("writer", Access::DestroysFiles, "Declares that it writes; a claim may narrow it"),
-                tool("reader", Access::ReadsFiles, "Declares that it reads; no claim may widen it"),
-                tool("unstated", Access::Unstated, "Declares nothing; its claims come late"),
+                tool(
+                    "writer",
+                    Access::DestroysFiles,
+                    "Declares that it writes; a claim may narrow it",
+                ),
+                tool(
+                    "reader",
+                    Access::ReadsFiles,
+                    "Declares that it reads; no claim may widen it",
+                ),
+                tool(
+                    "unstated",
+                    Access::Unstated,
+                    "Declares nothing; its claims come late",
+                ),
                 plain("classify_spins", "Its classification never returns"),
                 plain("classify_panics", "Its classification traps"),
             ])
@@ -100,7 +112,11 @@ fn write(path: &str, text: &str) -> Value {
 }
 
 fn answer(structured: Value) -> Outcome {
-    Outcome::Success(Output { content: "[]".into(), structured: Some(structured.to_string()), ui_summary: None })
+    Outcome::Success(Output {
+        content: "[]".into(),
+        structured: Some(structured.to_string()),
+        ui_summary: None,
+    })
 }
 
 export!(Classified);

@@ -33,8 +33,11 @@ impl guest::Guest for Configured {
             .with([
                 plain("settings", "Answers the settings that it got"),
                 plain("settings_2", "Answers the settings that it got, too"),
-                plain("settings_approved", "Answers the settings that it got, after an approval")
-                    .permits("approval_required", true),
+                plain(
+                    "settings_approved",
+                    "Answers the settings that it got, after an approval",
+                )
+                .permits("approval_required", true),
             ])
             .to_json()
     }
@@ -42,7 +45,11 @@ impl guest::Guest for Configured {
     fn invoke(call: Call) -> Outcome {
         let given = GIVEN.lock().unwrap().clone();
         let structured = json!({ "tool": call.tool, "given": given, "attempt": call.attempt });
-        Outcome::Success(Output { content: "[]".into(), structured: Some(structured.to_string()), ui_summary: None })
+        Outcome::Success(Output {
+            content: "[]".into(),
+            structured: Some(structured.to_string()),
+            ui_summary: None,
+        })
     }
 }
 

@@ -46,17 +46,32 @@ impl Guest for Courier {
                     "credential_uses",
                     json!([{ "ref": "API_KEY", "header": "X-Custom-Key", "prefix": "k=" }]),
                 ),
-                carrying("query", "Carries a secret in the query")
-                    .permits("credential_uses", json!([{ "ref": "API_KEY", "query": "key" }])),
+                carrying("query", "Carries a secret in the query").permits(
+                    "credential_uses",
+                    json!([{ "ref": "API_KEY", "query": "key" }]),
+                ),
                 carrying("two", "Carries two secrets")
                     .permits("credential_refs", json!(["API_KEY", "OTHER_KEY"]))
-                    .permits("credential_uses", json!([{ "ref": "OTHER_KEY", "query": "other" }])),
-                carrying("unnamed", "Wants a secret, and does not say which").permits("credential_refs", json!([])),
-                carrying("authorized", "Carries a secret that Open Tool Calling calls an authorization")
-                    .permits("credential_uses", json!([{ "ref": "API_KEY", "authorization": "token" }])),
+                    .permits(
+                        "credential_uses",
+                        json!([{ "ref": "OTHER_KEY", "query": "other" }]),
+                    ),
+                carrying("unnamed", "Wants a secret, and does not say which")
+                    .permits("credential_refs", json!([])),
+                carrying(
+                    "authorized",
+                    "Carries a secret that Open Tool Calling calls an authorization",
+                )
+                .permits(
+                    "credential_uses",
+                    json!([{ "ref": "API_KEY", "authorization": "token" }]),
+                ),
                 tool("plain", "Carries nothing"),
-                tool("undeclared", "Names a secret, and does not declare the kind of access")
-                    .permits("credential_refs", json!(["API_KEY"])),
+                tool(
+                    "undeclared",
+                    "Names a secret, and does not declare the kind of access",
+                )
+                .permits("credential_refs", json!(["API_KEY"])),
             ])
             .to_json()
     }
@@ -67,13 +82,20 @@ impl Guest for Courier {
             Err(error) => return failure("input_not_json", &error),
         };
         let follow = input.value()["follow"].as_u64().unwrap_or(0);
-        let answer = send::get(input.text("url"), input.value()["headers"].as_array(), follow);
+        let answer = send::get(
+            input.text("url"),
+            input.value()["headers"].as_array(),
+            follow,
+        );
         let seen = answer.to_string();
         println!("stdout {seen}");
         eprintln!("stderr {seen}");
         log(Level::Info, &format!("log {seen}"), None);
         report(&Update {
-            message: Some(format!("progress {}", answer["body"].as_str().unwrap_or_default())),
+            message: Some(format!(
+                "progress {}",
+                answer["body"].as_str().unwrap_or_default()
+            )),
             percent: None,
             current_step: None,
             total_steps: None,
@@ -106,7 +128,9 @@ impl Guest for Courier {
 
 /// `text` in an encoding that no host can search, as a tool would use that knows a secret.
 fn disguised(text: &str) -> String {
-    text.bytes().filter_map(|byte| char::from_u32(0x100 + u32::from(byte))).collect()
+    text.bytes()
+        .filter_map(|byte| char::from_u32(0x100 + u32::from(byte)))
+        .collect()
 }
 
 fn failure(code: &str, message: &str) -> Outcome {

@@ -24,7 +24,9 @@ fn location(answer: &Value) -> Option<String> {
     let status = answer["status"].as_u64()?;
     let headers = answer["headers"].as_array()?;
     let location = headers.iter().find(|header| header[0] == "location")?;
-    (300..400).contains(&status).then(|| location[1].as_str().map(str::to_owned))?
+    (300..400)
+        .contains(&status)
+        .then(|| location[1].as_str().map(str::to_owned))?
 }
 
 fn ask(url: &str, given: Option<&Vec<Value>>) -> Result<Value, String> {
@@ -37,7 +39,9 @@ fn ask(url: &str, given: Option<&Vec<Value>>) -> Result<Value, String> {
     for pair in given.into_iter().flatten() {
         let name = pair[0].as_str().unwrap_or_default();
         let value = pair[1].as_str().unwrap_or_default();
-        headers.append(name, value.as_bytes()).map_err(|error| format!("{error:?}"))?;
+        headers
+            .append(name, value.as_bytes())
+            .map_err(|error| format!("{error:?}"))?;
     }
     let request = OutgoingRequest::new(headers);
     let scheme = match scheme {
@@ -46,8 +50,12 @@ fn ask(url: &str, given: Option<&Vec<Value>>) -> Result<Value, String> {
         other => Scheme::Other(other.to_owned()),
     };
     request.set_scheme(Some(&scheme)).map_err(|()| "scheme")?;
-    request.set_authority(Some(authority).filter(|authority| !authority.is_empty())).map_err(|()| "authority")?;
-    request.set_path_with_query(Some(path)).map_err(|()| "path")?;
+    request
+        .set_authority(Some(authority).filter(|authority| !authority.is_empty()))
+        .map_err(|()| "authority")?;
+    request
+        .set_path_with_query(Some(path))
+        .map_err(|()| "path")?;
     let answer = outgoing_handler::handle(request, None).map_err(|error| format!("{error:?}"))?;
     answer.subscribe().block();
     let response = match answer.get() {

@@ -33,17 +33,35 @@ impl Guest for Egress {
     fn describe() -> String {
         Toolkit::new("egress")
             .with([
-                tool("ask", Access::Network, "Sends requests, and changes nothing"),
-                tool("change", Access::Network, "Sends requests that change something")
-                    .permits("write_effects", json!(["remote_mutation"])),
-                tool("narrowed", Access::Network, "Sends requests to the host of its argument")
-                    .permits("network_scope", "argument")
-                    .claims("permission_subjects", json!({ "/url": "url" })),
+                tool(
+                    "ask",
+                    Access::Network,
+                    "Sends requests, and changes nothing",
+                ),
+                tool(
+                    "change",
+                    Access::Network,
+                    "Sends requests that change something",
+                )
+                .permits("write_effects", json!(["remote_mutation"])),
+                tool(
+                    "narrowed",
+                    Access::Network,
+                    "Sends requests to the host of its argument",
+                )
+                .permits("network_scope", "argument")
+                .claims("permission_subjects", json!({ "/url": "url" })),
                 tool("scoped", Access::Network, "Sends requests to two hosts")
                     .permits("network_scope", "http://127.0.0.1:*, http://*.ex.test:*"),
-                tool("unscoped", Access::Network, "Does not say where to").permits("network_scope", Value::Null),
-                tool("raw", Access::Network, "Wants sockets").permits("network_scope", "tcp://127.0.0.1:80"),
-                tool("undeclared", Access::Nothing, "Sends requests that it does not declare"),
+                tool("unscoped", Access::Network, "Does not say where to")
+                    .permits("network_scope", Value::Null),
+                tool("raw", Access::Network, "Wants sockets")
+                    .permits("network_scope", "tcp://127.0.0.1:80"),
+                tool(
+                    "undeclared",
+                    Access::Nothing,
+                    "Sends requests that it does not declare",
+                ),
             ])
             .to_json()
     }
@@ -53,13 +71,28 @@ impl Guest for Egress {
             Ok(input) => input,
             Err(error) => return refuse(ErrorClass::InvalidArguments, "input_not_json", &error),
         };
-        let requests = input.value()["requests"].as_array().cloned().unwrap_or_default();
-        let answers = if input.flag("at_once") { send::at_once(&requests) } else { send::in_turn(&requests) };
+        let requests = input.value()["requests"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        let answers = if input.flag("at_once") {
+            send::at_once(&requests)
+        } else {
+            send::in_turn(&requests)
+        };
         if input.flag("fail") {
-            return refuse(ErrorClass::ExecutionFailed, "as_asked", "the tool was told to fail");
+            return refuse(
+                ErrorClass::ExecutionFailed,
+                "as_asked",
+                "the tool was told to fail",
+            );
         }
         let structured = Some(json!({ "answers": answers }).to_string());
-        Outcome::Success(Output { content: "[]".into(), structured, ui_summary: None })
+        Outcome::Success(Output {
+            content: "[]".into(),
+            structured,
+            ui_summary: None,
+        })
     }
 }
 

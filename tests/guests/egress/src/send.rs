@@ -1,8 +1,8 @@
 use serde_json::{Value, json};
 use wasip2::http::outgoing_handler;
 use wasip2::http::types::{
-    Fields, FutureIncomingResponse, IncomingBody, IncomingResponse, Method, OutgoingBody, OutgoingRequest,
-    RequestOptions, Scheme,
+    Fields, FutureIncomingResponse, IncomingBody, IncomingResponse, Method, OutgoingBody,
+    OutgoingRequest, RequestOptions, Scheme,
 };
 use wasip2::io::streams::StreamError;
 
@@ -12,13 +12,22 @@ const CHUNK_BYTES: usize = 32 << 10;
 
 /// Sends the requests one after the other.
 pub(crate) fn in_turn(requests: &[Value]) -> Vec<Value> {
-    requests.iter().map(|request| told(start(request).and_then(|sent| finish(sent, request)))).collect()
+    requests
+        .iter()
+        .map(|request| told(start(request).and_then(|sent| finish(sent, request))))
+        .collect()
 }
 
 /// Sends all requests before it reads any response.
 pub(crate) fn at_once(requests: &[Value]) -> Vec<Value> {
-    let started: Vec<_> = requests.iter().map(|request| (start(request), request)).collect();
-    started.into_iter().map(|(sent, request)| told(sent.and_then(|sent| finish(sent, request)))).collect()
+    let started: Vec<_> = requests
+        .iter()
+        .map(|request| (start(request), request))
+        .collect();
+    started
+        .into_iter()
+        .map(|(sent, request)| told(sent.and_then(|sent| finish(sent, request))))
+        .collect()
 }
 
 /// `error` begins with the name of the step that failed.
@@ -40,7 +49,9 @@ fn start(request: &Value) -> Result<Sent, String> {
     for pair in request["headers"].as_array().into_iter().flatten() {
         let name = pair[0].as_str().unwrap_or_default();
         let value = pair[1].as_str().unwrap_or_default();
-        headers.append(name, value.as_bytes()).map_err(|error| format!("header {name}: {error:?}"))?;
+        headers
+            .append(name, value.as_bytes())
+            .map_err(|error| format!("header {name}: {error:?}"))?;
     }
     let outgoing = OutgoingRequest::new(headers);
     let scheme = match text("scheme").unwrap_or("http") {
@@ -48,19 +59,34 @@ fn start(request: &Value) -> Result<Sent, String> {
         "https" => Scheme::Https,
         other => Scheme::Other(other.to_owned()),
     };
-    outgoing.set_scheme(Some(&scheme)).map_err(|()| "scheme".to_owned())?;
-    outgoing.set_authority(text("authority")).map_err(|()| "authority".to_owned())?;
-    outgoing.set_path_with_query(Some(text("path").unwrap_or("/"))).map_err(|()| "path".to_owned())?;
-    outgoing.set_method(&method(text("method").unwrap_or("GET"))).map_err(|()| "method".to_owned())?;
+    outgoing
+        .set_scheme(Some(&scheme))
+        .map_err(|()| "scheme".to_owned())?;
+    outgoing
+        .set_authority(text("authority"))
+        .map_err(|()| "authority".to_owned())?;
+    outgoing
+        .set_path_with_query(Some(text("path").unwrap_or("/")))
+        .map_err(|()| "path".to_owned())?;
+    outgoing
+        .set_method(&method(text("method").unwrap_or("GET")))
+        .map_err(|()| "method".to_owned())?;
     let options = RequestOptions::new();
     let ms = |name: &str| number(name).map(|ms| ms * 1_000_000);
     let _ = options.set_connect_timeout(ms("connect_ms"));
     let _ = options.set_first_byte_timeout(ms("first_byte_ms"));
     let _ = options.set_between_bytes_timeout(ms("between_bytes_ms"));
     let wanted = number("body_bytes");
-    let body = wanted.map(|_| outgoing.body().map_err(|()| "body".to_owned())).transpose()?;
-    let answer = outgoing_handler::handle(outgoing, Some(options)).map_err(|error| format!("handle: {error:?}"))?;
-    let mut sent = Sent { answer, uploaded: None, unfinished: None };
+    let body = wanted
+        .map(|_| outgoing.body().map_err(|()| "body".to_owned()))
+        .transpose()?;
+    let answer = outgoing_handler::handle(outgoing, Some(options))
+        .map_err(|error| format!("handle: {error:?}"))?;
+    let mut sent = Sent {
+        answer,
+        uploaded: None,
+        unfinished: None,
+    };
     if let (Some(body), Some(bytes)) = (body, wanted) {
         sent.uploaded = Some(match upload(&body, bytes) {
             Ok(()) => json!("sent"),
@@ -113,7 +139,10 @@ fn finish(sent: Sent, request: &Value) -> Result<Value, String> {
             .map(|(name, value)| json!([name, String::from_utf8_lossy(&value)])).collect::<Vec<_>>(),
     });
     if request["leave_body"].as_bool() != Some(true) {
-        let (bytes, text, error) = read(&response, request["read_bytes_max"].as_u64().unwrap_or(u64::MAX));
+        let (bytes, text, error) = read(
+            &response,
+            request["read_bytes_max"].as_u64().unwrap_or(u64::MAX),
+        );
         seen["bytes"] = bytes.into();
         seen["body"] = text.into();
         seen["body_error"] = error.map_or(Value::Null, Value::String);
@@ -124,9 +153,13 @@ fn finish(sent: Sent, request: &Value) -> Result<Value, String> {
 fn read(response: &IncomingResponse, most: u64) -> (u64, String, Option<String>) {
     let mut bytes = 0;
     let mut shown = Vec::new();
-    let Ok(body) = response.consume() else { return (0, String::new(), Some("consume".to_owned())) };
+    let Ok(body) = response.consume() else {
+        return (0, String::new(), Some("consume".to_owned()));
+    };
     let error = {
-        let Ok(stream) = body.stream() else { return (0, String::new(), Some("stream".to_owned())) };
+        let Ok(stream) = body.stream() else {
+            return (0, String::new(), Some("stream".to_owned()));
+        };
         loop {
             match stream.blocking_read(64 << 10) {
                 Ok(chunk) => {

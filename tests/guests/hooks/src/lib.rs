@@ -11,7 +11,8 @@ wit_bindgen::generate!({
 });
 
 use exports::toolcell::tool::hook_handler::{
-    Behavior, Description, Guest, HookCall, HookEvent, HookOutput, HookProgress, PermissionResult, ToolOutput,
+    Behavior, Description, Guest, HookCall, HookEvent, HookOutput, HookProgress, PermissionResult,
+    ToolOutput,
 };
 
 struct Scripted;
@@ -33,10 +34,16 @@ impl Guest for Scripted {
 
     fn handle(call: HookCall) -> Result<Vec<HookOutput>, String> {
         let input: Value = serde_json::from_str(&call.input).map_err(|error| error.to_string())?;
-        let steps = input["hook"][word(call.event)].as_array().cloned().unwrap_or_default();
+        let steps = input["hook"][word(call.event)]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
         let mut outputs = Vec::new();
         for step in &steps {
-            let (name, value) = step.as_object().and_then(|step| step.iter().next()).ok_or("a step has a name")?;
+            let (name, value) = step
+                .as_object()
+                .and_then(|step| step.iter().next())
+                .ok_or("a step has a name")?;
             match name.as_str() {
                 "fail" => return Err(text(value)),
                 "attack" => attack::run(value.as_str().unwrap_or_default(), &mut outputs),
@@ -50,7 +57,10 @@ impl Guest for Scripted {
 fn output(name: &str, value: &Value, call: &HookCall) -> Result<HookOutput, String> {
     Ok(match name {
         "message" => HookOutput::Message(text(value)),
-        "progress" => HookOutput::Progress(HookProgress { message: text(value), percent: Some(50.0) }),
+        "progress" => HookOutput::Progress(HookProgress {
+            message: text(value),
+            percent: Some(50.0),
+        }),
         "updated_input" => HookOutput::UpdatedInput(value.to_string()),
         "allow" => opinion(Behavior::Allow, value),
         "ask" => opinion(Behavior::Ask, value),
@@ -58,12 +68,14 @@ fn output(name: &str, value: &Value, call: &HookCall) -> Result<HookOutput, Stri
         "passthrough" => opinion(Behavior::Passthrough, value),
         "additional_context" => HookOutput::AdditionalContext(value.to_string()),
         "stop" => HookOutput::Stop(text(value)),
-        "updated_output" => {
-            HookOutput::UpdatedOutput(ToolOutput { content: "[]".to_owned(), structured: Some(value.to_string()) })
-        }
+        "updated_output" => HookOutput::UpdatedOutput(ToolOutput {
+            content: "[]".to_owned(),
+            structured: Some(value.to_string()),
+        }),
         // Everything that the host passed to the hook.
         "seen" => {
-            let context: Value = serde_json::from_str(&call.context).map_err(|error| error.to_string())?;
+            let context: Value =
+                serde_json::from_str(&call.context).map_err(|error| error.to_string())?;
             let seen = json!({
                 "event": word(call.event),
                 "invocation_id": call.invocation_id,
@@ -78,7 +90,10 @@ fn output(name: &str, value: &Value, call: &HookCall) -> Result<HookOutput, Stri
 }
 
 fn opinion(behavior: Behavior, reason: &Value) -> HookOutput {
-    HookOutput::PermissionResult(PermissionResult { behavior, reason: text(reason) })
+    HookOutput::PermissionResult(PermissionResult {
+        behavior,
+        reason: text(reason),
+    })
 }
 
 fn text(value: &Value) -> String {

@@ -32,7 +32,11 @@ pub(crate) fn attack(tool: &str) -> Option<Attack> {
     Some(match tool {
         "fill_disk" => |input| match fill_disk(input) {
             Ok(never) => match never {},
-            Err(error) => refuse(ErrorClass::ExecutionFailed, "not_written", &error.to_string()),
+            Err(error) => refuse(
+                ErrorClass::ExecutionFailed,
+                "not_written",
+                &error.to_string(),
+            ),
         },
         "use_swapped" => use_swapped,
         _ => return None,
@@ -66,16 +70,27 @@ fn fill_disk(input: &Input) -> std::io::Result<Never> {
         }
         // Bypasses the streams. Slabs are so large that most stops interrupt a write.
         "positions" | "slabs" => {
-            let block = if how == "slabs" { vec![b'x'; SLAB_BYTES] } else { block };
+            let block = if how == "slabs" {
+                vec![b'x'; SLAB_BYTES]
+            } else {
+                block
+            };
             File::create(&file)?;
             let (folder, _) = &get_directories()[0];
             let name = "fill";
             let file = folder
-                .open_at(PathFlags::empty(), name, OpenFlags::empty(), DescriptorFlags::WRITE)
+                .open_at(
+                    PathFlags::empty(),
+                    name,
+                    OpenFlags::empty(),
+                    DescriptorFlags::WRITE,
+                )
                 .map_err(|error| std::io::Error::other(error.to_string()))?;
             let mut position = 0;
             loop {
-                position += file.write(&block, position).map_err(|error| std::io::Error::other(error.to_string()))?;
+                position += file
+                    .write(&block, position)
+                    .map_err(|error| std::io::Error::other(error.to_string()))?;
             }
         }
         "set_size" => {
@@ -116,7 +131,10 @@ fn until(ms: u64, mut each: impl FnMut()) -> u64 {
 }
 
 fn symlink(says: &str, at: &str) -> Result<(), ()> {
-    let (folder, given) = get_directories().into_iter().find(|(_, given)| at.starts_with(given.as_str())).ok_or(())?;
+    let (folder, given) = get_directories()
+        .into_iter()
+        .find(|(_, given)| at.starts_with(given.as_str()))
+        .ok_or(())?;
     let name = at[given.len()..].trim_start_matches('/');
     folder.symlink_at(says, name).map_err(|_| ())
 }
@@ -142,7 +160,10 @@ fn use_swapped(input: &Input) -> Outcome {
         let _ = fs::write(inside("made"), "made");
         let _ = fs::create_dir(inside("made-folder"));
         let _ = symlink("file", &inside("made-link"));
-        let _ = File::options().write(true).truncate(true).open(inside("file"));
+        let _ = File::options()
+            .write(true)
+            .truncate(true)
+            .open(inside("file"));
         // Names that lie where they should are restored.
         for name in ["made", "made-link"] {
             let _ = fs::remove_file(inside(name));

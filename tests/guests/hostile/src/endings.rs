@@ -11,8 +11,10 @@ pub(crate) fn tools() -> Vec<Tool> {
         plain("panic", "Panics with a message, which goes to stderr")
             .input(json!({ "message": { "type": "string" } }), &[]),
         plain("unreachable", "Executes the instruction that always traps"),
-        plain("exit", "Exits with a code instead of answering")
-            .input(json!({ "code": { "type": "integer", "minimum": 0, "maximum": 255 } }), &["code"]),
+        plain("exit", "Exits with a code instead of answering").input(
+            json!({ "code": { "type": "integer", "minimum": 0, "maximum": 255 } }),
+            &["code"],
+        ),
     ]
 }
 

@@ -17,16 +17,28 @@ const PAGES_PER_MIB: usize = 16;
 pub(crate) fn tools() -> Vec<Tool> {
     let plain = |name, description| Tool::new(name, Access::Nothing, description);
     vec![
-        plain("memory", "Takes memory until there is none, in one of three ways").input(
+        plain(
+            "memory",
+            "Takes memory until there is none, in one of three ways",
+        )
+        .input(
             json!({
                 "mib": { "type": "integer", "minimum": 0 },
                 "how": { "enum": ["push", "reserve", "grow"] },
             }),
             &["mib"],
         ),
-        plain("recurse", "Overflows the engine's stack, or the stack that the guest keeps in memory")
-            .input(json!({ "stack": { "enum": ["engine", "memory"] } }), &[]),
-        Tool::new("flood_handles", Access::ReadsFiles, "Opens handles of the host and keeps them").input(
+        plain(
+            "recurse",
+            "Overflows the engine's stack, or the stack that the guest keeps in memory",
+        )
+        .input(json!({ "stack": { "enum": ["engine", "memory"] } }), &[]),
+        Tool::new(
+            "flood_handles",
+            Access::ReadsFiles,
+            "Opens handles of the host and keeps them",
+        )
+        .input(
             json!({
                 "count": { "type": "integer", "minimum": 0 },
                 "kind": { "enum": ["pollables", "streams", "folders", "files"] },
@@ -132,6 +144,9 @@ fn flood_handles(input: &Input) -> Outcome {
 
 /// Opens up to `count` handles, and holds all of them until the last one is open.
 fn keep<T>(count: usize, open: impl FnMut() -> Option<T>) -> usize {
-    let handles: Vec<T> = std::iter::repeat_with(open).take(count).map_while(|handle| handle).collect();
+    let handles: Vec<T> = std::iter::repeat_with(open)
+        .take(count)
+        .map_while(|handle| handle)
+        .collect();
     black_box(&handles).len()
 }

@@ -24,15 +24,34 @@ pub(crate) fn tools() -> Vec<Tool> {
     vec![
         plain("flood_stdout", "Prints that much to stdout").input(mebibytes(), &["mib"]),
         plain("flood_stderr", "Prints that much to stderr").input(mebibytes(), &["mib"]),
-        plain("flood_empty_writes", "Writes nothing to stdout, that many times").input(many(), &["count"]),
+        plain(
+            "flood_empty_writes",
+            "Writes nothing to stdout, that many times",
+        )
+        .input(many(), &["count"]),
         plain("flood_output", "Answers content of that size").input(mebibytes(), &["mib"]),
-        plain("flood_structured", "Answers structured content of that size").input(mebibytes(), &["mib"]),
+        plain(
+            "flood_structured",
+            "Answers structured content of that size",
+        )
+        .input(mebibytes(), &["mib"]),
         plain("flood_log", "Writes that many log lines of that length").input(many(), &["count"]),
-        plain("flood_progress", "Reports progress that many times, with messages of that length")
-            .input(many(), &["count"]),
-        plain("flood_partial", "Hands over that many partial results of that length").input(many(), &["count"]),
+        plain(
+            "flood_progress",
+            "Reports progress that many times, with messages of that length",
+        )
+        .input(many(), &["count"]),
+        plain(
+            "flood_partial",
+            "Hands over that many partial results of that length",
+        )
+        .input(many(), &["count"]),
         plain("one_huge_log", "Writes one log line of that size").input(mebibytes(), &["mib"]),
-        plain("huge_failure", "Fails with a message and a detail of that size each").input(mebibytes(), &["mib"]),
+        plain(
+            "huge_failure",
+            "Fails with a message and a detail of that size each",
+        )
+        .input(mebibytes(), &["mib"]),
     ]
 }
 
@@ -42,10 +61,19 @@ pub(crate) fn attack(tool: &str) -> Option<Attack> {
         "flood_stderr" => |input| flood_stream(input, &mut std::io::stderr()),
         "flood_empty_writes" => flood_empty_writes,
         "flood_output" => |input| {
-            let wrapped = wrap(r#"[{"type":"text","text":""#, input.number("mib") as usize, r#""}]"#);
+            let wrapped = wrap(
+                r#"[{"type":"text","text":""#,
+                input.number("mib") as usize,
+                r#""}]"#,
+            );
             raw(wrapped, None)
         },
-        "flood_structured" => |input| raw("[]".into(), Some(wrap("\"", input.number("mib") as usize, "\""))),
+        "flood_structured" => |input| {
+            raw(
+                "[]".into(),
+                Some(wrap("\"", input.number("mib") as usize, "\"")),
+            )
+        },
         "flood_log" => flood_log,
         "flood_progress" => flood_progress,
         "flood_partial" => flood_partial,

@@ -72,7 +72,11 @@ fn answer(structured: Value) -> Outcome {
 }
 
 fn raw(content: String, structured: Option<String>) -> Outcome {
-    Outcome::Success(Output { content, structured, ui_summary: None })
+    Outcome::Success(Output {
+        content,
+        structured,
+        ui_summary: None,
+    })
 }
 
 export!(Hostile);

@@ -6,7 +6,8 @@ use fixture::{Access, Input, Tool};
 use serde_json::json;
 use wasip2::filesystem::preopens::get_directories;
 use wasip2::filesystem::types::{
-    Descriptor, DescriptorFlags, DirectoryEntryStream, ErrorCode, NewTimestamp, OpenFlags, PathFlags,
+    Descriptor, DescriptorFlags, DirectoryEntryStream, ErrorCode, NewTimestamp, OpenFlags,
+    PathFlags,
 };
 
 use crate::{Attack, ErrorClass, Outcome, answer, refuse};
@@ -18,15 +19,22 @@ pub(crate) fn tools() -> Vec<Tool> {
             Access::WritesFiles,
             "Opens `name` in the folder that was granted, in every way, `times` times",
         )
-        .input(json!({ "name": { "type": "string" }, "times": { "type": "integer" } }), &["name", "times"]),
+        .input(
+            json!({ "name": { "type": "string" }, "times": { "type": "integer" } }),
+            &["name", "times"],
+        ),
         Tool::new(
             "hold_listings",
             Access::ReadsFiles,
             "Begins to list the folder that was granted `times` times, then lists it",
         )
         .input(json!({ "times": { "type": "integer" } }), &["times"]),
-        Tool::new("hold_streams", Access::ReadsFiles, "Reads `name` through as many streams at once as it gets")
-            .input(json!({ "name": { "type": "string" } }), &["name"]),
+        Tool::new(
+            "hold_streams",
+            Access::ReadsFiles,
+            "Reads `name` through as many streams at once as it gets",
+        )
+        .input(json!({ "name": { "type": "string" } }), &["name"]),
     ]
 }
 
@@ -45,7 +53,10 @@ fn granted() -> Descriptor {
 }
 
 fn listed(done: Result<serde_json::Value, ErrorCode>) -> Outcome {
-    done.map_or_else(|error| refuse(ErrorClass::ExecutionFailed, "not_listed", error.name()), answer)
+    done.map_or_else(
+        |error| refuse(ErrorClass::ExecutionFailed, "not_listed", error.name()),
+        answer,
+    )
 }
 
 /// Counts the outcomes of each way of opening.
@@ -73,7 +84,9 @@ fn open_again(input: &Input) -> Outcome {
             7 => opened(follow, &inside, none, reads),
             _ => folder.set_times_at(follow, name, NewTimestamp::Now, NewTimestamp::Now),
         };
-        *ends.entry(end.map_or_else(|error| error.name().to_owned(), |()| "opened".to_owned())).or_default() += 1;
+        *ends
+            .entry(end.map_or_else(|error| error.name().to_owned(), |()| "opened".to_owned()))
+            .or_default() += 1;
     }
     answer(json!(ends))
 }
@@ -97,7 +110,12 @@ fn hold_listings(input: &Input) -> Result<serde_json::Value, ErrorCode> {
 }
 
 fn hold_streams(input: &Input) -> Result<serde_json::Value, ErrorCode> {
-    let file = granted().open_at(PathFlags::empty(), input.text("name"), OpenFlags::empty(), DescriptorFlags::READ)?;
+    let file = granted().open_at(
+        PathFlags::empty(),
+        input.text("name"),
+        OpenFlags::empty(),
+        DescriptorFlags::READ,
+    )?;
     let mut held = Vec::new();
     while let Ok(stream) = file.read_via_stream(0) {
         // Waits until the bytes are readable, and does not read them.

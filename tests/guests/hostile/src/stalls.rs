@@ -18,13 +18,26 @@ pub(crate) fn tools() -> Vec<Tool> {
     vec![
         plain("spin", "Loops for ever, doing nothing"),
         plain("spin_fuel", "Loops for ever, counting: burns fuel evenly"),
-        plain("sleep", "Sleeps in the host's clock; without a length for ever")
-            .input(json!({ "ms": { "type": "integer", "minimum": 0 } }), &[]),
-        plain("sleep_ignore_cancel", "Sleeps in short steps for ever, and cannot hear a stop"),
+        plain(
+            "sleep",
+            "Sleeps in the host's clock; without a length for ever",
+        )
+        .input(json!({ "ms": { "type": "integer", "minimum": 0 } }), &[]),
+        plain(
+            "sleep_ignore_cancel",
+            "Sleeps in short steps for ever, and cannot hear a stop",
+        ),
         plain("clock_flood", "Asks the host for the time for ever"),
-        plain("memcpy_loop", "Copies and fills 8 MiB of memory for ever, in bulk instructions"),
-        Tool::new("busy_write", Access::WritesFiles, "Appends a numbered line to a file every 10 ms, for ever")
-            .input(json!({ "path": { "type": "string" } }), &["path"]),
+        plain(
+            "memcpy_loop",
+            "Copies and fills 8 MiB of memory for ever, in bulk instructions",
+        ),
+        Tool::new(
+            "busy_write",
+            Access::WritesFiles,
+            "Appends a numbered line to a file every 10 ms, for ever",
+        )
+        .input(json!({ "path": { "type": "string" } }), &["path"]),
     ]
 }
 
@@ -82,16 +95,27 @@ fn memcpy_loop() -> ! {
 }
 
 fn busy_write(input: &Input) -> Outcome {
-    let opened = OpenOptions::new().append(true).create(true).open(input.text("path"));
+    let opened = OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(input.text("path"));
     let mut file = match opened {
         Ok(file) => file,
         Err(error) => {
-            return refuse(ErrorClass::ExecutionFailed, "not_opened", &error.to_string());
+            return refuse(
+                ErrorClass::ExecutionFailed,
+                "not_opened",
+                &error.to_string(),
+            );
         }
     };
     for beat in 1_u64.. {
         if let Err(error) = writeln!(file, "{beat}") {
-            return refuse(ErrorClass::ExecutionFailed, "not_written", &error.to_string());
+            return refuse(
+                ErrorClass::ExecutionFailed,
+                "not_written",
+                &error.to_string(),
+            );
         }
         std::thread::sleep(Duration::from_millis(10));
     }

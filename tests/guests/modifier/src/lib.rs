@@ -25,7 +25,10 @@ struct Modifier;
 impl Guest for Modifier {
     fn describe() -> String {
         // Without capabilities, and outside of a call.
-        assert!(matches!(modify("describe", "true"), Err(ModifyError::Forbidden(_))));
+        assert!(matches!(
+            modify("describe", "true"),
+            Err(ModifyError::Forbidden(_))
+        ));
         let plain = |name| {
             let input = json!({
                 "changes": { "type": "array", "items": { "type": "object" } },
@@ -64,24 +67,37 @@ fn run(input: &Input) -> Outcome {
     let entered = nanoseconds();
     std::thread::sleep(Duration::from_millis(input.number("ms")));
     let none = Vec::new();
-    let changes = input.value().get("changes").and_then(Value::as_array).unwrap_or(&none);
+    let changes = input
+        .value()
+        .get("changes")
+        .and_then(Value::as_array)
+        .unwrap_or(&none);
     let refused: Vec<Value> = changes.iter().map(change).collect();
     if let Some(secret) = input.given("secret") {
         let _ = modify("secret", &json!({ "inner": [secret] }).to_string());
         let _ = modify(secret, "true");
     }
     let structured = json!({ "refused": refused, "entered_ns": entered, "left_ns": nanoseconds() });
-    let output = Output { content: "[]".into(), structured: Some(structured.to_string()), ui_summary: None };
+    let output = Output {
+        content: "[]".into(),
+        structured: Some(structured.to_string()),
+        ui_summary: None,
+    };
     match input.text("then") {
         "fail" => Outcome::Failure(error("as_asked")),
-        "partial" => Outcome::Partial(PartialOutput { output, error: error("as_asked") }),
+        "partial" => Outcome::Partial(PartialOutput {
+            output,
+            error: error("as_asked"),
+        }),
         _ => Outcome::Success(output),
     }
 }
 
 /// Makes one change, `{"key", "value"}`, or `{"key", "text"}` with the text of the value. Returns why not.
 fn change(change: &Value) -> Value {
-    let text = change["text"].as_str().map_or_else(|| change["value"].to_string(), str::to_owned);
+    let text = change["text"]
+        .as_str()
+        .map_or_else(|| change["value"].to_string(), str::to_owned);
     match modify(change["key"].as_str().unwrap_or_default(), &text) {
         Ok(()) => Value::Null,
         Err(ModifyError::Forbidden(why)) => json!({ "forbidden": why }),
@@ -91,7 +107,9 @@ fn change(change: &Value) -> Value {
 }
 
 fn nanoseconds() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_nanos() as u64)
 }
 
 fn error(code: &str) -> ToolError {

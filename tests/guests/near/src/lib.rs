@@ -25,13 +25,17 @@ impl Guest for Tool {
                 _ => answers.push(run(step)),
             }
         }
-        let context: Value = req.context.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+        let context: Value = req
+            .context
+            .and_then(|text| serde_json::from_str(&text).ok())
+            .unwrap_or_default();
         Response::Success(json!({ "context": context, "answers": answers }).to_string())
     }
 
     fn schema() -> String {
         let steps = json!({ "type": "array", "items": { "type": "object" } });
-        json!({ "type": "object", "properties": { "steps": steps }, "required": ["steps"] }).to_string()
+        json!({ "type": "object", "properties": { "steps": steps }, "required": ["steps"] })
+            .to_string()
     }
 
     fn description() -> String {
@@ -51,12 +55,17 @@ fn run(step: &Value) -> Value {
         }
         "now" => host::now_millis().into(),
         "secret" => host::secret_exists(text(step, "name")).into(),
-        "read" => match (host::workspace_read(text(step, "path")), step["measure"].as_bool()) {
+        "read" => match (
+            host::workspace_read(text(step, "path")),
+            step["measure"].as_bool(),
+        ) {
             (Some(found), Some(true)) => found.len().into(),
             (found, _) => found.map_or(Value::Null, Value::String),
         },
         "invoke" => match host::tool_invoke(text(step, "alias"), text(step, "params")) {
-            Ok(output) => json!({ "ok": serde_json::from_str::<Value>(&output).unwrap_or_default() }),
+            Ok(output) => {
+                json!({ "ok": serde_json::from_str::<Value>(&output).unwrap_or_default() })
+            }
             Err(error) => json!({ "error": error }),
         },
         "request" => request(step),
@@ -72,11 +81,21 @@ fn run(step: &Value) -> Value {
 }
 
 fn request(step: &Value) -> Value {
-    let headers = step["headers"].as_str().map_or_else(|| "{}".to_owned(), str::to_owned);
+    let headers = step["headers"]
+        .as_str()
+        .map_or_else(|| "{}".to_owned(), str::to_owned);
     let body = step["body"].as_str().map(|body| body.as_bytes().to_vec());
-    let timeout = step["timeout_ms"].as_u64().and_then(|ms| u32::try_from(ms).ok());
+    let timeout = step["timeout_ms"]
+        .as_u64()
+        .and_then(|ms| u32::try_from(ms).ok());
     let method = step["method"].as_str().unwrap_or("GET");
-    match host::http_request(method, text(step, "url"), &headers, body.as_deref(), timeout) {
+    match host::http_request(
+        method,
+        text(step, "url"),
+        &headers,
+        body.as_deref(),
+        timeout,
+    ) {
         Ok(response) => json!({
             "status": response.status,
             "headers": serde_json::from_str::<Value>(&response.headers_json).unwrap_or_default(),
@@ -115,7 +134,11 @@ fn failure(step: &Value) -> GuestFailure {
         _ => ErrorKind::OperationFailed,
     };
     let given = |name: &str| step[name].as_str().map(str::to_owned);
-    GuestFailure { kind, code: given("code"), message: given("message") }
+    GuestFailure {
+        kind,
+        code: given("code"),
+        message: given("message"),
+    }
 }
 
 export!(Tool);

@@ -21,12 +21,23 @@ pub(crate) fn tools() -> Vec<Tool> {
         "then": { "enum": ["answer", "fail", "panic", "spin", "sleep"] },
     });
     vec![
-        Tool::new("artifacts", Access::Nothing, "Writes files in chunks, and refers to those that it finished")
-            .input(input, &[])
-            .contract("sensitive_fields", json!(["secret"])),
-        Tool::new("artifacts_ruled", Access::Nothing, "The same, where the output contract has redaction rules")
-            .input(json!({ "files": files() }), &[])
-            .promises("redaction_rules", json!([{ "pattern": "AKIA[0-9A-Z]{16}" }])),
+        Tool::new(
+            "artifacts",
+            Access::Nothing,
+            "Writes files in chunks, and refers to those that it finished",
+        )
+        .input(input, &[])
+        .contract("sensitive_fields", json!(["secret"])),
+        Tool::new(
+            "artifacts_ruled",
+            Access::Nothing,
+            "The same, where the output contract has redaction rules",
+        )
+        .input(json!({ "files": files() }), &[])
+        .promises(
+            "redaction_rules",
+            json!([{ "pattern": "AKIA[0-9A-Z]{16}" }]),
+        ),
         Tool::new(
             "artifacts_swapping",
             Access::DestroysFiles,
@@ -41,8 +52,12 @@ pub(crate) fn tools() -> Vec<Tool> {
             }),
             &["from", "to", "link"],
         ),
-        Tool::new("artifacts_plain", Access::Nothing, "The same, without sensitive arguments")
-            .input(json!({ "files": files() }), &[]),
+        Tool::new(
+            "artifacts_plain",
+            Access::Nothing,
+            "The same, without sensitive arguments",
+        )
+        .input(json!({ "files": files() }), &[]),
     ]
 }
 
@@ -51,7 +66,11 @@ pub(crate) fn handler(tool: &str) -> Option<Handler> {
         "artifacts" | "artifacts_ruled" | "artifacts_plain" => artifacts,
         "artifacts_swapping" => |call, input| match swap(input) {
             Ok(()) => artifacts(call, input),
-            Err(error) => refuse(ErrorClass::ExecutionFailed, "not_swapped", &error.to_string()),
+            Err(error) => refuse(
+                ErrorClass::ExecutionFailed,
+                "not_swapped",
+                &error.to_string(),
+            ),
         },
         _ => return None,
     })
@@ -77,7 +96,11 @@ fn artifacts(_: &Call, input: &Input) -> Outcome {
         }
     }
     let others = input.value()["refer_to"].as_array().unwrap_or(&none);
-    blocks.extend(others.iter().map(|other| json!({ "type": "artifact_ref", "reference": other })));
+    blocks.extend(
+        others
+            .iter()
+            .map(|other| json!({ "type": "artifact_ref", "reference": other })),
+    );
     if input.flag("twice") {
         blocks.extend_from_within(..);
     }
@@ -85,7 +108,13 @@ fn artifacts(_: &Call, input: &Input) -> Outcome {
         partial_result(&json!(blocks).to_string());
     }
     match input.text("then") {
-        "fail" => return refuse(ErrorClass::ExecutionFailed, "told_to_fail", "The tool was told to fail."),
+        "fail" => {
+            return refuse(
+                ErrorClass::ExecutionFailed,
+                "told_to_fail",
+                "The tool was told to fail.",
+            );
+        }
         "panic" => panic!("after all that"),
         "spin" => loop {
             std::hint::spin_loop();
@@ -106,13 +135,17 @@ fn artifacts(_: &Call, input: &Input) -> Outcome {
 
 /// Writes `text`, then `bytes` times an x, `chunk` bytes at a time. Returns the reference of a file that is finished.
 fn write(file: &Value, secret: &str) -> Result<Option<String>, String> {
-    let word = |name: &str, otherwise: &'static str| file[name].as_str().unwrap_or(otherwise).to_owned();
+    let word =
+        |name: &str, otherwise: &'static str| file[name].as_str().unwrap_or(otherwise).to_owned();
     let number = |name: &str, otherwise: u64| file[name].as_u64().unwrap_or(otherwise) as usize;
     let name = format!("{}{secret}", word("name", "file")).repeat(number("name_times", 1));
     let artifact = create(&name, &word("media_type", "text/plain")).map_err(told)?;
     let chunk = number("chunk", 64 << 10).max(1);
     let text = format!("{}{secret}", word("text", ""));
-    text.as_bytes().chunks(chunk).try_for_each(|part| artifact.write(part)).map_err(told)?;
+    text.as_bytes()
+        .chunks(chunk)
+        .try_for_each(|part| artifact.write(part))
+        .map_err(told)?;
     let filler = vec![b'x'; chunk];
     let mut left = number("bytes", 0);
     while left > 0 {

@@ -26,8 +26,16 @@ pub(crate) fn tools() -> Vec<Tool> {
         )
     };
     vec![
-        tool("escape", Access::WritesFiles, "Tries every way out of a folder, as a writer"),
-        tool("escape_reader", Access::ReadsFiles, "Tries every way out of a folder, as a reader"),
+        tool(
+            "escape",
+            Access::WritesFiles,
+            "Tries every way out of a folder, as a writer",
+        ),
+        tool(
+            "escape_reader",
+            Access::ReadsFiles,
+            "Tries every way out of a folder, as a reader",
+        ),
     ]
 }
 
@@ -99,15 +107,24 @@ fn read_outside(target: &Target, attempts: &mut Attempts) {
         attempts.record(name, path, outcome);
     };
     attempt("dotdot", target.inside(&target.climbing));
-    attempt("dot_segments", target.inside(&format!("././/{}", target.climbing)));
+    attempt(
+        "dot_segments",
+        target.inside(&format!("././/{}", target.climbing)),
+    );
     attempt("relative", target.climbing.clone());
     attempt("absolute", target.outside.clone());
     attempt("double_slash", format!("/{}", target.outside));
     attempt("nul_byte", format!("{}\0.txt", target.outside));
     attempt("sibling", format!("{}/{}", target.sibling, target.file));
-    attempt("sibling_by_dotdot", target.inside(&format!("..{}/{}", target.sibling, target.file)));
+    attempt(
+        "sibling_by_dotdot",
+        target.inside(&format!("..{}/{}", target.sibling, target.file)),
+    );
     attempt("existing_link", target.inside(&target.link));
-    attempt("existing_link_to_folder", target.inside(&format!("{}/{}", target.link, target.file)));
+    attempt(
+        "existing_link_to_folder",
+        target.inside(&format!("{}/{}", target.link, target.file)),
+    );
     attempt("own_environment", "/proc/self/environ".into());
 }
 
@@ -131,7 +148,11 @@ fn read_through_own_links(target: &Target, attempts: &mut Attempts) {
     attempt("own_absolute_folder_link", outside_folder, &beneath);
     attempt("own_climbing_folder_link", climbing_folder, &beneath);
     attempt("own_link_to_slash", "/", &target.outside);
-    attempt("own_link_to_parent", "..", &format!("{}/{}", target.sibling, target.file));
+    attempt(
+        "own_link_to_parent",
+        "..",
+        &format!("{}/{}", target.sibling, target.file),
+    );
 }
 
 fn change_outside(target: &Target, attempts: &mut Attempts) {
@@ -143,19 +164,32 @@ fn change_outside(target: &Target, attempts: &mut Attempts) {
     });
     let places = [
         ("absolute", format!("{}.escaped", target.outside)),
-        ("dotdot", target.inside(&format!("{}.escaped", target.climbing))),
+        (
+            "dotdot",
+            target.inside(&format!("{}.escaped", target.climbing)),
+        ),
         ("sibling", format!("{}/escaped", target.sibling)),
-        ("existing_link", target.inside(&format!("{}/escaped", target.link))),
+        (
+            "existing_link",
+            target.inside(&format!("{}/escaped", target.link)),
+        ),
     ];
     for (way, place) in places {
         let mut attempt = |what: &str, outcome: io::Result<()>| {
-            attempts.record(&format!("{what}_{way}"), &place, outcome.map(|()| String::new()));
+            attempts.record(
+                &format!("{what}_{way}"),
+                &place,
+                outcome.map(|()| String::new()),
+            );
         };
         attempt("create", fs::write(&place, "escaped"));
         attempt("mkdir", fs::create_dir(format!("{place}-folder")));
         attempt("symlink", symlink("/", &format!("{place}-symlink")));
         if made.is_ok() {
-            attempt("hard_link", fs::hard_link(&bait, format!("{place}-hard-link")));
+            attempt(
+                "hard_link",
+                fs::hard_link(&bait, format!("{place}-hard-link")),
+            );
             attempt("rename", fs::rename(&bait, format!("{place}-renamed")));
         }
     }
@@ -164,7 +198,9 @@ fn change_outside(target: &Target, attempts: &mut Attempts) {
 fn list_folders_never_given(attempts: &mut Attempts) {
     let given = preopened_paths();
     let never_given = |folder: &str| {
-        let beneath = |path: &String| folder == path || folder.starts_with(&format!("{}/", path.trim_end_matches('/')));
+        let beneath = |path: &String| {
+            folder == path || folder.starts_with(&format!("{}/", path.trim_end_matches('/')))
+        };
         folder.starts_with('/') && !given.iter().any(beneath)
     };
     for folder in HOST_FOLDERS.iter().filter(|folder| never_given(folder)) {
@@ -184,7 +220,10 @@ fn open_past_std(target: &Target, folder: &Descriptor, name: &str, attempts: &mu
         target.link.clone(),
         format!("{}/{}", target.link, target.file),
         format!("..{}/{}", target.sibling, target.file),
-        format!("../{}", target.sibling.rsplit('/').next().unwrap_or_default()),
+        format!(
+            "../{}",
+            target.sibling.rsplit('/').next().unwrap_or_default()
+        ),
         "..".into(),
         "../".into(),
         "./..".into(),
@@ -197,13 +236,24 @@ fn open_past_std(target: &Target, folder: &Descriptor, name: &str, attempts: &mu
     for path in paths {
         attempts.record("open_at", shown(name, &path), open_and_read(folder, &path));
         let found = folder.stat_at(PathFlags::SYMLINK_FOLLOW, &path);
-        attempts.record("stat_at", shown(name, &path), found.map(|stat| format!("{stat:?}")));
+        attempts.record(
+            "stat_at",
+            shown(name, &path),
+            found.map(|stat| format!("{stat:?}")),
+        );
     }
 }
 
 /// Opens a file and reads its first bytes, or opens a folder and lists it.
 fn open_and_read(folder: &Descriptor, path: &str) -> Result<String, ErrorCode> {
-    let open = |flags| folder.open_at(PathFlags::SYMLINK_FOLLOW, path, flags, DescriptorFlags::READ);
+    let open = |flags| {
+        folder.open_at(
+            PathFlags::SYMLINK_FOLLOW,
+            path,
+            flags,
+            DescriptorFlags::READ,
+        )
+    };
     let opened = open(OpenFlags::empty()).or_else(|_| open(OpenFlags::DIRECTORY))?;
     let bytes = match opened.read(4096, 0) {
         Ok((bytes, _)) => String::from_utf8_lossy(&bytes).into_owned(),
@@ -223,8 +273,9 @@ fn link_past_std(target: &Target, folder: &Descriptor, name: &str, attempts: &mu
         });
         attempts.record("symlink_at", shown(name, says), outcome);
         let hard = format!("escape-bare-hard-{number}");
-        let outcome =
-            folder.link_at(PathFlags::empty(), says, folder, &hard).and_then(|()| open_and_read(folder, &hard));
+        let outcome = folder
+            .link_at(PathFlags::empty(), says, folder, &hard)
+            .and_then(|()| open_and_read(folder, &hard));
         attempts.record("link_at", shown(name, says), outcome);
         let away = format!("{says}.escaped-bare");
         let bait = format!("escape-bare-bait-{number}");
@@ -234,7 +285,9 @@ fn link_past_std(target: &Target, folder: &Descriptor, name: &str, attempts: &mu
             .and_then(|_| folder.rename_at(&bait, folder, &away))
             .map(|()| String::new());
         attempts.record("rename_at", shown(name, &away), outcome);
-        let outcome = folder.open_at(PathFlags::empty(), &away, made, DescriptorFlags::WRITE).map(|_| String::new());
+        let outcome = folder
+            .open_at(PathFlags::empty(), &away, made, DescriptorFlags::WRITE)
+            .map(|_| String::new());
         attempts.record("create_at", shown(name, &away), outcome);
     }
 }

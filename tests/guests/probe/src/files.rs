@@ -19,23 +19,37 @@ pub(crate) fn tools() -> Vec<Tool> {
         reads("read", "Reads a file").input(path(), &["path"]),
         reads("list", "Lists a folder").input(path(), &["path"]),
         reads("stat", "Tells the kind and the size of a file").input(path(), &["path"]),
-        reads("write_readonly", "Declares that it only reads, and then tries every way to change a file or its folder")
-            .input(path(), &["path"]),
+        reads(
+            "write_readonly",
+            "Declares that it only reads, and then tries every way to change a file or its folder",
+        )
+        .input(path(), &["path"]),
         writes("append", "Appends text to a file").input(text(), &["path", "text"]),
-        writes("append_approved", "Appends text to a file, and wants to be approved before every call")
-            .input(text(), &["path", "text"])
-            .permits("approval_required", true)
-            .permits("rule_matching_fields", vec!["path"])
-            .permits("approval_reason", "Every line costs money."),
+        writes(
+            "append_approved",
+            "Appends text to a file, and wants to be approved before every call",
+        )
+        .input(text(), &["path", "text"])
+        .permits("approval_required", true)
+        .permits("rule_matching_fields", vec!["path"])
+        .permits("approval_reason", "Every line costs money."),
         writes("mkdir", "Makes a folder").input(path(), &["path"]),
         writes("link", "Makes a hard link at `to`").input(pair(), &["from", "to"]),
-        writes("symlink", "Makes a symbolic link at `to` that says `from`").input(pair(), &["from", "to"]),
-        writes("read_as_writer", "Reads a file through the profile of a writer").input(path(), &["path"]),
-        destroys("write", "Writes a file, replacing what was there").input(text(), &["path", "text"]),
+        writes("symlink", "Makes a symbolic link at `to` that says `from`")
+            .input(pair(), &["from", "to"]),
+        writes(
+            "read_as_writer",
+            "Reads a file through the profile of a writer",
+        )
+        .input(path(), &["path"]),
+        destroys("write", "Writes a file, replacing what was there")
+            .input(text(), &["path", "text"]),
         destroys("remove", "Removes a file or an empty folder").input(path(), &["path"]),
         destroys("rename", "Renames a file").input(pair(), &["from", "to"]),
-        destroys("truncate", "Sets the length of a file")
-            .input(json!({ "path": { "type": "string" }, "bytes": { "type": "integer", "minimum": 0 } }), &["path"]),
+        destroys("truncate", "Sets the length of a file").input(
+            json!({ "path": { "type": "string" }, "bytes": { "type": "integer", "minimum": 0 } }),
+            &["path"],
+        ),
     ]
 }
 
@@ -45,7 +59,9 @@ pub(crate) fn handler(tool: &str) -> Option<Handler> {
         "list" => |_, input| report(list(input.text("path"))),
         "stat" => |_, input| report(stat(input.text("path"))),
         "write" => |_, input| done(fs::write(input.text("path"), input.text("text"))),
-        "append" | "append_approved" => |_, input| done(append(input.text("path"), input.text("text"))),
+        "append" | "append_approved" => {
+            |_, input| done(append(input.text("path"), input.text("text")))
+        }
         "mkdir" => |_, input| done(fs::create_dir(input.text("path"))),
         "remove" => |_, input| done(remove(input.text("path"))),
         "rename" => |_, input| done(fs::rename(input.text("from"), input.text("to"))),
@@ -99,18 +115,29 @@ fn stat(path: &str) -> io::Result<Value> {
 }
 
 fn append(path: &str, text: &str) -> io::Result<()> {
-    OpenOptions::new().append(true).create(true).open(path)?.write_all(text.as_bytes())
+    OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(path)?
+        .write_all(text.as_bytes())
 }
 
 fn remove(path: &str) -> io::Result<()> {
-    if fs::symlink_metadata(path)?.is_dir() { fs::remove_dir(path) } else { fs::remove_file(path) }
+    if fs::symlink_metadata(path)?.is_dir() {
+        fs::remove_dir(path)
+    } else {
+        fs::remove_file(path)
+    }
 }
 
 fn truncate(path: &str, bytes: u64) -> io::Result<()> {
     OpenOptions::new().write(true).open(path)?.set_len(bytes)
 }
 
-#[expect(deprecated, reason = "the one way to make a symbolic link that std has on every platform")]
+#[expect(
+    deprecated,
+    reason = "the one way to make a symbolic link that std has on every platform"
+)]
 pub(crate) fn symlink(from: &str, to: &str) -> io::Result<()> {
     fs::soft_link(from, to)
 }
@@ -128,13 +155,33 @@ fn write_readonly(_: &Call, input: &Input) -> Outcome {
     attempt("append", path, append(path, "lie"));
     attempt("overwrite", path, fs::write(path, "lie"));
     attempt("truncate", path, truncate(path, 0));
-    attempt("set_len_of_read_handle", path, File::open(path).and_then(|file| file.set_len(0)));
-    attempt("write_to_read_handle", path, File::open(path).and_then(|mut file| file.write_all(b"lie")));
+    attempt(
+        "set_len_of_read_handle",
+        path,
+        File::open(path).and_then(|file| file.set_len(0)),
+    );
+    attempt(
+        "write_to_read_handle",
+        path,
+        File::open(path).and_then(|mut file| file.write_all(b"lie")),
+    );
     attempt("set_times", path, set_times(path));
     attempt("mkdir", &beside("folder"), fs::create_dir(beside("folder")));
-    attempt("hard_link", &beside("link"), fs::hard_link(path, beside("link")));
-    attempt("symlink", &beside("symlink"), symlink("anything", &beside("symlink")));
-    attempt("rename", &beside("moved"), fs::rename(path, beside("moved")));
+    attempt(
+        "hard_link",
+        &beside("link"),
+        fs::hard_link(path, beside("link")),
+    );
+    attempt(
+        "symlink",
+        &beside("symlink"),
+        symlink("anything", &beside("symlink")),
+    );
+    attempt(
+        "rename",
+        &beside("moved"),
+        fs::rename(path, beside("moved")),
+    );
     attempt("remove_folder", folder, fs::remove_dir(folder));
     attempt("remove", path, fs::remove_file(path));
     answer(attempts.to_value())

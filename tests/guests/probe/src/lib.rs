@@ -79,12 +79,20 @@ fn refuse(class: ErrorClass, code: &str, message: &str) -> Outcome {
 
 /// Success with only structured content.
 fn answer(structured: Value) -> Outcome {
-    Outcome::Success(Output { content: "[]".into(), structured: Some(structured.to_string()), ui_summary: None })
+    Outcome::Success(Output {
+        content: "[]".into(),
+        structured: Some(structured.to_string()),
+        ui_summary: None,
+    })
 }
 
 /// Success with only content blocks.
 fn show(content: Value) -> Outcome {
-    Outcome::Success(Output { content: content.to_string(), structured: None, ui_summary: None })
+    Outcome::Success(Output {
+        content: content.to_string(),
+        structured: None,
+        ui_summary: None,
+    })
 }
 
 fn text_block(text: &str) -> Value {

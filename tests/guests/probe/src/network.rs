@@ -20,8 +20,16 @@ pub(crate) fn tools() -> Vec<Tool> {
         )
     };
     vec![
-        tool("net", Access::Network, "Tries TCP, UDP and DNS, and declares it"),
-        tool("net_undeclared", Access::Nothing, "Tries TCP, UDP and DNS, and declares no network"),
+        tool(
+            "net",
+            Access::Network,
+            "Tries TCP, UDP and DNS, and declares it",
+        ),
+        tool(
+            "net_undeclared",
+            Access::Nothing,
+            "Tries TCP, UDP and DNS, and declares no network",
+        ),
     ]
 }
 
@@ -49,11 +57,17 @@ fn net(_: &Call, input: &Input) -> Outcome {
 }
 
 fn connect(address: &str) -> io::Result<String> {
-    Ok(format!("peer {}", TcpStream::connect(address)?.peer_addr()?))
+    Ok(format!(
+        "peer {}",
+        TcpStream::connect(address)?.peer_addr()?
+    ))
 }
 
 fn listen(address: &str) -> io::Result<String> {
-    Ok(format!("listening on {}", TcpListener::bind(address)?.local_addr()?))
+    Ok(format!(
+        "listening on {}",
+        TcpListener::bind(address)?.local_addr()?
+    ))
 }
 
 fn send(address: &str) -> io::Result<String> {

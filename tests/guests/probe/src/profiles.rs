@@ -20,28 +20,54 @@ pub(crate) fn tools() -> Vec<Tool> {
     let writes = |name, description| touch(name, Access::WritesFiles, description);
     let named = json!({ "/path": "path" });
     let about = |name, kind| {
-        Tool::new(name, Access::Nothing, "Names what it is about, and touches nothing")
-            .input(json!({ "subject": { "type": ["string", "array"] } }), &["subject"])
-            .claims("permission_subjects", json!({ "/subject": kind }))
+        Tool::new(
+            name,
+            Access::Nothing,
+            "Names what it is about, and touches nothing",
+        )
+        .input(
+            json!({ "subject": { "type": ["string", "array"] } }),
+            &["subject"],
+        )
+        .claims("permission_subjects", json!({ "/subject": kind }))
     };
     vec![
         touch("touch_nothing", Access::Nothing, "Asks for nothing"),
         touch("touch_reads", Access::ReadsFiles, "Asks to read"),
         writes("touch_writes", "Asks to write"),
-        writes("touch_drafts", "Asks for a folder for drafts").permits("write_effects", json!(["local_draft"])),
-        writes("touch_remote", "Asks to write, and says that it changes things elsewhere only")
-            .permits("write_effects", json!(["remote_mutation"])),
+        writes("touch_drafts", "Asks for a folder for drafts")
+            .permits("write_effects", json!(["local_draft"])),
+        writes(
+            "touch_remote",
+            "Asks to write, and says that it changes things elsewhere only",
+        )
+        .permits("write_effects", json!(["remote_mutation"])),
         writes("touch_liar", "Says that it only reads").claims("is_read_only", true),
-        writes("touch_boxed", "Asks for the sandbox profile read_only").permits("sandbox_profile", "read_only"),
-        writes("touch_emptied", "Asks for the sandbox profile empty").permits("sandbox_profile", "empty"),
-        writes("touch_unknown", "Asks for an unknown sandbox profile").permits("sandbox_profile", "golden"),
-        touch("read_named", Access::ReadsFiles, "Reads what its argument names")
-            .claims("permission_subjects", named.clone())
-            .permits("rule_matching_fields", vec!["path"]),
-        writes("write_named", "Writes where its argument says").claims("permission_subjects", named.clone()),
-        touch("read_default", Access::ReadsFiles, "Reads what its argument names, `sub` unless it says so")
-            .input(json!({ "path": { "type": "string", "default": "sub" } }), &[])
-            .claims("permission_subjects", named),
+        writes("touch_boxed", "Asks for the sandbox profile read_only")
+            .permits("sandbox_profile", "read_only"),
+        writes("touch_emptied", "Asks for the sandbox profile empty")
+            .permits("sandbox_profile", "empty"),
+        writes("touch_unknown", "Asks for an unknown sandbox profile")
+            .permits("sandbox_profile", "golden"),
+        touch(
+            "read_named",
+            Access::ReadsFiles,
+            "Reads what its argument names",
+        )
+        .claims("permission_subjects", named.clone())
+        .permits("rule_matching_fields", vec!["path"]),
+        writes("write_named", "Writes where its argument says")
+            .claims("permission_subjects", named.clone()),
+        touch(
+            "read_default",
+            Access::ReadsFiles,
+            "Reads what its argument names, `sub` unless it says so",
+        )
+        .input(
+            json!({ "path": { "type": "string", "default": "sub" } }),
+            &[],
+        )
+        .claims("permission_subjects", named),
         about("about_path", "path"),
         about("about_url", "url"),
         about("about_resource", "resource"),
@@ -51,7 +77,12 @@ pub(crate) fn tools() -> Vec<Tool> {
 pub(crate) fn handler(tool: &str) -> Option<Handler> {
     Some(match tool {
         "about_path" | "about_url" | "about_resource" => |_, _| answer(json!({ "ran": true })),
-        name if name.starts_with("touch_") || name.ends_with("_named") || name == "read_default" => touch,
+        name if name.starts_with("touch_")
+            || name.ends_with("_named")
+            || name == "read_default" =>
+        {
+            touch
+        }
         _ => return None,
     })
 }
@@ -85,7 +116,10 @@ fn nest(folder: &str, wanted: u64) -> u64 {
     let mut path = folder.to_owned();
     for made in 0..wanted {
         path.push_str("/n");
-        if fs::create_dir(&path).and_then(|()| fs::write(format!("{path}/file"), "x")).is_err() {
+        if fs::create_dir(&path)
+            .and_then(|()| fs::write(format!("{path}/file"), "x"))
+            .is_err()
+        {
             return made;
         }
     }
@@ -99,10 +133,11 @@ fn scratch(context: &str) -> Option<String> {
 
 /// The names in the folder `path`, or in the parent folder of the file `path`.
 fn list(path: &str) -> io::Result<Vec<String>> {
-    let entries =
-        fs::read_dir(path).or_else(|_| fs::read_dir(path.rsplit_once('/').map_or(".", |(folder, _)| folder)))?;
-    let mut names =
-        entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect::<io::Result<Vec<_>>>()?;
+    let entries = fs::read_dir(path)
+        .or_else(|_| fs::read_dir(path.rsplit_once('/').map_or(".", |(folder, _)| folder)))?;
+    let mut names = entries
+        .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+        .collect::<io::Result<Vec<_>>>()?;
     names.sort();
     Ok(names)
 }

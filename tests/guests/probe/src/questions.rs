@@ -21,9 +21,13 @@ pub(crate) fn tools() -> Vec<Tool> {
         "secret": { "type": "string" },
     });
     vec![
-        Tool::new("ask", Access::Nothing, "Asks what it is told to ask, and answers with the answers")
-            .input(input, &["rounds"])
-            .contract("sensitive_fields", json!(["secret"])),
+        Tool::new(
+            "ask",
+            Access::Nothing,
+            "Asks what it is told to ask, and answers with the answers",
+        )
+        .input(input, &["rounds"])
+        .contract("sensitive_fields", json!(["secret"])),
     ]
 }
 
@@ -39,17 +43,38 @@ fn ask_in_rounds(call: &Call, input: &Input) -> Outcome {
         std::hint::black_box(turn);
     }
     let rounds = input.value()["rounds"].as_array().unwrap();
-    let answered =
-        rounds.iter().flat_map(|round| round.as_array().unwrap()).filter(|one| given.get(word(one, "key")).is_some());
+    let answered = rounds
+        .iter()
+        .flat_map(|round| round.as_array().unwrap())
+        .filter(|one| given.get(word(one, "key")).is_some());
     if call.attempt == 1 && input.given_number("fail_after") == Some(answered.count() as u64) {
-        return refuse(ErrorClass::RateLimited, "flaky", "The first attempt fails after so many answers.");
+        return refuse(
+            ErrorClass::RateLimited,
+            "flaky",
+            "The first attempt fails after so many answers.",
+        );
     }
-    let round = rounds.iter().map(|round| round.as_array().unwrap()).find(|round| {
-        input.flag("always") || round.is_empty() || round.iter().any(|one| given.get(word(one, "key")).is_none())
-    });
+    let round = rounds
+        .iter()
+        .map(|round| round.as_array().unwrap())
+        .find(|round| {
+            input.flag("always")
+                || round.is_empty()
+                || round
+                    .iter()
+                    .any(|one| given.get(word(one, "key")).is_none())
+        });
     if let Some(round) = round {
-        let requests: Vec<InputRequest> = round.iter().map(|one| request(one, input.text("secret"))).collect();
-        let mut state = format!("{}{}", String::from_utf8(resume_state()).unwrap(), input.text("state")).into_bytes();
+        let requests: Vec<InputRequest> = round
+            .iter()
+            .map(|one| request(one, input.text("secret")))
+            .collect();
+        let mut state = format!(
+            "{}{}",
+            String::from_utf8(resume_state()).unwrap(),
+            input.text("state")
+        )
+        .into_bytes();
         state.resize(state.len() + input.number("state_bytes") as usize, 0);
         ask(&requests, &state);
         panic!("went on after it asked");
@@ -72,5 +97,9 @@ fn request(one: &Value, secret: &str) -> InputRequest {
         }
         schema => schema.to_string(),
     };
-    InputRequest { key: word(one, "key").into(), message: format!("{}{secret}", word(one, "message")), schema }
+    InputRequest {
+        key: word(one, "key").into(),
+        message: format!("{}{secret}", word(one, "message")),
+        schema,
+    }
 }

@@ -3,7 +3,9 @@
 use fixture::{Access, Input, Tool};
 use serde_json::{Value, json};
 
-use crate::{Call, ErrorClass, Handler, Outcome, Output, PartialOutput, ToolError, answer, show, text_block};
+use crate::{
+    Call, ErrorClass, Handler, Outcome, Output, PartialOutput, ToolError, answer, show, text_block,
+};
 
 /// One transparent pixel.
 const PIXEL: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==";
@@ -22,8 +24,17 @@ const ERROR_CLASSES: [&str; 11] = [
     "canceled",
 ];
 
-const BLOCK_TYPES: [&str; 9] =
-    ["text", "image", "audio", "video", "file", "resource_link", "embedded_resource", "log", "diff"];
+const BLOCK_TYPES: [&str; 9] = [
+    "text",
+    "image",
+    "audio",
+    "video",
+    "file",
+    "resource_link",
+    "embedded_resource",
+    "log",
+    "diff",
+];
 
 pub(crate) fn tools() -> Vec<Tool> {
     let mut tools = ends();
@@ -46,12 +57,21 @@ fn ends() -> Vec<Tool> {
         "retry_after_ms": { "type": "integer", "minimum": 0 },
     });
     vec![
-        plain("partial", "Answers something usable together with a failure"),
-        plain("fail", "Fails with the class that it is told; an unknown word becomes `other`")
-            .input(failure, &["class"]),
+        plain(
+            "partial",
+            "Answers something usable together with a failure",
+        ),
+        plain(
+            "fail",
+            "Fails with the class that it is told; an unknown word becomes `other`",
+        )
+        .input(failure, &["class"]),
         plain("empty", "Succeeds with no content and nothing structured"),
         plain("null", "Succeeds with a structured null"),
-        plain("summary", "Answers three representations that differ from each other"),
+        plain(
+            "summary",
+            "Answers three representations that differ from each other",
+        ),
     ]
 }
 
@@ -62,28 +82,61 @@ fn shapes() -> Vec<Tool> {
         })
     };
     vec![
-        plain("blocks", "Answers one content block of every type").promises("content_types", json!(BLOCK_TYPES)),
-        plain("blocks_unpromised", "Answers an image where its records promise text alone")
-            .promises("content_types", json!(["text"])),
+        plain("blocks", "Answers one content block of every type")
+            .promises("content_types", json!(BLOCK_TYPES)),
+        plain(
+            "blocks_unpromised",
+            "Answers an image where its records promise text alone",
+        )
+        .promises("content_types", json!(["text"])),
         plain("bad_content", "Answers content that is JSON, but no array"),
-        plain("bad_block", "Answers an array whose items are not typed blocks"),
+        plain(
+            "bad_block",
+            "Answers an array whose items are not typed blocks",
+        ),
         plain("bad_json", "Answers content that is not JSON"),
-        plain("bad_structured_json", "Answers structured content that is not JSON"),
-        plain("bad_structured", "Violates the schema of its own output").promises("structured_schema", numbered()),
-        plain("good_structured", "Keeps the schema of its own output").promises("structured_schema", numbered()),
-        said(plain("say", "Answers the content, the structured output and the summary that it is told")),
-        said(plain("say_report", "Says what it is told, and promises a report"))
-            .promises("artifact_expectations", json!([{ "name": "report.csv", "media_type": "text/csv" }])),
-        said(plain("say_by_reference", "Says what it is told, and lets no result hold it"))
-            .promises("persistence_policy_ref", "ref_only"),
-        said(plain("say_nothing", "Says what it is told, and lets none of it out"))
-            .promises("persistence_policy_ref", "redact")
-            .promises("fallback_summary", "There was an answer."),
-        said(plain("say_or_drop", "Says what it is told, unless it is large"))
-            .promises("persistence_policy_ref", "drop_with_reason")
-            .promises("fallback_summary", "There was a long answer."),
-        said(plain("say_in_passing", "Says what it is told, and lets no disk hold it"))
-            .promises("persistence_policy_ref", "never_persist"),
+        plain(
+            "bad_structured_json",
+            "Answers structured content that is not JSON",
+        ),
+        plain("bad_structured", "Violates the schema of its own output")
+            .promises("structured_schema", numbered()),
+        plain("good_structured", "Keeps the schema of its own output")
+            .promises("structured_schema", numbered()),
+        said(plain(
+            "say",
+            "Answers the content, the structured output and the summary that it is told",
+        )),
+        said(plain(
+            "say_report",
+            "Says what it is told, and promises a report",
+        ))
+        .promises(
+            "artifact_expectations",
+            json!([{ "name": "report.csv", "media_type": "text/csv" }]),
+        ),
+        said(plain(
+            "say_by_reference",
+            "Says what it is told, and lets no result hold it",
+        ))
+        .promises("persistence_policy_ref", "ref_only"),
+        said(plain(
+            "say_nothing",
+            "Says what it is told, and lets none of it out",
+        ))
+        .promises("persistence_policy_ref", "redact")
+        .promises("fallback_summary", "There was an answer."),
+        said(plain(
+            "say_or_drop",
+            "Says what it is told, unless it is large",
+        ))
+        .promises("persistence_policy_ref", "drop_with_reason")
+        .promises("fallback_summary", "There was a long answer."),
+        said(plain(
+            "say_in_passing",
+            "Says what it is told, and lets no disk hold it",
+        ))
+        .promises("persistence_policy_ref", "never_persist"),
     ]
 }
 
@@ -96,8 +149,16 @@ fn sizes() -> Vec<Tool> {
     let length = || json!({ "bytes": { "type": "integer", "minimum": 0 } });
     vec![
         plain("big", "Answers one text block of that many bytes").input(length(), &["bytes"]),
-        plain("big_multibyte", "Like big, but every character takes four bytes").input(length(), &["bytes"]),
-        plain("structured_big", "Answers a structured text of that many bytes").input(length(), &["bytes"]),
+        plain(
+            "big_multibyte",
+            "Like big, but every character takes four bytes",
+        )
+        .input(length(), &["bytes"]),
+        plain(
+            "structured_big",
+            "Answers a structured text of that many bytes",
+        )
+        .input(length(), &["bytes"]),
     ]
 }
 
@@ -115,7 +176,8 @@ pub(crate) fn handler(tool: &str) -> Option<Handler> {
         "bad_structured_json" => |_, _| raw("[]", Some("{not JSON")),
         "bad_structured" => |_, _| raw("[]", Some(r#"{"n":"not a number"}"#)),
         "good_structured" => |_, _| raw("[]", Some(r#"{"n":7}"#)),
-        "say" | "say_report" | "say_by_reference" | "say_nothing" | "say_or_drop" | "say_in_passing" => say,
+        "say" | "say_report" | "say_by_reference" | "say_nothing" | "say_or_drop"
+        | "say_in_passing" => say,
         "big" => |_, input| show(json!([text_block(&filler("x", input))])),
         "big_multibyte" => |_, input| show(json!([text_block(&filler("\u{1F980}", input))])),
         "structured_big" => |_, input| answer(json!({ "text": filler("x", input) })),
@@ -125,7 +187,11 @@ pub(crate) fn handler(tool: &str) -> Option<Handler> {
 }
 
 fn raw(content: &str, structured: Option<&str>) -> Outcome {
-    Outcome::Success(Output { content: content.into(), structured: structured.map(Into::into), ui_summary: None })
+    Outcome::Success(Output {
+        content: content.into(),
+        structured: structured.map(Into::into),
+        ui_summary: None,
+    })
 }
 
 fn say(_: &Call, input: &Input) -> Outcome {
@@ -161,7 +227,9 @@ fn fail(_: &Call, input: &Input) -> Outcome {
     Outcome::Failure(ToolError {
         class: error_class(input.text("class")),
         code: input.text_or("code", "told_to_fail").into(),
-        message: input.text_or("message", "The tool was told to fail.").into(),
+        message: input
+            .text_or("message", "The tool was told to fail.")
+            .into(),
         detail: input.given("detail").map(Into::into),
         retry_after_ms: input.given_number("retry_after_ms"),
     })

@@ -12,7 +12,11 @@ use crate::{Call, ErrorClass, Handler, Outcome, Output, ToolError, answer, text_
 pub(crate) fn tools() -> Vec<Tool> {
     let plain = |name, description| Tool::new(name, Access::Nothing, description);
     vec![
-        plain("progress", "Reports progress that many times, with a percent of the wanted kind").input(
+        plain(
+            "progress",
+            "Reports progress that many times, with a percent of the wanted kind",
+        )
+        .input(
             json!({
                 "count": { "type": "integer", "minimum": 0 },
                 "interval_ms": { "type": "integer", "minimum": 0 },
@@ -20,14 +24,21 @@ pub(crate) fn tools() -> Vec<Tool> {
             }),
             &["count"],
         ),
-        plain("partial_result", "Hands over usable content before it is done").input(
+        plain(
+            "partial_result",
+            "Hands over usable content before it is done",
+        )
+        .input(
             json!({
                 "text": { "type": "string" },
                 "then": { "enum": ["succeed", "fail", "trap"] },
             }),
             &[],
         ),
-        plain("partial_result_bad", "Hands over a partial result that is not JSON"),
+        plain(
+            "partial_result_bad",
+            "Hands over a partial result that is not JSON",
+        ),
         plain("log", "Writes that many log lines of that many bytes").input(
             json!({
                 "count": { "type": "integer", "minimum": 0 },
@@ -36,10 +47,19 @@ pub(crate) fn tools() -> Vec<Tool> {
             }),
             &["count"],
         ),
-        plain("log_bad_fields", "Writes a log line whose fields are not a JSON object"),
-        plain("leak", "Copies a secret to every place where a guest can put text")
-            .input(json!({ "secret": { "type": "string" }, "fail": { "type": "boolean" } }), &["secret"])
-            .contract("sensitive_fields", json!(["secret"])),
+        plain(
+            "log_bad_fields",
+            "Writes a log line whose fields are not a JSON object",
+        ),
+        plain(
+            "leak",
+            "Copies a secret to every place where a guest can put text",
+        )
+        .input(
+            json!({ "secret": { "type": "string" }, "fail": { "type": "boolean" } }),
+            &["secret"],
+        )
+        .contract("sensitive_fields", json!(["secret"])),
     ]
 }
 
@@ -91,9 +111,11 @@ fn usable_early(_: &Call, input: &Input) -> Outcome {
     let reference = partial_result(&json!([text_block(text)]).to_string());
     match input.text_or("then", "succeed") {
         "trap" => panic!("trapped after a partial result"),
-        "fail" => {
-            crate::refuse(ErrorClass::ExecutionFailed, "failed_after_partial_result", "The rest could not be done.")
-        }
+        "fail" => crate::refuse(
+            ErrorClass::ExecutionFailed,
+            "failed_after_partial_result",
+            "The rest could not be done.",
+        ),
         _ => answer(json!({ "reference": reference })),
     }
 }
@@ -118,7 +140,11 @@ fn leak(_: &Call, input: &Input) -> Outcome {
     let secret = input.text("secret");
     println!("stdout {secret}");
     eprintln!("stderr {secret}");
-    log(Level::Info, &format!("log {secret}"), Some(&json!({ "field": secret }).to_string()));
+    log(
+        Level::Info,
+        &format!("log {secret}"),
+        Some(&json!({ "field": secret }).to_string()),
+    );
     let (first, second) = secret.split_at(secret.floor_char_boundary(secret.len() / 2));
     for message in [secret, first, second] {
         report(&Update {

@@ -19,12 +19,29 @@ pub(crate) fn tools() -> Vec<Tool> {
         if path {
             properties["path"] = json!({ "type": "string" });
         }
-        tool.input(properties, if path { &["until", "path"] } else { &["until"] })
+        tool.input(
+            properties,
+            if path { &["until", "path"] } else { &["until"] },
+        )
     };
     vec![
-        input(Tool::new("flaky", Access::Nothing, "Fails in the attempts before `until`"), false),
-        input(Tool::new("flaky_writing", Access::WritesFiles, "Like flaky, while it may write in a folder"), true)
-            .claims("permission_subjects", json!({ "/path": "path" })),
+        input(
+            Tool::new(
+                "flaky",
+                Access::Nothing,
+                "Fails in the attempts before `until`",
+            ),
+            false,
+        ),
+        input(
+            Tool::new(
+                "flaky_writing",
+                Access::WritesFiles,
+                "Like flaky, while it may write in a folder",
+            ),
+            true,
+        )
+        .claims("permission_subjects", json!({ "/path": "path" })),
     ]
 }
 
@@ -33,12 +50,16 @@ pub(crate) fn handler(tool: &str) -> Option<Handler> {
 }
 
 fn flaky(call: &Call, input: &Input) -> Outcome {
-    let spun = (0..input.number("spin")).fold(0_u64, |sum, turn| std::hint::black_box(sum.wrapping_add(turn)));
+    let spun = (0..input.number("spin")).fold(0_u64, |sum, turn| {
+        std::hint::black_box(sum.wrapping_add(turn))
+    });
     if let Some(bytes) = input.given_number("partial_bytes") {
         partial_result(&json!([text_block(&"x".repeat(bytes as usize))]).to_string());
     }
     if u64::from(call.attempt) >= input.number("until") {
-        return answer(json!({ "attempt": call.attempt, "invocation_id": call.invocation_id, "spun": spun }));
+        return answer(
+            json!({ "attempt": call.attempt, "invocation_id": call.invocation_id, "spun": spun }),
+        );
     }
     Outcome::Failure(ToolError {
         class: error_class(input.text_or("class", "rate_limited")),

@@ -26,14 +26,22 @@ struct Validated;
 impl guest::Guest for Validated {
     fn describe() -> String {
         let numbered = |name, description| {
-            Tool::new(name, Access::Nothing, description).input(json!({ "n": { "type": "integer" } }), &["n"])
+            Tool::new(name, Access::Nothing, description)
+                .input(json!({ "n": { "type": "integer" } }), &["n"])
         };
         let plain = |name, description| Tool::new(name, Access::Nothing, description);
         Toolkit::new("validated")
             .with([
                 numbered("even", "Takes even numbers up to 100"),
-                numbered("careless", "Takes what its checks let through, and panics on odd numbers"),
-                plain("nosy", "Its checks reach for files, network and environment").input(
+                numbered(
+                    "careless",
+                    "Takes what its checks let through, and panics on odd numbers",
+                ),
+                plain(
+                    "nosy",
+                    "Its checks reach for files, network and environment",
+                )
+                .input(
                     json!({
                         "marker": { "type": "string" },
                         "file": { "type": "string" },
@@ -51,14 +59,21 @@ impl guest::Guest for Validated {
                 plain("check_panics", "Its value check traps"),
                 plain("preflight_spins", "Its preflight never returns"),
                 plain("preflight_panics", "Its preflight traps"),
-                plain("forgetful", "Its value check counts, and its invocation must see no count"),
+                plain(
+                    "forgetful",
+                    "Its value check counts, and its invocation must see no count",
+                ),
             ])
             .to_json()
     }
 
     fn invoke(call: Call) -> Outcome {
         let Ok(input) = Input::parse(&call.input) else {
-            return Outcome::Failure(error(ErrorClass::InvalidArguments, "input_not_json", &call.input));
+            return Outcome::Failure(error(
+                ErrorClass::InvalidArguments,
+                "input_not_json",
+                &call.input,
+            ));
         };
         match call.tool.as_str() {
             "careless" if input.number("n") % 2 == 1 => panic!("an odd number came through"),
@@ -72,13 +87,17 @@ impl validation::Guest for Validated {
     fn validate_values(tool: String, input: String) -> Result<(), ToolError> {
         let input = parse(&input)?;
         match tool.as_str() {
-            "even" | "careless" if input.number("n") % 2 == 1 => {
-                Err(error(ErrorClass::InvalidArguments, "odd_number", "`n` must be even."))
-            }
+            "even" | "careless" if input.number("n") % 2 == 1 => Err(error(
+                ErrorClass::InvalidArguments,
+                "odd_number",
+                "`n` must be even.",
+            )),
             "nosy" => nosy::look_around(&input),
-            "prepared" if std::fs::read(input.text("path")).is_ok() => {
-                Err(error(ErrorClass::ExecutionFailed, "read", "The value check read a file."))
-            }
+            "prepared" if std::fs::read(input.text("path")).is_ok() => Err(error(
+                ErrorClass::ExecutionFailed,
+                "read",
+                "The value check read a file.",
+            )),
             "check_spins" => spin(),
             "check_panics" => panic!("the value check gave up"),
             "forgetful" => {
@@ -99,12 +118,22 @@ impl validation::Guest for Validated {
             )),
             "nosy" => nosy::look_around(&input),
             "prepared" => match std::fs::read_to_string(input.text("path")) {
-                Ok(_) if std::fs::write(input.text("path"), "written").is_ok() => {
-                    Err(error(ErrorClass::ExecutionFailed, "written", "The preflight wrote a file."))
-                }
+                Ok(_) if std::fs::write(input.text("path"), "written").is_ok() => Err(error(
+                    ErrorClass::ExecutionFailed,
+                    "written",
+                    "The preflight wrote a file.",
+                )),
                 Ok(text) if text == "ready" => Ok(()),
-                Ok(_) => Err(error(ErrorClass::SetupRequired, "not_ready", "The file does not say `ready`.")),
-                Err(cause) => Err(error(ErrorClass::SetupRequired, "not_found", &cause.to_string())),
+                Ok(_) => Err(error(
+                    ErrorClass::SetupRequired,
+                    "not_ready",
+                    "The file does not say `ready`.",
+                )),
+                Err(cause) => Err(error(
+                    ErrorClass::SetupRequired,
+                    "not_found",
+                    &cause.to_string(),
+                )),
             },
             "preflight_spins" => spin(),
             "preflight_panics" => panic!("the preflight gave up"),
@@ -114,7 +143,8 @@ impl validation::Guest for Validated {
 }
 
 fn parse(input: &str) -> Result<Input, ToolError> {
-    Input::parse(input).map_err(|cause| error(ErrorClass::InvalidArguments, "input_not_json", &cause))
+    Input::parse(input)
+        .map_err(|cause| error(ErrorClass::InvalidArguments, "input_not_json", &cause))
 }
 
 fn spin() -> ! {
@@ -124,11 +154,21 @@ fn spin() -> ! {
 }
 
 fn error(class: ErrorClass, code: &str, message: &str) -> ToolError {
-    ToolError { class, code: code.into(), message: message.into(), detail: None, retry_after_ms: None }
+    ToolError {
+        class,
+        code: code.into(),
+        message: message.into(),
+        detail: None,
+        retry_after_ms: None,
+    }
 }
 
 fn answer(structured: Value) -> Outcome {
-    Outcome::Success(Output { content: "[]".into(), structured: Some(structured.to_string()), ui_summary: None })
+    Outcome::Success(Output {
+        content: "[]".into(),
+        structured: Some(structured.to_string()),
+        ui_summary: None,
+    })
 }
 
 export!(Validated);

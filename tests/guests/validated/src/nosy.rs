@@ -25,27 +25,49 @@ pub(crate) fn look_around(input: &Input) -> Result<(), ToolError> {
     let file = input.text_or("file", "/ws/secret");
     let address = input.text_or("address", "127.0.0.1:9");
     let mut attempts = Attempts::default();
-    attempts.record("write", marker, std::fs::write(marker, "a check was here").map(|()| String::new()));
+    attempts.record(
+        "write",
+        marker,
+        std::fs::write(marker, "a check was here").map(|()| String::new()),
+    );
     attempts.record("read", file, std::fs::read_to_string(file));
-    attempts.record("tcp", address, TcpStream::connect(address).map(|_| String::new()));
+    attempts.record(
+        "tcp",
+        address,
+        TcpStream::connect(address).map(|_| String::new()),
+    );
     attempts.record(
         "udp",
         address,
-        UdpSocket::bind("0.0.0.0:0").and_then(|socket| socket.send_to(b"check", address)).map(|sent| sent.to_string()),
+        UdpSocket::bind("0.0.0.0:0")
+            .and_then(|socket| socket.send_to(b"check", address))
+            .map(|sent| sent.to_string()),
     );
     let found = |count: usize, what: String| match count {
         0 => Err("nothing there"),
         _ => Ok(what),
     };
     let names: Vec<_> = std::env::vars().map(|(name, _)| name).collect();
-    attempts.record("environment", "variables", found(names.len(), names.join(" ")));
+    attempts.record(
+        "environment",
+        "variables",
+        found(names.len(), names.join(" ")),
+    );
     let arguments = std::env::args().collect::<Vec<_>>();
-    attempts.record("environment", "arguments", found(arguments.len(), arguments.join(" ")));
+    attempts.record(
+        "environment",
+        "arguments",
+        found(arguments.len(), arguments.join(" ")),
+    );
     let folders = preopens::get_directories();
     let paths: Vec<_> = folders.iter().map(|(_, path)| path.as_str()).collect();
     attempts.record("preopens", "folders", found(paths.len(), paths.join(" ")));
     let created = artifacts::create("a", "text/plain").map(|_| String::new());
-    attempts.record("artifact", "a", created.map_err(|_| "not outside of a call"));
+    attempts.record(
+        "artifact",
+        "a",
+        created.map_err(|_| "not outside of a call"),
+    );
     if attempts.succeeded().is_empty() {
         return Ok(());
     }
@@ -54,7 +76,10 @@ pub(crate) fn look_around(input: &Input) -> Result<(), ToolError> {
         ..error(
             ErrorClass::ExecutionFailed,
             "world_not_empty",
-            &format!("Worked, and should not: {}", attempts.succeeded().join(", ")),
+            &format!(
+                "Worked, and should not: {}",
+                attempts.succeeded().join(", ")
+            ),
         )
     })
 }

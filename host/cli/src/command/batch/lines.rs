@@ -54,7 +54,8 @@ pub(super) fn read(file: &Path) -> Result<Vec<Line>, BadRequest> {
         return parse("standard input", io::stdin().lock(), BATCH_BYTES_MAX);
     }
     let what = file.display().to_string();
-    let opened = File::open(file).map_err(|error| BadRequest(format!("cannot open {what}: {error}")))?;
+    let opened =
+        File::open(file).map_err(|error| BadRequest(format!("cannot open {what}: {error}")))?;
     parse(&what, BufReader::new(opened), BATCH_BYTES_MAX)
 }
 
@@ -66,32 +67,52 @@ fn parse(what: &str, mut from: impl BufRead, bytes_max: usize) -> Result<Vec<Lin
     let mut bytes = Vec::new();
     for number in 1.. {
         bytes.clear();
-        let read = from.by_ref().take(LINE_BYTES_MAX as u64 + 1).read_until(b'\n', &mut bytes);
+        let read = from
+            .by_ref()
+            .take(LINE_BYTES_MAX as u64 + 1)
+            .read_until(b'\n', &mut bytes);
         let count = read.map_err(|error| BadRequest(format!("cannot read {what}: {error}")))?;
         if count == 0 {
             break;
         }
         total += count;
         if count > LINE_BYTES_MAX {
-            return Err(fail(number, &format!("the line has more than {LINE_BYTES_MAX} bytes; shorten the input")));
+            return Err(fail(
+                number,
+                &format!("the line has more than {LINE_BYTES_MAX} bytes; shorten the input"),
+            ));
         }
         if total > bytes_max {
-            return Err(fail(number, &format!("the batch has more than {bytes_max} bytes; split it")));
+            return Err(fail(
+                number,
+                &format!("the batch has more than {bytes_max} bytes; split it"),
+            ));
         }
-        let text = std::str::from_utf8(&bytes).map_err(|_| fail(number, "the line is not UTF-8 text"))?;
+        let text =
+            std::str::from_utf8(&bytes).map_err(|_| fail(number, "the line is not UTF-8 text"))?;
         if text.trim().is_empty() {
             continue;
         }
         if lines.len() >= CALLS_MAX {
-            return Err(fail(number, &PlanError::TooManyCalls { at: lines.len() }.to_string()));
+            return Err(fail(
+                number,
+                &PlanError::TooManyCalls { at: lines.len() }.to_string(),
+            ));
         }
         lines.push(line(text.trim_end()).map_err(|why| fail(number, &why))?);
         numbers.push(number);
     }
-    let plan = Plan::new(lines.iter().map(|line| (line.id.as_str(), line.depends_on.as_slice())));
+    let plan = Plan::new(
+        lines
+            .iter()
+            .map(|line| (line.id.as_str(), line.depends_on.as_slice())),
+    );
     match plan {
         Ok(_) => Ok(lines),
-        Err(error) => Err(fail(numbers.get(error.at()).copied().unwrap_or_default(), &error.to_string())),
+        Err(error) => Err(fail(
+            numbers.get(error.at()).copied().unwrap_or_default(),
+            &error.to_string(),
+        )),
     }
 }
 
@@ -106,12 +127,26 @@ fn line(text: &str) -> Result<Line, String> {
         let why = why.split(" at line ").next().unwrap_or_default();
         format!("{why}, at column {}; write {FORM}", error.column())
     })?;
-    let Written { id, tool, input, depends_on } = written;
+    let Written {
+        id,
+        tool,
+        input,
+        depends_on,
+    } = written;
     if depends_on.len() > CALLS_MAX {
-        return Err(format!("depends_on has {} ids, and a batch has at most {CALLS_MAX} calls", depends_on.len()));
+        return Err(format!(
+            "depends_on has {} ids, and a batch has at most {CALLS_MAX} calls",
+            depends_on.len()
+        ));
     }
     let input = Input::from_text(input.map_or(NO_INPUT, RawValue::get));
-    Ok(Line { id, tool, input, depends_on, native_id: None })
+    Ok(Line {
+        id,
+        tool,
+        input,
+        depends_on,
+        native_id: None,
+    })
 }
 
 #[cfg(test)]
@@ -132,9 +167,21 @@ mod tests {
         let text = "\n{\"id\": \"a\", \"tool\": \"x\", \"input\": {\"n\": 1.0,  \"m\":\"\\u0041\"} }\r\n\
                     {\"depends_on\": [\"a\"], \"tool\": \"y#z\", \"id\": \"b\"}";
         let lines = parse(text.as_bytes()).unwrap();
-        let [first, second] = lines.as_slice() else { panic!("{lines:?}") };
-        assert_eq!((first.id.as_str(), first.input.text()), ("a", "{\"n\": 1.0,  \"m\":\"\\u0041\"}"));
-        assert_eq!((second.tool.as_str(), second.input.text(), second.depends_on.len()), ("y#z", "{}", 1));
+        let [first, second] = lines.as_slice() else {
+            panic!("{lines:?}")
+        };
+        assert_eq!(
+            (first.id.as_str(), first.input.text()),
+            ("a", "{\"n\": 1.0,  \"m\":\"\\u0041\"}")
+        );
+        assert_eq!(
+            (
+                second.tool.as_str(),
+                second.input.text(),
+                second.depends_on.len()
+            ),
+            ("y#z", "{}", 1)
+        );
         assert!(parse(b"\n \n").unwrap().is_empty());
     }
 
@@ -142,34 +189,68 @@ mod tests {
     fn the_line_at_fault_is_named() {
         let good = "{\"id\": \"a\", \"tool\": \"x\"}\n\n";
         for (line, why) in [
-            ("{\"id\": \"b\"", "calls: line 3: EOF while parsing an object, at column "),
-            ("[\"b\", \"x\"]", "calls: line 3: the line is not a JSON object; write {\"id\""),
+            (
+                "{\"id\": \"b\"",
+                "calls: line 3: EOF while parsing an object, at column ",
+            ),
+            (
+                "[\"b\", \"x\"]",
+                "calls: line 3: the line is not a JSON object; write {\"id\"",
+            ),
             ("{\"id\": \"b\"}", "missing field `tool`"),
-            ("{\"id\": \"b\", \"tool\": \"x\", \"inputs\": {}}", "unknown field `inputs`"),
-            ("{\"id\": \"b\", \"id\": \"b\", \"tool\": \"x\"}", "duplicate field `id`"),
+            (
+                "{\"id\": \"b\", \"tool\": \"x\", \"inputs\": {}}",
+                "unknown field `inputs`",
+            ),
+            (
+                "{\"id\": \"b\", \"id\": \"b\", \"tool\": \"x\"}",
+                "duplicate field `id`",
+            ),
             ("{\"id\": 1, \"tool\": \"x\"}", "invalid type: integer `1`"),
-            ("{\"id\": \"a\", \"tool\": \"x\"}", "calls: line 3: two calls have the id \"a\""),
-            ("{\"id\": \"b\", \"tool\": \"x\", \"depends_on\": [\"c\"]}", "calls: line 3: the call \"b\" depends on"),
+            (
+                "{\"id\": \"a\", \"tool\": \"x\"}",
+                "calls: line 3: two calls have the id \"a\"",
+            ),
+            (
+                "{\"id\": \"b\", \"tool\": \"x\", \"depends_on\": [\"c\"]}",
+                "calls: line 3: the call \"b\" depends on",
+            ),
         ] {
             let told = fails(format!("{good}{line}\n").as_bytes());
             assert!(told.contains(why), "{told}");
         }
-        assert_eq!(fails(b"\xff\n"), "calls: line 1: the line is not UTF-8 text");
+        assert_eq!(
+            fails(b"\xff\n"),
+            "calls: line 1: the line is not UTF-8 text"
+        );
     }
 
     #[test]
     fn a_batch_and_its_lines_have_limits() {
         let of = |id: &str, length: usize| {
             let frame = format!("{{\"id\": \"{id}\", \"tool\": \"x\", \"input\": \"\"}}\n").len();
-            format!("{{\"id\": \"{id}\", \"tool\": \"x\", \"input\": \"{}\"}}\n", "x".repeat(length - frame))
+            format!(
+                "{{\"id\": \"{id}\", \"tool\": \"x\", \"input\": \"{}\"}}\n",
+                "x".repeat(length - frame)
+            )
         };
         assert!(parse(of("a", LINE_BYTES_MAX).as_bytes()).is_ok());
-        assert!(fails(of("a", LINE_BYTES_MAX + 1).as_bytes()).contains("line 1: the line has more than 4194304 bytes"));
+        assert!(
+            fails(of("a", LINE_BYTES_MAX + 1).as_bytes())
+                .contains("line 1: the line has more than 4194304 bytes")
+        );
         let two = format!("{}{}", of("a", 60), of("b", 60));
         assert!(super::parse("calls", two.as_bytes(), 120).is_ok());
-        let told = super::parse("calls", two.as_bytes(), 119).unwrap_err().to_string();
-        assert_eq!(told, "calls: line 2: the batch has more than 119 bytes; split it");
-        let many: String = (0..=1_000).map(|n| format!("{{\"id\": \"{n}\", \"tool\": \"x\"}}\n")).collect();
+        let told = super::parse("calls", two.as_bytes(), 119)
+            .unwrap_err()
+            .to_string();
+        assert_eq!(
+            told,
+            "calls: line 2: the batch has more than 119 bytes; split it"
+        );
+        let many: String = (0..=1_000)
+            .map(|n| format!("{{\"id\": \"{n}\", \"tool\": \"x\"}}\n"))
+            .collect();
         assert!(fails(many.as_bytes()).contains("line 1001: a batch has at most 1000 calls"));
         let needs = vec!["\"0\""; 1_001].join(",");
         let line = format!("{{\"id\": \"0\", \"tool\": \"x\", \"depends_on\": [{needs}]}}");

@@ -17,8 +17,8 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use toolcell::{
-    Batch as Calls, BatchCall, BatchPolicy, Cancellation, Home, Host, InterruptBehavior, OrderingPolicy, Refusal,
-    Request, SiblingFailurePolicy, YieldPolicy, memory_share_bytes,
+    Batch as Calls, BatchCall, BatchPolicy, Cancellation, Home, Host, InterruptBehavior,
+    OrderingPolicy, Refusal, Request, SiblingFailurePolicy, YieldPolicy, memory_share_bytes,
 };
 use toolcell_command::runtime::Runtime;
 use toolcell_command::surface;
@@ -101,29 +101,42 @@ fn words<T, const N: usize>(words: [&'static str; N]) -> impl TypedValueParser<V
 where
     T: DeserializeOwned + Clone + Send + Sync + 'static,
 {
-    PossibleValuesParser::new(words).try_map(|word| serde_json::from_value::<T>(Value::String(word)))
+    PossibleValuesParser::new(words)
+        .try_map(|word| serde_json::from_value::<T>(Value::String(word)))
 }
 
 impl OrderOptions {
     /// The policy for `calls` calls with `limits`, with as many at once as half of the machine's memory holds.
-    fn policy(&self, Settings { limits, selection, .. }: &Settings, calls: usize) -> BatchPolicy {
+    fn policy(
+        &self,
+        Settings {
+            limits, selection, ..
+        }: &Settings,
+        calls: usize,
+    ) -> BatchPolicy {
         let default = BatchPolicy::default();
         let policy = BatchPolicy {
-            max_parallel: selection.at_once(self.max_parallel.map_or(default.max_parallel, usize::from)),
+            max_parallel: selection
+                .at_once(self.max_parallel.map_or(default.max_parallel, usize::from)),
             ordering: self.ordering.unwrap_or_default(),
             yields: self.yields.unwrap_or_default(),
             interrupt: self.interrupt.unwrap_or_default(),
             siblings: self.siblings.unwrap_or_default(),
             context_modifiers: self.context_modifiers.unwrap_or_default(),
         };
-        let fitting = usize::try_from(memory_share_bytes() / limits.host_bytes().max(1)).unwrap_or(usize::MAX).max(1);
+        let fitting = usize::try_from(memory_share_bytes() / limits.host_bytes().max(1))
+            .unwrap_or(usize::MAX)
+            .max(1);
         if fitting < policy.at_once().min(calls) {
             show::say(&format!(
                 "note: {fitting} calls run at once, because each may take {} bytes of memory; lower --memory for more",
                 limits.host_bytes()
             ));
         }
-        BatchPolicy { max_parallel: policy.max_parallel.min(fitting), ..policy }
+        BatchPolicy {
+            max_parallel: policy.max_parallel.min(fitting),
+            ..policy
+        }
     }
 }
 
@@ -160,8 +173,16 @@ impl Batch {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
         let lines = lines::read(&self.file)?;
         let form = form(self.json, self.record).unwrap_or(Form::People);
-        let output = Arc::new(Output::new(Some(form), lines.iter().map(|line| line.id.clone()).collect()));
-        let job = Job { tools: &self.tool, naming: Naming::Typed, order: &self.order, options: &self.options };
+        let output = Arc::new(Output::new(
+            Some(form),
+            lines.iter().map(|line| line.id.clone()).collect(),
+        ));
+        let job = Job {
+            tools: &self.tool,
+            naming: Naming::Typed,
+            order: &self.order,
+            options: &self.options,
+        };
         job.run(lines, &output)?.map_or_else(|| output.exit(), Ok)
     }
 }
@@ -178,7 +199,11 @@ pub(super) fn form(json: bool, record: bool) -> Option<Form> {
 impl Job<'_> {
     /// Runs the calls of `lines`, and hands their results to `output`. Returns the exit code of a refusal that was printed
     /// instead, because a tool of the command cannot be offered.
-    pub(super) fn run(self, lines: Vec<Line>, output: &Arc<Output>) -> anyhow::Result<Option<Exit>> {
+    pub(super) fn run(
+        self,
+        lines: Vec<Line>,
+        output: &Arc<Output>,
+    ) -> anyhow::Result<Option<Exit>> {
         let home = Home::find()?;
         // Calls that are refused by their policy still end in results.
         let (mut settings, refused) = match self.settings(&home) {
@@ -193,7 +218,11 @@ impl Job<'_> {
             policy.max_parallel = 1;
         }
         let questions = Questions::new(output);
-        let exporting = Exporting(exporting::start(&settings.layers, &self.options.call.grants, "batch"));
+        let exporting = Exporting(exporting::start(
+            &settings.layers,
+            &self.options.call.grants,
+            "batch",
+        ));
         let mut host = self.host(&home, &settings, policy, &questions, exporting.0.as_ref())?;
         let runtime = Runtime::on_all_processors()?;
         let batched = runtime.block_on(async {
@@ -208,7 +237,14 @@ impl Job<'_> {
             let host = Arc::new(host);
             let interrupted = interrupt.clone();
             let telemetry = exporting.0.clone();
-            let mut shared = Shared { settings, named, questions, interrupt: interrupted, refused, telemetry };
+            let mut shared = Shared {
+                settings,
+                named,
+                questions,
+                interrupt: interrupted,
+                refused,
+                telemetry,
+            };
             let calls = match self.calls(&host, &home, &mut shared, lines).await {
                 Ok(calls) => calls,
                 Err(refusal) => {
@@ -216,7 +252,11 @@ impl Job<'_> {
                     return anyhow::Ok((host, Some(exit::of_refusal(&refusal))));
                 }
             };
-            let batch = Calls { policy, interrupt, ..Calls::new(calls, Arc::<Output>::clone(output)) };
+            let batch = Calls {
+                policy,
+                interrupt,
+                ..Calls::new(calls, Arc::<Output>::clone(output))
+            };
             host.batch(batch).await?;
             anyhow::Ok((host, None))
         });
@@ -237,10 +277,15 @@ impl Job<'_> {
 
     /// The sources and components that the command and the lines name. A model names none.
     fn named(&self, lines: &[Line], names: &Names) -> CommandFiles {
-        let typed = if matches!(self.naming, Naming::Typed) { lines } else { &[] };
+        let typed = if matches!(self.naming, Naming::Typed) {
+            lines
+        } else {
+            &[]
+        };
         let named = self.tools.iter().chain(typed.iter().map(|line| &line.tool));
-        let targets: BTreeMap<&str, Target> =
-            named.map(|typed| (typed.as_str(), Target::named(typed, names))).collect();
+        let targets: BTreeMap<&str, Target> = named
+            .map(|typed| (typed.as_str(), Target::named(typed, names)))
+            .collect();
         CommandFiles::of(targets.values())
     }
 
@@ -273,21 +318,44 @@ impl Job<'_> {
     ) -> Result<Vec<BatchCall>, Refusal> {
         let mut settings = std::mem::take(&mut shared.settings);
         let (chosen, surface): (Vec<Result<Chosen, Refusal>>, Surface) = match &shared.refused {
-            Some(refusal) => (lines.iter().map(|_| Err(refusal.clone())).collect(), Surface::default()),
-            None => self.choose(host, home, &mut settings, shared, &lines).await?,
+            Some(refusal) => (
+                lines.iter().map(|_| Err(refusal.clone())).collect(),
+                Surface::default(),
+            ),
+            None => {
+                self.choose(host, home, &mut settings, shared, &lines)
+                    .await?
+            }
         };
         let callable = surface::callable(&surface);
-        let Settings { grants, limits, policy, expire, .. } = settings;
+        let Settings {
+            grants,
+            limits,
+            policy,
+            expire,
+            ..
+        } = settings;
         let grants = Arc::new(grants);
         let policy = Arc::new(policy);
         let respondent = ask::respondent().map(|asked| shared.questions.respondent(asked));
         let telemetry = shared.telemetry.clone();
         let make = |(line, chosen): (Line, Result<Chosen, Refusal>)| {
-            let described = chosen.as_ref().ok().and_then(|chosen| chosen.described.as_ref());
+            let described = chosen
+                .as_ref()
+                .ok()
+                .and_then(|chosen| chosen.described.as_ref());
             let mapping = self.mapping(&line, described);
-            let Line { id, tool, input, depends_on, native_id } = line;
+            let Line {
+                id,
+                tool,
+                input,
+                depends_on,
+                native_id,
+            } = line;
             let (tool, origin, wall, refusal) = match chosen {
-                Ok(Chosen { tool, origin, wall, .. }) => (surface::place(tool, &surface), origin, wall, None),
+                Ok(Chosen {
+                    tool, origin, wall, ..
+                }) => (surface::place(tool, &surface), origin, wall, None),
                 Err(refusal) => (tool.into(), None, None, Some(refusal)),
             };
             let mut terms = self.options.approvals.terms(expire);
@@ -299,20 +367,31 @@ impl Job<'_> {
                 .approval(terms)
                 .actor(ask::actor())
                 .respondent(respondent.clone());
-            request.limits.wall = wall.map_or(request.limits.wall, |wall| wall.min(request.limits.wall));
+            request.limits.wall =
+                wall.map_or(request.limits.wall, |wall| wall.min(request.limits.wall));
             request.native_call_id = native_id;
             request.mapping = mapping;
             request.offered = Some(Arc::clone(&callable));
-            request.trace = telemetry.as_ref().and_then(|telemetry| telemetry.trace(Some("batch")));
-            BatchCall::new(id, request).after(depends_on).refusal(refusal)
+            request.trace = telemetry
+                .as_ref()
+                .and_then(|telemetry| telemetry.trace(Some("batch")));
+            BatchCall::new(id, request)
+                .after(depends_on)
+                .refusal(refusal)
         };
         Ok(lines.into_iter().zip(chosen).map(make).collect())
     }
 
     /// How the API of a model identifies the call, for its record (AT-MAP-03).
     fn mapping(&self, line: &Line, described: Option<&Value>) -> Option<ExternalMapping> {
-        let Naming::Exported(dialect, _, terms) = self.naming else { return None };
-        Some(terms.mapping(dialect.as_str(), (line.native_id.as_deref()?, &line.tool), described))
+        let Naming::Exported(dialect, _, terms) = self.naming else {
+            return None;
+        };
+        Some(terms.mapping(
+            dialect.as_str(),
+            (line.native_id.as_deref()?, &line.tool),
+            described,
+        ))
     }
 
     /// The tool of each line, and the surface through which they are called.
@@ -324,7 +403,13 @@ impl Job<'_> {
         shared: &Shared,
         lines: &[Line],
     ) -> Result<(Vec<Result<Chosen, Refusal>>, Surface), Refusal> {
-        let Settings { grants, policy, layers, selection, .. } = settings;
+        let Settings {
+            grants,
+            policy,
+            layers,
+            selection,
+            ..
+        } = settings;
         let entries = EntryPaths::of(layers);
         let configs = ToolConfigs::of(home, layers);
         let selection = std::mem::take(selection);
@@ -349,15 +434,24 @@ impl Job<'_> {
         match self.naming {
             Naming::Typed => {
                 for typed in self.tools {
-                    tools.offer(&Target::named(typed, tools.names), None).await.map_err(|refusal| {
-                        let message = format!("{typed}: {}", refusal.message);
-                        Refusal { message, ..refusal }
-                    })?;
+                    tools
+                        .offer(&Target::named(typed, tools.names), None)
+                        .await
+                        .map_err(|refusal| {
+                            let message = format!("{typed}: {}", refusal.message);
+                            Refusal { message, ..refusal }
+                        })?;
                 }
                 for line in lines {
                     chosen.push(tools.find(&line.tool).await);
                 }
-                let surface = surface::of(host, host.catalog().tools(), selection, (&*tools.policy, &*grants)).await;
+                let surface = surface::of(
+                    host,
+                    host.catalog().tools(),
+                    selection,
+                    (&*tools.policy, &*grants),
+                )
+                .await;
                 Ok((chosen, surface))
             }
             Naming::Exported(dialect, ..) => {

@@ -45,8 +45,16 @@ enum Said {
 impl Output {
     /// For calls with these ids. Without a `form`, it keeps the results.
     pub(in crate::command) fn new(form: Option<Form>, ids: Vec<String>) -> Self {
-        let state = State { exits: vec![None; ids.len()], ..State::default() };
-        Self { form, ids, state: Mutex::new(state), screen: Mutex::default() }
+        let state = State {
+            exits: vec![None; ids.len()],
+            ..State::default()
+        };
+        Self {
+            form,
+            ids,
+            state: Mutex::new(state),
+            screen: Mutex::default(),
+        }
     }
 
     /// The exit code: that of the first call, in their order, that did not succeed.
@@ -55,13 +63,18 @@ impl Output {
         if let Some(error) = state.failure.take() {
             return Err(error);
         }
-        let failed = state.exits.iter().find(|exit| **exit != Some(Exit::Succeeded));
+        let failed = state
+            .exits
+            .iter()
+            .find(|exit| **exit != Some(Exit::Succeeded));
         Ok(failed.map_or(Exit::Succeeded, |exit| exit.unwrap_or(Exit::HostFault)))
     }
 
     /// The records that it kept, in the order of the calls. Later calls get none.
     pub(in crate::command) fn take_kept(&self) -> Vec<CallRecord> {
-        std::mem::take(&mut self.state().kept).into_values().collect()
+        std::mem::take(&mut self.state().kept)
+            .into_values()
+            .collect()
     }
 
     /// Prints nothing until the pause is dropped.
@@ -90,8 +103,12 @@ impl Output {
                 let printed = match self.form {
                     Some(form) => show::record_of_batch(self.id(at), &record, form),
                     // The messages of a model have no place for them.
-                    None => show::modifiers_of_batch(self.id(at), &record.result.context_modifiers, Form::People)
-                        .map(|()| exit::of_result(&record.result)),
+                    None => show::modifiers_of_batch(
+                        self.id(at),
+                        &record.result.context_modifiers,
+                        Form::People,
+                    )
+                    .map(|()| exit::of_result(&record.result)),
                 };
                 let mut state = self.state();
                 if self.form.is_none() {
@@ -107,8 +124,11 @@ impl Output {
                 }
             }
             Said::Modified(at, modifiers) => {
-                if let Err(error) = show::modifiers_of_batch(self.id(at), &modifiers, self.form.unwrap_or(Form::People))
-                {
+                if let Err(error) = show::modifiers_of_batch(
+                    self.id(at),
+                    &modifiers,
+                    self.form.unwrap_or(Form::People),
+                ) {
                     _ = self.state().failure.get_or_insert(error);
                 }
             }
@@ -138,7 +158,9 @@ impl Output {
 
 impl BatchListener for Output {
     fn event(&self, at: usize, event: &ToolEvent) {
-        let Some(line) = line(self.id(at), event) else { return };
+        let Some(line) = line(self.id(at), event) else {
+            return;
+        };
         let mut state = self.state();
         if !state.paused {
             show::say(&line);
@@ -193,8 +215,13 @@ fn line(id: &str, event: &ToolEvent) -> Option<String> {
 /// `40% reading`, as far as the tool says both.
 fn progress(data: &Value) -> Option<String> {
     let field = |name: &str| data.pointer(&format!("/progress/{name}"));
-    let percent = field("percent").and_then(Value::as_f64).map(|percent| format!("{percent:.0}%"));
-    let message = ["message", "current_step"].iter().find_map(|name| field(name)?.as_str()).map(str::to_owned);
+    let percent = field("percent")
+        .and_then(Value::as_f64)
+        .map(|percent| format!("{percent:.0}%"));
+    let message = ["message", "current_step"]
+        .iter()
+        .find_map(|name| field(name)?.as_str())
+        .map(str::to_owned);
     let said: Vec<String> = percent.into_iter().chain(message).collect();
     (!said.is_empty()).then(|| said.join(" "))
 }
@@ -250,8 +277,14 @@ mod tests {
     #[test]
     fn progress_is_what_the_tool_says() {
         let of = |said: serde_json::Value| progress(&json!({ "progress": said }));
-        assert_eq!(of(json!({ "percent": 39.6, "message": "reading" })).as_deref(), Some("40% reading"));
-        assert_eq!(of(json!({ "message": null, "current_step": "two" })).as_deref(), Some("two"));
+        assert_eq!(
+            of(json!({ "percent": 39.6, "message": "reading" })).as_deref(),
+            Some("40% reading")
+        );
+        assert_eq!(
+            of(json!({ "message": null, "current_step": "two" })).as_deref(),
+            Some("two")
+        );
         assert_eq!(of(json!({ "percent": 0 })).as_deref(), Some("0%"));
         assert_eq!(of(json!({ "bytes_read": 7 })), None);
     }

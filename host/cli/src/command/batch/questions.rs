@@ -25,22 +25,34 @@ struct Asking<'a> {
 
 impl Questions {
     pub(super) fn new(output: &Arc<Output>) -> Self {
-        Self { turn: Arc::default(), output: Arc::clone(output) }
+        Self {
+            turn: Arc::default(),
+            output: Arc::clone(output),
+        }
     }
 
     async fn begin(&self) -> Asking<'_> {
         let turn = self.turn.lock().await;
-        Asking { _pause: self.output.pause(), _turn: turn }
+        Asking {
+            _pause: self.output.pause(),
+            _turn: turn,
+        }
     }
 
     /// `approver`, asked one question at a time.
     pub(super) fn approver(&self, approver: Arc<dyn Approver>) -> Arc<dyn Approver> {
-        Arc::new(InTurn { questions: self.clone(), asked: approver })
+        Arc::new(InTurn {
+            questions: self.clone(),
+            asked: approver,
+        })
     }
 
     /// `respondent`, asked one question at a time.
     pub(super) fn respondent(&self, respondent: Arc<dyn Respondent>) -> Arc<dyn Respondent> {
-        Arc::new(InTurn { questions: self.clone(), asked: respondent })
+        Arc::new(InTurn {
+            questions: self.clone(),
+            asked: respondent,
+        })
     }
 }
 
@@ -58,14 +70,20 @@ impl Approver for InTurn<dyn Approver> {
         self.asked.channel()
     }
 
-    fn ask<'a>(&'a self, prompt: &'a Prompt) -> Pin<Box<dyn Future<Output = Option<Reply>> + Send + 'a>> {
+    fn ask<'a>(
+        &'a self,
+        prompt: &'a Prompt,
+    ) -> Pin<Box<dyn Future<Output = Option<Reply>> + Send + 'a>> {
         Box::pin(async move {
             let _asking = self.questions.begin().await;
             self.asked.ask(prompt).await
         })
     }
 
-    fn announce<'a>(&'a self, prompt: &'a Prompt) -> Pin<Box<dyn Future<Output = Option<Reply>> + Send + 'a>> {
+    fn announce<'a>(
+        &'a self,
+        prompt: &'a Prompt,
+    ) -> Pin<Box<dyn Future<Output = Option<Reply>> + Send + 'a>> {
         self.asked.announce(prompt)
     }
 }

@@ -69,34 +69,72 @@ pub(super) struct Chosen {
 
 impl Tools<'_> {
     /// Loads the component of `target`, and offers its tools by their names, each call for at most the time `wall`.
-    pub(super) async fn offer(&mut self, target: &Target, wall: Option<Duration>) -> Result<(), Refusal> {
+    pub(super) async fn offer(
+        &mut self,
+        target: &Target,
+        wall: Option<Duration>,
+    ) -> Result<(), Refusal> {
         let Component { loaded, origin } = self.component(target).await?;
         let tools = target.tools(&loaded)?;
-        self.offered.extend(tools.into_iter().map(|tool| Offered { tool, origin: origin.clone(), wall }));
+        self.offered.extend(tools.into_iter().map(|tool| Offered {
+            tool,
+            origin: origin.clone(),
+            wall,
+        }));
         Ok(())
     }
 
     /// The offered tools under their names in `dialect`.
-    pub(super) async fn export(&self, selection: Selection, grants: &Grants, dialect: Dialect) -> Exported {
+    pub(super) async fn export(
+        &self,
+        selection: Selection,
+        grants: &Grants,
+        dialect: Dialect,
+    ) -> Exported {
         let offered = self.offered.iter().map(|offered| server::Offered {
             tool: Arc::clone(&offered.tool),
             wall: offered.wall,
             origin: offered.origin.clone(),
             provider: None,
         });
-        Exported::build(self.host, offered.collect(), selection, (&*self.policy, grants), dialect).await
+        Exported::build(
+            self.host,
+            offered.collect(),
+            selection,
+            (&*self.policy, grants),
+            dialect,
+        )
+        .await
     }
 
     /// Finds the tool that a model calls `name`. A path means nothing there: a model reaches no component that it was not
     /// offered.
-    pub(super) async fn find_exported(&mut self, exported: &Exported, name: &str) -> Result<Chosen, Refusal> {
+    pub(super) async fn find_exported(
+        &mut self,
+        exported: &Exported,
+        name: &str,
+    ) -> Result<Chosen, Refusal> {
         let Some((tool, is_loaded)) = exported.find(name) else {
-            return if guard!("exported_names") { Err(exported.unknown(name)) } else { self.find(name).await };
+            return if guard!("exported_names") {
+                Err(exported.unknown(name))
+            } else {
+                self.find(name).await
+            };
         };
-        let offered = self.offered.iter().find(|offered| Arc::ptr_eq(&offered.tool, tool));
-        let (origin, wall) = offered.map_or((None, None), |offered| (offered.origin.clone(), offered.wall));
+        let offered = self
+            .offered
+            .iter()
+            .find(|offered| Arc::ptr_eq(&offered.tool, tool));
+        let (origin, wall) = offered.map_or((None, None), |offered| {
+            (offered.origin.clone(), offered.wall)
+        });
         let described = exported.description(name);
-        Ok(Chosen { tool: Callee::from(Arc::clone(tool)).loaded(is_loaded), origin, wall, described })
+        Ok(Chosen {
+            tool: Callee::from(Arc::clone(tool)).loaded(is_loaded),
+            origin,
+            wall,
+            described,
+        })
     }
 
     /// Finds the tool of a line: an offered one of that name, or else one of the component at that path.
@@ -112,17 +150,32 @@ impl Tools<'_> {
             Err(refusal) if !target.is_installed() => return Err(refusal),
             _ => {}
         }
-        let Component { loaded, origin } = self.component(&target).await.map_err(|refusal| self.or_offered(refusal))?;
-        Ok(Chosen { tool: target.choose(&loaded)?, origin, wall: None, described: None })
+        let Component { loaded, origin } = self
+            .component(&target)
+            .await
+            .map_err(|refusal| self.or_offered(refusal))?;
+        Ok(Chosen {
+            tool: target.choose(&loaded)?,
+            origin,
+            wall: None,
+            described: None,
+        })
     }
 
     /// The offered tool with this qualified name, name or alias, in this order.
     fn named(&self, word: &str) -> Result<Option<Chosen>, Refusal> {
         let is_alias = |tool: &Tool| tool.declaration().aliases.iter().any(|alias| alias == word);
-        let kinds: [&dyn Fn(&Tool) -> bool; 3] =
-            [&|tool| tool.declaration().qualified_name() == word, &|tool| tool.declaration().name == word, &is_alias];
+        let kinds: [&dyn Fn(&Tool) -> bool; 3] = [
+            &|tool| tool.declaration().qualified_name() == word,
+            &|tool| tool.declaration().name == word,
+            &is_alias,
+        ];
         for (kind, is_meant) in kinds.into_iter().enumerate() {
-            let mut found: Vec<&Offered> = self.offered.iter().filter(|offered| is_meant(&offered.tool)).collect();
+            let mut found: Vec<&Offered> = self
+                .offered
+                .iter()
+                .filter(|offered| is_meant(&offered.tool))
+                .collect();
             // A component may be named twice.
             found.dedup_by(|one, other| Arc::ptr_eq(&one.tool, &other.tool));
             match found.as_slice() {
@@ -133,11 +186,23 @@ impl Tools<'_> {
                     let tool = Callee::from(Arc::clone(&one.tool));
                     let by_alias = kind == 2;
                     let tool = if by_alias { tool.called(word) } else { tool };
-                    return Ok(Some(Chosen { tool, origin, wall: one.wall, described: None }));
+                    return Ok(Some(Chosen {
+                        tool,
+                        origin,
+                        wall: one.wall,
+                        described: None,
+                    }));
                 }
                 several => {
-                    let message = format!("`{word}` is ambiguous; say which: {}", names(several.iter().copied()));
-                    return Err(Refusal::new(ErrorClass::UnknownTool, "ambiguous_tool", message));
+                    let message = format!(
+                        "`{word}` is ambiguous; say which: {}",
+                        names(several.iter().copied())
+                    );
+                    return Err(Refusal::new(
+                        ErrorClass::UnknownTool,
+                        "ambiguous_tool",
+                        message,
+                    ));
                 }
             }
         }
@@ -149,8 +214,18 @@ impl Tools<'_> {
         if refusal.class != ErrorClass::UnknownTool || self.offered.is_empty() {
             return refusal;
         }
-        let offered = self.offered.iter().filter(|offered| offered.tool.is_offered());
-        Refusal { message: format!("{}; the tools of --tool are: {}", refusal.message, names(offered)), ..refusal }
+        let offered = self
+            .offered
+            .iter()
+            .filter(|offered| offered.tool.is_offered());
+        Refusal {
+            message: format!(
+                "{}; the tools of --tool are: {}",
+                refusal.message,
+                names(offered)
+            ),
+            ..refusal
+        }
     }
 
     /// The component of `target`, loaded once.
@@ -169,7 +244,8 @@ impl Tools<'_> {
             Ok(component) => target.name(self.policy, &self.entries, &component.loaded),
             Err(refusal) => show::detail(refusal),
         }
-        self.components.insert(target.path.clone(), component.clone());
+        self.components
+            .insert(target.path.clone(), component.clone());
         component
     }
 
@@ -178,16 +254,26 @@ impl Tools<'_> {
         let file = target.locate(self.home, Building::No)?;
         let loaded = Arc::new(self.host.load_file(&file).await?);
         self.configs.give(&target.path, &loaded)?;
-        Ok(Component { loaded, origin: self.origin(&file) })
+        Ok(Component {
+            loaded,
+            origin: self.origin(&file),
+        })
     }
 
     fn origin(&self, file: &Path) -> Option<Arc<Value>> {
         let role = self.role.map(str::to_owned);
-        Origin { role, ..Origin::new(file, self.named, self.options) }.words()
+        Origin {
+            role,
+            ..Origin::new(file, self.named, self.options)
+        }
+        .words()
     }
 }
 
 fn names<'a>(offered: impl Iterator<Item = &'a Offered>) -> String {
-    let names: Vec<String> = offered.take(NAMES_MAX).map(|one| one.tool.declaration().qualified_name()).collect();
+    let names: Vec<String> = offered
+        .take(NAMES_MAX)
+        .map(|one| one.tool.declaration().qualified_name())
+        .collect();
     names.join(", ")
 }

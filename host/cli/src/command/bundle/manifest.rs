@@ -6,7 +6,8 @@ use super::super::options::{CHOSEN_READ, CHOSEN_WRITE};
 
 /// The version of the bundle format whose clients know `user_config` and `platform_overrides`; later ones add runtimes.
 const MANIFEST_VERSION: &str = "0.3";
-const SERVER_SCHEMA: &str = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json";
+const SERVER_SCHEMA: &str =
+    "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json";
 /// Maximum length of the registry's `description` and `title`, in characters.
 const SHORT_MAX: usize = 100;
 /// Minimum and maximum length of a name in the registry, in characters.
@@ -27,18 +28,32 @@ pub(super) struct AskedFolder {
 impl AskedFolder {
     /// The key of the setting: the title in lower-case letters, digits and underscores.
     pub(super) fn key(&self) -> String {
-        let fit = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
+        let fit = |c: char| {
+            if c.is_ascii_alphanumeric() {
+                c.to_ascii_lowercase()
+            } else {
+                '_'
+            }
+        };
         self.title.trim().chars().map(fit).collect()
     }
 
     /// The option of `toolcell mcp`. The client replaces the variable; a comma in the path must not begin another grant.
     fn option(&self) -> String {
-        let option = if self.writable { CHOSEN_WRITE } else { CHOSEN_READ };
+        let option = if self.writable {
+            CHOSEN_WRITE
+        } else {
+            CHOSEN_READ
+        };
         format!("{option}=${{user_config.{}}}", self.key())
     }
 
     fn setting(&self) -> Value {
-        let may = if self.writable { "read and change" } else { "read" };
+        let may = if self.writable {
+            "read and change"
+        } else {
+            "read"
+        };
         json!({
             "type": "directory",
             "title": self.title,
@@ -72,10 +87,17 @@ impl Facts<'_> {
     pub(super) fn manifest(&self) -> Value {
         // Exactly what the bundle says: no file of the user adds a grant, and none of the folder where the client starts it.
         let mut args = vec!["mcp".to_owned(), "--no-config".to_owned()];
-        args.extend(self.targets.iter().map(|target| format!("{UNPACKED}{target}")));
+        args.extend(
+            self.targets
+                .iter()
+                .map(|target| format!("{UNPACKED}{target}")),
+        );
         args.extend(self.options.iter().cloned());
         args.extend(self.folders.iter().map(AskedFolder::option));
-        let tools = self.tools.iter().map(|(name, description)| json!({ "name": name, "description": description }));
+        let tools = self
+            .tools
+            .iter()
+            .map(|(name, description)| json!({ "name": name, "description": description }));
         let mut manifest = json!({
             "manifest_version": MANIFEST_VERSION,
             "name": self.name,
@@ -96,8 +118,11 @@ impl Facts<'_> {
                 fields.insert("display_name".to_owned(), title.into());
             }
             if !self.folders.is_empty() {
-                let settings: Map<String, Value> =
-                    self.folders.iter().map(|folder| (folder.key(), folder.setting())).collect();
+                let settings: Map<String, Value> = self
+                    .folders
+                    .iter()
+                    .map(|folder| (folder.key(), folder.setting()))
+                    .collect();
                 fields.insert("user_config".to_owned(), settings.into());
             }
         }
@@ -107,11 +132,21 @@ impl Facts<'_> {
     /// What the bundle grants, for the user who decides whether to install it.
     fn long_description(&self) -> String {
         let folders = self.folders.iter().map(|folder| {
-            let may = if folder.writable { "read and change" } else { "read" };
+            let may = if folder.writable {
+                "read and change"
+            } else {
+                "read"
+            };
             format!("{may} the folder that you choose as \"{}\"", folder.title)
         });
-        let given: Vec<String> = folders.chain(self.options.iter().map(|option| format!("`{option}`"))).collect();
-        let given = if given.is_empty() { "nothing".to_owned() } else { given.join(", ") };
+        let given: Vec<String> = folders
+            .chain(self.options.iter().map(|option| format!("`{option}`")))
+            .collect();
+        let given = if given.is_empty() {
+            "nothing".to_owned()
+        } else {
+            given.join(", ")
+        };
         format!(
             "{}\n\nEach call runs in a fresh WebAssembly sandbox of toolcell. The tools are given: {given}. No toolcell.toml \
              is read.",
@@ -170,14 +205,25 @@ mod tests {
         for good in ["io.github.me/tools", "a/b", "com.example-1/x_y.z"] {
             assert!(is_server_name(good), "{good}");
         }
-        for bad in ["tools", "a/b/c", "/b", "a/", "a b/c", "a_b/c", &format!("a/{}", "b".repeat(200))] {
+        for bad in [
+            "tools",
+            "a/b/c",
+            "/b",
+            "a/",
+            "a b/c",
+            "a_b/c",
+            &format!("a/{}", "b".repeat(200)),
+        ] {
             assert!(!is_server_name(bad), "{bad}");
         }
     }
 
     #[test]
     fn a_folder_becomes_a_variable_and_long_texts_are_cut() {
-        let folder = AskedFolder { title: "My notes, 2".to_owned(), writable: true };
+        let folder = AskedFolder {
+            title: "My notes, 2".to_owned(),
+            writable: true,
+        };
         assert_eq!(folder.option(), "--chosen-write=${user_config.my_notes__2}");
         assert_eq!(short("x"), "x");
         assert_eq!(short(&"é".repeat(101)).chars().count(), 100);

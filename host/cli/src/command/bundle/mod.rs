@@ -38,8 +38,10 @@ const TOOLS: &str = "server/tools";
 /// Makes one .mcpb file (MCP Bundle) of toolcell, tools, grants and limits. A desktop client installs it by opening it, and
 /// starts `toolcell mcp` with exactly these tools, grants and limits. The same input gives the same bytes.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  toolcell bundle example-tools/jq --author=\"Ada\" -o jq.mcpb\n  \
-                        toolcell bundle example-tools/files --ask-read=\"Notes\" --timeout=5s --author=\"Ada\" -o notes.mcpb")]
+#[command(
+    after_help = "Examples:\n  toolcell bundle example-tools/jq --author=\"Ada\" -o jq.mcpb\n  \
+                        toolcell bundle example-tools/files --ask-read=\"Notes\" --timeout=5s --author=\"Ada\" -o notes.mcpb"
+)]
 pub(super) struct Bundle {
     /// A .wasm file, a folder of such files, or the source folder of a tool that is built; with #NAME for one of its tools
     #[arg(value_name = "TOOL", required = true)]
@@ -126,27 +128,47 @@ impl Bundle {
                 "error": refusal.as_ref().map(Refusal::to_error),
             })
         });
-        show::outcome(refusal.as_ref(), record.as_ref(), &self.output.display().to_string())
+        show::outcome(
+            refusal.as_ref(),
+            record.as_ref(),
+            &self.output.display().to_string(),
+        )
     }
 
     fn make(&self) -> Result<Made, Stop> {
-        for file in [Some(&self.output), self.server_json.as_ref()].into_iter().flatten() {
+        for file in [Some(&self.output), self.server_json.as_ref()]
+            .into_iter()
+            .flatten()
+        {
             if !self.force && file.symlink_metadata().is_ok() {
                 return Err(wrap::exists(file).into());
             }
         }
-        if self.server_json.as_ref().is_some_and(|file| is_same(file, &self.output)) {
-            let message = format!("{} cannot be the bundle and the server.json: name two files", self.output.display());
+        if self
+            .server_json
+            .as_ref()
+            .is_some_and(|file| is_same(file, &self.output))
+        {
+            let message = format!(
+                "{} cannot be the bundle and the server.json: name two files",
+                self.output.display()
+            );
             return Err(BadRequest(message).into());
         }
         let registry = self.registry()?;
         let folders = self.folders()?;
-        let mut options = self.grants.typed().map_err(|error| BadRequest(format!("{error:#}")))?;
+        let mut options = self
+            .grants
+            .typed()
+            .map_err(|error| BadRequest(format!("{error:#}")))?;
         options.extend(self.limits.typed());
         let (program, platform) = self.program()?;
         let parts = self.parts()?;
         let name = self.name(&parts)?;
-        let description = self.description.clone().unwrap_or_else(|| describe(&parts.tools));
+        let description = self
+            .description
+            .clone()
+            .unwrap_or_else(|| describe(&parts.tools));
         let facts = Facts {
             name: &name,
             title: self.title.as_deref(),
@@ -160,32 +182,59 @@ impl Bundle {
             tools: &parts.tools,
         };
         let mut files = vec![
-            Entry { name: "manifest.json".to_owned(), mode: 0o644, bytes: text(&facts.manifest()) },
-            Entry { name: PROGRAM.to_owned(), mode: 0o755, bytes: program },
+            Entry {
+                name: "manifest.json".to_owned(),
+                mode: 0o644,
+                bytes: text(&facts.manifest()),
+            },
+            Entry {
+                name: PROGRAM.to_owned(),
+                mode: 0o755,
+                bytes: program,
+            },
         ];
         files.extend(parts.files);
-        let archive = zip::archive(&files).map_err(|why| BadRequest(format!("cannot make the bundle: {why}")))?;
+        let archive = zip::archive(&files)
+            .map_err(|why| BadRequest(format!("cannot make the bundle: {why}")))?;
         let sha256 = HEXLOWER.encode(&Sha256::digest(&archive));
         wrap::write(&self.output, &archive, self.force)?;
         if let Some((file, server_name, url)) = registry {
-            wrap::write(file, &text(&facts.server(server_name, url, &sha256)), self.force)?;
+            wrap::write(
+                file,
+                &text(&facts.server(server_name, url, &sha256)),
+                self.force,
+            )?;
         }
         let tools = parts.tools.iter().map(|(name, _)| name.clone()).collect();
-        Ok(Made { sha256, bytes: archive.len(), tools })
+        Ok(Made {
+            sha256,
+            bytes: archive.len(),
+            tools,
+        })
     }
 
     /// The folders that the user chooses. Each needs a key of its own.
     fn folders(&self) -> Result<Vec<AskedFolder>, BadRequest> {
         let of = |titles: &[String], writable: bool| -> Vec<AskedFolder> {
-            titles.iter().map(|title| AskedFolder { title: title.clone(), writable }).collect()
+            titles
+                .iter()
+                .map(|title| AskedFolder {
+                    title: title.clone(),
+                    writable,
+                })
+                .collect()
         };
         let mut folders = of(&self.ask_read, false);
         folders.extend(of(&self.ask_write, true));
         let mut keys = BTreeSet::new();
         for folder in &folders {
-            if !folder.title.contains(|c: char| c.is_ascii_alphanumeric()) || !keys.insert(folder.key()) {
-                let message =
-                    format!("the name {:?} of a folder has no letter, or another folder has it", folder.title);
+            if !folder.title.contains(|c: char| c.is_ascii_alphanumeric())
+                || !keys.insert(folder.key())
+            {
+                let message = format!(
+                    "the name {:?} of a folder has no letter, or another folder has it",
+                    folder.title
+                );
                 return Err(BadRequest(message));
             }
         }
@@ -198,10 +247,14 @@ impl Bundle {
             Some(file) => file.clone(),
             None => std::env::current_exe().context("cannot find the toolcell program itself")?,
         };
-        let unreadable = |why: String| BadRequest(format!("cannot read the program {}: {why}", file.display()));
+        let unreadable =
+            |why: String| BadRequest(format!("cannot read the program {}: {why}", file.display()));
         let metadata = fs::metadata(&file).map_err(|error| unreadable(error.to_string()))?;
         if !metadata.is_file() || metadata.len() > PROGRAM_BYTES_MAX {
-            return Err(unreadable(format!("not a regular file of at most {PROGRAM_BYTES_MAX} bytes")).into());
+            return Err(unreadable(format!(
+                "not a regular file of at most {PROGRAM_BYTES_MAX} bytes"
+            ))
+            .into());
         }
         let bytes = fs::read(&file).map_err(|error| unreadable(error.to_string()))?;
         let platform = platform(&bytes);
@@ -211,23 +264,45 @@ impl Bundle {
     /// Loads the tools, none of which runs, and names their files.
     fn parts(&self) -> Result<Parts, Stop> {
         let home = Home::find()?;
-        let compilation = configured_compilation(&home).map_err(|error| BadRequest(format!("{error:#}")))?;
+        let compilation =
+            configured_compilation(&home).map_err(|error| BadRequest(format!("{error:#}")))?;
         let host = target::host(&home, |settings| compilation.apply(settings))?;
         let runtime = Runtime::on_this_thread()?;
-        let mut parts = Parts { files: Vec::new(), targets: Vec::new(), tools: Vec::new() };
+        let mut parts = Parts {
+            files: Vec::new(),
+            targets: Vec::new(),
+            tools: Vec::new(),
+        };
         let mut known = HashMap::<PathBuf, String>::new();
         let mut offered = Vec::new();
         for named in serving::named(&self.tools, &Layers::default())? {
-            let file = named.target.locate(&home, Building::No).map_err(|refusal| named.failed(refusal))?;
+            let file = named
+                .target
+                .locate(&home, Building::No)
+                .map_err(|refusal| named.failed(refusal))?;
             let bytes = read_component(&file)?;
-            let loaded = runtime.block_on(host.load(&bytes)).map_err(|refusal| named.failed(refusal))?;
-            let tools = named.target.tools(&loaded).map_err(|refusal| named.failed(refusal))?;
-            offered.extend(tools.into_iter().map(|tool| Offered { tool, wall: None, origin: None, provider: None }));
+            let loaded = runtime
+                .block_on(host.load(&bytes))
+                .map_err(|refusal| named.failed(refusal))?;
+            let tools = named
+                .target
+                .tools(&loaded)
+                .map_err(|refusal| named.failed(refusal))?;
+            offered.extend(tools.into_iter().map(|tool| Offered {
+                tool,
+                wall: None,
+                origin: None,
+                provider: None,
+            }));
             let place = match known.get(&file) {
                 Some(place) => place.clone(),
                 None => {
                     let place = place(&file, &known);
-                    parts.files.push(Entry { name: place.clone(), mode: 0o644, bytes });
+                    parts.files.push(Entry {
+                        name: place.clone(),
+                        mode: 0o644,
+                        bytes,
+                    });
                     known.insert(file, place.clone());
                     place
                 }
@@ -236,8 +311,13 @@ impl Bundle {
         }
         let policy = Policy::default();
         let missing = Default::default();
-        let conditions = Conditions { policy: &policy, missing_secrets: &missing };
-        let offers = Offers::on(offered, |tools| Surface::build(tools, Selection::default(), &conditions));
+        let conditions = Conditions {
+            policy: &policy,
+            missing_secrets: &missing,
+        };
+        let offers = Offers::on(offered, |tools| {
+            Surface::build(tools, Selection::default(), &conditions)
+        });
         let described = offers.describe(|listed, standing| {
             let is_listed = standing.state != LoadingState::Unavailable;
             is_listed.then(|| (listed.name.to_owned(), listed.description.to_owned()))
@@ -249,23 +329,31 @@ impl Bundle {
     fn name(&self, parts: &Parts) -> Result<String, BadRequest> {
         let name = match &self.name {
             Some(name) => name.clone(),
-            None => parts.files.first().map(|file| stem(Path::new(&file.name))).unwrap_or_default(),
+            None => parts
+                .files
+                .first()
+                .map(|file| stem(Path::new(&file.name)))
+                .unwrap_or_default(),
         };
         let fits = |c: char| c.is_ascii_alphanumeric() || ['-', '_', '.'].contains(&c);
         if name.is_empty() || !name.chars().all(fits) {
-            return Err(BadRequest(format!("{name:?} is no name of a bundle: give letters, digits, `-`, `_` or `.`")));
+            return Err(BadRequest(format!(
+                "{name:?} is no name of a bundle: give letters, digits, `-`, `_` or `.`"
+            )));
         }
         Ok(name)
     }
 
     /// The file for the registry, the name there, and the URL of the bundle.
     fn registry(&self) -> Result<Option<(&Path, &str, &str)>, BadRequest> {
-        let (Some(file), Some(name), Some(url)) = (&self.server_json, &self.server_name, &self.url) else {
+        let (Some(file), Some(name), Some(url)) = (&self.server_json, &self.server_name, &self.url)
+        else {
             return Ok(None);
         };
         if !is_server_name(name) {
-            let message =
-                format!("{name:?} is no name of the MCP registry: give NAMESPACE/NAME, as in io.github.me/notes");
+            let message = format!(
+                "{name:?} is no name of the MCP registry: give NAMESPACE/NAME, as in io.github.me/notes"
+            );
             return Err(BadRequest(message));
         }
         // Without a user, a password and a query, which a list of servers would show.
@@ -282,8 +370,14 @@ impl Bundle {
 /// Whether two paths lead to one file, although neither may exist.
 fn is_same(one: &Path, other: &Path) -> bool {
     let place = |file: &Path| {
-        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        (folder.canonicalize().unwrap_or_else(|_| folder.to_owned()), file.file_name().map(ToOwned::to_owned))
+        let folder = file
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty())
+            .unwrap_or(Path::new("."));
+        (
+            folder.canonicalize().unwrap_or_else(|_| folder.to_owned()),
+            file.file_name().map(ToOwned::to_owned),
+        )
     };
     place(one) == place(other)
 }
@@ -309,14 +403,29 @@ fn place(file: &Path, known: &HashMap<PathBuf, String>) -> String {
         number => format!("{TOOLS}/{stem}-{number}.wasm"),
     });
     // Where names have no case, as on macOS, one of two files would replace the other.
-    let mut free = numbered.filter(|place| !known.values().any(|taken| taken.eq_ignore_ascii_case(place)));
+    let mut free = numbered.filter(|place| {
+        !known
+            .values()
+            .any(|taken| taken.eq_ignore_ascii_case(place))
+    });
     free.next().unwrap_or_default()
 }
 
 /// The name of a file without its extension, in characters that names of files have everywhere.
 fn stem(file: &Path) -> String {
-    let stem = file.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-    stem.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' }).collect()
+    let stem = file
+        .file_stem()
+        .map(|stem| stem.to_string_lossy().into_owned())
+        .unwrap_or_default();
+    stem.chars()
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || c == '-' || c == '_' {
+                c
+            } else {
+                '_'
+            }
+        })
+        .collect()
 }
 
 /// The component at `place` as TOOL, with `/` in front.
@@ -332,8 +441,16 @@ fn describe(tools: &[(String, String)]) -> String {
     match tools {
         [(_, description)] => description.lines().next().unwrap_or_default().to_owned(),
         tools => {
-            let names: Vec<&str> = tools.iter().take(NAMED_MAX).map(|(name, _)| name.as_str()).collect();
-            let more = if tools.len() > NAMED_MAX { ", and more" } else { "" };
+            let names: Vec<&str> = tools
+                .iter()
+                .take(NAMED_MAX)
+                .map(|(name, _)| name.as_str())
+                .collect();
+            let more = if tools.len() > NAMED_MAX {
+                ", and more"
+            } else {
+                ""
+            };
             format!("Sandboxed tools: {}{more}", names.join(", "))
         }
     }

@@ -36,8 +36,13 @@ pub(super) fn archive(entries: &[Entry]) -> Result<Vec<u8>, String> {
         for word in [VERSION_NEEDED, FLAGS, DEFLATED, 0, DATE] {
             common.extend(word.to_le_bytes());
         }
-        let name = u16::try_from(entry.name.len()).map_err(|_| "the name of a file is too long".to_owned())?;
-        for word in [crc32fast::hash(&entry.bytes), length(deflated.len())?, length(entry.bytes.len())?] {
+        let name = u16::try_from(entry.name.len())
+            .map_err(|_| "the name of a file is too long".to_owned())?;
+        for word in [
+            crc32fast::hash(&entry.bytes),
+            length(deflated.len())?,
+            length(entry.bytes.len())?,
+        ] {
             common.extend(word.to_le_bytes());
         }
         common.extend(name.to_le_bytes());
@@ -56,7 +61,9 @@ pub(super) fn archive(entries: &[Entry]) -> Result<Vec<u8>, String> {
         directory.extend(offset.to_le_bytes());
         directory.extend(entry.name.as_bytes());
     }
-    let count = u16::try_from(entries.len()).map_err(|_| "it has too many files".to_owned())?.to_le_bytes();
+    let count = u16::try_from(entries.len())
+        .map_err(|_| "it has too many files".to_owned())?
+        .to_le_bytes();
     let start = length(archive.len())?;
     let size = length(directory.len())?;
     archive.extend(directory);

@@ -17,14 +17,24 @@ const DEPTH_MAX: usize = 4;
 
 /// Returns the command that calls `tool`, which the command line names `called`; `None` if no call of it can succeed.
 pub(super) fn command(tool: &Tool, called: &str) -> Option<String> {
-    let callable = matches!(tool.declaration().lifecycle, Lifecycle::Available | Lifecycle::Deprecated);
+    let callable = matches!(
+        tool.declaration().lifecycle,
+        Lifecycle::Available | Lifecycle::Deprecated
+    );
     let profile = tool.permission_profile();
     // A name with a comma or an `@` in an option could grant another secret.
-    let named = profile.credential_refs.iter().all(|name| SecretStore::check_name(name).is_ok());
+    let named = profile
+        .credential_refs
+        .iter()
+        .all(|name| SecretStore::check_name(name).is_ok());
     if !callable || !named || !tool.is_enabled() || not_grantable(profile).next().is_some() {
         return None;
     }
-    let mut command = format!("toolcell call {} {}", quoted(called), quoted(&arguments(tool)));
+    let mut command = format!(
+        "toolcell call {} {}",
+        quoted(called),
+        quoted(&arguments(tool))
+    );
     for option in options(profile) {
         command.push(' ');
         command.push_str(&quoted(&option));
@@ -35,7 +45,10 @@ pub(super) fn command(tool: &Tool, called: &str) -> Option<String> {
 /// The access kinds that no option grants.
 pub(super) fn not_grantable(profile: &PermissionProfile) -> impl Iterator<Item = &AccessKind> {
     use AccessKind::*;
-    profile.access_kinds.iter().filter(|kind| matches!(kind, Browser | Payment | ExternalSend | CodeExecution))
+    profile
+        .access_kinds
+        .iter()
+        .filter(|kind| matches!(kind, Browser | Payment | ExternalSend | CodeExecution))
 }
 
 /// The grants without which a call is refused.
@@ -51,7 +64,12 @@ fn options(profile: &PermissionProfile) -> Vec<String> {
         options.push("--allow-net=HOST".to_owned());
     }
     if profile.wants(&AccessKind::Credential) {
-        options.extend(profile.credential_refs.iter().map(|name| format!("--allow-secret={name}@https://HOST")));
+        options.extend(
+            profile
+                .credential_refs
+                .iter()
+                .map(|name| format!("--allow-secret={name}@https://HOST")),
+        );
     }
     options
 }
@@ -60,13 +78,19 @@ fn options(profile: &PermissionProfile) -> Vec<String> {
 fn arguments(tool: &Tool) -> String {
     let contract = tool.declaration().input_contract.as_ref();
     let examples = contract.map_or(&[][..], |contract| contract.examples.as_slice());
-    let mut candidates = examples.iter().map(Value::to_string).filter(|text| text.len() <= ARGUMENTS_BYTES_MAX);
+    let mut candidates = examples
+        .iter()
+        .map(Value::to_string)
+        .filter(|text| text.len() <= ARGUMENTS_BYTES_MAX);
     let text = candidates.next().unwrap_or_else(|| {
         let schema = tool.contract().listed_schema();
         let mut reader = Reader::new(schema);
         let mut filled = fields(&mut reader, schema, 0);
-        let form =
-            tool.contract().listed().forms().and_then(|forms| Some((forms.tag.as_deref(), forms.forms.first()?)));
+        let form = tool
+            .contract()
+            .listed()
+            .forms()
+            .and_then(|forms| Some((forms.tag.as_deref(), forms.forms.first()?)));
         if let (Some((tag, form)), Value::Object(filled)) = (form, &mut filled) {
             complete(&mut reader, schema, tag, form, filled);
         }
@@ -98,7 +122,9 @@ fn complete<'a>(
 }
 
 fn fields<'a>(reader: &mut Reader<'a>, schema: &'a Value, depth: usize) -> Value {
-    let Some(object) = reader.object(schema).filter(|_| depth <= DEPTH_MAX) else { return json!({}) };
+    let Some(object) = reader.object(schema).filter(|_| depth <= DEPTH_MAX) else {
+        return json!({});
+    };
     let mut filled = Map::new();
     for (name, schema, required) in properties(object) {
         if !reader.step() {
@@ -117,29 +143,49 @@ fn placeholder<'a>(reader: &mut Reader<'a>, name: &str, schema: &'a Value, depth
     }
     let schema = reader.resolved(schema);
     let first = |keyword: &str| schema.get(keyword)?.as_array()?.first();
-    let stated = schema.get("default").filter(|value| !value.is_null()).or_else(|| schema.get("const"));
-    if let Some(value) = stated.or_else(|| first("enum")).or_else(|| first("examples")) {
+    let stated = schema
+        .get("default")
+        .filter(|value| !value.is_null())
+        .or_else(|| schema.get("const"));
+    if let Some(value) = stated
+        .or_else(|| first("enum"))
+        .or_else(|| first("examples"))
+    {
         return value.clone();
     }
-    let branches = ["anyOf", "oneOf"].iter().find_map(|keyword| schema.get(keyword)?.as_array());
-    if let Some(branch) = branches.and_then(|branches| branches.iter().find(|branch| !is_null(branch))) {
+    let branches = ["anyOf", "oneOf"]
+        .iter()
+        .find_map(|keyword| schema.get(keyword)?.as_array());
+    if let Some(branch) =
+        branches.and_then(|branches| branches.iter().find(|branch| !is_null(branch)))
+    {
         return placeholder(reader, name, branch, depth + 1);
     }
     let kind = match schema.get("type") {
-        Some(Value::Array(kinds)) => kinds.iter().find_map(|kind| kind.as_str().filter(|kind| *kind != "null")),
+        Some(Value::Array(kinds)) => kinds
+            .iter()
+            .find_map(|kind| kind.as_str().filter(|kind| *kind != "null")),
         Some(Value::String(kind)) => Some(kind.as_str()),
         _ => None,
     };
     match kind {
         Some("integer" | "number") => schema.get("minimum").cloned().unwrap_or_else(|| json!(1)),
         Some("boolean") => json!(false),
-        Some("array") => match schema.get("items").filter(|_| schema.get("minItems").is_some()) {
+        Some("array") => match schema
+            .get("items")
+            .filter(|_| schema.get("minItems").is_some())
+        {
             Some(items) => json!([placeholder(reader, name, items, depth + 1)]),
             None => json!([]),
         },
         Some("object") => fields(reader, schema, depth + 1),
         Some("null") => Value::Null,
-        _ => Value::String(name.chars().take(PLACEHOLDER_CHARS_MAX).collect::<String>().to_uppercase()),
+        _ => Value::String(
+            name.chars()
+                .take(PLACEHOLDER_CHARS_MAX)
+                .collect::<String>()
+                .to_uppercase(),
+        ),
     }
 }
 
@@ -184,8 +230,7 @@ mod tests {
 
     #[test]
     fn a_schema_that_demands_itself_ends() {
-        let tree =
-            json!({"type": "object", "required": ["a", "b"], "properties": {"a": {"$ref": "#"}, "b": {"$ref": "#"}}});
+        let tree = json!({"type": "object", "required": ["a", "b"], "properties": {"a": {"$ref": "#"}, "b": {"$ref": "#"}}});
         assert!(filled(&tree).to_string().len() < 10_000);
     }
 

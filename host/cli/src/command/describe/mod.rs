@@ -33,7 +33,8 @@ pub(super) struct Describe {
 impl Describe {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
         let home = Home::find()?;
-        let compilation = configured_compilation(&home).map_err(|error| BadRequest(format!("{error:#}")))?;
+        let compilation =
+            configured_compilation(&home).map_err(|error| BadRequest(format!("{error:#}")))?;
         let host = target::host(&home, |settings| compilation.apply(settings))?;
         let target = Target::named(&self.tool, &Names::here(&home, None));
         let loaded = Runtime::on_this_thread()?.block_on(async {
@@ -57,9 +58,15 @@ impl Describe {
                 return Ok(exit::of_refusal(&refusal));
             }
         };
-        let text =
-            if self.json { show::json_line(&records(&loaded, &tools)) } else { for_people(&target, &loaded, &tools) };
-        std::io::stdout().write_all(text.as_bytes()).map(|()| Exit::Succeeded).or_else(show::closed)
+        let text = if self.json {
+            show::json_line(&records(&loaded, &tools))
+        } else {
+            for_people(&target, &loaded, &tools)
+        };
+        std::io::stdout()
+            .write_all(text.as_bytes())
+            .map(|()| Exit::Succeeded)
+            .or_else(show::closed)
     }
 }
 
@@ -80,7 +87,10 @@ fn namespaces(tools: &[Arc<Tool>]) -> Vec<Value> {
     let mut known: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for tool in tools {
         let declaration = tool.declaration();
-        known.entry(&declaration.namespace).or_default().push(&declaration.tool_id);
+        known
+            .entry(&declaration.namespace)
+            .or_default()
+            .push(&declaration.tool_id);
     }
     let producer = tools.first().map(|tool| &**tool.component());
     let record = |(namespace, tool_refs): (&str, Vec<&str>)| {

@@ -23,7 +23,10 @@ const SAID_CHARS_MAX: usize = 1_000;
 
 /// Returns what `tool`, which the command line names `called`, does, takes, returns and asks for, and how to call it.
 pub(super) fn of(tool: &Tool, called: &str, columns: usize) -> String {
-    let mut rows = Rows { text: String::new(), columns: columns.clamp(COLUMNS_MIN, COLUMNS_MAX) };
+    let mut rows = Rows {
+        text: String::new(),
+        columns: columns.clamp(COLUMNS_MIN, COLUMNS_MAX),
+    };
     let declaration = tool.declaration();
     let note = match declaration.lifecycle {
         Lifecycle::Available if tool.feature().is_some() => " (behind a feature gate)",
@@ -45,7 +48,11 @@ pub(super) fn of(tool: &Tool, called: &str, columns: usize) -> String {
     asks(tool, &mut rows);
     limits(tool, &mut rows);
     if tool.is_configurable() {
-        rows.wrapped(2, 4, "settings: taken, from `config` of its [[tool]] in toolcell.toml");
+        rows.wrapped(
+            2,
+            4,
+            "settings: taken, from `config` of its [[tool]] in toolcell.toml",
+        );
     }
     if !tool.notes().is_empty() {
         rows.line(2, "notes:");
@@ -63,9 +70,18 @@ pub(super) fn of(tool: &Tool, called: &str, columns: usize) -> String {
 
 fn takes(tool: &Tool, rows: &mut Rows) {
     let schema = tool.contract().listed_schema();
-    let defaults = tool.declaration().input_contract.as_ref().map(|contract| &contract.defaults);
+    let defaults = tool
+        .declaration()
+        .input_contract
+        .as_ref()
+        .map(|contract| &contract.defaults);
     let default = |name: &str| defaults.and_then(|defaults| defaults.get(name));
-    let mut fields = Fields { reader: Reader::new(schema), left: FIELDS_MAX, cut: false, rows };
+    let mut fields = Fields {
+        reader: Reader::new(schema),
+        left: FIELDS_MAX,
+        cut: false,
+        rows,
+    };
     if !fields.section("takes:", schema, &default, true) {
         let words = if tool.contract().listed().is_possible() {
             "takes: no named arguments"
@@ -89,29 +105,60 @@ fn takes_one_of(forms: &ArgumentForms, rows: &mut Rows) {
         rows.wrapped(4, 6, &heading);
     }
     for form in forms.forms.iter().take(FIELDS_MAX) {
-        let said: String = one_line(form.said.as_deref().unwrap_or_default()).chars().take(SAID_CHARS_MAX).collect();
-        let named = if form.values.is_empty() { String::new() } else { format!("{}: ", form.named()) };
-        rows.wrapped(6, 8, format!("{named}{}  {said}", form.arguments()).trim_end());
+        let said: String = one_line(form.said.as_deref().unwrap_or_default())
+            .chars()
+            .take(SAID_CHARS_MAX)
+            .collect();
+        let named = if form.values.is_empty() {
+            String::new()
+        } else {
+            format!("{}: ", form.named())
+        };
+        rows.wrapped(
+            6,
+            8,
+            format!("{named}{}  {said}", form.arguments()).trim_end(),
+        );
     }
     if forms.forms.len() > FIELDS_MAX {
         rows.line(6, "..: `toolcell describe --json` prints the rest");
     }
     if forms.is_lossy {
-        rows.wrapped(4, 6, "further conditions apply; an error names the one that is not satisfied");
+        rows.wrapped(
+            4,
+            6,
+            "further conditions apply; an error names the one that is not satisfied",
+        );
     }
 }
 
 fn returns(tool: &Tool, rows: &mut Rows) {
     let contract = tool.declaration().output_contract.as_ref();
     let types = contract.map_or(&[][..], |contract| contract.content_types.as_slice());
-    let content = if types.is_empty() { "content of any type".to_owned() } else { types.join(", ") };
+    let content = if types.is_empty() {
+        "content of any type".to_owned()
+    } else {
+        types.join(", ")
+    };
     let Some(schema) = tool.contract().output_schema() else {
         return rows.wrapped(2, 4, &format!("returns: {content}"));
     };
-    let mut fields = Fields { reader: Reader::new(schema), left: FIELDS_MAX, cut: false, rows };
-    if !fields.section(&format!("returns: {content}; structured:"), schema, &|_| None, false) {
+    let mut fields = Fields {
+        reader: Reader::new(schema),
+        left: FIELDS_MAX,
+        cut: false,
+        rows,
+    };
+    if !fields.section(
+        &format!("returns: {content}; structured:"),
+        schema,
+        &|_| None,
+        false,
+    ) {
         let kind = fields.reader.kind(schema);
-        fields.rows.wrapped(2, 4, &format!("returns: {content}; structured: {kind}"));
+        fields
+            .rows
+            .wrapped(2, 4, &format!("returns: {content}; structured: {kind}"));
     }
 }
 
@@ -123,25 +170,68 @@ fn asks(tool: &Tool, rows: &mut Rows) {
         }
         kind => word(kind),
     };
-    let kinds = profile.access_kinds.iter().map(kind).collect::<Vec<_>>().join(", ");
-    rows.wrapped(2, 4, &format!("asks for: {}", if kinds.is_empty() { "nothing" } else { kinds.as_str() }));
+    let kinds = profile
+        .access_kinds
+        .iter()
+        .map(kind)
+        .collect::<Vec<_>>()
+        .join(", ");
+    rows.wrapped(
+        2,
+        4,
+        &format!(
+            "asks for: {}",
+            if kinds.is_empty() {
+                "nothing"
+            } else {
+                kinds.as_str()
+            }
+        ),
+    );
     let mut line = |name: &str, value: &str| {
         if !value.is_empty() {
             rows.wrapped(2, 4, &format!("{name}: {}", one_line(value)));
         }
     };
-    line("files", if tool.takes_granted_files() { "those that a command grants to its component alone" } else { "" });
-    line("cannot be granted", &not_grantable(profile).map(word).collect::<Vec<_>>().join(", "));
-    line("network", profile.network_scope.as_deref().unwrap_or_default());
+    line(
+        "files",
+        if tool.takes_granted_files() {
+            "those that a command grants to its component alone"
+        } else {
+            ""
+        },
+    );
+    line(
+        "cannot be granted",
+        &not_grantable(profile)
+            .map(word)
+            .collect::<Vec<_>>()
+            .join(", "),
+    );
+    line(
+        "network",
+        profile.network_scope.as_deref().unwrap_or_default(),
+    );
     line("secrets", &profile.credential_refs.join(", "));
     line("reads, if granted", &profile.environment.join(", "));
     line("calls, if granted", &profile.tool_calls.join(", "));
     line("risk", &word(&profile.risk_level));
-    line("effects", &words(profile.write_effects.iter().filter(|effect| **effect != WriteEffect::None)));
+    line(
+        "effects",
+        &words(
+            profile
+                .write_effects
+                .iter()
+                .filter(|effect| **effect != WriteEffect::None),
+        ),
+    );
     let why = if profile.has_effect(&WriteEffect::Irreversible) {
         "needed for each call: it cannot be undone"
     } else if profile.approval_required == Some(true) {
-        profile.approval_reason.as_deref().unwrap_or("needed for each call")
+        profile
+            .approval_reason
+            .as_deref()
+            .unwrap_or("needed for each call")
     } else if profile.risk_level >= RiskLevel::High {
         "needed for each call, unless a rule allows it: its risk is high"
     } else {
@@ -154,9 +244,24 @@ fn limits(tool: &Tool, rows: &mut Rows) {
     let bytes = tool.max_inline_bytes();
     let chars = tool.max_inline_chars();
     let limits = [
-        tool.timeout_ms().map(|limit| format!("{limit} ms for a call")),
-        bytes.map(|limit| format!("{limit} {} of output", if limit == 1 { "byte" } else { "bytes" })),
-        chars.map(|limit| format!("{limit} {} of output", if limit == 1 { "character" } else { "characters" })),
+        tool.timeout_ms()
+            .map(|limit| format!("{limit} ms for a call")),
+        bytes.map(|limit| {
+            format!(
+                "{limit} {} of output",
+                if limit == 1 { "byte" } else { "bytes" }
+            )
+        }),
+        chars.map(|limit| {
+            format!(
+                "{limit} {} of output",
+                if limit == 1 {
+                    "character"
+                } else {
+                    "characters"
+                }
+            )
+        }),
     ];
     let limits: Vec<String> = limits.into_iter().flatten().collect();
     if !limits.is_empty() {
@@ -170,7 +275,10 @@ fn words<'a, T: Serialize + 'a>(values: impl IntoIterator<Item = &'a T>) -> Stri
 }
 
 fn word(value: &impl Serialize) -> String {
-    serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+    serde_json::to_value(value)
+        .ok()
+        .and_then(|value| value.as_str().map(str::to_owned))
+        .unwrap_or_default()
 }
 
 /// The fields of a schema, as rows.
@@ -188,8 +296,18 @@ type DefaultOf<'d> = &'d dyn Fn(&str) -> Option<&'d Value>;
 
 impl<'a> Fields<'a, '_> {
     /// Adds a heading and the fields of `schema`; `false` if it has none. `optional`: whether to say which are required.
-    fn section(&mut self, heading: &str, schema: &'a Value, default: DefaultOf<'_>, optional: bool) -> bool {
-        let Some(object) = self.reader.object(schema).filter(|object| properties(object).next().is_some()) else {
+    fn section(
+        &mut self,
+        heading: &str,
+        schema: &'a Value,
+        default: DefaultOf<'_>,
+        optional: bool,
+    ) -> bool {
+        let Some(object) = self
+            .reader
+            .object(schema)
+            .filter(|object| properties(object).next().is_some())
+        else {
             return false;
         };
         self.rows.wrapped(2, 4, heading);
@@ -202,7 +320,8 @@ impl<'a> Fields<'a, '_> {
         for (name, schema, required) in properties(object) {
             if self.left == 0 || !self.reader.step() {
                 if !self.cut {
-                    self.rows.line(indent, "..: `toolcell describe --json` prints the rest");
+                    self.rows
+                        .line(indent, "..: `toolcell describe --json` prints the rest");
                 }
                 self.cut = true;
                 return;
@@ -218,9 +337,17 @@ impl<'a> Fields<'a, '_> {
     }
 
     /// `name (type, default or bounds) description`
-    fn line(&mut self, name: &str, schema: &'a Value, default: Option<&Value>, required: Option<bool>) -> String {
+    fn line(
+        &mut self,
+        name: &str,
+        schema: &'a Value,
+        default: Option<&Value>,
+        required: Option<bool>,
+    ) -> String {
         let target = self.reader.resolved(schema);
-        let default = default.or_else(|| schema.get("default")).or_else(|| target.get("default"));
+        let default = default
+            .or_else(|| schema.get("default"))
+            .or_else(|| target.get("default"));
         let default = default.filter(|value| !value.is_null());
         let mut said = vec![self.reader.kind(schema)];
         match (required, default) {
@@ -230,8 +357,14 @@ impl<'a> Fields<'a, '_> {
             (None, _) => {}
         }
         said.extend(bounds(target));
-        let what = schema.get("description").or_else(|| target.get("description")).and_then(Value::as_str);
-        let what: String = one_line(what.unwrap_or_default()).chars().take(SAID_CHARS_MAX).collect();
+        let what = schema
+            .get("description")
+            .or_else(|| target.get("description"))
+            .and_then(Value::as_str);
+        let what: String = one_line(what.unwrap_or_default())
+            .chars()
+            .take(SAID_CHARS_MAX)
+            .collect();
         format!("{} ({}) {what}", cut(name), said.join(", "))
     }
 }
@@ -288,8 +421,16 @@ mod tests {
     use super::*;
 
     fn shown(schema: &Value) -> String {
-        let mut rows = Rows { text: String::new(), columns: 40 };
-        let mut fields = Fields { reader: Reader::new(schema), left: FIELDS_MAX, cut: false, rows: &mut rows };
+        let mut rows = Rows {
+            text: String::new(),
+            columns: 40,
+        };
+        let mut fields = Fields {
+            reader: Reader::new(schema),
+            left: FIELDS_MAX,
+            cut: false,
+            rows: &mut rows,
+        };
         fields.section("takes:", schema, &|_| None, true);
         rows.text
     }
@@ -315,10 +456,15 @@ mod tests {
 
     #[test]
     fn a_schema_of_many_fields_or_of_itself_ends() {
-        let many: serde_json::Map<String, Value> =
-            (0..1_000).map(|at| (format!("f{at}"), json!({"$ref": "#"}))).collect();
+        let many: serde_json::Map<String, Value> = (0..1_000)
+            .map(|at| (format!("f{at}"), json!({"$ref": "#"})))
+            .collect();
         let text = shown(&json!({"properties": many}));
-        assert!(text.lines().count() <= FIELDS_MAX + DEPTH_MAX + 2, "{} rows", text.lines().count());
+        assert!(
+            text.lines().count() <= FIELDS_MAX + DEPTH_MAX + 2,
+            "{} rows",
+            text.lines().count()
+        );
         assert!(text.contains("--json"), "{text}");
     }
 }

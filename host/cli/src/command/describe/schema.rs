@@ -22,7 +22,10 @@ pub(super) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     pub(super) fn new(root: &'a Value) -> Self {
-        Self { root, steps: STEPS_MAX }
+        Self {
+            root,
+            steps: STEPS_MAX,
+        }
     }
 
     /// Counts one step; `false` after the last one.
@@ -35,7 +38,10 @@ impl<'a> Reader<'a> {
     pub(super) fn resolved(&self, schema: &'a Value) -> &'a Value {
         let mut at = schema;
         for _ in 0..REFERENCES_MAX {
-            let pointer = at.get("$ref").and_then(Value::as_str).and_then(|reference| reference.strip_prefix('#'));
+            let pointer = at
+                .get("$ref")
+                .and_then(Value::as_str)
+                .and_then(|reference| reference.strip_prefix('#'));
             match pointer.and_then(|pointer| self.root.pointer(pointer)) {
                 Some(found) => at = found,
                 None => break,
@@ -65,8 +71,11 @@ impl<'a> Reader<'a> {
         }
         for keyword in ["anyOf", "oneOf"] {
             if let Some(branches) = schema.get(keyword).and_then(Value::as_array) {
-                let kinds: Vec<String> =
-                    branches.iter().take(CHOICES_MAX).map(|branch| self.kind_at(branch, depth + 1)).collect();
+                let kinds: Vec<String> = branches
+                    .iter()
+                    .take(CHOICES_MAX)
+                    .map(|branch| self.kind_at(branch, depth + 1))
+                    .collect();
                 return any_of(kinds.into_iter(), branches.len());
             }
         }
@@ -88,7 +97,9 @@ impl<'a> Reader<'a> {
     /// A type by its name, with that of its items.
     fn named(&mut self, kind: &str, schema: &'a Value, depth: usize) -> String {
         match schema.get("items").filter(|_| kind == "array") {
-            Some(items) if items.is_object() => format!("array of {}", self.kind_at(items, depth + 1)),
+            Some(items) if items.is_object() => {
+                format!("array of {}", self.kind_at(items, depth + 1))
+            }
             _ => cut(kind),
         }
     }
@@ -101,8 +112,13 @@ impl<'a> Reader<'a> {
             if at.get("properties").is_some_and(Value::is_object) {
                 return Some(at);
             }
-            let branches = ["anyOf", "oneOf"].iter().find_map(|keyword| at.get(keyword)?.as_array());
-            let mut branches = branches.into_iter().flatten().filter(|branch| !is_null(branch));
+            let branches = ["anyOf", "oneOf"]
+                .iter()
+                .find_map(|keyword| at.get(keyword)?.as_array());
+            let mut branches = branches
+                .into_iter()
+                .flatten()
+                .filter(|branch| !is_null(branch));
             let only = branches.next().filter(|_| branches.next().is_none());
             at = self.resolved(at.get("items").or(only)?);
         }
@@ -112,9 +128,22 @@ impl<'a> Reader<'a> {
 
 /// The properties of an object's schema, each with its name and whether it is required, in the order of the schema.
 pub(super) fn properties(object: &Value) -> impl Iterator<Item = (&str, &Value, bool)> {
-    let required = object.get("required").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-    let fields = object.get("properties").and_then(Value::as_object).into_iter().flat_map(Map::iter);
-    fields.map(move |(name, schema)| (name.as_str(), schema, required.iter().any(|one| one == name)))
+    let required = object
+        .get("required")
+        .and_then(Value::as_array)
+        .map_or(&[][..], Vec::as_slice);
+    let fields = object
+        .get("properties")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flat_map(Map::iter);
+    fields.map(move |(name, schema)| {
+        (
+            name.as_str(),
+            schema,
+            required.iter().any(|one| one == name),
+        )
+    })
 }
 
 /// What a value has to satisfy beyond its type: `1 to 100`, `at most 3 items`, `matches ^a`.
@@ -127,13 +156,21 @@ pub(super) fn bounds(schema: &Value) -> Vec<String> {
         (None, Some(most)) => Some((format!("at most {most}"), most)),
         (None, None) => None,
     };
-    let mut bounds: Vec<String> = range("minimum", "maximum").into_iter().map(|(words, _)| words).collect();
+    let mut bounds: Vec<String> = range("minimum", "maximum")
+        .into_iter()
+        .map(|(words, _)| words)
+        .collect();
     bounds.extend(of("exclusiveMinimum").map(|bound| format!("more than {bound}")));
     bounds.extend(of("exclusiveMaximum").map(|bound| format!("less than {bound}")));
     bounds.extend(of("multipleOf").map(|unit| format!("a multiple of {unit}")));
-    for (least, most, unit) in [("minLength", "maxLength", "character"), ("minItems", "maxItems", "item")] {
+    for (least, most, unit) in [
+        ("minLength", "maxLength", "character"),
+        ("minItems", "maxItems", "item"),
+    ] {
         let plural = |count: &Value| if count == 1 { "" } else { "s" };
-        bounds.extend(range(least, most).map(|(words, last)| format!("{words} {unit}{}", plural(last))));
+        bounds.extend(
+            range(least, most).map(|(words, last)| format!("{words} {unit}{}", plural(last))),
+        );
     }
     let text = |keyword: &str| schema.get(keyword).and_then(Value::as_str);
     bounds.extend(text("format").map(|format| format!("format {}", cut(format))));
@@ -142,7 +179,8 @@ pub(super) fn bounds(schema: &Value) -> Vec<String> {
 }
 
 pub(super) fn is_null(schema: &Value) -> bool {
-    schema.get("type").is_some_and(|kind| kind == "null") || schema.get("const").is_some_and(Value::is_null)
+    schema.get("type").is_some_and(|kind| kind == "null")
+        || schema.get("const").is_some_and(Value::is_null)
 }
 
 /// A value as JSON, on one line.
@@ -153,9 +191,16 @@ pub(super) fn written(value: &Value) -> String {
 /// `text` on one line, without what is too long.
 pub(super) fn cut(text: &str) -> String {
     let mut letters = text.chars();
-    let head: String =
-        letters.by_ref().take(VALUE_CHARS_MAX).map(|c| if c.is_whitespace() { ' ' } else { c }).collect();
-    if letters.next().is_some() { head + ".." } else { head }
+    let head: String = letters
+        .by_ref()
+        .take(VALUE_CHARS_MAX)
+        .map(|c| if c.is_whitespace() { ' ' } else { c })
+        .collect();
+    if letters.next().is_some() {
+        head + ".."
+    } else {
+        head
+    }
 }
 
 /// The different ones of `choices`, and how many of `count` are not listed.
@@ -191,9 +236,18 @@ mod tests {
             (json!({"type": "string"}), "string"),
             (json!({"type": ["string", "null"]}), "string or null"),
             (json!({"enum": ["a", 2]}), "\"a\" or 2"),
-            (json!({"oneOf": [{"const": "fast"}, {"const": "exact"}]}), "\"fast\" or \"exact\""),
-            (json!({"type": "array", "items": {"type": "integer"}}), "array of integer"),
-            (json!({"$ref": "#/$defs/a", "$defs": {"a": {"type": "boolean"}}}), "boolean"),
+            (
+                json!({"oneOf": [{"const": "fast"}, {"const": "exact"}]}),
+                "\"fast\" or \"exact\"",
+            ),
+            (
+                json!({"type": "array", "items": {"type": "integer"}}),
+                "array of integer",
+            ),
+            (
+                json!({"$ref": "#/$defs/a", "$defs": {"a": {"type": "boolean"}}}),
+                "boolean",
+            ),
             (json!(true), "any"),
             (json!(false), "nothing"),
             (json!({"enum": []}), "nothing"),
@@ -206,13 +260,21 @@ mod tests {
 
     #[test]
     fn bounds_are_said_with_their_unit() {
-        let schema =
-            json!({"minimum": 1, "maximum": 9, "multipleOf": 2, "maxLength": 1, "minItems": 2, "pattern": "^a"});
+        let schema = json!({"minimum": 1, "maximum": 9, "multipleOf": 2, "maxLength": 1, "minItems": 2, "pattern": "^a"});
         assert_eq!(
             bounds(&schema),
-            ["1 to 9", "a multiple of 2", "at most 1 character", "at least 2 items", "matches ^a"]
+            [
+                "1 to 9",
+                "a multiple of 2",
+                "at most 1 character",
+                "at least 2 items",
+                "matches ^a"
+            ]
         );
-        assert_eq!(bounds(&json!({"minItems": 3, "maxItems": 3})), ["exactly 3 items"]);
+        assert_eq!(
+            bounds(&json!({"minItems": 3, "maxItems": 3})),
+            ["exactly 3 items"]
+        );
         assert!(bounds(&json!({"minimum": "no number"})).is_empty());
     }
 
@@ -224,7 +286,10 @@ mod tests {
         let wide = json!({"$ref": "#/$defs/a", "$defs": {"a": {"anyOf": vec![branch; 1_000]}}});
         assert!(kind(&wide).len() < 1_000);
         let list = json!({"$ref": "#/$defs/a", "$defs": {"a": {"type": "array", "items": {"$ref": "#/$defs/a"}}}});
-        assert_eq!(kind(&list), "array of array of array of array of array of ..");
+        assert_eq!(
+            kind(&list),
+            "array of array of array of array of array of .."
+        );
         assert!(Reader::new(&list).object(&list).is_none());
     }
 }

@@ -82,7 +82,8 @@ impl Shop {
             return Ok(());
         }
         let last = installed.last(&want.name);
-        let (mut after, bytes, mut notes) = self.candidate(want, last.and_then(|entry| entry.signer.as_ref()))?;
+        let (mut after, bytes, mut notes) =
+            self.candidate(want, last.and_then(|entry| entry.signer.as_ref()))?;
         let taken = installed.give_way(&mut after.entry, want.pinned.as_ref());
         notes.extend(taken.iter().map(|(name, owner)| {
             format!(
@@ -93,12 +94,24 @@ impl Shop {
         if want.is_locked && want.pinned.as_ref() != Some(&after.entry) {
             return Err(out_of_date(want, self.place.file()));
         }
-        let before = last.map(|entry| self.version(entry, (after.entry.ceiling, after.entry.declarations)));
-        let names_both = |one: &Signer, other: &Signer| self.verifier.policy().names_both(&want.reference, one, other);
+        let before =
+            last.map(|entry| self.version(entry, (after.entry.ceiling, after.entry.declarations)));
+        let names_both = |one: &Signer, other: &Signer| {
+            self.verifier
+                .policy()
+                .names_both(&want.reference, one, other)
+        };
         let plan = Plan::new(before.as_ref(), &after, names_both)?;
         let ceiling = after.declared.as_ref().map(|(ceiling, _)| ceiling);
         let details = consent.details;
-        let offer = Offer { entry: &after.entry, before: last, ceiling, plan: &plan, notes: &notes, details };
+        let offer = Offer {
+            entry: &after.entry,
+            before: last,
+            ceiling,
+            plan: &plan,
+            notes: &notes,
+            details,
+        };
         let is_kept = store::read(self.home.folder(), &after.entry.component).is_ok();
         let state = match last {
             None => State::Installed,
@@ -130,25 +143,41 @@ impl Shop {
     /// The entry of the lock, if it is what is wanted, this user confirmed it, and the store has its bytes.
     fn is_there<'a>(&self, want: &Want, installed: &'a Installed) -> Option<&'a Entry> {
         let pinned = want.pinned.as_ref()?;
-        let entry =
-            installed.lock.0.get(&want.name).filter(|entry| *entry == pinned && installed.is_confirmed(entry))?;
-        let is_same = entry.declared == want.is_declared && entry.allow_unsigned == want.is_unsigned_allowed;
+        let entry = installed
+            .lock
+            .0
+            .get(&want.name)
+            .filter(|entry| *entry == pinned && installed.is_confirmed(entry))?;
+        let is_same =
+            entry.declared == want.is_declared && entry.allow_unsigned == want.is_unsigned_allowed;
         (is_same && store::read(self.home.folder(), &entry.component).is_ok()).then_some(entry)
     }
 
     /// What `want` would become in the lock. `last_signer` signed what is installed under its name.
-    fn candidate(&self, want: &Want, last_signer: Option<&Signer>) -> Result<(Version, Bytes, Vec<String>), Refusal> {
+    fn candidate(
+        &self,
+        want: &Want,
+        last_signer: Option<&Signer>,
+    ) -> Result<(Version, Bytes, Vec<String>), Refusal> {
         if let Some((version, notes)) = self.known(want)? {
             return Ok((version, Bytes::Known, notes));
         }
         let wanted = Wanted {
             reference: &want.reference,
-            pinned: want.pinned.as_ref().map(|entry| (entry.digest, entry.component)),
+            pinned: want
+                .pinned
+                .as_ref()
+                .map(|entry| (entry.digest, entry.component)),
             is_unsigned_allowed: want.is_unsigned_allowed,
             last_signer,
         };
         let home = self.home.folder();
-        let obtained = self.runtime.block_on(obtain(&wanted, &self.sources, &self.verifier, (&self.store, home)))?;
+        let obtained = self.runtime.block_on(obtain(
+            &wanted,
+            &self.sources,
+            &self.verifier,
+            (&self.store, home),
+        ))?;
         let tools = self.load(&obtained.bytes)?;
         let ceiling = Ceiling::of(&tools);
         let words = Words::of(&tools);
@@ -165,8 +194,18 @@ impl Shop {
             version: version(&obtained),
             ceiling: ceiling.digest(),
             declarations: words.digest(),
-            tools: sorted(tools.iter().map(|tool| tool.declaration().qualified_name()).collect()),
-            tool_ids: sorted(tools.iter().map(|tool| tool.declaration().tool_id.clone()).collect()),
+            tools: sorted(
+                tools
+                    .iter()
+                    .map(|tool| tool.declaration().qualified_name())
+                    .collect(),
+            ),
+            tool_ids: sorted(
+                tools
+                    .iter()
+                    .map(|tool| tool.declaration().tool_id.clone())
+                    .collect(),
+            ),
             taken: Vec::new(),
             declared: want.is_declared,
             allow_unsigned: want.is_unsigned_allowed,
@@ -179,7 +218,14 @@ impl Shop {
                 "no [[trust]] names this signer: it is remembered, and another one will be asked about".to_owned(),
             );
         }
-        Ok((Version { entry, declared: Some((ceiling, words)) }, Bytes::Obtained(Box::new(obtained)), notes))
+        Ok((
+            Version {
+                entry,
+                declared: Some((ceiling, words)),
+            },
+            Bytes::Obtained(Box::new(obtained)),
+            notes,
+        ))
     }
 
     /// Without a network: the pinned bytes, if the store has them, and this user has confirmed an entry with the same
@@ -189,19 +235,39 @@ impl Shop {
     ///
     /// A signer whom the settings do not allow.
     fn known(&self, want: &Want) -> Result<Option<(Version, Vec<String>)>, Refusal> {
-        let Some(pinned) = want.pinned.as_ref().filter(|_| self.sources.offline) else { return Ok(None) };
+        let Some(pinned) = want.pinned.as_ref().filter(|_| self.sources.offline) else {
+            return Ok(None);
+        };
         let home = self.home.folder();
         let same = |entry: &Entry| {
-            (&entry.reference, entry.digest, entry.component, &entry.signer)
-                == (&pinned.reference, pinned.digest, pinned.component, &pinned.signer)
+            (
+                &entry.reference,
+                entry.digest,
+                entry.component,
+                &entry.signer,
+            ) == (
+                &pinned.reference,
+                pinned.digest,
+                pinned.component,
+                &pinned.signer,
+            )
         };
-        let Some(known) = place::known(home)?.into_iter().find(same) else { return Ok(None) };
-        let Ok(bytes) = store::read(home, &known.component) else { return Ok(None) };
+        let Some(known) = place::known(home)?.into_iter().find(same) else {
+            return Ok(None);
+        };
+        let Ok(bytes) = store::read(home, &known.component) else {
+            return Ok(None);
+        };
         let notes = self.judged(want, &known)?;
         let tools = self.load(&bytes)?;
         let name = want.name.clone();
         let is_unsigned_allowed = want.is_unsigned_allowed;
-        let entry = Entry { name, declared: want.is_declared, allow_unsigned: is_unsigned_allowed, ..known };
+        let entry = Entry {
+            name,
+            declared: want.is_declared,
+            allow_unsigned: is_unsigned_allowed,
+            ..known
+        };
         let declared = Some((Ceiling::of(&tools), Words::of(&tools)));
         Ok(Some((Version { entry, declared }, notes)))
     }
@@ -212,7 +278,11 @@ impl Shop {
         let earlier = known.signer.iter().map(|signer| Examined {
             found: known.reference.clone(),
             format: "unknown",
-            outcome: Ok(Signed { signer: signer.clone(), signed_at: None, is_logged: false }),
+            outcome: Ok(Signed {
+                signer: signer.clone(),
+                signed_at: None,
+                is_logged: false,
+            }),
         });
         let subject = Subject {
             reference: &want.reference,
@@ -226,7 +296,9 @@ impl Shop {
             judged => judged.map(|verdict| verdict.notes).unwrap_or_default(),
         };
         if known.signer.is_some() {
-            notes.push("its signature was checked when it was first installed, not again".to_owned());
+            notes.push(
+                "its signature was checked when it was first installed, not again".to_owned(),
+            );
         }
         Ok(notes)
     }
@@ -235,7 +307,11 @@ impl Shop {
 /// The version that the publisher gives, in the manifest or else in the component: without one, an older version behind a
 /// URL could not be told from a newer one.
 fn version(obtained: &Obtained) -> Option<String> {
-    obtained.resolved.version().map(str::to_owned).or_else(|| component::version(&obtained.bytes))
+    obtained
+        .resolved
+        .version()
+        .map(str::to_owned)
+        .or_else(|| component::version(&obtained.bytes))
 }
 
 /// The refusal of `--locked`.

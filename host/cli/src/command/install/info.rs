@@ -59,10 +59,25 @@ impl Info {
         }
         let reference = super::reference(&self.reference, &shop, &installed)?;
         let is_unsigned_allowed = self.allow_unsigned;
-        let wanted = Wanted { reference: &reference, pinned: None, is_unsigned_allowed, last_signer: None };
+        let wanted = Wanted {
+            reference: &reference,
+            pinned: None,
+            is_unsigned_allowed,
+            last_signer: None,
+        };
         let (obtained, sboms) = shop.runtime.block_on(async {
-            let obtained = obtain(&wanted, &shop.sources, &shop.verifier, (&shop.store, home.folder())).await?;
-            let sboms = shop.sources.of(&reference)?.referrers(&obtained.resolved, ReferrerKind::Sbom).await?;
+            let obtained = obtain(
+                &wanted,
+                &shop.sources,
+                &shop.verifier,
+                (&shop.store, home.folder()),
+            )
+            .await?;
+            let sboms = shop
+                .sources
+                .of(&reference)?
+                .referrers(&obtained.resolved, ReferrerKind::Sbom)
+                .await?;
             Ok::<_, Refusal>((obtained, sboms))
         })?;
         let shown = Shown {
@@ -81,15 +96,24 @@ impl Info {
     }
 
     /// What is installed under the name that was given, unless it is the name of a file. Nothing is fetched.
-    fn installed<'i>(&self, shop: &Shop, installed: &'i Installed) -> Result<Option<Shown<'i>>, Refusal> {
+    fn installed<'i>(
+        &self,
+        shop: &Shop,
+        installed: &'i Installed,
+    ) -> Result<Option<Shown<'i>>, Refusal> {
         let here = std::env::current_dir().unwrap_or_default();
         let known = installed.lock.0.contains_key(&self.reference);
         if !known || here.join(&self.reference).symlink_metadata().is_ok() {
             return Ok(None);
         }
-        let Some(entry) = installed.get(&self.reference).transpose()? else { return Ok(None) };
+        let Some(entry) = installed.get(&self.reference).transpose()? else {
+            return Ok(None);
+        };
         let bytes = store::read(shop.home.folder(), &entry.component)?;
-        let version = entry.version.iter().map(|version| ("version".to_owned(), version.clone()));
+        let version = entry
+            .version
+            .iter()
+            .map(|version| ("version".to_owned(), version.clone()));
         Ok(Some(Shown {
             reference: entry.reference.clone(),
             digest: entry.digest,
@@ -107,7 +131,11 @@ impl Info {
 
 /// The names under which `component` is installed.
 fn names(installed: &Installed, component: Digest) -> Vec<&str> {
-    installed.entries().filter(|entry| entry.component == component).map(|entry| entry.name.as_str()).collect()
+    installed
+        .entries()
+        .filter(|entry| entry.component == component)
+        .map(|entry| entry.name.as_str())
+        .collect()
 }
 
 fn imports(bytes: &[u8]) -> Result<Vec<String>, String> {
@@ -135,19 +163,31 @@ impl Shown<'_> {
         let mut lines = vec![
             legible(&self.reference),
             format!("  digest: {}", self.digest),
-            format!("  component: {}, {}", self.component, show::counted(self.size as u64, "byte")),
+            format!(
+                "  component: {}, {}",
+                self.component,
+                show::counted(self.size as u64, "byte")
+            ),
             format!("  signer: {}", legible(&super::signer(self.signer))),
         ];
         // On one line each, because a publisher could write a line that passes for one of these.
-        lines.extend(self.notes.iter().map(|note| format!("  note: {}", legible(note))));
-        let said = |(key, value): (&String, &String)| format!("  {}: {}", legible(key), legible(value));
+        lines.extend(
+            self.notes
+                .iter()
+                .map(|note| format!("  note: {}", legible(note))),
+        );
+        let said =
+            |(key, value): (&String, &String)| format!("  {}: {}", legible(key), legible(value));
         lines.extend(self.annotations.iter().map(said));
         lines.push(match &self.imports {
             Ok(imports) if imports.is_empty() => "  imports: nothing".to_owned(),
             Ok(imports) => format!("  imports: {}", legible(&imports.join(", "))),
             Err(why) => format!("  imports: not known: {}", legible(why)),
         });
-        lines.extend(self.sboms.map(|count| format!("  bills of materials: {count}")));
+        lines.extend(
+            self.sboms
+                .map(|count| format!("  bills of materials: {count}")),
+        );
         lines.push(match self.names.as_slice() {
             [] => "  installed: no".to_owned(),
             names => format!("  installed: as {}", names.join(", ")),

@@ -37,13 +37,21 @@ impl List {
                 Ok(installed) => installed,
                 Err(refusal) => return report::refused(&refusal, self.json),
             };
-            let locked = installed.lock.0.values().map(|entry| (entry, state(&installed, entry, &home)));
-            let orphans = installed.orphans().map(|entry| (entry, Err(not_in_lock(&entry.name))));
+            let locked = installed
+                .lock
+                .0
+                .values()
+                .map(|entry| (entry, state(&installed, entry, &home)));
+            let orphans = installed
+                .orphans()
+                .map(|entry| (entry, Err(not_in_lock(&entry.name))));
             for (entry, state) in locked.chain(orphans) {
                 lines.push(line(entry, &state));
                 let why = state.as_ref().err().map(|refusal| refusal.message.clone());
                 let state = state.map_or_else(|refusal| refusal.code, |()| "ready");
-                listed.push(json!({ "lock": place.file(), "state": state, "why": why, "tool": entry }));
+                listed.push(
+                    json!({ "lock": place.file(), "state": state, "why": why, "tool": entry }),
+                );
             }
         }
         if listed.is_empty() {
@@ -76,10 +84,24 @@ fn not_in_lock(name: &str) -> Refusal {
 
 /// The words of an entry are on one line each, because a lock of others could write a line that passes for another entry.
 fn line(entry: &Entry, state: &Result<(), Refusal>) -> String {
-    let version = entry.version.as_deref().map_or_else(|| "-".to_owned(), legible);
-    let signer = entry.signer.as_ref().map_or_else(|| "unsigned".to_owned(), |signer| format!("signed by {signer}"));
-    let why = state.as_ref().err().map(|refusal| format!("\n  {}", legible(&refusal.message))).unwrap_or_default();
-    format!("{}\n  {}{why}", row(&entry.name, &version, &legible(&entry.reference)), legible(&signer))
+    let version = entry
+        .version
+        .as_deref()
+        .map_or_else(|| "-".to_owned(), legible);
+    let signer = entry.signer.as_ref().map_or_else(
+        || "unsigned".to_owned(),
+        |signer| format!("signed by {signer}"),
+    );
+    let why = state
+        .as_ref()
+        .err()
+        .map(|refusal| format!("\n  {}", legible(&refusal.message)))
+        .unwrap_or_default();
+    format!(
+        "{}\n  {}{why}",
+        row(&entry.name, &version, &legible(&entry.reference)),
+        legible(&signer)
+    )
 }
 
 fn row(name: &str, version: &str, from: &str) -> String {

@@ -20,7 +20,11 @@ pub(super) fn forget(
 ) -> Result<(), Refusal> {
     let is_gone = |entry: &&Entry| entry.declared && !shop.declared().contains_key(&entry.name);
     let locked = installed.lock.0.values();
-    let gone = installed.orphans().filter(|_| !is_locked).chain(locked).filter(is_gone);
+    let gone = installed
+        .orphans()
+        .filter(|_| !is_locked)
+        .chain(locked)
+        .filter(is_gone);
     let gone: BTreeMap<&str, &Entry> = gone.map(|entry| (entry.name.as_str(), entry)).collect();
     for entry in gone.into_values() {
         if is_locked {
@@ -29,7 +33,11 @@ pub(super) fn forget(
                 entry.name,
                 shop.place.file().display()
             );
-            return Err(Refusal::new(ErrorClass::PolicyBlocked, "lock_out_of_date", message));
+            return Err(Refusal::new(
+                ErrorClass::PolicyBlocked,
+                "lock_out_of_date",
+                message,
+            ));
         }
         if !is_dry {
             shop.place.change(|installed| {

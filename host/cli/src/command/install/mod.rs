@@ -87,8 +87,14 @@ impl Install {
         let shop = Shop::open(home, &self.place, &self.sources)?;
         report.at(shop.place.file());
         let installed = shop.place.read()?;
-        let take =
-            |want: Want, report: &mut Report| shop.take(&want.locked(self.locked), &self.consent, self.dry_run, report);
+        let take = |want: Want, report: &mut Report| {
+            shop.take(
+                &want.locked(self.locked),
+                &self.consent,
+                self.dry_run,
+                report,
+            )
+        };
         if let Some(reference) = &self.reference {
             take(self.want(&shop, &installed, reference)?, report)?;
             return Ok(());
@@ -124,7 +130,10 @@ impl Install {
         let same = entry.filter(|entry| entry.reference == said);
         let is_unsigned_allowed = self.allow_unsigned
             || same.is_some_and(|entry| entry.allow_unsigned && installed.is_confirmed(entry))
-            || shop.declared().get(&name).is_some_and(|declared| declared.allow_unsigned);
+            || shop
+                .declared()
+                .get(&name)
+                .is_some_and(|declared| declared.allow_unsigned);
         let is_named = shop.declared().contains_key(&name);
         let is_new = !is_named && !shop.is_user && !self.locked && shop.config.exists();
         Ok(Want {
@@ -147,7 +156,10 @@ impl Install {
 /// What is not a reference, such as the name of a tool that has one.
 fn reference(typed: &str, shop: &Shop, installed: &Installed) -> Result<Reference, Stop> {
     let here = std::env::current_dir().unwrap_or_default();
-    let declared = shop.declared().get(typed).map(|declared| &declared.reference);
+    let declared = shop
+        .declared()
+        .get(typed)
+        .map(|declared| &declared.reference);
     let known = declared.or_else(|| installed.lock.0.get(typed).map(|entry| &entry.reference));
     match known.filter(|_| here.join(typed).symlink_metadata().is_err()) {
         Some(reference) => {
@@ -167,9 +179,9 @@ fn name(chosen: Option<&str>, reference: &Reference) -> Result<String, BadReques
     match chosen {
         Some(name) if is_name(name) => Ok(name.to_owned()),
         Some(name) => Err(BadRequest(not_a_name(name))),
-        None => {
-            reference.suggested_name().ok_or_else(|| BadRequest(format!("{reference} gives no name; say --name NAME")))
-        }
+        None => reference
+            .suggested_name()
+            .ok_or_else(|| BadRequest(format!("{reference} gives no name; say --name NAME"))),
     }
 }
 
@@ -183,7 +195,9 @@ fn signer(signer: Option<&Signer>) -> String {
 
 /// The refusal of a name that is not installed in the lock `file`.
 fn unknown(name: &str, file: &Path) -> Refusal {
-    let message =
-        format!("no tool is installed as `{name}` in {}; `toolcell list` lists those that are", file.display());
+    let message = format!(
+        "no tool is installed as `{name}` in {}; `toolcell list` lists those that are",
+        file.display()
+    );
     Refusal::new(ErrorClass::UnknownTool, "not_installed", message)
 }

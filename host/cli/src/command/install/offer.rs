@@ -49,14 +49,27 @@ pub(super) fn agree(offer: &Offer<'_>, consent: &Consent, report: &Report) -> Re
             "`{name}` was not installed: there is no terminal to confirm at. Review the permissions above, then run again \
              with --yes"
         );
-        return Err(Refusal::new(ErrorClass::ApprovalRejected, "install_needs_consent", message));
+        return Err(Refusal::new(
+            ErrorClass::ApprovalRejected,
+            "install_needs_consent",
+            message,
+        ));
     }
-    let verb = if offer.before.is_some() { "Replace" } else { "Install" };
+    let verb = if offer.before.is_some() {
+        "Replace"
+    } else {
+        "Install"
+    };
     if terminal::agrees(&format!("{verb} {name}?"), |sheet| offer.fill(sheet)) {
         Ok(())
     } else {
-        let message = format!("`{name}` was not installed, because you did not agree; nothing has changed");
-        Err(Refusal::new(ErrorClass::ApprovalRejected, "install_declined", message))
+        let message =
+            format!("`{name}` was not installed, because you did not agree; nothing has changed");
+        Err(Refusal::new(
+            ErrorClass::ApprovalRejected,
+            "install_declined",
+            message,
+        ))
     }
 }
 
@@ -80,13 +93,21 @@ impl Offer<'_> {
         let version = |entry: &Entry| entry.version.clone().unwrap_or_else(|| "none".to_owned());
         match self.before {
             Some(before) if before.version != entry.version => {
-                sheet.value("version", &format!("{}, was {}", version(entry), version(before)), VALUE_ROWS_MAX);
+                sheet.value(
+                    "version",
+                    &format!("{}, was {}", version(entry), version(before)),
+                    VALUE_ROWS_MAX,
+                );
             }
             _ => sheet.value("version", &version(entry), VALUE_ROWS_MAX),
         }
         sheet.value("size", &show::counted(entry.size, "byte"), VALUE_ROWS_MAX);
         digests(sheet, entry);
-        sheet.value("signer", &super::signer(entry.signer.as_ref()), VALUE_ROWS_MAX);
+        sheet.value(
+            "signer",
+            &super::signer(entry.signer.as_ref()),
+            VALUE_ROWS_MAX,
+        );
         sheet.value("tools", &entry.tools.join(", "), VALUE_ROWS_MAX);
         for note in self.notes {
             sheet.value("note", note, VALUE_ROWS_MAX);
@@ -97,18 +118,29 @@ impl Offer<'_> {
                 let lines: String = lines.iter().map(|line| format!("\n  {line}")).collect();
                 format!("{tool}{lines}\n")
             };
-            sheet.lines(&ceiling.lines().into_iter().map(said).collect::<String>(), CEILING_ROWS_MAX);
+            sheet.lines(
+                &ceiling.lines().into_iter().map(said).collect::<String>(),
+                CEILING_ROWS_MAX,
+            );
         }
         // What matters last, because it stays on the screen.
         let mut changes: Vec<&Change> = self.plan.changes.iter().collect();
         changes.sort_by_key(|change| weight(change));
-        changes.into_iter().for_each(|change| self.say(sheet, change));
+        changes
+            .into_iter()
+            .for_each(|change| self.say(sheet, change));
     }
 
     /// The tools that one version has and the other has not.
     fn only_in<'e>(one: Option<&'e Entry>, other: Option<&Entry>) -> Vec<&'e str> {
-        let has = |entry: Option<&Entry>, tool: &String| entry.is_some_and(|entry| entry.tools.contains(tool));
-        one.into_iter().flat_map(|one| &one.tools).filter(|tool| !has(other, tool)).map(String::as_str).collect()
+        let has = |entry: Option<&Entry>, tool: &String| {
+            entry.is_some_and(|entry| entry.tools.contains(tool))
+        };
+        one.into_iter()
+            .flat_map(|one| &one.tools)
+            .filter(|tool| !has(other, tool))
+            .map(String::as_str)
+            .collect()
     }
 
     /// Adds the rows about what the tools declare: which were added and removed, what was added says of itself, and each
@@ -120,11 +152,18 @@ impl Offer<'_> {
         let removed = Self::only_in(before, after);
         for (tools, what) in [(&added, "added"), (&removed, "removed")] {
             if !tools.is_empty() {
-                sheet.host(&format!("{} {what}:", show::counted(tools.len() as u64, "tool")));
+                sheet.host(&format!(
+                    "{} {what}:",
+                    show::counted(tools.len() as u64, "tool")
+                ));
                 sheet.lines(&tools.join("\n"), CEILING_ROWS_MAX);
             }
         }
-        let shown = if self.details { lines.to_vec() } else { in_short(lines, &added, &removed) };
+        let shown = if self.details {
+            lines.to_vec()
+        } else {
+            in_short(lines, &added, &removed)
+        };
         if !shown.is_empty() {
             sheet.host("ITS DESCRIPTIONS, NAMES OR SCHEMAS CHANGED. A model reads them:");
             sheet.lines(&diff(&shown), WORDS_ROWS_MAX);
@@ -145,7 +184,9 @@ fn in_short(lines: &[Line], added: &[&str], removed: &[&str]) -> Vec<Line> {
     let mut shown: Vec<Line> = Vec::new();
     let mut known: HashSet<(&str, &str, &[Line])> = HashSet::new();
     for group in lines.chunk_by(|_, next| !matches!(next, Line::Place(_))) {
-        let Some((Line::Place(place), values)) = group.split_first() else { continue };
+        let Some((Line::Place(place), values)) = group.split_first() else {
+            continue;
+        };
         let (tool, value) = place.split_once(' ').unwrap_or((place, ""));
         // An interface repeats the schemas of its declaration.
         let last = value.rsplit('.').next().unwrap_or_default();
@@ -165,7 +206,10 @@ fn in_short(lines: &[Line], added: &[&str], removed: &[&str]) -> Vec<Line> {
 fn digests(sheet: &mut Sheet, entry: &Entry) {
     let mut lines = format!("component, the code that runs:\n  {}", entry.component);
     if entry.digest != entry.component {
-        lines += &format!("\nmanifest in the registry, which is what is signed:\n  {}", entry.digest);
+        lines += &format!(
+            "\nmanifest in the registry, which is what is signed:\n  {}",
+            entry.digest
+        );
     }
     sheet.lines(&lines, CEILING_ROWS_MAX);
 }
@@ -176,8 +220,14 @@ fn weight(change: &Change) -> u8 {
         Change::First | Change::SmallerCeiling(_) | Change::Tag { is_named: true, .. } => 0,
         Change::Records { .. } => 1,
         Change::Words { .. } => 2,
-        Change::Unknown | Change::Older { .. } | Change::Unordered { .. } | Change::Unversioned { .. } => 3,
-        Change::MayBeUnsigned | Change::Reference { .. } | Change::Tag { .. } | Change::Signer { .. } => 4,
+        Change::Unknown
+        | Change::Older { .. }
+        | Change::Unordered { .. }
+        | Change::Unversioned { .. } => 3,
+        Change::MayBeUnsigned
+        | Change::Reference { .. }
+        | Change::Tag { .. }
+        | Change::Signer { .. } => 4,
         Change::Ceiling(_) => 5,
     }
 }
@@ -190,8 +240,10 @@ impl Offer<'_> {
     /// Adds the rows about `change`.
     fn say(&self, sheet: &mut Sheet, change: &Change) {
         // On one line each, because a certificate or a publisher could write a line of its own.
-        let two = |before: &str, after: &str| format!("- {}\n+ {}", legible(before), legible(after));
-        let known = |signer: &Option<String>| signer.clone().unwrap_or_else(|| super::UNSIGNED.to_owned());
+        let two =
+            |before: &str, after: &str| format!("- {}\n+ {}", legible(before), legible(after));
+        let known =
+            |signer: &Option<String>| signer.clone().unwrap_or_else(|| super::UNSIGNED.to_owned());
         match change {
             Change::First => {}
             Change::Reference { before, after } => {
@@ -202,19 +254,41 @@ impl Offer<'_> {
                 sheet.host("THE SIGNER CHANGED:");
                 sheet.lines(&two(&known(before), &known(after)), CEILING_ROWS_MAX);
             }
-            Change::Tag { before, after, is_named: true, .. } => {
-                sheet.host("Another tag of the same workflow signed it; a [[trust]] entry names both:");
+            Change::Tag {
+                before,
+                after,
+                is_named: true,
+                ..
+            } => {
+                sheet.host(
+                    "Another tag of the same workflow signed it; a [[trust]] entry names both:",
+                );
                 sheet.lines(&two(before, after), CEILING_ROWS_MAX);
             }
-            Change::Tag { before, after, identity, issuer, .. } => {
+            Change::Tag {
+                before,
+                after,
+                identity,
+                issuer,
+                ..
+            } => {
                 sheet.host("ANOTHER TAG OF THE SAME WORKFLOW SIGNED IT:");
                 sheet.lines(&two(before, after), CEILING_ROWS_MAX);
-                sheet.host("Name it in a [[trust]] entry to agree to all of its tags, and to no branch:");
-                sheet.lines(&format!("identity = \"{identity}\"\nissuer = \"{issuer}\""), CEILING_ROWS_MAX);
+                sheet.host(
+                    "Name it in a [[trust]] entry to agree to all of its tags, and to no branch:",
+                );
+                sheet.lines(
+                    &format!("identity = \"{identity}\"\nissuer = \"{issuer}\""),
+                    CEILING_ROWS_MAX,
+                );
             }
             Change::Ceiling(difference) | Change::SmallerCeiling(difference) => {
                 let is_larger = matches!(change, Change::Ceiling(_));
-                sheet.host(if is_larger { "IT ASKS FOR MORE ACCESS:" } else { "It asks for less access:" });
+                sheet.host(if is_larger {
+                    "IT ASKS FOR MORE ACCESS:"
+                } else {
+                    "It asks for less access:"
+                });
                 let gone = difference.shrunk.iter().map(|line| format!("- {line}\n"));
                 let more = difference.grown.iter().map(|line| format!("+ {line}\n"));
                 sheet.lines(&gone.chain(more).collect::<String>(), CEILING_ROWS_MAX);
@@ -225,7 +299,10 @@ impl Offer<'_> {
                 sheet.lines(&diff(lines), RECORDS_ROWS_MAX);
             }
             Change::Records { lines } => {
-                let values = lines.iter().filter(|line| matches!(line, Line::Place(_))).count() as u64;
+                let values = lines
+                    .iter()
+                    .filter(|line| matches!(line, Line::Place(_)))
+                    .count() as u64;
                 let values = show::counted(values, "value");
                 sheet.host(&format!(
                     "{values} of its other records changed, which no model reads; --details shows them."
@@ -239,14 +316,18 @@ impl Offer<'_> {
                 sheet.lines(&two(before, after), VALUE_ROWS_MAX);
             }
             Change::Unordered { before, after } => {
-                sheet.host("IT MAY BE OLDER than what is installed: these versions cannot be compared:");
+                sheet.host(
+                    "IT MAY BE OLDER than what is installed: these versions cannot be compared:",
+                );
                 sheet.lines(&two(before, after), VALUE_ROWS_MAX);
             }
             Change::Unversioned { before } => {
                 sheet.host("IT HAS NO VERSION, and what is installed has one:");
                 sheet.lines(&format!("- {}", legible(before)), VALUE_ROWS_MAX);
             }
-            Change::MayBeUnsigned => sheet.host("IT MAY BE UNSIGNED from now on, also after updates."),
+            Change::MayBeUnsigned => {
+                sheet.host("IT MAY BE UNSIGNED from now on, also after updates.")
+            }
         }
     }
 }

@@ -38,7 +38,11 @@ impl Outdated {
         match self.look(&home) {
             Ok((lines, value, failed)) => {
                 let printed = report::print(&value, &lines, self.json)?;
-                Ok(if failed.is_empty() { printed } else { exit::of_refusals(&failed) })
+                Ok(if failed.is_empty() {
+                    printed
+                } else {
+                    exit::of_refusals(&failed)
+                })
             }
             Err(stop) => report::refused(&stop.refusal()?, self.json),
         }
@@ -56,14 +60,23 @@ impl Outdated {
             match latest(&shop, &installed, entry) {
                 Ok(latest) if latest.digest == entry.digest => {}
                 Ok(Latest { digest, version }) => {
-                    let known = |version: &Option<String>| version.as_deref().map_or_else(|| "-".to_owned(), legible);
+                    let known = |version: &Option<String>| {
+                        version.as_deref().map_or_else(|| "-".to_owned(), legible)
+                    };
                     let versions = format!("{} -> {}", known(&entry.version), known(&version));
                     lines.push(row(&entry.name, &versions, &legible(&entry.reference)));
-                    lines.push(format!("  installed {}\n  now       {digest}", entry.digest));
+                    lines.push(format!(
+                        "  installed {}\n  now       {digest}",
+                        entry.digest
+                    ));
                     outdated.push(json!({ "tool": entry, "latest": { "digest": digest, "version": version } }));
                 }
                 Err(refusal) => {
-                    lines.push(format!("{:<20} not known: {}", entry.name, legible(&refusal.message)));
+                    lines.push(format!(
+                        "{:<20} not known: {}",
+                        entry.name,
+                        legible(&refusal.message)
+                    ));
                     errors.push(json!({ "name": entry.name, "error": refusal.to_error() }));
                     failed.push(refusal);
                 }
@@ -75,7 +88,11 @@ impl Outdated {
             lines.insert(0, row("NAME", "VERSION -> NOW", "FROM"));
             lines.push("`toolcell update --dry-run` shows what would change".to_owned());
         }
-        Ok((lines, json!({ "outdated": outdated, "errors": errors }), failed))
+        Ok((
+            lines,
+            json!({ "outdated": outdated, "errors": errors }),
+            failed,
+        ))
     }
 }
 
@@ -100,7 +117,10 @@ fn latest(shop: &Shop, installed: &Installed, entry: &Entry) -> Result<Latest, R
         let outcome = source.fetch(&resolved, &mut sink).await;
         let fetched = sink.finish();
         match digest {
-            None => outcome.map(|()| Latest { digest: fetched, version: component::version(&bytes) }),
+            None => outcome.map(|()| Latest {
+                digest: fetched,
+                version: component::version(&bytes),
+            }),
             // Without the component, the tool is as outdated as with it.
             Some(digest) => {
                 let version = outcome.ok().and_then(|()| component::version(&bytes));

@@ -17,7 +17,10 @@ use super::super::target::{Building, Target};
 use super::options::SourceOptions;
 
 /// The sources that `options` allow.
-pub(in crate::command) fn sources(home: &Home, options: &SourceOptions) -> Result<Sources, BadRequest> {
+pub(in crate::command) fn sources(
+    home: &Home,
+    options: &SourceOptions,
+) -> Result<Sources, BadRequest> {
     let roots: Vec<PathBuf> = options.tls_ca.iter().cloned().collect();
     let tls = tls::client(&roots).map_err(|error| BadRequest(format!("{error:#}")))?;
     let local = {
@@ -26,7 +29,12 @@ pub(in crate::command) fn sources(home: &Home, options: &SourceOptions) -> Resul
     };
     let web = Box::new(Web::new(tls));
     let registry = Box::new(trusting(home, roots)?);
-    Ok(Sources { registry, web, local: Box::new(local), offline: options.offline })
+    Ok(Sources {
+        registry,
+        web,
+        local: Box::new(local),
+        offline: options.offline,
+    })
 }
 
 /// Registries, reached as the user's own file says.
@@ -36,7 +44,8 @@ pub(in crate::command) fn registries(home: &Home) -> Result<Registries, BadReque
 
 /// As [`registries`], with certificates of the command line beside those of the file.
 fn trusting(home: &Home, roots: Vec<PathBuf>) -> Result<Registries, BadRequest> {
-    let mut settings = configured_registry(home).map_err(|error| BadRequest(format!("{error:#}")))?;
+    let mut settings =
+        configured_registry(home).map_err(|error| BadRequest(format!("{error:#}")))?;
     settings.roots.extend(roots);
     Registries::new(settings).map_err(|refusal| BadRequest(refusal.message))
 }
@@ -49,7 +58,10 @@ pub(super) fn verifier(layers: &Layers) -> SignatureVerifier {
 /// The component of a file, or of a source folder that was built. Installing builds nothing.
 fn component(home: &Home, path: &Path) -> Result<PathBuf, Refusal> {
     let text = path.to_str().ok_or_else(|| {
-        let message = format!("{}: a path that is not Unicode cannot be installed", path.display());
+        let message = format!(
+            "{}: a path that is not Unicode cannot be installed",
+            path.display()
+        );
         Refusal::new(ErrorClass::InvalidArguments, "bad_reference", message)
     })?;
     let target = Target::parse(text);
@@ -58,7 +70,11 @@ fn component(home: &Home, path: &Path) -> Result<PathBuf, Refusal> {
             "{}: a component is installed with all of its tools: leave out `#{name}`, and call NAME#{name}",
             target.shown()
         );
-        return Err(Refusal::new(ErrorClass::InvalidArguments, "bad_reference", message));
+        return Err(Refusal::new(
+            ErrorClass::InvalidArguments,
+            "bad_reference",
+            message,
+        ));
     }
     target.locate(home, Building::No)
 }

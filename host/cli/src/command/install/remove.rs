@@ -43,11 +43,14 @@ impl Remove {
         let (config, _) = shop::config(home, &self.place)?;
         place.change(|installed| {
             // Else `toolcell install` would bring them back.
-            self.names.iter().try_for_each(|name| shop::declare(home, &config, name, None))?;
+            self.names
+                .iter()
+                .try_for_each(|name| shop::declare(home, &config, name, None))?;
             gone.extend(self.names.iter().filter_map(|name| installed.remove(name)));
             Ok(())
         })?;
-        gone.iter().for_each(|entry| report.add(State::Removed, entry, None, &[]));
+        gone.iter()
+            .for_each(|entry| report.add(State::Removed, entry, None, &[]));
         Ok(())
     }
 }

@@ -37,7 +37,13 @@ pub(super) struct Report {
 
 impl Report {
     pub(super) fn new(json: bool, is_dry: bool) -> Self {
-        Self { json, is_dry, lock: None, tools: Vec::new(), failed: Vec::new() }
+        Self {
+            json,
+            is_dry,
+            lock: None,
+            tools: Vec::new(),
+            failed: Vec::new(),
+        }
     }
 
     /// Names the lock.
@@ -53,19 +59,36 @@ impl Report {
     }
 
     /// Adds what became of the name of `entry`.
-    pub(super) fn add(&mut self, state: State, entry: &Entry, offer: Option<&Offer<'_>>, notes: &[String]) {
+    pub(super) fn add(
+        &mut self,
+        state: State,
+        entry: &Entry,
+        offer: Option<&Offer<'_>>,
+        notes: &[String],
+    ) {
         if !self.json {
             show::say(&self.line(state, entry));
         }
         let plan = offer.map(Offer::json);
-        self.tools.push(json!({ "state": state, "tool": entry, "plan": plan, "notes": notes }));
+        self.tools
+            .push(json!({ "state": state, "tool": entry, "plan": plan, "notes": notes }));
     }
 
     fn line(&self, state: State, entry: &Entry) -> String {
         let name = &entry.name;
         let digest = entry.component;
-        let version = entry.version.as_ref().map(|version| format!(" {}", legible(version))).unwrap_or_default();
-        let would = |done: &str, would: &str| if self.is_dry { would.to_owned() } else { done.to_owned() };
+        let version = entry
+            .version
+            .as_ref()
+            .map(|version| format!(" {}", legible(version)))
+            .unwrap_or_default();
+        let would = |done: &str, would: &str| {
+            if self.is_dry {
+                would.to_owned()
+            } else {
+                done.to_owned()
+            }
+        };
         let verb = match state {
             State::Installed => would("installed", "would install"),
             State::Updated => would("updated", "would update"),
@@ -108,7 +131,9 @@ impl Report {
                 json!({ "lock": self.lock, "dry_run": self.is_dry, "tools": self.tools, "errors": errors })
             }
         };
-        show::json(&printed).map(|()| exit).or_else(|error| show::closed(error).map(|_| exit))
+        show::json(&printed)
+            .map(|()| exit)
+            .or_else(|error| show::closed(error).map(|_| exit))
     }
 }
 
@@ -124,7 +149,13 @@ pub(super) fn print(value: &Value, lines: &[String], json: bool) -> anyhow::Resu
     let text = if json {
         show::json_line(value)
     } else {
-        lines.iter().map(|line| show::printable(line, true) + "\n").collect()
+        lines
+            .iter()
+            .map(|line| show::printable(line, true) + "\n")
+            .collect()
     };
-    std::io::stdout().write_all(text.as_bytes()).map(|()| Exit::Succeeded).or_else(show::closed)
+    std::io::stdout()
+        .write_all(text.as_bytes())
+        .map(|()| Exit::Succeeded)
+        .or_else(show::closed)
 }

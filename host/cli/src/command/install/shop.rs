@@ -47,7 +47,10 @@ pub(super) fn config(home: &Home, options: &PlaceOptions) -> anyhow::Result<(Pat
         return Ok((user, true));
     }
     if let Some(named) = &options.config {
-        return Ok((named.canonicalize().unwrap_or_else(|_| named.clone()), false));
+        return Ok((
+            named.canonicalize().unwrap_or_else(|_| named.clone()),
+            false,
+        ));
     }
     let here = std::env::current_dir().ok();
     let project = here.and_then(|here| config::project_file(&here));
@@ -65,15 +68,24 @@ pub(super) fn place(home: &Home, options: &PlaceOptions) -> anyhow::Result<Place
 
 impl Shop {
     /// Opens the store. Settings of a project count only if the user has trusted its file.
-    pub(super) fn open(home: &Home, options: &PlaceOptions, sources: &SourceOptions) -> Result<Self, Stop> {
+    pub(super) fn open(
+        home: &Home,
+        options: &PlaceOptions,
+        sources: &SourceOptions,
+    ) -> Result<Self, Stop> {
         let (config, is_user) = config(home, options)?;
         let layers = if is_user {
             Layers::of_user(home).map_err(|error| unreadable(&error))?
         } else {
             let here = std::env::current_dir().ok();
-            let of_files = LayerOptions { file: options.config.clone(), none: false };
+            let of_files = LayerOptions {
+                file: options.config.clone(),
+                none: false,
+            };
             Layers::read(home, here.as_deref(), &of_files).map_err(|refusal| {
-                let message = refusal.message.replace(WITHOUT_FILES, "--user goes on without it");
+                let message = refusal
+                    .message
+                    .replace(WITHOUT_FILES, "--user goes on without it");
                 Refusal { message, ..refusal }
             })?
         };
@@ -95,7 +107,11 @@ impl Shop {
 
     /// How `reference` is written into the lock, and into `[tools]`; `typed` is how it was named.
     pub(super) fn written(&self, typed: &str, reference: &Reference) -> String {
-        written(reference, self.place.folder(), !self.is_user && !typed.starts_with('/'))
+        written(
+            reference,
+            self.place.folder(),
+            !self.is_user && !typed.starts_with('/'),
+        )
     }
 
     /// Makes `[tools]` of the file beside the lock name `want`, where that is the file of a project: servers offer what it
@@ -105,54 +121,95 @@ impl Shop {
     ///
     /// A file that toolcell cannot change.
     pub(super) fn declare(&self, want: &Want) -> Result<(), Refusal> {
-        let tool = DeclaredTool { reference: want.written.clone(), allow_unsigned: want.is_unsigned_allowed };
-        if want.is_new && !self.is_user { declare(&self.home, &self.config, &want.name, Some(&tool)) } else { Ok(()) }
+        let tool = DeclaredTool {
+            reference: want.written.clone(),
+            allow_unsigned: want.is_unsigned_allowed,
+        };
+        if want.is_new && !self.is_user {
+            declare(&self.home, &self.config, &want.name, Some(&tool))
+        } else {
+            Ok(())
+        }
     }
 
     /// `[tools]` of the file beside the lock.
     pub(super) fn declared(&self) -> &BTreeMap<String, DeclaredTool> {
         static NONE: BTreeMap<String, DeclaredTool> = BTreeMap::new();
-        let layer = self.layers.files().iter().find(|layer| layer.file.path == self.config);
+        let layer = self
+            .layers
+            .files()
+            .iter()
+            .find(|layer| layer.file.path == self.config);
         layer.map_or(&NONE, |layer| &layer.file.declared)
     }
 
     /// What the lock and `[tools]` name, by name.
     pub(super) fn all(&self, installed: &Installed) -> Vec<(String, Result<Want, Refusal>)> {
         let declared = self.declared().iter().map(|(name, declared)| {
-            let want = Reference::parse(&declared.reference, self.place.folder()).map(|reference| {
-                let want = Want::new(name, self.written(&declared.reference, &reference), reference);
-                let entry = installed.lock.0.get(name).filter(|entry| entry.reference == want.written);
-                let is_unsigned_allowed = declared.allow_unsigned;
-                Want { is_declared: true, pinned: entry.cloned(), is_unsigned_allowed, ..want }
-            });
+            let want =
+                Reference::parse(&declared.reference, self.place.folder()).map(|reference| {
+                    let want = Want::new(
+                        name,
+                        self.written(&declared.reference, &reference),
+                        reference,
+                    );
+                    let entry = installed
+                        .lock
+                        .0
+                        .get(name)
+                        .filter(|entry| entry.reference == want.written);
+                    let is_unsigned_allowed = declared.allow_unsigned;
+                    Want {
+                        is_declared: true,
+                        pinned: entry.cloned(),
+                        is_unsigned_allowed,
+                        ..want
+                    }
+                });
             (name.clone(), want)
         });
-        let is_other = |entry: &&Entry| !self.declared().contains_key(&entry.name) && !entry.declared;
+        let is_other =
+            |entry: &&Entry| !self.declared().contains_key(&entry.name) && !entry.declared;
         let others = installed.lock.0.values().filter(is_other);
-        declared.chain(others.map(|entry| (entry.name.clone(), self.again(installed, entry)))).collect()
+        declared
+            .chain(others.map(|entry| (entry.name.clone(), self.again(installed, entry))))
+            .collect()
     }
 
     /// What an entry of the lock asks for: its own bytes.
     pub(super) fn again(&self, installed: &Installed, entry: &Entry) -> Result<Want, Refusal> {
         let reference = entry.reference(self.place.folder())?;
-        let want = Want::new(&entry.name, self.written(&entry.reference, &reference), reference);
+        let want = Want::new(
+            &entry.name,
+            self.written(&entry.reference, &reference),
+            reference,
+        );
         let declared = self.declared().get(&entry.name);
         // What a lock of others says of signatures is not the user's word, nor what [tools] says of another reference.
         let is_unsigned_allowed = match declared {
             Some(declared) => {
-                let is_same = Reference::parse(&declared.reference, self.place.folder())? == want.reference;
+                let is_same =
+                    Reference::parse(&declared.reference, self.place.folder())? == want.reference;
                 declared.allow_unsigned && (is_same || !guard!("declared_unsigned"))
             }
             None => entry.allow_unsigned && installed.is_confirmed(entry),
         };
-        Ok(Want { is_declared: declared.is_some(), pinned: Some(entry.clone()), is_unsigned_allowed, ..want })
+        Ok(Want {
+            is_declared: declared.is_some(),
+            pinned: Some(entry.clone()),
+            is_unsigned_allowed,
+            ..want
+        })
     }
 
     /// Loads `bytes` in an empty world, under the limits of every load, to read what the component declares. In a host of
     /// its own, because two versions of a tool have the same names.
     pub(super) fn load(&self, bytes: &[u8]) -> Result<Vec<Arc<Tool>>, Refusal> {
         let fault = |error: anyhow::Error| Refusal::host_fault(format!("{error:#}"));
-        let host = target::host(&self.home, |settings| self.layers.compilation().apply(settings)).map_err(fault)?;
+        let host = target::host(&self.home, |settings| {
+            self.layers.compilation().apply(settings)
+        })
+        .map_err(fault)?;
         let loaded: Loaded = self.runtime.block_on(host.load(bytes))?;
         Ok(loaded.tools)
     }
@@ -168,17 +225,30 @@ impl Shop {
                 .ok()
                 .map(|tools| (Ceiling::of(&tools), Words::of(&tools)))
         };
-        Version { entry: entry.clone(), declared }
+        Version {
+            entry: entry.clone(),
+            declared,
+        }
     }
 }
 
 /// Makes `[tools]` of the file `config` name `tool` as `name`, or not name it. A file that the user trusts stays trusted.
-pub(super) fn declare(home: &Home, config: &Path, name: &str, tool: Option<&DeclaredTool>) -> Result<(), Refusal> {
+pub(super) fn declare(
+    home: &Home,
+    config: &Path,
+    name: &str,
+    tool: Option<&DeclaredTool>,
+) -> Result<(), Refusal> {
     if !config.exists() {
         return Ok(());
     }
-    config::declare(config, name, tool, &Trust::at(home.trusted()))
-        .map_err(|error| Refusal::new(ErrorClass::SetupRequired, "lock_unwritable", format!("{error:#}")))
+    config::declare(config, name, tool, &Trust::at(home.trusted())).map_err(|error| {
+        Refusal::new(
+            ErrorClass::SetupRequired,
+            "lock_unwritable",
+            format!("{error:#}"),
+        )
+    })
 }
 
 fn unreadable(error: &anyhow::Error) -> Refusal {

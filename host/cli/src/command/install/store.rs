@@ -43,24 +43,37 @@ impl StoreCommand {
         let store = Store::open(home.folder())?;
         let components = store.components()?;
         let damages = store.verify()?;
-        let mut lines: Vec<String> =
-            damages.iter().map(|damage| format!("{}: {}", damage.file.display(), damage.why)).collect();
+        let mut lines: Vec<String> = damages
+            .iter()
+            .map(|damage| format!("{}: {}", damage.file.display(), damage.why))
+            .collect();
         lines.push(match damages.len() {
             0 => format!("{} components, all as they were installed", components.len()),
             // A file whose name is not that of a component is none of those that are counted.
             count => format!("{count} files are not as they were installed; remove them, then run `toolcell install`"),
         });
-        let damaged: Vec<_> = damages.iter().map(|damage| json!({ "file": damage.file, "why": damage.why })).collect();
+        let damaged: Vec<_> = damages
+            .iter()
+            .map(|damage| json!({ "file": damage.file, "why": damage.why }))
+            .collect();
         let value = json!({ "components": components.len(), "damaged": damaged });
         report::print(&value, &lines, self.json)?;
-        Ok(if damages.is_empty() { Exit::Succeeded } else { Exit::ToolFailed })
+        Ok(if damages.is_empty() {
+            Exit::Succeeded
+        } else {
+            Exit::ToolFailed
+        })
     }
 
     fn prune(&self, home: &Home) -> Result<Exit, Stop> {
         let pruned = Store::open(home.folder())?.prune(|| place::used(home.folder()))?;
         let line = match pruned {
-            Some((count, bytes)) => format!("removed {}, {bytes} bytes", show::counted(count as u64, "component")),
-            None => "nothing was removed, because another process is installing; try again later".to_owned(),
+            Some((count, bytes)) => format!(
+                "removed {}, {bytes} bytes",
+                show::counted(count as u64, "component")
+            ),
+            None => "nothing was removed, because another process is installing; try again later"
+                .to_owned(),
         };
         let (count, bytes) = pruned.unwrap_or_default();
         let value = json!({ "is_busy": pruned.is_none(), "removed": count, "bytes": bytes });

@@ -42,7 +42,11 @@ impl Update {
         let shop = Shop::open(home, &self.place, &self.sources)?;
         report.at(shop.place.file());
         let installed = shop.place.read()?;
-        if let Some(name) = self.names.iter().find(|name| !installed.lock.0.contains_key(*name)) {
+        if let Some(name) = self
+            .names
+            .iter()
+            .find(|name| !installed.lock.0.contains_key(*name))
+        {
             return Err(unknown(name, shop.place.file()).into());
         }
         let is_meant = |entry: &&Entry| self.names.is_empty() || self.names.contains(&entry.name);
@@ -55,7 +59,13 @@ impl Update {
         Ok(())
     }
 
-    fn one(&self, shop: &Shop, installed: &Installed, entry: &Entry, report: &mut Report) -> Result<(), Refusal> {
+    fn one(
+        &self,
+        shop: &Shop,
+        installed: &Installed,
+        entry: &Entry,
+        report: &mut Report,
+    ) -> Result<(), Refusal> {
         let want = shop.again(installed, entry)?;
         if want.reference.is_pinned() {
             // The bytes cannot be others, and still have to be confirmed and in the store.
@@ -65,7 +75,15 @@ impl Update {
             report.add(State::Unchanged, entry, None, &[]);
             return Ok(());
         }
-        shop.take(&Want { pinned: None, ..want }, &self.consent, self.dry_run, report)
+        shop.take(
+            &Want {
+                pinned: None,
+                ..want
+            },
+            &self.consent,
+            self.dry_run,
+            report,
+        )
     }
 }
 

@@ -38,12 +38,19 @@ impl Forms {
     /// What a model has to know beside the schema, for the description of the tool.
     pub fn note(&self) -> String {
         let note = self.written(true);
-        let note = if note.chars().count() > WORDY_CHARS_MAX { self.written(false) } else { note };
+        let note = if note.chars().count() > WORDY_CHARS_MAX {
+            self.written(false)
+        } else {
+            note
+        };
         match note.char_indices().nth(NOTE_CHARS_MAX) {
             None => note,
             Some((end, _)) => {
                 let whole = note.get(..end).unwrap_or_default();
-                let whole = whole.rfind('\n').and_then(|end| whole.get(..end)).unwrap_or(whole);
+                let whole = whole
+                    .rfind('\n')
+                    .and_then(|end| whole.get(..end))
+                    .unwrap_or(whole);
                 format!("{whole}\n- .. (an error names the arguments of the others)")
             }
         }
@@ -63,7 +70,10 @@ impl Forms {
         }
         if self.is_lossy {
             let separator = if note.is_empty() { "" } else { "\n" };
-            let _ = write!(note, "{separator}Further conditions apply; an error names the one that is not satisfied.");
+            let _ = write!(
+                note,
+                "{separator}Further conditions apply; an error names the one that is not satisfied."
+            );
         }
         note
     }
@@ -72,21 +82,40 @@ impl Forms {
 impl Form {
     /// The values that decide, in words: `read or list`.
     pub fn named(&self) -> String {
-        self.values.iter().map(shown).collect::<Vec<_>>().join(" or ")
+        self.values
+            .iter()
+            .map(shown)
+            .collect::<Vec<_>>()
+            .join(" or ")
     }
 
     /// The arguments in words: `range, [major]`.
     pub fn arguments(&self) -> String {
         let required = self.required.iter().map(|argument| name(argument));
-        let optional = self.optional.iter().map(|argument| format!("[{}]", name(argument)));
+        let optional = self
+            .optional
+            .iter()
+            .map(|argument| format!("[{}]", name(argument)));
         let all: Vec<String> = required.chain(optional).collect();
-        if all.is_empty() { "no others".to_owned() } else { all.join(", ") }
+        if all.is_empty() {
+            "no others".to_owned()
+        } else {
+            all.join(", ")
+        }
     }
 
     fn written(&self, with_words: bool) -> String {
-        let mut text =
-            if self.values.is_empty() { self.arguments() } else { format!("{}: {}", self.named(), self.arguments()) };
-        let said = self.said.as_deref().filter(|_| with_words).map(sentence).filter(|said| !said.is_empty());
+        let mut text = if self.values.is_empty() {
+            self.arguments()
+        } else {
+            format!("{}: {}", self.named(), self.arguments())
+        };
+        let said = self
+            .said
+            .as_deref()
+            .filter(|_| with_words)
+            .map(sentence)
+            .filter(|said| !said.is_empty());
         if let Some(said) = said {
             let _ = write!(text, " - {said}");
         }
@@ -102,7 +131,9 @@ fn name(name: &str) -> String {
 /// The first sentence of `text`, if it is short, or else its beginning.
 fn sentence(text: &str) -> String {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let first = text.split_once(". ").map_or(text.as_str(), |(first, _)| first);
+    let first = text
+        .split_once(". ")
+        .map_or(text.as_str(), |(first, _)| first);
     match first.char_indices().nth(SAID_CHARS_MAX) {
         None => first.to_owned(),
         Some((end, _)) => format!("{}..", first.get(..end).unwrap_or_default()),

@@ -12,16 +12,39 @@ const DEPTH_MAX: usize = 32;
 /// Maximum length of the name of a definition in a note, in characters.
 const NAME_CHARS_MAX: usize = 60;
 /// Keywords that are left out, because nothing refers to a schema or is defined in it any more.
-const DROPPED: [&str; 7] = ["$schema", "$id", "$anchor", "$dynamicAnchor", "$vocabulary", "$defs", "definitions"];
+const DROPPED: [&str; 7] = [
+    "$schema",
+    "$id",
+    "$anchor",
+    "$dynamicAnchor",
+    "$vocabulary",
+    "$defs",
+    "definitions",
+];
 /// Keywords that assert nothing.
-const ANNOTATIONS: [&str; 8] =
-    ["title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$comment"];
+const ANNOTATIONS: [&str; 8] = [
+    "title",
+    "description",
+    "default",
+    "examples",
+    "deprecated",
+    "readOnly",
+    "writeOnly",
+    "$comment",
+];
 
 /// Whether `schema` has references, definitions, or a name as a document.
 pub(super) fn has_references(schema: &Value) -> bool {
-    let Value::Object(words) = schema else { return false };
-    let mut found = DROPPED.iter().chain(&REFERENCES).any(|word| words.contains_key(*word));
-    each_below(words, &mut |_, inner| found = found || has_references(inner));
+    let Value::Object(words) = schema else {
+        return false;
+    };
+    let mut found = DROPPED
+        .iter()
+        .chain(&REFERENCES)
+        .any(|word| words.contains_key(*word));
+    each_below(words, &mut |_, inner| {
+        found = found || has_references(inner)
+    });
     found
 }
 
@@ -45,7 +68,14 @@ pub(super) struct Inliner<'s, 'b> {
 impl<'s, 'b> Inliner<'s, 'b> {
     pub(super) fn new(root: &'s Value, budget: &'b mut LoadBudget) -> Self {
         let left = INLINED_BYTES_MAX;
-        Self { root, targets: Targets::of(root), open: Vec::new(), left, budget, is_cut: false }
+        Self {
+            root,
+            targets: Targets::of(root),
+            open: Vec::new(),
+            left,
+            budget,
+            is_cut: false,
+        }
     }
 
     pub(super) fn whole(&mut self) -> Value {
@@ -58,7 +88,9 @@ impl<'s, 'b> Inliner<'s, 'b> {
     }
 
     fn schema(&mut self, schema: &'s Value) -> Value {
-        let Value::Object(words) = schema else { return schema.clone() };
+        let Value::Object(words) = schema else {
+            return schema.clone();
+        };
         self.open.push(std::ptr::from_ref(schema));
         let mut copy = Map::new();
         for (word, value) in words {
@@ -66,16 +98,21 @@ impl<'s, 'b> Inliner<'s, 'b> {
                 continue;
             }
             let value = match (below(word, value), value) {
-                (Below::Named, Value::Object(named)) => {
-                    named.iter().map(|(name, inner)| (name.clone(), self.schema(inner))).collect()
+                (Below::Named, Value::Object(named)) => named
+                    .iter()
+                    .map(|(name, inner)| (name.clone(), self.schema(inner)))
+                    .collect(),
+                (Below::Listed, Value::Array(all)) => {
+                    all.iter().map(|inner| self.schema(inner)).collect()
                 }
-                (Below::Listed, Value::Array(all)) => all.iter().map(|inner| self.schema(inner)).collect(),
                 (Below::One, inner) => self.schema(inner),
                 (_, value) => value.clone(),
             };
             copy.insert(word.clone(), value);
         }
-        let references = REFERENCES.iter().filter_map(|word| words.get(*word)?.as_str());
+        let references = REFERENCES
+            .iter()
+            .filter_map(|word| words.get(*word)?.as_str());
         let mut copy = Value::Object(copy);
         for reference in references {
             copy = joined(self.target(reference), copy);
@@ -99,9 +136,15 @@ impl<'s, 'b> Inliner<'s, 'b> {
             return any(Some(target), &note);
         }
         let bytes = bytes(target, self.left);
-        if self.open.len() >= DEPTH_MAX || bytes >= self.left || !self.budget.take_listed_bytes(bytes) {
+        if self.open.len() >= DEPTH_MAX
+            || bytes >= self.left
+            || !self.budget.take_listed_bytes(bytes)
+        {
             self.is_cut = true;
-            return any(Some(target), "Any value: its schema is too large for this listing.");
+            return any(
+                Some(target),
+                "Any value: its schema is too large for this listing.",
+            );
         }
         self.left -= bytes;
         self.schema(target)
@@ -110,8 +153,14 @@ impl<'s, 'b> Inliner<'s, 'b> {
 
 /// A schema that accepts anything, or any object if `target` accepts nothing else, with a note.
 fn any(target: Option<&Value>, note: &str) -> Value {
-    let is_object = target.and_then(|target| target.get("type")).is_some_and(|kind| kind == "object");
-    if is_object { json!({ "type": "object", "description": note }) } else { json!({ "description": note }) }
+    let is_object = target
+        .and_then(|target| target.get("type"))
+        .is_some_and(|kind| kind == "object");
+    if is_object {
+        json!({ "type": "object", "description": note })
+    } else {
+        json!({ "description": note })
+    }
 }
 
 /// A schema that stands where `beside` stood beside a reference to `target`.
@@ -127,7 +176,8 @@ fn joined(target: Value, beside: Value) -> Value {
                 target.extend(words);
                 return Value::Object(target);
             }
-            let (said, asserted): (Map<_, _>, Map<_, _>) = words.into_iter().partition(|(word, _)| is_annotation(word));
+            let (said, asserted): (Map<_, _>, Map<_, _>) =
+                words.into_iter().partition(|(word, _)| is_annotation(word));
             let mut both = said;
             both.insert("allOf".to_owned(), json!([target, asserted]));
             Value::Object(both)
@@ -150,7 +200,10 @@ fn bytes(value: &Value, max: usize) -> usize {
             }
         }
         Value::Object(fields) => {
-            for (name, field) in fields.iter().filter(|(name, _)| !DROPPED.contains(&name.as_str())) {
+            for (name, field) in fields
+                .iter()
+                .filter(|(name, _)| !DROPPED.contains(&name.as_str()))
+            {
                 total += name.len() + bytes(field, max.saturating_sub(total));
                 if total >= max {
                     break;

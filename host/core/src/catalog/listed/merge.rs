@@ -53,9 +53,14 @@ fn at_depth(schema: Value, depth: usize) -> Option<Object> {
     if !takes_objects(&schema) {
         return None;
     }
-    let Value::Object(mut words) = schema else { return Some(Object::default()) };
+    let Value::Object(mut words) = schema else {
+        return Some(Object::default());
+    };
     if depth > DEPTH_MAX {
-        return Some(Object { is_lossy: true, ..Object::default() });
+        return Some(Object {
+            is_lossy: true,
+            ..Object::default()
+        });
     }
     let mut parts = Map::new();
     for word in REFUSED_AT_TOP {
@@ -65,13 +70,18 @@ fn at_depth(schema: Value, depth: usize) -> Option<Object> {
     }
     let mut object = Object::of(words);
     object.is_closed |= parts.get("unevaluatedProperties") == Some(&Value::Bool(false));
-    object.is_lossy |= ["not", "enum", "const"].iter().any(|word| parts.contains_key(*word));
+    object.is_lossy |= ["not", "enum", "const"]
+        .iter()
+        .any(|word| parts.contains_key(*word));
     for part in listed(&mut parts, "allOf").into_iter().flatten() {
         object.require(at_depth(part, depth + 1)?);
     }
     for word in ["oneOf", "anyOf"] {
         if let Some(branches) = listed(&mut parts, word) {
-            let branches: Vec<Object> = branches.into_iter().filter_map(|branch| at_depth(branch, depth + 1)).collect();
+            let branches: Vec<Object> = branches
+                .into_iter()
+                .filter_map(|branch| at_depth(branch, depth + 1))
+                .collect();
             if branches.is_empty() {
                 return None;
             }
@@ -97,14 +107,23 @@ impl Object {
             _ => Map::new(),
         };
         let required = match words.shift_remove("required") {
-            Some(Value::Array(names)) => names.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect(),
+            Some(Value::Array(names)) => names
+                .iter()
+                .filter_map(|name| name.as_str().map(str::to_owned))
+                .collect(),
             _ => Vec::new(),
         };
         let is_closed = words.get("additionalProperties") == Some(&Value::Bool(false));
         if is_closed {
             words.shift_remove("additionalProperties");
         }
-        Self { words, properties, required, is_closed, ..Self::default() }
+        Self {
+            words,
+            properties,
+            required,
+            is_closed,
+            ..Self::default()
+        }
     }
 
     /// Adds what `other` asserts of the same object.
@@ -145,12 +164,21 @@ impl Object {
     /// Adds that the object has the form of one of `branches`, at least one.
     fn choose(&mut self, branches: Vec<Self>) {
         let is_closed = branches.iter().all(|branch| branch.is_closed);
-        self.is_lossy |= branches.iter().any(|branch| branch.is_lossy || !branch.forms.is_empty());
-        let required: Vec<HashSet<&str>> =
-            branches.iter().map(|branch| branch.required.iter().map(String::as_str).collect()).collect();
-        let first = branches.first().map(|branch| branch.required.clone()).unwrap_or_default();
-        let common: Vec<String> =
-            first.into_iter().filter(|name| required.iter().all(|all| all.contains(name.as_str()))).collect();
+        self.is_lossy |= branches
+            .iter()
+            .any(|branch| branch.is_lossy || !branch.forms.is_empty());
+        let required: Vec<HashSet<&str>> = branches
+            .iter()
+            .map(|branch| branch.required.iter().map(String::as_str).collect())
+            .collect();
+        let first = branches
+            .first()
+            .map(|branch| branch.required.clone())
+            .unwrap_or_default();
+        let common: Vec<String> = first
+            .into_iter()
+            .filter(|name| required.iter().all(|all| all.contains(name.as_str())))
+            .collect();
         let (forms, tag) = forms(&branches);
         let count = branches.len();
         let mut found: Map<String, Value> = Map::new();
@@ -160,7 +188,9 @@ impl Object {
             }
         }
         for (name, schemas) in found {
-            let Value::Array(schemas) = schemas else { continue };
+            let Value::Array(schemas) = schemas else {
+                continue;
+            };
             let is_everywhere = schemas.len() == count;
             match self.properties.get_mut(&name) {
                 Some(here) if is_everywhere => *here = both(std::mem::take(here), any_of(schemas)),
@@ -177,13 +207,19 @@ impl Object {
 
     /// Adds the properties of `then` and `else`, and what they require for a constant in `if`.
     fn condition(&mut self, parts: &mut Map<String, Value>, depth: usize) {
-        let Some(condition) = parts.shift_remove("if") else { return };
+        let Some(condition) = parts.shift_remove("if") else {
+            return;
+        };
         let mut branch = |word: &str| at_depth(parts.shift_remove(word)?, depth + 1);
         let then = branch("then");
         let otherwise = branch("else");
-        let decides = condition.get("properties").and_then(Value::as_object).filter(|all| all.len() == 1);
-        let decides =
-            decides.and_then(|all| all.iter().next()).and_then(|(name, schema)| Some((name, choices(schema)?)));
+        let decides = condition
+            .get("properties")
+            .and_then(Value::as_object)
+            .filter(|all| all.len() == 1);
+        let decides = decides
+            .and_then(|all| all.iter().next())
+            .and_then(|(name, schema)| Some((name, choices(schema)?)));
         match (&then, decides) {
             (Some(then), Some((name, values))) => {
                 let mut form = Form::of(&then.required, then.properties.keys(), name, None);
@@ -193,7 +229,11 @@ impl Object {
             }
             _ => self.is_lossy = true,
         }
-        for (name, schema) in [then, otherwise].into_iter().flatten().flat_map(|branch| branch.properties) {
+        for (name, schema) in [then, otherwise]
+            .into_iter()
+            .flatten()
+            .flat_map(|branch| branch.properties)
+        {
             self.properties.entry(name).or_insert(schema);
         }
     }
@@ -202,7 +242,10 @@ impl Object {
     pub(super) fn into_schema(self) -> (Value, Option<Forms>) {
         let mut schema = Map::new();
         schema.insert("type".to_owned(), "object".into());
-        let (said, rest): (Map<_, _>, Map<_, _>) = self.words.into_iter().partition(|(word, _)| is_annotation(word));
+        let (said, rest): (Map<_, _>, Map<_, _>) = self
+            .words
+            .into_iter()
+            .partition(|(word, _)| is_annotation(word));
         schema.extend(said);
         schema.insert("properties".to_owned(), Value::Object(self.properties));
         if !self.required.is_empty() {
@@ -212,7 +255,11 @@ impl Object {
         if self.is_closed {
             schema.insert("additionalProperties".to_owned(), false.into());
         }
-        let forms = Forms { tag: self.tag, forms: self.forms, is_lossy: self.is_lossy };
+        let forms = Forms {
+            tag: self.tag,
+            forms: self.forms,
+            is_lossy: self.is_lossy,
+        };
         let says = !forms.forms.is_empty() || forms.is_lossy;
         (Value::Object(schema), says.then_some(forms))
     }
@@ -225,12 +272,27 @@ fn forms(branches: &[Object]) -> (Vec<Form>, Option<String>) {
     }
     let schemas: Vec<Map<String, Value>> = branches.iter().map(Object::shape).collect();
     let tag = Tag::of(&schemas.iter().collect::<Vec<_>>(), &|schema| schema);
-    let name = tag.as_ref().map(|tag| tag.name.as_str()).unwrap_or_default();
+    let name = tag
+        .as_ref()
+        .map(|tag| tag.name.as_str())
+        .unwrap_or_default();
     let form = |(at, branch): (usize, &Object)| {
         let said = branch.words.get("description").and_then(Value::as_str);
-        let of_tag = branch.properties.get(name).and_then(|schema| schema.get("description")?.as_str());
-        let mut form = Form::of(&branch.required, branch.properties.keys(), name, said.or(of_tag));
-        form.values = tag.as_ref().and_then(|tag| tag.values.get(at)).cloned().unwrap_or_default();
+        let of_tag = branch
+            .properties
+            .get(name)
+            .and_then(|schema| schema.get("description")?.as_str());
+        let mut form = Form::of(
+            &branch.required,
+            branch.properties.keys(),
+            name,
+            said.or(of_tag),
+        );
+        form.values = tag
+            .as_ref()
+            .and_then(|tag| tag.values.get(at))
+            .cloned()
+            .unwrap_or_default();
         form
     };
     let forms = branches.iter().enumerate().map(form).collect();
@@ -240,8 +302,13 @@ fn forms(branches: &[Object]) -> (Vec<Form>, Option<String>) {
 impl Object {
     /// What decides between branches: the constants among the properties, and what is required.
     fn shape(&self) -> Map<String, Value> {
-        let constants = self.properties.iter().filter(|(_, schema)| choices(schema).is_some());
-        let constants: Map<String, Value> = constants.map(|(name, schema)| (name.clone(), schema.clone())).collect();
+        let constants = self
+            .properties
+            .iter()
+            .filter(|(_, schema)| choices(schema).is_some());
+        let constants: Map<String, Value> = constants
+            .map(|(name, schema)| (name.clone(), schema.clone()))
+            .collect();
         let mut shape = Map::new();
         shape.insert("properties".to_owned(), Value::Object(constants));
         shape.insert("required".to_owned(), json!(self.required));
@@ -278,7 +345,9 @@ fn any_of(schemas: Vec<Value>) -> Value {
     }
     let mut different: Vec<Value> = Vec::new();
     for schema in schemas {
-        let known = different.iter().position(|known| asserts_the_same(known, &schema));
+        let known = different
+            .iter()
+            .position(|known| asserts_the_same(known, &schema));
         if let Some(known) = known.and_then(|at| different.get_mut(at)) {
             join_descriptions(known, &schema);
         } else if different.len() < ALTERNATIVES_MAX {
@@ -307,7 +376,10 @@ fn constants(schemas: &[Value]) -> Option<Value> {
     let mut merged = Map::new();
     let same = |word: &str| {
         let first = schemas.first()?.get(word)?;
-        schemas.iter().all(|schema| schema.get(word) == Some(first)).then(|| first.clone())
+        schemas
+            .iter()
+            .all(|schema| schema.get(word) == Some(first))
+            .then(|| first.clone())
     };
     let is_text = values.iter().all(Value::is_string);
     if let Some(kind) = same("type").or(is_text.then(|| "string".into())) {
@@ -322,19 +394,26 @@ fn constants(schemas: &[Value]) -> Option<Value> {
 
 /// Whether two schemas differ in annotations alone.
 fn asserts_the_same(one: &Value, other: &Value) -> bool {
-    let (Value::Object(one), Value::Object(other)) = (one, other) else { return one == other };
-    let asserted = |words: &Map<String, Value>| words.keys().filter(|word| !is_annotation(word)).count();
-    let same = |(word, value): (&String, &Value)| is_annotation(word) || other.get(word) == Some(value);
+    let (Value::Object(one), Value::Object(other)) = (one, other) else {
+        return one == other;
+    };
+    let asserted =
+        |words: &Map<String, Value>| words.keys().filter(|word| !is_annotation(word)).count();
+    let same =
+        |(word, value): (&String, &Value)| is_annotation(word) || other.get(word) == Some(value);
     asserted(one) == asserted(other) && one.iter().all(same)
 }
 
 /// Adds the description of `other` to that of `schema`, unless it is there already.
 fn join_descriptions(schema: &mut Value, other: &Value) {
-    let (Value::Object(schema), Some(said)) = (schema, other.get("description").and_then(Value::as_str)) else {
+    let (Value::Object(schema), Some(said)) =
+        (schema, other.get("description").and_then(Value::as_str))
+    else {
         return;
     };
     match schema.get_mut("description") {
-        Some(Value::String(text)) if text.contains(said) || text.matches("; or: ").count() + 1 >= DESCRIPTIONS_MAX => {}
+        Some(Value::String(text))
+            if text.contains(said) || text.matches("; or: ").count() + 1 >= DESCRIPTIONS_MAX => {}
         Some(Value::String(text)) => *text = format!("{}; or: {said}", text.trim_end_matches('.')),
         _ => _ = schema.insert("description".to_owned(), said.into()),
     }
@@ -342,9 +421,26 @@ fn join_descriptions(schema: &mut Value, other: &Value) {
 
 impl Form {
     /// The form whose arguments are `names`, without the one that decides.
-    fn of<'n>(required: &[String], names: impl Iterator<Item = &'n String>, tag: &str, said: Option<&str>) -> Self {
-        let needs: Vec<String> = required.iter().filter(|name| *name != tag).cloned().collect();
-        let may = names.filter(|name| *name != tag && !required.contains(name)).cloned().collect();
-        Self { values: Vec::new(), required: needs, optional: may, said: said.map(str::to_owned) }
+    fn of<'n>(
+        required: &[String],
+        names: impl Iterator<Item = &'n String>,
+        tag: &str,
+        said: Option<&str>,
+    ) -> Self {
+        let needs: Vec<String> = required
+            .iter()
+            .filter(|name| *name != tag)
+            .cloned()
+            .collect();
+        let may = names
+            .filter(|name| *name != tag && !required.contains(name))
+            .cloned()
+            .collect();
+        Self {
+            values: Vec::new(),
+            required: needs,
+            optional: may,
+            said: said.map(str::to_owned),
+        }
     }
 }

@@ -13,8 +13,18 @@ pub use forms::{Form, Forms};
 use inline::Inliner;
 
 /// Keywords that an API refuses at the top of a schema, with the whole request.
-const REFUSED_AT_TOP: [&str; 10] =
-    ["oneOf", "anyOf", "allOf", "not", "if", "then", "else", "enum", "const", "unevaluatedProperties"];
+const REFUSED_AT_TOP: [&str; 10] = [
+    "oneOf",
+    "anyOf",
+    "allOf",
+    "not",
+    "if",
+    "then",
+    "else",
+    "enum",
+    "const",
+    "unevaluatedProperties",
+];
 
 /// How the arguments of one tool are listed.
 ///
@@ -37,11 +47,16 @@ pub struct ListedSchema {
 impl ListedSchema {
     /// Makes the listing of `real`, whose references lead somewhere, within what is left of `budget`.
     pub(super) fn of(real: &Value, budget: &mut LoadBudget) -> Self {
-        let has_union = |fields: &Map<String, Value>| REFUSED_AT_TOP.iter().any(|word| fields.contains_key(*word));
+        let has_union = |fields: &Map<String, Value>| {
+            REFUSED_AT_TOP.iter().any(|word| fields.contains_key(*word))
+        };
         let flattens = real.as_object().is_none_or(has_union);
         if !flattens && !inline::has_references(real) {
             let is_possible = merge::takes_objects(real);
-            return Self { is_possible, ..Self::default() };
+            return Self {
+                is_possible,
+                ..Self::default()
+            };
         }
         let mut inliner = Inliner::new(real, budget);
         let inlined = inliner.whole();
@@ -49,14 +64,29 @@ impl ListedSchema {
         let is_union = inlined.as_object().is_none_or(has_union);
         if !is_union {
             let is_possible = merge::takes_objects(&inlined);
-            return Self { schema: Some(inlined), forms: None, is_possible, is_cut };
+            return Self {
+                schema: Some(inlined),
+                forms: None,
+                is_possible,
+                is_cut,
+            };
         }
         match merge::object(inlined) {
             Some(object) => {
                 let (schema, forms) = object.into_schema();
-                Self { schema: Some(schema), forms, is_possible: true, is_cut }
+                Self {
+                    schema: Some(schema),
+                    forms,
+                    is_possible: true,
+                    is_cut,
+                }
             }
-            None => Self { schema: Some(Value::Object(Map::new())), forms: None, is_possible: false, is_cut },
+            None => Self {
+                schema: Some(Value::Object(Map::new())),
+                forms: None,
+                is_possible: false,
+                is_cut,
+            },
         }
     }
 

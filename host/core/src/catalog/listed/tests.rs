@@ -11,17 +11,25 @@ fn listed(schema: &Value) -> (Value, ListedSchema) {
 
 #[test]
 fn a_plain_schema_is_listed_as_it_is() {
-    let plain =
-        json!({ "type": "object", "properties": { "a": { "anyOf": [{ "type": "string" }, { "type": "null" }] } } });
+    let plain = json!({ "type": "object", "properties": { "a": { "anyOf": [{ "type": "string" }, { "type": "null" }] } } });
     let (schema, facts) = listed(&plain);
-    assert!(schema == plain && facts.schema().is_none() && facts.is_possible() && facts.note().is_empty());
+    assert!(
+        schema == plain
+            && facts.schema().is_none()
+            && facts.is_possible()
+            && facts.note().is_empty()
+    );
 }
 
 #[test]
 fn the_branches_of_a_union_become_one_object() {
     let branch = |action: &str, said: &str, required: Value, more: Value| {
-        let mut properties = json!({ "action": { "const": action }, "sheet": { "type": "string" } });
-        properties.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let mut properties =
+            json!({ "action": { "const": action }, "sheet": { "type": "string" } });
+        properties
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
         json!({ "description": said, "properties": properties, "required": required, "additionalProperties": false })
     };
     let (schema, facts) = listed(&json!({
@@ -64,8 +72,16 @@ fn what_the_top_and_the_branches_say_of_one_argument_is_combined() {
     }));
     let kind = json!({ "type": "string", "description": "Which.", "enum": ["a", "b", "c"] });
     let properties = json!({ "kind": kind, "n": { "type": "integer" }, "all": { "type": "null" } });
-    assert_eq!((&schema["properties"], &schema["required"]), (&properties, &json!(["kind", "all"])));
-    assert!(["anyOf", "allOf", "not"].iter().all(|word| schema.get(word).is_none()), "{schema}");
+    assert_eq!(
+        (&schema["properties"], &schema["required"]),
+        (&properties, &json!(["kind", "all"]))
+    );
+    assert!(
+        ["anyOf", "allOf", "not"]
+            .iter()
+            .all(|word| schema.get(word).is_none()),
+        "{schema}"
+    );
     assert_eq!(
         facts.note(),
         "Arguments by `kind` (in brackets: optional):\n- a or b: n\n- c: no others\n\
@@ -75,8 +91,7 @@ fn what_the_top_and_the_branches_say_of_one_argument_is_combined() {
 
 #[test]
 fn conditions_are_forms_too() {
-    let when =
-        |action: &str, then: Value| json!({ "if": { "properties": { "action": { "const": action } } }, "then": then });
+    let when = |action: &str, then: Value| json!({ "if": { "properties": { "action": { "const": action } } }, "then": then });
     let (schema, facts) = listed(&json!({
         "properties": { "action": { "enum": ["read", "list"] } }, "required": ["action"],
         "allOf": [
@@ -86,7 +101,10 @@ fn conditions_are_forms_too() {
     }));
     assert_eq!(schema["properties"]["path"], json!({ "type": "string" }));
     assert_eq!(schema["required"], json!(["action"]));
-    assert_eq!(facts.note(), "Arguments by `action` (in brackets: optional):\n- read: path\n- list: folder");
+    assert_eq!(
+        facts.note(),
+        "Arguments by `action` (in brackets: optional):\n- read: path\n- list: folder"
+    );
 }
 
 #[test]
@@ -119,13 +137,24 @@ fn a_listing_is_bounded_whatever_refers_to_what() {
         let below = json!({ "$ref": format!("#/$defs/d{}", n - 1) });
         defs[format!("d{n}")] = json!({ "properties": { "a": below, "b": below } });
     }
-    let (schema, facts) = listed(&json!({ "properties": { "a": { "$ref": "#/$defs/d29" } }, "$defs": defs }));
-    assert!(facts.is_cut() && schema.to_string().len() < 1 << 20, "{}", schema.to_string().len());
+    let (schema, facts) =
+        listed(&json!({ "properties": { "a": { "$ref": "#/$defs/d29" } }, "$defs": defs }));
+    assert!(
+        facts.is_cut() && schema.to_string().len() < 1 << 20,
+        "{}",
+        schema.to_string().len()
+    );
     let branches: Vec<Value> = (0..2_000)
         .map(|n| json!({ "properties": { "action": { "const": format!("action{n}") }, "value": { "minLength": n } } }))
         .collect();
     let (schema, facts) = listed(&json!({ "oneOf": branches }));
-    assert_eq!(schema["properties"]["action"]["enum"].as_array().unwrap().len(), 2_000);
+    assert_eq!(
+        schema["properties"]["action"]["enum"]
+            .as_array()
+            .unwrap()
+            .len(),
+        2_000
+    );
     assert!(schema["properties"]["value"].get("anyOf").is_none());
     assert!(facts.note().chars().count() < 2_100, "{}", facts.note());
 }
@@ -142,7 +171,11 @@ fn a_schema_without_an_object_cannot_be_listed() {
         let (shown, facts) = listed(&schema);
         assert!(!facts.is_possible(), "{schema}: {shown}");
     }
-    for schema in [json!(true), json!({}), json!({ "oneOf": [{ "type": "string" }, {}] })] {
+    for schema in [
+        json!(true),
+        json!({}),
+        json!({ "oneOf": [{ "type": "string" }, {}] }),
+    ] {
         let (_, facts) = listed(&schema);
         assert!(facts.is_possible(), "{schema}");
     }

@@ -62,6 +62,9 @@ mod tests {
         }));
         let nested = (0..100).fold(json!([]), |inner, _| json!([inner]));
         let checked = schema.unwrap().check(&nested, nested.to_string().len());
-        assert!(matches!(checked, Err(Unsatisfied::Costly(_))), "{checked:?}");
+        assert!(
+            matches!(checked, Err(Unsatisfied::Costly(_))),
+            "{checked:?}"
+        );
     }
 }

@@ -28,15 +28,32 @@ pub(super) struct Bounds {
 pub(super) fn measure(graph: &Graph) -> anyhow::Result<Bounds> {
     let in_place = components(graph, &|node| node.in_place.clone());
     if let Some(cycle) = in_place.iter().find(|component| component.cyclic) {
-        let at = cycle.nodes.first().map(|id| graph.place(*id)).unwrap_or_default();
-        bail!("{at} refers to itself without going into the value, so that checking it would never end");
+        let at = cycle
+            .nodes
+            .first()
+            .map(|id| graph.place(*id))
+            .unwrap_or_default();
+        bail!(
+            "{at} refers to itself without going into the value, so that checking it would never end"
+        );
     }
-    let edges = |node: &Node| node.in_place.iter().copied().chain(node.children()).collect();
+    let edges = |node: &Node| {
+        node.in_place
+            .iter()
+            .copied()
+            .chain(node.children())
+            .collect()
+    };
     let components = components(graph, &edges);
     let recursive = components.iter().any(|component| component.cyclic);
     let depths = depths(graph, &components);
     let chain = depths_of(graph, &in_place, &|node| node.in_place.clone());
-    for (id, depth) in depths.iter().zip(&chain).map(|(all, chain)| (*all).max(*chain)).enumerate() {
+    for (id, depth) in depths
+        .iter()
+        .zip(&chain)
+        .map(|(all, chain)| (*all).max(*chain))
+        .enumerate()
+    {
         ensure!(
             depth <= DEPTH_MAX,
             "{} is more than {DEPTH_MAX} subschemas deep with every reference written out; refer to fewer in a row",
@@ -50,11 +67,16 @@ pub(super) fn measure(graph: &Graph) -> anyhow::Result<Bounds> {
             graph.place(id)
         );
     }
-    let bytes = expanded(graph, &components, &|node| node.per_byte.saturating_add(node.per_name_byte));
-    let texts = expanded(graph, &components, &|node| node.text_words.saturating_add(node.name_words()));
+    let bytes = expanded(graph, &components, &|node| {
+        node.per_byte.saturating_add(node.per_name_byte)
+    });
+    let texts = expanded(graph, &components, &|node| {
+        node.text_words.saturating_add(node.name_words())
+    });
     let root = |list: &[u64]| list.first().copied().unwrap_or_default();
     Ok(Bounds {
-        per_value: (!recursive && !graph.nodes.iter().any(|node| node.unique_items)).then(|| root(&weights)),
+        per_value: (!recursive && !graph.nodes.iter().any(|node| node.unique_items))
+            .then(|| root(&weights)),
         per_byte: root(&bytes),
         per_text: root(&texts),
         depth: depths.first().copied().unwrap_or_default(),
@@ -81,10 +103,16 @@ fn expanded(graph: &Graph, components: &[Component], weight: &dyn Fn(&Node) -> u
         let mut whole = Work::default();
         for node in nodes.iter().filter_map(|id| graph.get(*id)) {
             let of = |id: NodeId| works.get(id).copied().unwrap_or_default();
-            let mut work = Work { check: weight(node), mark: 0 };
+            let mut work = Work {
+                check: weight(node),
+                mark: 0,
+            };
             for inner in node.in_place.iter().map(|id| of(*id)) {
                 work.check = work.check.saturating_add(inner.check);
-                work.mark = work.mark.saturating_add(inner.check).saturating_add(inner.mark);
+                work.mark = work
+                    .mark
+                    .saturating_add(inner.check)
+                    .saturating_add(inner.mark);
             }
             for inner in node.children().map(of) {
                 work.check = work.check.saturating_add(inner.check);
@@ -110,14 +138,27 @@ fn expanded(graph: &Graph, components: &[Component], weight: &dyn Fn(&Node) -> u
 /// The depth of every node with all that it refers to. A cycle counts as one level: JSON itself bounds how deep its
 /// text is nested, and the value decides how deep the recursion goes.
 fn depths(graph: &Graph, components: &[Component]) -> Vec<usize> {
-    depths_of(graph, components, &|node| node.in_place.iter().copied().chain(node.children()).collect())
+    depths_of(graph, components, &|node| {
+        node.in_place
+            .iter()
+            .copied()
+            .chain(node.children())
+            .collect()
+    })
 }
 
-fn depths_of(graph: &Graph, components: &[Component], edges: &dyn Fn(&Node) -> Vec<NodeId>) -> Vec<usize> {
+fn depths_of(
+    graph: &Graph,
+    components: &[Component],
+    edges: &dyn Fn(&Node) -> Vec<NodeId>,
+) -> Vec<usize> {
     let mut depths = vec![0; graph.nodes.len()];
     for Component { nodes, .. } in components {
         let inner = nodes.iter().filter_map(|id| graph.get(*id)).flat_map(edges);
-        let deepest = inner.filter_map(|id| depths.get(id).copied()).max().unwrap_or(0);
+        let deepest = inner
+            .filter_map(|id| depths.get(id).copied())
+            .max()
+            .unwrap_or(0);
         for id in nodes {
             if let Some(slot) = depths.get_mut(*id) {
                 *slot = deepest + 1;
@@ -148,14 +189,18 @@ fn components(graph: &Graph, edges: &dyn Fn(&Node) -> Vec<NodeId>) -> Vec<Compon
         let mut enter = Some(root);
         loop {
             if let Some(id) = enter.take() {
-                if let (Some(order), Some(low), Some(on)) = (order.get_mut(id), low.get_mut(id), on_stack.get_mut(id)) {
+                if let (Some(order), Some(low), Some(on)) =
+                    (order.get_mut(id), low.get_mut(id), on_stack.get_mut(id))
+                {
                     (*order, *low, *on) = (next, next, true);
                 }
                 next += 1;
                 stack.push(id);
                 open.push((id, graph.get(id).map(edges).unwrap_or_default(), 0));
             }
-            let Some((id, inner, at)) = open.last_mut() else { break };
+            let Some((id, inner, at)) = open.last_mut() else {
+                break;
+            };
             let id = *id;
             if let Some(to) = inner.get(*at).copied() {
                 *at += 1;

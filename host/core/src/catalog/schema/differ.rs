@@ -58,7 +58,9 @@ impl Hashing {
             Value::Null => into.write_u64(NULL),
             Value::Bool(truth) => into.write_u64(u64::from(*truth)),
             // `-0.0` hashes as `0`.
-            Value::Number(number) => into.write_u64(number.as_f64().map_or(0, |number| (number + 0.0).to_bits())),
+            Value::Number(number) => {
+                into.write_u64(number.as_f64().map_or(0, |number| (number + 0.0).to_bits()))
+            }
             Value::String(text) => self.text(text, into),
             Value::Array(items) => items.iter().for_each(|item| self.value(item, into)),
             Value::Object(fields) => {
@@ -75,7 +77,9 @@ impl Hashing {
     }
 
     fn text(&mut self, text: &str, into: &mut DefaultHasher) {
-        self.values = self.values.saturating_add((text.len() / TEXT_BYTES_PER_UNIT) as u64);
+        self.values = self
+            .values
+            .saturating_add((text.len() / TEXT_BYTES_PER_UNIT) as u64);
         if self.values <= self.max {
             into.write(text.as_bytes());
             into.write_u8(0xff);
@@ -104,8 +108,16 @@ mod tests {
 
     /// All lists of ten values, each of which is `zero` or `one`.
     fn lists(zero: &Value, one: &Value) -> Vec<Value> {
-        let value = |n: u32, bit: u32| if (n >> bit) & 1 == 0 { zero.clone() } else { one.clone() };
-        (0..1_024).map(|n| Value::Array((0..10).map(|bit| value(n, bit)).collect())).collect()
+        let value = |n: u32, bit: u32| {
+            if (n >> bit) & 1 == 0 {
+                zero.clone()
+            } else {
+                one.clone()
+            }
+        };
+        (0..1_024)
+            .map(|n| Value::Array((0..10).map(|bit| value(n, bit)).collect()))
+            .collect()
     }
 
     #[test]
@@ -123,10 +135,16 @@ mod tests {
 
     #[test]
     fn what_people_list_is_not() {
-        for (zero, one) in [(json!(0), json!(1)), (json!("a"), json!("b")), (json!({ "a": 1 }), json!({ "a": 2 }))] {
+        for (zero, one) in [
+            (json!(0), json!(1)),
+            (json!("a"), json!("b")),
+            (json!({ "a": 1 }), json!({ "a": 2 })),
+        ] {
             assert_eq!(compared(&lists(&zero, &one)), 0, "{zero} {one}");
         }
-        let points: Vec<Value> = (0..10_000).map(|n| json!([n, { "on": n % 2 == 0, "at": n }])).collect();
+        let points: Vec<Value> = (0..10_000)
+            .map(|n| json!([n, { "on": n % 2 == 0, "at": n }]))
+            .collect();
         assert_eq!(compared(&points), 0);
     }
 

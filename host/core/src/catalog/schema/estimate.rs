@@ -34,7 +34,12 @@ pub(super) enum Over {
 
 /// Returns the units of work of checking `value` with the whole `graph`. Fails if they exceed `budget`.
 pub(super) fn within(graph: &Graph, value: &Value, budget: Budget) -> Result<u64, Over> {
-    let mut count = Count { graph, known: HashMap::new(), steps: 0, budget };
+    let mut count = Count {
+        graph,
+        known: HashMap::new(),
+        steps: 0,
+        budget,
+    };
     count.of(0, value, 0).map(|work| work.check)
 }
 
@@ -56,18 +61,32 @@ struct Count<'s> {
 
 impl Count<'_> {
     fn of(&mut self, id: NodeId, value: &Value, depth: u32) -> Result<Work, Over> {
-        let Some(node) = self.graph.get(id) else { return Ok(Work::default()) };
+        let Some(node) = self.graph.get(id) else {
+            return Ok(Work::default());
+        };
         self.step(1)?;
         let applies = node.types.is_none_or(|types| types & type_of(value) != 0);
         let alone = node.is_leaf() || (self.budget.fail_fast && !applies);
         let key = (id, std::ptr::from_ref(value));
-        let known = if alone { None } else { self.known.get(&key).copied() };
+        let known = if alone {
+            None
+        } else {
+            self.known.get(&key).copied()
+        };
         if let Some(known) = known {
-            return if depth + known.height > self.budget.depth { Err(Over::Depth) } else { Ok(known) };
+            return if depth + known.height > self.budget.depth {
+                Err(Over::Depth)
+            } else {
+                Ok(known)
+            };
         }
         let own = self.own(node, value)?;
         if alone {
-            return Ok(Work { check: own, mark: 0, height: 1 });
+            return Ok(Work {
+                check: own,
+                mark: 0,
+                height: 1,
+            });
         }
         if depth >= self.budget.depth {
             return Err(Over::Depth);
@@ -82,17 +101,28 @@ impl Count<'_> {
 
     fn step(&mut self, steps: u64) -> Result<(), Over> {
         self.steps = self.steps.saturating_add(steps);
-        if self.steps > self.budget.units { Err(Over::Work) } else { Ok(()) }
+        if self.steps > self.budget.units {
+            Err(Over::Work)
+        } else {
+            Ok(())
+        }
     }
 
     /// The work of `node` and everything that it applies.
     fn whole(&mut self, node: &Node, own: u64, value: &Value, depth: u32) -> Result<Work, Over> {
-        let mut work = Work { check: own, mark: own, height: 1 };
+        let mut work = Work {
+            check: own,
+            mark: own,
+            height: 1,
+        };
         for inner in &node.in_place {
             let inner = self.of(*inner, value, depth)?;
             work.height = work.height.max(inner.height + 1);
             work.check = work.check.saturating_add(inner.check);
-            work.mark = work.mark.saturating_add(inner.check).saturating_add(inner.mark);
+            work.mark = work
+                .mark
+                .saturating_add(inner.check)
+                .saturating_add(inner.mark);
             if work.check > self.budget.units {
                 return Err(Over::Work);
             }
@@ -142,13 +172,25 @@ impl Count<'_> {
             }
             _ => {}
         }
-        if work > self.budget.units { Err(Over::Work) } else { Ok((work, height)) }
+        if work > self.budget.units {
+            Err(Over::Work)
+        } else {
+            Ok((work, height))
+        }
     }
 
     /// The work of a subschema for a property's name. It is not remembered, because the name has no stable address.
     fn name(&mut self, id: NodeId, name: &str, depth: u32) -> Result<Work, Over> {
-        let budget = Budget { fail_fast: false, ..self.budget };
-        let mut count = Count { graph: self.graph, known: HashMap::new(), steps: self.steps, budget };
+        let budget = Budget {
+            fail_fast: false,
+            ..self.budget
+        };
+        let mut count = Count {
+            graph: self.graph,
+            known: HashMap::new(),
+            steps: self.steps,
+            budget,
+        };
         let work = count.of(id, &Value::String(name.to_owned()), depth)?;
         self.steps = count.steps;
         Ok(work)
@@ -159,7 +201,11 @@ impl Count<'_> {
         let more = match value {
             Value::String(text) => {
                 let bytes = text.len() as u64;
-                let measured = if guard!("schema_texts") { node.text_words.saturating_mul(units(bytes)) } else { 0 };
+                let measured = if guard!("schema_texts") {
+                    node.text_words.saturating_mul(units(bytes))
+                } else {
+                    0
+                };
                 node.per_byte.saturating_mul(bytes).saturating_add(measured)
             }
             Value::Object(fields) if node.name_words() > 0 => self.names(node, fields)?,
@@ -171,17 +217,28 @@ impl Count<'_> {
             _ => 0,
         };
         let own = node.weight.saturating_add(more);
-        if own > self.budget.units { Err(Over::Work) } else { Ok(own) }
+        if own > self.budget.units {
+            Err(Over::Work)
+        } else {
+            Ok(own)
+        }
     }
 
     /// The work of looking up the names of `fields`. It is counted before any name is read, because names may be long.
     fn names(&mut self, node: &Node, fields: &Map<String, Value>) -> Result<u64, Over> {
         let bytes: u64 = fields.keys().map(|name| name.len() as u64).sum();
         let count = fields.len() as u64;
-        let read = if guard!("schema_texts") { units(bytes).saturating_mul(node.name_words()) } else { 0 };
+        let read = if guard!("schema_texts") {
+            units(bytes).saturating_mul(node.name_words())
+        } else {
+            0
+        };
         let read = read.saturating_add(count);
         self.step(read)?;
-        Ok(node.per_name_byte.saturating_mul(bytes + count).saturating_add(read))
+        Ok(node
+            .per_name_byte
+            .saturating_mul(bytes + count)
+            .saturating_add(read))
     }
 }
 

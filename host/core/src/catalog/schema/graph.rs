@@ -93,13 +93,23 @@ impl Node {
     /// How often the names of an object's properties are looked up or copied: units of work for each
     /// [`TEXT_BYTES_PER_UNIT`] of them.
     pub(super) fn name_words(&self) -> u64 {
-        u64::from(!self.properties.is_empty() || !self.every_property.is_empty()) + u64::from(!self.names.is_empty())
+        u64::from(!self.properties.is_empty() || !self.every_property.is_empty())
+            + u64::from(!self.names.is_empty())
     }
 
     /// The subschemas that it applies to parts of the value.
     pub(super) fn children(&self) -> impl Iterator<Item = NodeId> {
-        let lists = [&self.every_property, &self.every_item, &self.prefix, &self.names];
-        lists.into_iter().flatten().chain(self.properties.values()).copied()
+        let lists = [
+            &self.every_property,
+            &self.every_item,
+            &self.prefix,
+            &self.names,
+        ];
+        lists
+            .into_iter()
+            .flatten()
+            .chain(self.properties.values())
+            .copied()
     }
 }
 
@@ -136,18 +146,34 @@ impl Graph {
     pub(super) fn read(schema: &Value) -> anyhow::Result<Self> {
         let survey = Survey::of(schema)?;
         let id = schema.get("$id").and_then(Value::as_str).unwrap_or(BASE);
-        let base = referencing::uri::resolve_against(&referencing::uri::from_str(BASE)?.borrow(), id)?;
-        let registry = Registry::new().retriever(NoOther).draft(Draft::Draft202012).add(base.as_str(), schema)?;
+        let base =
+            referencing::uri::resolve_against(&referencing::uri::from_str(BASE)?.borrow(), id)?;
+        let registry = Registry::new()
+            .retriever(NoOther)
+            .draft(Draft::Draft202012)
+            .add(base.as_str(), schema)?;
         let registry = registry.prepare()?;
         let root = registry.resolver(base).lookup("#")?;
         let place_bytes = survey.place_bytes();
-        let mut reader = Reader { survey, nodes: Vec::new(), known: HashMap::new(), open: Vec::new(), states: 0 };
+        let mut reader = Reader {
+            survey,
+            nodes: Vec::new(),
+            known: HashMap::new(),
+            open: Vec::new(),
+            states: 0,
+        };
         let (contents, resolver, _) = root.into_inner();
         reader.node(None, String::new(), contents, resolver)?;
         while let Some((id, contents, resolver)) = reader.open.pop() {
-            reader.keywords(id, contents, &resolver).with_context(|| format!("at {}", place(&reader.nodes, id)))?;
+            reader
+                .keywords(id, contents, &resolver)
+                .with_context(|| format!("at {}", place(&reader.nodes, id)))?;
         }
-        Ok(Self { nodes: reader.nodes, pattern_states: reader.states, place_bytes })
+        Ok(Self {
+            nodes: reader.nodes,
+            pattern_states: reader.states,
+            place_bytes,
+        })
     }
 
     pub(super) fn get(&self, id: NodeId) -> Option<&Node> {
@@ -174,14 +200,21 @@ fn place(nodes: &[Node], id: NodeId) -> String {
         steps.push("..");
     }
     let path: String = steps.iter().rev().copied().collect();
-    if path.is_empty() { "the top".to_owned() } else { path }
+    if path.is_empty() {
+        "the top".to_owned()
+    } else {
+        path
+    }
 }
 
 /// A retriever that refuses every URI, so that no schema is fetched.
 pub(super) struct NoOther;
 
 impl Retrieve for NoOther {
-    fn retrieve(&self, uri: &Uri<String>) -> Result<Value, Box<dyn std::error::Error + Send + Sync>> {
+    fn retrieve(
+        &self,
+        uri: &Uri<String>,
+    ) -> Result<Value, Box<dyn std::error::Error + Send + Sync>> {
         Err(format!("{uri} is not fetched").into())
     }
 }
@@ -207,17 +240,35 @@ impl<'s> Reader<'s> {
         if let Some(known) = self.known.get(&std::ptr::from_ref(contents)) {
             return Ok(*known);
         }
-        ensure!(self.nodes.len() < NODES_MAX, "it has more than {NODES_MAX} subschemas");
+        ensure!(
+            self.nodes.len() < NODES_MAX,
+            "it has more than {NODES_MAX} subschemas"
+        );
         let id = self.nodes.len();
-        self.nodes.push(Node { parent, step, weight: 1, ..Node::default() });
+        self.nodes.push(Node {
+            parent,
+            step,
+            weight: 1,
+            ..Node::default()
+        });
         self.known.insert(std::ptr::from_ref(contents), id);
         self.open.push((id, contents, resolver));
         Ok(id)
     }
 
-    fn keywords(&mut self, id: NodeId, contents: &'s Value, resolver: &Resolver<'s>) -> anyhow::Result<()> {
-        let Value::Object(fields) = contents else { return Ok(()) };
-        ensure!(!fields.contains_key("$recursiveRef"), "`$recursiveRef` is of an older draft; use `$dynamicRef`");
+    fn keywords(
+        &mut self,
+        id: NodeId,
+        contents: &'s Value,
+        resolver: &Resolver<'s>,
+    ) -> anyhow::Result<()> {
+        let Value::Object(fields) = contents else {
+            return Ok(());
+        };
+        ensure!(
+            !fields.contains_key("$recursiveRef"),
+            "`$recursiveRef` is of an older draft; use `$dynamicRef`"
+        );
         if id > 0 {
             // A reference can also lead to a value that the survey treats as data.
             same_resource(fields)?;
@@ -228,58 +279,97 @@ impl<'s> Reader<'s> {
             node.in_place.extend(self.one(id, fields, word, &resolver)?);
         }
         for word in IN_PLACE_LISTS {
-            node.in_place.extend(self.list(id, fields, word, &resolver)?);
+            node.in_place
+                .extend(self.list(id, fields, word, &resolver)?);
         }
         for word in IN_PLACE_NAMED {
-            node.in_place.extend(self.named(id, fields, word, &resolver)?.into_values());
+            node.in_place
+                .extend(self.named(id, fields, word, &resolver)?.into_values());
         }
         for word in REFERENCES {
             if let Some(reference) = fields.get(word).and_then(Value::as_str) {
-                node.in_place.push(self.target(id, word, reference, &resolver)?);
+                node.in_place
+                    .push(self.target(id, word, reference, &resolver)?);
             }
         }
         node.properties = self.named(id, fields, "properties", &resolver)?;
-        node.every_property = self.named(id, fields, "patternProperties", &resolver)?.into_values().collect();
+        node.every_property = self
+            .named(id, fields, "patternProperties", &resolver)?
+            .into_values()
+            .collect();
         for word in EVERY_PROPERTY {
-            node.every_property.extend(self.one(id, fields, word, &resolver)?);
+            node.every_property
+                .extend(self.one(id, fields, word, &resolver)?);
         }
         for word in EVERY_ITEM {
-            node.every_item.extend(self.one(id, fields, word, &resolver)?);
+            node.every_item
+                .extend(self.one(id, fields, word, &resolver)?);
         }
         // In older drafts, `items` may be a list.
         node.prefix = self.list(id, fields, "prefixItems", &resolver)?;
-        node.prefix.extend(self.list(id, fields, "items", &resolver)?);
-        node.names.extend(self.one(id, fields, "propertyNames", &resolver)?);
+        node.prefix
+            .extend(self.list(id, fields, "items", &resolver)?);
+        node.names
+            .extend(self.one(id, fields, "propertyNames", &resolver)?);
         node.weight += (node.properties.len() + node.prefix.len()) as u64;
         if let Some(slot) = self.nodes.get_mut(id) {
             let parent = slot.parent;
             let step = std::mem::take(&mut slot.step);
-            *slot = Node { parent, step, ..node };
+            *slot = Node {
+                parent,
+                step,
+                ..node
+            };
         }
         Ok(())
     }
 
     /// Reads what a subschema asserts of the value itself.
     fn asserted(&mut self, fields: &Map<String, Value>) -> anyhow::Result<Node> {
-        let mut node = Node { weight: 1 + fields.len() as u64, ..Node::default() };
+        let mut node = Node {
+            weight: 1 + fields.len() as u64,
+            ..Node::default()
+        };
         node.types = fields.get("type").and_then(types);
         node.unique_items = fields.get("uniqueItems") == Some(&Value::Bool(true));
         node.contains = fields.contains_key("contains");
-        node.unevaluated = fields.contains_key("unevaluatedProperties") || fields.contains_key("unevaluatedItems");
-        for word in ["enum", "const", "required", "dependentRequired", "dependencies"] {
-            node.weight = node.weight.saturating_add(fields.get(word).map_or(0, compared));
+        node.unevaluated =
+            fields.contains_key("unevaluatedProperties") || fields.contains_key("unevaluatedItems");
+        for word in [
+            "enum",
+            "const",
+            "required",
+            "dependentRequired",
+            "dependencies",
+        ] {
+            node.weight = node
+                .weight
+                .saturating_add(fields.get(word).map_or(0, compared));
         }
         // Each name is looked up, even in a value that lacks it.
         for word in ["properties", "patternProperties", "dependentSchemas"] {
-            let names = fields.get(word).and_then(Value::as_object).into_iter().flat_map(Map::keys);
-            node.weight = node.weight.saturating_add(names.map(|name| text_units(name)).sum());
+            let names = fields
+                .get(word)
+                .and_then(Value::as_object)
+                .into_iter()
+                .flat_map(Map::keys);
+            node.weight = node
+                .weight
+                .saturating_add(names.map(|name| text_units(name)).sum());
         }
-        let measured = ["minLength", "maxLength", "enum", "const"].iter().filter(|word| fields.contains_key(**word));
+        let measured = ["minLength", "maxLength", "enum", "const"]
+            .iter()
+            .filter(|word| fields.contains_key(**word));
         node.text_words = measured.count() as u64;
         if let Some(pattern) = fields.get("pattern").and_then(Value::as_str) {
             node.per_byte = self.pattern(pattern)?;
         }
-        for pattern in fields.get("patternProperties").and_then(Value::as_object).into_iter().flat_map(Map::keys) {
+        for pattern in fields
+            .get("patternProperties")
+            .and_then(Value::as_object)
+            .into_iter()
+            .flat_map(Map::keys)
+        {
             node.per_name_byte += self.pattern(pattern)?;
         }
         Ok(node)
@@ -293,9 +383,9 @@ impl<'s> Reader<'s> {
         resolver: &Resolver<'s>,
     ) -> anyhow::Result<Option<NodeId>> {
         match fields.get(word) {
-            Some(inner @ (Value::Object(_) | Value::Bool(_))) => {
-                self.node(Some(id), format!("/{word}"), inner, resolver.clone()).map(Some)
-            }
+            Some(inner @ (Value::Object(_) | Value::Bool(_))) => self
+                .node(Some(id), format!("/{word}"), inner, resolver.clone())
+                .map(Some),
             _ => Ok(None),
         }
     }
@@ -307,8 +397,17 @@ impl<'s> Reader<'s> {
         word: &str,
         resolver: &Resolver<'s>,
     ) -> anyhow::Result<Vec<NodeId>> {
-        let items = fields.get(word).and_then(Value::as_array).into_iter().flatten().enumerate();
-        items.map(|(at, inner)| self.node(Some(id), format!("/{word}/{at}"), inner, resolver.clone())).collect()
+        let items = fields
+            .get(word)
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .enumerate();
+        items
+            .map(|(at, inner)| {
+                self.node(Some(id), format!("/{word}/{at}"), inner, resolver.clone())
+            })
+            .collect()
     }
 
     fn named(
@@ -319,34 +418,55 @@ impl<'s> Reader<'s> {
         resolver: &Resolver<'s>,
     ) -> anyhow::Result<HashMap<String, NodeId>> {
         let mut named = HashMap::new();
-        for (name, inner) in fields.get(word).and_then(Value::as_object).into_iter().flatten() {
+        for (name, inner) in fields
+            .get(word)
+            .and_then(Value::as_object)
+            .into_iter()
+            .flatten()
+        {
             // `dependencies` may hold lists of names.
             if inner.is_object() || inner.is_boolean() {
                 let short: String = name.chars().take(64).collect();
                 let step = format!("/{word}/{}", short.replace('~', "~0").replace('/', "~1"));
-                named.insert(name.clone(), self.node(Some(id), step, inner, resolver.clone())?);
+                named.insert(
+                    name.clone(),
+                    self.node(Some(id), step, inner, resolver.clone())?,
+                );
             }
         }
         Ok(named)
     }
 
     /// Resolves a reference. A dynamic one has the target of a plain one, because the schema is one resource.
-    fn target(&mut self, id: NodeId, word: &str, reference: &str, resolver: &Resolver<'s>) -> anyhow::Result<NodeId> {
+    fn target(
+        &mut self,
+        id: NodeId,
+        word: &str,
+        reference: &str,
+        resolver: &Resolver<'s>,
+    ) -> anyhow::Result<NodeId> {
         let shown: String = reference.chars().take(100).collect();
-        let found = resolver.lookup(reference).with_context(|| format!("{word} {shown:?} leads nowhere"))?;
+        let found = resolver
+            .lookup(reference)
+            .with_context(|| format!("{word} {shown:?} leads nowhere"))?;
         let (contents, target, _) = found.into_inner();
         // The meta-schemas of JSON Schema are built in, and their recursion cannot be bounded well.
         let own = self.survey.holds(contents);
-        ensure!(own, "{word} {shown:?} leads out of the schema; copy what it refers to into `$defs`");
+        ensure!(
+            own,
+            "{word} {shown:?} leads out of the schema; copy what it refers to into `$defs`"
+        );
         self.node(Some(id), format!("/{word}"), contents, target)
     }
 
     /// Units of work for each byte of text that `pattern` is matched against.
     fn pattern(&mut self, pattern: &str) -> anyhow::Result<u64> {
         let shown: String = pattern.chars().take(100).collect();
-        let Ok(translated) = to_rust_regex(pattern) else { bail!("the pattern {shown:?} is not supported") };
-        let states =
-            search::states(&translated).with_context(|| format!("the pattern {shown:?} is too large or not valid"))?;
+        let Ok(translated) = to_rust_regex(pattern) else {
+            bail!("the pattern {shown:?} is not supported")
+        };
+        let states = search::states(&translated)
+            .with_context(|| format!("the pattern {shown:?} is too large or not valid"))?;
         self.states = self.states.saturating_add(states);
         ensure!(
             self.states <= PATTERN_STATES_MAX,
@@ -366,7 +486,12 @@ fn compared(options: &Value) -> u64 {
     match options {
         Value::String(text) => 1 + text_units(text),
         Value::Array(items) => 1 + items.iter().map(compared).sum::<u64>(),
-        Value::Object(fields) => 1 + fields.iter().map(|(name, value)| text_units(name) + compared(value)).sum::<u64>(),
+        Value::Object(fields) => {
+            1 + fields
+                .iter()
+                .map(|(name, value)| text_units(name) + compared(value))
+                .sum::<u64>()
+        }
         _ => 1,
     }
 }

@@ -17,10 +17,16 @@ impl LazySchema {
     /// Compiles `schema` within what is left of `budget`. If the component was accepted before, the first check does it.
     pub(in crate::catalog) fn new(schema: Value, budget: &mut LoadBudget) -> anyhow::Result<Self> {
         if budget.is_accepted() {
-            return Ok(Self { source: schema, compiled: OnceLock::new() });
+            return Ok(Self {
+                source: schema,
+                compiled: OnceLock::new(),
+            });
         }
         let compiled = Schema::compile(&schema, budget)?;
-        Ok(Self { source: Value::Null, compiled: OnceLock::from(Ok(compiled)) })
+        Ok(Self {
+            source: Value::Null,
+            compiled: OnceLock::from(Ok(compiled)),
+        })
     }
 
     /// Whether [`Self::check`] takes at most 1 ms, and little stack. Never before the schema is compiled, because that
@@ -35,7 +41,8 @@ impl LazySchema {
     /// Compiles the schema, unless it is compiled already.
     pub(in crate::catalog) fn compiled(&self) -> &Result<Schema, String> {
         self.compiled.get_or_init(|| {
-            Schema::compile(&self.source, &mut LoadBudget::accepted()).map_err(|error| format!("{error:#}"))
+            Schema::compile(&self.source, &mut LoadBudget::accepted())
+                .map_err(|error| format!("{error:#}"))
         })
     }
 
@@ -43,7 +50,9 @@ impl LazySchema {
     pub(in crate::catalog) fn check(&self, value: &Value, bytes: usize) -> Result<(), Unsatisfied> {
         match self.compiled() {
             Ok(schema) => schema.check(value, bytes),
-            Err(error) => Err(Unsatisfied::Costly(format!("the schema of the tool cannot be compiled: {error}"))),
+            Err(error) => Err(Unsatisfied::Costly(format!(
+                "the schema of the tool cannot be compiled: {error}"
+            ))),
         }
     }
 }
@@ -76,7 +85,12 @@ mod tests {
         let broken = json!({ "type": 7 });
         LazySchema::new(broken.clone(), &mut LoadBudget::new(Duration::MAX)).unwrap_err();
         let lazy = LazySchema::new(broken, &mut LoadBudget::accepted()).unwrap();
-        assert!(lazy.check(&json!({}), 2).unwrap_err().to_string().contains("cannot be compiled"));
+        assert!(
+            lazy.check(&json!({}), 2)
+                .unwrap_err()
+                .to_string()
+                .contains("cannot be compiled")
+        );
         assert!(!lazy.is_light(&json!({}), 2));
     }
 }

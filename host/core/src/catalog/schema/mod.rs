@@ -87,8 +87,18 @@ impl Schema {
             .should_validate_formats(false)
             .offline()
             .build(schema)
-            .map_err(|error| anyhow::anyhow!("{error}, at {}", cut(pointer(error.instance_path().as_str()))))?;
-        Ok(Self { validator, graph, bounds, tags: Tags::of(schema) })
+            .map_err(|error| {
+                anyhow::anyhow!(
+                    "{error}, at {}",
+                    cut(pointer(error.instance_path().as_str()))
+                )
+            })?;
+        Ok(Self {
+            validator,
+            graph,
+            bounds,
+            tags: Tags::of(schema),
+        })
     }
 
     /// Whether a check of `value`, whose JSON text has at most `bytes` bytes, takes at most 1 ms and little stack. The
@@ -99,18 +109,29 @@ impl Schema {
 
     /// Whether a check of `value` takes at most `units` of work, and little stack.
     pub(super) fn takes_at_most(&self, value: &Value, units: u64) -> bool {
-        let budget = Budget { units, depth: LIGHT_DEPTH_MAX, fail_fast: false };
+        let budget = Budget {
+            units,
+            depth: LIGHT_DEPTH_MAX,
+            fail_fast: false,
+        };
         estimate::within(&self.graph, value, budget).is_ok()
     }
 
     /// Whether any value of at most `bytes` bytes of JSON text is light.
     fn is_always_light(&self, bytes: usize) -> bool {
-        let Bounds { per_value, per_byte, per_text, depth } = self.bounds;
+        let Bounds {
+            per_value,
+            per_byte,
+            per_text,
+            depth,
+        } = self.bounds;
         let texts = (bytes / TEXT_BYTES_PER_UNIT) as u64;
         let bytes = bytes as u64;
         let work = per_value.map(|work| {
             let values = work.saturating_mul(bytes / 2 + 2);
-            values.saturating_add(per_byte.saturating_mul(bytes)).saturating_add(per_text.saturating_mul(texts))
+            values
+                .saturating_add(per_byte.saturating_mul(bytes))
+                .saturating_add(per_text.saturating_mul(texts))
         });
         depth <= LIGHT_DEPTH_MAX as usize && work.is_some_and(|work| work <= LIGHT_MAX)
     }
@@ -120,7 +141,11 @@ impl Schema {
     pub(super) fn check(&self, value: &Value, bytes: usize) -> Result<(), Unsatisfied> {
         let light = self.is_always_light(bytes);
         if !light && guard!("schema_work") {
-            let budget = Budget { units: WORK_MAX, depth: DEPTH_MAX, fail_fast: true };
+            let budget = Budget {
+                units: WORK_MAX,
+                depth: DEPTH_MAX,
+                fail_fast: true,
+            };
             estimate::within(&self.graph, value, budget).map_err(costly)?;
         }
         if self.validator.is_valid(value) {
@@ -135,7 +160,11 @@ impl Schema {
 
     /// Whether collecting all violations of `value` takes little memory. The evaluator builds the JSON Pointer of each.
     fn may_collect(&self, value: &Value) -> bool {
-        let budget = Budget { units: COLLECTED_MAX, depth: DEPTH_MAX, fail_fast: false };
+        let budget = Budget {
+            units: COLLECTED_MAX,
+            depth: DEPTH_MAX,
+            fail_fast: false,
+        };
         estimate::within(&self.graph, value, budget)
             .is_ok_and(|work| work.saturating_mul(longest_place(value)) <= PLACES_BYTES_MAX)
     }
@@ -143,7 +172,9 @@ impl Schema {
     /// Describes the first violations.
     fn violations(&self, value: &Value) -> String {
         let errors = self.validator.iter_errors(value).take(VIOLATIONS_MAX);
-        let mut problems: Vec<String> = errors.flat_map(|error| self.tags.describe(&error)).collect();
+        let mut problems: Vec<String> = errors
+            .flat_map(|error| self.tags.describe(&error))
+            .collect();
         problems.dedup();
         problems.truncate(VIOLATIONS_MAX);
         problems.join("; ")
@@ -175,10 +206,16 @@ fn longest_place(value: &Value) -> u64 {
     // An index has at most six digits, because there are no more values.
     const INDEX_BYTES: u64 = 8;
     match value {
-        Value::Array(items) => items.iter().map(|item| INDEX_BYTES + longest_place(item)).max().unwrap_or(0),
+        Value::Array(items) => items
+            .iter()
+            .map(|item| INDEX_BYTES + longest_place(item))
+            .max()
+            .unwrap_or(0),
         Value::Object(fields) => {
             // A `~` or a `/` in a name is escaped with two bytes.
-            let below = fields.iter().map(|(name, inner)| 1 + 2 * name.len() as u64 + longest_place(inner));
+            let below = fields
+                .iter()
+                .map(|(name, inner)| 1 + 2 * name.len() as u64 + longest_place(inner));
             below.max().unwrap_or(0)
         }
         _ => 0,

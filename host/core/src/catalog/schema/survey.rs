@@ -56,7 +56,9 @@ impl<'s> Survey<'s> {
     fn value(&mut self, value: &'s Value, position: Position, path: usize) -> anyhow::Result<()> {
         self.values.insert(std::ptr::from_ref(value));
         let keywords = value.as_object().map_or(0, Map::len);
-        self.place_bytes = self.place_bytes.saturating_add(path.saturating_mul(keywords + 1));
+        self.place_bytes = self
+            .place_bytes
+            .saturating_add(path.saturating_mul(keywords + 1));
         ensure!(
             self.place_bytes <= PLACE_BYTES_MAX || !guard!("schema_places"),
             "the places of its keywords together take more than {PLACE_BYTES_MAX} bytes; use shorter names of properties"
@@ -83,7 +85,11 @@ impl<'s> Survey<'s> {
                 }
             }
             Value::Array(items) => {
-                let position = if position == Position::Schemas { Position::Schema } else { Position::Data };
+                let position = if position == Position::Schemas {
+                    Position::Schema
+                } else {
+                    Position::Data
+                };
                 for (at, inner) in items.iter().enumerate() {
                     let digits = at.checked_ilog10().map_or(1, |more| 1 + more as usize);
                     self.value(inner, position, path + 1 + digits)?;
@@ -98,11 +104,18 @@ impl<'s> Survey<'s> {
     fn names(&mut self, schema: &'s Value, fields: &'s Map<String, Value>) -> anyhow::Result<()> {
         let address = std::ptr::from_ref(schema);
         for word in ["$anchor", "$dynamicAnchor"] {
-            let Some(name) = fields.get(word).and_then(Value::as_str) else { continue };
-            let other = self.named.insert(name, address).is_some_and(|other| other != address);
+            let Some(name) = fields.get(word).and_then(Value::as_str) else {
+                continue;
+            };
+            let other = self
+                .named
+                .insert(name, address)
+                .is_some_and(|other| other != address);
             if other && guard!("schema_resources") {
                 let shown: String = name.chars().take(100).collect();
-                bail!("`{word}` gives two subschemas the name {shown:?}; give each a name of its own");
+                bail!(
+                    "`{word}` gives two subschemas the name {shown:?}; give each a name of its own"
+                );
             }
         }
         Ok(())
@@ -118,7 +131,10 @@ pub(super) fn same_resource(fields: &Map<String, Value>) -> anyhow::Result<()> {
     }
     let shown = |text: &str| text.chars().take(100).collect::<String>();
     if let Some(id) = fields.get("$id").and_then(Value::as_str) {
-        bail!("`$id` {:?} inside of a schema is not supported; leave it out, and refer to `#/$defs/..`", shown(id));
+        bail!(
+            "`$id` {:?} inside of a schema is not supported; leave it out, and refer to `#/$defs/..`",
+            shown(id)
+        );
     }
     if let Some(draft) = fields.get("$schema").and_then(Value::as_str) {
         ensure!(

@@ -27,7 +27,11 @@ pub(super) struct Tags(HashMap<String, Tag>);
 
 impl Tags {
     pub(super) fn of(schema: &Value) -> Self {
-        let mut search = Search { targets: Targets::of(schema), found: HashMap::new(), bytes: 0 };
+        let mut search = Search {
+            targets: Targets::of(schema),
+            found: HashMap::new(),
+            bytes: 0,
+        };
         search.look(schema, &mut Vec::new());
         Self(search.found)
     }
@@ -39,7 +43,8 @@ impl Tags {
 
     fn at_depth(&self, error: &ValidationError<'_>, depth: usize) -> Vec<String> {
         match error.kind() {
-            ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context }
+            ValidationErrorKind::AnyOf { context }
+            | ValidationErrorKind::OneOfNotValid { context }
                 if depth < DEPTH_MAX =>
             {
                 self.of_union(error, context, depth)
@@ -60,31 +65,45 @@ impl Tags {
         if let Some(tag) = tag.filter(|_| value.is_object()) {
             let name = named(&tag.name);
             let Some(given) = value.get(&tag.name) else {
-                return vec![placed(&format!("{name} is required: {}", one_of(tag)), error)];
+                return vec![placed(
+                    &format!("{name} is required: {}", one_of(tag)),
+                    error,
+                )];
             };
             return match tag.branch(given) {
                 None => vec![placed(&format!("{name} must be {}", one_of(tag)), error)],
                 Some(at) => {
                     let branch = branches.get(at).into_iter().flatten();
                     let problems = branch.flat_map(|inner| self.at_depth(inner, depth + 1));
-                    problems.map(|problem| format!("{problem} (for {name} {})", shown(given))).collect()
+                    problems
+                        .map(|problem| format!("{problem} (for {name} {})", shown(given)))
+                        .collect()
                 }
             };
         }
         // Without a constant, the branch for values of this type that has the fewest problems.
         let place = error.instance_path().as_str();
         let is_other_type = |inner: &ValidationError<'_>| {
-            matches!(inner.kind(), ValidationErrorKind::Type { .. }) && inner.instance_path().as_str() == place
+            matches!(inner.kind(), ValidationErrorKind::Type { .. })
+                && inner.instance_path().as_str() == place
         };
-        let of_type = branches.iter().filter(|branch| !branch.iter().any(is_other_type));
+        let of_type = branches
+            .iter()
+            .filter(|branch| !branch.iter().any(is_other_type));
         let count = of_type.clone().count();
         let Some(closest) = of_type.min_by_key(|branch| branch.len()) else {
             return vec![placed(&other_type(value, branches), error)];
         };
-        let problems = closest.iter().flat_map(|inner| self.at_depth(inner, depth + 1)).collect::<Vec<_>>();
+        let problems = closest
+            .iter()
+            .flat_map(|inner| self.at_depth(inner, depth + 1))
+            .collect::<Vec<_>>();
         match count {
             1 => problems,
-            _ => problems.into_iter().map(|problem| format!("{problem} (in the closest of {count} forms)")).collect(),
+            _ => problems
+                .into_iter()
+                .map(|problem| format!("{problem} (in the closest of {count} forms)"))
+                .collect(),
         }
     }
 }
@@ -123,18 +142,32 @@ impl<'s> Search<'s> {
         let length = steps.len();
         // Only what holds other schemas can hold a union.
         if schema.is_object() && self.bytes <= PLACES_BYTES_MAX {
-            steps.extend(more.iter().map(|step| step.replace('~', "~0").replace('/', "~1")));
+            steps.extend(
+                more.iter()
+                    .map(|step| step.replace('~', "~0").replace('/', "~1")),
+            );
             self.look(schema, steps);
         }
         steps.truncate(length);
     }
 
     fn union(&mut self, branches: &'s [Value], steps: &[String], word: &str) {
-        let resolved = branches.iter().map(|branch| self.targets.resolved(branch).as_object());
-        let Some(branches) = resolved.collect::<Option<Vec<_>>>() else { return };
+        let resolved = branches
+            .iter()
+            .map(|branch| self.targets.resolved(branch).as_object());
+        let Some(branches) = resolved.collect::<Option<Vec<_>>>() else {
+            return;
+        };
         let targets = &self.targets;
-        let Some(tag) = Tag::of(&branches, &|schema| targets.resolved(schema)) else { return };
-        let place: String = steps.iter().map(String::as_str).chain([word]).flat_map(|step| ["/", step]).collect();
+        let Some(tag) = Tag::of(&branches, &|schema| targets.resolved(schema)) else {
+            return;
+        };
+        let place: String = steps
+            .iter()
+            .map(String::as_str)
+            .chain([word])
+            .flat_map(|step| ["/", step])
+            .collect();
         self.bytes = self.bytes.saturating_add(place.len());
         if self.found.len() < TAGS_MAX && self.bytes <= PLACES_BYTES_MAX {
             self.found.insert(place, tag);
@@ -181,7 +214,9 @@ fn other_type(value: &Value, branches: &[Vec<ValidationError<'_>>]) -> String {
             }
         }
     }
-    let hint = json_text(value, &accepted).map(|hint| format!(": {hint}")).unwrap_or_default();
+    let hint = json_text(value, &accepted)
+        .map(|hint| format!(": {hint}"))
+        .unwrap_or_default();
     format!("the value is not of type {}{hint}", accepted.join(" or "))
 }
 
@@ -206,11 +241,21 @@ pub(in crate::catalog) fn json_text(value: &Value, accepted: &[&str]) -> Option<
 
 /// A name in a sentence.
 fn named(name: &str) -> String {
-    if is_plain(name) { cut(name) } else { cut(&format!("{name:?}")) }
+    if is_plain(name) {
+        cut(name)
+    } else {
+        cut(&format!("{name:?}"))
+    }
 }
 
 fn one_of(tag: &Tag) -> String {
-    let mut values: Vec<String> = tag.values.iter().flatten().take(LISTED_MAX).map(shown).collect();
+    let mut values: Vec<String> = tag
+        .values
+        .iter()
+        .flatten()
+        .take(LISTED_MAX)
+        .map(shown)
+        .collect();
     let more = tag.values.iter().flatten().count() - values.len();
     if more > 0 {
         values.push(format!("{more} more"));

@@ -8,21 +8,38 @@ use super::names;
 
 /// A field of a declaration with a record, the list of such records, the field with their ids, and the reference to it.
 const RECORDS: [(&str, &str, &str, &str); 2] = [
-    ("execution_profile", "execution_profiles", "execution_profile_id", "execution_profile_ref"),
-    ("permission_profile", "permission_profiles", "permission_profile_id", "permission_profile_ref"),
+    (
+        "execution_profile",
+        "execution_profiles",
+        "execution_profile_id",
+        "execution_profile_ref",
+    ),
+    (
+        "permission_profile",
+        "permission_profiles",
+        "permission_profile_id",
+        "permission_profile_ref",
+    ),
 ];
 
 /// A contract, and the field that is the schema where it has only a `schema`.
-const SCHEMAS: [(&str, &str); 2] = [("input_contract", "model_input_schema"), ("output_contract", "structured_schema")];
+const SCHEMAS: [(&str, &str); 2] = [
+    ("input_contract", "model_input_schema"),
+    ("output_contract", "structured_schema"),
+];
 
 /// Moves profiles out of declarations that refer to none, and gives schemas the name that says what they are for. What is
 /// there twice stays, so that it is reported.
 pub(super) fn lift(toolkit: &mut Value) {
     let mut lifted = RECORDS.map(|(_, list, ..)| (list, Vec::new()));
-    let declarations = toolkit.get_mut("declarations").and_then(Value::as_array_mut);
+    let declarations = toolkit
+        .get_mut("declarations")
+        .and_then(Value::as_array_mut);
     for declaration in declarations.into_iter().flatten() {
         let tool_id = names::tool_id(declaration);
-        let Some(fields) = declaration.as_object_mut() else { continue };
+        let Some(fields) = declaration.as_object_mut() else {
+            continue;
+        };
         for (contract, name) in SCHEMAS {
             if let Some(Value::Object(contract)) = fields.get_mut(contract)
                 && !contract.contains_key(name)
@@ -37,14 +54,28 @@ pub(super) fn lift(toolkit: &mut Value) {
             {
                 continue;
             }
-            let Some(Value::Object(mut record)) = fields.shift_remove(field) else { continue };
-            complete(&mut record, id, &format!("{tool_id}.{}", field.trim_end_matches("_profile")));
-            fields.insert(reference.to_owned(), record.get(id).cloned().unwrap_or_default());
+            let Some(Value::Object(mut record)) = fields.shift_remove(field) else {
+                continue;
+            };
+            complete(
+                &mut record,
+                id,
+                &format!("{tool_id}.{}", field.trim_end_matches("_profile")),
+            );
+            fields.insert(
+                reference.to_owned(),
+                record.get(id).cloned().unwrap_or_default(),
+            );
             records.push(Value::Object(record));
         }
     }
-    let Some(lists) = toolkit.as_object_mut() else { return };
-    for (list, records) in lifted.into_iter().filter(|(_, records)| !records.is_empty()) {
+    let Some(lists) = toolkit.as_object_mut() else {
+        return;
+    };
+    for (list, records) in lifted
+        .into_iter()
+        .filter(|(_, records)| !records.is_empty())
+    {
         if let Value::Array(known) = lists.entry(list).or_insert_with(|| json!([])) {
             known.extend(records);
         }
@@ -57,6 +88,8 @@ fn complete(record: &mut Map<String, Value>, id: &str, own: &str) {
         record.entry(field).or_insert_with(|| value.into());
     }
     if id == "execution_profile_id" {
-        record.entry("execution_kind").or_insert_with(|| "embedded_runtime".into());
+        record
+            .entry("execution_kind")
+            .or_insert_with(|| "embedded_runtime".into());
     }
 }

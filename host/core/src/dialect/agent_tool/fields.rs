@@ -4,9 +4,10 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::record::{
-    AccessKind, ArgumentMode, ContextModifierPolicy, Enabled, ExternalMapping, Extra, GUEST_BLOCKS, InterruptBehavior,
-    Lifecycle, MutationPolicy, NonInteractive, PermissionChannel, PermissionProfile, ResourceLock, RiskLevel, SAME_AS,
-    SchemaVersion, SchemaVisibility, Strategy, SubjectKind, WriteEffect,
+    AccessKind, ArgumentMode, ContextModifierPolicy, Enabled, ExternalMapping, Extra, GUEST_BLOCKS,
+    InterruptBehavior, Lifecycle, MutationPolicy, NonInteractive, PermissionChannel,
+    PermissionProfile, ResourceLock, RiskLevel, SAME_AS, SchemaVersion, SchemaVisibility, Strategy,
+    SubjectKind, WriteEffect,
 };
 
 use super::findings::{Findings, Place};
@@ -16,7 +17,12 @@ use super::unknown;
 /// Prefixes of the predicates that the specification allows instead of a safety fact.
 const PREDICATES: [&str; 3] = ["classifier:", SAME_AS, "feature:"];
 /// The safety facts, which `same_as:` can name.
-const FACTS: [&str; 4] = ["is_read_only", "is_concurrency_safe", "is_destructive", "is_open_world"];
+const FACTS: [&str; 4] = [
+    "is_read_only",
+    "is_concurrency_safe",
+    "is_destructive",
+    "is_open_world",
+];
 
 /// Maximum number of `resource_locks` of a tool, and length of the name of each, in bytes.
 const LOCKS_MAX: usize = 32;
@@ -84,14 +90,17 @@ const fn hint(name: &'static str, instead: &'static str) -> Field {
 
 const VERSION: Field = Field::new("schema_version", Shape::Look(version)).required();
 /// The host's own strategies are the only policies to which a toolkit can refer.
-const PERSISTENCE: Field = Field::new("persistence_policy_ref", Shape::Is(word::<Strategy>)).narrows();
+const PERSISTENCE: Field =
+    Field::new("persistence_policy_ref", Shape::Is(word::<Strategy>)).narrows();
 const MAPPINGS: Field = Field::new("external_mappings", Shape::Each(is::<ExternalMapping>));
 
 pub(super) static TOOLKIT: Object = Object {
     name: "the toolkit",
     common_names: false,
     fields: &[
-        Field::new("declarations", Shape::Objects(&DECLARATION)).required().narrows(),
+        Field::new("declarations", Shape::Objects(&DECLARATION))
+            .required()
+            .narrows(),
         Field::new("interfaces", Shape::Objects(&INTERFACE)).narrows(),
         Field::new("execution_profiles", Shape::Objects(&EXECUTION_PROFILE)).narrows(),
         Field::new("permission_profiles", Shape::Objects(&PERMISSION_PROFILE)).narrows(),
@@ -111,7 +120,9 @@ static DECLARATION: Object = Object {
         text("search_hint"),
         text("title"),
         required("description"),
-        Field::new("lifecycle", Shape::Is(known_word::<Lifecycle>)).required().narrows(),
+        Field::new("lifecycle", Shape::Is(known_word::<Lifecycle>))
+            .required()
+            .narrows(),
         required("tool_kind"),
         texts("capability_refs"),
         Field::new("input_contract", Shape::Object(&INPUT_CONTRACT)).narrows(),
@@ -119,8 +130,14 @@ static DECLARATION: Object = Object {
         text("interface_ref").narrows(),
         text("execution_profile_ref").narrows(),
         text("permission_profile_ref").narrows(),
-        refused("execution_profile", "the declaration refers to another one; remove it, or the reference"),
-        refused("permission_profile", "the declaration refers to another one; remove it, or the reference"),
+        refused(
+            "execution_profile",
+            "the declaration refers to another one; remove it, or the reference",
+        ),
+        refused(
+            "permission_profile",
+            "the declaration refers to another one; remove it, or the reference",
+        ),
         MAPPINGS,
         Field::new("annotations", Shape::Look(unknown::annotations)),
     ],
@@ -140,7 +157,10 @@ static INPUT_CONTRACT: Object = Object {
         Field::new("argument_mode", Shape::Look(argument_mode)).narrows(),
         Field::new("media_mode", Shape::Look(media_mode)).narrows(),
         Field::new("mutation_policy", Shape::Look(mutation_policy)).narrows(),
-        refused("schema", "model_input_schema says what the arguments are; remove one of them"),
+        refused(
+            "schema",
+            "model_input_schema says what the arguments are; remove one of them",
+        ),
     ],
 };
 
@@ -153,11 +173,24 @@ static OUTPUT_CONTRACT: Object = Object {
         count("max_inline_bytes").narrows(),
         count("max_inline_chars").narrows(),
         Field::new("redaction_rules", Shape::Look(redaction_rules)).narrows(),
-        Field::new("artifact_expectations", Shape::Objects(&ARTIFACT_EXPECTATION)).narrows(),
+        Field::new(
+            "artifact_expectations",
+            Shape::Objects(&ARTIFACT_EXPECTATION),
+        )
+        .narrows(),
         PERSISTENCE,
-        gap("redaction_policy_refs", "it has no such policy; use redaction_rules"),
-        refused("schema", "structured_schema says what the output is; remove one of them"),
-        hint("rendering_boundary", "content, structured output and summary are always kept apart"),
+        gap(
+            "redaction_policy_refs",
+            "it has no such policy; use redaction_rules",
+        ),
+        refused(
+            "schema",
+            "structured_schema says what the output is; remove one of them",
+        ),
+        hint(
+            "rendering_boundary",
+            "content, structured output and summary are always kept apart",
+        ),
         text("fallback_summary"),
     ],
 };
@@ -192,18 +225,37 @@ static INTERFACE: Object = Object {
         flag("requires_exclusive_context").narrows(),
         Field::new("resource_locks", Shape::Look(resource_locks)).narrows(),
         Field::new("interrupt_behavior", Shape::Look(interrupt_behavior)),
-        hint("abort_semantics", "the host stops any guest; one that imports cancellation is asked first"),
-        hint("progress_schema", "progress has the fields of tool_progress"),
-        hint("classifier_input", "a component that exports classification gets the whole input"),
+        hint(
+            "abort_semantics",
+            "the host stops any guest; one that imports cancellation is asked first",
+        ),
+        hint(
+            "progress_schema",
+            "progress has the fields of tool_progress",
+        ),
+        hint(
+            "classifier_input",
+            "a component that exports classification gets the whole input",
+        ),
         Field::new("permission_subjects", Shape::Look(subjects)).narrows(),
         count("timeout_ms").narrows(),
-        Field::new("context_modifier_policy", Shape::Is(word::<ContextModifierPolicy>)).narrows(),
+        Field::new(
+            "context_modifier_policy",
+            Shape::Is(word::<ContextModifierPolicy>),
+        )
+        .narrows(),
         count("max_inline_chars").narrows(),
         text("execution_profile_ref").narrows(),
         text("permission_profile_ref").narrows(),
         PERSISTENCE,
-        gap("redaction_policy_refs", "it has no such policy; use redaction_rules"),
-        hint("rendering", "people see the content and the summary of a result"),
+        gap(
+            "redaction_policy_refs",
+            "it has no such policy; use redaction_rules",
+        ),
+        hint(
+            "rendering",
+            "people see the content and the summary of a result",
+        ),
         flag("should_defer"),
         flag("always_load"),
         MAPPINGS,
@@ -247,11 +299,16 @@ static PERMISSION_PROFILE: Object = Object {
     fields: &[
         VERSION,
         required("permission_profile_id"),
-        Field::new("risk_level", Shape::Is(known_word::<RiskLevel>)).required().narrows(),
+        Field::new("risk_level", Shape::Is(known_word::<RiskLevel>))
+            .required()
+            .narrows(),
         Field::new("access_kinds", Shape::Each(known_word::<AccessKind>)).narrows(),
         Field::new("write_effects", Shape::Each(known_word::<WriteEffect>)).narrows(),
         text("network_scope").narrows(),
-        gap("tenant_scope", "it knows no tenants; serve each tenant with a host of its own, and remove the field"),
+        gap(
+            "tenant_scope",
+            "it knows no tenants; serve each tenant with a host of its own, and remove the field",
+        ),
         texts("credential_refs").narrows(),
         Field::new("credential_uses", Shape::Objects(&CREDENTIAL_USE)).narrows(),
         text("sandbox_profile").narrows(),
@@ -282,11 +339,17 @@ static CREDENTIAL_USE: Object = Object {
     ],
 };
 
-static ARTIFACT_EXPECTATION: Object =
-    Object { name: "artifact_expectations", common_names: true, fields: &[text("name"), text("media_type")] };
+static ARTIFACT_EXPECTATION: Object = Object {
+    name: "artifact_expectations",
+    common_names: true,
+    fields: &[text("name"), text("media_type")],
+};
 
-static REDACTION_RULE: Object =
-    Object { name: "redaction_rules", common_names: true, fields: &[required("pattern").narrows()] };
+static REDACTION_RULE: Object = Object {
+    name: "redaction_rules",
+    common_names: true,
+    fields: &[required("pattern").narrows()],
+};
 
 fn any(_: &Value) -> Result<(), String> {
     Ok(())
@@ -317,15 +380,23 @@ fn tool_pattern(value: &Value) -> Result<(), String> {
 }
 
 fn version(findings: &mut Findings, place: &Place<'_>, value: &Value) {
-    let Some(text) = value.as_str() else { return findings.error(place, "is not a text") };
+    let Some(text) = value.as_str() else {
+        return findings.error(place, "is not a text");
+    };
     match SchemaVersion::deserialize(value) {
         Ok(version) if version.is_supported() => {
             if text != SchemaVersion::CURRENT {
                 let current = SchemaVersion::CURRENT;
-                findings.note(place, format!("this host reads {current}; what {text} adds to it has no effect"));
+                findings.note(
+                    place,
+                    format!("this host reads {current}; what {text} adds to it has no effect"),
+                );
             }
         }
-        _ => findings.error(place, format!("schema_version {text} is not one that this host reads")),
+        _ => findings.error(
+            place,
+            format!("schema_version {text} is not one that this host reads"),
+        ),
     }
 }
 
@@ -333,8 +404,14 @@ fn version(findings: &mut Findings, place: &Place<'_>, value: &Value) {
 /// output itself.
 fn content_type(value: &Value) -> Result<(), String> {
     const WITHOUT_BLOCKS: &str = "structured_content";
-    let known = value.as_str().is_some_and(|word| GUEST_BLOCKS.contains(&word) || word == WITHOUT_BLOCKS);
-    if known { Ok(()) } else { Err(none_of(value, &GUEST_BLOCKS)) }
+    let known = value
+        .as_str()
+        .is_some_and(|word| GUEST_BLOCKS.contains(&word) || word == WITHOUT_BLOCKS);
+    if known {
+        Ok(())
+    } else {
+        Err(none_of(value, &GUEST_BLOCKS))
+    }
 }
 
 /// Parts of a component that the host could not make tools of: `NAME: REASON`. They are shown beside its tools.
@@ -347,7 +424,9 @@ fn not_offered(findings: &mut Findings, place: &Place<'_>, value: &Value) {
 }
 
 fn redaction_rules(findings: &mut Findings, place: &Place<'_>, value: &Value) {
-    let Value::Array(rules) = value else { return findings.error(place, "is not a list") };
+    let Value::Array(rules) = value else {
+        return findings.error(place, "is not a list");
+    };
     for (at, rule) in rules.iter().enumerate() {
         if !rule.is_string() {
             unknown::object(findings, &place.item(at), &REDACTION_RULE, rule);
@@ -382,14 +461,20 @@ fn argument_mode(findings: &mut Findings, place: &Place<'_>, value: &Value) {
 
 /// Arguments are JSON, so a tool that takes other media alone cannot be called (AT-IN-10).
 fn media_mode(findings: &mut Findings, place: &Place<'_>, value: &Value) {
-    let is_json = |mode: &Value| mode.as_str().is_some_and(|mode| matches!(mode, "json" | "application/json"));
+    let is_json = |mode: &Value| {
+        mode.as_str()
+            .is_some_and(|mode| matches!(mode, "json" | "application/json"))
+    };
     let takes_json = match value {
         Value::Null => true,
         Value::Array(modes) => modes.is_empty() || modes.iter().any(is_json),
         mode => is_json(mode),
     };
     if !takes_json {
-        findings.gap(place, "arguments are JSON; name application/json among the media that the tool takes");
+        findings.gap(
+            place,
+            "arguments are JSON; name application/json among the media that the tool takes",
+        );
     }
 }
 
@@ -407,12 +492,16 @@ fn mutation_policy(findings: &mut Findings, place: &Place<'_>, value: &Value) {
 
 fn resource_locks(findings: &mut Findings, place: &Place<'_>, value: &Value) {
     let Ok(locks) = Vec::<ResourceLock>::deserialize(value) else {
-        return findings
-            .error(place, "is not a list of objects such as {\"resource\": \"printer\", \"mode\": \"exclusive\"}");
+        return findings.error(
+            place,
+            "is not a list of objects such as {\"resource\": \"printer\", \"mode\": \"exclusive\"}",
+        );
     };
     let fits = |lock: &ResourceLock| (1..=LOCK_BYTES_MAX).contains(&lock.resource.len());
     if locks.len() > LOCKS_MAX || !locks.iter().all(fits) {
-        let message = format!("has at most {LOCKS_MAX} locks, each with a name of 1 to {LOCK_BYTES_MAX} bytes");
+        let message = format!(
+            "has at most {LOCKS_MAX} locks, each with a name of 1 to {LOCK_BYTES_MAX} bytes"
+        );
         findings.error(place, message);
     }
 }
@@ -421,7 +510,10 @@ fn resource_locks(findings: &mut Findings, place: &Place<'_>, value: &Value) {
 fn interrupt_behavior(findings: &mut Findings, place: &Place<'_>, value: &Value) {
     match word::<InterruptBehavior>(value) {
         Err(problem) => findings.error(place, problem),
-        Ok(()) if value == "block" => findings.note(place, "has no effect: the host stops every call that is canceled"),
+        Ok(()) if value == "block" => findings.note(
+            place,
+            "has no effect: the host stops every call that is canceled",
+        ),
         Ok(()) => {}
     }
 }
@@ -453,7 +545,9 @@ fn policy_refs(findings: &mut Findings, place: &Place<'_>, value: &Value) {
 }
 
 fn is_same_as(predicate: &str) -> bool {
-    predicate.strip_prefix(SAME_AS).is_some_and(|fact| FACTS.contains(&fact))
+    predicate
+        .strip_prefix(SAME_AS)
+        .is_some_and(|fact| FACTS.contains(&fact))
 }
 
 /// A predicate counts as unstated, which is the conservative choice (AT-N-03). Any other value is an error, because it
@@ -470,7 +564,9 @@ fn fact(findings: &mut Findings, place: &Place<'_>, value: &Value) {
 }
 
 fn subjects(findings: &mut Findings, place: &Place<'_>, value: &Value) {
-    let Value::Object(subjects) = value else { return findings.error(place, "is not an object") };
+    let Value::Object(subjects) = value else {
+        return findings.error(place, "is not an object");
+    };
     for (pointer, kind) in subjects {
         if let Err(problem) = known_word::<SubjectKind>(kind) {
             findings.error(&place.field(pointer), problem);

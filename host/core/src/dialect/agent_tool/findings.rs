@@ -22,14 +22,23 @@ enum Step<'a> {
 }
 
 impl<'a> Place<'a> {
-    pub(super) const TOP: Self = Self { outer: None, step: Step::Top };
+    pub(super) const TOP: Self = Self {
+        outer: None,
+        step: Step::Top,
+    };
 
     pub(super) fn field(&'a self, name: &'a str) -> Self {
-        Self { outer: Some(self), step: Step::Field(name) }
+        Self {
+            outer: Some(self),
+            step: Step::Field(name),
+        }
     }
 
     pub(super) fn item(&'a self, at: usize) -> Self {
-        Self { outer: Some(self), step: Step::Item(at) }
+        Self {
+            outer: Some(self),
+            step: Step::Item(at),
+        }
     }
 
     /// The JSON Pointer (RFC 6901).
@@ -74,7 +83,10 @@ impl List {
 
     fn finish(mut self) -> Vec<Finding> {
         if self.left_out > 0 {
-            self.listed.push(Finding::new("", &format!("{} more are not listed", self.left_out)));
+            self.listed.push(Finding::new(
+                "",
+                &format!("{} more are not listed", self.left_out),
+            ));
         }
         self.listed
     }
@@ -94,7 +106,8 @@ impl Findings {
     /// Adds a finding about a demand that this host does not meet: calls of the tools that it is about are refused. If there
     /// are too many, the one that stands for the rest is about all tools.
     pub(super) fn gap(&mut self, place: &Place<'_>, advice: &str) {
-        let message = format!("this host does not honour it, and refuses calls of the tool: {advice}");
+        let message =
+            format!("this host does not honour it, and refuses calls of the tool: {advice}");
         self.note(place, &message);
         self.gaps.add(place, &message, NOTES_MAX);
     }
@@ -103,7 +116,10 @@ impl Findings {
     pub(super) fn count_unknown(&mut self, place: &Place<'_>) -> bool {
         self.unknown += 1;
         if self.unknown == UNKNOWN_MAX + 1 {
-            self.error(place, format!("more than {UNKNOWN_MAX} unknown fields in one toolkit; remove some"));
+            self.error(
+                place,
+                format!("more than {UNKNOWN_MAX} unknown fields in one toolkit; remove some"),
+            );
         }
         self.unknown <= UNKNOWN_MAX
     }

@@ -36,7 +36,13 @@ impl Described {
     /// Returns a function that places errors in the records of the toolkit where its author wrote what caused them.
     pub fn placing(&self) -> impl Fn(Vec<Finding>) -> Vec<Finding> + use<> {
         let is_short = self.is_short;
-        move |errors| if is_short { errors.into_iter().filter_map(short::placed).collect() } else { errors }
+        move |errors| {
+            if is_short {
+                errors.into_iter().filter_map(short::placed).collect()
+            } else {
+                errors
+            }
+        }
     }
 }
 
@@ -44,12 +50,17 @@ impl Described {
 /// dangling, unknown where words are closed, lost where it would limit a call, or not honoured by this host.
 pub fn toolkit(text: &str) -> Result<Described, Vec<Finding>> {
     let one = |message: String| vec![Finding::new("", &message)];
-    let mut value = read_unique_json(text, JSON_VALUES_MAX)
-        .map_err(|error| one(format!("cannot read the toolkit that `describe` returns: {error}")))?;
+    let mut value = read_unique_json(text, JSON_VALUES_MAX).map_err(|error| {
+        one(format!(
+            "cannot read the toolkit that `describe` returns: {error}"
+        ))
+    })?;
     let mut findings = Findings::default();
     let is_short = short::is_short(&value);
     if is_short {
-        let Some(records) = short::derive(&value, &mut findings) else { return Err(findings.into_errors()) };
+        let Some(records) = short::derive(&value, &mut findings) else {
+            return Err(findings.into_errors());
+        };
         value = records;
     }
     let mut of_records = Findings::default();
@@ -60,7 +71,8 @@ pub fn toolkit(text: &str) -> Result<Described, Vec<Finding>> {
         return Err(findings.into_errors());
     }
     references::complete(&mut value);
-    let mut toolkit: Toolkit = serde_json::from_value(value).map_err(|error| one(error.to_string()))?;
+    let mut toolkit: Toolkit =
+        serde_json::from_value(value).map_err(|error| one(error.to_string()))?;
     for declaration in &mut toolkit.declarations {
         if declaration.tool_id.is_empty() {
             declaration.tool_id = declaration.qualified_name();
@@ -68,18 +80,34 @@ pub fn toolkit(text: &str) -> Result<Described, Vec<Finding>> {
     }
     let (notes, gaps) = findings.into_notes();
     toolkit.gaps = gaps;
-    Ok(Described { toolkit, notes, is_short })
+    Ok(Described {
+        toolkit,
+        notes,
+        is_short,
+    })
 }
 
 fn look(value: &Value, findings: &mut Findings) {
     let top = Place::TOP;
-    for list in ["declarations", "interfaces", "execution_profiles", "permission_profiles"] {
+    for list in [
+        "declarations",
+        "interfaces",
+        "execution_profiles",
+        "permission_profiles",
+    ] {
         if references::records(value, list).len() > RECORDS_MAX {
-            return findings.error(&top.field(list), format!("the list has more than {RECORDS_MAX} records"));
+            return findings.error(
+                &top.field(list),
+                format!("the list has more than {RECORDS_MAX} records"),
+            );
         }
     }
     unknown::object(findings, &top, &fields::TOOLKIT, value);
-    if value.get("declarations").and_then(Value::as_array).is_some_and(Vec::is_empty) {
+    if value
+        .get("declarations")
+        .and_then(Value::as_array)
+        .is_some_and(Vec::is_empty)
+    {
         findings.error(&top.field("declarations"), "the toolkit declares no tool");
     }
     names::check(value, findings);

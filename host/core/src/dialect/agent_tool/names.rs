@@ -59,19 +59,28 @@ fn words(declaration: &Value, place: &Place<'_>, findings: &mut Findings) {
         if description.trim().is_empty() {
             findings.error(&place, "the description is empty");
         } else if description.chars().count() > DESCRIPTION_CHARS_MAX {
-            findings.error(&place, format!("the description is longer than {DESCRIPTION_CHARS_MAX} characters"));
+            findings.error(
+                &place,
+                format!("the description is longer than {DESCRIPTION_CHARS_MAX} characters"),
+            );
         }
     }
     if let Some(hint) = text(declaration, "search_hint") {
         let words = hint.split_whitespace().count();
         if !(HINT_WORDS_MIN..=HINT_WORDS_MAX).contains(&words) {
-            findings.note(&place.field("search_hint"), format!("a hint of {words} words: 3 to 10 are found best"));
+            findings.note(
+                &place.field("search_hint"),
+                format!("a hint of {words} words: 3 to 10 are found best"),
+            );
         }
     }
     match text(declaration, "tool_kind") {
         Some("") => findings.error(&place.field("tool_kind"), "tool_kind is empty"),
         Some(kind) if !ToolKind(kind.to_owned()).is_known() => {
-            findings.note(&place.field("tool_kind"), "an unknown kind of tool: it is kept, and has no effect");
+            findings.note(
+                &place.field("tool_kind"),
+                "an unknown kind of tool: it is kept, and has no effect",
+            );
         }
         _ => {}
     }
@@ -80,13 +89,20 @@ fn words(declaration: &Value, place: &Place<'_>, findings: &mut Findings) {
 /// Accepts letters, digits, `_` and `-`; in namespaces also dots.
 fn name_is_plain(name: &str, what: &str, place: &Place<'_>, findings: &mut Findings) {
     let dotted = what == "namespace";
-    let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-' || (dotted && c == '.');
+    let allowed =
+        |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-' || (dotted && c == '.');
     if name.is_empty() {
         findings.error(place, format!("the {what} is empty"));
     } else if name.len() > NAME_CHARS_MAX {
-        findings.error(place, format!("the {what} is longer than {NAME_CHARS_MAX} characters"));
+        findings.error(
+            place,
+            format!("the {what} is longer than {NAME_CHARS_MAX} characters"),
+        );
     } else if !name.chars().all(allowed) {
-        findings.error(place, format!("the {what} {name:?} has characters other than letters, digits, `_` and `-`"));
+        findings.error(
+            place,
+            format!("the {what} {name:?} has characters other than letters, digits, `_` and `-`"),
+        );
     }
 }
 
@@ -99,11 +115,17 @@ fn unique(declarations: &[Value], list: &Place<'_>, findings: &mut Findings) {
         if let Some(name) = text(declaration, "name")
             && names.insert(name, at).is_some()
         {
-            findings.error(&place.field("name"), format!("two tools are named `{name}`"));
+            findings.error(
+                &place.field("name"),
+                format!("two tools are named `{name}`"),
+            );
         }
         let id = tool_id(declaration);
         if ids.contains_key(&id) {
-            findings.error(&place.field("tool_id"), format!("two tools have the id `{id}`"));
+            findings.error(
+                &place.field("tool_id"),
+                format!("two tools have the id `{id}`"),
+            );
         }
         ids.insert(id, at);
     }
@@ -112,7 +134,10 @@ fn unique(declarations: &[Value], list: &Place<'_>, findings: &mut Findings) {
         let aliases = place.field("aliases");
         for (index, alias) in items(declaration, "aliases").enumerate() {
             if names.contains_key(alias) {
-                findings.error(&aliases.item(index), format!("the alias `{alias}` is the name of a tool"));
+                findings.error(
+                    &aliases.item(index),
+                    format!("the alias `{alias}` is the name of a tool"),
+                );
             }
         }
     }
@@ -122,9 +147,15 @@ fn unique(declarations: &[Value], list: &Place<'_>, findings: &mut Findings) {
 fn credentials(profile: &Value, place: &Place<'_>, findings: &mut Findings) {
     let refs: Vec<&str> = items(profile, "credential_refs").collect();
     let uses = records(profile, "credential_uses");
-    for (field, length) in [("credential_refs", refs.len()), ("credential_uses", uses.len())] {
+    for (field, length) in [
+        ("credential_refs", refs.len()),
+        ("credential_uses", uses.len()),
+    ] {
         if length > CREDENTIALS_MAX {
-            return findings.error(&place.field(field), format!("it names more than {CREDENTIALS_MAX} credentials"));
+            return findings.error(
+                &place.field(field),
+                format!("it names more than {CREDENTIALS_MAX} credentials"),
+            );
         }
     }
     let list = place.field("credential_uses");
@@ -141,10 +172,14 @@ fn credentials(profile: &Value, place: &Place<'_>, findings: &mut Findings) {
 fn goes_into_a_request(named: &CredentialUse, refs: &[&str]) -> Result<(), String> {
     let name = &named.credential_ref;
     if !refs.contains(&name.as_str()) {
-        return Err(format!("credential_uses names {name:?}, credential_refs does not"));
+        return Err(format!(
+            "credential_uses names {name:?}, credential_refs does not"
+        ));
     }
     if named.query.is_some() && (named.header.is_some() || named.prefix.is_some()) {
-        return Err(format!("the credential {name:?} goes into a header or into a query, not both"));
+        return Err(format!(
+            "the credential {name:?} goes into a header or into a query, not both"
+        ));
     }
     let header = named.header_name().to_ascii_lowercase();
     let token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
@@ -157,7 +192,9 @@ fn goes_into_a_request(named: &CredentialUse, refs: &[&str]) -> Result<(), Strin
     }
     let printable = |c: char| c == ' ' || c.is_ascii_graphic();
     if !named.header_prefix().chars().all(printable) {
-        return Err(format!("the prefix of {name:?} has characters that no header has"));
+        return Err(format!(
+            "the prefix of {name:?} has characters that no header has"
+        ));
     }
     if named.query.as_deref() == Some("") {
         return Err(format!("the query parameter of {name:?} has no name"));
@@ -176,7 +213,10 @@ mod tests {
     #[test]
     fn a_credential_goes_into_no_header_that_toolcell_writes() {
         let put = |header: &str| {
-            let used = CredentialUse { header: Some(header.to_owned()), ..CredentialUse::bearer("A") };
+            let used = CredentialUse {
+                header: Some(header.to_owned()),
+                ..CredentialUse::bearer("A")
+            };
             goes_into_a_request(&used, &["A"])
         };
         for name in CONNECTION_HEADERS.into_iter().chain(["content-length"]) {

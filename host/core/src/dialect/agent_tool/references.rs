@@ -9,8 +9,16 @@ use super::findings::{Findings, Place};
 /// The lists of records beside the declarations: name, id field, and the field of a declaration that refers to it.
 const LISTS: [(&str, &str, &str); 3] = [
     ("interfaces", "interface_id", "interface_ref"),
-    ("execution_profiles", "execution_profile_id", "execution_profile_ref"),
-    ("permission_profiles", "permission_profile_id", "permission_profile_ref"),
+    (
+        "execution_profiles",
+        "execution_profile_id",
+        "execution_profile_ref",
+    ),
+    (
+        "permission_profiles",
+        "permission_profile_id",
+        "permission_profile_ref",
+    ),
 ];
 
 /// One record, and its index in its list.
@@ -40,7 +48,8 @@ struct Shelf<'a> {
 /// Links the records of each tool. Reports dangling or contradictory references, duplicate ids, and records that
 /// nothing refers to.
 pub(super) fn link<'a>(toolkit: &'a Value, findings: &mut Findings) -> Vec<Linked<'a>> {
-    let [mut interfaces, mut executions, mut permissions] = LISTS.map(|list| Shelf::new(toolkit, list, findings));
+    let [mut interfaces, mut executions, mut permissions] =
+        LISTS.map(|list| Shelf::new(toolkit, list, findings));
     let mut tools = Vec::new();
     let top = Place::TOP;
     let declarations = top.field("declarations");
@@ -66,14 +75,23 @@ pub(super) fn complete(toolkit: &mut Value) {
     let interfaces: HashMap<String, [Option<String>; LISTS.len()]> = records(toolkit, "interfaces")
         .iter()
         .filter_map(|interface| {
-            let references = LISTS.map(|(_, _, reference)| text(interface, reference).map(str::to_owned));
+            let references =
+                LISTS.map(|(_, _, reference)| text(interface, reference).map(str::to_owned));
             Some((text(interface, "interface_id")?.to_owned(), references))
         })
         .collect();
-    let declarations = toolkit.get_mut("declarations").and_then(Value::as_array_mut);
-    for declaration in declarations.into_iter().flatten().filter_map(Value::as_object_mut) {
+    let declarations = toolkit
+        .get_mut("declarations")
+        .and_then(Value::as_array_mut);
+    for declaration in declarations
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_object_mut)
+    {
         let named = declaration.get("interface_ref").and_then(Value::as_str);
-        let Some(references) = named.and_then(|id| interfaces.get(id)) else { continue };
+        let Some(references) = named.and_then(|id| interfaces.get(id)) else {
+            continue;
+        };
         for ((_, _, reference), id) in LISTS.iter().zip(references) {
             if let Some(id) = id
                 && declaration.get(*reference).is_none_or(Value::is_null)
@@ -86,7 +104,10 @@ pub(super) fn complete(toolkit: &mut Value) {
 
 /// The records of a list; empty if it is not a list.
 pub(super) fn records<'a>(toolkit: &'a Value, list: &str) -> &'a [Value] {
-    toolkit.get(list).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    toolkit
+        .get(list)
+        .and_then(Value::as_array)
+        .map_or(&[], Vec::as_slice)
 }
 
 /// The string in a field of a record.
@@ -95,7 +116,11 @@ pub(super) fn text<'a>(record: &'a Value, field: &str) -> Option<&'a str> {
 }
 
 impl<'a> Shelf<'a> {
-    fn new(toolkit: &'a Value, list: (&'static str, &'static str, &'static str), findings: &mut Findings) -> Self {
+    fn new(
+        toolkit: &'a Value,
+        list: (&'static str, &'static str, &'static str),
+        findings: &mut Findings,
+    ) -> Self {
         let (list, id, reference) = list;
         let records = records(toolkit, list);
         let mut by_id = HashMap::new();
@@ -103,9 +128,14 @@ impl<'a> Shelf<'a> {
         let mut referred = vec![false; records.len()];
         let place = top.field(list);
         for (at, record) in records.iter().enumerate() {
-            let Some(named) = text(record, id) else { continue };
+            let Some(named) = text(record, id) else {
+                continue;
+            };
             if let Some(first) = by_id.get(named) {
-                findings.error(&place.item(at).field(id), format!("the id {named:?} is also used at /{list}/{first}"));
+                findings.error(
+                    &place.item(at).field(id),
+                    format!("the id {named:?} is also used at /{list}/{first}"),
+                );
                 // A duplicate id is reported once.
                 if let Some(referred) = referred.get_mut(at) {
                     *referred = true;
@@ -114,7 +144,13 @@ impl<'a> Shelf<'a> {
             }
             by_id.insert(named, at);
         }
-        Self { list, reference, by_id, records, referred }
+        Self {
+            list,
+            reference,
+            by_id,
+            records,
+            referred,
+        }
     }
 
     /// Returns the record that `declaration` refers to, or else the one that its interface refers to.
@@ -131,7 +167,8 @@ impl<'a> Shelf<'a> {
         if let (Some(own), Some(through)) = (own, through)
             && own != through
         {
-            let message = format!("{field} {own:?} contradicts {through:?} of the tool's interface");
+            let message =
+                format!("{field} {own:?} contradicts {through:?} of the tool's interface");
             findings.error(&place.field(field), message);
         }
         let id = own.or(through)?;
@@ -148,7 +185,12 @@ impl<'a> Shelf<'a> {
     fn report(&self, findings: &mut Findings) {
         let top = Place::TOP;
         let place = top.field(self.list);
-        for (at, _) in self.referred.iter().enumerate().filter(|(_, referred)| !**referred) {
+        for (at, _) in self
+            .referred
+            .iter()
+            .enumerate()
+            .filter(|(_, referred)| !**referred)
+        {
             let field = self.reference;
             findings.error(
                 &place.item(at),

@@ -49,15 +49,26 @@ pub(super) enum Shape {
 
 impl Field {
     pub(super) const fn new(name: &'static str, shape: Shape) -> Self {
-        Self { name, shape, required: false, narrows: false }
+        Self {
+            name,
+            shape,
+            required: false,
+            narrows: false,
+        }
     }
 
     pub(super) const fn required(self) -> Self {
-        Self { required: true, ..self }
+        Self {
+            required: true,
+            ..self
+        }
     }
 
     pub(super) const fn narrows(self) -> Self {
-        Self { narrows: true, ..self }
+        Self {
+            narrows: true,
+            ..self
+        }
     }
 }
 
@@ -89,8 +100,13 @@ pub(super) fn hold(
         },
         Shape::Refused(_) | Shape::Hint(_) | Shape::Gap(_) if says_nothing(value) => {}
         Shape::Gap(advice) => findings.gap(place, advice),
-        Shape::Refused(advice) => findings.error(place, format!("this host does not honour it: {advice}")),
-        Shape::Hint(instead) => findings.note(place, format!("a hint that this host does not use; {instead}")),
+        Shape::Refused(advice) => {
+            findings.error(place, format!("this host does not honour it: {advice}"))
+        }
+        Shape::Hint(instead) => findings.note(
+            place,
+            format!("a hint that this host does not use; {instead}"),
+        ),
     }
 }
 
@@ -113,7 +129,9 @@ fn says_nothing(value: &Value) -> bool {
 
 /// Checks that `value` can be deserialized as `T`.
 pub(super) fn is<T: DeserializeOwned>(value: &Value) -> Result<(), String> {
-    T::deserialize(value).map(drop).map_err(|error| error.to_string())
+    T::deserialize(value)
+        .map(drop)
+        .map_err(|error| error.to_string())
 }
 
 /// Checks that `value` is a word of the enum `T`, or `null`.
@@ -126,17 +144,26 @@ pub(super) fn word<T: DeserializeOwned>(value: &Value) -> Result<(), String> {
 
 /// Checks that `value` is a word of the enum `T`.
 pub(super) fn known_word<T: DeserializeOwned>(value: &Value) -> Result<(), String> {
-    T::deserialize(value).map(drop).map_err(|_| none_of(value, words::<T>()))
+    T::deserialize(value)
+        .map(drop)
+        .map_err(|_| none_of(value, words::<T>()))
 }
 
 /// Builds the message for a value that is not one of `words`.
 pub(super) fn none_of(value: &Value, words: &[&str]) -> String {
-    format!("{} is not a word that this host knows here; there are: {}", shown(value), words.join(", "))
+    format!(
+        "{} is not a word that this host knows here; there are: {}",
+        shown(value),
+        words.join(", ")
+    )
 }
 
 fn shown(value: &Value) -> String {
     match value {
-        Value::String(text) => format!("{:?}", text.chars().take(SHOWN_CHARS_MAX).collect::<String>()),
+        Value::String(text) => format!(
+            "{:?}",
+            text.chars().take(SHOWN_CHARS_MAX).collect::<String>()
+        ),
         Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string(),
         Value::Array(_) => "a list".to_owned(),
         Value::Object(_) => "an object".to_owned(),

@@ -43,11 +43,19 @@ const FIELDS: [(&str, Part, &str); 30] = [
     ("content_types", Part::Output, "content_types"),
     ("redaction_rules", Part::Output, "redaction_rules"),
     ("is_read_only", Part::Interface, "is_read_only"),
-    ("is_concurrency_safe", Part::Interface, "is_concurrency_safe"),
+    (
+        "is_concurrency_safe",
+        Part::Interface,
+        "is_concurrency_safe",
+    ),
     ("is_destructive", Part::Interface, "is_destructive"),
     ("is_open_world", Part::Interface, "is_open_world"),
     ("timeout_ms", Part::Interface, "timeout_ms"),
-    ("requires_background", Part::Execution, "requires_background"),
+    (
+        "requires_background",
+        Part::Execution,
+        "requires_background",
+    ),
     ("access", Part::Permission, "access_kinds"),
     ("write_effects", Part::Permission, "write_effects"),
     ("network_scope", Part::Permission, "network_scope"),
@@ -62,7 +70,11 @@ const FIELDS: [(&str, Part, &str); 30] = [
 ];
 
 /// The lists of arguments that name something, and the kind of what they name.
-const SUBJECTS: [(&str, &str); 3] = [("paths", "path"), ("urls", "url"), ("resources", "resource")];
+const SUBJECTS: [(&str, &str); 3] = [
+    ("paths", "path"),
+    ("urls", "url"),
+    ("resources", "resource"),
+];
 
 /// The lists of the full form, and the part of their records.
 const LISTS: [(&str, Part); 4] = [
@@ -98,12 +110,21 @@ pub(super) fn is_short(toolkit: &Value) -> bool {
 pub(super) fn derive(toolkit: &Value, findings: &mut Findings) -> Option<Value> {
     let top = Place::TOP;
     let fields = toolkit.as_object()?;
-    for name in fields.keys().filter(|name| !matches!(name.as_str(), "namespace" | "tools")) {
+    for name in fields
+        .keys()
+        .filter(|name| !matches!(name.as_str(), "namespace" | "tools"))
+    {
         if LISTS.iter().any(|(list, _)| list == name) {
-            let message = "a toolkit has either tools, in the short form, or records: remove one of them";
+            let message =
+                "a toolkit has either tools, in the short form, or records: remove one of them";
             findings.error(&top.field(name), message);
         } else {
-            unknown(findings, &top.field(name), name, ["namespace", "tools"].into_iter())
+            unknown(
+                findings,
+                &top.field(name),
+                name,
+                ["namespace", "tools"].into_iter(),
+            )
         }
     }
     let namespace = match fields.get("namespace") {
@@ -130,10 +151,17 @@ pub(super) fn derive(toolkit: &Value, findings: &mut Findings) -> Option<Value> 
     let mut ids = HashSet::new();
     for (at, tool) in tools.iter().enumerate() {
         let derived = Tool::read(tool, &list.item(at), findings).records(namespace, at, &mut ids);
-        records.iter_mut().zip(derived).for_each(|(records, record)| records.push(record));
+        records
+            .iter_mut()
+            .zip(derived)
+            .for_each(|(records, record)| records.push(record));
     }
     let lists = LISTS.into_iter().zip(records);
-    Some(Value::Object(lists.map(|((list, _), records)| (list.to_owned(), Value::from(records))).collect()))
+    Some(Value::Object(
+        lists
+            .map(|((list, _), records)| (list.to_owned(), Value::from(records)))
+            .collect(),
+    ))
 }
 
 /// Returns `found`, an error in derived records, with its place in the short toolkit; `None` if another error says the same.
@@ -142,24 +170,43 @@ pub(super) fn placed(found: Finding) -> Option<Finding> {
     let list = steps.next().unwrap_or_default();
     let at = steps.next();
     let rest = steps.next().unwrap_or_default();
-    let Some((_, part)) = LISTS.iter().find(|(name, _)| *name == list) else { return Some(found) };
-    let Some(at) = at else { return Some(Finding { path: "/tools".to_owned(), ..found }) };
-    let split =
-        |rest: &str| rest.split_once('/').map_or((rest.to_owned(), None), |(a, b)| (a.to_owned(), Some(b.to_owned())));
+    let Some((_, part)) = LISTS.iter().find(|(name, _)| *name == list) else {
+        return Some(found);
+    };
+    let Some(at) = at else {
+        return Some(Finding {
+            path: "/tools".to_owned(),
+            ..found
+        });
+    };
+    let split = |rest: &str| {
+        rest.split_once('/')
+            .map_or((rest.to_owned(), None), |(a, b)| {
+                (a.to_owned(), Some(b.to_owned()))
+            })
+    };
     let (mut field, mut rest) = split(rest);
     let part = match (part, field.as_str()) {
         (Part::Declaration, "input_contract") => Part::Input,
         (Part::Declaration, "output_contract") => Part::Output,
         // Two tools with one id have one name.
         (Part::Declaration, "tool_id") => return None,
-        (Part::Declaration, "namespace") => return Some(Finding { path: "/namespace".to_owned(), ..found }),
+        (Part::Declaration, "namespace") => {
+            return Some(Finding {
+                path: "/namespace".to_owned(),
+                ..found
+            });
+        }
         _ => *part,
     };
     if matches!(part, Part::Input | Part::Output) {
         (field, rest) = split(&rest.unwrap_or_default());
     }
     let mut path = format!("/tools/{at}");
-    if let Some((short, ..)) = FIELDS.iter().find(|(_, of, there)| *of == part && *there == field) {
+    if let Some((short, ..)) = FIELDS
+        .iter()
+        .find(|(_, of, there)| *of == part && *there == field)
+    {
         path = format!("{path}/{short}");
         path.extend(rest.map(|rest| format!("/{rest}")));
     }
@@ -180,10 +227,23 @@ impl<'a> Tool<'a> {
     fn read(tool: &'a Value, place: &Place<'_>, findings: &mut Findings) -> Self {
         let Some(fields) = tool.as_object() else {
             findings.error(place, "is not an object");
-            return Self { fields: None, access: Vec::new(), effects: Vec::new(), subjects: Map::new() };
+            return Self {
+                fields: None,
+                access: Vec::new(),
+                effects: Vec::new(),
+                subjects: Map::new(),
+            };
         };
-        let names = || FIELDS.iter().map(|(name, ..)| *name).chain(SUBJECTS.map(|(name, _)| name));
-        for name in fields.keys().filter(|name| !names().any(|known| known == name.as_str())) {
+        let names = || {
+            FIELDS
+                .iter()
+                .map(|(name, ..)| *name)
+                .chain(SUBJECTS.map(|(name, _)| name))
+        };
+        for name in fields
+            .keys()
+            .filter(|name| !names().any(|known| known == name.as_str()))
+        {
             unknown(findings, &place.field(name), name, names());
         }
         if !fields.contains_key("input") {
@@ -200,7 +260,11 @@ impl<'a> Tool<'a> {
         }
         if !fields.contains_key("write_effects") {
             let kept = tool.access.contains(&AccessKind::FileWrite);
-            tool.effects.push(if kept { WriteEffect::LocalPersistent } else { WriteEffect::None });
+            tool.effects.push(if kept {
+                WriteEffect::LocalPersistent
+            } else {
+                WriteEffect::None
+            });
         }
         tool.subjects(fields, place, findings);
         tool.effectless(fields, place, findings);
@@ -208,7 +272,12 @@ impl<'a> Tool<'a> {
     }
 
     /// Reads the arguments that name something. One that is no argument is an error, because it would narrow nothing.
-    fn subjects(&mut self, fields: &Map<String, Value>, place: &Place<'_>, findings: &mut Findings) {
+    fn subjects(
+        &mut self,
+        fields: &Map<String, Value>,
+        place: &Place<'_>,
+        findings: &mut Findings,
+    ) {
         for (name, kind) in SUBJECTS {
             let place = place.field(name);
             let items = match fields.get(name) {
@@ -226,13 +295,19 @@ impl<'a> Tool<'a> {
                     continue;
                 };
                 let pointer = pointer(item);
-                let Some(input) = fields.get("input") else { continue };
+                let Some(input) = fields.get("input") else {
+                    continue;
+                };
                 if let Err(problem) = SubjectField::argument(&pointer, input) {
-                    let problem =
-                        problem.trim_start_matches("permission_subjects: ").replace("model_input_schema", "input");
+                    let problem = problem
+                        .trim_start_matches("permission_subjects: ")
+                        .replace("model_input_schema", "input");
                     findings.error(&place, problem);
                 } else if self.subjects.insert(pointer, kind.into()).is_some() {
-                    findings.error(&place, "names an argument that is named before; remove one of them");
+                    findings.error(
+                        &place,
+                        "names an argument that is named before; remove one of them",
+                    );
                 }
             }
         }
@@ -249,36 +324,80 @@ impl<'a> Tool<'a> {
         let does = |effect: WriteEffect| self.effects.contains(&effect);
         let writes = wants(AccessKind::FileWrite);
         let lacks_files = !wants(AccessKind::FileRead) && !writes;
-        report("paths", lacks_files, "has no effect: access names neither file_read nor file_write");
+        report(
+            "paths",
+            lacks_files,
+            "has no effect: access names neither file_read nor file_write",
+        );
         let network = wants(AccessKind::Network);
-        for field in ["urls", "network_scope", "credential_refs", "credential_uses"] {
-            report(field, !network, "has no effect: access does not name network");
+        for field in [
+            "urls",
+            "network_scope",
+            "credential_refs",
+            "credential_uses",
+        ] {
+            report(
+                field,
+                !network,
+                "has no effect: access does not name network",
+            );
         }
         let local = does(WriteEffect::LocalDraft) || does(WriteEffect::LocalPersistent);
-        report("write_effects", local && !writes, "names an effect on files, and access does not name file_write");
+        report(
+            "write_effects",
+            local && !writes,
+            "names an effect on files, and access does not name file_write",
+        );
         let remote = does(WriteEffect::RemoteMutation) && !self.reaches_out();
-        report("write_effects", remote, "names an effect elsewhere, and access reaches nothing there");
+        report(
+            "write_effects",
+            remote,
+            "names an effect elsewhere, and access reaches nothing there",
+        );
         let unwritten = writes && !local && !does(WriteEffect::Irreversible);
-        report("access", unwritten, "names file_write, and write_effects names no effect on files");
+        report(
+            "access",
+            unwritten,
+            "names file_write, and write_effects names no effect on files",
+        );
         let nameless = wants(AccessKind::Credential) && !has(fields, "credential_refs");
-        report("access", nameless, "names credential, and credential_refs names no secret");
+        report(
+            "access",
+            nameless,
+            "names credential, and credential_refs names no secret",
+        );
         let aimless = network && !has(fields, "urls") && !has(fields, "network_scope");
-        report("access", aimless, "names network, and neither urls nor network_scope says what the tool reaches");
+        report(
+            "access",
+            aimless,
+            "names network, and neither urls nor network_scope says what the tool reaches",
+        );
         let optional = fields.get("approval_required") != Some(&Value::Bool(true));
-        report("approval_reason", optional, "has no effect: approval_required is not true");
+        report(
+            "approval_reason",
+            optional,
+            "has no effect: approval_required is not true",
+        );
     }
 
     /// Whether the tool wants anything beyond this machine.
     fn reaches_out(&self) -> bool {
         use AccessKind::{Browser, ExternalSend, Network, Payment};
-        self.access.iter().any(|kind| matches!(kind, Browser | ExternalSend | Network | Payment))
+        self.access
+            .iter()
+            .any(|kind| matches!(kind, Browser | ExternalSend | Network | Payment))
     }
 
     /// Whether the tool can change nothing, as far as its fields say: then its calls may run side by side.
     fn changes_nothing(&self) -> bool {
         use AccessKind::{Credential, FileRead, Network};
-        self.access.iter().all(|kind| matches!(kind, FileRead | Network | Credential))
-            && self.effects.iter().all(|effect| matches!(effect, WriteEffect::None))
+        self.access
+            .iter()
+            .all(|kind| matches!(kind, FileRead | Network | Credential))
+            && self
+                .effects
+                .iter()
+                .all(|effect| matches!(effect, WriteEffect::None))
     }
 
     /// The risk that follows from the fields. A decision raises it where what was granted implies a higher one.
@@ -295,7 +414,12 @@ impl<'a> Tool<'a> {
     }
 
     /// The four records, in the order of [`LISTS`]. `ids` has those that are taken.
-    fn records(self, namespace: &str, at: usize, ids: &mut HashSet<String>) -> [Value; LISTS.len()] {
+    fn records(
+        self,
+        namespace: &str,
+        at: usize,
+        ids: &mut HashSet<String>,
+    ) -> [Value; LISTS.len()] {
         let mut parts = Parts::default();
         match self.fields {
             Some(fields) => {
@@ -307,13 +431,25 @@ impl<'a> Tool<'a> {
             }
             // It is not an object, which is reported.
             None => {
-                parts.of(Part::Declaration).insert("name".to_owned(), format!("unnamed{at}").into());
-                parts.of(Part::Declaration).insert("description".to_owned(), "unnamed".into());
+                parts
+                    .of(Part::Declaration)
+                    .insert("name".to_owned(), format!("unnamed{at}").into());
+                parts
+                    .of(Part::Declaration)
+                    .insert("description".to_owned(), "unnamed".into());
             }
         }
-        let name = parts.declaration.get("name").and_then(Value::as_str).unwrap_or_default();
+        let name = parts
+            .declaration
+            .get("name")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
         let tool_id = format!("{namespace}.{name}");
-        let id = if ids.insert(tool_id.clone()) { tool_id.clone() } else { format!("{tool_id}.{at}") };
+        let id = if ids.insert(tool_id.clone()) {
+            tool_id.clone()
+        } else {
+            format!("{tool_id}.{at}")
+        };
         let profile = ["interface", "execution", "permission"].map(|part| format!("{id}.{part}"));
         self.complete(&mut parts);
         parts.into_records(namespace, tool_id, profile, self.subjects)
@@ -322,23 +458,40 @@ impl<'a> Tool<'a> {
     /// Adds what the fields imply.
     fn complete(&self, parts: &mut Parts) {
         parts.imply(Part::Interface, "is_read_only", self.changes_nothing());
-        let changes_nothing = parts.interface.get("is_read_only") == Some(&Value::Bool(true)) && self.changes_nothing();
+        let changes_nothing = parts.interface.get("is_read_only") == Some(&Value::Bool(true))
+            && self.changes_nothing();
         parts.imply(Part::Interface, "is_concurrency_safe", changes_nothing);
         if changes_nothing {
             parts.imply(Part::Interface, "is_destructive", false);
         }
         parts.imply(Part::Interface, "is_open_world", self.reaches_out());
-        let files = self.access.iter().any(|kind| matches!(kind, AccessKind::FileRead | AccessKind::FileWrite));
-        parts.imply(Part::Declaration, "tool_kind", if files { "file_operation" } else { "function" });
+        let files = self
+            .access
+            .iter()
+            .any(|kind| matches!(kind, AccessKind::FileRead | AccessKind::FileWrite));
+        parts.imply(
+            Part::Declaration,
+            "tool_kind",
+            if files { "file_operation" } else { "function" },
+        );
         parts.imply(Part::Permission, "risk_level", self.risk());
         parts.imply(Part::Permission, "write_effects", json!(self.effects));
         let network = self.access.contains(&AccessKind::Network);
         // What the arguments name, and nothing else.
-        parts.imply(Part::Permission, "network_scope", if network { "argument" } else { "none" });
+        parts.imply(
+            Part::Permission,
+            "network_scope",
+            if network { "argument" } else { "none" },
+        );
         // What is not a list of known words stays as it is, and is reported.
-        let given = parts.permission.get("access_kinds").map_or(Some(0), |kinds| kinds.as_array().map(Vec::len));
+        let given = parts
+            .permission
+            .get("access_kinds")
+            .map_or(Some(0), |kinds| kinds.as_array().map(Vec::len));
         if given.is_some_and(|given| given < self.access.len()) {
-            parts.permission.insert("access_kinds".to_owned(), json!(self.access));
+            parts
+                .permission
+                .insert("access_kinds".to_owned(), json!(self.access));
         }
     }
 }
@@ -390,8 +543,16 @@ impl Parts {
         }
         let [interface, execution, permission] = ids;
         self.imply(Part::Declaration, "interface_ref", interface.as_str());
-        self.imply(Part::Declaration, "execution_profile_ref", execution.as_str());
-        self.imply(Part::Declaration, "permission_profile_ref", permission.as_str());
+        self.imply(
+            Part::Declaration,
+            "execution_profile_ref",
+            execution.as_str(),
+        );
+        self.imply(
+            Part::Declaration,
+            "permission_profile_ref",
+            permission.as_str(),
+        );
         self.imply(Part::Interface, "interface_id", interface);
         self.imply(Part::Interface, "tool_id", tool_id);
         if !subjects.is_empty() {
@@ -403,7 +564,13 @@ impl Parts {
         for (_, part) in LISTS {
             self.imply(part, "schema_version", SchemaVersion::CURRENT);
         }
-        let Self { declaration, interface, execution, permission, .. } = self;
+        let Self {
+            declaration,
+            interface,
+            execution,
+            permission,
+            ..
+        } = self;
         [declaration, interface, execution, permission].map(Value::Object)
     }
 }
@@ -420,22 +587,42 @@ fn has(fields: &Map<String, Value>, name: &str) -> bool {
 
 /// The known words of a list. The checks of the records report the others.
 fn words<T: DeserializeOwned>(fields: &Map<String, Value>, name: &str) -> Vec<T> {
-    let items = fields.get(name).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-    items.iter().filter_map(|word| T::deserialize(word).ok()).collect()
+    let items = fields
+        .get(name)
+        .and_then(Value::as_array)
+        .map_or(&[][..], Vec::as_slice);
+    items
+        .iter()
+        .filter_map(|word| T::deserialize(word).ok())
+        .collect()
 }
 
-fn unknown(findings: &mut Findings, place: &Place<'_>, name: &str, mut known: impl Iterator<Item = &'static str>) {
+fn unknown(
+    findings: &mut Findings,
+    place: &Place<'_>,
+    name: &str,
+    mut known: impl Iterator<Item = &'static str>,
+) {
     if !findings.count_unknown(place) {
         return;
     }
-    let synonym = SYNONYMS.iter().find(|(other, _)| *other == name).map(|(_, known)| *known);
+    let synonym = SYNONYMS
+        .iter()
+        .find(|(other, _)| *other == name)
+        .map(|(_, known)| *known);
     match synonym.or_else(|| known.find(|known| resembles(name, known))) {
         Some(known) => {
-            findings.error(place, format!("unknown field; the short form has {known}: correct the name, or remove it"));
+            findings.error(
+                place,
+                format!(
+                    "unknown field; the short form has {known}: correct the name, or remove it"
+                ),
+            );
         }
-        None => {
-            findings.error(place, "unknown field; the short form has none like it: remove it, or write the records")
-        }
+        None => findings.error(
+            place,
+            "unknown field; the short form has none like it: remove it, or write the records",
+        ),
     }
 }
 

@@ -11,8 +11,15 @@ use super::shape::{Field, Object, hold};
 const NAME_BYTES_MAX: usize = 48;
 
 /// Checks every field of one object.
-pub(super) fn object(findings: &mut Findings, place: &Place<'_>, object: &'static Object, value: &Value) {
-    let Value::Object(fields) = value else { return findings.error(place, "is not an object") };
+pub(super) fn object(
+    findings: &mut Findings,
+    place: &Place<'_>,
+    object: &'static Object,
+    value: &Value,
+) {
+    let Value::Object(fields) = value else {
+        return findings.error(place, "is not an object");
+    };
     for (name, value) in fields {
         match object.fields.iter().find(|field| field.name == name) {
             Some(field) => hold(findings, &place.field(name), field, value, self::object),
@@ -30,7 +37,9 @@ fn unknown(findings: &mut Findings, place: &Place<'_>, object: &'static Object, 
     if !findings.count_unknown(place) {
         return;
     }
-    let belongs: Vec<(&Object, &Field)> = elsewhere(object).filter(|(_, field)| field.name == name).collect();
+    let belongs: Vec<(&Object, &Field)> = elsewhere(object)
+        .filter(|(_, field)| field.name == name)
+        .collect();
     if !belongs.is_empty() {
         let places: Vec<&str> = belongs.iter().map(|(object, _)| object.name).collect();
         let message = format!("has no effect here; it belongs in {}", places.join(" or "));
@@ -41,7 +50,9 @@ fn unknown(findings: &mut Findings, place: &Place<'_>, object: &'static Object, 
         };
     }
     let own = object.fields.iter().map(|field| (object, field));
-    let mut similar = own.chain(elsewhere(object)).filter(|(_, field)| resembles(name, field.name));
+    let mut similar = own
+        .chain(elsewhere(object))
+        .filter(|(_, field)| resembles(name, field.name));
     match similar.clone().find(|(_, field)| field.narrows) {
         Some((of, field)) => {
             let known = field.name;
@@ -56,7 +67,10 @@ fn unknown(findings: &mut Findings, place: &Place<'_>, object: &'static Object, 
         None => match similar.next() {
             Some((of, field)) => findings.note(
                 place,
-                format!("unknown field: it is kept, and has no effect; {} is known in {}", field.name, of.name),
+                format!(
+                    "unknown field: it is kept, and has no effect; {} is known in {}",
+                    field.name, of.name
+                ),
             ),
             None => findings.note(place, "unknown field: it is kept, and has no effect"),
         },
@@ -64,8 +78,13 @@ fn unknown(findings: &mut Findings, place: &Place<'_>, object: &'static Object, 
 }
 
 /// The fields of all other objects whose names are not common words.
-fn elsewhere(object: &'static Object) -> impl Iterator<Item = (&'static Object, &'static Field)> + Clone {
-    let others = OBJECTS.iter().copied().filter(move |other| !std::ptr::eq(*other, object) && !other.common_names);
+fn elsewhere(
+    object: &'static Object,
+) -> impl Iterator<Item = (&'static Object, &'static Field)> + Clone {
+    let others = OBJECTS
+        .iter()
+        .copied()
+        .filter(move |other| !std::ptr::eq(*other, object) && !other.common_names);
     others.flat_map(|other| other.fields.iter().map(move |field| (other, field)))
 }
 
@@ -75,12 +94,20 @@ pub(super) fn annotations(findings: &mut Findings, place: &Place<'_>, value: &Va
     match value {
         Value::Object(annotations) => {
             for name in annotations.keys() {
-                let meant = OBJECTS.iter().filter(|object| !object.common_names).find_map(|object| {
-                    let field = object.fields.iter().find(|field| field.narrows && field.name == name)?;
-                    Some((object.name, field.name))
-                });
+                let meant = OBJECTS
+                    .iter()
+                    .filter(|object| !object.common_names)
+                    .find_map(|object| {
+                        let field = object
+                            .fields
+                            .iter()
+                            .find(|field| field.narrows && field.name == name)?;
+                        Some((object.name, field.name))
+                    });
                 if let Some((object, known)) = meant {
-                    let message = format!("has no effect in annotations; {known} belongs in {object}: move it");
+                    let message = format!(
+                        "has no effect in annotations; {known} belongs in {object}: move it"
+                    );
                     findings.error(&place.field(name), message);
                 }
             }
@@ -103,12 +130,18 @@ pub(super) fn resembles(name: &str, known: &str) -> bool {
         5..8 => 1,
         _ => 2,
     };
-    name == known || (name.len().abs_diff(known.len()) <= letters && strsim::osa_distance(&name, &known) <= letters)
+    name == known
+        || (name.len().abs_diff(known.len()) <= letters
+            && strsim::osa_distance(&name, &known) <= letters)
 }
 
 /// Returns the letters and digits of a name, in lower case, without a plural's `s`.
 fn bare(name: &str) -> String {
-    let mut bare: String = name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect();
+    let mut bare: String = name
+        .chars()
+        .filter(|c| c.is_alphanumeric())
+        .flat_map(char::to_lowercase)
+        .collect();
     if bare.ends_with('s') {
         bare.pop();
     }
@@ -144,6 +177,9 @@ mod tests {
         ] {
             assert!(!resembles(name, known), "{name} {known}");
         }
-        assert!(!resembles(&"permission_subjects".repeat(1_000), "permission_subjects"));
+        assert!(!resembles(
+            &"permission_subjects".repeat(1_000),
+            "permission_subjects"
+        ));
     }
 }

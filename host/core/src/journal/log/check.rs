@@ -26,9 +26,13 @@ impl CallLog {
         let failed = |error: io::Error| self.failed("write", &error);
         // The folder is made by the first call.
         let dir = self.dir();
-        let there = dir.ancestors().find(|dir| dir.symlink_metadata().is_ok()).unwrap_or(dir);
+        let there = dir
+            .ancestors()
+            .find(|dir| dir.symlink_metadata().is_ok())
+            .unwrap_or(dir);
         has_space(there).map_err(failed)?;
-        private_file::read_key(&self.0.key_file).map_err(|error| self.failed("open", &format!("{error:#}")))?;
+        private_file::read_key(&self.0.key_file)
+            .map_err(|error| self.failed("open", &format!("{error:#}")))?;
         if there == dir {
             last_opens(dir).map_err(failed)?;
         }
@@ -42,7 +46,10 @@ impl CallLog {
     /// As [`Self::check`].
     pub async fn checked(&self) -> Result<(), LogError> {
         let log = self.clone();
-        STORE.run(move || log.check()).await.unwrap_or_else(|error| Err(self.failed("write", &error)))
+        STORE
+            .run(move || log.check())
+            .await
+            .unwrap_or_else(|error| Err(self.failed("write", &error)))
     }
 }
 
@@ -58,8 +65,17 @@ fn has_space(dir: &Path) -> io::Result<()> {
 
 /// Opens the segment that the next process would take.
 fn last_opens(dir: &Path) -> io::Result<()> {
-    let Some(last) = segment::numbers(dir)?.pop().filter(|last| !segment::is_closed(dir, *last)) else { return Ok(()) };
-    match File::options().read(true).write(true).open(segment::path(dir, last)) {
+    let Some(last) = segment::numbers(dir)?
+        .pop()
+        .filter(|last| !segment::is_closed(dir, *last))
+    else {
+        return Ok(());
+    };
+    match File::options()
+        .read(true)
+        .write(true)
+        .open(segment::path(dir, last))
+    {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }

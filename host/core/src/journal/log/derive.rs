@@ -10,6 +10,7 @@ impl CallLog {
     ///
     /// The key of the log cannot be read or created.
     pub fn derived_key(&self, context: &str) -> Result<[u8; KEY_BYTES], LogError> {
-        self.key().map(|key| blake3::derive_key(context, key.as_slice()))
+        self.key()
+            .map(|key| blake3::derive_key(context, key.as_slice()))
     }
 }

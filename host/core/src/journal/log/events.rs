@@ -76,7 +76,12 @@ impl CallLog {
             Some(index) => next_of(&index).map_err(|error| self.failed("search", &error))?,
             None => 1,
         };
-        Ok(EventReader { log: self.clone(), next: from.unwrap_or(end).max(1), end, seen: None })
+        Ok(EventReader {
+            log: self.clone(),
+            next: from.unwrap_or(end).max(1),
+            end,
+            seen: None,
+        })
     }
 }
 
@@ -109,12 +114,17 @@ impl EventReader {
     pub fn read(&mut self) -> Result<Vec<FollowedEvent>, LogError> {
         self.log.gather()?;
         // Before the index: what is written meanwhile is then read next time.
-        let sizes = segment::sizes(self.log.dir()).map_err(|error| self.log.failed("read", &error))?;
+        let sizes =
+            segment::sizes(self.log.dir()).map_err(|error| self.log.failed("read", &error))?;
         if self.seen.as_ref() == Some(&sizes) {
             return Ok(Vec::new());
         }
-        let Some(mut index) = self.log.index()? else { return Ok(Vec::new()) };
-        let (rows, end) = self.rows(&mut index).map_err(|error| self.log.failed("search", &error))?;
+        let Some(mut index) = self.log.index()? else {
+            return Ok(Vec::new());
+        };
+        let (rows, end) = self
+            .rows(&mut index)
+            .map_err(|error| self.log.failed("search", &error))?;
         let mut found = Vec::new();
         let mut bytes = 0;
         let all = rows.len() < LINES_MAX as usize;
@@ -136,13 +146,21 @@ impl EventReader {
     fn rows(&self, index: &mut Connection) -> rusqlite::Result<(Vec<Row>, u64)> {
         // One view of both.
         let view = index.transaction()?;
-        let sql =
-            "SELECT last, events, skipped, segment, at, length FROM lines WHERE last >= ?1 ORDER BY last LIMIT ?2";
+        let sql = "SELECT last, events, skipped, segment, at, length FROM lines WHERE last >= ?1 ORDER BY last LIMIT ?2";
         let rows = {
             let mut lines = view.prepare(sql)?;
             let rows = lines.query_map(params![self.next, LINES_MAX], |row| {
-                let place = Place { segment: row.get(3)?, at: row.get(4)?, length: row.get(5)? };
-                Ok(Row { last: row.get(0)?, events: row.get(1)?, skipped: row.get(2)?, place })
+                let place = Place {
+                    segment: row.get(3)?,
+                    at: row.get(4)?,
+                    length: row.get(5)?,
+                };
+                Ok(Row {
+                    last: row.get(0)?,
+                    events: row.get(1)?,
+                    skipped: row.get(2)?,
+                    place,
+                })
             })?;
             rows.collect::<rusqlite::Result<Vec<Row>>>()?
         };
@@ -153,13 +171,25 @@ impl EventReader {
     fn take(&mut self, row: &Row, found: &mut Vec<FollowedEvent>) {
         let first = (row.last + 1).saturating_sub(row.events);
         self.miss(first, found);
-        if let Ok(Payload { session, invocation, events }) = self.payload(row.place) {
-            let session = session.or_else(|| invocation.and_then(|invocation| invocation.session_ref));
-            let new = events.into_iter().skip(usize::try_from(row.skipped).unwrap_or(usize::MAX));
+        if let Ok(Payload {
+            session,
+            invocation,
+            events,
+        }) = self.payload(row.place)
+        {
+            let session =
+                session.or_else(|| invocation.and_then(|invocation| invocation.session_ref));
+            let new = events
+                .into_iter()
+                .skip(usize::try_from(row.skipped).unwrap_or(usize::MAX));
             for (sequence, event) in (first..=row.last).zip(new) {
                 if sequence == self.next {
                     let session = session.clone();
-                    found.push(FollowedEvent::Event(Box::new(LoggedEvent { sequence, session, event })));
+                    found.push(FollowedEvent::Event(Box::new(LoggedEvent {
+                        sequence,
+                        session,
+                        event,
+                    })));
                     self.next += 1;
                 }
             }
@@ -186,7 +216,11 @@ impl EventReader {
         }
         let record = fold::record(&id, &payload)?;
         let session = record.invocation.session_ref.as_deref().map(str::to_owned);
-        Ok(Payload { session, invocation: None, events: record.events })
+        Ok(Payload {
+            session,
+            invocation: None,
+            events: record.events,
+        })
     }
 }
 

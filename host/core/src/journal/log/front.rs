@@ -76,7 +76,12 @@ pub(super) struct Pace {
 
 impl Pace {
     pub(super) fn new(is_plain: bool) -> Self {
-        Self { last: Instant::now(), lines: 0, is_served: false, is_plain }
+        Self {
+            last: Instant::now(),
+            lines: 0,
+            is_served: false,
+            is_plain,
+        }
     }
 
     /// Whether a thread empties the ring of the segment.
@@ -91,7 +96,11 @@ impl Pace {
         }
         let now = Instant::now();
         let is_next = now.duration_since(self.last) < PAUSE;
-        self.lines = if is_next { self.lines.saturating_add(1) } else { 0 };
+        self.lines = if is_next {
+            self.lines.saturating_add(1)
+        } else {
+            0
+        };
         self.last = now;
         self.lines >= BUSY_LINES
     }
@@ -105,15 +114,20 @@ impl Inner {
     /// Adds a line to the ring; `false` if there is none, or if the line has to be written to a segment at once.
     pub(super) fn push(&self, kind: Kind, id: Option<InvocationId>, line: &Unlinked) -> bool {
         let mut front = self.front();
-        id.zip(front.as_mut()).is_some_and(|(id, front)| front.push(kind, id, line.content()))
+        id.zip(front.as_mut())
+            .is_some_and(|(id, front)| front.push(kind, id, line.content()))
     }
 
     /// Takes the front back, so that lines can be written to the segment, after those of the ring.
     pub(super) fn land(&self, writer: &mut Writer) -> io::Result<Option<Ring>> {
         // Calls that find none wait for the writer.
-        let Some(mut front) = self.front().take() else { return Ok(None) };
+        let Some(mut front) = self.front().take() else {
+            return Ok(None);
+        };
         let pending = front.ring.pending();
-        let added = pending.contents().and_then(|contents| writer.current.add_all(&writer.key, &contents));
+        let added = pending
+            .contents()
+            .and_then(|contents| writer.current.add_all(&writer.key, &contents));
         match added {
             Ok(()) => {
                 front.ring.written(&pending);
@@ -135,9 +149,14 @@ impl Inner {
         if !is_busy {
             return;
         }
-        let Writer { key, current, pace, .. } = writer;
+        let Writer {
+            key, current, pace, ..
+        } = writer;
         let ring = ring.filter(|ring| ring.number == current.number);
-        let mut ring = match ring.map_or_else(|| Ring::create(&self.dir, current.number, key), |ring| Ok(Some(ring))) {
+        let mut ring = match ring.map_or_else(
+            || Ring::create(&self.dir, current.number, key),
+            |ring| Ok(Some(ring)),
+        ) {
             Ok(Some(ring)) if pace.is_served || self.serve() => ring,
             Ok(None) => {
                 pace.is_plain = true;
@@ -153,14 +172,20 @@ impl Inner {
         let (bytes, chain) = current.end();
         ring.begin(key, bytes, chain);
         let room = current.room();
-        *self.front() = Some(Front { ring, open: std::mem::take(&mut current.open), room });
+        *self.front() = Some(Front {
+            ring,
+            open: std::mem::take(&mut current.open),
+            room,
+        });
     }
 
     /// Starts the thread that empties the ring; `false` if there can be none.
     fn serve(self: &Arc<Self>) -> bool {
         // Apart from the log, so that the thread keeps no segment locked.
         let log = Arc::downgrade(self);
-        let thread = thread::Builder::new().name("log".to_owned()).stack_size(STACK_BYTES);
+        let thread = thread::Builder::new()
+            .name("log".to_owned())
+            .stack_size(STACK_BYTES);
         thread.spawn(move || serve(&log)).is_ok()
     }
 
@@ -170,12 +195,16 @@ impl Inner {
     }
 
     fn drain_into(&self, writer: &mut Option<Writer>) -> io::Result<bool> {
-        let Some(Writer { key, current, .. }) = writer else { return Ok(false) };
+        let Some(Writer { key, current, .. }) = writer else {
+            return Ok(false);
+        };
         let pending = match &*self.front() {
             Some(front) if !front.ring.is_empty() => front.ring.pending(),
             _ => return Ok(false),
         };
-        let added = pending.contents().and_then(|contents| current.add_all(key, &contents));
+        let added = pending
+            .contents()
+            .and_then(|contents| current.add_all(key, &contents));
         // Only a thread that has the writer takes it away.
         if let Some(front) = &mut *self.front() {
             match &added {
@@ -189,7 +218,9 @@ impl Inner {
     /// Removes the ring, because lines are rare again; `false` if its lines cannot be written.
     fn rest(&self) -> bool {
         let mut writer = self.writer();
-        let Some(writer) = &mut *writer else { return true };
+        let Some(writer) = &mut *writer else {
+            return true;
+        };
         let is_empty = self.land(writer).is_ok();
         if is_empty {
             writer.pace = Pace::new(false);
@@ -207,7 +238,11 @@ fn serve(log: &Weak<Inner>) {
         let Some(log) = log.upgrade() else { return };
         let drained = log.drain();
         pause = if drained.is_ok() { TICK } else { RETRY };
-        idle = if drained.unwrap_or(false) { 0 } else { idle + 1 };
+        idle = if drained.unwrap_or(false) {
+            0
+        } else {
+            idle + 1
+        };
         if idle >= IDLE_TICKS && log.rest() {
             return;
         }
@@ -228,7 +263,9 @@ impl CallLog {
     pub(super) fn gather(&self) -> Result<(), LogError> {
         let own = {
             let mut writer = self.0.writer();
-            self.0.drain_into(&mut writer).map_err(|error| self.failed("write", &error))?;
+            self.0
+                .drain_into(&mut writer)
+                .map_err(|error| self.failed("write", &error))?;
             writer.as_ref().map(|writer| writer.current.number)
         };
         let numbers = match ring::numbers(self.dir()) {
@@ -239,7 +276,8 @@ impl CallLog {
         let end = Instant::now() + PATIENCE;
         for number in numbers.into_iter().filter(|number| Some(*number) != own) {
             let key = self.key()?;
-            self.gather_other(number, &key, end).map_err(|error| self.failed("repair", &error))?;
+            self.gather_other(number, &key, end)
+                .map_err(|error| self.failed("repair", &error))?;
         }
         Ok(())
     }

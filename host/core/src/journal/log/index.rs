@@ -41,7 +41,8 @@ const TABLES: &str = "
 ";
 /// The segments that have a call without an end, but for suspended ones, which need none. Each question asks for them, so
 /// it must not read all calls.
-const OPEN_SEGMENTS: &str = "SELECT DISTINCT segment FROM calls WHERE ended_at IS NULL AND status <> 'needs_input'";
+const OPEN_SEGMENTS: &str =
+    "SELECT DISTINCT segment FROM calls WHERE ended_at IS NULL AND status <> 'needs_input'";
 const CALL_BY_ID: &str = "SELECT id, segment, at, length FROM calls WHERE id = ?1";
 const END_BY_ID: &str = "SELECT ended_at IS NOT NULL FROM calls WHERE id = ?1";
 /// Characters of an id.
@@ -108,9 +109,28 @@ impl Brief {
         if !fold::is_folded(payload) {
             return serde_json::from_str(payload);
         }
-        let Gist { tool_id, status, actor_ref, session_ref, created_at, ended_at, events } = Gist::read(payload)?;
-        let invocation = BriefInvocation { tool_id, status, actor_ref, session_ref, created_at, ended_at };
-        Ok(Self { invocation, result: None, events })
+        let Gist {
+            tool_id,
+            status,
+            actor_ref,
+            session_ref,
+            created_at,
+            ended_at,
+            events,
+        } = Gist::read(payload)?;
+        let invocation = BriefInvocation {
+            tool_id,
+            status,
+            actor_ref,
+            session_ref,
+            created_at,
+            ended_at,
+        };
+        Ok(Self {
+            invocation,
+            result: None,
+            events,
+        })
     }
 }
 
@@ -142,7 +162,9 @@ impl CallLog {
     ///
     /// The log cannot be read.
     pub fn calls(&self, query: &CallQuery) -> Result<Vec<CallSummary>, LogError> {
-        let Some(index) = self.settled()? else { return Ok(Vec::new()) };
+        let Some(index) = self.settled()? else {
+            return Ok(Vec::new());
+        };
         list(&index, query).map_err(|error| self.failed("search", &error))
     }
 
@@ -154,7 +176,9 @@ impl CallLog {
     /// The log cannot be read, or several ids end so: the error lists them.
     pub fn record(&self, id: &str) -> Result<Option<Value>, LogError> {
         loop {
-            let Some(place) = self.place(id)? else { return Ok(None) };
+            let Some(place) = self.place(id)? else {
+                return Ok(None);
+            };
             match self.record_at(place) {
                 // Pruned since the search: the next one does not find it there.
                 Err(_) if !segment::path(self.dir(), place.segment).exists() => {}
@@ -170,7 +194,9 @@ impl CallLog {
     ///
     /// Those of [`Self::record`].
     pub fn checked_record(&self, id: &str) -> Result<Option<Result<Value, Damage>>, LogError> {
-        let Some(place) = self.place(id)? else { return Ok(None) };
+        let Some(place) = self.place(id)? else {
+            return Ok(None);
+        };
         match self.verify_segment(place.segment)? {
             Err(damage) if guard!("replay_log") => Ok(Some(Err(damage))),
             _ => self.record_at(place).map(|record| Some(Ok(record))),
@@ -190,13 +216,18 @@ impl CallLog {
         bytes_max: u64,
         mut read: impl FnMut(Value),
     ) -> Result<usize, LogError> {
-        let Some(index) = self.settled()? else { return Ok(0) };
+        let Some(index) = self.settled()? else {
+            return Ok(0);
+        };
         let calls = list(&index, query).map_err(|error| self.failed("search", &error))?;
         let mut places = Vec::new();
         let mut bytes = 0_u64;
         for call in &calls {
-            let found = find(&index, &call.invocation_id).map_err(|error| self.failed("search", &error))?;
-            let [(_, place)] = found.as_slice() else { continue };
+            let found =
+                find(&index, &call.invocation_id).map_err(|error| self.failed("search", &error))?;
+            let [(_, place)] = found.as_slice() else {
+                continue;
+            };
             bytes = bytes.saturating_add(place.length);
             if bytes > bytes_max && !places.is_empty() && guard!("record_bytes") {
                 break;
@@ -220,29 +251,42 @@ impl CallLog {
 
     /// Where the record of the call is whose id is `id`, or ends so.
     fn place(&self, id: &str) -> Result<Option<Place>, LogError> {
-        let Some(index) = self.settled()? else { return Ok(None) };
+        let Some(index) = self.settled()? else {
+            return Ok(None);
+        };
         let found = find(&index, id).map_err(|error| self.failed("search", &error))?;
         match found.as_slice() {
             [] => Ok(None),
             [(_, place)] => Ok(Some(*place)),
-            several => Err(LogError::Ambiguous(several.iter().map(|(id, _)| id.clone()).collect())),
+            several => Err(LogError::Ambiguous(
+                several.iter().map(|(id, _)| id.clone()).collect(),
+            )),
         }
     }
 
     fn record_at(&self, place: Place) -> Result<Value, LogError> {
-        let (id, payload) = self.line(place).map_err(|error| self.failed("read", &error))?;
-        once::whole(self.dir(), place.segment, &id, &payload).map_err(|error| self.failed("read", &error))
+        let (id, payload) = self
+            .line(place)
+            .map_err(|error| self.failed("read", &error))?;
+        once::whole(self.dir(), place.segment, &id, &payload)
+            .map_err(|error| self.failed("read", &error))
     }
 
     /// Opens the index, up to date, after the calls of killed processes were ended; `None` if no call was ever written.
     pub(super) fn settled(&self) -> Result<Option<Connection>, LogError> {
-        let Some(index) = self.index()? else { return Ok(None) };
+        let Some(index) = self.index()? else {
+            return Ok(None);
+        };
         let unfinished = || -> rusqlite::Result<Vec<u64>> {
             let mut open = index.prepare(OPEN_SEGMENTS)?;
             open.query_map([], |row| row.get(0))?.collect()
         };
         let unfinished = unfinished().map_err(|error| self.failed("search", &error))?;
-        if self.end_orphans(&unfinished)? { self.index() } else { Ok(Some(index)) }
+        if self.end_orphans(&unfinished)? {
+            self.index()
+        } else {
+            Ok(Some(index))
+        }
     }
 
     /// Reads the ID of a line, and its payload. The ID has a meaning only for a line about a call.
@@ -253,7 +297,8 @@ impl CallLog {
         // In front of the payload, with a space between them. The chain is longer than an ID.
         let mut id = [0; ID_CHARS];
         file.read_exact_at(&mut id, place.at.saturating_sub(ID_CHARS as u64 + 1))?;
-        let payload = String::from_utf8(payload).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        let payload = String::from_utf8(payload)
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
         Ok((String::from_utf8_lossy(&id).into_owned(), payload))
     }
 
@@ -265,8 +310,13 @@ impl CallLog {
         let read = || -> rusqlite::Result<Vec<Seen>> {
             let index = open(self.dir(), FIRST)?;
             let mut seen = index.prepare("SELECT number, bytes, chain FROM segments")?;
-            let rows =
-                seen.query_map([], |row| Ok(Seen { number: row.get(0)?, bytes: row.get(1)?, chain: row.get(2)? }))?;
+            let rows = seen.query_map([], |row| {
+                Ok(Seen {
+                    number: row.get(0)?,
+                    bytes: row.get(1)?,
+                    chain: row.get(2)?,
+                })
+            })?;
             rows.collect()
         };
         read().map_err(|error| self.failed("read", &error))
@@ -296,7 +346,9 @@ impl CallLog {
             // follower from taking one event for another.
             up_to_date(Timestamp::now().unix_millis())
         });
-        index.map(Some).map_err(|error| self.failed("index", &error))
+        index
+            .map(Some)
+            .map_err(|error| self.failed("index", &error))
     }
 }
 
@@ -315,9 +367,12 @@ impl Failure {
         match self {
             Self::File(_) => false,
             Self::Store(rusqlite::Error::InvalidQuery) => true,
-            Self::Store(error) => error
-                .sqlite_error_code()
-                .is_some_and(|code| matches!(code, DatabaseCorrupt | NotADatabase | SchemaChanged | TypeMismatch)),
+            Self::Store(error) => error.sqlite_error_code().is_some_and(|code| {
+                matches!(
+                    code,
+                    DatabaseCorrupt | NotADatabase | SchemaChanged | TypeMismatch
+                )
+            }),
         }
     }
 }
@@ -354,10 +409,15 @@ fn open(dir: &Path, first: i64) -> rusqlite::Result<Connection> {
 fn write_ahead(index: &Connection) -> rusqlite::Result<()> {
     let end = Instant::now() + PATIENCE;
     loop {
-        let turned = index.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0));
-        let is_busy = |error: &rusqlite::Error| error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy);
+        let turned = index
+            .pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0));
+        let is_busy = |error: &rusqlite::Error| {
+            error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy)
+        };
         match turned {
-            Err(error) if is_busy(&error) && Instant::now() < end => std::thread::sleep(Duration::from_millis(5)),
+            Err(error) if is_busy(&error) && Instant::now() < end => {
+                std::thread::sleep(Duration::from_millis(5))
+            }
             turned => return turned.map(drop),
         }
     }
@@ -380,10 +440,15 @@ fn update(index: &mut Connection, dir: &Path) -> Result<(), Failure> {
     let segments = segment::numbers(dir)?;
     let known: Vec<u64> = {
         let mut known = transaction.prepare("SELECT number FROM segments WHERE bytes > 0")?;
-        known.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?
+        known
+            .query_map([], |row| row.get(0))?
+            .collect::<Result<_, _>>()?
     };
     let mut numbers = Numbers::begin(&transaction)?;
-    for gone in known.iter().filter(|number| segments.binary_search(number).is_err()) {
+    for gone in known
+        .iter()
+        .filter(|number| segments.binary_search(number).is_err())
+    {
         transaction.execute("DELETE FROM calls WHERE segment = ?1", [gone])?;
         // `verify` has to know that it was there: only what a note says to be pruned may be gone.
         transaction.execute("UPDATE segments SET bytes = 0 WHERE number = ?1", [gone])?;
@@ -404,9 +469,19 @@ fn update(index: &mut Connection, dir: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-fn add(transaction: &Transaction, numbers: &mut Numbers, number: u64, mut file: File) -> Result<(), Failure> {
-    let known: Option<u64> =
-        transaction.query_row("SELECT bytes FROM segments WHERE number = ?1", [number], |row| row.get(0)).optional()?;
+fn add(
+    transaction: &Transaction,
+    numbers: &mut Numbers,
+    number: u64,
+    mut file: File,
+) -> Result<(), Failure> {
+    let known: Option<u64> = transaction
+        .query_row(
+            "SELECT bytes FROM segments WHERE number = ?1",
+            [number],
+            |row| row.get(0),
+        )
+        .optional()?;
     let mut bytes = known.unwrap_or(0);
     if file.metadata()?.len() <= bytes {
         return Ok(());
@@ -417,12 +492,21 @@ fn add(transaction: &Transaction, numbers: &mut Numbers, number: u64, mut file: 
     let mut chain = None;
     loop {
         line.clear();
-        let read = reader.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line)? as u64;
+        let read = reader
+            .by_ref()
+            .take(LINE_BYTES_MAX)
+            .read_until(b'\n', &mut line)? as u64;
         // The last line may be incomplete yet.
-        let Some(content) = line.strip_suffix(b"\n") else { break };
+        let Some(content) = line.strip_suffix(b"\n") else {
+            break;
+        };
         if let Some(content) = Line::read(content) {
             let length = content.payload.len() as u64;
-            let place = Place { segment: number, at: bytes + read - 1 - length, length };
+            let place = Place {
+                segment: number,
+                at: bytes + read - 1 - length,
+                length,
+            };
             note(transaction, numbers, place, &content)?;
             chain = Some(content.chain);
         }
@@ -437,7 +521,12 @@ fn add(transaction: &Transaction, numbers: &mut Numbers, number: u64, mut file: 
 }
 
 /// Notes a line, whose payload is at `place`.
-fn note(transaction: &Transaction, numbers: &mut Numbers, place: Place, line: &Line) -> Result<(), Failure> {
+fn note(
+    transaction: &Transaction,
+    numbers: &mut Numbers,
+    place: Place,
+    line: &Line,
+) -> Result<(), Failure> {
     match line.kind {
         Kind::Started | Kind::Suspended | Kind::Ended | Kind::Carried => {}
         Kind::Noted => {
@@ -453,14 +542,24 @@ fn note(transaction: &Transaction, numbers: &mut Numbers, place: Place, line: &L
         Kind::Pruned => {
             let said = serde_json::from_str::<Pruned>(line.payload).unwrap_or_default();
             for (segment, calls) in said.evicted_calls {
-                transaction.execute("INSERT OR REPLACE INTO evicted VALUES (?1, ?2)", [segment, calls])?;
+                transaction.execute(
+                    "INSERT OR REPLACE INTO evicted VALUES (?1, ?2)",
+                    [segment, calls],
+                )?;
             }
             return Ok(());
         }
         Kind::Opened | Kind::Repaired => return Ok(()),
     }
     // A damaged line is the affair of `verify`.
-    let Ok(Brief { invocation, result, events }) = Brief::read(line.payload) else { return Ok(()) };
+    let Ok(Brief {
+        invocation,
+        result,
+        events,
+    }) = Brief::read(line.payload)
+    else {
+        return Ok(());
+    };
     share::add(transaction, invocation.actor_ref.as_deref(), place)?;
     let error = result.and_then(|result| result.error);
     // A call has one end: the first one that was written, until it is carried elsewhere.
@@ -495,7 +594,11 @@ fn note(transaction: &Transaction, numbers: &mut Numbers, place: Place, line: &L
 }
 
 fn list(index: &Connection, query: &CallQuery) -> rusqlite::Result<Vec<CallSummary>> {
-    let (exact, prefix) = match query.tool.as_deref().map(|tool| (tool, tool.strip_suffix('*'))) {
+    let (exact, prefix) = match query
+        .tool
+        .as_deref()
+        .map(|tool| (tool, tool.strip_suffix('*')))
+    {
         None => (None, None),
         Some((_, Some(prefix))) => (None, Some(prefix)),
         Some((tool, None)) => (Some(tool), None),
@@ -509,7 +612,15 @@ fn list(index: &Connection, query: &CallQuery) -> rusqlite::Result<Vec<CallSumma
     let status = query.status.map(Status::as_str);
     let since = query.since.map(Timestamp::unix_millis);
     let mut calls = index.prepare(sql)?;
-    let parameters = params![exact, prefix, status, query.caller, since, query.session, query.limit];
+    let parameters = params![
+        exact,
+        prefix,
+        status,
+        query.caller,
+        since,
+        query.session,
+        query.limit
+    ];
     let rows = calls.query_map(parameters, |row| {
         Ok(CallSummary {
             invocation_id: row.get(0)?,
@@ -542,18 +653,28 @@ fn finders() -> String {
 /// The expression for an id from its last character to its first: ids that end alike begin alike there. SQLite has no
 /// function for it, and uses an index on an expression only for the same expression.
 fn reversed() -> String {
-    (1..=ID_CHARS).rev().map(|at| format!("substr(id, {at}, 1)")).collect::<Vec<_>>().join(" || ")
+    (1..=ID_CHARS)
+        .rev()
+        .map(|at| format!("substr(id, {at}, 1)"))
+        .collect::<Vec<_>>()
+        .join(" || ")
 }
 
 fn calls_by_ending() -> String {
     let reversed = reversed();
-    format!("SELECT id, segment, at, length FROM calls WHERE {reversed} >= ?1 AND {reversed} < ?2 LIMIT {ALIKE_MAX}")
+    format!(
+        "SELECT id, segment, at, length FROM calls WHERE {reversed} >= ?1 AND {reversed} < ?2 LIMIT {ALIKE_MAX}"
+    )
 }
 
 /// The call whose id is `id`; else those whose id ends so, at most [`ALIKE_MAX`], with the places of their payloads.
 fn find(index: &Connection, id: &str) -> rusqlite::Result<Vec<(String, Place)>> {
     // Also as a reference that records have, to the call or to a part of it.
-    let id = id.strip_prefix(EVIDENCE).and_then(|id| id.split('#').next()).unwrap_or(id).to_ascii_uppercase();
+    let id = id
+        .strip_prefix(EVIDENCE)
+        .and_then(|id| id.split('#').next())
+        .unwrap_or(id)
+        .to_ascii_uppercase();
     if id.is_empty() {
         return Ok(Vec::new());
     }
@@ -570,11 +691,20 @@ fn find(index: &Connection, id: &str) -> rusqlite::Result<Vec<(String, Place)>> 
 
 /// Whether the call `id` has ended; `None` if the log does not have it.
 pub(super) fn has_ended(index: &Connection, id: &str) -> rusqlite::Result<Option<bool>> {
-    index.query_row(END_BY_ID, [id], |row| row.get(0)).optional()
+    index
+        .query_row(END_BY_ID, [id], |row| row.get(0))
+        .optional()
 }
 
 fn found(row: &Row<'_>) -> rusqlite::Result<(String, Place)> {
-    Ok((row.get(0)?, Place { segment: row.get(1)?, at: row.get(2)?, length: row.get(3)? }))
+    Ok((
+        row.get(0)?,
+        Place {
+            segment: row.get(1)?,
+            at: row.get(2)?,
+            length: row.get(3)?,
+        },
+    ))
 }
 
 #[cfg(test)]

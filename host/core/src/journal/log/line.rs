@@ -66,7 +66,8 @@ impl Kind {
             Self::Repaired,
             Self::Pruned,
         ];
-        all.into_iter().find(|kind| kind.letter() == char::from(letter))
+        all.into_iter()
+            .find(|kind| kind.letter() == char::from(letter))
     }
 }
 
@@ -98,7 +99,11 @@ thread_local! {
 impl Unlinked {
     /// A line with `payload`, which is JSON without line breaks.
     pub(super) fn of_text(kind: Kind, id: &str, payload: &str) -> Self {
-        let mut line = begin(Vec::with_capacity(CHAIN_BYTES + 4 + id.len() + payload.len()), kind, id);
+        let mut line = begin(
+            Vec::with_capacity(CHAIN_BYTES + 4 + id.len() + payload.len()),
+            kind,
+            id,
+        );
         line.extend_from_slice(payload.as_bytes());
         Self { kind, line }
     }
@@ -122,7 +127,11 @@ impl Unlinked {
     /// from there on, and a line can have megabytes.
     pub(super) fn hashed(self) -> Hashed {
         let content = hash(&self.line);
-        Hashed { kind: self.kind, line: self.line, content }
+        Hashed {
+            kind: self.kind,
+            line: self.line,
+            content,
+        }
     }
 
     /// Leaves the memory to the next line of this thread.
@@ -164,7 +173,12 @@ impl Hashed {
 }
 
 /// Adds the line with `content` that follows `before` to `lines`. Returns its chain.
-pub(super) fn add(lines: &mut Vec<u8>, content: &[u8], before: &Hash, key: &Zeroizing<[u8; KEY_BYTES]>) -> Hash {
+pub(super) fn add(
+    lines: &mut Vec<u8>,
+    content: &[u8],
+    before: &Hash,
+    key: &Zeroizing<[u8; KEY_BYTES]>,
+) -> Hash {
     let chain = link(key, before, &blake3::hash(content));
     lines.extend_from_slice(chain.to_hex().as_bytes());
     lines.push(b' ');
@@ -208,7 +222,13 @@ impl<'a> Line<'a> {
         let (kind, rest) = text.split_at_checked(1)?;
         let (id, payload) = rest.strip_prefix(' ')?.split_once(' ')?;
         let kind = Kind::of(*kind.as_bytes().first()?)?;
-        Some(Self { chain, kind, id, payload, content })
+        Some(Self {
+            chain,
+            kind,
+            id,
+            payload,
+            content,
+        })
     }
 
     /// Whether it is as it was written, and follows `before`.
@@ -229,11 +249,19 @@ mod tests {
         let id = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
         let payload = json!({ "a": "b\n c" });
         let first = beginning(&key, 1);
-        let (bytes, chain) = Unlinked::of(Kind::Ended, id, &payload).unwrap().hashed().after(&first, &key);
-        let (same, _) = Unlinked::of_text(Kind::Ended, id, &payload.to_string()).hashed().after(&first, &key);
+        let (bytes, chain) = Unlinked::of(Kind::Ended, id, &payload)
+            .unwrap()
+            .hashed()
+            .after(&first, &key);
+        let (same, _) = Unlinked::of_text(Kind::Ended, id, &payload.to_string())
+            .hashed()
+            .after(&first, &key);
         assert_eq!(bytes, same);
         let line = Line::read(bytes.strip_suffix(b"\n").unwrap()).unwrap();
-        assert_eq!((line.kind, line.id, line.payload), (Kind::Ended, id, payload.to_string().as_str()));
+        assert_eq!(
+            (line.kind, line.id, line.payload),
+            (Kind::Ended, id, payload.to_string().as_str())
+        );
         assert!(line.chain == chain && line.follows(&key, &first) && !line.follows(&key, &chain));
     }
 }

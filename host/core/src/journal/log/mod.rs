@@ -49,7 +49,9 @@ use zeroize::Zeroizing;
 use crate::executor::BoxFuture;
 use crate::journal::PAYLOAD_BYTES;
 use crate::pool::STORE;
-use crate::record::{CallRecord, ErrorClass, InvocationId, PermissionDecision, Refusal, ToolHook, ToolInvocation};
+use crate::record::{
+    CallRecord, ErrorClass, InvocationId, PermissionDecision, Refusal, ToolHook, ToolInvocation,
+};
 use crate::secret::private_file::{self, KEY_BYTES};
 
 pub use events::{EventReader, FollowedEvent, LoggedEvent};
@@ -139,7 +141,11 @@ impl Default for LogSettings {
 pub enum LogError {
     /// The log cannot be read or written.
     #[error("cannot {what} the log of calls in {}: {why}", dir.display())]
-    Failed { what: &'static str, dir: PathBuf, why: String },
+    Failed {
+        what: &'static str,
+        dir: PathBuf,
+        why: String,
+    },
     /// The end of an id fits several calls: their ids.
     #[error("several calls have an id that ends so; give more of it: {}", .0.join(", "))]
     Ambiguous(Vec<String>),
@@ -160,7 +166,12 @@ impl From<LogError> for Refusal {
     fn from(error: LogError) -> Self {
         let message = "the log of calls cannot be written, and so nothing runs; free some space, or turn it down: \
                        [journal] keep = \"none\" in toolcell.toml";
-        Self::new(ErrorClass::DependencyUnavailable, "journal_unavailable", message).detail(error.to_string())
+        Self::new(
+            ErrorClass::DependencyUnavailable,
+            "journal_unavailable",
+            message,
+        )
+        .detail(error.to_string())
     }
 }
 
@@ -178,7 +189,12 @@ pub(crate) struct Start<'a> {
 impl<'a> Start<'a> {
     /// A start without decisions.
     pub(crate) fn of(invocation: &'a ToolInvocation, changes: bool) -> Self {
-        Self { invocation, decisions: &[], hooks: &[], changes }
+        Self {
+            invocation,
+            decisions: &[],
+            hooks: &[],
+            changes,
+        }
     }
 }
 
@@ -196,8 +212,19 @@ struct Started<'a> {
 
 impl<'a> Started<'a> {
     fn of(start: Start<'a>, process: u32) -> Self {
-        let Start { invocation, decisions, hooks, changes } = start;
-        Self { changes, process, invocation, decisions, hooks }
+        let Start {
+            invocation,
+            decisions,
+            hooks,
+            changes,
+        } = start;
+        Self {
+            changes,
+            process,
+            invocation,
+            decisions,
+            hooks,
+        }
     }
 }
 
@@ -235,19 +262,25 @@ struct Writer {
 impl Writer {
     /// The place in [`Self::full`] of the segment in which the call `id` started; `None` for the current segment.
     fn full_of(&self, id: InvocationId) -> Option<usize> {
-        self.full.iter().position(|segment| segment.open.contains(&id))
+        self.full
+            .iter()
+            .position(|segment| segment.open.contains(&id))
     }
 
     /// Whether a line of this kind, about the call `id`, belongs into the next segment.
     fn must_move(&self, kind: Kind, id: Option<InvocationId>) -> bool {
-        let is_here = || id.is_some_and(|id| self.current.open.contains(&id) || self.full_of(id).is_some());
+        let is_here =
+            || id.is_some_and(|id| self.current.open.contains(&id) || self.full_of(id).is_some());
         !self.current.has_room() && (kind == Kind::Started || !is_here())
     }
 }
 
 impl std::fmt::Debug for Inner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("CallLog").field("dir", &self.dir).field("settings", &self.settings).finish_non_exhaustive()
+        f.debug_struct("CallLog")
+            .field("dir", &self.dir)
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
     }
 }
 
@@ -259,9 +292,15 @@ impl Inner {
     /// Whether the start of the call is in the segment that its end will be in.
     fn has_start(&self, id: InvocationId) -> bool {
         let writer = self.writer();
-        let in_segment = |writer: &Writer| writer.current.open.contains(&id) || writer.full_of(id).is_some();
+        let in_segment =
+            |writer: &Writer| writer.current.open.contains(&id) || writer.full_of(id).is_some();
         writer.as_ref().is_some_and(in_segment)
-            || self.front.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(|front| front.has(id))
+            || self
+                .front
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .as_ref()
+                .is_some_and(|front| front.has(id))
     }
 }
 
@@ -305,12 +344,26 @@ impl CallLog {
     }
 
     /// As [`Self::started`], without what may repeat the arguments.
-    async fn started_without_input(&self, start: Start<'_>, is_large: bool) -> Result<(), LogError> {
+    async fn started_without_input(
+        &self,
+        start: Start<'_>,
+        is_large: bool,
+    ) -> Result<(), LogError> {
         let mut decisions = start.decisions.to_vec();
         let mut hooks = start.hooks.to_vec();
-        decisions.iter_mut().for_each(PermissionDecision::hide_input);
+        decisions
+            .iter_mut()
+            .for_each(PermissionDecision::hide_input);
         hooks.iter_mut().for_each(ToolHook::hide_input);
-        self.write_start(Start { decisions: &decisions, hooks: &hooks, ..start }, is_large).await
+        self.write_start(
+            Start {
+                decisions: &decisions,
+                hooks: &hooks,
+                ..start
+            },
+            is_large,
+        )
+        .await
     }
 
     async fn write_start(&self, start: Start<'_>, is_large: bool) -> Result<(), LogError> {
@@ -321,7 +374,12 @@ impl CallLog {
             let decisions = start.decisions.to_vec();
             let hooks = start.hooks.to_vec();
             let write = move || {
-                let start = Start { invocation: &invocation, decisions: &decisions, hooks: &hooks, changes };
+                let start = Start {
+                    invocation: &invocation,
+                    decisions: &decisions,
+                    hooks: &hooks,
+                    changes,
+                };
                 log.large_start(Kind::Started, start)
             };
             self.aside(write).await?
@@ -337,16 +395,25 @@ impl CallLog {
     /// # Errors
     ///
     /// The log cannot be written.
-    pub(crate) async fn suspended(&self, invocation: ToolInvocation, changes: bool) -> Result<(), LogError> {
+    pub(crate) async fn suspended(
+        &self,
+        invocation: ToolInvocation,
+        changes: bool,
+    ) -> Result<(), LogError> {
         let log = self.clone();
-        let written = self.aside(move || log.large_start(Kind::Suspended, Start::of(&invocation, changes))).await?;
+        let written = self
+            .aside(move || log.large_start(Kind::Suspended, Start::of(&invocation, changes)))
+            .await?;
         self.sync(written).await
     }
 
     fn start(&self, kind: Kind, start: Start<'_>) -> Result<Option<File>, LogError> {
         let kept = start.invocation.for_disk();
         let id = Some(kept.invocation_id);
-        let start = Start { invocation: &kept, ..start };
+        let start = Start {
+            invocation: &kept,
+            ..start
+        };
         match FoldedStart::of(start, *PROCESS) {
             Some(folded) => self.append(kind, id, &folded),
             None => self.append(kind, id, &Started::of(start, *PROCESS)),
@@ -357,12 +424,15 @@ impl CallLog {
     fn large_start(&self, kind: Kind, start: Start<'_>) -> Result<Option<File>, LogError> {
         let kept = start.invocation.for_disk();
         let id = Some(kept.invocation_id);
-        let start = Start { invocation: &kept, ..start };
+        let start = Start {
+            invocation: &kept,
+            ..start
+        };
         if let Some(folded) = FoldedStart::of(start, *PROCESS) {
             return self.append(kind, id, &folded);
         }
-        let mut started =
-            serde_json::to_value(Started::of(start, *PROCESS)).map_err(|error| self.failed("write", &error))?;
+        let mut started = serde_json::to_value(Started::of(start, *PROCESS))
+            .map_err(|error| self.failed("write", &error))?;
         once::shorten(&mut started);
         self.append(kind, id, &started)
     }
@@ -440,20 +510,35 @@ impl CallLog {
         &self,
         work: impl FnOnce() -> Result<T, LogError> + Send + 'static,
     ) -> BoxFuture<'_, Result<T, LogError>> {
-        Box::pin(async { STORE.run(work).await.unwrap_or_else(|error| Err(self.failed("write", &error))) })
+        Box::pin(async {
+            STORE
+                .run(work)
+                .await
+                .unwrap_or_else(|error| Err(self.failed("write", &error)))
+        })
     }
 
     /// Waits until the disk has what was written, if that is asked for.
     async fn sync(&self, unsynced: Option<File>) -> Result<(), LogError> {
         let Some(file) = unsynced else { return Ok(()) };
         let log = self.clone();
-        self.aside(move || file.sync_data().map_err(|error| log.failed("write", &error))).await
+        self.aside(move || {
+            file.sync_data()
+                .map_err(|error| log.failed("write", &error))
+        })
+        .await
     }
 
     /// Appends a line. Returns the file if it has to reach the disk.
-    fn append(&self, kind: Kind, id: Option<InvocationId>, payload: &impl Serialize) -> Result<Option<File>, LogError> {
+    fn append(
+        &self,
+        kind: Kind,
+        id: Option<InvocationId>,
+        payload: &impl Serialize,
+    ) -> Result<Option<File>, LogError> {
         let name = id.map_or_else(|| line::NO_CALL.to_owned(), |id| id.to_string());
-        let line = Unlinked::of(kind, &name, payload).map_err(|error| self.failed("write", &error))?;
+        let line =
+            Unlinked::of(kind, &name, payload).map_err(|error| self.failed("write", &error))?;
         if self.0.push(kind, id, &line) {
             line.discard();
             return Ok(None);
@@ -475,14 +560,21 @@ impl CallLog {
             self.move_on(writer)?;
         }
         let at = id.and_then(|id| writer.full_of(id));
-        let Writer { key, current, full, .. } = writer;
+        let Writer {
+            key, current, full, ..
+        } = writer;
         let segment = at.and_then(|at| full.get_mut(at)).unwrap_or(current);
         segment.add(key, line).map_err(failed)?;
-        let file =
-            if self.0.settings.flush && kind != Kind::Noted { Some(segment.file().map_err(failed)?) } else { None };
+        let file = if self.0.settings.flush && kind != Kind::Noted {
+            Some(segment.file().map_err(failed)?)
+        } else {
+            None
+        };
         match (kind, id) {
             (Kind::Started, Some(id)) => segment.open.push(id),
-            (Kind::Suspended | Kind::Ended | Kind::Dropped, Some(id)) => segment.open.retain(|open| *open != id),
+            (Kind::Suspended | Kind::Ended | Kind::Dropped, Some(id)) => {
+                segment.open.retain(|open| *open != id)
+            }
             _ => {}
         }
         full.retain(|segment| !segment.open.is_empty());
@@ -495,7 +587,12 @@ impl CallLog {
         let key = self.key()?;
         let mut current = self.take(&key)?;
         self.prune_into(&key, &mut current)?;
-        Ok(Writer { key, current, full: Vec::new(), pace: Pace::new(self.0.settings.flush) })
+        Ok(Writer {
+            key,
+            current,
+            full: Vec::new(),
+            pace: Pace::new(self.0.settings.flush),
+        })
     }
 
     /// Takes the next segment. The full one stays locked while calls of it run, because to other processes its open calls
@@ -520,11 +617,16 @@ impl CallLog {
     }
 
     fn key(&self) -> Result<Key, LogError> {
-        private_file::read_or_make_key(&self.0.key_file).map_err(|error| self.failed("open", &format!("{error:#}")))
+        private_file::read_or_make_key(&self.0.key_file)
+            .map_err(|error| self.failed("open", &format!("{error:#}")))
     }
 
     fn failed(&self, what: &'static str, why: &dyn std::fmt::Display) -> LogError {
-        LogError::Failed { what, dir: self.0.dir.clone(), why: why.to_string() }
+        LogError::Failed {
+            what,
+            dir: self.0.dir.clone(),
+            why: why.to_string(),
+        }
     }
 
     /// Ends the calls of processes that were killed. Afterwards only calls of living processes are running.
@@ -549,7 +651,8 @@ impl CallLog {
                 continue;
             }
             // A segment that is locked belongs to a living process.
-            let taken = Segment::retake(&self.0.dir, *number, &key).map_err(|error| self.failed("repair", &error))?;
+            let taken = Segment::retake(&self.0.dir, *number, &key)
+                .map_err(|error| self.failed("repair", &error))?;
             ended |= taken.is_some();
         }
         Ok(ended)

@@ -82,7 +82,10 @@ impl Notes {
             let calls = std::mem::take(&mut self.lock().calls);
             let Some(inner) = log.upgrade() else { break };
             let log = CallLog(inner);
-            calls.iter().filter_map(Weak::upgrade).for_each(|call| call.note(&log));
+            calls
+                .iter()
+                .filter_map(Weak::upgrade)
+                .for_each(|call| call.note(&log));
         }
     }
 }
@@ -112,7 +115,9 @@ impl CallLog {
         if !std::mem::replace(&mut waiting.is_served, true) {
             let notes = Arc::clone(&self.0.notes);
             let log = Arc::downgrade(&self.0);
-            let thread = thread::Builder::new().name("notes".to_owned()).stack_size(STACK_BYTES);
+            let thread = thread::Builder::new()
+                .name("notes".to_owned())
+                .stack_size(STACK_BYTES);
             // Without a thread, followers hear of the call when it ends.
             waiting.is_served = thread.spawn(move || notes.serve(&log)).is_ok();
         }
@@ -120,7 +125,11 @@ impl CallLog {
     }
 
     /// Appends events of the call `id`.
-    pub(in crate::journal) fn noted(&self, id: InvocationId, note: &Noted<'_>) -> Result<(), LogError> {
+    pub(in crate::journal) fn noted(
+        &self,
+        id: InvocationId,
+        note: &Noted<'_>,
+    ) -> Result<(), LogError> {
         self.append(Kind::Noted, Some(id), note).map(drop)
     }
 
@@ -129,16 +138,27 @@ impl CallLog {
     /// # Errors
     ///
     /// The log cannot be written.
-    pub async fn announced(&self, events: Vec<ToolEvent>, session: Option<String>) -> Result<(), LogError> {
+    pub async fn announced(
+        &self,
+        events: Vec<ToolEvent>,
+        session: Option<String>,
+    ) -> Result<(), LogError> {
         if self.0.settings.keep != Keep::All || events.is_empty() {
             return Ok(());
         }
         let log = self.clone();
         let append = move || {
-            let note = Noted { session: session.as_deref(), first: 0, events: &events };
+            let note = Noted {
+                session: session.as_deref(),
+                first: 0,
+                events: &events,
+            };
             log.append(Kind::Noted, None, &note).map(drop)
         };
-        STORE.run(append).await.unwrap_or_else(|error| Err(self.failed("write", &error)))
+        STORE
+            .run(append)
+            .await
+            .unwrap_or_else(|error| Err(self.failed("write", &error)))
     }
 
     /// Whether another process said lately that it follows the log.
@@ -147,7 +167,9 @@ impl CallLog {
         let millis = now.unix_millis();
         if followed.looked.load(Ordering::Relaxed).abs_diff(millis) >= LOOK_MS {
             followed.looked.store(millis, Ordering::Relaxed);
-            followed.is_so.store(was_touched(&followed_file(self.dir())), Ordering::Relaxed);
+            followed
+                .is_so
+                .store(was_touched(&followed_file(self.dir())), Ordering::Relaxed);
         }
         followed.is_so.load(Ordering::Relaxed)
     }
@@ -168,14 +190,19 @@ fn followed_file(dir: &Path) -> PathBuf {
 /// A time in the future is that of a clock that was set back since: a follower that lives says so again.
 fn was_touched(file: &Path) -> bool {
     let modified = fs::metadata(file).and_then(|metadata| metadata.modified());
-    modified.is_ok_and(|at| SystemTime::now().duration_since(at).is_ok_and(|age| age < FOLLOWED_FOR))
+    modified.is_ok_and(|at| {
+        SystemTime::now()
+            .duration_since(at)
+            .is_ok_and(|age| age < FOLLOWED_FOR)
+    })
 }
 
 /// Says that the log in `dir` is followed, to the processes that write it. Holds for a few seconds, so that a follower that
 /// was killed costs nothing.
 pub(super) fn follow(dir: &Path) -> io::Result<()> {
     private::create_dir(dir)?;
-    private::open_or_create(&followed_file(dir))?.set_times(FileTimes::new().set_modified(SystemTime::now()))
+    private::open_or_create(&followed_file(dir))?
+        .set_times(FileTimes::new().set_modified(SystemTime::now()))
 }
 
 #[cfg(test)]
@@ -195,7 +222,12 @@ mod tests {
         let now = SystemTime::now();
         for other in [now - FOLLOWED_FOR, now + Duration::from_secs(3_600)] {
             let times = FileTimes::new().set_modified(other);
-            File::options().write(true).open(&file).unwrap().set_times(times).unwrap();
+            File::options()
+                .write(true)
+                .open(&file)
+                .unwrap()
+                .set_times(times)
+                .unwrap();
             assert!(!was_touched(&file), "{other:?}");
         }
     }

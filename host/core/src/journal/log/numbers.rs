@@ -42,19 +42,28 @@ struct Counted {
 
 /// The segment with the latest note of the call `id`; `None` if nothing is noted of it, or if it has ended.
 pub(super) fn noted_in(index: &Connection, id: &str) -> rusqlite::Result<Option<u64>> {
-    index.query_row("SELECT segment FROM told WHERE id = ?1", [id], |row| row.get(0)).optional()
+    index
+        .query_row("SELECT segment FROM told WHERE id = ?1", [id], |row| {
+            row.get(0)
+        })
+        .optional()
 }
 
 impl<'a> Numbers<'a> {
     pub(super) fn begin(transaction: &'a Transaction<'a>) -> rusqlite::Result<Self> {
         let next = transaction.query_row("SELECT next FROM sequence", [], |row| row.get(0))?;
-        Ok(Self { transaction, next, before: next })
+        Ok(Self {
+            transaction,
+            next,
+            before: next,
+        })
     }
 
     /// Stores the number of the next event.
     pub(super) fn finish(self) -> rusqlite::Result<()> {
         if self.next != self.before {
-            self.transaction.execute("UPDATE sequence SET next = ?1", [self.next])?;
+            self.transaction
+                .execute("UPDATE sequence SET next = ?1", [self.next])?;
         }
         Ok(())
     }
@@ -62,7 +71,9 @@ impl<'a> Numbers<'a> {
     /// Numbers the events of a note that no earlier note has.
     pub(super) fn noted(&mut self, line: &Line, place: Place) -> rusqlite::Result<()> {
         // A damaged line is the affair of `verify`.
-        let Ok(Counted { first, events }) = serde_json::from_str(line.payload) else { return Ok(()) };
+        let Ok(Counted { first, events }) = serde_json::from_str(line.payload) else {
+            return Ok(());
+        };
         if line.id == NO_CALL {
             return self.number(events.len() as u64, 0, place);
         }
@@ -73,12 +84,18 @@ impl<'a> Numbers<'a> {
             return Ok(());
         }
         let has_ended = "SELECT 1 FROM calls WHERE id = ?1 AND ended_at IS NOT NULL";
-        if self.transaction.query_row(has_ended, [line.id], |_| Ok(())).optional()?.is_some() {
+        if self
+            .transaction
+            .query_row(has_ended, [line.id], |_| Ok(()))
+            .optional()?
+            .is_some()
+        {
             return Ok(());
         }
         let sql = "INSERT INTO told VALUES (?1, ?2, ?3) \
                    ON CONFLICT (id) DO UPDATE SET segment = excluded.segment, events = excluded.events";
-        self.transaction.execute(sql, params![line.id, place.segment, end])?;
+        self.transaction
+            .execute(sql, params![line.id, place.segment, end])?;
         self.number(end - told, told - first, place)
     }
 
@@ -92,13 +109,18 @@ impl<'a> Numbers<'a> {
 
     /// Forgets how many events of a call were noted.
     pub(super) fn forget(&mut self, id: &str) -> rusqlite::Result<()> {
-        self.transaction.execute("DELETE FROM told WHERE id = ?1", [id]).map(drop)
+        self.transaction
+            .execute("DELETE FROM told WHERE id = ?1", [id])
+            .map(drop)
     }
 
     /// Removes what is known of a segment that is gone. Its numbers are never given again.
     pub(super) fn remove(&mut self, segment: u64) -> rusqlite::Result<()> {
-        self.transaction.execute("DELETE FROM lines WHERE segment = ?1", [segment])?;
-        self.transaction.execute("DELETE FROM told WHERE segment = ?1", [segment]).map(drop)
+        self.transaction
+            .execute("DELETE FROM lines WHERE segment = ?1", [segment])?;
+        self.transaction
+            .execute("DELETE FROM told WHERE segment = ?1", [segment])
+            .map(drop)
     }
 
     fn told(&self, id: &str) -> rusqlite::Result<u64> {
@@ -112,8 +134,17 @@ impl<'a> Numbers<'a> {
             return Ok(());
         }
         self.next += events;
-        let Place { segment, at, length } = place;
+        let Place {
+            segment,
+            at,
+            length,
+        } = place;
         let sql = "INSERT INTO lines VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-        self.transaction.execute(sql, params![self.next - 1, events, skipped, segment, at, length]).map(drop)
+        self.transaction
+            .execute(
+                sql,
+                params![self.next - 1, events, skipped, segment, at, length],
+            )
+            .map(drop)
     }
 }

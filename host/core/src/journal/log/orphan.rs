@@ -4,8 +4,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::record::{
-    AbortReason, CallRecord, ErrorClass, EventId, EventType, Extra, Refusal, ResultMappings, ResultProvenance,
-    SchemaVersion, Status, Timestamp, ToolEvent, ToolInvocation, ToolProgress, ToolResult, TraceContext, Trust, Writer,
+    AbortReason, CallRecord, ErrorClass, EventId, EventType, Extra, Refusal, ResultMappings,
+    ResultProvenance, SchemaVersion, Status, Timestamp, ToolEvent, ToolInvocation, ToolProgress,
+    ToolResult, TraceContext, Trust, Writer,
 };
 
 use super::fold::{self, Begun};
@@ -19,10 +20,19 @@ struct Noted {
 /// Returns the record of the call `id` that `started` and did not end: canceled by the end of its process. Of its events
 /// and its progress, those that were noted are known. `None` if the start cannot be read.
 pub(super) fn ended(id: &str, started: &str, notes: &[String]) -> Option<String> {
-    let Begun { changes, mut invocation, decisions, hooks, .. } = fold::begun(id, started).ok()?;
+    let Begun {
+        changes,
+        mut invocation,
+        decisions,
+        hooks,
+        ..
+    } = fold::begun(id, started).ok()?;
     let message = "the process that ran this call ended before the call did; what the tool did until then is not known";
-    let refusal = Refusal::new(ErrorClass::Canceled, "runtime_shutdown", message).aborted(AbortReason::RuntimeShutdown);
-    invocation.advance(Status::Canceled, Some("runtime_shutdown".to_owned())).ok()?;
+    let refusal = Refusal::new(ErrorClass::Canceled, "runtime_shutdown", message)
+        .aborted(AbortReason::RuntimeShutdown);
+    invocation
+        .advance(Status::Canceled, Some("runtime_shutdown".to_owned()))
+        .ok()?;
     invocation.aborted(AbortReason::RuntimeShutdown);
     invocation.evidence_refs = vec![invocation.evidence_ref()];
     let mut error = refusal.to_error();
@@ -38,18 +48,31 @@ pub(super) fn ended(id: &str, started: &str, notes: &[String]) -> Option<String>
     let mut result = ToolResult::failed(invocation.invocation_id, error, provenance);
     result.evidence_refs.clone_from(&invocation.evidence_refs);
     result.policy_refs.clone_from(&invocation.policy_refs);
-    let requested = json!({ "requested": invocation.tool_id, "native_call_id": invocation.native_call_id });
+    let requested =
+        json!({ "requested": invocation.tool_id, "native_call_id": invocation.native_call_id });
     let end = json!({
         "result_id": result.result_id, "status": invocation.status(), "error_class": refusal.class,
         "error_code": refusal.code,
     });
     let mut events = noted(notes);
     if events.is_empty() {
-        events.push(event(&invocation, EventType::Planned, invocation.created_at(), requested));
+        events.push(event(
+            &invocation,
+            EventType::Planned,
+            invocation.created_at(),
+            requested,
+        ));
     }
-    let progress = events.iter().filter_map(|event| serde_json::from_value(event.data.get("progress")?.clone()).ok());
+    let progress = events
+        .iter()
+        .filter_map(|event| serde_json::from_value(event.data.get("progress")?.clone()).ok());
     let progress: Vec<ToolProgress> = progress.collect();
-    events.push(event(&invocation, EventType::Canceled, Timestamp::now(), end));
+    events.push(event(
+        &invocation,
+        EventType::Canceled,
+        Timestamp::now(),
+        end,
+    ));
     let record = CallRecord {
         declaration: None,
         invocation,
@@ -68,7 +91,13 @@ pub(super) fn ended(id: &str, started: &str, notes: &[String]) -> Option<String>
 pub(super) fn noted(notes: &[String]) -> Vec<ToolEvent> {
     let mut events: Vec<ToolEvent> = Vec::new();
     for note in notes {
-        let Ok(Noted { first, events: more }) = serde_json::from_str(note) else { break };
+        let Ok(Noted {
+            first,
+            events: more,
+        }) = serde_json::from_str(note)
+        else {
+            break;
+        };
         if first > events.len() {
             break;
         }
@@ -79,7 +108,12 @@ pub(super) fn noted(notes: &[String]) -> Vec<ToolEvent> {
 }
 
 /// An event of the call. Those of its trail that were not noted went with its process.
-fn event(invocation: &ToolInvocation, event_type: EventType, time: Timestamp, data: Value) -> ToolEvent {
+fn event(
+    invocation: &ToolInvocation,
+    event_type: EventType,
+    time: Timestamp,
+    data: Value,
+) -> ToolEvent {
     ToolEvent {
         schema_version: SchemaVersion::default(),
         event_id: EventId::at(time),

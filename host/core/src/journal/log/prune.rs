@@ -29,8 +29,14 @@ pub(super) struct Pruned {
 impl CallLog {
     /// Removes segments, and writes that down in `current`.
     pub(super) fn prune_into(&self, key: &Key, current: &mut Segment) -> Result<(), LogError> {
-        let note = |removed: &str| current.append(key, Kind::Pruned, NO_CALL, removed).and_then(|()| current.file());
-        self.0.prune(key, note).map_err(|error| self.failed("write", &error))
+        let note = |removed: &str| {
+            current
+                .append(key, Kind::Pruned, NO_CALL, removed)
+                .and_then(|()| current.file())
+        };
+        self.0
+            .prune(key, note)
+            .map_err(|error| self.failed("write", &error))
     }
 
     /// Has a thread remove segments: it reads them for what has to be kept of them, and waits for the disk.
@@ -39,7 +45,9 @@ impl CallLog {
             return;
         }
         let log = Arc::downgrade(&self.0);
-        let thread = thread::Builder::new().name("prune".to_owned()).stack_size(STACK_BYTES);
+        let thread = thread::Builder::new()
+            .name("prune".to_owned())
+            .stack_size(STACK_BYTES);
         // Without a thread, or with a failure, they go when the next segment is full.
         if thread.spawn(move || prune(&log, &key)).is_err() {
             self.0.is_pruned.store(false, Ordering::Relaxed);
@@ -62,7 +70,9 @@ impl Inner {
         }
         let numbers: Vec<u64> = surplus.iter().map(|segment| segment.number).collect();
         let mut pruned = verify::with_earlier(&self.dir, key, &numbers)?;
-        pruned.evicted_calls.append(&mut share::carry(&self.dir, key, &self.settings, &surplus)?);
+        pruned
+            .evicted_calls
+            .append(&mut share::carry(&self.dir, key, &self.settings, &surplus)?);
         let removed = serde_json::to_string(&pruned)?;
         // A removal that survives a power failure without its line would count as damage.
         let noted = note(&removed).and_then(|file| file.sync_data());
@@ -76,7 +86,9 @@ impl Inner {
         let mut writer = self.writer();
         let writer = writer.as_mut().ok_or(io::ErrorKind::NotFound)?;
         let ring = self.land(writer)?;
-        let noted = writer.current.append(&writer.key, Kind::Pruned, NO_CALL, removed);
+        let noted = writer
+            .current
+            .append(&writer.key, Kind::Pruned, NO_CALL, removed);
         let file = writer.current.file();
         self.lift(writer, ring);
         noted.and(file)

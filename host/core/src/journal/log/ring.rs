@@ -94,7 +94,10 @@ fn mapped(file: &File) -> io::Result<MmapMut> {
 /// A number of the boot of this machine, if the kernel tells.
 fn boot() -> Option<u64> {
     let id = fs::read("/proc/sys/kernel/random/boot_id").ok()?;
-    blake3::hash(&id).as_bytes().first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
+    blake3::hash(&id)
+        .as_bytes()
+        .first_chunk()
+        .map(|bytes| u64::from_le_bytes(*bytes))
 }
 
 impl Ring {
@@ -105,7 +108,11 @@ impl Ring {
         // One that exists may be mapped.
         let _ = fs::remove_file(&path);
         let file = private::open_or_create(&path)?;
-        let mapped = if keeps_space(&file) { mapped(&file).map(Some) } else { Ok(None) };
+        let mapped = if keeps_space(&file) {
+            mapped(&file).map(Some)
+        } else {
+            Ok(None)
+        };
         let Some(mut map) = mapped.inspect_err(|_| _ = fs::remove_file(&path))? else {
             fs::remove_file(&path)?;
             return Ok(None);
@@ -113,7 +120,16 @@ impl Ring {
         put(&mut map, 4, boot);
         put(&mut map, 0, MAGIC);
         let mac = Mac::of(key, &line::beginning(key, number));
-        Ok(Some(Self { number, map, path, mac, head: 0, tail: 0, count: 0, written: 0 }))
+        Ok(Some(Self {
+            number,
+            map,
+            path,
+            mac,
+            head: 0,
+            tail: 0,
+            count: 0,
+            written: 0,
+        }))
     }
 
     /// Says that the segment has `base` bytes, and what its chain is there. The ring must be empty.
@@ -152,7 +168,10 @@ impl Ring {
         let place = (at % ROOM as u64) as usize;
         let (first, rest) = bytes.split_at(bytes.len().min(ROOM - place));
         for (place, part) in [(place, first), (0, rest)] {
-            if let Some(room) = self.map.get_mut(HEADER + place..HEADER + place + part.len()) {
+            if let Some(room) = self
+                .map
+                .get_mut(HEADER + place..HEADER + place + part.len())
+            {
                 room.copy_from_slice(part);
             }
         }
@@ -162,7 +181,13 @@ impl Ring {
     /// The frames that the segment does not have.
     pub(super) fn pending(&self) -> Pending {
         let frames = Frames(between(&self.map, self.tail, self.head));
-        Pending { frames, mac: self.mac.clone(), written: self.written, head: self.head, count: self.count }
+        Pending {
+            frames,
+            mac: self.mac.clone(),
+            written: self.written,
+            head: self.head,
+            count: self.count,
+        }
     }
 
     /// Says that the segment has the frames that were `pending`.
@@ -190,7 +215,11 @@ impl Pending {
     /// Another process wrote to the ring.
     pub(super) fn contents(&self) -> io::Result<Vec<&[u8]>> {
         match self.frames.read(&self.mac) {
-            (frames, None) if frames.first().is_none_or(|(count, _)| *count == self.written) => {
+            (frames, None)
+                if frames
+                    .first()
+                    .is_none_or(|(count, _)| *count == self.written) =>
+            {
                 Ok(frames.into_iter().map(|(_, content)| content).collect())
             }
             _ => Err(io::Error::other("lines that wait for it were changed")),
@@ -216,7 +245,8 @@ impl Frames {
         let mut rest = self.0.as_slice();
         while !rest.is_empty() {
             let next = frames.last().map(|(count, _)| count + 1);
-            let found = first(mac, rest).filter(|(count, ..)| next.is_none_or(|next| next == *count));
+            let found =
+                first(mac, rest).filter(|(count, ..)| next.is_none_or(|next| next == *count));
             let Some((count, content, more)) = found else {
                 let at = frames.len() as u64;
                 return (frames, Some(Changed { at }));
@@ -232,7 +262,9 @@ impl Frames {
         let mut rest = self.0.as_slice();
         for _ in 0..at {
             let (length, more) = take(rest)?;
-            rest = more.get(2 * NUMBER..)?.get(usize::try_from(length).ok()?..)?;
+            rest = more
+                .get(2 * NUMBER..)?
+                .get(usize::try_from(length).ok()?..)?;
         }
         line::id(rest.get(FRAME..)?.split_at_checked(ID_PLACE)?.0).map(str::to_owned)
     }
@@ -260,7 +292,9 @@ struct Mac(SipHasher24);
 impl Mac {
     fn of(key: &Key, chain: &Hash) -> Self {
         let key = blake3::keyed_hash(key, &[b"ring".as_slice(), chain.as_bytes()].concat());
-        Self(SipHasher24::new_with_key(key.as_bytes().first_chunk().unwrap_or(&[0; 16])))
+        Self(SipHasher24::new_with_key(
+            key.as_bytes().first_chunk().unwrap_or(&[0; 16]),
+        ))
     }
 
     fn of_frame(&self, count: u64, content: &[u8]) -> u64 {
@@ -282,7 +316,10 @@ fn between(ring: &[u8], from: u64, to: u64) -> Vec<u8> {
     let place = (from % ROOM as u64) as usize;
     let length = (to - from) as usize;
     let first = length.min(ROOM - place);
-    let part = |place: usize, length: usize| ring.get(HEADER + place..HEADER + place + length).unwrap_or_default();
+    let part = |place: usize, length: usize| {
+        ring.get(HEADER + place..HEADER + place + length)
+            .unwrap_or_default()
+    };
     [part(place, first), part(0, length - first)].concat()
 }
 
@@ -297,10 +334,20 @@ struct Header {
 impl Header {
     /// `None` if it is not one.
     fn read(bytes: &[u8]) -> Option<Self> {
-        let mut numbers = bytes.chunks_exact(NUMBER).map(|bytes| bytes.try_into().map_or(0, u64::from_le_bytes));
+        let mut numbers = bytes
+            .chunks_exact(NUMBER)
+            .map(|bytes| bytes.try_into().map_or(0, u64::from_le_bytes));
         let [magic, head, tail, base, boot] = [(); NUMBERS].map(|()| numbers.next().unwrap_or(0));
-        let is_one = magic == MAGIC && head.checked_sub(tail).is_some_and(|length| length <= ROOM as u64);
-        is_one.then_some(Self { head, tail, base, boot })
+        let is_one = magic == MAGIC
+            && head
+                .checked_sub(tail)
+                .is_some_and(|length| length <= ROOM as u64);
+        is_one.then_some(Self {
+            head,
+            tail,
+            base,
+            boot,
+        })
     }
 }
 
@@ -310,7 +357,11 @@ fn open(path: &Path) -> io::Result<Option<File>> {
         return Ok(None);
     }
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
-    File::options().read(true).custom_flags(flags).open(path).map(Some)
+    File::options()
+        .read(true)
+        .custom_flags(flags)
+        .open(path)
+        .map(Some)
 }
 
 /// A ring that a dead process left.
@@ -339,11 +390,18 @@ impl Left {
             file.take((HEADER + ROOM) as u64).read_to_end(&mut bytes)?;
         }
         let header = Header::read(&bytes);
-        let frames = Frames(header.map_or_else(Vec::new, |header| between(&bytes, header.tail, header.head)));
+        let frames = Frames(
+            header.map_or_else(Vec::new, |header| between(&bytes, header.tail, header.head)),
+        );
         // One that was cut has no header that says what it has.
         let header = header.filter(|header| header.head - header.tail == frames.0.len() as u64);
         let is_new = is_file && bytes.iter().take(2 * NUMBER).all(|byte| *byte == 0);
-        Ok(Some(Self { path, header, frames, is_new }))
+        Ok(Some(Self {
+            path,
+            header,
+            frames,
+            is_new,
+        }))
     }
 
     /// The length of the segment from which the frames count.
@@ -357,25 +415,33 @@ impl Left {
         if self.is_new || self.header.is_some() && self.frames.0.is_empty() {
             return (Vec::new(), false);
         }
-        let Some(Behind { chain, lines }) = behind else { return (Vec::new(), true) };
+        let Some(Behind { chain, lines }) = behind else {
+            return (Vec::new(), true);
+        };
         let (frames, changed) = self.frames.read(&Mac::of(key, chain));
         let place = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
         let end = |frame: Option<&(u64, &[u8])>| frame.map_or(0, |(count, _)| place(*count));
         // None is left out, and what the segment has came from here.
         let is_same = |(count, content): &(u64, &[u8])| {
-            lines.get(place(*count)).is_none_or(|line| *line == blake3::hash(content))
+            lines
+                .get(place(*count))
+                .is_none_or(|line| *line == blake3::hash(content))
         };
         let follow = end(frames.first()) <= lines.len() && lines.len() <= end(frames.last()) + 1;
         if !(follow && frames.iter().all(is_same)) && guard!("log_ring") {
             return (Vec::new(), true);
         }
-        let new = frames.into_iter().filter(|(count, _)| place(*count) >= lines.len());
+        let new = frames
+            .into_iter()
+            .filter(|(count, _)| place(*count) >= lines.len());
         (new.map(|(_, content)| content).collect(), changed.is_some())
     }
 
     /// Removes the ring, or keeps what was `changed` for [`super::CallLog::verify`], unless that is what a loss of power left.
     pub(super) fn close(self, changed: bool) -> io::Result<()> {
-        let is_of_earlier_boot = self.header.is_some_and(|header| Some(header.boot) != boot());
+        let is_of_earlier_boot = self
+            .header
+            .is_some_and(|header| Some(header.boot) != boot());
         if changed && !is_of_earlier_boot {
             fs::rename(&self.path, self.path.with_extension(CHANGED))
         } else {
@@ -386,8 +452,12 @@ impl Left {
 
 /// The first frame of a ring that was changed after its process was killed.
 pub(super) fn changed(dir: &Path, key: &Key) -> io::Result<Option<Damage>> {
-    let Some(number) = segment::numbered(dir, CHANGED)?.first().copied() else { return Ok(None) };
-    let Some(left) = Left::at(path(dir, number, CHANGED))? else { return Ok(None) };
+    let Some(number) = segment::numbered(dir, CHANGED)?.first().copied() else {
+        return Ok(None);
+    };
+    let Some(left) = Left::at(path(dir, number, CHANGED))? else {
+        return Ok(None);
+    };
     let behind = match (left.base(), File::open(segment::path(dir, number))) {
         (Some(base), Ok(file)) => segment::behind(&file, base)?,
         _ => None,
@@ -396,7 +466,12 @@ pub(super) fn changed(dir: &Path, key: &Key) -> io::Result<Option<Damage>> {
     let at = changed.map_or(0, |changed| changed.at);
     let file = segment::numbered_name(number, CHANGED);
     let call = left.frames.call(at);
-    Ok(Some(Damage { file, line: at + 1, call, what: "it was changed before it came into the log" }))
+    Ok(Some(Damage {
+        file,
+        line: at + 1,
+        call,
+        what: "it was changed before it came into the log",
+    }))
 }
 
 /// The position after the last frame of the ring of the segment `number`; `None` if there is no ring.
@@ -412,7 +487,10 @@ pub(super) fn is_written(dir: &Path, number: u64, end: u64) -> bool {
 
 fn look(dir: &Path, number: u64) -> Option<Header> {
     let mut bytes = [0; HEADER];
-    open(&path(dir, number, SUFFIX)).ok()??.read_exact_at(&mut bytes, 0).ok()?;
+    open(&path(dir, number, SUFFIX))
+        .ok()??
+        .read_exact_at(&mut bytes, 0)
+        .ok()?;
     Header::read(&bytes)
 }
 

@@ -17,24 +17,42 @@ impl CallLog {
     /// # Errors
     ///
     /// The log cannot be read.
-    pub fn scan(&self, text: &str, mut seen: impl FnMut(&Value) -> ControlFlow<()>) -> Result<(), LogError> {
+    pub fn scan(
+        &self,
+        text: &str,
+        mut seen: impl FnMut(&Value) -> ControlFlow<()>,
+    ) -> Result<(), LogError> {
         self.gather()?;
         let sizes = segment::sizes(self.dir()).map_err(|error| self.failed("read", &error))?;
         for (number, _) in sizes {
             // Pruned at this moment.
-            let Ok(file) = File::open(segment::path(self.dir(), number)) else { continue };
+            let Ok(file) = File::open(segment::path(self.dir(), number)) else {
+                continue;
+            };
             let mut reader = BufReader::with_capacity(1 << 20, file);
             let mut line = Vec::new();
             loop {
                 line.clear();
-                let read = reader.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line);
+                let read = reader
+                    .by_ref()
+                    .take(LINE_BYTES_MAX)
+                    .read_until(b'\n', &mut line);
                 read.map_err(|error| self.failed("read", &error))?;
-                let Some(content) = line.strip_suffix(b"\n") else { break };
-                let Some(content) = Line::read(content) else { continue };
-                if !matches!(content.kind, Kind::Ended | Kind::Carried) || !content.payload.contains(text) {
+                let Some(content) = line.strip_suffix(b"\n") else {
+                    break;
+                };
+                let Some(content) = Line::read(content) else {
+                    continue;
+                };
+                if !matches!(content.kind, Kind::Ended | Kind::Carried)
+                    || !content.payload.contains(text)
+                {
                     continue;
                 }
-                let Ok(record) = once::whole(self.dir(), number, content.id, content.payload) else { continue };
+                let Ok(record) = once::whole(self.dir(), number, content.id, content.payload)
+                else {
+                    continue;
+                };
                 if seen(&record).is_break() {
                     return Ok(());
                 }
@@ -50,6 +68,8 @@ impl CallLog {
     /// The log cannot be read.
     pub fn was_pruned(&self) -> Result<bool, LogError> {
         let sizes = segment::sizes(self.dir()).map_err(|error| self.failed("read", &error))?;
-        Ok(sizes.last().is_some_and(|(last, _)| *last > sizes.len() as u64))
+        Ok(sizes
+            .last()
+            .is_some_and(|(last, _)| *last > sizes.len() as u64))
     }
 }

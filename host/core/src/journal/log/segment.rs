@@ -64,7 +64,9 @@ pub(super) fn numbered(dir: &Path, suffix: &str) -> io::Result<Vec<u64>> {
     let mut numbers = Vec::new();
     for entry in fs::read_dir(dir)? {
         let name = entry?.file_name();
-        let number: Option<u64> = Path::new(&name).file_stem().and_then(|number| number.to_str()?.parse().ok());
+        let number: Option<u64> = Path::new(&name)
+            .file_stem()
+            .and_then(|number| number.to_str()?.parse().ok());
         numbers.extend(number.filter(|number| *name == *numbered_name(*number, suffix)));
     }
     numbers.sort_unstable();
@@ -81,7 +83,10 @@ pub(super) fn sizes(dir: &Path) -> io::Result<Vec<(u64, u64)>> {
         return Ok(Vec::new());
     }
     let size = |number| fs::metadata(path(dir, number)).map_or(0, |file| file.len());
-    Ok(numbers(dir)?.into_iter().map(|number| (number, size(number))).collect())
+    Ok(numbers(dir)?
+        .into_iter()
+        .map(|number| (number, size(number)))
+        .collect())
 }
 
 /// Whether the segment is full, and was left without open calls.
@@ -120,8 +125,16 @@ impl Segment {
             // Another process may have created the same segment at this moment.
             if file.try_lock().is_ok() && file.metadata()?.len() == 0 && !is_gone(&file)? {
                 let chain = line::beginning(key, number);
-                let mut segment = Self { number, file, chain, bytes: 0, reserved: 0, open: Vec::new() };
-                let opened = json!({ "segment": number, "toolcell": env!("CARGO_PKG_VERSION") }).to_string();
+                let mut segment = Self {
+                    number,
+                    file,
+                    chain,
+                    bytes: 0,
+                    reserved: 0,
+                    open: Vec::new(),
+                };
+                let opened =
+                    json!({ "segment": number, "toolcell": env!("CARGO_PKG_VERSION") }).to_string();
                 segment.append(key, Kind::Opened, NO_CALL, &opened)?;
                 return Ok(segment);
             }
@@ -132,9 +145,15 @@ impl Segment {
     /// Takes the segment `number`, and ends the calls that were left open in it; `None` if a living process has it, if it is
     /// closed, or if it is gone.
     pub(super) fn retake(dir: &Path, number: u64, key: &Key) -> io::Result<Option<Self>> {
-        let file = match File::options().read(true).write(true).open(path(dir, number)) {
+        let file = match File::options()
+            .read(true)
+            .write(true)
+            .open(path(dir, number))
+        {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound || is_closed(dir, number) => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound || is_closed(dir, number) => {
+                return Ok(None);
+            }
             Err(error) => return Err(error),
         };
         match file.try_lock() {
@@ -145,7 +164,14 @@ impl Segment {
         }
         let found = Found::read(&file, key, number)?;
         let left = Left::read(dir, number)?;
-        let mut segment = Self { number, file, chain: found.chain, bytes: found.bytes, reserved: 0, open: found.ids() };
+        let mut segment = Self {
+            number,
+            file,
+            chain: found.chain,
+            bytes: found.bytes,
+            reserved: 0,
+            open: found.ids(),
+        };
         if found.torn > 0 {
             segment.file.set_len(segment.bytes)?;
         }
@@ -171,7 +197,9 @@ impl Segment {
     /// Adds the lines that are in the ring of a dead process, as far as they are as they were written. Returns what the
     /// segment has then.
     fn add_left(&mut self, left: Left, key: &Key) -> io::Result<Found> {
-        let behind = left.base().map_or(Ok(None), |base| behind(&self.file, base))?;
+        let behind = left
+            .base()
+            .map_or(Ok(None), |base| behind(&self.file, base))?;
         let (contents, is_changed) = left.contents(key, behind.as_ref());
         self.add_all(key, &contents)?;
         left.close(is_changed)?;
@@ -185,7 +213,13 @@ impl Segment {
     }
 
     /// Appends a line, whole or not at all.
-    pub(super) fn append(&mut self, key: &Key, kind: Kind, id: &str, payload: &str) -> io::Result<()> {
+    pub(super) fn append(
+        &mut self,
+        key: &Key,
+        kind: Kind,
+        id: &str,
+        payload: &str,
+    ) -> io::Result<()> {
         self.add(key, Unlinked::of_text(kind, id, payload).hashed())
     }
 
@@ -239,7 +273,12 @@ impl Segment {
         if end + RESERVE_BYTES <= self.reserved {
             return Ok(());
         }
-        match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, end, 2 * RESERVE_BYTES) {
+        match rustix::fs::fallocate(
+            &self.file,
+            FallocateFlags::KEEP_SIZE,
+            end,
+            2 * RESERVE_BYTES,
+        ) {
             Ok(()) => {
                 self.reserved = end + 2 * RESERVE_BYTES;
                 Ok(())
@@ -266,7 +305,9 @@ impl Drop for Segment {
     fn drop(&mut self) {
         let _ = self.file.set_len(self.bytes);
         if !self.has_room() && self.open.is_empty() {
-            let _ = self.file.set_permissions(Permissions::from_mode(CLOSED_MODE));
+            let _ = self
+                .file
+                .set_permissions(Permissions::from_mode(CLOSED_MODE));
         }
     }
 }
@@ -294,7 +335,10 @@ struct Open {
 impl Found {
     /// The open calls.
     fn ids(&self) -> Vec<InvocationId> {
-        self.open.iter().filter_map(|open| open.id.parse().ok()).collect()
+        self.open
+            .iter()
+            .filter_map(|open| open.id.parse().ok())
+            .collect()
     }
 
     fn read(file: &File, key: &Key, number: u64) -> io::Result<Self> {
@@ -312,7 +356,10 @@ impl Found {
                 Kind::Started => _ = open.insert(id.to_owned(), (at, line.payload.to_owned())),
                 // Its notes stay, because it can start again here.
                 Kind::Suspended => _ = open.remove(id),
-                Kind::Noted => notes.entry(id.to_owned()).or_default().push(line.payload.to_owned()),
+                Kind::Noted => notes
+                    .entry(id.to_owned())
+                    .or_default()
+                    .push(line.payload.to_owned()),
                 Kind::Ended | Kind::Carried | Kind::Dropped => {
                     open.remove(id);
                     notes.remove(id);
@@ -327,7 +374,12 @@ impl Found {
             Open { id, started, notes }
         });
         let open = open.collect();
-        Ok(Self { chain, bytes, torn, open })
+        Ok(Self {
+            chain,
+            bytes,
+            torn,
+            open,
+        })
     }
 }
 
@@ -341,7 +393,10 @@ fn each_line(mut file: &File, mut each: impl FnMut(&[u8])) -> io::Result<(u64, u
     let mut torn = 0;
     loop {
         line.clear();
-        let read = reader.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line)? as u64;
+        let read = reader
+            .by_ref()
+            .take(LINE_BYTES_MAX)
+            .read_until(b'\n', &mut line)? as u64;
         torn += read;
         match line.strip_suffix(b"\n") {
             Some(line) => {
@@ -363,7 +418,12 @@ pub(super) fn behind(file: &File, base: u64) -> io::Result<Option<Behind>> {
         at += line.len() as u64 + 1;
         match &mut found {
             Some(Behind { lines, .. }) => lines.push(line::hash(line)),
-            None if at == base => found = Line::read(line).map(|line| Behind { chain: line.chain, lines: Vec::new() }),
+            None if at == base => {
+                found = Line::read(line).map(|line| Behind {
+                    chain: line.chain,
+                    lines: Vec::new(),
+                })
+            }
             None => {}
         }
     })?;
@@ -397,7 +457,11 @@ pub(super) fn start_of(dir: &Path, number: u64, id: &str) -> io::Result<Option<S
 }
 
 /// Gives `each` the lines of the segment `number` that can be read.
-pub(super) fn each_line_of(dir: &Path, number: u64, mut each: impl FnMut(&Line<'_>)) -> io::Result<()> {
+pub(super) fn each_line_of(
+    dir: &Path,
+    number: u64,
+    mut each: impl FnMut(&Line<'_>),
+) -> io::Result<()> {
     let file = File::open(path(dir, number))?;
     each_line(&file, |line| _ = Line::read(line).map(|line| each(&line))).map(drop)
 }
@@ -415,7 +479,9 @@ pub(super) struct Surplus {
 impl Surplus {
     pub(super) fn remove(self) -> io::Result<()> {
         if let Some(dir) = self.path.parent() {
-            [ring::SUFFIX, ring::CHANGED].iter().for_each(|suffix| ring::remove(dir, self.number, suffix));
+            [ring::SUFFIX, ring::CHANGED]
+                .iter()
+                .for_each(|suffix| ring::remove(dir, self.number, suffix));
         }
         match fs::remove_file(&self.path) {
             // Another process removed it between its being opened and locked.
@@ -430,7 +496,9 @@ impl Surplus {
 pub(super) fn surplus(dir: &Path, settings: &LogSettings) -> io::Result<Vec<Surplus>> {
     let mut segments = Vec::new();
     for number in numbers(dir)? {
-        let Ok(metadata) = fs::metadata(path(dir, number)) else { continue };
+        let Ok(metadata) = fs::metadata(path(dir, number)) else {
+            continue;
+        };
         segments.push((number, metadata.len(), metadata.modified()?));
     }
     let mut total: u64 = segments.iter().map(|(_, bytes, _)| bytes).sum();
@@ -453,7 +521,16 @@ pub(super) fn surplus(dir: &Path, settings: &LogSettings) -> io::Result<Vec<Surp
 /// Takes the segment at `path`, unless a living process writes it.
 fn unwritten(number: u64, is_old: bool, path: PathBuf) -> Option<Surplus> {
     // One that is closed can only be read.
-    let file = File::options().write(true).open(&path).or_else(|_| File::open(&path)).ok()?;
+    let file = File::options()
+        .write(true)
+        .open(&path)
+        .or_else(|_| File::open(&path))
+        .ok()?;
     file.try_lock().ok()?;
-    Some(Surplus { number, is_old, path, _file: file })
+    Some(Surplus {
+        number,
+        is_old,
+        path,
+        _file: file,
+    })
 }

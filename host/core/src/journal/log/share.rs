@@ -22,7 +22,8 @@ pub(super) const TABLE: &str = "
         segment INTEGER NOT NULL, caller TEXT NOT NULL, bytes INTEGER NOT NULL, PRIMARY KEY (segment, caller)
     ) STRICT, WITHOUT ROWID;
 ";
-const ADD: &str = "INSERT INTO used VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET bytes = bytes + excluded.bytes";
+const ADD: &str =
+    "INSERT INTO used VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET bytes = bytes + excluded.bytes";
 const BY_CALLER: &str = "
     SELECT caller, sum(bytes) FROM (
         SELECT caller, bytes FROM used UNION ALL
@@ -31,13 +32,30 @@ const BY_CALLER: &str = "
 ";
 
 /// Counts a line about a call of `caller`.
-pub(super) fn add(transaction: &Transaction<'_>, caller: Option<&str>, place: Place) -> rusqlite::Result<()> {
-    transaction.execute(ADD, params![place.segment, caller.unwrap_or_default(), place.length]).map(drop)
+pub(super) fn add(
+    transaction: &Transaction<'_>,
+    caller: Option<&str>,
+    place: Place,
+) -> rusqlite::Result<()> {
+    transaction
+        .execute(
+            ADD,
+            params![place.segment, caller.unwrap_or_default(), place.length],
+        )
+        .map(drop)
 }
 
 /// Counts a line with events of the call `id`, if that has started.
-pub(super) fn add_note(transaction: &Transaction<'_>, id: &str, place: Place) -> rusqlite::Result<()> {
-    let caller = transaction.query_row("SELECT caller FROM calls WHERE id = ?1", [id], |row| row.get(0)).optional()?;
+pub(super) fn add_note(
+    transaction: &Transaction<'_>,
+    id: &str,
+    place: Place,
+) -> rusqlite::Result<()> {
+    let caller = transaction
+        .query_row("SELECT caller FROM calls WHERE id = ?1", [id], |row| {
+            row.get(0)
+        })
+        .optional()?;
     match caller {
         Some(caller) => add(transaction, Option::<String>::as_deref(&caller), place),
         None => Ok(()),
@@ -46,7 +64,9 @@ pub(super) fn add_note(transaction: &Transaction<'_>, id: &str, place: Place) ->
 
 /// Forgets a segment that is gone.
 pub(super) fn forget(transaction: &Transaction<'_>, segment: u64) -> rusqlite::Result<()> {
-    transaction.execute("DELETE FROM used WHERE segment = ?1", [segment]).map(drop)
+    transaction
+        .execute("DELETE FROM used WHERE segment = ?1", [segment])
+        .map(drop)
 }
 
 impl CallLog {
@@ -56,8 +76,12 @@ impl CallLog {
     ///
     /// The log cannot be read.
     pub fn evicted_calls(&self) -> Result<u64, LogError> {
-        let Some(index) = self.index()? else { return Ok(0) };
-        let sum = index.query_row("SELECT coalesce(sum(calls), 0) FROM evicted", [], |row| row.get(0));
+        let Some(index) = self.index()? else {
+            return Ok(0);
+        };
+        let sum = index.query_row("SELECT coalesce(sum(calls), 0) FROM evicted", [], |row| {
+            row.get(0)
+        });
         sum.map_err(|error| self.failed("search", &error))
     }
 }
@@ -70,7 +94,11 @@ pub(super) fn carry(
     settings: &LogSettings,
     surplus: &[Surplus],
 ) -> io::Result<BTreeMap<u64, u64>> {
-    let within = if guard!("journal_shares") { within(dir, settings) } else { HashSet::new() };
+    let within = if guard!("journal_shares") {
+        within(dir, settings)
+    } else {
+        HashSet::new()
+    };
     let oldest = Timestamp::now().minus(settings.age_max);
     let mut kept = None;
     let mut files = Vec::new();
@@ -82,7 +110,9 @@ pub(super) fn carry(
             if !matches!(line.kind, Kind::Ended | Kind::Carried) || failed.is_some() {
                 return;
             }
-            let Ok(Brief { invocation, .. }) = Brief::read(line.payload) else { return };
+            let Ok(Brief { invocation, .. }) = Brief::read(line.payload) else {
+                return;
+            };
             let caller = invocation.actor_ref.as_deref().unwrap_or_default();
             let stays = !is_old && invocation.created_at >= oldest && within.contains(caller);
             if !stays {
@@ -104,7 +134,8 @@ pub(super) fn carry(
                         next
                     }
                 };
-                kept.insert(segment).append(key, Kind::Carried, line.id, &payload)
+                kept.insert(segment)
+                    .append(key, Kind::Carried, line.id, &payload)
             };
             failed = add().err();
         })?;
@@ -120,13 +151,23 @@ pub(super) fn carry(
 
 /// The callers that have no more than their share. Without an index nobody has, and the oldest calls go.
 fn within(dir: &Path, settings: &LogSettings) -> HashSet<String> {
-    let Ok(callers) = by_caller(dir) else { return HashSet::new() };
+    let Ok(callers) = by_caller(dir) else {
+        return HashSet::new();
+    };
     let known: u64 = callers.iter().map(|(_, bytes)| bytes).sum();
-    let total: u64 = segment::sizes(dir).map_or(known, |sizes| sizes.iter().map(|(_, bytes)| bytes).sum());
+    let total: u64 =
+        segment::sizes(dir).map_or(known, |sizes| sizes.iter().map(|(_, bytes)| bytes).sum());
     // Lines of no call, and what the index of an earlier version does not know, are divided as the rest.
     let scaled = |bytes: u64| u128::from(bytes) * u128::from(total) / u128::from(known.max(1));
-    let share = share(callers.iter().map(|(_, bytes)| scaled(*bytes)).collect(), settings.bytes_max.into());
-    callers.into_iter().filter(|(_, bytes)| scaled(*bytes) <= share).map(|(caller, _)| caller).collect()
+    let share = share(
+        callers.iter().map(|(_, bytes)| scaled(*bytes)).collect(),
+        settings.bytes_max.into(),
+    );
+    callers
+        .into_iter()
+        .filter(|(_, bytes)| scaled(*bytes) <= share)
+        .map(|(caller, _)| caller)
+        .collect()
 }
 
 /// The bytes of each caller; `""` is the one without a name.
@@ -134,7 +175,9 @@ fn by_caller(dir: &Path) -> io::Result<Vec<(String, u64)>> {
     let index = index::renewed(dir)?;
     let read = || -> rusqlite::Result<Vec<(String, u64)>> {
         let mut callers = index.prepare(BY_CALLER)?;
-        callers.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+        callers
+            .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
+            .collect()
     };
     read().map_err(io::Error::other)
 }

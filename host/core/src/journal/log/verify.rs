@@ -58,7 +58,9 @@ impl CallLog {
         }
         self.gather()?;
         let key = self.key()?;
-        if let Some(damage) = ring::changed(self.dir(), &key).map_err(|error| self.failed("read", &error))? {
+        if let Some(damage) =
+            ring::changed(self.dir(), &key).map_err(|error| self.failed("read", &error))?
+        {
             return Ok(Err(damage));
         }
         let seen = self.seen()?;
@@ -67,7 +69,12 @@ impl CallLog {
         let mut gone = Vec::new();
         for number in &numbers {
             let seen = seen.iter().find(|seen| seen.number == *number);
-            let mut checking = Checking { key: &key, seen, verified: &mut verified, pruned: &mut pruned };
+            let mut checking = Checking {
+                key: &key,
+                seen,
+                verified: &mut verified,
+                pruned: &mut pruned,
+            };
             match checking.segment(self.dir(), *number) {
                 Ok(Ok(())) => {}
                 Ok(Err(damage)) => return Ok(Err(damage)),
@@ -77,12 +84,20 @@ impl CallLog {
         }
         verified.evicted_calls = pruned.evicted_calls.values().sum();
         let last = numbers.last().copied().unwrap_or_default();
-        let is_gone = |number: &u64| numbers.binary_search(number).is_err() || gone.contains(number);
+        let is_gone =
+            |number: &u64| numbers.binary_search(number).is_err() || gone.contains(number);
         // Of the last segments, the index alone knows that they were there.
-        let mut known = (1..last).chain(seen.iter().map(|seen| seen.number)).chain(gone.iter().copied());
+        let mut known = (1..last)
+            .chain(seen.iter().map(|seen| seen.number))
+            .chain(gone.iter().copied());
         match known.find(|number| is_gone(number) && !pruned.removed_segments.contains(number)) {
             None => Ok(Ok(verified)),
-            Some(number) => Ok(Err(Damage { file: segment::name(number), line: 1, call: None, what: REMOVED })),
+            Some(number) => Ok(Err(Damage {
+                file: segment::name(number),
+                line: 1,
+                call: None,
+                what: REMOVED,
+            })),
         }
     }
 
@@ -94,8 +109,15 @@ impl CallLog {
         let seen = seen.iter().find(|seen| seen.number == number);
         let mut verified = Verified::default();
         let mut pruned = Pruned::default();
-        let mut checking = Checking { key: &key, seen, verified: &mut verified, pruned: &mut pruned };
-        checking.segment(self.dir(), number).map_err(|error| self.failed("read", &error))
+        let mut checking = Checking {
+            key: &key,
+            seen,
+            verified: &mut verified,
+            pruned: &mut pruned,
+        };
+        checking
+            .segment(self.dir(), number)
+            .map_err(|error| self.failed("read", &error))
     }
 }
 
@@ -103,9 +125,17 @@ impl CallLog {
 /// would say so any more. What is not as it was written says nothing.
 pub(super) fn with_earlier(dir: &Path, key: &Key, numbers: &[u64]) -> io::Result<Pruned> {
     let mut verified = Verified::default();
-    let mut pruned = Pruned { removed_segments: numbers.to_vec(), ..Pruned::default() };
+    let mut pruned = Pruned {
+        removed_segments: numbers.to_vec(),
+        ..Pruned::default()
+    };
     for number in numbers {
-        let mut checking = Checking { key, seen: None, verified: &mut verified, pruned: &mut pruned };
+        let mut checking = Checking {
+            key,
+            seen: None,
+            verified: &mut verified,
+            pruned: &mut pruned,
+        };
         match checking.segment(dir, *number) {
             // Another process removes surplus segments too.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -138,11 +168,19 @@ impl Checking<'_> {
         let mut bytes = 0;
         let mut line = Vec::new();
         let damage = |line: u64, call: Option<&str>, what| {
-            Ok(Err(Damage { file: segment::name(number), line, call: call.map(str::to_owned), what }))
+            Ok(Err(Damage {
+                file: segment::name(number),
+                line,
+                call: call.map(str::to_owned),
+                what,
+            }))
         };
         loop {
             line.clear();
-            let read = reader.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line)? as u64;
+            let read = reader
+                .by_ref()
+                .take(LINE_BYTES_MAX)
+                .read_until(b'\n', &mut line)? as u64;
             if read == 0 {
                 break;
             }
@@ -151,12 +189,22 @@ impl Checking<'_> {
                 if is_written {
                     break;
                 }
-                return damage(at, None, "it is incomplete: a process was killed while it wrote, or the file was cut");
+                return damage(
+                    at,
+                    None,
+                    "it is incomplete: a process was killed while it wrote, or the file was cut",
+                );
             };
-            let Some(content) = Line::read(content) else { return damage(at, None, "it cannot be read") };
+            let Some(content) = Line::read(content) else {
+                return damage(at, None, "it cannot be read");
+            };
             if !content.follows(self.key, &chain) {
                 let call = Some(content.id).filter(|id| *id != line::NO_CALL);
-                return damage(at, call, "it was changed, or a line before it was removed or moved");
+                return damage(
+                    at,
+                    call,
+                    "it was changed, or a line before it was removed or moved",
+                );
             }
             if content.kind == Kind::Pruned {
                 let said = serde_json::from_str::<Pruned>(content.payload).unwrap_or_default();
@@ -165,7 +213,10 @@ impl Checking<'_> {
             }
             chain = content.chain;
             bytes += read;
-            if self.seen.is_some_and(|seen| seen.bytes == bytes && seen.chain != *chain.as_bytes()) {
+            if self
+                .seen
+                .is_some_and(|seen| seen.bytes == bytes && seen.chain != *chain.as_bytes())
+            {
                 return damage(at, None, "the lines up to here were replaced");
             }
         }

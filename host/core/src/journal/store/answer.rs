@@ -34,10 +34,18 @@ pub struct Claim {
 impl Store {
     /// Gives `answer` to the call `id`. Of concurrent answers, one is accepted.
     pub fn answer(&mut self, id: InvocationId, answer: &Answer) -> Result<Given, StoreError> {
-        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let Some(standing) = super::read::standing(&transaction, &self.key, id)? else { return Ok(Given::Unknown) };
+        let transaction = self
+            .connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let Some(standing) = super::read::standing(&transaction, &self.key, id)? else {
+            return Ok(Given::Unknown);
+        };
         let now = Timestamp::now().unix_millis();
-        let state = if answer.approved { ApprovalState::Approved } else { ApprovalState::Rejected };
+        let state = if answer.approved {
+            ApprovalState::Approved
+        } else {
+            ApprovalState::Rejected
+        };
         let own = standing.approval.actor_ref.as_deref() == Some(answer.approver.as_str());
         if answer.approved && own && guard!("self_approval") {
             return Ok(Given::OwnCall);
@@ -60,7 +68,9 @@ impl Store {
 
     /// Claims the single run that an approval allows. Returns `false` if there is none to claim.
     pub fn claim(&mut self, claim: &Claim) -> Result<bool, StoreError> {
-        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let transaction = self
+            .connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)?;
         let id = claim.invocation.invocation_id;
         let now = Timestamp::now();
         let claimed = transaction.execute(
@@ -99,13 +109,23 @@ fn remember(
 ) -> Result<(), StoreError> {
     let Allowance { rule, scope } = always;
     let reference = rule.reference();
-    let scope = scope.as_ref().map(|scope| entry::seal(key, &entry::scope_of(&reference), scope)).transpose()?;
+    let scope = scope
+        .as_ref()
+        .map(|scope| entry::seal(key, &entry::scope_of(&reference), scope))
+        .transpose()?;
     transaction.execute(
         "INSERT INTO session_rules (reference, session, made_by, made_at, record, scope)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6)
          ON CONFLICT (reference) DO UPDATE
          SET made_by = excluded.made_by, made_at = excluded.made_at, scope = excluded.scope",
-        params![reference, rule.session, id.to_string(), now.unix_millis(), entry::write(rule)?, scope],
+        params![
+            reference,
+            rule.session,
+            id.to_string(),
+            now.unix_millis(),
+            entry::write(rule)?,
+            scope
+        ],
     )?;
     Ok(())
 }

@@ -1,7 +1,8 @@
 use rusqlite::{Transaction, TransactionBehavior, params};
 
 use crate::record::{
-    Approval, CallRecord, InputMutation, InvocationId, PermissionDecision, ToolEvent, ToolHook, ToolInvocation,
+    Approval, CallRecord, InputMutation, InvocationId, PermissionDecision, ToolEvent, ToolHook,
+    ToolInvocation,
 };
 
 use super::retention::{STORE_BYTES_MAX, forget_old, make_room};
@@ -22,7 +23,9 @@ pub struct History {
 impl History {
     /// Removes what may repeat the arguments of the call.
     pub(crate) fn hide_input(&mut self) {
-        self.decisions.iter_mut().for_each(PermissionDecision::hide_input);
+        self.decisions
+            .iter_mut()
+            .for_each(PermissionDecision::hide_input);
         self.hook_runs.iter_mut().for_each(ToolHook::hide_input);
         self.events.iter_mut().for_each(ToolEvent::hide_input);
     }
@@ -39,7 +42,9 @@ pub struct Asking {
 impl Store {
     /// Stores a call that waits for an approval. When this returns, it is on disk.
     pub fn ask(&mut self, asking: &Asking) -> Result<(), StoreError> {
-        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let transaction = self
+            .connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)?;
         forget_old(&transaction, asking.approval.asked_at, self.age_max)?;
         let now = asking.approval.asked_at.unix_millis();
         let waiting: u32 = transaction.query_row(
@@ -55,14 +60,22 @@ impl Store {
         let approval = &asking.approval;
         let id = approval.invocation_id.to_string();
         let binding = approval.binding.digest();
-        let record = entry::seal(&self.key, &entry::question_of(approval.invocation_id, &binding), approval)?;
+        let record = entry::seal(
+            &self.key,
+            &entry::question_of(approval.invocation_id, &binding),
+            approval,
+        )?;
         transaction.execute(
             "INSERT INTO approvals (invocation, state, binding, actor, asked_at, expires_at, record)
              VALUES (?1, 'pending', ?2, ?3, ?4, ?5, ?6)",
             params![id, binding, approval.actor_ref, now, approval.expires_at.unix_millis(), record],
         )?;
-        if !make_room(&transaction, (&id, asking.invocation.actor_ref.as_deref()), approval.asked_at, STORE_BYTES_MAX)?
-        {
+        if !make_room(
+            &transaction,
+            (&id, asking.invocation.actor_ref.as_deref()),
+            approval.asked_at,
+            STORE_BYTES_MAX,
+        )? {
             return Err(StoreError::NoRoom);
         }
         transaction.commit()?;
@@ -80,8 +93,17 @@ impl Store {
 
     /// Stores the result of a call. A claimed run becomes done; an unclaimed approval is withdrawn.
     pub fn conclude(&mut self, record: &CallRecord) -> Result<(), StoreError> {
-        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let CallRecord { invocation, decisions, hooks, result, events, .. } = record;
+        let transaction = self
+            .connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let CallRecord {
+            invocation,
+            decisions,
+            hooks,
+            result,
+            events,
+            ..
+        } = record;
         let id = invocation.invocation_id.to_string();
         put_invocation(&transaction, invocation)?;
         let history = History {
@@ -106,7 +128,10 @@ impl Store {
     }
 }
 
-pub(super) fn put_invocation(transaction: &Transaction<'_>, invocation: &ToolInvocation) -> Result<(), StoreError> {
+pub(super) fn put_invocation(
+    transaction: &Transaction<'_>,
+    invocation: &ToolInvocation,
+) -> Result<(), StoreError> {
     transaction.execute(
         "INSERT INTO invocations (id, tool_id, status, actor, created_at, record) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
          ON CONFLICT (id) DO UPDATE SET status = excluded.status, record = excluded.record",
@@ -128,13 +153,23 @@ pub(super) fn put_history(
     id: InvocationId,
     history: &History,
 ) -> Result<(), StoreError> {
-    let History { decisions, mutations, hook_runs, events } = history;
+    let History {
+        decisions,
+        mutations,
+        hook_runs,
+        events,
+    } = history;
     let id = id.to_string();
     for (ordinal, decision) in (0_i64..).zip(decisions) {
         transaction.execute(
             "INSERT INTO decisions (invocation, ordinal, behavior, record) VALUES (?1, ?2, ?3, ?4)
              ON CONFLICT DO NOTHING",
-            params![id, ordinal, word(&decision.behavior)?, entry::write(decision)?],
+            params![
+                id,
+                ordinal,
+                word(&decision.behavior)?,
+                entry::write(decision)?
+            ],
         )?;
     }
     for (ordinal, mutation) in (0_i64..).zip(mutations) {

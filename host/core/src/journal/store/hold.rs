@@ -59,7 +59,8 @@ impl Journal {
             Role::Approver => "answer",
         };
         let path = folder.join(format!("{id}.{name}"));
-        let unusable = |error: std::io::Error| StoreError::Unavailable(format!("{}: {error}", path.display()));
+        let unusable =
+            |error: std::io::Error| StoreError::Unavailable(format!("{}: {error}", path.display()));
         private::close_dir(&folder).map_err(unusable)?;
         let file = private::open_or_create(&path).map_err(unusable)?;
         match file.try_lock() {
@@ -70,7 +71,11 @@ impl Journal {
     }
 
     /// Does the same as [`Self::hold`], on a thread for the host's own store.
-    pub async fn hold_async(&self, id: InvocationId, role: Role) -> Result<Option<Held>, StoreError> {
+    pub async fn hold_async(
+        &self,
+        id: InvocationId,
+        role: Role,
+    ) -> Result<Option<Held>, StoreError> {
         let journal = self.clone();
         let held = STORE.run(move || journal.hold(id, role)).await;
         held.unwrap_or_else(|error| Err(StoreError::Unavailable(error.to_string())))

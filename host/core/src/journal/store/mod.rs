@@ -56,9 +56,9 @@ impl From<rusqlite::Error> for StoreError {
         use rusqlite::ErrorCode::*;
         let text = error.to_string();
         match error.sqlite_error_code() {
-            Some(NotADatabase | DatabaseCorrupt | TypeMismatch | ConstraintViolation | SchemaChanged) => {
-                Self::Damaged(text)
-            }
+            Some(
+                NotADatabase | DatabaseCorrupt | TypeMismatch | ConstraintViolation | SchemaChanged,
+            ) => Self::Damaged(text),
             Some(_) => Self::Unavailable(text),
             None => Self::Damaged(text),
         }
@@ -71,8 +71,12 @@ impl From<StoreError> for Refusal {
         let (class, code) = match &error {
             StoreError::Damaged(_) => (ErrorClass::PolicyBlocked, "journal_damaged"),
             StoreError::Newer { .. } => (ErrorClass::PolicyBlocked, "journal_newer"),
-            StoreError::Unavailable(_) => (ErrorClass::DependencyUnavailable, "journal_unavailable"),
-            StoreError::Full(_) | StoreError::NoRoom => (ErrorClass::RateLimited, "too_many_questions"),
+            StoreError::Unavailable(_) => {
+                (ErrorClass::DependencyUnavailable, "journal_unavailable")
+            }
+            StoreError::Full(_) | StoreError::NoRoom => {
+                (ErrorClass::RateLimited, "too_many_questions")
+            }
         };
         let message = match &error {
             StoreError::Damaged(_) => {
@@ -113,7 +117,12 @@ impl Journal {
     /// The same; calls whose approvals ended longer ago than `age_max` are removed. They stay for at least as long as a
     /// question can be open, which is seven days.
     pub fn keeping(dir: PathBuf, key_file: PathBuf, age_max: Duration) -> Self {
-        Self(Arc::new(Inner { dir, key_file, age_max, store: Mutex::new(None) }))
+        Self(Arc::new(Inner {
+            dir,
+            key_file,
+            age_max,
+            store: Mutex::new(None),
+        }))
     }
 
     pub fn dir(&self) -> &Path {
@@ -126,7 +135,10 @@ impl Journal {
     }
 
     /// Runs `work` on the store, and blocks this thread.
-    pub fn with<T>(&self, work: impl FnOnce(&mut Store) -> Result<T, StoreError>) -> Result<T, StoreError> {
+    pub fn with<T>(
+        &self,
+        work: impl FnOnce(&mut Store) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         let mut kept = self.0.store.lock().unwrap_or_else(PoisonError::into_inner);
         let store = match kept.take() {
             Some(store) => kept.insert(store),
@@ -139,7 +151,11 @@ impl Journal {
         let connection = schema::open(&self.0.dir)?;
         let key = SealingKey::read_or_make(&self.0.key_file);
         let key = key.map_err(|error| StoreError::Unavailable(format!("{error:#}")))?;
-        Ok(Store { connection, key, age_max: self.0.age_max })
+        Ok(Store {
+            connection,
+            key,
+            age_max: self.0.age_max,
+        })
     }
 
     /// Runs `work` on the store, on a thread for the host's own store.

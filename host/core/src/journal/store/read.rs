@@ -71,11 +71,20 @@ impl Store {
     /// Returns everything that is stored about the call `id`; `None` if no approval was requested for it.
     pub fn kept(&mut self, id: InvocationId) -> Result<Option<Kept>, StoreError> {
         let transaction = self.connection.transaction()?;
-        let Some(Standing { approval, state, answer }) = standing(&transaction, &self.key, id)? else {
+        let Some(Standing {
+            approval,
+            state,
+            answer,
+        }) = standing(&transaction, &self.key, id)?
+        else {
             return Ok(None);
         };
         let key = id.to_string();
-        let one = |sql: &str| transaction.query_row(sql, [&key], |row| row.get::<_, String>(0)).optional();
+        let one = |sql: &str| {
+            transaction
+                .query_row(sql, [&key], |row| row.get::<_, String>(0))
+                .optional()
+        };
         let invocation = invocation(&transaction, &key)?
             .ok_or_else(|| StoreError::Damaged("an approval has no invocation".to_owned()))?;
         Ok(Some(Kept {
@@ -99,10 +108,17 @@ impl Store {
         )?;
         let mut found = Vec::with_capacity(ids.len());
         for id in ids {
-            let Some(Standing { approval, state, .. }) = standing(&self.connection, &self.key, id)? else { continue };
-            let status =
-                self.connection
-                    .query_row("SELECT status FROM invocations WHERE id = ?1", [id.to_string()], |row| row.get(0))?;
+            let Some(Standing {
+                approval, state, ..
+            }) = standing(&self.connection, &self.key, id)?
+            else {
+                continue;
+            };
+            let status = self.connection.query_row(
+                "SELECT status FROM invocations WHERE id = ?1",
+                [id.to_string()],
+                |row| row.get(0),
+            )?;
             found.push(Summary {
                 invocation_id: id,
                 tool_id: approval.tool_id,
@@ -129,28 +145,56 @@ impl Store {
         )
     }
 
-    pub(super) fn ids(&self, sql: &str, parameters: impl rusqlite::Params) -> Result<Vec<InvocationId>, StoreError> {
+    pub(super) fn ids(
+        &self,
+        sql: &str,
+        parameters: impl rusqlite::Params,
+    ) -> Result<Vec<InvocationId>, StoreError> {
         let mut statement = self.connection.prepare(sql)?;
         let rows = statement.query_map(parameters, |row| row.get::<_, String>(0))?;
-        rows.map(|row| row?.parse().map_err(|error| StoreError::Damaged(format!("an id cannot be read: {error}"))))
-            .collect()
+        rows.map(|row| {
+            row?.parse()
+                .map_err(|error| StoreError::Damaged(format!("an id cannot be read: {error}")))
+        })
+        .collect()
     }
 }
 
 /// Reads the invocation of a stored call; `None` if there is none.
-pub(super) fn invocation(connection: &Connection, key: &str) -> Result<Option<ToolInvocation>, StoreError> {
+pub(super) fn invocation(
+    connection: &Connection,
+    key: &str,
+) -> Result<Option<ToolInvocation>, StoreError> {
     let sql = "SELECT record FROM invocations WHERE id = ?1";
-    let record: Option<String> = connection.query_row(sql, [key], |row| row.get(0)).optional()?;
+    let record: Option<String> = connection
+        .query_row(sql, [key], |row| row.get(0))
+        .optional()?;
     record.map(|record| entry::read(&record)).transpose()
 }
 
 /// Reads the records of a stored call.
 pub(super) fn history(connection: &Connection, key: &str) -> Result<History, StoreError> {
     Ok(History {
-        decisions: all(connection, "SELECT record FROM decisions WHERE invocation = ?1 ORDER BY ordinal", key)?,
-        mutations: all(connection, "SELECT record FROM mutations WHERE invocation = ?1 ORDER BY ordinal", key)?,
-        hook_runs: all(connection, "SELECT record FROM hook_runs WHERE invocation = ?1 ORDER BY ordinal", key)?,
-        events: all(connection, "SELECT record FROM events WHERE invocation = ?1 ORDER BY ordinal", key)?,
+        decisions: all(
+            connection,
+            "SELECT record FROM decisions WHERE invocation = ?1 ORDER BY ordinal",
+            key,
+        )?,
+        mutations: all(
+            connection,
+            "SELECT record FROM mutations WHERE invocation = ?1 ORDER BY ordinal",
+            key,
+        )?,
+        hook_runs: all(
+            connection,
+            "SELECT record FROM hook_runs WHERE invocation = ?1 ORDER BY ordinal",
+            key,
+        )?,
+        events: all(
+            connection,
+            "SELECT record FROM events WHERE invocation = ?1 ORDER BY ordinal",
+            key,
+        )?,
     })
 }
 
@@ -168,7 +212,9 @@ pub(super) fn standing(
             |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?)),
         )
         .optional()?;
-    let Some((state, binding, expires_at, record, answer)) = row else { return Ok(None) };
+    let Some((state, binding, expires_at, record, answer)) = row else {
+        return Ok(None);
+    };
     let damaged = |what: &str| StoreError::Damaged(what.to_owned());
     let approval: Approval = entry::open(key, &entry::question_of(id, &binding), &record)?;
     let same = approval.invocation_id == id
@@ -177,8 +223,11 @@ pub(super) fn standing(
     if !same {
         return Err(damaged("an approval is not what was stored"));
     }
-    let state = ApprovalState::parse(&state).ok_or_else(|| damaged("an approval has an unknown state"))?;
-    let answer: Option<Answer> = answer.map(|sealed| entry::open(key, &entry::answer_to(id), &sealed)).transpose()?;
+    let state =
+        ApprovalState::parse(&state).ok_or_else(|| damaged("an approval has an unknown state"))?;
+    let answer: Option<Answer> = answer
+        .map(|sealed| entry::open(key, &entry::answer_to(id), &sealed))
+        .transpose()?;
     let answered = answer.as_ref().map(|answer| answer.approved);
     let wanted = match state {
         ApprovalState::Approved | ApprovalState::Claimed | ApprovalState::Done => Some(true),
@@ -189,10 +238,18 @@ pub(super) fn standing(
     if answered != wanted {
         return Err(damaged("an approval's state is not what was answered"));
     }
-    Ok(Some(Standing { approval, state, answer }))
+    Ok(Some(Standing {
+        approval,
+        state,
+        answer,
+    }))
 }
 
-fn all<T: DeserializeOwned>(connection: &Connection, sql: &str, key: &str) -> Result<Vec<T>, StoreError> {
+fn all<T: DeserializeOwned>(
+    connection: &Connection,
+    sql: &str,
+    key: &str,
+) -> Result<Vec<T>, StoreError> {
     let mut statement = connection.prepare(sql)?;
     let rows = statement.query_map([key], |row| row.get::<_, String>(0))?;
     rows.map(|row| entry::read(&row?)).collect()

@@ -47,12 +47,25 @@ const PARTS: [&str; 7] = [
 
 /// Removes some of the calls whose approvals ended longer than `age_max` ago, and the session rules that have ended. A call
 /// that may still be waited for, or run, is never that old.
-pub(super) fn forget_old(transaction: &Transaction<'_>, now: Timestamp, age_max: Duration) -> Result<(), StoreError> {
-    let before = |age: Duration| now.unix_millis().saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX));
-    transaction.execute("DELETE FROM session_rules WHERE made_at <= ?1", [before(SessionRule::LASTS)])?;
+pub(super) fn forget_old(
+    transaction: &Transaction<'_>,
+    now: Timestamp,
+    age_max: Duration,
+) -> Result<(), StoreError> {
+    let before = |age: Duration| {
+        now.unix_millis()
+            .saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX))
+    };
+    transaction.execute(
+        "DELETE FROM session_rules WHERE made_at <= ?1",
+        [before(SessionRule::LASTS)],
+    )?;
     let over: Vec<String> = {
         let mut over = transaction.prepare(OVER)?;
-        let ids = over.query_map(params![before(age_max.max(EXPIRE_MAX)), REMOVED_MAX], |row| row.get(0))?;
+        let ids = over.query_map(
+            params![before(age_max.max(EXPIRE_MAX)), REMOVED_MAX],
+            |row| row.get(0),
+        )?;
         ids.collect::<rusqlite::Result<_>>()?
     };
     for id in &over {
@@ -70,7 +83,8 @@ pub(super) fn make_room(
     bytes_max: u64,
 ) -> Result<bool, StoreError> {
     let now = now.unix_millis();
-    let waiting: Option<i64> = transaction.query_row(WAITING_BYTES, params![now, actor], |row| row.get(0))?;
+    let waiting: Option<i64> =
+        transaction.query_row(WAITING_BYTES, params![now, actor], |row| row.get(0))?;
     let waiting = u64::try_from(waiting.unwrap_or_default()).unwrap_or_default();
     if waiting > bytes_max / CALLER_PART && guard!("questions_of_caller") {
         return Ok(false);
@@ -138,8 +152,12 @@ mod tests {
 
     fn calls(journal: &Journal) -> Vec<String> {
         let listed = journal.with(|store| {
-            let mut ids = store.connection.prepare("SELECT id FROM invocations ORDER BY id")?;
-            Ok(ids.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?)
+            let mut ids = store
+                .connection
+                .prepare("SELECT id FROM invocations ORDER BY id")?;
+            Ok(ids
+                .query_map([], |row| row.get(0))?
+                .collect::<rusqlite::Result<_>>()?)
         });
         listed.unwrap()
     }
@@ -149,24 +167,52 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let journal = Journal::new(folder.path().join("journal"), folder.path().join("key"));
         for number in 0..5 {
-            assert!(ask(&journal, (&format!("anna-{number}"), "anna"), "pending", 0));
+            assert!(ask(
+                &journal,
+                (&format!("anna-{number}"), "anna"),
+                "pending",
+                0
+            ));
         }
-        assert!(!ask(&journal, ("anna-5", "anna"), "pending", 0), "a quarter is taken");
+        assert!(
+            !ask(&journal, ("anna-5", "anna"), "pending", 0),
+            "a quarter is taken"
+        );
         for number in 0..60 {
-            assert!(ask(&journal, (&format!("bert-{number:02}"), "bert"), "withdrawn", 100 - number));
+            assert!(ask(
+                &journal,
+                (&format!("bert-{number:02}"), "bert"),
+                "withdrawn",
+                100 - number
+            ));
         }
         let kept = calls(&journal);
-        assert!(kept.len() <= 20 && kept.iter().filter(|id| id.starts_with("anna")).count() == 5, "{kept:?}");
-        let size = std::fs::metadata(folder.path().join("journal/journal.db")).unwrap().len();
+        assert!(
+            kept.len() <= 20 && kept.iter().filter(|id| id.starts_with("anna")).count() == 5,
+            "{kept:?}"
+        );
+        let size = std::fs::metadata(folder.path().join("journal/journal.db"))
+            .unwrap()
+            .len();
         assert!(size < 2 * BYTES_MAX, "{size} bytes");
         // All that is left waits.
-        for (caller, number) in
-            ["carl", "dora", "emil"].into_iter().flat_map(|caller| (0..5).map(move |number| (caller, number)))
+        for (caller, number) in ["carl", "dora", "emil"]
+            .into_iter()
+            .flat_map(|caller| (0..5).map(move |number| (caller, number)))
         {
-            ask(&journal, (&format!("{caller}-{number}"), caller), "pending", 0);
+            ask(
+                &journal,
+                (&format!("{caller}-{number}"), caller),
+                "pending",
+                0,
+            );
         }
         assert!(!ask(&journal, ("fred-0", "fred"), "pending", 0));
         let kept = calls(&journal);
-        assert!(kept.iter().all(|id| !id.starts_with("bert") && !id.starts_with("fred")), "{kept:?}");
+        assert!(
+            kept.iter()
+                .all(|id| !id.starts_with("bert") && !id.starts_with("fred")),
+            "{kept:?}"
+        );
     }
 }

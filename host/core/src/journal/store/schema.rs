@@ -74,7 +74,8 @@ const MIGRATIONS: [&str; 3] = [
 
 /// Opens the store in `dir`; creates or migrates it, one process at a time.
 pub(super) fn open(dir: &Path) -> Result<Connection, StoreError> {
-    let unusable = |error: io::Error| StoreError::Unavailable(format!("{}: {error}", dir.display()));
+    let unusable =
+        |error: io::Error| StoreError::Unavailable(format!("{}: {error}", dir.display()));
     private::close_dir(dir).map_err(unusable)?;
     let turn = private::open_or_create(&dir.join("opening")).map_err(unusable)?;
     turn.lock().map_err(unusable)?;
@@ -82,15 +83,20 @@ pub(super) fn open(dir: &Path) -> Result<Connection, StoreError> {
     let path = dir.canonicalize().map_err(unusable)?.join(FILE_NAME);
     // SQLite gives the files beside its own the same mode.
     private::create_missing(&path).map_err(unusable)?;
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     let mut connection = Connection::open_with_flags(&path, flags)?;
     connection.busy_timeout(PATIENCE)?;
     connection.pragma_update(None, "trusted_schema", false)?;
     connection.pragma_update(None, "cell_size_check", true)?;
     connection.pragma_update(None, "foreign_keys", true)?;
-    let mode: String = connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
+    let mode: String =
+        connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
     if !mode.eq_ignore_ascii_case("wal") {
-        return Err(StoreError::Unavailable(format!("it cannot be kept in WAL mode, but in mode {mode}")));
+        return Err(StoreError::Unavailable(format!(
+            "it cannot be kept in WAL mode, but in mode {mode}"
+        )));
     }
     // Acknowledged writes survive a crash of the machine too.
     connection.pragma_update(None, "synchronous", "FULL")?;
@@ -106,10 +112,17 @@ fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
     match (application, found) {
         (APPLICATION, VERSION) => return Ok(()),
         (APPLICATION | APPLICATION_BEFORE, 1..) if found > VERSION => {
-            return Err(StoreError::Newer { found, known: VERSION });
+            return Err(StoreError::Newer {
+                found,
+                known: VERSION,
+            });
         }
         (0, 0) | (APPLICATION | APPLICATION_BEFORE, 1..) => {}
-        _ => return Err(StoreError::Damaged("the file is not a journal of toolcell".to_owned())),
+        _ => {
+            return Err(StoreError::Damaged(
+                "the file is not a journal of toolcell".to_owned(),
+            ));
+        }
     }
     let done = usize::try_from(found).unwrap_or(usize::MAX);
     for step in MIGRATIONS.iter().skip(done) {

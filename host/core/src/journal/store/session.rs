@@ -18,7 +18,9 @@ impl Allowance {
     /// Whether a call that would need `asked` needs no approval. Both rules are about the same.
     fn covers(&self, asked: &Self) -> bool {
         let scopes = self.scope.as_ref().zip(asked.scope.as_ref());
-        self.rule == asked.rule || scopes.is_some_and(|(own, asked)| own.covers(asked)) || !guard!("always_scope")
+        self.rule == asked.rule
+            || scopes.is_some_and(|(own, asked)| own.covers(asked))
+            || !guard!("always_scope")
     }
 }
 
@@ -30,20 +32,29 @@ impl Store {
         let mut statement = self
             .connection
             .prepare("SELECT reference, record, scope FROM session_rules WHERE session = ?1 AND made_at > ?2")?;
-        let rows = statement.query_map(params![asked.rule.session, since.unix_millis()], |row| {
-            Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, row.get::<_, Option<Vec<u8>>>(2)?))
-        })?;
+        let rows =
+            statement.query_map(params![asked.rule.session, since.unix_millis()], |row| {
+                Ok((
+                    row.get::<_, String>(0)?,
+                    row.get::<_, String>(1)?,
+                    row.get::<_, Option<Vec<u8>>>(2)?,
+                ))
+            })?;
         for row in rows {
             let (reference, record, sealed) = row?;
             let rule: SessionRule = entry::read(&record)?;
             if rule.reference() != reference {
-                return Err(StoreError::Damaged("a session rule is not what was stored".to_owned()));
+                return Err(StoreError::Damaged(
+                    "a session rule is not what was stored".to_owned(),
+                ));
             }
             if !rule.is_about(&asked.rule) {
                 continue;
             }
             let place = entry::scope_of(&reference);
-            let scope = sealed.map(|sealed| entry::open(&self.key, &place, &sealed)).transpose()?;
+            let scope = sealed
+                .map(|sealed| entry::open(&self.key, &place, &sealed))
+                .transpose()?;
             if (Allowance { rule, scope }).covers(asked) {
                 return Ok(Some(reference));
             }
@@ -69,7 +80,11 @@ mod tests {
     use crate::policy::{Capability, Mount};
 
     fn allowance(host: &str) -> Allowance {
-        let mounts = vec![Mount { host: PathBuf::from(host), guest: host.to_owned(), writable: true }];
+        let mounts = vec![Mount {
+            host: PathBuf::from(host),
+            guest: host.to_owned(),
+            writable: true,
+        }];
         let rule = SessionRule {
             session: "named:work".to_owned(),
             actor: "nobody".to_owned(),
@@ -79,7 +94,16 @@ mod tests {
             capability: host.to_owned(),
             question: "f".to_owned(),
         };
-        Allowance { rule, scope: Scope::of(&Capability { mounts, ..Capability::default() }, &Value::Null) }
+        Allowance {
+            rule,
+            scope: Scope::of(
+                &Capability {
+                    mounts,
+                    ..Capability::default()
+                },
+                &Value::Null,
+            ),
+        }
     }
 
     #[test]
@@ -107,12 +131,28 @@ mod tests {
         let in_time = SessionRule::LASTS - Duration::from_secs(60);
         let too_late = SessionRule::LASTS + Duration::from_secs(1);
         for covered in [&own, &below] {
-            assert_eq!(remembered(in_time, covered).unwrap(), Some(own.rule.reference()));
+            assert_eq!(
+                remembered(in_time, covered).unwrap(),
+                Some(own.rule.reference())
+            );
             assert_eq!(remembered(too_late, covered).unwrap(), None);
         }
         assert_eq!(remembered(in_time, &beside).unwrap(), None);
-        let other = SessionRule { question: "another".to_owned(), ..below.rule.clone() };
-        assert_eq!(remembered(in_time, &Allowance { rule: other, ..below.clone() }).unwrap(), None);
+        let other = SessionRule {
+            question: "another".to_owned(),
+            ..below.rule.clone()
+        };
+        assert_eq!(
+            remembered(
+                in_time,
+                &Allowance {
+                    rule: other,
+                    ..below.clone()
+                }
+            )
+            .unwrap(),
+            None
+        );
     }
 
     #[test]
@@ -121,7 +161,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let journal = Journal::new(dir.path().join("journal"), dir.path().join("key"));
         let found = journal.with(|store| {
-            store.connection.pragma_update(None, "foreign_keys", false)?;
+            store
+                .connection
+                .pragma_update(None, "foreign_keys", false)?;
             store.connection.execute(
                 "INSERT INTO session_rules (reference, session, made_by, made_at, record, scope)
                  VALUES (?1, ?2, 'x', ?3, ?4, ?5)",

@@ -2,7 +2,9 @@
 
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
-use crate::record::{Approval, InvocationId, Suspension, SuspensionState, Timestamp, ToolInvocation};
+use crate::record::{
+    Approval, InvocationId, Suspension, SuspensionState, Timestamp, ToolInvocation,
+};
 
 use super::ask::{History, put_history, put_invocation};
 use super::{Store, StoreError, entry, read, retention};
@@ -48,14 +50,20 @@ impl Store {
     /// Stores a call that waits for answers, in place of what is stored of its earlier questions. When this returns `true`,
     /// it is on disk. `false` if it is too large, or if too many calls wait: then the call can only wait in its process.
     pub fn suspend(&mut self, suspending: &Suspending) -> Result<bool, StoreError> {
-        let Suspending { suspension, invocation, history } = suspending;
+        let Suspending {
+            suspension,
+            invocation,
+            history,
+        } = suspending;
         let id = suspension.invocation_id;
         let expires_at = suspension.expires_at;
         let record = entry::seal(&self.key, &entry::suspension_of(id, expires_at), suspension)?;
         if record.len() > SUSPENDED_BYTES_MAX && guard!("suspended_bytes") {
             return Ok(false);
         }
-        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let transaction = self
+            .connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)?;
         let others = "SELECT count(*) FROM suspended WHERE invocation <> ?1";
         let others: u32 = transaction.query_row(others, [id.to_string()], |row| row.get(0))?;
         if others >= SUSPENDED_MAX {
@@ -67,10 +75,18 @@ impl Store {
                    ON CONFLICT (invocation) DO UPDATE
                    SET state = excluded.state, expires_at = excluded.expires_at, record = excluded.record
                    WHERE suspended.state <> 'withdrawn'";
-        let stored = transaction.execute(sql, params![id.to_string(), expires_at.unix_millis(), record])?;
+        let stored = transaction.execute(
+            sql,
+            params![id.to_string(), expires_at.unix_millis(), record],
+        )?;
         let key = id.to_string();
         let actor = invocation.actor_ref.as_deref();
-        if !retention::make_room(&transaction, (&key, actor), Timestamp::now(), retention::STORE_BYTES_MAX)? {
+        if !retention::make_room(
+            &transaction,
+            (&key, actor),
+            Timestamp::now(),
+            retention::STORE_BYTES_MAX,
+        )? {
             return Ok(false);
         }
         transaction.commit()?;
@@ -99,7 +115,9 @@ impl Store {
 
     /// Removes what is stored of a suspended call, which has ended. The records of one that needed an approval stay.
     pub fn forget_suspended(&mut self, id: InvocationId) -> Result<(), StoreError> {
-        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let transaction = self
+            .connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)?;
         let key = id.to_string();
         let removed = transaction.execute("DELETE FROM suspended WHERE invocation = ?1", [&key])?;
         if removed == 1 && !has_approval(&transaction, &key)? {
@@ -114,30 +132,45 @@ impl Store {
         let transaction = self.connection.transaction()?;
         let key = id.to_string();
         let row: Option<(String, i64, Vec<u8>)> = transaction
-            .query_row("SELECT state, expires_at, record FROM suspended WHERE invocation = ?1", [&key], |row| {
-                Ok((row.get(0)?, row.get(1)?, row.get(2)?))
-            })
+            .query_row(
+                "SELECT state, expires_at, record FROM suspended WHERE invocation = ?1",
+                [&key],
+                |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+            )
             .optional()?;
-        let Some((state, expires_at, record)) = row else { return Ok(None) };
+        let Some((state, expires_at, record)) = row else {
+            return Ok(None);
+        };
         let damaged = |what: &str| StoreError::Damaged(what.to_owned());
         let place = entry::suspension_of(id, Timestamp::of_unix_millis(expires_at));
         let suspension: Suspension = entry::open(&self.key, &place, &record)?;
         if suspension.invocation_id != id || suspension.expires_at.unix_millis() != expires_at {
             return Err(damaged("a suspended call is not what was stored"));
         }
-        let state = SuspensionState::parse(&state).ok_or_else(|| damaged("a suspended call has an unknown state"))?;
+        let state = SuspensionState::parse(&state)
+            .ok_or_else(|| damaged("a suspended call has an unknown state"))?;
         let invocation = read::invocation(&transaction, &key)?;
         let invocation = invocation.ok_or_else(|| damaged("a suspended call has no invocation"))?;
         let history = read::history(&transaction, &key)?;
-        let approval = read::standing(&transaction, &self.key, id)?.map(|standing| standing.approval);
-        Ok(Some(Suspended { suspension, state, invocation, history, approval }))
+        let approval =
+            read::standing(&transaction, &self.key, id)?.map(|standing| standing.approval);
+        Ok(Some(Suspended {
+            suspension,
+            state,
+            invocation,
+            history,
+            approval,
+        }))
     }
 
     /// Returns the suspended calls that may be orphaned: they were claimed or withdrawn, or their time is up. Whether a
     /// living process still handles them is not known here.
     pub fn unfinished_suspended(&mut self) -> Result<Vec<InvocationId>, StoreError> {
         let now = Timestamp::now().unix_millis();
-        self.ids("SELECT invocation FROM suspended WHERE state <> 'waiting' OR expires_at <= ?1", [now])
+        self.ids(
+            "SELECT invocation FROM suspended WHERE state <> 'waiting' OR expires_at <= ?1",
+            [now],
+        )
     }
 }
 
@@ -171,7 +204,13 @@ mod tests {
             invocation_id: invocation.invocation_id,
             tool_id: "a.b".to_owned(),
             actor_ref: None,
-            binding: Binding { component, declaration, capability, arguments, actor },
+            binding: Binding {
+                component,
+                declaration,
+                capability,
+                arguments,
+                actor,
+            },
             is_approved: false,
             changes: true,
             plan: Plan {
@@ -195,7 +234,11 @@ mod tests {
             logs: Vec::new(),
             redacted: false,
         };
-        Suspending { suspension, invocation, history: History::default() }
+        Suspending {
+            suspension,
+            invocation,
+            history: History::default(),
+        }
     }
 
     fn journal(folder: &tempfile::TempDir) -> Journal {
@@ -210,22 +253,40 @@ mod tests {
         let id = first.suspension.invocation_id;
         assert!(journal.with(|store| store.suspend(&first)).unwrap());
         let kept = journal.with(|store| store.suspended(id)).unwrap().unwrap();
-        assert_eq!((&kept.suspension, kept.state), (&first.suspension, SuspensionState::Waiting));
+        assert_eq!(
+            (&kept.suspension, kept.state),
+            (&first.suspension, SuspensionState::Waiting)
+        );
         assert!(journal.with(|store| store.claim_suspended(id)).unwrap());
-        assert!(!journal.with(|store| store.claim_suspended(id)).unwrap(), "it is claimed");
-        assert!(!journal.with(|store| store.withdraw_suspended(id)).unwrap(), "it runs");
+        assert!(
+            !journal.with(|store| store.claim_suspended(id)).unwrap(),
+            "it is claimed"
+        );
+        assert!(
+            !journal.with(|store| store.withdraw_suspended(id)).unwrap(),
+            "it runs"
+        );
         // The next round can be answered, until it is withdrawn.
         assert!(journal.with(|store| store.suspend(&first)).unwrap());
         assert!(journal.with(|store| store.withdraw_suspended(id)).unwrap());
-        assert!(!journal.with(|store| store.claim_suspended(id)).unwrap(), "it is canceled");
-        assert!(!journal.with(|store| store.suspend(&first)).unwrap(), "it stays so");
+        assert!(
+            !journal.with(|store| store.claim_suspended(id)).unwrap(),
+            "it is canceled"
+        );
+        assert!(
+            !journal.with(|store| store.suspend(&first)).unwrap(),
+            "it stays so"
+        );
         assert_eq!(journal.with(Store::unfinished_suspended).unwrap(), [id]);
         journal.with(|store| store.forget_suspended(id)).unwrap();
         assert!(journal.with(|store| store.suspended(id)).unwrap().is_none());
         let late = suspending("x".to_owned(), Duration::ZERO);
         let id = late.suspension.invocation_id;
         assert!(journal.with(|store| store.suspend(&late)).unwrap());
-        assert!(!journal.with(|store| store.claim_suspended(id)).unwrap(), "its time is up");
+        assert!(
+            !journal.with(|store| store.claim_suspended(id)).unwrap(),
+            "its time is up"
+        );
     }
 
     #[test]
@@ -234,13 +295,28 @@ mod tests {
         let journal = journal(&folder);
         let large = suspending("x".repeat(SUSPENDED_BYTES_MAX), HOUR);
         assert!(!journal.with(|store| store.suspend(&large)).unwrap());
-        assert!(journal.with(|store| store.suspended(large.suspension.invocation_id)).unwrap().is_none());
-        let calls: Vec<Suspending> = (0..=SUSPENDED_MAX).map(|_| suspending("x".to_owned(), HOUR)).collect();
-        let stored = |store: &mut Store| calls.iter().map(|call| store.suspend(call)).collect::<Result<Vec<_>, _>>();
+        assert!(
+            journal
+                .with(|store| store.suspended(large.suspension.invocation_id))
+                .unwrap()
+                .is_none()
+        );
+        let calls: Vec<Suspending> = (0..=SUSPENDED_MAX)
+            .map(|_| suspending("x".to_owned(), HOUR))
+            .collect();
+        let stored = |store: &mut Store| {
+            calls
+                .iter()
+                .map(|call| store.suspend(call))
+                .collect::<Result<Vec<_>, _>>()
+        };
         let stored = journal.with(stored).unwrap();
         let (last, others) = stored.split_last().unwrap();
         assert!(others.iter().all(|stored| *stored) && !last);
-        assert!(journal.with(|store| store.suspend(&calls[0])).unwrap(), "one of them asks again");
+        assert!(
+            journal.with(|store| store.suspend(&calls[0])).unwrap(),
+            "one of them asks again"
+        );
     }
 
     #[test]
@@ -250,16 +326,23 @@ mod tests {
         let expires_at = other.suspension.expires_at.unix_millis();
         for sql in [
             format!("UPDATE suspended SET expires_at = {expires_at}"),
-            format!("UPDATE suspended SET record = (SELECT record FROM suspended WHERE invocation <> '{id}')"),
+            format!(
+                "UPDATE suspended SET record = (SELECT record FROM suspended WHERE invocation <> '{id}')"
+            ),
         ] {
             let folder = tempfile::tempdir().unwrap();
             let journal = journal(&folder);
-            journal.with(|store| Ok((store.suspend(&one)?, store.suspend(&other)?))).unwrap();
+            journal
+                .with(|store| Ok((store.suspend(&one)?, store.suspend(&other)?)))
+                .unwrap();
             let found = journal.with(|store| {
                 store.connection.execute(&sql, [])?;
                 store.suspended(id)
             });
-            assert!(matches!(found, Err(StoreError::Damaged(_))), "{sql}: {found:?}");
+            assert!(
+                matches!(found, Err(StoreError::Damaged(_))),
+                "{sql}: {found:?}"
+            );
         }
     }
 }

@@ -3,13 +3,26 @@ use crate::journal::{FollowedEvent, LogSettings};
 use crate::record::Input;
 
 fn log(folder: &tempfile::TempDir) -> CallLog {
-    CallLog::new(folder.path().join("calls"), folder.path().join("key"), LogSettings::default())
+    CallLog::new(
+        folder.path().join("calls"),
+        folder.path().join("key"),
+        LogSettings::default(),
+    )
 }
 
 fn trail(log: &CallLog) -> Trail {
-    let outlet = Outlet { bus: EventBus::default(), log: log.clone(), session: Some("s".into()) };
+    let outlet = Outlet {
+        bus: EventBus::default(),
+        log: log.clone(),
+        session: Some("s".into()),
+    };
     let invocation = ToolInvocation::planned("a.b", &Input::from_text("{}"));
-    Trail::begin(&invocation, "toolcell/test".into(), Arc::default(), Some(outlet))
+    Trail::begin(
+        &invocation,
+        "toolcell/test".into(),
+        Arc::default(),
+        Some(outlet),
+    )
 }
 
 fn noted(log: &CallLog) -> Vec<EventType> {
@@ -17,7 +30,13 @@ fn noted(log: &CallLog) -> Vec<EventType> {
         FollowedEvent::Event(logged) => logged.event.event_type,
         FollowedEvent::Missed(count) => panic!("{count} are missing"),
     };
-    log.follow(Some(1)).unwrap().read().unwrap().into_iter().map(event).collect()
+    log.follow(Some(1))
+        .unwrap()
+        .read()
+        .unwrap()
+        .into_iter()
+        .map(event)
+        .collect()
 }
 
 #[test]
@@ -25,7 +44,11 @@ fn a_call_that_says_nothing_while_it_runs_writes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let log = log(&folder);
     let trail = trail(&log);
-    for of in [EventType::Planned, EventType::Started, EventType::ResultCreated] {
+    for of in [
+        EventType::Planned,
+        EventType::Started,
+        EventType::ResultCreated,
+    ] {
         trail.emit(of, json!({}));
     }
     assert!(!trail.kept().noted.is_due);
@@ -82,7 +105,10 @@ fn what_is_noted_of_one_call_is_bounded() {
     // No thread, so that nothing is noted beside this test.
     trail.kept().noted.is_due = true;
     for _ in 0..10 {
-        trail.emit(EventType::PartialResult, json!({ "progress": "x".repeat(NOTED_BYTES_MAX * 3 / 10) }));
+        trail.emit(
+            EventType::PartialResult,
+            json!({ "progress": "x".repeat(NOTED_BYTES_MAX * 3 / 10) }),
+        );
     }
     trail.0.note(&log);
     trail.emit(EventType::PartialResult, json!({}));

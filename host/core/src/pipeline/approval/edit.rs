@@ -11,8 +11,7 @@ use super::super::redaction::restored;
 
 /// Error for a changed number that has more digits than a parsed value holds, beside values that the approver does not
 /// see.
-const LONG_NUMBER: &str =
-    "a number has more digits than can be kept beside hidden values: write it with 15 digits or fewer";
+const LONG_NUMBER: &str = "a number has more digits than can be kept beside hidden values: write it with 15 digits or fewer";
 
 /// Reads `text`, which should run instead of `asked`, of which the approver saw `shown`. Returns `None` if it is the
 /// same, every digit of a number included. Hidden values stay as they were.
@@ -22,8 +21,12 @@ const LONG_NUMBER: &str =
 /// Why `text` cannot be the input.
 pub(super) fn read(asked: &Input, shown: &Input, text: &str) -> Result<Option<Input>, String> {
     let input = Input::from_text(text);
-    let value = input.value().map_err(|error| format!("it is not JSON: {error}"))?;
-    let (Ok(original), Ok(seen)) = (asked.value(), shown.value()) else { return Ok(Some(input)) };
+    let value = input
+        .value()
+        .map_err(|error| format!("it is not JSON: {error}"))?;
+    let (Ok(original), Ok(seen)) = (asked.value(), shown.value()) else {
+        return Ok(Some(input));
+    };
     if input.same(shown) {
         return Ok(None);
     }
@@ -53,27 +56,44 @@ pub(super) fn check(tool: Arc<Tool>, asked: Input, shown: Input) -> EditCheck {
 }
 
 /// Checks an edit for a stored question.
-pub(in crate::pipeline) async fn check_stored(tool: &Tool, approval: &Approval, text: &str) -> Result<(), String> {
+pub(in crate::pipeline) async fn check_stored(
+    tool: &Tool,
+    approval: &Approval,
+    text: &str,
+) -> Result<(), String> {
     let asked = Input::from_text(approval.plan.permission_input.as_str());
-    let shown = approval.plan.shown_input.as_deref().map_or_else(|| asked.clone(), Input::from_text);
+    let shown = approval
+        .plan
+        .shown_input
+        .as_deref()
+        .map_or_else(|| asked.clone(), Input::from_text);
     runs(tool, &asked, &shown, text).await
 }
 
 /// Checks that the tool can be called with `text`. Runs on a thread for checks, because the approver may be a client
 /// other than the caller.
 async fn runs(tool: &Tool, asked: &Input, shown: &Input, text: &str) -> Result<(), String> {
-    let Some(input) = read(asked, shown, text)? else { return Ok(()) };
+    let Some(input) = read(asked, shown, text)? else {
+        return Ok(());
+    };
     let contract = Arc::clone(tool.contract());
     let bytes = input.text().len();
     let from = asked.clone();
-    let work = move || match input.value() {
-        Ok(value) => {
-            match from.value().ok().and_then(|from| contract.forbids(MutationSource::PermissionPrompt, from, value)) {
-                Some(why) => Err(why.to_owned()),
-                None => contract.check_call_input(value, bytes).map_err(|why| why.to_string()),
+    let work =
+        move || match input.value() {
+            Ok(value) => {
+                match from.value().ok().and_then(|from| {
+                    contract.forbids(MutationSource::PermissionPrompt, from, value)
+                }) {
+                    Some(why) => Err(why.to_owned()),
+                    None => contract
+                        .check_call_input(value, bytes)
+                        .map_err(|why| why.to_string()),
+                }
             }
-        }
-        Err(error) => Err(format!("it is not JSON: {error}")),
-    };
-    aside::run(work).await.unwrap_or_else(|refusal| Err(refusal.message))
+            Err(error) => Err(format!("it is not JSON: {error}")),
+        };
+    aside::run(work)
+        .await
+        .unwrap_or_else(|refusal| Err(refusal.message))
 }

@@ -19,8 +19,9 @@ use crate::catalog::Tool;
 use crate::journal::{Allowance, Asking, Held, Journal, Leaving, Role};
 use crate::policy::{Brief, Outcome, Permit, Question, Verdict};
 use crate::record::{
-    Approval, Behavior, Binding, CallRecord, ErrorClass, EventType, Input, PermissionDecision, Plan, ProgressStatus,
-    ReasonType, Refusal, RuleSource, SessionRule, Status, Timestamp, WriteEffect, digest,
+    Approval, Behavior, Binding, CallRecord, ErrorClass, EventType, Input, PermissionDecision,
+    Plan, ProgressStatus, ReasonType, Refusal, RuleSource, SessionRule, Status, Timestamp,
+    WriteEffect, digest,
 };
 use crate::search::Meter;
 
@@ -67,10 +68,18 @@ pub(super) async fn ask(
     };
     let shown = journey.redaction.shown_input(question.call_input()).await?;
     let actor = journey.request.actor_ref.as_deref();
-    let binding = bind(&tool, question.capability(), question.limits(), question.call_input(), actor);
+    let binding = bind(
+        &tool,
+        question.capability(),
+        question.limits(),
+        question.call_input(),
+        actor,
+    );
     let why = asked_because(&decision, question.brief());
     // An irreversible call is asked about each time.
-    let lasting = !tool.permission_profile().has_effect(&WriteEffect::Irreversible);
+    let lasting = !tool
+        .permission_profile()
+        .has_effect(&WriteEffect::Irreversible);
     let session = journey.request.approval.session.id().filter(|_| lasting);
     let always = session.as_deref().map(|session| Allowance {
         rule: SessionRule::new(session, &journey.invocation.tool_id, &binding, &why),
@@ -78,7 +87,10 @@ pub(super) async fn ask(
     });
     let rule = always.as_ref().map(|always| always.rule.clone());
     if let Some(always) = always
-        && let Some(reference) = desk.journal.run(move |store| store.remembers(&always)).await?
+        && let Some(reference) = desk
+            .journal
+            .run(move |store| store.remembers(&always))
+            .await?
     {
         return remembered(journey, tool, decision, question, reference).await;
     }
@@ -95,7 +107,11 @@ pub(super) async fn ask(
         can_remember: session.is_some(),
         expires_at,
     };
-    let check = edit::check(Arc::clone(&tool), question.call_input().clone(), shown.clone());
+    let check = edit::check(
+        Arc::clone(&tool),
+        question.call_input().clone(),
+        shown.clone(),
+    );
     let prompt = draw(journey, facts).await?.checking(check);
     let approval = Approval {
         invocation_id: id,
@@ -117,13 +133,20 @@ pub(super) async fn ask(
             origin: journey.request.approval.origin.as_deref().cloned(),
         },
     };
-    let suggested = rule.map(|rule| json!({ "type": "session_rule", "behavior": "allow", "rule": rule }));
+    let suggested =
+        rule.map(|rule| json!({ "type": "session_rule", "behavior": "allow", "rule": rule }));
     decision.content_blocks = prompt.content_blocks();
     decision.expires_at = Some(expires_at);
     decision.suggested_updates = suggested.into_iter().collect();
     permission::announce(journey, &tool, question.call_input(), decision).await?;
     store(journey, &desk.journal, approval).await?;
-    let answer = wait::wait(journey, &desk, &prompt, tool.permission_profile().permission_channel).await?;
+    let answer = wait::wait(
+        journey,
+        &desk,
+        &prompt,
+        tool.permission_profile().permission_channel,
+    )
+    .await?;
     settle::settle(journey, tool, question.approved(), answer).await
 }
 
@@ -136,7 +159,8 @@ async fn draw(journey: &Journey<'_>, facts: PromptContent<'_>) -> Result<Prompt,
         let mut hides = false;
         let prompt = Prompt::new(facts, |text| {
             // The caller chose these values, maybe to hide what it asks for.
-            hides |= !brought.is_idle() && brought.redact_text_within(&mut text.clone(), &mut meter);
+            hides |=
+                !brought.is_idle() && brought.redact_text_within(&mut text.clone(), &mut meter);
             redactor.redact_text_within(text, &mut meter);
         });
         if hides && guard!("request_secret_question") {
@@ -148,7 +172,12 @@ async fn draw(journey: &Journey<'_>, facts: PromptContent<'_>) -> Result<Prompt,
     if facts.arguments.text().len() <= INLINE_BYTES_MAX {
         return new(facts, Meter::inline());
     }
-    let PromptContent { invocation_id, can_remember, expires_at, .. } = facts;
+    let PromptContent {
+        invocation_id,
+        can_remember,
+        expires_at,
+        ..
+    } = facts;
     let component = facts.component.to_owned();
     let actor = facts.actor.map(str::to_owned);
     let brief = facts.brief.clone();
@@ -171,24 +200,44 @@ async fn draw(journey: &Journey<'_>, facts: PromptContent<'_>) -> Result<Prompt,
 }
 
 /// Stores the question on disk, and only then announces it.
-async fn store(journey: &mut Journey<'_>, journal: &Journal, approval: Approval) -> Result<(), Refusal> {
+async fn store(
+    journey: &mut Journey<'_>,
+    journal: &Journal,
+    approval: Approval,
+) -> Result<(), Refusal> {
     let id = approval.invocation_id;
     let held = journal.hold_async(id, Role::Runner).await?;
-    let held = held.ok_or_else(|| Refusal::host_fault("another process has the id of a new call"))?;
+    let held =
+        held.ok_or_else(|| Refusal::host_fault("another process has the id of a new call"))?;
     journey.advance(Status::AwaitingApproval)?;
-    journey.invocation.extra.insert("approval_request_ref".to_owned(), json!(id));
+    journey
+        .invocation
+        .extra
+        .insert("approval_request_ref".to_owned(), json!(id));
     let arguments = journey.redaction.concealed(&approval.binding.arguments);
-    let binding = Binding { arguments, ..approval.binding.clone() };
+    let binding = Binding {
+        arguments,
+        ..approval.binding.clone()
+    };
     let data = json!({ "approval_request_ref": id, "expires_at": approval.expires_at, "binding": binding });
     let (events, event) = journey.trail.prepare(EventType::PermissionRequested, data);
-    let asking =
-        Asking { approval: approval.clone(), invocation: journey.invocation.clone(), history: journey.history(events) };
+    let asking = Asking {
+        approval: approval.clone(),
+        invocation: journey.invocation.clone(),
+        history: journey.history(events),
+    };
     journal.run(move |store| store.ask(&asking)).await?;
     let leaving = journey.trail.leaving();
     let journal = journal.clone();
     let approval = Some(approval);
     let stage = Stage::Never;
-    journey.asked = Some(Box::new(Asked { journal, approval, stage, leaving, held }));
+    journey.asked = Some(Box::new(Asked {
+        journal,
+        approval,
+        stage,
+        leaving,
+        held,
+    }));
     journey.set_can_be_left(true);
     journey.trail.announce(event);
     journey.trail.reached(ProgressStatus::WaitingForPermission);
@@ -206,7 +255,10 @@ async fn remembered(
     decision.behavior = Behavior::Allow;
     decision.source = Some(RuleSource::Session);
     decision.reason.kind = ReasonType::Rule;
-    decision.reason.message = format!("approved for this session before ({})", decision.reason.message);
+    decision.reason.message = format!(
+        "approved for this session before ({})",
+        decision.reason.message
+    );
     decision.rule_refs.push(rule);
     permission::announce(journey, &tool, question.call_input(), decision).await?;
     let permit = question.approved();
@@ -219,12 +271,20 @@ async fn remembered(
 fn asked_because(decision: &PermissionDecision, brief: &Brief) -> String {
     let mut rules = brief.rule_refs.clone();
     rules.sort();
-    digest(json!([decision.reason.kind, rules, brief.reason]).to_string().as_bytes())
+    digest(
+        json!([decision.reason.kind, rules, brief.reason])
+            .to_string()
+            .as_bytes(),
+    )
 }
 
 /// Decides once more on a call that was asked about, with `input`. Its question is answered; a denial is recorded, and
 /// stays a denial.
-async fn decide_again(journey: &mut Journey<'_>, tool: &Arc<Tool>, input: &Input) -> Result<Box<Permit>, Refusal> {
+async fn decide_again(
+    journey: &mut Journey<'_>,
+    tool: &Arc<Tool>,
+    input: &Input,
+) -> Result<Box<Permit>, Refusal> {
     let Verdict { decision, outcome } = permission::judge(journey, tool, input).await?;
     match outcome {
         Outcome::Allow(permit) => Ok(permit),
@@ -239,8 +299,10 @@ async fn decide_again(journey: &mut Journey<'_>, tool: &Arc<Tool>, input: &Input
 
 fn nobody_to_ask(question: &Question) -> Refusal {
     let brief = question.brief();
-    let message =
-        format!("{} needs approval ({}), but no terminal or client can ask for it", brief.tool_id, brief.reason);
+    let message = format!(
+        "{} needs approval ({}), but no terminal or client can ask for it",
+        brief.tool_id, brief.reason
+    );
     Refusal::new(ErrorClass::PermissionDenied, "nobody_to_ask", message)
 }
 
@@ -249,7 +311,11 @@ pub(super) const WITHDRAWN: &str = "approval_withdrawn";
 
 /// The refusal of such a call.
 fn withdrawn() -> Refusal {
-    Refusal::new(ErrorClass::Canceled, WITHDRAWN, "the call was canceled before it could run")
+    Refusal::new(
+        ErrorClass::Canceled,
+        WITHDRAWN,
+        "the call was canceled before it could run",
+    )
 }
 
 fn expired() -> Refusal {
@@ -262,12 +328,21 @@ fn expired() -> Refusal {
 
 /// Stores the end of a call for which an approval was requested.
 pub(super) async fn conclude(asked: Asked, record: &mut CallRecord) {
-    let Asked { journal, held, leaving, .. } = asked;
+    let Asked {
+        journal,
+        held,
+        leaving,
+        ..
+    } = asked;
     let id = record.invocation.invocation_id;
     // The call has ended, and so its listeners end with its last trail.
     drop(leaving);
     let never = record.is_never_persisted() && guard!("never_persisted");
-    let kept = if never { record.without_output() } else { record.clone() };
+    let kept = if never {
+        record.without_output()
+    } else {
+        record.clone()
+    };
     let stored = journal.run(move |store| store.conclude(&kept)).await;
     match stored {
         Ok(()) => held.retire_async().await,
@@ -275,7 +350,10 @@ pub(super) async fn conclude(asked: Asked, record: &mut CallRecord) {
         Err(error) => {
             // A call that has ended must not run later, whatever else could not be stored.
             let _ = journal.run(move |store| store.withdraw(id)).await;
-            record.invocation.extra.insert("journal_error".to_owned(), json!(error.to_string()));
+            record
+                .invocation
+                .extra
+                .insert("journal_error".to_owned(), json!(error.to_string()));
         }
     }
 }

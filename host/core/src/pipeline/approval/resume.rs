@@ -20,7 +20,10 @@ pub(in super::super) async fn re_enter(
     if children::is_orphan(&kept.invocation) {
         return Err(children::outlived());
     }
-    let Prepared { tool, input: remade } = remade.open();
+    let Prepared {
+        tool,
+        input: remade,
+    } = remade.open();
     let input = Input::from_text(kept.approval.plan.permission_input.as_str());
     if remade.value() != input.value() {
         return Err(outdated(&["what hooks make of the input"]));
@@ -28,13 +31,23 @@ pub(in super::super) async fn re_enter(
     journey.invocation.permission_input = Some(journey.redaction.recorded(&input).await?);
     let permit = decide_again(journey, &tool, &input).await?;
     let actor = journey.request.actor_ref.as_deref();
-    let now = bind(&tool, permit.capability(), permit.limits(), permit.call_input(), actor);
+    let now = bind(
+        &tool,
+        permit.capability(),
+        permit.limits(),
+        permit.call_input(),
+        actor,
+    );
     let changed = kept.approval.binding.differences(&now);
     if !changed.is_empty() && guard!("approval_binding") {
         return Err(outdated(&changed));
     }
-    let answer = kept.answer.clone().filter(|_| kept.state == ApprovalState::Approved);
-    let answer = answer.ok_or_else(|| Refusal::host_fault("a call without an approval was resumed"))?;
+    let answer = kept
+        .answer
+        .clone()
+        .filter(|_| kept.state == ApprovalState::Approved);
+    let answer =
+        answer.ok_or_else(|| Refusal::host_fault("a call without an approval was resumed"))?;
     settle::settle(journey, tool, permit, answer).await
 }
 
@@ -55,7 +68,8 @@ pub(in super::super) fn interrupted() -> Refusal {
 
 /// The final refusal of an orphaned call; `None` if it can still be answered or resumed, or has ended.
 pub(in super::super) fn closing(kept: &Kept) -> Option<Refusal> {
-    let reject = |code, message: String| Some(Refusal::new(ErrorClass::ApprovalRejected, code, message));
+    let reject =
+        |code, message: String| Some(Refusal::new(ErrorClass::ApprovalRejected, code, message));
     match kept.state {
         // It waits for an answer, and can go on.
         ApprovalState::Claimed if kept.is_suspended => None,
@@ -63,17 +77,30 @@ pub(in super::super) fn closing(kept: &Kept) -> Option<Refusal> {
         ApprovalState::Rejected => {
             // If the input has hidden values, the feedback may repeat them, and nothing here can redact it.
             let open = kept.approval.plan.shown_input.is_none();
-            let feedback = kept.answer.as_ref().and_then(|answer| answer.feedback.as_deref()).filter(|_| open);
+            let feedback = kept
+                .answer
+                .as_ref()
+                .and_then(|answer| answer.feedback.as_deref())
+                .filter(|_| open);
             let because = feedback.map(|why| format!(": {why}")).unwrap_or_default();
-            reject("approval_rejected", format!("the call was not approved{because}"))
+            reject(
+                "approval_rejected",
+                format!("the call was not approved{because}"),
+            )
         }
         ApprovalState::Withdrawn => Some(withdrawn()),
         ApprovalState::Expired => Some(expired()),
-        ApprovalState::Pending | ApprovalState::Approved if children::is_orphan(&kept.invocation) => {
+        ApprovalState::Pending | ApprovalState::Approved
+            if children::is_orphan(&kept.invocation) =>
+        {
             Some(children::outlived())
         }
-        ApprovalState::Pending | ApprovalState::Approved if brought::is_lost(&kept.invocation) => Some(brought::lost()),
-        ApprovalState::Pending | ApprovalState::Approved if kept.approval.expires_at <= Timestamp::now() => {
+        ApprovalState::Pending | ApprovalState::Approved if brought::is_lost(&kept.invocation) => {
+            Some(brought::lost())
+        }
+        ApprovalState::Pending | ApprovalState::Approved
+            if kept.approval.expires_at <= Timestamp::now() =>
+        {
             Some(expired())
         }
         ApprovalState::Pending | ApprovalState::Approved | ApprovalState::Done => None,

@@ -7,9 +7,9 @@ use crate::executor::{Check, Preflight};
 use crate::journal::{Allowance, Claim, Kept};
 use crate::policy::Permit;
 use crate::record::{
-    Answer, ApprovalState, Behavior, DecisionId, ErrorClass, Extra, Input, InputMutation, MutationSource,
-    PermissionDecision, Reason, ReasonType, Refusal, RuleSource, SANDBOX_REF, SchemaVersion, SessionRule, Status,
-    Timestamp,
+    Answer, ApprovalState, Behavior, DecisionId, ErrorClass, Extra, Input, InputMutation,
+    MutationSource, PermissionDecision, Reason, ReasonType, Refusal, RuleSource, SANDBOX_REF,
+    SchemaVersion, SessionRule, Status, Timestamp,
 };
 
 use super::super::aside::{self, Against};
@@ -29,9 +29,17 @@ pub(super) async fn settle(
     if !answer.approved {
         let rejected = decided(journey, &answer, Counted::No, None).await?;
         let _ = permission::announce(journey, &tool, permit.call_input(), rejected).await;
-        let because = answer.feedback.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
+        let because = answer
+            .feedback
+            .as_deref()
+            .map(|why| format!(": {why}"))
+            .unwrap_or_default();
         let message = format!("the call was not approved{because}");
-        return Err(Refusal::new(ErrorClass::ApprovalRejected, "approval_rejected", message));
+        return Err(Refusal::new(
+            ErrorClass::ApprovalRejected,
+            "approval_rejected",
+            message,
+        ));
     }
     if let Some(channel) = tool.permission_profile().permission_channel
         && !channel.takes(&answer.channel)
@@ -43,31 +51,54 @@ pub(super) async fn settle(
             "the call was approved through {}, and the tool's permission_channel is another one; call again to ask",
             answer.channel
         );
-        let profile = format!("permission_profile:{}", tool.permission_profile().permission_profile_id);
-        return Err(Refusal::new(ErrorClass::ApprovalRejected, "approval_channel", message).by_policy(profile));
+        let profile = format!(
+            "permission_profile:{}",
+            tool.permission_profile().permission_profile_id
+        );
+        return Err(
+            Refusal::new(ErrorClass::ApprovalRejected, "approval_channel", message)
+                .by_policy(profile),
+        );
     }
     let edited = edited(journey, permit.call_input(), &answer).await?;
     let approved = decided(journey, &answer, Counted::Yes, edited.as_ref()).await?;
-    permission::announce(journey, &tool, edited.as_ref().unwrap_or(permit.call_input()), approved).await?;
+    permission::announce(
+        journey,
+        &tool,
+        edited.as_ref().unwrap_or(permit.call_input()),
+        approved,
+    )
+    .await?;
     let permit = match edited {
         Some(input) => edit(journey, &tool, permit, input, &answer).await?,
         None => permit,
     };
     if let Some(approved) = journey.decisions.last_mut() {
-        approved.extra.insert(SANDBOX_REF.to_owned(), journey.redaction.sandbox(&permit).into());
+        approved.extra.insert(
+            SANDBOX_REF.to_owned(),
+            journey.redaction.sandbox(&permit).into(),
+        );
     }
     // Before the approval is used up. Nobody had approved what it reads before.
     validate::preflight(journey, &tool, &permit).await?;
     if let Some(feedback) = &answer.feedback {
-        journey.additional_context.push(json!({ "approver_feedback": feedback }));
+        journey
+            .additional_context
+            .push(json!({ "approver_feedback": feedback }));
     }
     claim(journey, &tool, &permit, answer.always).await?;
     permission::admit(journey, tool, permit).await
 }
 
 /// The approver's input; `None` if it is the one that was asked about.
-async fn edited(journey: &mut Journey<'_>, asked: &Input, answer: &Answer) -> Result<Option<Input>, Refusal> {
-    let Some(text) = &answer.edit else { return Ok(None) };
+async fn edited(
+    journey: &mut Journey<'_>,
+    asked: &Input,
+    answer: &Answer,
+) -> Result<Option<Input>, Refusal> {
+    let Some(text) = &answer.edit else {
+        return Ok(None);
+    };
     let shown = journey.redaction.shown_input(asked).await?;
     super::edit::read(asked, &shown, text).map_err(|why| edit_invalid(&why))
 }
@@ -88,17 +119,37 @@ async fn edit(
     let id = journey.invocation.invocation_id;
     let source = (MutationSource::PermissionPrompt, answer.approver.as_str());
     let reason = "updated_input of the approver";
-    journey.mutated(InputMutation::new(id, source.0, source.1, asked.call_input(), &input, reason));
+    journey.mutated(InputMutation::new(
+        id,
+        source.0,
+        source.1,
+        asked.call_input(),
+        &input,
+        reason,
+    ));
     if let (Ok(from), Ok(to)) = (asked.call_input().value(), input.value())
-        && let Some(why) = tool.contract().forbids(MutationSource::PermissionPrompt, from, to)
+        && let Some(why) = tool
+            .contract()
+            .forbids(MutationSource::PermissionPrompt, from, to)
     {
         return Err(edit_invalid(why));
     }
     check(journey, tool, &input).await?;
     let limits = journey.request.limits.for_checks();
     let values = journey.check(tool, &input, &limits);
-    let preflight = if validate::reads_files(tool) { Preflight::Left } else { values.preflight };
-    journey.services.executor.validate(Check { preflight, ..values }).await?;
+    let preflight = if validate::reads_files(tool) {
+        Preflight::Left
+    } else {
+        values.preflight
+    };
+    journey
+        .services
+        .executor
+        .validate(Check {
+            preflight,
+            ..values
+        })
+        .await?;
     let input = observe::fill(journey, tool, input);
     let input = pre_hooks::shape(journey, tool, input, true).await?;
     check(journey, tool, &input).await?;
@@ -111,28 +162,57 @@ async fn check(journey: &Journey<'_>, tool: &Tool, input: &Input) -> Result<(), 
 }
 
 /// Claims the approved run. From here on the call can end without running, but never run again.
-async fn claim(journey: &mut Journey<'_>, tool: &Tool, permit: &Permit, always: bool) -> Result<(), Refusal> {
+async fn claim(
+    journey: &mut Journey<'_>,
+    tool: &Tool,
+    permit: &Permit,
+    always: bool,
+) -> Result<(), Refusal> {
     let events = journey.trail.events();
     let history = journey.history(events);
-    let Some(Asked { journal, approval: Some(approval), .. }) = journey.asked.as_deref() else {
+    let Some(Asked {
+        journal,
+        approval: Some(approval),
+        ..
+    }) = journey.asked.as_deref()
+    else {
         return Err(Refusal::host_fault("an answer without a question"));
     };
-    let always = approval.session.as_deref().filter(|_| always).map(|session| {
-        let actor = journey.request.actor_ref.as_deref();
-        let binding = crate::approval::bind(tool, permit.capability(), permit.limits(), permit.call_input(), actor);
-        Allowance {
-            rule: SessionRule::new(session, &approval.tool_id, &binding, &approval.question),
-            scope: crate::approval::scope(permit.capability(), permit.limits()),
-        }
-    });
+    let always = approval
+        .session
+        .as_deref()
+        .filter(|_| always)
+        .map(|session| {
+            let actor = journey.request.actor_ref.as_deref();
+            let binding = crate::approval::bind(
+                tool,
+                permit.capability(),
+                permit.limits(),
+                permit.call_input(),
+                actor,
+            );
+            Allowance {
+                rule: SessionRule::new(session, &approval.tool_id, &binding, &approval.question),
+                scope: crate::approval::scope(permit.capability(), permit.limits()),
+            }
+        });
     let mut approved = journey.invocation.clone();
-    approved.advance(Status::Approved, None).map_err(|error| Refusal::host_fault(error.to_string()))?;
-    let claim = Claim { binding: approval.binding.digest(), invocation: approved.clone(), history, always };
+    approved
+        .advance(Status::Approved, None)
+        .map_err(|error| Refusal::host_fault(error.to_string()))?;
+    let claim = Claim {
+        binding: approval.binding.digest(),
+        invocation: approved.clone(),
+        history,
+        always,
+    };
     // A call that is dropped from here on has used its approval up.
     journey.set_can_be_left(false);
     if !journal.run(move |store| store.claim(&claim)).await? {
         let id = approved.invocation_id;
-        return Err(unclaimed(journal.run(move |store| store.kept(id)).await?.as_ref()));
+        return Err(unclaimed(
+            journal.run(move |store| store.kept(id)).await?.as_ref(),
+        ));
     }
     journey.invocation = approved;
     Ok(())
@@ -167,7 +247,10 @@ async fn decided(
     let (behavior, verb) = match counted {
         Counted::Yes => (Behavior::Allow, "approved"),
         Counted::No => (Behavior::Deny, "rejected"),
-        Counted::Unheard => (Behavior::Deny, "approved, through a channel that the tool does not accept,"),
+        Counted::Unheard => (
+            Behavior::Deny,
+            "approved, through a channel that the tool does not accept,",
+        ),
     };
     let mut extra = Extra::new();
     for (name, value) in [("approver", &answer.approver), ("channel", &answer.channel)] {
@@ -198,7 +281,9 @@ async fn decided(
         suggested_updates: Vec::new(),
         pending_classifier_check: None,
         blocked_path: None,
-        content_blocks: asked.map(|asked| asked.content_blocks.clone()).unwrap_or_default(),
+        content_blocks: asked
+            .map(|asked| asked.content_blocks.clone())
+            .unwrap_or_default(),
         accept_feedback: answer.feedback.clone(),
         decided_at: Timestamp::now(),
         expires_at: asked.and_then(|asked| asked.expires_at),

@@ -4,7 +4,8 @@ use crate::approval::{Approver, Prompt, Reply};
 use crate::executor::canceled;
 use crate::journal::{Given, Standing};
 use crate::record::{
-    AbortReason, Answer, ApprovalState, ErrorClass, InvocationId, PermissionChannel, Refusal, Timestamp,
+    AbortReason, Answer, ApprovalState, ErrorClass, InvocationId, PermissionChannel, Refusal,
+    Timestamp,
 };
 
 use super::super::journey::Journey;
@@ -33,7 +34,9 @@ pub(super) async fn wait(
     tokio::pin!(here);
     let mut asking = true;
     loop {
-        let look = LOOK_EVERY.min(Duration::from_millis(prompt.expires_at().millis_since(Timestamp::now()) + 1));
+        let look = LOOK_EVERY.min(Duration::from_millis(
+            prompt.expires_at().millis_since(Timestamp::now()) + 1,
+        ));
         tokio::select! {
             biased;
             () = cancellation.cancelled() => {
@@ -60,21 +63,33 @@ async fn answer_here(
     channel: Option<PermissionChannel>,
 ) -> Result<(), Refusal> {
     let own = journey.request.approval.approver.as_deref();
-    let Some(approver) = own.or(desk.approver.as_deref()) else { return Ok(()) };
-    let counts = channel.is_none_or(|channel| channel.takes(approver.channel()) || approver.channel() == NOBODY);
+    let Some(approver) = own.or(desk.approver.as_deref()) else {
+        return Ok(());
+    };
+    let counts = channel
+        .is_none_or(|channel| channel.takes(approver.channel()) || approver.channel() == NOBODY);
     let reply = if counts || !guard!("asked_channel") {
         checked(approver, prompt).await
     } else {
-        approver.announce(prompt).await.filter(|reply| !reply.approved)
+        approver
+            .announce(prompt)
+            .await
+            .filter(|reply| !reply.approved)
     };
     let Some(reply) = reply else { return Ok(()) };
     let id = prompt.invocation_id();
     let answer = answer_of(approver, reply);
-    match desk.journal.run(move |store| store.answer(id, &answer)).await? {
+    match desk
+        .journal
+        .run(move |store| store.answer(id, &answer))
+        .await?
+    {
         // The stored answer counts, even if another approver was faster.
         Given::Taken | Given::TooLate(_) => Ok(()),
         Given::OwnCall => Err(own_call()),
-        Given::Unknown => Err(Refusal::host_fault("the question is not in the journal any more")),
+        Given::Unknown => Err(Refusal::host_fault(
+            "the question is not in the journal any more",
+        )),
     }
 }
 
@@ -84,10 +99,16 @@ async fn checked(approver: &dyn Approver, prompt: &Prompt) -> Option<Reply> {
     for _ in 1..EDITS_MAX {
         let prompt = again.as_ref().unwrap_or(prompt);
         let reply = approver.ask(prompt).await?;
-        let Some(edit) = reply.edit.as_deref().filter(|_| reply.approved) else { return Some(reply) };
+        let Some(edit) = reply.edit.as_deref().filter(|_| reply.approved) else {
+            return Some(reply);
+        };
         match prompt.check_edit(edit).await {
             Ok(()) => return Some(reply),
-            Err(why) => again = Some(prompt.again(&format!("the arguments as you changed them cannot run: {why}"))),
+            Err(why) => {
+                again = Some(prompt.again(&format!(
+                    "the arguments as you changed them cannot run: {why}"
+                )))
+            }
         }
     }
     approver.ask(again.as_ref().unwrap_or(prompt)).await
@@ -106,17 +127,32 @@ fn answer_of(approver: &dyn Approver, reply: Reply) -> Answer {
 }
 
 fn own_call() -> Refusal {
-    Refusal::new(ErrorClass::PermissionDenied, "self_approval", "a caller cannot approve its own call")
+    Refusal::new(
+        ErrorClass::PermissionDenied,
+        "self_approval",
+        "a caller cannot approve its own call",
+    )
 }
 
 /// The answer; `None` while the question is open.
 async fn look_up(desk: &ApprovalService, id: InvocationId) -> Result<Option<Answer>, Refusal> {
     let standing = desk.journal.run(move |store| store.standing(id)).await?;
-    let Some(Standing { approval, state, answer }) = standing else {
-        return Err(Refusal::host_fault("the question is not in the journal any more"));
+    let Some(Standing {
+        approval,
+        state,
+        answer,
+    }) = standing
+    else {
+        return Err(Refusal::host_fault(
+            "the question is not in the journal any more",
+        ));
     };
     match (state, answer) {
-        (ApprovalState::Pending, _) if approval.expires_at > Timestamp::now() || !guard!("approval_expiry") => Ok(None),
+        (ApprovalState::Pending, _)
+            if approval.expires_at > Timestamp::now() || !guard!("approval_expiry") =>
+        {
+            Ok(None)
+        }
         (ApprovalState::Pending, _) => {
             let closed = desk.journal.run(move |store| store.expire(id)).await?;
             // An answer may have arrived between the two reads.
@@ -127,7 +163,11 @@ async fn look_up(desk: &ApprovalService, id: InvocationId) -> Result<Option<Answ
         (ApprovalState::Withdrawn, _) => Err(withdrawn()),
         (state, _) => {
             let message = format!("the approval is not open any more: it is {state}");
-            Err(Refusal::new(ErrorClass::ApprovalRejected, "approval_closed", message))
+            Err(Refusal::new(
+                ErrorClass::ApprovalRejected,
+                "approval_closed",
+                message,
+            ))
         }
     }
 }

@@ -49,7 +49,10 @@ pub(super) struct Unread(Arc<Mutex<Vec<Usage>>>);
 impl Unread {
     fn add(&self, used: Usage) {
         if guard!("child_unread") {
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).push(used);
+            self.0
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(used);
         }
     }
 
@@ -68,7 +71,10 @@ pub(super) struct Reply {
 
 impl Reply {
     pub(super) fn new(answer: ChildAnswer, unread: &Unread) -> Self {
-        Self { answer: Some(answer), unread: unread.clone() }
+        Self {
+            answer: Some(answer),
+            unread: unread.clone(),
+        }
     }
 
     fn read(mut self) -> ChildAnswer {
@@ -100,8 +106,15 @@ mod tests {
     }
 
     fn wanted() -> ChildCall {
-        let share = Share { left: Box::default(), deadline: Instant::now() };
-        ChildCall { tool: "probe.echo".to_owned(), input: "{}".to_owned(), share }
+        let share = Share {
+            left: Box::default(),
+            deadline: Instant::now(),
+        };
+        ChildCall {
+            tool: "probe.echo".to_owned(),
+            input: "{}".to_owned(),
+            share,
+        }
     }
 
     /// Begins a call as a guest does. Returns the guest's future, and where the reply goes.
@@ -126,17 +139,33 @@ mod tests {
         let (wishes, mut asked) = mpsc::channel(1);
         let line = Line(wishes);
         let unread = Unread::default();
-        let fuel = || unread.take().iter().map(|used| used.fuel.used).collect::<Vec<u64>>();
+        let fuel = || {
+            unread
+                .take()
+                .iter()
+                .map(|used| used.fuel.used)
+                .collect::<Vec<u64>>()
+        };
 
         let (mut guest, reply) = begun(&line, &mut asked);
         assert!(reply.send(Reply::new(used(1), &unread)).is_ok());
-        let Poll::Ready(answer) = poll(&mut guest) else { panic!("the reply does not come") };
-        assert_eq!((answer.used.fuel.used, fuel()), (1, vec![]), "the guest charges what it reads");
+        let Poll::Ready(answer) = poll(&mut guest) else {
+            panic!("the reply does not come")
+        };
+        assert_eq!(
+            (answer.used.fuel.used, fuel()),
+            (1, vec![]),
+            "the guest charges what it reads"
+        );
 
         let (guest, reply) = begun(&line, &mut asked);
         assert!(reply.send(Reply::new(used(2), &unread)).is_ok());
         drop(guest);
-        assert_eq!(fuel(), [2], "the guest is stopped before it reads the reply");
+        assert_eq!(
+            fuel(),
+            [2],
+            "the guest is stopped before it reads the reply"
+        );
 
         let (guest, reply) = begun(&line, &mut asked);
         drop(guest);

@@ -18,19 +18,30 @@ const PROPERTY: &str = "request_secrets";
 pub(super) fn check(brought: &Secrets) -> Result<(), Refusal> {
     let refused = |why: String| {
         let message = format!("cannot use the secrets of the request: {why}");
-        Refusal::new(ErrorClass::InvalidArguments, "request_secret_invalid", message)
+        Refusal::new(
+            ErrorClass::InvalidArguments,
+            "request_secret_invalid",
+            message,
+        )
     };
     let bytes: usize = brought.iter().map(|(_, value)| value.expose().len()).sum();
     if bytes > BYTES_MAX && guard!("request_secret_bytes") {
-        return Err(refused(format!("they have {bytes} bytes together, and {BYTES_MAX} is the maximum")));
+        return Err(refused(format!(
+            "they have {bytes} bytes together, and {BYTES_MAX} is the maximum"
+        )));
     }
-    let checked = brought.iter().try_for_each(|(_, value)| SecretStore::check_value(value));
+    let checked = brought
+        .iter()
+        .try_for_each(|(_, value)| SecretStore::check_value(value));
     checked.map_err(|error| refused(format!("{error:#}")))
 }
 
 /// What is redacted because of them.
 pub(super) fn terms(brought: &Secrets) -> Vec<Term> {
-    brought.iter().map(|(name, value)| Term::secret(name, value)).collect()
+    brought
+        .iter()
+        .map(|(name, value)| Term::secret(name, value))
+        .collect()
 }
 
 /// Searches for them alone. Takes time in proportion to their bytes.
@@ -46,12 +57,19 @@ pub(in super::super) fn repeated(place: &str) -> Refusal {
         "cannot use the secrets of the request: one of them is {place}, which would not show it; take another value, or leave \
          it out there"
     );
-    Refusal::new(ErrorClass::InvalidArguments, "request_secret_repeated", message)
+    Refusal::new(
+        ErrorClass::InvalidArguments,
+        "request_secret_repeated",
+        message,
+    )
 }
 
 /// Notes which of the secrets `names`, those that the tool may use, the request brings.
 pub(super) fn note(invocation: &mut ToolInvocation, names: &[String], brought: &Secrets) {
-    let used: Vec<&String> = names.iter().filter(|name| brought.get(name).is_some()).collect();
+    let used: Vec<&String> = names
+        .iter()
+        .filter(|name| brought.get(name).is_some())
+        .collect();
     if !used.is_empty() {
         invocation.extra.insert(PROPERTY.to_owned(), json!(used));
     }
@@ -66,7 +84,8 @@ pub(in super::super) fn is_lost(invocation: &ToolInvocation) -> bool {
 pub(in super::super) fn lost() -> Refusal {
     let message = "cannot go on with the call: the secrets of its request were in the memory of a process that has ended, \
                    and on no disk; nothing ran; send the request again";
-    Refusal::new(ErrorClass::Canceled, "request_secrets_lost", message).aborted(AbortReason::RuntimeShutdown)
+    Refusal::new(ErrorClass::Canceled, "request_secrets_lost", message)
+        .aborted(AbortReason::RuntimeShutdown)
 }
 
 #[cfg(test)]
@@ -75,8 +94,15 @@ mod tests {
     use crate::secret::{SecretValue, Secrets};
 
     fn secrets(values: &[&str]) -> Secrets {
-        let named = values.iter().enumerate().map(|(at, value)| (format!("K{at}"), (*value).to_owned()));
-        Secrets::new(named.map(|(name, value)| (name, SecretValue::new(value))).collect())
+        let named = values
+            .iter()
+            .enumerate()
+            .map(|(at, value)| (format!("K{at}"), (*value).to_owned()));
+        Secrets::new(
+            named
+                .map(|(name, value)| (name, SecretValue::new(value)))
+                .collect(),
+        )
     }
 
     #[test]
@@ -85,14 +111,21 @@ mod tests {
         check(&secrets(&[])).unwrap();
         check(&secrets(&[&half, &half])).unwrap();
         for (values, why) in [
-            (vec![half.as_str(), &half, "and more"], "4104 bytes together"),
+            (
+                vec![half.as_str(), &half, "and more"],
+                "4104 bytes together",
+            ),
             (vec!["long enough", "seven77"], "shorter than 8 bytes"),
             (vec!["two\nlines"], "line breaks"),
         ] {
             let refusal = check(&secrets(&values)).unwrap_err();
             assert_eq!(refusal.code, "request_secret_invalid");
             assert!(refusal.message.contains(why), "{}", refusal.message);
-            assert!(values.iter().all(|value| !refusal.message.contains(value)), "{}", refusal.message);
+            assert!(
+                values.iter().all(|value| !refusal.message.contains(value)),
+                "{}",
+                refusal.message
+            );
         }
     }
 }

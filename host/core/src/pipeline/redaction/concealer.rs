@@ -41,7 +41,10 @@ type Written<'a> = HashMap<String, Vec<&'a str>>;
 fn written(input: &Input) -> Written<'_> {
     let mut found = Written::new();
     for number in input.numbers() {
-        let held = number.parse::<Number>().map(|held| held.to_string()).unwrap_or_default();
+        let held = number
+            .parse::<Number>()
+            .map(|held| held.to_string())
+            .unwrap_or_default();
         if held != number {
             found.entry(held).or_default().push(number);
         }
@@ -55,15 +58,26 @@ impl Concealer {
         let mut value = input.to_value();
         if self.inputs {
             let contract = Arc::clone(&self.contract);
-            let mut gathered = Gathered { written: written(input), terms: Vec::new(), input_of: Some(&contract) };
-            let all = value.as_object().filter(|_| self.whole).into_iter().flat_map(|fields| fields.keys());
-            let names = Arc::make_mut(&mut self.terms).hide_fields(all.chain(contract.sensitive_names()));
+            let mut gathered = Gathered {
+                written: written(input),
+                terms: Vec::new(),
+                input_of: Some(&contract),
+            };
+            let all = value
+                .as_object()
+                .filter(|_| self.whole)
+                .into_iter()
+                .flat_map(|fields| fields.keys());
+            let names =
+                Arc::make_mut(&mut self.terms).hide_fields(all.chain(contract.sensitive_names()));
             self.stale |= names;
             let mut hide = |_: &str, place: &mut Value| gathered.hide(place);
             match &mut value {
                 // The input is not an object, so the sensitive fields in it cannot be located.
                 value if !value.is_object() => hide("", value),
-                Value::Object(fields) if self.whole => fields.values_mut().for_each(|field| hide("", field)),
+                Value::Object(fields) if self.whole => {
+                    fields.values_mut().for_each(|field| hide("", field))
+                }
                 value => contract.each_sensitive(value, &mut hide),
             }
             let terms = gathered.terms;
@@ -98,7 +112,10 @@ impl Concealer {
             // The rules name fields of the output, and a tool can repeat such a field here, or the whole output.
             let mut field = object([(modifier.key.as_str(), modifier.value.take())]);
             self.contract.each_redacted(&mut field, &mut hide);
-            modifier.value = field.get_mut(&modifier.key).map(Value::take).unwrap_or_default();
+            modifier.value = field
+                .get_mut(&modifier.key)
+                .map(Value::take)
+                .unwrap_or_default();
             self.contract.each_redacted(&mut modifier.value, &mut hide);
         }
         self.keep_back(gathered.terms);
@@ -107,21 +124,33 @@ impl Concealer {
 
     /// Removes what the contract redacts from a block whose text repeats structured output as JSON.
     fn hide_in_text(&self, block: &mut Content, gathered: &mut Gathered<'_>) -> bool {
-        let Some(Value::String(text)) = block.fields.get_mut("text") else { return false };
-        let Some(mut value) = decoded(text) else { return false };
+        let Some(Value::String(text)) = block.fields.get_mut("text") else {
+            return false;
+        };
+        let Some(mut value) = decoded(text) else {
+            return false;
+        };
         let mut found = false;
         self.contract.each_redacted(&mut value, &mut |_, place| {
             found = true;
             gathered.hide(place);
         });
         if found {
-            *text = Input::from_text(text.as_str()).with_value(value).text().to_owned();
+            *text = Input::from_text(text.as_str())
+                .with_value(value)
+                .text()
+                .to_owned();
         }
         found
     }
 
     /// Removes every term from `mapped`, and adds the places where it found one.
-    pub(super) fn redact_output(&mut self, mapped: &mut Mapped, places: &mut BTreeSet<String>, meter: &mut Meter) {
+    pub(super) fn redact_output(
+        &mut self,
+        mapped: &mut Mapped,
+        places: &mut BTreeSet<String>,
+        meter: &mut Meter,
+    ) {
         self.renew();
         let redactor = &self.redactor;
         let mut found = |place: &str, found: bool| {
@@ -130,28 +159,49 @@ impl Concealer {
             }
         };
         for (at, block) in mapped.content.iter_mut().enumerate() {
-            found(&format!("/content/{at}"), records::block(redactor, block, meter));
+            found(
+                &format!("/content/{at}"),
+                records::block(redactor, block, meter),
+            );
         }
         if let Some(structured) = &mut mapped.structured_content {
-            found("/structured_content", redactor.redact_output(structured, meter));
+            found(
+                "/structured_content",
+                redactor.redact_output(structured, meter),
+            );
         }
         if let Some(summary) = &mut mapped.ui_facing_summary {
-            found("/ui_facing_summary", redactor.redact_output_text(summary, meter));
+            found(
+                "/ui_facing_summary",
+                redactor.redact_output_text(summary, meter),
+            );
         }
         for (at, modifier) in mapped.context_modifiers.iter_mut().enumerate() {
             let mut field = object([(modifier.key.as_str(), modifier.value.take())]);
             let in_value = redactor.redact_output(&mut field, meter);
             if let Value::Object(field) = field {
-                modifier.value = field.into_iter().next().map(|(_, value)| value).unwrap_or_default();
+                modifier.value = field
+                    .into_iter()
+                    .next()
+                    .map(|(_, value)| value)
+                    .unwrap_or_default();
             }
             let in_key = redactor.redact_text_within(&mut modifier.key, meter);
             // By its number, because a place must not name a key that was redacted.
             found(&format!("/context_modifiers/{at}"), in_key | in_value);
         }
-        for touched in mapped.usage.iter_mut().filter_map(|usage| usage.touched.as_mut()) {
-            let mut hide =
-                |hidden: bool, thing: &mut TouchedThing| redactor.redact_output_text(&mut thing.what, meter) | hidden;
-            found("/usage/touched", touched.listed.iter_mut().fold(false, &mut hide));
+        for touched in mapped
+            .usage
+            .iter_mut()
+            .filter_map(|usage| usage.touched.as_mut())
+        {
+            let mut hide = |hidden: bool, thing: &mut TouchedThing| {
+                redactor.redact_output_text(&mut thing.what, meter) | hidden
+            };
+            found(
+                "/usage/touched",
+                touched.listed.iter_mut().fold(false, &mut hide),
+            );
         }
         if let Some(error) = &mut mapped.error {
             found("/error", records::error(redactor, error, meter));
@@ -178,7 +228,8 @@ impl Concealer {
 
     fn renew(&mut self) {
         if std::mem::take(&mut self.stale) {
-            self.redactor = Redactor::new(&self.terms, self.contract.redacted_patterns(), self.whole);
+            self.redactor =
+                Redactor::new(&self.terms, self.contract.redacted_patterns(), self.whole);
             self.renewed = true;
         }
     }
@@ -241,6 +292,10 @@ impl Gathered<'_> {
     }
 
     fn add(&mut self, text: &str) {
-        self.terms.push(if self.input_of.is_some() { Term::argument(text) } else { Term::sensitive(text) });
+        self.terms.push(if self.input_of.is_some() {
+            Term::argument(text)
+        } else {
+            Term::sensitive(text)
+        });
     }
 }

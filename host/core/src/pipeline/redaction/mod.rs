@@ -15,9 +15,13 @@ use crate::catalog::{Contract, Tool};
 use crate::journal::Trail;
 use crate::policy::Permit;
 use crate::pool::STORE;
-use crate::record::{AccessKind, ErrorClass, EventType, Input, PermissionDecision, Refusal, SANDBOX_REF};
+use crate::record::{
+    AccessKind, ErrorClass, EventType, Input, PermissionDecision, Refusal, SANDBOX_REF,
+};
 use crate::search::Meter;
-use crate::secret::{REDACTED, Redactor, ReferenceKey, Scrubber, SecretStore, SecretValue, Secrets, Term, Terms};
+use crate::secret::{
+    REDACTED, Redactor, ReferenceKey, Scrubber, SecretStore, SecretValue, Secrets, Term, Terms,
+};
 
 use super::Request;
 use super::aside::Checks;
@@ -80,13 +84,17 @@ impl Redaction {
     /// What the calls below this one must not show either; `None` if it has nothing to hide.
     pub(super) fn inherited(&self) -> Option<Hidden> {
         let hides = self.references.is_some() || self.whole;
-        hides.then(|| Hidden { terms: Arc::new(self.terms.without_fields()), whole: self.whole })
+        hides.then(|| Hidden {
+            terms: Arc::new(self.terms.without_fields()),
+            whole: self.whole,
+        })
     }
 
     /// Begins with what the calls above this one hide.
     fn inherit(&mut self, hidden: &Hidden) -> Result<(), Refusal> {
         let key = ReferenceKey::new().map_err(|error| Refusal::host_fault(format!("{error:#}")))?;
-        (self.terms, self.references, self.whole) = (Arc::clone(&hidden.terms), Some(key), hidden.whole);
+        (self.terms, self.references, self.whole) =
+            (Arc::clone(&hidden.terms), Some(key), hidden.whole);
         Ok(())
     }
 
@@ -151,7 +159,9 @@ impl Redaction {
     ///
     /// Why the call cannot write any: a rule of the output contract needs all of the output at once.
     pub(super) fn of_artifacts(&self) -> Result<Redactor, &'static str> {
-        let Some(contract) = &self.contract else { return Ok(Redactor::default()) };
+        let Some(contract) = &self.contract else {
+            return Ok(Redactor::default());
+        };
         if contract.redacts_output() && guard!("artifact_rules") {
             return Err(NO_ARTIFACTS);
         }
@@ -175,7 +185,9 @@ impl Redaction {
 
     /// Fails if a secret was granted but is not set.
     pub(super) fn check_secrets(&self) -> Result<(), Refusal> {
-        let Some(name) = self.missing.first() else { return Ok(()) };
+        let Some(name) = self.missing.first() else {
+            return Ok(());
+        };
         let command = format!("toolcell secret set {name}");
         let message = format!("the secret {name} is not set; set it with `{command}`");
         let refusal = Refusal::new(ErrorClass::CredentialMissing, "secret_not_set", message);
@@ -189,7 +201,10 @@ impl Redaction {
 
     /// Conceals references with the key of the process that began the call.
     pub(super) fn reuse(&mut self, key: Option<&str>) -> Result<(), Refusal> {
-        let read = |text| ReferenceKey::from_text(text).ok_or_else(|| Refusal::host_fault("a stored key is not valid"));
+        let read = |text| {
+            ReferenceKey::from_text(text)
+                .ok_or_else(|| Refusal::host_fault("a stored key is not valid"))
+        };
         self.references = key.map(read).transpose()?;
         Ok(())
     }
@@ -197,7 +212,8 @@ impl Redaction {
     /// Whether the arguments have sensitive fields, so that those in another shape cannot be shown.
     fn needs_shape(&self) -> bool {
         let contract = self.contract.as_ref();
-        (self.whole || contract.is_some_and(|contract| contract.has_sensitive_fields())) && guard!("sensitive_shape")
+        (self.whole || contract.is_some_and(|contract| contract.has_sensitive_fields()))
+            && guard!("sensitive_shape")
     }
 
     /// The redactor, for use on another thread.
@@ -216,7 +232,8 @@ impl Redaction {
         let whole = tool.permission_profile().is_sensitive();
         if whole || contract.has_sensitive_fields() {
             if self.references.is_none() {
-                let key = ReferenceKey::new().map_err(|error| Refusal::host_fault(format!("{error:#}")))?;
+                let key = ReferenceKey::new()
+                    .map_err(|error| Refusal::host_fault(format!("{error:#}")))?;
                 self.references = Some(key);
             }
             self.whole |= whole;
@@ -243,9 +260,16 @@ impl Redaction {
                 || redactor.redact_text_within(&mut input.text().to_owned(), &mut meter);
             (redactor, repeats)
         };
-        let (redactor, repeats) = self.checks.run("searching the arguments for secrets of the request", work).await?;
+        let (redactor, repeats) = self
+            .checks
+            .run("searching the arguments for secrets of the request", work)
+            .await?;
         self.brought = redactor;
-        if repeats && guard!("request_secret_arguments") { Err(brought::repeated("in the arguments")) } else { Ok(()) }
+        if repeats && guard!("request_secret_arguments") {
+            Err(brought::repeated("in the arguments"))
+        } else {
+            Ok(())
+        }
     }
 
     /// Searches for the secrets of the request alone; idle if it has none.
@@ -269,9 +293,11 @@ impl Redaction {
             Arc::make_mut(&mut self.terms).add(brought::terms(brought));
         }
         let is_brought = |name: &String| brought.get(name).is_some();
-        let (of_request, of_store): (Vec<String>, Vec<String>) = names.into_iter().partition(is_brought);
-        let of_request =
-            of_request.into_iter().filter_map(|name| brought.get(&name).cloned().map(|value| (name, value)));
+        let (of_request, of_store): (Vec<String>, Vec<String>) =
+            names.into_iter().partition(is_brought);
+        let of_request = of_request
+            .into_iter()
+            .filter_map(|name| brought.get(&name).cloned().map(|value| (name, value)));
         let mut known = of_request.collect::<Vec<_>>();
         let mut terms = Vec::new();
         for (name, value) in stored(store, of_store).await? {
@@ -289,7 +315,9 @@ impl Redaction {
             // Ahead of the run, which would build it inline, although a client chose its size.
             let secrets = self.secrets.clone();
             let work = move || _ = Scrubber::of_secrets(&secrets);
-            self.checks.run("preparing the secrets of the request", work).await?;
+            self.checks
+                .run("preparing the secrets of the request", work)
+                .await?;
         }
         Ok(())
     }
@@ -297,10 +325,16 @@ impl Redaction {
     /// Fails if there are more sensitive values than can be searched for. The call then ends without showing its input,
     /// so there is nothing left to redact.
     fn check_terms(&mut self) -> Result<(), Refusal> {
-        let Some(why) = self.terms.too_many() else { return Ok(()) };
+        let Some(why) = self.terms.too_many() else {
+            return Ok(());
+        };
         self.terms = Arc::default();
         self.install(Redactor::default());
-        Err(Refusal::new(ErrorClass::InvalidArguments, "too_many_sensitive_values", why))
+        Err(Refusal::new(
+            ErrorClass::InvalidArguments,
+            "too_many_sensitive_values",
+            why,
+        ))
     }
 
     fn concealer(&self) -> Option<Concealer> {
@@ -336,7 +370,9 @@ impl Redaction {
     ///
     /// Those of [`Checks::run`], which end the call.
     pub(super) async fn shown(&mut self, input: &Input) -> Result<Value, Refusal> {
-        let Some(mut concealer) = self.concealer() else { return Ok(input.to_value()) };
+        let Some(mut concealer) = self.concealer() else {
+            return Ok(input.to_value());
+        };
         let hidden = (input.text().len() <= INLINE_BYTES_MAX).then(|| concealer.hide_input(input));
         let hidden = match hidden {
             Some(mut value) if concealer.is_light() => {
@@ -352,7 +388,11 @@ impl Redaction {
             concealer.redact(&mut value, &mut Meter::aside());
             (value, concealer)
         };
-        match self.checks.run("keeping sensitive arguments out of the record", work).await {
+        match self
+            .checks
+            .run("keeping sensitive arguments out of the record", work)
+            .await
+        {
             Ok((value, concealer)) => {
                 self.learn(concealer);
                 Ok(value)
@@ -391,7 +431,9 @@ impl Redaction {
         // A term or pattern may match a number as written, and not as a parsed value holds it.
         let mut meter = Meter::inline();
         let redactor = &self.redactor;
-        let matches = exact.numbers().any(|number| redactor.redact_text_within(&mut number.to_owned(), &mut meter));
+        let matches = exact
+            .numbers()
+            .any(|number| redactor.redact_text_within(&mut number.to_owned(), &mut meter));
         Ok(if matches { rounded } else { exact })
     }
 
@@ -417,7 +459,10 @@ impl Redaction {
     }
 
     /// `decision` as hooks and records may see it.
-    pub(super) fn shown_decision(&self, mut decision: Box<PermissionDecision>) -> Box<PermissionDecision> {
+    pub(super) fn shown_decision(
+        &self,
+        mut decision: Box<PermissionDecision>,
+    ) -> Box<PermissionDecision> {
         if let Some(redactor) = self.active() {
             records::decision(redactor, &mut decision);
         }
@@ -482,7 +527,12 @@ impl Redaction {
             }
             Err(refusal) => {
                 self.everything = true;
-                *mapped = Mapped { ran, usage, error: Some(refusal), ..Mapped::default() };
+                *mapped = Mapped {
+                    ran,
+                    usage,
+                    error: Some(refusal),
+                    ..Mapped::default()
+                };
                 mapped.hide_names();
             }
         }
@@ -494,7 +544,8 @@ impl Redaction {
         self.places.extend(places);
         if let Some(why) = self.terms.too_many().filter(|_| mapped.has_output()) {
             self.everything = true;
-            let refusal = Refusal::new(ErrorClass::ResultRedacted, "too_many_sensitive_values", why);
+            let refusal =
+                Refusal::new(ErrorClass::ResultRedacted, "too_many_sensitive_values", why);
             mapped.withhold(refusal);
         }
     }
@@ -503,8 +554,7 @@ impl Redaction {
     pub(super) fn withhold(&mut self, mapped: &mut Mapped) {
         self.everything = true;
         if mapped.quotes_tool() && guard!("quiet_results") {
-            let message =
-                "the tool failed, and a setting of the operator or of the tool keeps back what it says of that";
+            let message = "the tool failed, and a setting of the operator or of the tool keeps back what it says of that";
             mapped.error = mapped.error.take().map(|error| error.reworded(message));
         }
         let message = "the tool answered, and a setting of the operator or of the tool keeps all of the answer back";
@@ -523,12 +573,19 @@ impl Redaction {
 /// Starts redaction for `tool`, once it is resolved, and redacts the input that was recorded before.
 pub(super) async fn begin(journey: &mut Journey<'_>, tool: &Tool) -> Result<(), Refusal> {
     let secrets = wanted(tool, &journey.request);
-    if let Some(hidden) = journey.request.lineage.as_ref().and_then(|lineage| lineage.hidden.as_ref())
+    if let Some(hidden) = journey
+        .request
+        .lineage
+        .as_ref()
+        .and_then(|lineage| lineage.hidden.as_ref())
         && guard!("child_redaction")
     {
         journey.redaction.inherit(hidden)?;
     }
-    journey.redaction.start(tool, !(secrets.is_empty() && journey.request.secrets.is_empty()))?;
+    journey.redaction.start(
+        tool,
+        !(secrets.is_empty() && journey.request.secrets.is_empty()),
+    )?;
     if journey.redaction.active().is_none() {
         return Ok(());
     }
@@ -549,7 +606,10 @@ async fn hide_input(journey: &mut Journey<'_>, secrets: Vec<String>) -> Result<(
     }
     brought::note(&mut journey.invocation, &secrets, &brought);
     // A failed read is reported once the input is redacted, so that the record shows the rest of it.
-    let read = journey.redaction.read_secrets(&journey.services.secrets, secrets, &brought).await;
+    let read = journey
+        .redaction
+        .read_secrets(&journey.services.secrets, secrets, &brought)
+        .await;
     let shown = journey.redaction.recorded(&input).await?;
     journey.redaction.check_terms()?;
     let text = text.filter(|_| shown == input.shared_value());
@@ -561,7 +621,10 @@ async fn hide_input(journey: &mut Journey<'_>, secrets: Vec<String>) -> Result<(
 }
 
 /// Reads the secrets `names` on a thread for the host's own store.
-async fn stored(store: &SecretStore, names: Vec<String>) -> Result<Vec<(String, Option<SecretValue>)>, Refusal> {
+async fn stored(
+    store: &SecretStore,
+    names: Vec<String>,
+) -> Result<Vec<(String, Option<SecretValue>)>, Refusal> {
     if names.is_empty() {
         return Ok(Vec::new());
     }
@@ -570,10 +633,18 @@ async fn stored(store: &SecretStore, names: Vec<String>) -> Result<Vec<(String, 
         let values = store.values(&names.iter().map(String::as_str).collect::<Vec<_>>())?;
         anyhow::Ok(names.into_iter().zip(values).collect::<Vec<_>>())
     };
-    let found = STORE.run(read).await.unwrap_or_else(|unfinished| Err(unfinished.into()));
+    let found = STORE
+        .run(read)
+        .await
+        .unwrap_or_else(|unfinished| Err(unfinished.into()));
     found.map_err(|error| {
         let message = "the secret store cannot be read; `toolcell secret list` says why";
-        Refusal::new(ErrorClass::SetupRequired, "secret_store_unreadable", message).detail(format!("{error:#}"))
+        Refusal::new(
+            ErrorClass::SetupRequired,
+            "secret_store_unreadable",
+            message,
+        )
+        .detail(format!("{error:#}"))
     })
 }
 
@@ -583,8 +654,19 @@ fn wanted(tool: &Tool, request: &Request) -> Vec<String> {
     if !profile.wants(&AccessKind::Credential) {
         return Vec::new();
     }
-    let granted = |name: &&String| request.grants.secrets.iter().any(|grant| grant.name == **name);
-    profile.credential_refs.iter().filter(granted).cloned().collect()
+    let granted = |name: &&String| {
+        request
+            .grants
+            .secrets
+            .iter()
+            .any(|grant| grant.name == **name)
+    };
+    profile
+        .credential_refs
+        .iter()
+        .filter(granted)
+        .cloned()
+        .collect()
 }
 
 /// Removes all output: the result only says that there was some, and why it is not there.

@@ -6,7 +6,10 @@ use super::super::journey::Journey;
 /// sensitive in them was found. Without that, the record has the reference of the input alone.
 pub(in super::super) fn show_input(journey: &mut Journey<'_>) {
     if let Some((shown, text)) = journey.redaction.unproven.take() {
-        (journey.invocation.model_input, journey.invocation.model_input_text) = (shown, text);
+        (
+            journey.invocation.model_input,
+            journey.invocation.model_input_text,
+        ) = (shown, text);
     }
 }
 
@@ -18,18 +21,25 @@ pub(in super::super) fn restored(updated: Value, shown: &Value, original: &Value
     }
     match (updated, shown, original) {
         (Value::Object(updated), Value::Object(shown), Value::Object(original)) => {
-            let restore = |(name, value): (String, Value)| match (shown.get(&name), original.get(&name)) {
-                (Some(shown), Some(original)) => {
-                    let value = restored(value, shown, original);
-                    (name, value)
-                }
-                _ => (name, value),
-            };
+            let restore =
+                |(name, value): (String, Value)| match (shown.get(&name), original.get(&name)) {
+                    (Some(shown), Some(original)) => {
+                        let value = restored(value, shown, original);
+                        (name, value)
+                    }
+                    _ => (name, value),
+                };
             Value::Object(updated.into_iter().map(restore).collect())
         }
-        (Value::Array(updated), Value::Array(shown), Value::Array(original)) if updated.len() == shown.len() => {
+        (Value::Array(updated), Value::Array(shown), Value::Array(original))
+            if updated.len() == shown.len() =>
+        {
             let pairs = updated.into_iter().zip(shown.iter().zip(original));
-            Value::Array(pairs.map(|(value, (shown, original))| restored(value, shown, original)).collect())
+            Value::Array(
+                pairs
+                    .map(|(value, (shown, original))| restored(value, shown, original))
+                    .collect(),
+            )
         }
         (updated, ..) => updated,
     }

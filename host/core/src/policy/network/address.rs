@@ -37,20 +37,52 @@ const SPECIAL_4: [Block4; 22] = [
 /// IPv6: the addresses of cloud metadata, and special-purpose blocks. The first match counts. Outside of these blocks, only
 /// global unicast (`2000::/3`) is public.
 const SPECIAL_6: [Block6; 18] = [
-    (Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23), 128, METADATA),
-    (Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254), 128, METADATA),
-    (Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254), 128, METADATA),
+    (
+        Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23),
+        128,
+        METADATA,
+    ),
+    (
+        Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254),
+        128,
+        METADATA,
+    ),
+    (
+        Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254),
+        128,
+        METADATA,
+    ),
     (Ipv6Addr::UNSPECIFIED, 128, "unspecified"),
     (Ipv6Addr::LOCALHOST, 128, "loopback"),
-    (Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0), 96, "IPv4-mapped"),
+    (
+        Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0),
+        96,
+        "IPv4-mapped",
+    ),
     (Ipv6Addr::UNSPECIFIED, 96, "IPv4-compatible"),
-    (Ipv6Addr::new(0x64, 0xff9b, 1, 0, 0, 0, 0, 0), 48, "local translation"),
+    (
+        Ipv6Addr::new(0x64, 0xff9b, 1, 0, 0, 0, 0, 0),
+        48,
+        "local translation",
+    ),
     (Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 0), 64, "discard"),
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 32, "Teredo"),
-    (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23, "protocol assignments"),
-    (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32, "documentation"),
+    (
+        Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0),
+        23,
+        "protocol assignments",
+    ),
+    (
+        Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0),
+        32,
+        "documentation",
+    ),
     (Ipv6Addr::new(0x2002, 0, 0, 0, 0, 0, 0, 0), 16, "6to4"),
-    (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20, "documentation"),
+    (
+        Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0),
+        20,
+        "documentation",
+    ),
     (Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0), 7, "private"),
     (Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10, "link-local"),
     (Ipv6Addr::new(0xfec0, 0, 0, 0, 0, 0, 0, 0), 10, "site-local"),
@@ -58,8 +90,16 @@ const SPECIAL_6: [Block6; 18] = [
 ];
 
 /// NAT64 prefix: in a network without IPv4, the addresses of IPv4 hosts begin with it.
-const TRANSLATED: Block6 = (Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96, "translated");
-const GLOBAL_UNICAST: Block6 = (Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3, "global unicast");
+const TRANSLATED: Block6 = (
+    Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0),
+    96,
+    "translated",
+);
+const GLOBAL_UNICAST: Block6 = (
+    Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0),
+    3,
+    "global unicast",
+);
 
 /// Purpose of `address`; `None` if it is an ordinary public address. Nothing is sent to a special address unless a
 /// grant names it.
@@ -85,14 +125,20 @@ pub fn reached(address: IpAddr) -> IpAddr {
 
 fn special_4(address: Ipv4Addr) -> Option<&'static str> {
     let bits = u32::from(address);
-    SPECIAL_4.iter().find(|(first, prefix, _)| (bits ^ u32::from(*first)) >> (32 - prefix) == 0).map(|block| block.2)
+    SPECIAL_4
+        .iter()
+        .find(|(first, prefix, _)| (bits ^ u32::from(*first)) >> (32 - prefix) == 0)
+        .map(|block| block.2)
 }
 
 fn special_6(address: Ipv6Addr) -> Option<&'static str> {
     if within(address, TRANSLATED) {
         return special_4(translated(address));
     }
-    let block = SPECIAL_6.iter().find(|block| within(address, **block)).map(|block| block.2);
+    let block = SPECIAL_6
+        .iter()
+        .find(|block| within(address, **block))
+        .map(|block| block.2);
     block.or((!within(address, GLOBAL_UNICAST)).then_some("unassigned"))
 }
 
@@ -116,9 +162,28 @@ mod tests {
 
     #[test]
     fn hosts_of_the_internet_are_public() {
-        let public = ["1.1.1.1", "8.8.8.8", "93.184.215.14", "100.63.255.255", "100.128.0.0", "172.15.255.255"];
-        let more = ["172.32.0.0", "192.0.1.0", "223.255.255.255", "2606:4700::1111", "2a00::1", "2001:200::1"];
-        assert!(public.iter().chain(&more).all(|address| of(address).is_none()));
+        let public = [
+            "1.1.1.1",
+            "8.8.8.8",
+            "93.184.215.14",
+            "100.63.255.255",
+            "100.128.0.0",
+            "172.15.255.255",
+        ];
+        let more = [
+            "172.32.0.0",
+            "192.0.1.0",
+            "223.255.255.255",
+            "2606:4700::1111",
+            "2a00::1",
+            "2001:200::1",
+        ];
+        assert!(
+            public
+                .iter()
+                .chain(&more)
+                .all(|address| of(address).is_none())
+        );
         assert_eq!(of("64:ff9b::808:808"), None);
     }
 
@@ -157,7 +222,10 @@ mod tests {
             ("ff00::", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"),
         ];
         for (first, last) in blocks {
-            assert!(of(first).is_some() && of(last).is_some(), "{first} to {last}");
+            assert!(
+                of(first).is_some() && of(last).is_some(),
+                "{first} to {last}"
+            );
         }
     }
 
@@ -172,14 +240,33 @@ mod tests {
 
     #[test]
     fn the_metadata_of_a_cloud_is_known_in_every_form_and_is_no_more_than_that() {
-        let metadata = ["169.254.169.254", "168.63.129.16", "100.100.100.200", "fd00:ec2::254"];
+        let metadata = [
+            "169.254.169.254",
+            "168.63.129.16",
+            "100.100.100.200",
+            "fd00:ec2::254",
+        ];
         let embedded = ["::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe"];
-        assert!(metadata.iter().chain(&embedded).all(|address| is_metadata(address.parse().unwrap())));
-        assert!(metadata.iter().all(|address| of(address) == Some("cloud metadata")));
-        for (beside, purpose) in
-            [("169.254.169.253", "link-local"), ("100.100.100.201", "shared"), ("fd00::1", "private")]
-        {
-            assert!(!is_metadata(beside.parse().unwrap()) && of(beside) == Some(purpose), "{beside}");
+        assert!(
+            metadata
+                .iter()
+                .chain(&embedded)
+                .all(|address| is_metadata(address.parse().unwrap()))
+        );
+        assert!(
+            metadata
+                .iter()
+                .all(|address| of(address) == Some("cloud metadata"))
+        );
+        for (beside, purpose) in [
+            ("169.254.169.253", "link-local"),
+            ("100.100.100.201", "shared"),
+            ("fd00::1", "private"),
+        ] {
+            assert!(
+                !is_metadata(beside.parse().unwrap()) && of(beside) == Some(purpose),
+                "{beside}"
+            );
         }
     }
 }

@@ -52,7 +52,10 @@ impl Authority {
     pub fn parse(text: &str) -> Result<Self, Malformed> {
         let (host, port) = host_and_port(text)?;
         let host = HostName::parse(host).ok_or(Malformed::Host)?;
-        Ok(Self { host, port: port.map(self::port).transpose()? })
+        Ok(Self {
+            host,
+            port: port.map(self::port).transpose()?,
+        })
     }
 }
 
@@ -71,7 +74,11 @@ impl<'a> Spelling<'a> {
             None => (None, text),
         };
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        Self { scheme, authority, path }
+        Self {
+            scheme,
+            authority,
+            path,
+        }
     }
 }
 
@@ -80,7 +87,11 @@ pub(in crate::policy) fn host_and_port(authority: &str) -> Result<(&str, Option<
     if authority.contains('@') {
         return Err(Malformed::User);
     }
-    let end = if authority.starts_with('[') { authority.find(']').map_or(0, |end| end + 1) } else { 0 };
+    let end = if authority.starts_with('[') {
+        authority.find(']').map_or(0, |end| end + 1)
+    } else {
+        0
+    };
     Ok(match authority.get(end..).unwrap_or_default().find(':') {
         Some(colon) => {
             let (host, port) = authority.split_at(end + colon);
@@ -94,14 +105,20 @@ pub(in crate::policy) fn host_and_port(authority: &str) -> Result<(&str, Option<
 pub(in crate::policy) fn port_pattern(text: &str) -> anyhow::Result<Option<u16>> {
     match text {
         "*" => Ok(None),
-        text => port(text).map(Some).with_context(|| format!("`{text}` is not a port; `*` means every port")),
+        text => port(text)
+            .map(Some)
+            .with_context(|| format!("`{text}` is not a port; `*` means every port")),
     }
 }
 
 /// Parses a port of digits only, because some servers would accept a sign or a space.
 fn port(text: &str) -> Result<u16, Malformed> {
     let digits = (1..=5).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
-    digits.then(|| text.parse::<u16>().ok()).flatten().filter(|port| *port != 0).ok_or(Malformed::Port)
+    digits
+        .then(|| text.parse::<u16>().ok())
+        .flatten()
+        .filter(|port| *port != 0)
+        .ok_or(Malformed::Port)
 }
 
 #[cfg(test)]
@@ -110,7 +127,8 @@ mod tests {
 
     #[test]
     fn an_authority_is_a_host_and_perhaps_a_port() {
-        let of = |text: &str| Authority::parse(text).map(|found| (found.host.to_string(), found.port));
+        let of =
+            |text: &str| Authority::parse(text).map(|found| (found.host.to_string(), found.port));
         for (text, host, port) in [
             ("API.ex.test.", "api.ex.test", None),
             ("ex.test:8443", "ex.test", Some(8443)),
@@ -141,8 +159,14 @@ mod tests {
 
     #[test]
     fn a_star_is_every_port_and_an_error_names_what_is_none() {
-        assert_eq!((port_pattern("*").unwrap(), port_pattern("81").unwrap()), (None, Some(81)));
+        assert_eq!(
+            (port_pattern("*").unwrap(), port_pattern("81").unwrap()),
+            (None, Some(81))
+        );
         let error = format!("{:#}", port_pattern("http").unwrap_err());
-        assert!(error.contains("`http`") && error.contains(Malformed::Port.as_str()), "{error}");
+        assert!(
+            error.contains("`http`") && error.contains(Malformed::Port.as_str()),
+            "{error}"
+        );
     }
 }

@@ -58,16 +58,30 @@ impl NetworkGrants {
     /// Whether a grant can let a call of a tool with `profile` reach each of `origins`: the profile's scope covers it, and
     /// no denial closes it.
     pub(super) fn can_grant(&self, profile: &PermissionProfile, origins: &[Origin]) -> bool {
-        let Ok(scope) = Scope::of(profile) else { return false };
+        let Ok(scope) = Scope::of(profile) else {
+            return false;
+        };
         let is_declared = |origin: &Origin| {
             let rule = Rule::origin(origin);
-            scope.argument || scope.patterns.iter().any(|pattern| rule.meet(pattern).is_some())
+            scope.argument
+                || scope
+                    .patterns
+                    .iter()
+                    .any(|pattern| rule.meet(pattern).is_some())
         };
         let is_denied = |Origin { scheme, host, port }: &Origin| {
-            let request = Request { scheme: *scheme, host, port: *port, method: "GET", path: "/" };
+            let request = Request {
+                scheme: *scheme,
+                host,
+                port: *port,
+                method: "GET",
+                path: "/",
+            };
             self.deny.iter().any(|rule| rule.touches(&request, host))
         };
-        origins.iter().all(|origin| is_declared(origin) && !is_denied(origin))
+        origins
+            .iter()
+            .all(|origin| is_declared(origin) && !is_denied(origin))
     }
 
     /// The requests that were granted, in the words of a grant.
@@ -77,20 +91,35 @@ impl NetworkGrants {
 
     /// The grants as written, with their sources.
     pub(super) fn granted(&self) -> impl Iterator<Item = (&str, RuleSource)> {
-        self.allow.iter().map(|rule| (rule.words.as_str(), rule.source))
+        self.allow
+            .iter()
+            .map(|rule| (rule.words.as_str(), rule.source))
     }
 
     /// Source of the denial that was written as `words`.
     pub(super) fn source_of_denial(&self, words: &str) -> Option<RuleSource> {
-        self.deny.iter().find(|rule| rule.words == words).map(|rule| rule.source)
+        self.deny
+            .iter()
+            .find(|rule| rule.words == words)
+            .map(|rule| rule.source)
     }
 
-    pub(super) fn allow(&mut self, spec: &str, words: &str, source: RuleSource) -> anyhow::Result<()> {
+    pub(super) fn allow(
+        &mut self,
+        spec: &str,
+        words: &str,
+        source: RuleSource,
+    ) -> anyhow::Result<()> {
         self.allow.push(Rule::allow(spec, words, source)?);
         Ok(())
     }
 
-    pub(super) fn deny(&mut self, spec: &str, words: &str, source: RuleSource) -> anyhow::Result<()> {
+    pub(super) fn deny(
+        &mut self,
+        spec: &str,
+        words: &str,
+        source: RuleSource,
+    ) -> anyhow::Result<()> {
         self.deny.push(Rule::deny(spec, words, source)?);
         Ok(())
     }
@@ -141,10 +170,14 @@ impl Network {
         named: &[Origin],
         closed: &[UrlPattern],
     ) -> Self {
-        if !profile.wants(&AccessKind::Network) && guard!("network_declared") || grants.allow.is_empty() {
+        if !profile.wants(&AccessKind::Network) && guard!("network_declared")
+            || grants.allow.is_empty()
+        {
             return Self::default();
         }
-        let Ok(scope) = Scope::of(profile) else { return Self::default() };
+        let Ok(scope) = Scope::of(profile) else {
+            return Self::default();
+        };
         let wanted = scope.narrowed(named);
         let mutating = profile.has_effect(&WriteEffect::RemoteMutation) || !guard!("safe_methods");
         let mut allow: Vec<Rule> = Vec::new();
@@ -158,7 +191,11 @@ impl Network {
         if allow.is_empty() {
             return Self::default();
         }
-        Self { allow, deny: grants.deny.clone(), closed: closed.to_vec() }
+        Self {
+            allow,
+            deny: grants.deny.clone(),
+            closed: closed.to_vec(),
+        }
     }
 
     /// Keeps only the requests that `most` has too. A special-purpose address has to be named in both.
@@ -199,7 +236,11 @@ impl Network {
     /// A canonical form, independent of the order of the grants.
     pub(super) fn canonical(&self) -> Value {
         // No `..` in this pattern, so that a new field must be bound too.
-        let Self { allow, deny, closed } = self;
+        let Self {
+            allow,
+            deny,
+            closed,
+        } = self;
         let sorted = |mut words: Vec<String>| {
             words.sort_unstable();
             words.dedup();
@@ -214,7 +255,9 @@ impl Network {
 
     /// The grants behind the allowed requests, as written, with their sources.
     pub(super) fn rules(&self) -> impl Iterator<Item = (&str, RuleSource)> {
-        self.allow.iter().map(|rule| (rule.words.as_str(), rule.source))
+        self.allow
+            .iter()
+            .map(|rule| (rule.words.as_str(), rule.source))
     }
 
     /// Whether some request to `origin` is allowed.
@@ -226,7 +269,12 @@ impl Network {
     /// Why no request for `path` of `origin` may be sent, whatever its method; `None` if one may. The addresses of a
     /// name are not known here.
     pub(super) fn refuses(&self, origin: &Origin, path: &str) -> Option<NotAllowed> {
-        let listed = self.allow.iter().filter_map(Rule::methods).flatten().map(String::as_str);
+        let listed = self
+            .allow
+            .iter()
+            .filter_map(Rule::methods)
+            .flatten()
+            .map(String::as_str);
         let mut refused = None;
         // Tries each method once, because many rules list the same ones.
         let mut tried: Vec<&str> = Vec::new();
@@ -236,7 +284,13 @@ impl Network {
             }
             tried.push(method);
             let Origin { scheme, host, port } = origin;
-            match self.check(&Request { scheme: *scheme, host, port: *port, method, path }) {
+            match self.check(&Request {
+                scheme: *scheme,
+                host,
+                port: *port,
+                method,
+                path,
+            }) {
                 Ok(()) => return None,
                 // The first reason is the clearest: a later request may be refused for its method alone.
                 Err(reason) => refused = refused.or(Some(reason)),
@@ -248,7 +302,12 @@ impl Network {
     /// Decides on `request` before anything is looked up or sent.
     pub fn check(&self, request: &Request<'_>) -> Result<(), NotAllowed> {
         self.check_denials(request, request.host)?;
-        if guard!("network_grants") && !self.allow.iter().any(|rule| rule.covers(request, request.host)) {
+        if guard!("network_grants")
+            && !self
+                .allow
+                .iter()
+                .any(|rule| rule.covers(request, request.host))
+        {
             return Err(NotAllowed {
                 code: "not_granted",
                 rule: "this call was given nothing that covers it".to_owned(),
@@ -262,37 +321,72 @@ impl Network {
 
     /// Decides on one address of the host of an allowed `request`. A special-purpose address, and any other that leads
     /// back to this machine (`here`), must be granted as an address, or be a loopback address of a granted `localhost`.
-    pub fn check_address(&self, request: &Request<'_>, address: IpAddr, here: bool) -> Result<(), NotAllowed> {
+    pub fn check_address(
+        &self,
+        request: &Request<'_>,
+        address: IpAddr,
+        here: bool,
+    ) -> Result<(), NotAllowed> {
         let host = HostName::Address(address);
         self.check_denials(request, &host)?;
         let purpose = match special(address) {
             Some(purpose) => guard!("special_addresses").then_some(purpose),
             None => (here && guard!("machine_addresses")).then_some("this machine's own"),
         };
-        let Some(purpose) = purpose else { return Ok(()) };
-        let named = |host: &HostName| self.allow.iter().any(|rule| rule.named && rule.covers(request, host));
-        let local = matches!(request.host, HostName::Name(name) if name == LOCALHOST) && address.is_loopback();
+        let Some(purpose) = purpose else {
+            return Ok(());
+        };
+        let named = |host: &HostName| {
+            self.allow
+                .iter()
+                .any(|rule| rule.named && rule.covers(request, host))
+        };
+        let local = matches!(request.host, HostName::Name(name) if name == LOCALHOST)
+            && address.is_loopback();
         if named(&host) || local && named(request.host) {
             return Ok(());
         }
-        Err(NotAllowed { code: "special_address", rule: format!("{purpose} address") })
+        Err(NotAllowed {
+            code: "special_address",
+            rule: format!("{purpose} address"),
+        })
     }
 
     /// Fails if a denial or a closed URL covers `request` with `host` as its host.
     fn check_denials(&self, request: &Request<'_>, host: &HostName) -> Result<(), NotAllowed> {
-        let denied = |rule: &str| Err(NotAllowed { code: "denied_by_rule", rule: rule.to_owned() });
-        if let Some(rule) = self.deny.iter().find(|rule| guard!("network_denials") && rule.touches(request, host)) {
+        let denied = |rule: &str| {
+            Err(NotAllowed {
+                code: "denied_by_rule",
+                rule: rule.to_owned(),
+            })
+        };
+        if let Some(rule) = self
+            .deny
+            .iter()
+            .find(|rule| guard!("network_denials") && rule.touches(request, host))
+        {
             return denied(&rule.words);
         }
         if self.closed.is_empty() {
             return Ok(());
         }
-        let url = format!("{}://{host}:{}{}", request.scheme.as_str(), request.port, request.path);
+        let url = format!(
+            "{}://{host}:{}{}",
+            request.scheme.as_str(),
+            request.port,
+            request.path
+        );
         // A request that does not parse as a URL cannot be compared, so it is not sent.
-        let Ok(url) = Url::parse(&url) else { return denied("a rule about URLs") };
+        let Ok(url) = Url::parse(&url) else {
+            return denied("a rule about URLs");
+        };
         // Checks the path as it would be sent, because parsing the URL resolved its dot segments.
         let plain = is_plain(request.path);
-        match self.closed.iter().find(|pattern| pattern.touches(&url, plain)) {
+        match self
+            .closed
+            .iter()
+            .find(|pattern| pattern.touches(&url, plain))
+        {
             Some(pattern) => denied(&format!("a rule closes {}", pattern.text())),
             None => Ok(()),
         }
@@ -313,7 +407,10 @@ impl Scope {
         if text.len() > SCOPE_BYTES_MAX {
             bail!("network_scope is longer than {SCOPE_BYTES_MAX} bytes");
         }
-        let mut scope = Self { patterns: Vec::new(), argument: false };
+        let mut scope = Self {
+            patterns: Vec::new(),
+            argument: false,
+        };
         for (index, word) in text.split(',').map(str::trim).enumerate() {
             if index == SCOPE_PATTERNS_MAX {
                 bail!("network_scope has more than {SCOPE_PATTERNS_MAX} patterns");
@@ -322,7 +419,9 @@ impl Scope {
                 "none" => {}
                 "any" => scope.patterns.push(Rule::any()),
                 "argument" => scope.argument = true,
-                pattern => scope.patterns.push(Rule::declared(pattern).context("the tool's profile")?),
+                pattern => scope
+                    .patterns
+                    .push(Rule::declared(pattern).context("the tool's profile")?),
             }
         }
         Ok(scope)
@@ -336,7 +435,13 @@ impl Scope {
         } else if named.is_empty() {
             self.patterns
         } else {
-            origins.flat_map(|origin| self.patterns.iter().filter_map(move |pattern| origin.meet(pattern))).collect()
+            origins
+                .flat_map(|origin| {
+                    self.patterns
+                        .iter()
+                        .filter_map(move |pattern| origin.meet(pattern))
+                })
+                .collect()
         }
     }
 }
@@ -345,14 +450,25 @@ impl Scope {
 pub(super) fn wishes(profile: &PermissionProfile, named: &[Origin]) -> anyhow::Result<String> {
     let scope = Scope::of(profile)?;
     if !named.is_empty() {
-        return Ok(named.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "));
+        return Ok(named
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join(", "));
     }
-    Ok(scope.patterns.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
+    Ok(scope
+        .patterns
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(", "))
 }
 
 /// The targets that `profile` declares, each as it can be granted.
 pub(super) fn wished(profile: &PermissionProfile) -> Vec<String> {
-    Scope::of(profile).map(|scope| scope.patterns.iter().map(ToString::to_string).collect()).unwrap_or_default()
+    Scope::of(profile)
+        .map(|scope| scope.patterns.iter().map(ToString::to_string).collect())
+        .unwrap_or_default()
 }
 
 /// Whether [`wishes`] has a host at which a cloud serves metadata.

@@ -63,7 +63,9 @@ impl HostName {
         let name = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
         let label = |label: &str| {
             (1..=63).contains(&label.len())
-                && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+                && label
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
                 && !label.starts_with('-')
                 && !label.ends_with('-')
         };
@@ -103,16 +105,28 @@ pub struct Origin {
 impl Origin {
     /// Parses `SCHEME://HOST[:PORT]`, with at most a `/` after it.
     pub fn parse(text: &str) -> Result<Self, Malformed> {
-        let Spelling { scheme, authority, path } = Spelling::of(text);
+        let Spelling {
+            scheme,
+            authority,
+            path,
+        } = Spelling::of(text);
         let origin = Self::of_parts(scheme.unwrap_or_default(), authority)?;
-        if matches!(path, "" | "/") { Ok(origin) } else { Err(Malformed::Path) }
+        if matches!(path, "" | "/") {
+            Ok(origin)
+        } else {
+            Err(Malformed::Path)
+        }
     }
 
     /// Parses a scheme and `HOST[:PORT]`. A missing port is the scheme's own.
     pub fn of_parts(scheme: &str, authority: &str) -> Result<Self, Malformed> {
         let scheme = Scheme::parse(scheme)?;
         let Authority { host, port } = Authority::parse(authority)?;
-        Ok(Self { scheme, host, port: port.unwrap_or(scheme.default_port()) })
+        Ok(Self {
+            scheme,
+            host,
+            port: port.unwrap_or(scheme.default_port()),
+        })
     }
 
     /// The origin of an `http` or `https` URL. `None` for any other URL, and for one with a user name or a password,
@@ -146,8 +160,11 @@ mod tests {
 
     #[test]
     fn a_host_has_one_spelling() {
-        for (text, host) in [("API.Example.com.", "api.example.com"), ("[0:0::1]", "[::1]"), ("127.0.0.1", "127.0.0.1")]
-        {
+        for (text, host) in [
+            ("API.Example.com.", "api.example.com"),
+            ("[0:0::1]", "[::1]"),
+            ("127.0.0.1", "127.0.0.1"),
+        ] {
             assert_eq!(HostName::parse(text).unwrap().to_string(), host);
         }
     }
@@ -183,12 +200,35 @@ mod tests {
 
     #[test]
     fn the_origin_of_a_url_is_what_a_browser_would_ask() {
-        let of = |url: &str| Url::parse(url).ok().and_then(|url| Origin::of_url(&url)).map(|origin| origin.to_string());
-        assert_eq!(of("https://Example.com:443/a?b"), Some("https://example.com".to_owned()));
-        assert_eq!(of("http://b\u{fc}cher.example:81"), Some("http://xn--bcher-kva.example:81".to_owned()));
-        assert_eq!(of("http://2130706433/"), Some("http://127.0.0.1".to_owned()));
-        assert_eq!(of("http://[::ffff:127.0.0.1]/"), Some("http://[::ffff:127.0.0.1]".to_owned()));
-        for not in ["file:///etc/passwd", "example.com", "https://a@b.example/", "https://:p@b.example/", "ftp://a/"] {
+        let of = |url: &str| {
+            Url::parse(url)
+                .ok()
+                .and_then(|url| Origin::of_url(&url))
+                .map(|origin| origin.to_string())
+        };
+        assert_eq!(
+            of("https://Example.com:443/a?b"),
+            Some("https://example.com".to_owned())
+        );
+        assert_eq!(
+            of("http://b\u{fc}cher.example:81"),
+            Some("http://xn--bcher-kva.example:81".to_owned())
+        );
+        assert_eq!(
+            of("http://2130706433/"),
+            Some("http://127.0.0.1".to_owned())
+        );
+        assert_eq!(
+            of("http://[::ffff:127.0.0.1]/"),
+            Some("http://[::ffff:127.0.0.1]".to_owned())
+        );
+        for not in [
+            "file:///etc/passwd",
+            "example.com",
+            "https://a@b.example/",
+            "https://:p@b.example/",
+            "ftp://a/",
+        ] {
             assert_eq!(of(not), None, "{not}");
         }
     }

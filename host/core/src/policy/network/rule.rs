@@ -4,7 +4,9 @@ use anyhow::{Context, bail};
 
 use crate::record::RuleSource;
 
-use super::{HostName, METHOD_CHARS_MAX, Origin, Request, Scheme, Spelling, host_and_port, port_pattern};
+use super::{
+    HostName, METHOD_CHARS_MAX, Origin, Request, Scheme, Spelling, host_and_port, port_pattern,
+};
 
 /// Safe methods, which change nothing on the server.
 const SAFE: [&str; 3] = ["GET", "HEAD", "OPTIONS"];
@@ -60,12 +62,20 @@ impl Rule {
             HostPattern::Is(HostName::Name(name)) => name == super::LOCALHOST,
             HostPattern::Any | HostPattern::Below(_) => false,
         };
-        Ok(Self { words: words.to_owned(), source, ..rule })
+        Ok(Self {
+            words: words.to_owned(),
+            source,
+            ..rule
+        })
     }
 
     /// Parses a denial: an omitted part means everything.
     pub(super) fn deny(spec: &str, words: &str, source: RuleSource) -> anyhow::Result<Self> {
-        Ok(Self { words: words.to_owned(), source, ..Self::parse(spec, false)? })
+        Ok(Self {
+            words: words.to_owned(),
+            source,
+            ..Self::parse(spec, false)?
+        })
     }
 
     /// Parses a pattern of a tool's `network_scope`.
@@ -103,15 +113,24 @@ impl Rule {
 
     fn parse(spec: &str, exact: bool) -> anyhow::Result<Self> {
         let (methods, rest) = match spec.split_once('@') {
-            Some((methods, rest)) if methods.bytes().all(|b| b.is_ascii_uppercase() || b == b'+') => {
+            Some((methods, rest))
+                if methods.bytes().all(|b| b.is_ascii_uppercase() || b == b'+') =>
+            {
                 (Methods::parse(methods)?, rest)
             }
             _ => (Methods::All, spec),
         };
-        let Spelling { scheme, authority, path } = Spelling::of(rest);
-        let scheme = scheme.map(|word| Scheme::parse(word).with_context(|| format!("the scheme `{word}`")));
+        let Spelling {
+            scheme,
+            authority,
+            path,
+        } = Spelling::of(rest);
+        let scheme =
+            scheme.map(|word| Scheme::parse(word).with_context(|| format!("the scheme `{word}`")));
         let scheme = scheme.transpose()?.or(exact.then_some(Scheme::Https));
-        if path.contains(['?', '#', '\\', '%']) || path.split('/').any(|part| part == "." || part == "..") {
+        if path.contains(['?', '#', '\\', '%'])
+            || path.split('/').any(|part| part == "." || part == "..")
+        {
             bail!("the path is a plain prefix: no query, no escapes, no `..`");
         }
         let (host, port) = host_and_port(authority)?;
@@ -121,7 +140,14 @@ impl Rule {
             None => None,
         };
         let path = if path.is_empty() { "/" } else { path }.to_owned();
-        Ok(Self { scheme, host: HostPattern::parse(host)?, port, methods, path, ..Self::any() })
+        Ok(Self {
+            scheme,
+            host: HostPattern::parse(host)?,
+            port,
+            methods,
+            path,
+            ..Self::any()
+        })
     }
 
     /// The intersection of this rule and `other`, with the words, source and `named` of this rule; `None` if it is
@@ -132,7 +158,10 @@ impl Rule {
             host: self.host.meet(&other.host)?,
             port: either(self.port, other.port)?,
             methods: self.methods.meet(&other.methods)?,
-            path: match (covers(&self.path, &other.path), covers(&other.path, &self.path)) {
+            path: match (
+                covers(&self.path, &other.path),
+                covers(&other.path, &self.path),
+            ) {
                 (true, _) => other.path.clone(),
                 (_, true) => self.path.clone(),
                 _ => return None,
@@ -146,7 +175,10 @@ impl Rule {
     /// The same rule for safe methods only; `None` if it covers none of them.
     pub(super) fn safe(&self) -> Option<Self> {
         let safe = Methods::Listed(SAFE.map(str::to_owned).to_vec());
-        Some(Self { methods: self.methods.meet(&safe)?, ..self.clone() })
+        Some(Self {
+            methods: self.methods.meet(&safe)?,
+            ..self.clone()
+        })
     }
 
     /// The methods that it names; `None` for all of them.
@@ -159,13 +191,15 @@ impl Rule {
 
     /// Whether this rule allows `request` with `host` as its host.
     pub(super) fn covers(&self, request: &Request<'_>, host: &HostName) -> bool {
-        self.matches(request, host) && (self.path == "/" || is_plain(request.path) && covers(&self.path, request.path))
+        self.matches(request, host)
+            && (self.path == "/" || is_plain(request.path) && covers(&self.path, request.path))
     }
 
     /// Whether this rule could deny `request` with `host` as its host: a path that servers interpret in different ways
     /// is denied.
     pub(super) fn touches(&self, request: &Request<'_>, host: &HostName) -> bool {
-        self.matches(request, host) && (self.path == "/" || !is_plain(request.path) || covers(&self.path, request.path))
+        self.matches(request, host)
+            && (self.path == "/" || !is_plain(request.path) || covers(&self.path, request.path))
     }
 
     fn matches(&self, request: &Request<'_>, host: &HostName) -> bool {
@@ -205,9 +239,13 @@ impl HostPattern {
             None => (false, text),
         };
         // Names in other scripts are converted to the ASCII form (Punycode) that is used on the wire.
-        let ascii = if text.is_ascii() { text.to_owned() } else { url::Host::parse(text)?.to_string() };
-        let host =
-            HostName::parse(&ascii).with_context(|| format!("`{text}` is neither a host name nor an address"))?;
+        let ascii = if text.is_ascii() {
+            text.to_owned()
+        } else {
+            url::Host::parse(text)?.to_string()
+        };
+        let host = HostName::parse(&ascii)
+            .with_context(|| format!("`{text}` is neither a host name nor an address"))?;
         Ok(match host {
             HostName::Name(name) if below => Self::Below(name),
             HostName::Address(_) if below => bail!("`*.` stands before a name"),
@@ -236,14 +274,20 @@ impl HostPattern {
 }
 
 fn is_below(name: &str, parent: &str) -> bool {
-    name.strip_suffix(parent).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
+    name.strip_suffix(parent)
+        .is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
 }
 
 impl Methods {
     fn parse(text: &str) -> anyhow::Result<Self> {
         let mut methods: Vec<String> = text.split('+').map(str::to_owned).collect();
-        if methods.iter().any(|method| method.is_empty() || method.len() > METHOD_CHARS_MAX) {
-            bail!("methods are words with `+` between them, such as GET+HEAD@https://api.example.com");
+        if methods
+            .iter()
+            .any(|method| method.is_empty() || method.len() > METHOD_CHARS_MAX)
+        {
+            bail!(
+                "methods are words with `+` between them, such as GET+HEAD@https://api.example.com"
+            );
         }
         methods.sort();
         methods.dedup();
@@ -261,7 +305,11 @@ impl Methods {
         match (self, other) {
             (Self::All, narrower) | (narrower, Self::All) => Some(narrower.clone()),
             (Self::Listed(methods), other) => {
-                let both: Vec<String> = methods.iter().filter(|method| other.contain(method)).cloned().collect();
+                let both: Vec<String> = methods
+                    .iter()
+                    .filter(|method| other.contain(method))
+                    .cloned()
+                    .collect();
                 (!both.is_empty()).then_some(Self::Listed(both))
             }
         }
@@ -269,7 +317,10 @@ impl Methods {
 }
 
 /// The intersection of two choices, of which an inner `None` leaves all open; the outer `None` if it is empty.
-#[allow(clippy::option_option, reason = "the inner one is a choice that is open")]
+#[allow(
+    clippy::option_option,
+    reason = "the inner one is a choice that is open"
+)]
 fn either<T: PartialEq>(one: Option<T>, other: Option<T>) -> Option<Option<T>> {
     match (one, other) {
         (Some(one), Some(other)) => (one == other).then_some(Some(one)),
@@ -279,7 +330,8 @@ fn either<T: PartialEq>(one: Option<T>, other: Option<T>) -> Option<Option<T>> {
 
 /// Whether `path` is `prefix` or lies below it.
 fn covers(prefix: &str, path: &str) -> bool {
-    path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || prefix.ends_with('/') || rest.starts_with('/'))
+    path.strip_prefix(prefix)
+        .is_some_and(|rest| rest.is_empty() || prefix.ends_with('/') || rest.starts_with('/'))
 }
 
 /// Whether every server interprets `path` in the same way: no escapes that could hide a separator, no backslash, no
@@ -287,7 +339,8 @@ fn covers(prefix: &str, path: &str) -> bool {
 pub(in crate::policy) fn is_plain(path: &str) -> bool {
     let doubtful = ["%2e", "%2f", "%5c", "%25", "%3b", "//", "\\", ";"];
     let lower = path.to_ascii_lowercase();
-    !doubtful.iter().any(|mark| lower.contains(mark)) && !path.split('/').any(|part| part == "." || part == "..")
+    !doubtful.iter().any(|mark| lower.contains(mark))
+        && !path.split('/').any(|part| part == "." || part == "..")
 }
 
 #[cfg(test)]

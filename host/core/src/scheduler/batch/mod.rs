@@ -42,7 +42,11 @@ pub enum OrderingPolicy {
 
 impl OrderingPolicy {
     /// Every policy.
-    pub const ALL: [Self; 3] = [Self::PreserveTerminalOrder, Self::AllowUnordered, Self::Serial];
+    pub const ALL: [Self; 3] = [
+        Self::PreserveTerminalOrder,
+        Self::AllowUnordered,
+        Self::Serial,
+    ];
 
     /// Returns the specification's word.
     pub fn as_str(self) -> &'static str {
@@ -75,7 +79,11 @@ pub enum YieldPolicy {
 
 impl YieldPolicy {
     /// Every policy.
-    pub const ALL: [Self; 3] = [Self::ProgressImmediateResultsOrdered, Self::AllOrdered, Self::UnorderedStreaming];
+    pub const ALL: [Self; 3] = [
+        Self::ProgressImmediateResultsOrdered,
+        Self::AllOrdered,
+        Self::UnorderedStreaming,
+    ];
 
     /// Returns the specification's word.
     pub fn as_str(self) -> &'static str {
@@ -217,16 +225,27 @@ impl BatchPolicy {
             },
         });
         let digest = digest(record.to_string().as_bytes());
-        let hex: String = digest.chars().skip("sha256:".len()).take(ID_CHARS).collect();
+        let hex: String = digest
+            .chars()
+            .skip("sha256:".len())
+            .take(ID_CHARS)
+            .collect();
         if let Some(fields) = record.as_object_mut() {
-            fields.insert("scheduler_policy_id".to_owned(), format!("scheduler-policy:{hex}").into());
+            fields.insert(
+                "scheduler_policy_id".to_owned(),
+                format!("scheduler-policy:{hex}").into(),
+            );
         }
         record
     }
 
     /// How many calls are in progress at once.
     pub fn at_once(&self) -> usize {
-        if self.ordering == OrderingPolicy::Serial { 1 } else { self.max_parallel.clamp(1, PARALLEL_MAX) }
+        if self.ordering == OrderingPolicy::Serial {
+            1
+        } else {
+            self.max_parallel.clamp(1, PARALLEL_MAX)
+        }
     }
 }
 
@@ -236,18 +255,35 @@ mod tests {
 
     #[test]
     fn every_policy_is_read_by_its_word() {
-        fn read<T: serde::de::DeserializeOwned>(words: impl IntoIterator<Item = &'static str>) -> Vec<T> {
-            words.into_iter().map(|word| serde_json::from_value(word.into()).unwrap()).collect()
+        fn read<T: serde::de::DeserializeOwned>(
+            words: impl IntoIterator<Item = &'static str>,
+        ) -> Vec<T> {
+            words
+                .into_iter()
+                .map(|word| serde_json::from_value(word.into()).unwrap())
+                .collect()
         }
-        assert_eq!(read::<OrderingPolicy>(OrderingPolicy::ALL.map(OrderingPolicy::as_str)), OrderingPolicy::ALL);
-        assert_eq!(read::<YieldPolicy>(YieldPolicy::ALL.map(YieldPolicy::as_str)), YieldPolicy::ALL);
+        assert_eq!(
+            read::<OrderingPolicy>(OrderingPolicy::ALL.map(OrderingPolicy::as_str)),
+            OrderingPolicy::ALL
+        );
+        assert_eq!(
+            read::<YieldPolicy>(YieldPolicy::ALL.map(YieldPolicy::as_str)),
+            YieldPolicy::ALL
+        );
         assert_eq!(
             read::<InterruptBehavior>(InterruptBehavior::ALL.map(InterruptBehavior::as_str)),
             InterruptBehavior::ALL
         );
         let siblings = SiblingFailurePolicy::ALL;
-        assert_eq!(read::<SiblingFailurePolicy>(siblings.map(SiblingFailurePolicy::as_str)), siblings);
+        assert_eq!(
+            read::<SiblingFailurePolicy>(siblings.map(SiblingFailurePolicy::as_str)),
+            siblings
+        );
         let modifiers = ContextModifierPolicy::ALL;
-        assert_eq!(read::<ContextModifierPolicy>(modifiers.map(ContextModifierPolicy::as_str)), modifiers);
+        assert_eq!(
+            read::<ContextModifierPolicy>(modifiers.map(ContextModifierPolicy::as_str)),
+            modifiers
+        );
     }
 }

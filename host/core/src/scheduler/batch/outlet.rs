@@ -30,7 +30,12 @@ struct Held<E, R> {
 
 impl<E, R> Outlet<E, R> {
     pub fn new(yields: YieldPolicy) -> Self {
-        Self { yields, next: 0, held: BTreeMap::new(), ready: VecDeque::new() }
+        Self {
+            yields,
+            next: 0,
+            held: BTreeMap::new(),
+            ready: VecDeque::new(),
+        }
     }
 
     /// Takes an event of the call `at`.
@@ -51,7 +56,11 @@ impl<E, R> Outlet<E, R> {
         self.held(at).end = Some(end);
         while let Some(held) = self.held.get_mut(&self.next) {
             let events = std::mem::take(&mut held.events);
-            self.ready.extend(events.into_iter().map(|event| Given::Event(self.next, event)));
+            self.ready.extend(
+                events
+                    .into_iter()
+                    .map(|event| Given::Event(self.next, event)),
+            );
             let Some(end) = held.end.take() else { break };
             self.ready.push_back(Given::End(self.next, end));
             self.held.remove(&self.next);
@@ -65,7 +74,10 @@ impl<E, R> Outlet<E, R> {
     }
 
     fn held(&mut self, at: usize) -> &mut Held<E, R> {
-        self.held.entry(at).or_insert_with(|| Held { events: Vec::new(), end: None })
+        self.held.entry(at).or_insert_with(|| Held {
+            events: Vec::new(),
+            end: None,
+        })
     }
 }
 
@@ -94,8 +106,17 @@ mod tests {
     #[test]
     fn each_policy_has_its_order() {
         use YieldPolicy::*;
-        assert_eq!(handed_out(ProgressImmediateResultsOrdered), ["+0", "+1", "", "+2", "+0", "=0 =1", "=2"]);
-        assert_eq!(handed_out(AllOrdered), ["+0", "", "", "", "+0", "=0 +1 =1 +2", "=2"]);
-        assert_eq!(handed_out(UnorderedStreaming), ["+0", "+1", "=1", "+2", "+0", "=0", "=2"]);
+        assert_eq!(
+            handed_out(ProgressImmediateResultsOrdered),
+            ["+0", "+1", "", "+2", "+0", "=0 =1", "=2"]
+        );
+        assert_eq!(
+            handed_out(AllOrdered),
+            ["+0", "", "", "", "+0", "=0 +1 =1 +2", "=2"]
+        );
+        assert_eq!(
+            handed_out(UnorderedStreaming),
+            ["+0", "+1", "=1", "+2", "+0", "=0", "=2"]
+        );
     }
 }

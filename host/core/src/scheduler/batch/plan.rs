@@ -26,9 +26,17 @@ pub enum PlanError {
     IdLength { at: usize, bytes: usize },
     #[error("two calls have the id {id:?}; give each its own")]
     DuplicateId { at: usize, id: String },
-    #[error("the call {id:?} depends on {needs:?}, which is not a call of this batch; correct depends_on")]
-    UnknownId { at: usize, id: String, needs: String },
-    #[error("these calls wait for each other, and none could start: {cycle}; remove one of them from depends_on")]
+    #[error(
+        "the call {id:?} depends on {needs:?}, which is not a call of this batch; correct depends_on"
+    )]
+    UnknownId {
+        at: usize,
+        id: String,
+        needs: String,
+    },
+    #[error(
+        "these calls wait for each other, and none could start: {cycle}; remove one of them from depends_on"
+    )]
     Cycle { at: usize, cycle: String },
 }
 
@@ -71,7 +79,9 @@ impl Plan {
     /// # Errors
     ///
     /// Too many calls, and ids that are too long, known already, unknown, or that wait for each other.
-    pub fn new<'a>(calls: impl IntoIterator<Item = (&'a str, &'a [String])>) -> Result<Self, PlanError> {
+    pub fn new<'a>(
+        calls: impl IntoIterator<Item = (&'a str, &'a [String])>,
+    ) -> Result<Self, PlanError> {
         let mut known = HashMap::new();
         let mut planned: Vec<(&str, &[String])> = Vec::new();
         for (at, (id, needs)) in calls.into_iter().enumerate() {
@@ -79,21 +89,33 @@ impl Plan {
                 return Err(PlanError::TooManyCalls { at });
             }
             if id.is_empty() || id.len() > ID_BYTES_MAX {
-                return Err(PlanError::IdLength { at, bytes: id.len() });
+                return Err(PlanError::IdLength {
+                    at,
+                    bytes: id.len(),
+                });
             }
             if known.insert(id, at).is_some() {
-                return Err(PlanError::DuplicateId { at, id: id.to_owned() });
+                return Err(PlanError::DuplicateId {
+                    at,
+                    id: id.to_owned(),
+                });
             }
             planned.push((id, needs));
         }
-        let mut plan = Self { needs: Vec::new(), dependents: vec![Vec::new(); planned.len()] };
+        let mut plan = Self {
+            needs: Vec::new(),
+            dependents: vec![Vec::new(); planned.len()],
+        };
         for (at, (id, needs)) in planned.iter().enumerate() {
             let found = needs.iter().map(|need| {
-                known.get(need.as_str()).copied().ok_or_else(|| PlanError::UnknownId {
-                    at,
-                    id: (*id).to_owned(),
-                    needs: need.chars().take(ID_BYTES_MAX).collect(),
-                })
+                known
+                    .get(need.as_str())
+                    .copied()
+                    .ok_or_else(|| PlanError::UnknownId {
+                        at,
+                        id: (*id).to_owned(),
+                        needs: need.chars().take(ID_BYTES_MAX).collect(),
+                    })
             });
             let found = found.collect::<Result<BTreeSet<usize>, PlanError>>()?;
             for need in &found {
@@ -106,13 +128,20 @@ impl Plan {
         match plan.cycle() {
             None => Ok(plan),
             Some(cycle) => {
-                let id = |at: &usize| planned.get(*at).map_or_else(String::new, |(id, _)| format!("{id:?}"));
+                let id = |at: &usize| {
+                    planned
+                        .get(*at)
+                        .map_or_else(String::new, |(id, _)| format!("{id:?}"))
+                };
                 let mut shown: Vec<String> = cycle.iter().take(SHOWN_MAX).map(id).collect();
                 if cycle.len() > SHOWN_MAX {
                     shown.push("..".to_owned());
                 }
                 shown.extend(cycle.first().map(id));
-                Err(PlanError::Cycle { at: cycle.first().copied().unwrap_or_default(), cycle: shown.join(" -> ") })
+                Err(PlanError::Cycle {
+                    at: cycle.first().copied().unwrap_or_default(),
+                    cycle: shown.join(" -> "),
+                })
             }
         }
     }
@@ -140,7 +169,9 @@ impl Plan {
     /// Calls each of which depends on the next, and the last on the first; `None` if there are none.
     fn cycle(&self) -> Option<Vec<usize>> {
         let mut open: Vec<usize> = self.needs.iter().map(BTreeSet::len).collect();
-        let mut free: Vec<usize> = (0..self.len()).filter(|at| self.needs_of(*at) == 0).collect();
+        let mut free: Vec<usize> = (0..self.len())
+            .filter(|at| self.needs_of(*at) == 0)
+            .collect();
         while let Some(at) = free.pop() {
             for dependent in self.dependents_of(at) {
                 if let Some(left) = open.get_mut(*dependent) {
@@ -160,7 +191,12 @@ impl Plan {
                 return Some(path.split_off(start));
             }
             path.push(at);
-            at = self.needs.get(at)?.iter().copied().find(|need| is_stuck(*need))?;
+            at = self
+                .needs
+                .get(at)?
+                .iter()
+                .copied()
+                .find(|need| is_stuck(*need))?;
         }
     }
 }
@@ -170,16 +206,26 @@ mod tests {
     use super::*;
 
     fn plan(calls: &[(&str, &[&str])]) -> Result<Plan, PlanError> {
-        let needs: Vec<Vec<String>> =
-            calls.iter().map(|(_, needs)| needs.iter().map(|need| (*need).to_owned()).collect()).collect();
-        Plan::new(calls.iter().zip(&needs).map(|((id, _), needs)| (*id, needs.as_slice())))
+        let needs: Vec<Vec<String>> = calls
+            .iter()
+            .map(|(_, needs)| needs.iter().map(|need| (*need).to_owned()).collect())
+            .collect();
+        Plan::new(
+            calls
+                .iter()
+                .zip(&needs)
+                .map(|((id, _), needs)| (*id, needs.as_slice())),
+        )
     }
 
     #[test]
     fn a_call_may_depend_on_earlier_and_later_ones_and_on_one_twice() {
         let planned = plan(&[("a", &["c", "c"]), ("b", &["a"]), ("c", &[])]).unwrap();
         assert_eq!(planned.needs_of(0), 1);
-        assert_eq!((planned.dependents_of(2), planned.dependents_of(0)), (&[0][..], &[1][..]));
+        assert_eq!(
+            (planned.dependents_of(2), planned.dependents_of(0)),
+            (&[0][..], &[1][..])
+        );
         assert!(plan(&[]).unwrap().is_empty());
     }
 
@@ -189,12 +235,22 @@ mod tests {
         type Calls<'a> = &'a [(&'a str, &'a [&'a str])];
         let cases: [(Calls, usize, &str); 6] = [
             (&[("a", &[]), ("a", &[])], 1, "two calls have the id \"a\""),
-            (&[("a", &[]), ("b", &["a", "x\u{1b}"])], 1, "depends on \"x\\u{1b}\", which is not a call"),
+            (
+                &[("a", &[]), ("b", &["a", "x\u{1b}"])],
+                1,
+                "depends on \"x\\u{1b}\", which is not a call",
+            ),
             (&[("", &[])], 0, "1 to 256 bytes, and this one has 0"),
             (&[(&long, &[])], 0, "and this one has 257"),
             (&[("a", &["a"])], 0, "none could start: \"a\" -> \"a\""),
             (
-                &[("x", &["a"]), ("a", &["b"]), ("b", &["c"]), ("c", &["a", "d"]), ("d", &[])],
+                &[
+                    ("x", &["a"]),
+                    ("a", &["b"]),
+                    ("b", &["c"]),
+                    ("c", &["a", "d"]),
+                    ("d", &[]),
+                ],
                 1,
                 "\"a\" -> \"b\" -> \"c\" -> \"a\"",
             ),
@@ -211,6 +267,9 @@ mod tests {
         let ids: Vec<String> = (0..=CALLS_MAX).map(|n| n.to_string()).collect();
         let of = |count: usize| Plan::new(ids.iter().take(count).map(|id| (id.as_str(), &[][..])));
         assert_eq!(of(CALLS_MAX).unwrap().len(), CALLS_MAX);
-        assert_eq!(of(CALLS_MAX + 1).unwrap_err(), PlanError::TooManyCalls { at: CALLS_MAX });
+        assert_eq!(
+            of(CALLS_MAX + 1).unwrap_err(),
+            PlanError::TooManyCalls { at: CALLS_MAX }
+        );
     }
 }

@@ -58,7 +58,12 @@ pub struct BatchState {
 impl BatchState {
     pub fn new(plan: Plan, policy: &BatchPolicy) -> Self {
         let open: Vec<usize> = (0..plan.len()).map(|at| plan.needs_of(at)).collect();
-        let fresh: Vec<usize> = open.iter().enumerate().filter(|(_, open)| **open == 0).map(|(at, _)| at).collect();
+        let fresh: Vec<usize> = open
+            .iter()
+            .enumerate()
+            .filter(|(_, open)| **open == 0)
+            .map(|(at, _)| at)
+            .collect();
         Self {
             siblings: policy.siblings,
             at_once: policy.at_once(),
@@ -132,9 +137,14 @@ impl BatchState {
         self.left -= 1;
         let dependents = self.plan.dependents_of(at).to_vec();
         for dependent in &dependents {
-            let Some(open) = self.open.get_mut(*dependent) else { continue };
+            let Some(open) = self.open.get_mut(*dependent) else {
+                continue;
+            };
             *open -= 1;
-            if *open == 0 && self.is(*dependent, Status::Waiting) && !self.doomed.contains_key(dependent) {
+            if *open == 0
+                && self.is(*dependent, Status::Waiting)
+                && !self.doomed.contains_key(dependent)
+            {
                 self.ready.insert(*dependent);
                 self.fresh.push(*dependent);
             }
@@ -143,7 +153,9 @@ impl BatchState {
         match self.siblings {
             SiblingFailurePolicy::Ignore => {}
             SiblingFailurePolicy::CancelDependent => {
-                dependents.into_iter().for_each(|dependent| self.doom(dependent, Cause::Failed(root)));
+                dependents
+                    .into_iter()
+                    .for_each(|dependent| self.doom(dependent, Cause::Failed(root)));
             }
             // Calls that end because of the first failure cancel nothing more.
             SiblingFailurePolicy::CancelSiblings if !self.siblings_canceled => {
@@ -168,8 +180,13 @@ impl BatchState {
     }
 
     fn cancel_running(&mut self, reason: AbortReason) {
-        let running = self.statuses.iter().enumerate().filter(|(_, status)| **status == Status::Running);
-        self.cancels.extend(running.map(|(at, _)| Step::Cancel(at, reason)));
+        let running = self
+            .statuses
+            .iter()
+            .enumerate()
+            .filter(|(_, status)| **status == Status::Running);
+        self.cancels
+            .extend(running.map(|(at, _)| Step::Cancel(at, reason)));
     }
 
     fn is(&self, at: usize, status: Status) -> bool {

@@ -37,13 +37,22 @@ impl Callers {
         self.last += 1;
         let name: Arc<str> = name.into();
         self.numbers.insert(Arc::clone(&name), self.last);
-        self.known.insert(self.last, Caller { name, calls: 1, is_in_idle: false });
+        self.known.insert(
+            self.last,
+            Caller {
+                name,
+                calls: 1,
+                is_in_idle: false,
+            },
+        );
         self.last
     }
 
     /// Removes a call of the caller with this number.
     pub(super) fn leave(&mut self, number: u64) {
-        let Some(caller) = self.known.get_mut(&number) else { return };
+        let Some(caller) = self.known.get_mut(&number) else {
+            return;
+        };
         caller.calls -= 1;
         if caller.calls > 0 || caller.is_in_idle {
             return;
@@ -57,8 +66,12 @@ impl Callers {
     }
 
     fn forget_oldest(&mut self) {
-        let Some(number) = self.idle.pop_front() else { return };
-        let Some(caller) = self.known.get_mut(&number) else { return };
+        let Some(number) = self.idle.pop_front() else {
+            return;
+        };
+        let Some(caller) = self.known.get_mut(&number) else {
+            return;
+        };
         caller.is_in_idle = false;
         if caller.calls == 0
             && let Some(caller) = self.known.remove(&number)
@@ -82,7 +95,9 @@ mod tests {
             let number = callers.enter(Some(&n.to_string()));
             callers.leave(number);
         }
-        assert!(callers.known.len() <= IDLE_MAX + 1 && callers.numbers.len() == callers.known.len());
+        assert!(
+            callers.known.len() <= IDLE_MAX + 1 && callers.numbers.len() == callers.known.len()
+        );
         assert!(callers.idle.len() <= IDLE_MAX);
         assert_eq!(callers.enter(Some("kept")), kept);
         assert_eq!(callers.enter(None), NO_CALLER);
@@ -107,10 +122,15 @@ mod tests {
         const PATIENCE: Duration = Duration::from_secs(20);
         let began = Instant::now();
         let mut callers = Callers::default();
-        let numbers: Vec<u64> = (0..CALLERS).map(|n| callers.enter(Some(&n.to_string()))).collect();
+        let numbers: Vec<u64> = (0..CALLERS)
+            .map(|n| callers.enter(Some(&n.to_string())))
+            .collect();
         assert_eq!(callers.known.len(), CALLERS);
         numbers.into_iter().for_each(|number| callers.leave(number));
-        assert_eq!((callers.known.len(), callers.numbers.len()), (IDLE_MAX, IDLE_MAX));
+        assert_eq!(
+            (callers.known.len(), callers.numbers.len()),
+            (IDLE_MAX, IDLE_MAX)
+        );
         assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
     }
 }

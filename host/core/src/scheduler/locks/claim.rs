@@ -47,13 +47,25 @@ impl Claim {
         writes: impl Iterator<Item = &'a Path>,
         network: NetworkUse,
     ) -> Self {
-        Self { reads: outermost(reads), writes: outermost(writes), network, ..Self::default() }
+        Self {
+            reads: outermost(reads),
+            writes: outermost(writes),
+            network,
+            ..Self::default()
+        }
     }
 
     /// The same claim, of a call that can change its caller's context: beside others that can, unless `serial`.
     #[must_use]
     pub fn in_context(self, serial: bool) -> Self {
-        Self { context: Some(if serial { Mode::Exclusive } else { Mode::Shared }), ..self }
+        Self {
+            context: Some(if serial {
+                Mode::Exclusive
+            } else {
+                Mode::Shared
+            }),
+            ..self
+        }
     }
 
     /// The same claim, of a call that also uses these resources of the tool's own, by name; `true`: beside no other that
@@ -61,7 +73,11 @@ impl Claim {
     #[must_use]
     pub fn with_named<'a>(mut self, named: impl Iterator<Item = (&'a Arc<str>, bool)>) -> Self {
         for (name, is_exclusive) in named {
-            let mode = if is_exclusive { Mode::Exclusive } else { Mode::Shared };
+            let mode = if is_exclusive {
+                Mode::Exclusive
+            } else {
+                Mode::Shared
+            };
             match self.named.iter_mut().find(|(known, _)| known == name) {
                 Some((_, known)) if is_exclusive => *known = mode,
                 Some(_) => {}
@@ -73,7 +89,10 @@ impl Claim {
 
     /// The claim of a call that runs beside no other.
     pub fn alone() -> Self {
-        Self { alone: true, ..Self::default() }
+        Self {
+            alone: true,
+            ..Self::default()
+        }
     }
 
     /// Whether no other call can notice a call with this claim.
@@ -91,7 +110,11 @@ impl Claim {
 
     /// The use of everything that calls can reach.
     pub(super) fn whole(&self) -> Mode {
-        if self.alone { Mode::Exclusive } else { Mode::Shared }
+        if self.alone {
+            Mode::Exclusive
+        } else {
+            Mode::Shared
+        }
     }
 
     /// The use of the network.
@@ -130,6 +153,13 @@ fn outermost<'a>(folders: impl Iterator<Item = &'a Path>) -> Vec<Arc<Path>> {
         return all.into_iter().map(Arc::from).collect();
     }
     // In a sorted list, what the first and the last have in common, all have.
-    let (Some(first), Some(last)) = (all.first(), all.last()) else { return Vec::new() };
-    first.ancestors().find(|folder| last.starts_with(folder)).map(Arc::from).into_iter().collect()
+    let (Some(first), Some(last)) = (all.first(), all.last()) else {
+        return Vec::new();
+    };
+    first
+        .ancestors()
+        .find(|folder| last.starts_with(folder))
+        .map(Arc::from)
+        .into_iter()
+        .collect()
 }

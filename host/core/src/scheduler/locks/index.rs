@@ -54,9 +54,18 @@ struct Group {
 
 impl Index {
     /// Moves a call from one stage to another; `None`: it is not in the index.
-    pub(super) fn change(&mut self, claim: &Claim, call: Call, from: Option<Stage>, to: Option<Stage>) {
+    pub(super) fn change(
+        &mut self,
+        claim: &Claim,
+        call: Call,
+        from: Option<Stage>,
+        to: Option<Stage>,
+    ) {
         self.whole.change(claim.whole(), call, from, to);
-        for (of_callers, mode) in [(&mut self.networks, claim.network()), (&mut self.contexts, claim.context())] {
+        for (of_callers, mode) in [
+            (&mut self.networks, claim.network()),
+            (&mut self.contexts, claim.context()),
+        ] {
             let Some(mode) = mode else { continue };
             let users = of_callers.entry(call.caller).or_default();
             users.change(mode, call, from, to);
@@ -82,17 +91,20 @@ impl Index {
 
     /// Whether calls that run, or that have their turn before this one, keep it waiting.
     pub(super) fn holds_up(&self, claim: &Claim, call: Call) -> bool {
-        self.met(claim, call.caller).any(|(users, mode)| users.has(mode, |group| group.holds_up(call)))
+        self.met(claim, call.caller)
+            .any(|(users, mode)| users.has(mode, |group| group.holds_up(call)))
     }
 
     /// Whether the call waits for one without a place: an earlier one of its caller, or one that is passed no more.
     pub(super) fn follows_placeless(&self, claim: &Claim, call: Call) -> bool {
-        self.met(claim, call.caller).any(|(users, mode)| users.has(mode, |group| group.has_placeless_before(call)))
+        self.met(claim, call.caller)
+            .any(|(users, mode)| users.has(mode, |group| group.has_placeless_before(call)))
     }
 
     /// Whether the call waits for an earlier one of its caller that does not run yet.
     pub(super) fn follows_own(&self, claim: &Claim, call: Call) -> bool {
-        self.met(claim, call.caller).any(|(users, mode)| users.has(mode, |group| group.has_pending_before(call)))
+        self.met(claim, call.caller)
+            .any(|(users, mode)| users.has(mode, |group| group.has_pending_before(call)))
     }
 
     /// The ids of the later calls of the same caller that wait for this one, as long as it does not run, and for no call
@@ -121,20 +133,37 @@ impl Index {
 
     /// The users of each resource that a call with this claim meets, with the mode in which it uses the resource.
     fn met(&self, claim: &Claim, caller: u64) -> impl Iterator<Item = (&Users, Mode)> {
-        let network = claim.network().and_then(|mode| Some((self.networks.get(&caller)?, mode)));
-        let context = claim.context().and_then(|mode| Some((self.contexts.get(&caller)?, mode)));
+        let network = claim
+            .network()
+            .and_then(|mode| Some((self.networks.get(&caller)?, mode)));
+        let context = claim
+            .context()
+            .and_then(|mode| Some((self.contexts.get(&caller)?, mode)));
         let folders = claim.folders();
-        let folders = folders.flat_map(move |(folder, mode)| self.around(folder).map(move |users| (users, mode)));
-        let named = claim.named().filter_map(|(name, mode)| Some((self.named.get(name)?, mode)));
-        std::iter::once((&self.whole, claim.whole())).chain(network).chain(context).chain(folders).chain(named)
+        let folders = folders
+            .flat_map(move |(folder, mode)| self.around(folder).map(move |users| (users, mode)));
+        let named = claim
+            .named()
+            .filter_map(|(name, mode)| Some((self.named.get(name)?, mode)));
+        std::iter::once((&self.whole, claim.whole()))
+            .chain(network)
+            .chain(context)
+            .chain(folders)
+            .chain(named)
     }
 
     /// The users of the folder, of those that hold it, and of those in it.
     fn around(&self, folder: &Path) -> impl Iterator<Item = &Users> {
-        let outer = folder.ancestors().filter_map(move |outer| self.folders.get(outer));
+        let outer = folder
+            .ancestors()
+            .filter_map(move |outer| self.folders.get(outer));
         // A folder is sorted directly before what lies in it.
-        let after = self.folders.range::<Path, _>((Bound::Excluded(folder), Bound::Unbounded));
-        let inner = after.take_while(move |(inner, _)| inner.starts_with(folder)).map(|(_, users)| users);
+        let after = self
+            .folders
+            .range::<Path, _>((Bound::Excluded(folder), Bound::Unbounded));
+        let inner = after
+            .take_while(move |(inner, _)| inner.starts_with(folder))
+            .map(|(_, users)| users);
         outer.chain(inner)
     }
 
@@ -171,11 +200,21 @@ impl Users {
     fn successors(&self, mode: Mode, call: Call, successors: &mut Vec<u64>) {
         let caller = call.caller;
         let after = call.order.id.saturating_add(1);
-        let exclusive = self.exclusive.pending.range((caller, after)..=(caller, u64::MAX)).next().map(|(_, id)| *id);
+        let exclusive = self
+            .exclusive
+            .pending
+            .range((caller, after)..=(caller, u64::MAX))
+            .next()
+            .map(|(_, id)| *id);
         successors.extend(exclusive);
         if mode == Mode::Exclusive {
             let until = exclusive.unwrap_or(u64::MAX).max(after);
-            successors.extend(self.shared.pending.range((caller, after)..(caller, until)).map(|(_, id)| *id));
+            successors.extend(
+                self.shared
+                    .pending
+                    .range((caller, after)..(caller, until))
+                    .map(|(_, id)| *id),
+            );
         }
     }
 
@@ -185,17 +224,32 @@ impl Users {
         let exclusive = self.exclusive.waiting.first().copied();
         behind.extend(exclusive.map(|order| order.id));
         if mode == Mode::Exclusive {
-            let shared = self.shared.waiting.range(..exclusive.unwrap_or(Order::LAST));
+            let shared = self
+                .shared
+                .waiting
+                .range(..exclusive.unwrap_or(Order::LAST));
             behind.extend(shared.map(|order| order.id));
         }
-        let next = |caller: u64| self.exclusive.placeless.range((caller, 0)..).next().copied();
+        let next = |caller: u64| {
+            self.exclusive
+                .placeless
+                .range((caller, 0)..)
+                .next()
+                .copied()
+        };
         let firsts = std::iter::successors(next(0), |(caller, _)| next(caller + 1));
         behind.extend(firsts.map(|(_, id)| id));
         if mode == Mode::Exclusive {
             let is_first = |(caller, id): &&(u64, u64)| {
                 next(*caller).is_none_or(|(first_of, first)| first_of != *caller || *id < first)
             };
-            behind.extend(self.shared.placeless.iter().filter(is_first).map(|(_, id)| *id));
+            behind.extend(
+                self.shared
+                    .placeless
+                    .iter()
+                    .filter(is_first)
+                    .map(|(_, id)| *id),
+            );
         }
     }
 }
@@ -237,13 +291,18 @@ impl Group {
 
     fn holds_up(&self, call: Call) -> bool {
         self.running > 0
-            || self.waiting.first().is_some_and(|first| *first < call.order)
+            || self
+                .waiting
+                .first()
+                .is_some_and(|first| *first < call.order)
             || self.has_insistent_before(call)
             || self.has_pending_before(call)
     }
 
     fn has_insistent_before(&self, call: Call) -> bool {
-        self.insistent.first().is_some_and(|first| *first < call.order)
+        self.insistent
+            .first()
+            .is_some_and(|first| *first < call.order)
     }
 
     fn has_placeless_before(&self, call: Call) -> bool {
@@ -257,5 +316,8 @@ impl Group {
 
 /// Whether earlier calls of the same caller are among `calls`.
 fn has_before(calls: &BTreeSet<(u64, u64)>, call: Call) -> bool {
-    calls.range((call.caller, 0)..(call.caller, call.order.id)).next().is_some()
+    calls
+        .range((call.caller, 0)..(call.caller, call.order.id))
+        .next()
+        .is_some()
 }

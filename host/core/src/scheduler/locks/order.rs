@@ -8,7 +8,10 @@ pub(super) struct Order {
 }
 
 impl Order {
-    pub(super) const LAST: Self = Self { since: u64::MAX, id: u64::MAX };
+    pub(super) const LAST: Self = Self {
+        since: u64::MAX,
+        id: u64::MAX,
+    };
 
     /// That of a call that is in line since then.
     pub(super) fn since(since: u64, id: u64) -> Self {
@@ -17,7 +20,10 @@ impl Order {
 
     /// That of a call that is not in line yet: after all that are.
     pub(super) fn not_in_line(id: u64) -> Self {
-        Self { since: u64::MAX, id }
+        Self {
+            since: u64::MAX,
+            id,
+        }
     }
 
     pub(super) fn is_in_line(self) -> bool {

@@ -10,14 +10,20 @@ mod fairness;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn using(network: NetworkUse, reads: &[&str], writes: &[&str]) -> Claim {
-    Claim::new(reads.iter().map(Path::new), writes.iter().map(Path::new), network)
+    Claim::new(
+        reads.iter().map(Path::new),
+        writes.iter().map(Path::new),
+        network,
+    )
 }
 
 /// Random numbers below what is asked for, always the same ones.
 fn picks(seed: u64) -> impl FnMut(usize) -> usize {
     let mut random = seed;
     move |below: usize| {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         usize::try_from(random >> 33).unwrap() % below
     }
 }
@@ -39,7 +45,9 @@ fn could_meet(one: &Claim, other: &Claim, same_caller: bool) -> bool {
     exclusive(one.whole(), other.whole())
         || (same_caller && of_caller.any(|(one, other)| exclusive(one, other)))
         || one.folders().any(|(folder, mode)| {
-            other.folders().any(|(beside, its_mode)| near(folder, beside) && exclusive(mode, its_mode))
+            other
+                .folders()
+                .any(|(beside, its_mode)| near(folder, beside) && exclusive(mode, its_mode))
         })
 }
 
@@ -59,7 +67,11 @@ fn meets(one: &Claim, other: &Claim) -> bool {
 }
 
 fn runs(turn: &Turn) -> bool {
-    turn.locks.queue().entries.get(&turn.id).is_some_and(|entry| entry.stage == Some(Stage::Running))
+    turn.locks
+        .queue()
+        .entries
+        .get(&turn.id)
+        .is_some_and(|entry| entry.stage == Some(Stage::Running))
 }
 
 #[track_caller]
@@ -76,37 +88,67 @@ fn calls_meet_where_one_changes_what_the_other_can_reach() {
     let write = claim(&[], &["/a"]);
     assert!(!meets(&read, &read) && !meets(&nothing, &write));
     assert!(meets(&write, &write) && meets(&write, &read));
-    assert!(meets(&write, &claim(&["/a/b/c"], &[])) && meets(&claim(&[], &["/a/b"]), &claim(&["/"], &[])));
+    assert!(
+        meets(&write, &claim(&["/a/b/c"], &[]))
+            && meets(&claim(&[], &["/a/b"]), &claim(&["/"], &[]))
+    );
     assert!(!meets(&write, &claim(&["/ab", "/b/a"], &["/c"])));
-    assert!(meets(&claim(&[], &["/b", "/x/y"]), &claim(&["/a", "/x"], &[])));
+    assert!(meets(
+        &claim(&[], &["/b", "/x/y"]),
+        &claim(&["/a", "/x"], &[])
+    ));
     assert!(meets(&Claim::alone(), &nothing));
     let network = |network| using(network, &[], &[]);
     let reads = network(NetworkUse::Reads);
     let changes = network(NetworkUse::Changes);
     assert!(!meets(&reads, &reads) && meets(&reads, &changes) && meets(&changes, &changes));
     assert!(!meets(&changes, &write));
-    assert!(!waits(&changes, &changes, ["a", "b"]), "one caller's requests would stop those of another");
-    assert!(waits(&write, &write, ["a", "b"]), "folders are places for all");
+    assert!(
+        !waits(&changes, &changes, ["a", "b"]),
+        "one caller's requests would stop those of another"
+    );
+    assert!(
+        waits(&write, &write, ["a", "b"]),
+        "folders are places for all"
+    );
     let [serial, beside] = [true, false].map(|serial| Claim::default().in_context(serial));
     assert!(meets(&serial, &serial) && meets(&serial, &beside) && !meets(&beside, &beside));
     assert!(!meets(&serial, &nothing) && !meets(&serial, &write));
-    assert!(!waits(&serial, &serial, ["a", "b"]), "each caller has a context of its own");
+    assert!(
+        !waits(&serial, &serial, ["a", "b"]),
+        "each caller has a context of its own"
+    );
 }
 
 #[test]
 fn folders_are_compared_as_each_with_each() {
-    let names = ["/", "/a", "/a/b", "/a/b/c", "/a/bc", "/ab", "/b", "/b/a", "/a-b", "/a/b-c"];
+    let names = [
+        "/", "/a", "/a/b", "/a/b/c", "/a/bc", "/ab", "/b", "/b/a", "/a-b", "/a/b-c",
+    ];
     let pick = |bits: usize| -> Vec<&'static str> {
-        names.iter().enumerate().filter(|(at, _)| bits & (1 << at) != 0).map(|(_, name)| *name).collect()
+        names
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| bits & (1 << at) != 0)
+            .map(|(_, name)| *name)
+            .collect()
     };
     for one in (1..1 << names.len()).step_by(7) {
         for other in (1..1 << names.len()).step_by(31) {
             let one = pick(one);
             let other = pick(other);
-            let each = one.iter().any(|one| other.iter().any(|other| near(Path::new(one), Path::new(other))));
+            let each = one.iter().any(|one| {
+                other
+                    .iter()
+                    .any(|other| near(Path::new(one), Path::new(other)))
+            });
             let found = waits(&claim(&[], &one), &claim(&[], &other), ["a", "b"]);
             assert_eq!(found, each, "{one:?} {other:?}");
-            assert_eq!(waits(&claim(&one, &[]), &claim(&[], &other), ["a", "b"]), each, "{one:?} {other:?}");
+            assert_eq!(
+                waits(&claim(&one, &[]), &claim(&[], &other), ["a", "b"]),
+                each,
+                "{one:?} {other:?}"
+            );
         }
     }
 }
@@ -114,7 +156,16 @@ fn folders_are_compared_as_each_with_each() {
 #[test]
 fn many_folders_are_claimed_as_the_one_that_holds_them() {
     let many: Vec<String> = (0..=FOLDERS_MAX).map(|n| format!("/top/{n}/x")).collect();
-    let of = |count: usize| claim(&[], &many.iter().take(count).map(String::as_str).collect::<Vec<_>>());
+    let of = |count: usize| {
+        claim(
+            &[],
+            &many
+                .iter()
+                .take(count)
+                .map(String::as_str)
+                .collect::<Vec<_>>(),
+        )
+    };
     let beside = claim(&["/top/other"], &[]);
     assert!(!meets(&of(FOLDERS_MAX), &beside));
     assert!(meets(&of(FOLDERS_MAX + 1), &beside));
@@ -127,7 +178,10 @@ async fn a_writer_waits_for_readers_and_no_later_reader_passes_it() {
     let [first, writer, later, elsewhere] = [(); 4].map(|()| locks.turn(None, None));
     assert!(first.claim(claim(&["/a"], &[]), true));
     assert!(!writer.claim(claim(&[], &["/a/b"]), true));
-    assert!(!later.claim(claim(&["/a"], &[]), true), "the writer would never run");
+    assert!(
+        !later.claim(claim(&["/a"], &[]), true),
+        "the writer would never run"
+    );
     assert!(elsewhere.claim(claim(&[], &["/c"]), true));
     drop(first);
     writer.come().await;
@@ -177,7 +231,9 @@ async fn a_call_that_waits_is_told_when_its_turn_comes() {
         tokio::task::yield_now().await;
         drop(first);
     };
-    tokio::time::timeout(PATIENCE, async { tokio::join!(second.come(), leave) }).await.unwrap();
+    tokio::time::timeout(PATIENCE, async { tokio::join!(second.come(), leave) })
+        .await
+        .unwrap();
     assert!(second.begin());
 }
 
@@ -188,13 +244,24 @@ async fn changes_of_one_line_keep_their_order_while_an_earlier_call_is_decided_o
     let [undecided, reader, writer] = [(); 3].map(|()| locks.turn(line, None));
     let stranger = locks.turn(Some(locks.line()), None);
     assert!(reader.claim(claim(&["/a"], &[]), true));
-    assert!(!writer.claim(claim(&[], &["/b"]), true), "the undecided call may be an earlier writer");
-    assert!(stranger.claim(claim(&[], &["/c"]), true), "it belongs to another line");
+    assert!(
+        !writer.claim(claim(&[], &["/b"]), true),
+        "the undecided call may be an earlier writer"
+    );
+    assert!(
+        stranger.claim(claim(&[], &["/c"]), true),
+        "it belongs to another line"
+    );
     let decide = async {
         tokio::task::yield_now().await;
-        assert!(!undecided.claim(claim(&[], &["/a"]), true), "the reader that passed it runs");
+        assert!(
+            !undecided.claim(claim(&[], &["/a"]), true),
+            "the reader that passed it runs"
+        );
     };
-    tokio::time::timeout(PATIENCE, async { tokio::join!(writer.come(), decide) }).await.unwrap();
+    tokio::time::timeout(PATIENCE, async { tokio::join!(writer.come(), decide) })
+        .await
+        .unwrap();
     assert!(writer.begin());
     drop(reader);
     undecided.come().await;
@@ -215,7 +282,9 @@ async fn a_change_goes_on_when_all_earlier_calls_of_its_line_are_gone() {
         tokio::task::yield_now().await;
         drop(first);
     };
-    tokio::time::timeout(PATIENCE, async { tokio::join!(writer.come(), leave) }).await.unwrap();
+    tokio::time::timeout(PATIENCE, async { tokio::join!(writer.come(), leave) })
+        .await
+        .unwrap();
     assert!(writer.begin());
 }
 
@@ -260,16 +329,25 @@ async fn readers_that_have_no_place_yet_do_not_delay_the_writer_of_another_calle
     let writer = locks.turn(None, Some("bert"));
     assert!(!writer.claim(claim(&[], &["/a"]), true));
     let came: Vec<bool> = placeless.iter().map(Turn::begin).collect();
-    assert!(came.iter().all(|runs| !runs), "a reader that had no place comes before his call: {came:?}");
+    assert!(
+        came.iter().all(|runs| !runs),
+        "a reader that had no place comes before his call: {came:?}"
+    );
     drop(running);
     writer.come().await;
     assert!(writer.begin());
-    assert!(placeless.iter().all(|reader| !reader.begin()), "a reader runs beside a writer");
+    assert!(
+        placeless.iter().all(|reader| !reader.begin()),
+        "a reader runs beside a writer"
+    );
     let next = locks.turn(None, Some("bert"));
     assert!(!next.claim(claim(&[], &["/a"]), true));
     drop(writer);
     assert!(!next.begin(), "it is the readers' turn");
-    assert!(placeless.iter().all(Turn::begin), "readers wait for each other");
+    assert!(
+        placeless.iter().all(Turn::begin),
+        "readers wait for each other"
+    );
     drop((placeless, next));
     is_empty(&locks);
 }
@@ -279,16 +357,27 @@ async fn a_call_whose_caller_has_no_place_for_it_is_passed_by_other_callers_alon
     let locks = ResourceLocks::default();
     let [first, own, other] = ["anna", "anna", "bert"].map(|caller| locks.turn(None, Some(caller)));
     assert!(!first.claim(claim(&[], &["/a"]), false));
-    assert!(!own.claim(claim(&["/a"], &[]), true) && !other.claim(claim(&["/a/b"], &[]), true), "it may run at once");
+    assert!(
+        !own.claim(claim(&["/a"], &[]), true) && !other.claim(claim(&["/a/b"], &[]), true),
+        "it may run at once"
+    );
     let lack = async {
         tokio::task::yield_now().await;
         first.lack_place();
     };
-    tokio::time::timeout(PATIENCE, async { tokio::join!(other.come(), lack) }).await.unwrap();
+    tokio::time::timeout(PATIENCE, async { tokio::join!(other.come(), lack) })
+        .await
+        .unwrap();
     assert!(!own.begin(), "the calls of one caller keep their order");
-    assert!(other.begin() && !first.begin(), "two calls that meet run together");
+    assert!(
+        other.begin() && !first.begin(),
+        "two calls that meet run together"
+    );
     let later = locks.turn(None, Some("bert"));
-    assert!(!later.claim(claim(&["/a"], &[]), true), "the writer, which gave its place up, would never run");
+    assert!(
+        !later.claim(claim(&["/a"], &[]), true),
+        "the writer, which gave its place up, would never run"
+    );
     drop(other);
     first.come().await;
     assert!(first.begin());
@@ -316,7 +405,9 @@ async fn calls_behind_one_that_has_no_place_keep_no_other_caller_waiting() {
         tokio::task::yield_now().await;
         drop(first);
     };
-    tokio::time::timeout(PATIENCE, async { tokio::join!(second.come(), leave) }).await.unwrap();
+    tokio::time::timeout(PATIENCE, async { tokio::join!(second.come(), leave) })
+        .await
+        .unwrap();
     assert!(!writer("bert", "/a").1, "it is her turn");
     assert!(second.begin() && !third.begin() && !late.begin());
     drop(second);
@@ -410,7 +501,11 @@ async fn a_call_that_waits_for_something_else_holds_no_folder() {
     again.come().await;
     assert!(again.begin());
     drop(first);
-    assert_eq!(locks.queue().entries.len(), 1, "only the second turn of the first call is left");
+    assert_eq!(
+        locks.queue().entries.len(),
+        1,
+        "only the second turn of the first call is left"
+    );
 }
 
 #[test]
@@ -425,7 +520,11 @@ fn a_long_queue_costs_each_call_little() {
         .map(|at| {
             let turn = locks.turn(None, Some("anna"));
             let folder = folders[at % folders.len()].as_str();
-            let claim = if at % 3 == 0 { claim(&[], &[folder]) } else { claim(&[folder], &[]) };
+            let claim = if at % 3 == 0 {
+                claim(&[], &[folder])
+            } else {
+                claim(&[folder], &[])
+            };
             assert!(!turn.claim(claim, true));
             // Who is not awaited costs nothing when a call leaves.
             assert!(locks.queue().news(turn.id).is_some());
@@ -507,7 +606,12 @@ fn no_two_calls_that_meet_ever_run_together_and_all_of_them_run() {
                     left -= 1;
                     let caller = pick(callers.len());
                     let turn = locks.turn(line[pick(2)], callers[caller]);
-                    calls.push(Known { turn, caller, claim: None, news: None });
+                    calls.push(Known {
+                        turn,
+                        caller,
+                        claim: None,
+                        news: None,
+                    });
                 }
                 1 if !calls.is_empty() => {
                     let at = pick(calls.len());
@@ -533,10 +637,16 @@ fn no_two_calls_that_meet_ever_run_together_and_all_of_them_run() {
                     }
                 }
                 _ => {
-                    let mut running: Vec<usize> = (0..calls.len()).filter(|at| runs(&calls[*at].turn)).collect();
+                    let mut running: Vec<usize> = (0..calls.len())
+                        .filter(|at| runs(&calls[*at].turn))
+                        .collect();
                     let decided = calls.iter().all(|call| call.claim.is_some());
                     if running.is_empty() && decided && !calls.is_empty() {
-                        running.extend(calls.iter().position(|call| call.news.is_none() && call.turn.begin()));
+                        running.extend(
+                            calls
+                                .iter()
+                                .position(|call| call.news.is_none() && call.turn.begin()),
+                        );
                         assert!(!running.is_empty(), "nothing goes on");
                     }
                     if !running.is_empty() {

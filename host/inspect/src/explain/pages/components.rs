@@ -15,7 +15,11 @@ pub(super) const PAGES: &[Page] = &[
     },
     Page {
         code: "component_too_large",
-        origins: &[Call(SetupRequired), Call(SandboxViolation), Call(ResultTooLarge)],
+        origins: &[
+            Call(SetupRequired),
+            Call(SandboxViolation),
+            Call(ResultTooLarge),
+        ],
         means: "The component, or a part of it, is too large.",
         cause: "It has more bytes than toolcell loads.",
         remedy: "If you trust it, raise `size` in `[compile]` of your own `toolcell.toml`.",

@@ -8,8 +8,7 @@ use crate::state::State;
 /// Links `act:credentials/store`. It would hand out the values of secrets; here they go into requests that the host sends.
 pub(crate) fn link_credentials(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     let error = || Val::Result(Err(Some(Box::new(Val::Variant("denied".to_owned(), None)))));
-    let why =
-        "a secret was not handed out: toolcell puts secrets into the requests that it sends, and shows none to a tool";
+    let why = "a secret was not handed out: toolcell puts secrets into the requests that it sends, and shows none to a tool";
     for function in ["list-secrets", "get-secret"] {
         deny(linker, "act:credentials/store@0.1.0", function, why, error)?;
     }
@@ -20,7 +19,13 @@ pub(crate) fn link_credentials(linker: &mut Linker<State>) -> wasmtime::Result<(
 pub(crate) fn link_consent(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     let answer = || Val::Enum("deny".to_owned());
     let why = "an action was denied: no rule of toolcell covers the actions that only the tool itself can see";
-    deny(linker, "act:consent/consent-authority@0.1.0", "request", why, answer)
+    deny(
+        linker,
+        "act:consent/consent-authority@0.1.0",
+        "request",
+        why,
+        answer,
+    )
 }
 
 /// Defines an asynchronous function that answers the same each time, and says why in the log.
@@ -33,15 +38,16 @@ fn deny(
 ) -> wasmtime::Result<()> {
     let mut interface = linker.instance(interface)?;
     // The engine without concurrency defines no such function, and no component that it runs can import one.
-    let _ = interface.func_new_concurrent(function, move |caller: &Accessor<State>, _, _, results| {
-        Box::pin(async move {
-            caller.with(|mut caller| caller.get().logs.line("warn", why, None));
-            if let Some(result) = results.first_mut() {
-                *result = answer();
-            }
-            Ok(())
-        })
-    });
+    let _ =
+        interface.func_new_concurrent(function, move |caller: &Accessor<State>, _, _, results| {
+            Box::pin(async move {
+                caller.with(|mut caller| caller.get().logs.line("warn", why, None));
+                if let Some(result) = results.first_mut() {
+                    *result = answer();
+                }
+                Ok(())
+            })
+        });
     Ok(())
 }
 
@@ -56,10 +62,17 @@ mod tests {
     use crate::limiter::charging;
 
     /// A component that imports a function, calls it with zeros, and returns this of the answer.
-    fn asking(import: &str, function: &str, parameters: usize, result: &str, answer: &str) -> String {
+    fn asking(
+        import: &str,
+        function: &str,
+        parameters: usize,
+        result: &str,
+        answer: &str,
+    ) -> String {
         let params = "i32 ".repeat(parameters);
         let zeros = "(i32.const 0) ".repeat(parameters);
-        let lowered = "(memory (core memory $shared \"memory\")) (realloc (core func $shared \"realloc\"))";
+        let lowered =
+            "(memory (core memory $shared \"memory\")) (realloc (core func $shared \"realloc\"))";
         let call = format!("(call $ask {zeros})");
         let body = answer.replace("CALL", &call);
         format!(
@@ -91,14 +104,22 @@ mod tests {
         let meter = store.data().limiter.meter();
         let (answer,) = {
             let work = std::pin::pin!(async {
-                let instance = linker.instantiate_async(&mut store, &component).await.unwrap();
-                let run = instance.get_typed_func::<(), (u32,)>(&mut store, "run").unwrap();
+                let instance = linker
+                    .instantiate_async(&mut store, &component)
+                    .await
+                    .unwrap();
+                let run = instance
+                    .get_typed_func::<(), (u32,)>(&mut store, "run")
+                    .unwrap();
                 run.call_async(&mut store, ()).await.unwrap()
             });
             charging(meter, work).await
         };
         let logs = store.into_data().logs.into_content();
-        (answer, logs.iter().filter_map(|block| block.as_text()).collect())
+        (
+            answer,
+            logs.iter().filter_map(|block| block.as_text()).collect(),
+        )
     }
 
     #[tokio::test]
@@ -111,7 +132,8 @@ mod tests {
             (export "decision" (type $decision (eq $choice)))
             (export "request" (func async (param "req" $consent-request) (param "meta" (list (tuple string (list u8))))
                 (result $decision))))"#;
-        let (decision, logs) = answer(&asking(consent, "request", 10, "(result i32)", "CALL")).await;
+        let (decision, logs) =
+            answer(&asking(consent, "request", 10, "(result i32)", "CALL")).await;
         assert_eq!(decision, 1, "it is not `deny`");
         assert!(logs.contains("an action was denied"), "{logs}");
     }

@@ -50,23 +50,39 @@ pub(super) fn toolkit(
         }
     }
     if let Some(first) = left_out.first().filter(|_| offered.is_empty()) {
-        return Err(format!("none of its tools can be offered: {}", first.reason));
+        return Err(format!(
+            "none of its tools can be offered: {}",
+            first.reason
+        ));
     }
-    let own = section.and_then(|section| section.name.as_deref()).unwrap_or_default();
+    let own = section
+        .and_then(|section| section.name.as_deref())
+        .unwrap_or_default();
     let own = declared::namespace(own, "act");
     let toolkit = declared::toolkit(namespace.unwrap_or(&own), &offered, &left_out);
-    Ok(if renamed.is_empty() { toolkit } else { with_own_names(&toolkit, &renamed) })
+    Ok(if renamed.is_empty() {
+        toolkit
+    } else {
+        with_own_names(&toolkit, &renamed)
+    })
 }
 
 /// Refuses a list that would cost the host too much. No limit of the guest ends what the host does with its list.
 fn bounded(tools: &[ToolDefinition]) -> Result<(), String> {
     if tools.len() > TOOLS_MAX && guard!("act_tools") {
-        return Err(format!("the component lists {} tools; at most {TOOLS_MAX} are allowed", tools.len()));
+        return Err(format!(
+            "the component lists {} tools; at most {TOOLS_MAX} are allowed",
+            tools.len()
+        ));
     }
-    let bytes = tools.iter().fold(0_usize, |sum, tool| sum.saturating_add(tool.parameters_schema.len()));
+    let bytes = tools.iter().fold(0_usize, |sum, tool| {
+        sum.saturating_add(tool.parameters_schema.len())
+    });
     if bytes > SCHEMAS_BYTES_MAX && guard!("act_tools") {
         let max = SCHEMAS_BYTES_MAX;
-        return Err(format!("the schemas of the component's tools have {bytes} bytes; at most {max} are allowed"));
+        return Err(format!(
+            "the schemas of the component's tools have {bytes} bytes; at most {max} are allowed"
+        ));
     }
     Ok(())
 }
@@ -86,13 +102,20 @@ fn offer(
         return Err(format!("its name is longer than {NAME_BYTES_MAX} bytes"));
     }
     let schema = read_unique_json(&tool.parameters_schema, JSON_VALUES_MAX);
-    let schema = schema.map_err(|error| format!("the schema of its parameters is not JSON: {error}"))?;
-    let dialect = schema.get("$schema").and_then(Value::as_str).unwrap_or_default();
+    let schema =
+        schema.map_err(|error| format!("the schema of its parameters is not JSON: {error}"))?;
+    let dialect = schema
+        .get("$schema")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
     if !schema.is_object() || dialect.contains("json-structure.org") {
         return Err("its parameters are not described by a JSON Schema".to_owned());
     }
     let mut description = tool.description.into_text();
-    for (key, words) in [("std:usage-hints", "Use it"), ("std:anti-usage-hints", "Do not use it")] {
+    for (key, words) in [
+        ("std:usage-hints", "Use it"),
+        ("std:anti-usage-hints", "Do not use it"),
+    ] {
         if let Some(Value::String(hint)) = value(&tool.metadata, key) {
             description.push_str(&format!("\n\n{words}: {hint}"));
         }
@@ -104,12 +127,16 @@ fn offer(
     declared.timeout_ms = timeout(&tool.metadata);
     declared.access = access(section, imports, declared.facts.is_read_only == Some(true));
     let network = declared.access.contains(&AccessKind::Network);
-    declared.network_scope = section.filter(|_| network).and_then(|section| section.network_scope.clone());
+    declared.network_scope = section
+        .filter(|_| network)
+        .and_then(|section| section.network_scope.clone());
     Ok(declared)
 }
 
 fn timeout(metadata: &Metadata) -> Option<u64> {
-    value(metadata, "std:timeout-ms")?.as_u64().filter(|ms| *ms > 0)
+    value(metadata, "std:timeout-ms")?
+        .as_u64()
+        .filter(|ms| *ms > 0)
 }
 
 /// What a tool asks for: what the component imports, up to what its section declares. Without a section that is the network
@@ -127,11 +154,24 @@ fn access(section: Option<&Section>, imports: &[String], read_only: bool) -> Vec
 
 /// Adds the own names of tools to their declarations, for [`own_names`].
 fn with_own_names(toolkit: &str, renamed: &HashMap<String, String>) -> String {
-    let Ok(mut toolkit) = serde_json::from_str::<Value>(toolkit) else { return toolkit.to_owned() };
-    for declaration in toolkit.get_mut("declarations").and_then(Value::as_array_mut).into_iter().flatten() {
-        let own = declaration.get("name").and_then(Value::as_str).and_then(|name| renamed.get(name));
+    let Ok(mut toolkit) = serde_json::from_str::<Value>(toolkit) else {
+        return toolkit.to_owned();
+    };
+    for declaration in toolkit
+        .get_mut("declarations")
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+    {
+        let own = declaration
+            .get("name")
+            .and_then(Value::as_str)
+            .and_then(|name| renamed.get(name));
         if let (Some(own), Value::Object(fields)) = (own.cloned(), declaration) {
-            fields.insert("external_mappings".to_owned(), json!([{ "source": SOURCE, "name": own }]));
+            fields.insert(
+                "external_mappings".to_owned(),
+                json!([{ "source": SOURCE, "name": own }]),
+            );
         }
     }
     toolkit.to_string()
@@ -144,11 +184,20 @@ pub(super) fn own_names(toolkit: &str) -> HashMap<String, String> {
         return HashMap::new();
     }
     let toolkit: Value = serde_json::from_str(toolkit).unwrap_or_default();
-    let declarations = toolkit.get("declarations").and_then(Value::as_array).into_iter().flatten();
+    let declarations = toolkit
+        .get("declarations")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
     let names = declarations.filter_map(|declaration| {
         let mappings = declaration.get("external_mappings")?.as_array()?;
-        let own = mappings.iter().find(|mapping| mapping.get("source").is_some_and(|source| source == SOURCE))?;
-        Some((declaration.get("name")?.as_str()?.to_owned(), own.get("name")?.as_str()?.to_owned()))
+        let own = mappings
+            .iter()
+            .find(|mapping| mapping.get("source").is_some_and(|source| source == SOURCE))?;
+        Some((
+            declaration.get("name")?.as_str()?.to_owned(),
+            own.get("name")?.as_str()?.to_owned(),
+        ))
     });
     names.collect()
 }
@@ -164,11 +213,14 @@ mod tests {
     use super::{Section, own_names, toolkit};
 
     fn tool(name: &str, metadata: &[(&str, Value)]) -> ToolDefinition {
-        let metadata = metadata.iter().map(|(key, value)| ((*key).to_owned(), cbor::from_json(value).unwrap()));
+        let metadata = metadata
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), cbor::from_json(value).unwrap()));
         ToolDefinition {
             name: name.to_owned(),
             description: LocalizedString::Plain("Does it.".to_owned()),
-            parameters_schema: r#"{"type":"object","properties":{"a":{"type":"string"}}}"#.to_owned(),
+            parameters_schema: r#"{"type":"object","properties":{"a":{"type":"string"}}}"#
+                .to_owned(),
             metadata: metadata.collect(),
         }
     }
@@ -180,12 +232,16 @@ mod tests {
     #[track_caller]
     fn accepted(tools: Vec<ToolDefinition>, section: Option<&Section>, names: &[&str]) -> Toolkit {
         let text = toolkit(tools, section, &imports(names), None).unwrap();
-        let Described { toolkit, notes, .. } = agent_tool::toolkit(&text).unwrap_or_else(|errors| panic!("{errors:?}"));
+        let Described { toolkit, notes, .. } =
+            agent_tool::toolkit(&text).unwrap_or_else(|errors| panic!("{errors:?}"));
         assert!(notes.is_empty(), "{notes:?}");
         toolkit
     }
 
-    const BOTH: [&str; 2] = ["wasi:filesystem/types@0.2.6", "wasi:http/outgoing-handler@0.2.6"];
+    const BOTH: [&str; 2] = [
+        "wasi:filesystem/types@0.2.6",
+        "wasi:http/outgoing-handler@0.2.6",
+    ];
 
     #[test]
     fn what_a_tool_claims_is_in_its_records_and_no_more() {
@@ -196,14 +252,39 @@ mod tests {
             ("std:timeout-ms", json!(250)),
             ("std:usage-hints", json!("for tests")),
         ];
-        let kit = accepted(vec![tool("a", &claims), tool("b", &[("std:read-only", json!("yes"))])], None, &BOTH);
-        let [claimed, plain] = &kit.interfaces[..] else { panic!() };
-        assert_eq!((claimed.facts().is_read_only, claimed.facts().is_destructive), (Some(true), Some(false)));
+        let kit = accepted(
+            vec![
+                tool("a", &claims),
+                tool("b", &[("std:read-only", json!("yes"))]),
+            ],
+            None,
+            &BOTH,
+        );
+        let [claimed, plain] = &kit.interfaces[..] else {
+            panic!()
+        };
+        assert_eq!(
+            (claimed.facts().is_read_only, claimed.facts().is_destructive),
+            (Some(true), Some(false))
+        );
         assert_eq!(claimed.timeout_ms, Some(250));
-        assert_eq!(kit.declarations[0].description, "Does it.\n\nUse it: for tests");
-        assert_eq!((plain.facts().is_read_only, plain.facts().is_concurrency_safe), (None, None));
+        assert_eq!(
+            kit.declarations[0].description,
+            "Does it.\n\nUse it: for tests"
+        );
+        assert_eq!(
+            (
+                plain.facts().is_read_only,
+                plain.facts().is_concurrency_safe
+            ),
+            (None, None)
+        );
         assert_eq!(kit.declarations[0].qualified_name(), "act.a");
-        assert!(kit.permission_profiles.iter().all(|profile| profile.risk_level == RiskLevel::Medium));
+        assert!(
+            kit.permission_profiles
+                .iter()
+                .all(|profile| profile.risk_level == RiskLevel::Medium)
+        );
     }
 
     #[test]
@@ -215,25 +296,46 @@ mod tests {
         };
         use AccessKind::{FileRead, FileWrite, Network};
         assert_eq!(granted(None, &[], &BOTH), (vec![Network], "any".to_owned()));
-        assert_eq!(granted(Some(&Section::default()), &[], &BOTH), (vec![], "none".to_owned()));
+        assert_eq!(
+            granted(Some(&Section::default()), &[], &BOTH),
+            (vec![], "none".to_owned())
+        );
         let all = Section {
             name: Some("my:db".to_owned()),
             access: vec![FileRead, FileWrite, Network],
             network_scope: Some("https://a.example:*".to_owned()),
         };
         let scope = "https://a.example:*".to_owned();
-        assert_eq!(granted(Some(&all), &[], &BOTH), (vec![FileRead, FileWrite, Network], scope.clone()));
+        assert_eq!(
+            granted(Some(&all), &[], &BOTH),
+            (vec![FileRead, FileWrite, Network], scope.clone())
+        );
         // A tool that says that it only reads gets no files to write.
         let reads = [("std:read-only", json!(true))];
-        assert_eq!(granted(Some(&all), &reads, &BOTH), (vec![FileRead, Network], scope));
+        assert_eq!(
+            granted(Some(&all), &reads, &BOTH),
+            (vec![FileRead, Network], scope)
+        );
         // What a component does not import it cannot use.
-        assert_eq!(granted(Some(&all), &[], &BOTH[..1]), (vec![FileRead, FileWrite], "none".to_owned()));
-        assert_eq!(accepted(vec![tool("a", &[])], Some(&all), &[]).declarations[0].qualified_name(), "my-db.a");
+        assert_eq!(
+            granted(Some(&all), &[], &BOTH[..1]),
+            (vec![FileRead, FileWrite], "none".to_owned())
+        );
+        assert_eq!(
+            accepted(vec![tool("a", &[])], Some(&all), &[]).declarations[0].qualified_name(),
+            "my-db.a"
+        );
     }
 
     #[test]
     fn a_name_that_is_not_valid_here_is_kept_for_the_call() {
-        let text = toolkit(vec![tool("db.query", &[]), tool("plain", &[])], None, &[], None).unwrap();
+        let text = toolkit(
+            vec![tool("db.query", &[]), tool("plain", &[])],
+            None,
+            &[],
+            None,
+        )
+        .unwrap();
         let names = own_names(&text);
         assert_eq!((names.len(), names["db-query"].as_str()), (1, "db.query"));
         assert!(agent_tool::toolkit(&text).unwrap().notes.is_empty());
@@ -249,18 +351,30 @@ mod tests {
             toolkit(same(257), None, &[], None).unwrap_err(),
             "the component lists 257 tools; at most 256 are allowed"
         );
-        let schema = format!(r#"{{"type":"object","description":"{}"}}"#, "x".repeat(600 << 10));
-        let large = |name: &str| ToolDefinition { parameters_schema: schema.clone(), ..tool(name, &[]) };
+        let schema = format!(
+            r#"{{"type":"object","description":"{}"}}"#,
+            "x".repeat(600 << 10)
+        );
+        let large = |name: &str| ToolDefinition {
+            parameters_schema: schema.clone(),
+            ..tool(name, &[])
+        };
         assert!(toolkit(vec![large("a")], None, &[], None).is_ok());
         let refused = toolkit(vec![large("a"), large("b")], None, &[], None).unwrap_err();
-        assert!(refused.contains("bytes; at most 1048576 are allowed"), "{refused}");
+        assert!(
+            refused.contains("bytes; at most 1048576 are allowed"),
+            "{refused}"
+        );
     }
 
     #[test]
     fn a_tool_that_cannot_be_offered_is_left_out_with_the_reason() {
-        let with_schema =
-            |name: &str, schema: &str| ToolDefinition { parameters_schema: schema.to_owned(), ..tool(name, &[]) };
-        let structure = r#"{"$schema":"https://json-structure.org/meta/core/v0/#","type":"object"}"#;
+        let with_schema = |name: &str, schema: &str| ToolDefinition {
+            parameters_schema: schema.to_owned(),
+            ..tool(name, &[])
+        };
+        let structure =
+            r#"{"$schema":"https://json-structure.org/meta/core/v0/#","type":"object"}"#;
         let tools = vec![
             tool("a", &[]),
             tool("a", &[]),
@@ -269,14 +383,29 @@ mod tests {
             with_schema("d", structure),
             tool(&"x".repeat(300), &[]),
         ];
-        let Described { toolkit: kit, notes, .. } =
-            agent_tool::toolkit(&toolkit(tools, None, &[], None).unwrap()).unwrap();
+        let Described {
+            toolkit: kit,
+            notes,
+            ..
+        } = agent_tool::toolkit(&toolkit(tools, None, &[], None).unwrap()).unwrap();
         assert_eq!(kit.declarations.len(), 1);
-        for (note, why) in notes.iter().zip(["same name", "not JSON", "a JSON Schema", "a JSON Schema", "256 bytes"]) {
-            assert!(note.message.starts_with("not offered as a tool: ") && note.message.contains(why), "{note:?}");
+        for (note, why) in notes.iter().zip([
+            "same name",
+            "not JSON",
+            "a JSON Schema",
+            "a JSON Schema",
+            "256 bytes",
+        ]) {
+            assert!(
+                note.message.starts_with("not offered as a tool: ") && note.message.contains(why),
+                "{note:?}"
+            );
         }
         assert_eq!(notes.len(), 5);
         let none = toolkit(vec![with_schema("b", "7")], None, &[], None).unwrap_err();
-        assert!(none.contains("none of its tools can be offered: its parameters"), "{none}");
+        assert!(
+            none.contains("none of its tools can be offered: its parameters"),
+            "{none}"
+        );
     }
 }

@@ -19,7 +19,9 @@ use toolcell_core::executor::BoxFuture;
 use toolcell_core::record::{JSON_VALUES_MAX, Refusal, read_json};
 use wasmtime::Store;
 use wasmtime::component::types::ComponentItem;
-use wasmtime::component::{ComponentExportIndex, ComponentNamedList, Instance, InstancePre, Lift, Lower};
+use wasmtime::component::{
+    ComponentExportIndex, ComponentNamedList, Instance, InstancePre, Lift, Lower,
+};
 use wasmtime::error::Context;
 
 use super::{Call, Examined, Outcome, World};
@@ -35,7 +37,10 @@ pub(crate) use denied::{link_consent, link_credentials};
 pub(crate) use stream::EVENTS_MAX;
 
 /// What an ACT component exports: one of these.
-pub(super) const PROVIDERS: [&str; 2] = ["act:tools/tool-provider@0.2.0", "act:tools/tool-provider@0.1.0"];
+pub(super) const PROVIDERS: [&str; 2] = [
+    "act:tools/tool-provider@0.2.0",
+    "act:tools/tool-provider@0.1.0",
+];
 
 type ListParams<'a> = (&'a [(String, Vec<u8>)],);
 type ListResults = (Result<ListToolsResponse, Error>,);
@@ -52,11 +57,22 @@ pub(super) struct Act {
 
 impl Act {
     pub(super) fn new(instance: InstancePre<State>) -> wasmtime::Result<Self> {
-        let provider = PROVIDERS.iter().find_map(|name| instance.component().get_export_index(None, *name));
-        let provider = provider.ok_or_else(|| wasmtime::format_err!("it exports no tool-provider"))?;
+        let provider = PROVIDERS
+            .iter()
+            .find_map(|name| instance.component().get_export_index(None, *name));
+        let provider =
+            provider.ok_or_else(|| wasmtime::format_err!("it exports no tool-provider"))?;
         Ok(Self {
-            list_tools: function::<ListParams<'_>, ListResults>(&instance, &provider, "list-tools")?,
-            call_tool: function::<CallParams<'_>, (ToolResult,)>(&instance, &provider, "call-tool")?,
+            list_tools: function::<ListParams<'_>, ListResults>(
+                &instance,
+                &provider,
+                "list-tools",
+            )?,
+            call_tool: function::<CallParams<'_>, (ToolResult,)>(
+                &instance,
+                &provider,
+                "call-tool",
+            )?,
             sessions: Sessions::find(&instance)?,
             own_names: HashMap::new(),
             instance,
@@ -71,8 +87,12 @@ impl Act {
         (tool, arguments): (&str, &[u8]),
         metadata: &Metadata,
     ) -> wasmtime::Result<Vec<ToolEvent>> {
-        let call_tool = guest.get_typed_func::<CallParams<'_>, (ToolResult,)>(&mut *store, &self.call_tool)?;
-        match call_tool.call_async(&mut *store, (tool, arguments, metadata.as_slice())).await? {
+        let call_tool =
+            guest.get_typed_func::<CallParams<'_>, (ToolResult,)>(&mut *store, &self.call_tool)?;
+        match call_tool
+            .call_async(&mut *store, (tool, arguments, metadata.as_slice()))
+            .await?
+        {
             (ToolResult::Immediate(events),) => {
                 let progress = events.iter().filter_map(|event| match event {
                     ToolEvent::Content(part) => outcome::progress(part),
@@ -88,7 +108,9 @@ impl Act {
 
 /// Passes an event of a stream on: as progress, or as a partial result.
 fn seen(state: &mut State, event: &ToolEvent) {
-    let ToolEvent::Content(part) = event else { return };
+    let ToolEvent::Content(part) = event else {
+        return;
+    };
     match outcome::progress(part) {
         Some(update) => state.pass(update),
         None => {
@@ -111,7 +133,9 @@ where
     match instance.component().get_export(Some(interface), name) {
         Some((ComponentItem::ComponentFunc(function), index)) => {
             let types = instance.instance_type();
-            function.typecheck::<Params, Results>(&types).with_context(|| format!("the types of `{name}`"))?;
+            function
+                .typecheck::<Params, Results>(&types)
+                .with_context(|| format!("the types of `{name}`"))?;
             Ok(index)
         }
         _ => Err(wasmtime::format_err!("it has no function `{name}`")),
@@ -122,7 +146,13 @@ impl World for Act {
     /// Calls `list-tools` in an instance with an empty world, and combines it with the section `act:component`.
     fn describe<'a>(
         &'a self,
-        Examined { engine, component, bytes, limits, namespace }: Examined<'a>,
+        Examined {
+            engine,
+            component,
+            bytes,
+            limits,
+            namespace,
+        }: Examined<'a>,
     ) -> BoxFuture<'a, Result<String, Refusal>> {
         Box::pin(async move {
             let unreadable = |why: String| invalid("description_invalid", why);
@@ -135,8 +165,10 @@ impl World for Act {
                 let meter = store.data().limiter.meter();
                 let work = pin!(async {
                     let guest = self.instance.instantiate_async(&mut store).await?;
-                    let list_tools =
-                        guest.get_typed_func::<ListParams<'_>, ListResults>(&mut store, &self.list_tools)?;
+                    let list_tools = guest.get_typed_func::<ListParams<'_>, ListResults>(
+                        &mut store,
+                        &self.list_tools,
+                    )?;
                     list_tools.call_async(&mut store, (&[],)).await
                 });
                 call::bounded((meter, work), limits.wall, &cancellation, None).await
@@ -148,8 +180,12 @@ impl World for Act {
                 unreadable(format!("the component cannot list its tools: {why}"))
             })?;
             let kind = component.component_type();
-            let imports: Vec<String> = kind.imports(engine.wasmtime()).map(|(name, _)| name.to_owned()).collect();
-            describe::toolkit(tools.tools, section.as_ref(), &imports, namespace).map_err(unreadable)
+            let imports: Vec<String> = kind
+                .imports(engine.wasmtime())
+                .map(|(name, _)| name.to_owned())
+                .collect();
+            describe::toolkit(tools.tools, section.as_ref(), &imports, namespace)
+                .map_err(unreadable)
         })
     }
 
@@ -157,7 +193,11 @@ impl World for Act {
         self.own_names = describe::own_names(toolkit);
     }
 
-    fn invoke<'a>(&'a self, store: &'a mut Store<State>, call: &'a Call) -> BoxFuture<'a, wasmtime::Result<Outcome>> {
+    fn invoke<'a>(
+        &'a self,
+        store: &'a mut Store<State>,
+        call: &'a Call,
+    ) -> BoxFuture<'a, wasmtime::Result<Outcome>> {
         Box::pin(async move {
             let input = read_json::<Value>(&call.input, JSON_VALUES_MAX);
             let arguments = match input.and_then(|input| cbor::from_json(&input)) {
@@ -169,7 +209,9 @@ impl World for Act {
             let called = (tool.as_str(), arguments.as_slice());
             let events = self.events(store, guest, called, &Metadata::new()).await?;
             let events = match &self.sessions {
-                Some(sessions) if session::is_needed(&events) => sessions.events(self, store, guest, called).await?,
+                Some(sessions) if session::is_needed(&events) => {
+                    sessions.events(self, store, guest, called).await?
+                }
                 _ => events,
             };
             Ok(outcome::outcome(events))

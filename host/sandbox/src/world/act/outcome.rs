@@ -39,7 +39,10 @@ pub(super) fn outcome(events: Vec<ToolEvent>) -> Outcome {
     match failure {
         None => Outcome::Success(parts.output()),
         Some(error) if parts.is_empty() => Outcome::Failure(error),
-        Some(error) => Outcome::Partial(PartialOutput { output: parts.output(), error }),
+        Some(error) => Outcome::Partial(PartialOutput {
+            output: parts.output(),
+            error,
+        }),
     }
 }
 
@@ -88,7 +91,11 @@ impl Parts {
                 None
             }
         };
-        Output { content: json!(blocks).to_string(), structured, ui_summary: None }
+        Output {
+            content: json!(blocks).to_string(),
+            structured,
+            ui_summary: None,
+        }
     }
 }
 
@@ -109,7 +116,12 @@ fn exactly(text: &str) -> Result<Value, String> {
 /// Makes a piece of a part, by its media type. What is not of that type, or has none, is a file.
 pub(super) fn piece(part: ContentPart) -> Piece {
     let mime = part.mime_type.unwrap_or_default();
-    let essence = mime.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let essence = mime
+        .split(';')
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .to_ascii_lowercase();
     let text = || std::str::from_utf8(&part.data);
     if essence == "application/json" || essence.ends_with("+json") {
         if let Some(value) = text().ok().and_then(|text| exactly(text).ok()) {
@@ -125,19 +137,36 @@ pub(super) fn piece(part: ContentPart) -> Piece {
         return Piece::Block(Content::text(text));
     }
     let family = essence.split('/').next().unwrap_or_default();
-    let kind = if ["image", "audio", "video"].contains(&family) { family } else { "file" };
-    let block = |kind, mime: &str| Content::new(kind, json!({ "data": BASE64.encode(&part.data), "media_type": mime }));
+    let kind = if ["image", "audio", "video"].contains(&family) {
+        family
+    } else {
+        "file"
+    };
+    let block = |kind, mime: &str| {
+        Content::new(
+            kind,
+            json!({ "data": BASE64.encode(&part.data), "media_type": mime }),
+        )
+    };
     let block_as_said = block(kind, &mime);
     // A media type that no reader would accept is the guest's mistake, and not a reason to lose the bytes.
-    Piece::Block(if block_as_said.problem().is_none() { block_as_said } else { block("file", OPAQUE) })
+    Piece::Block(if block_as_said.problem().is_none() {
+        block_as_said
+    } else {
+        block("file", OPAQUE)
+    })
 }
 
 /// The progress that a part reports; `None` if it is a part of the result.
 pub(super) fn progress(part: &ContentPart) -> Option<GuestProgress> {
     let done = value(&part.metadata, "std:progress")?.as_f64()?;
     let total = value(&part.metadata, "std:progress-total").and_then(|total| total.as_f64());
-    let percent = total.filter(|total| *total > 0.0).map(|total| 100.0 * done / total);
-    let said = std::str::from_utf8(&part.data).ok().filter(|text| !text.is_empty());
+    let percent = total
+        .filter(|total| *total > 0.0)
+        .map(|total| 100.0 * done / total);
+    let said = std::str::from_utf8(&part.data)
+        .ok()
+        .filter(|text| !text.is_empty());
     Some(GuestProgress {
         status: ProgressStatus::Running,
         message: said.map(|text| text.chars().take(PROGRESS_CHARS_MAX).collect()),
@@ -156,8 +185,18 @@ fn tool_error(error: Error) -> ToolError {
     };
     let message = error.message.into_text();
     // The error class of a kind of another namespace is not known: its name is all there is.
-    let message = if message.is_empty() { format!("the tool failed: {}", error.kind) } else { message };
-    ToolError { class, code: error.kind, message, detail: None, retry_after_ms: None }
+    let message = if message.is_empty() {
+        format!("the tool failed: {}", error.kind)
+    } else {
+        message
+    };
+    ToolError {
+        class,
+        code: error.kind,
+        message,
+        detail: None,
+        retry_after_ms: None,
+    }
 }
 
 #[cfg(test)]
@@ -170,7 +209,11 @@ mod tests {
     use super::{ErrorClass, Outcome, Output, Parts, Piece, outcome, progress};
 
     fn part(data: &[u8], mime: Option<&str>) -> ContentPart {
-        ContentPart { data: data.to_vec(), mime_type: mime.map(str::to_owned), metadata: Vec::new() }
+        ContentPart {
+            data: data.to_vec(),
+            mime_type: mime.map(str::to_owned),
+            metadata: Vec::new(),
+        }
     }
 
     fn content(data: &[u8], mime: Option<&str>) -> ToolEvent {
@@ -179,7 +222,14 @@ mod tests {
 
     #[track_caller]
     fn success(events: Vec<ToolEvent>) -> (Value, Option<Value>) {
-        let Outcome::Success(Output { content, structured, .. }) = outcome(events) else { panic!() };
+        let Outcome::Success(Output {
+            content,
+            structured,
+            ..
+        }) = outcome(events)
+        else {
+            panic!()
+        };
         let parse = |text: &str| serde_json::from_str(text).unwrap();
         (parse(&content), structured.as_deref().map(parse))
     }
@@ -220,9 +270,16 @@ mod tests {
     fn one_part_of_data_is_structured_output() {
         let bytes = cbor::from_json(&json!({ "file": { "$bytes": "AQ==" } })).unwrap();
         let (blocks, structured) = success(vec![content(&bytes, Some("application/cbor"))]);
-        assert_eq!((blocks, structured), (json!([]), Some(json!({ "file": { "$bytes": "AQ==" } }))));
-        let (blocks, structured) = success(vec![content(br#""only a text""#, Some("application/json"))]);
-        assert_eq!((blocks, structured), (json!([{ "type": "text", "text": "only a text" }]), None));
+        assert_eq!(
+            (blocks, structured),
+            (json!([]), Some(json!({ "file": { "$bytes": "AQ==" } })))
+        );
+        let (blocks, structured) =
+            success(vec![content(br#""only a text""#, Some("application/json"))]);
+        assert_eq!(
+            (blocks, structured),
+            (json!([{ "type": "text", "text": "only a text" }]), None)
+        );
         assert_eq!(success(Vec::new()), (json!([]), None));
     }
 
@@ -235,34 +292,57 @@ mod tests {
             parts.add(Piece::Data(json!([2])));
             assert!(parts.only.is_none() && parts.blocks.len() == count);
         }
-        assert!(parts.output().content.starts_with(r#"[{"type":"text","text":"[1]"},{"#));
+        assert!(
+            parts
+                .output()
+                .content
+                .starts_with(r#"[{"type":"text","text":"[1]"},{"#)
+        );
     }
 
     #[test]
     fn an_error_ends_the_events_and_keeps_what_came_before() {
         let failed = |kind: &str| ToolEvent::Error(Error::new(kind, "no"));
-        let Outcome::Failure(error) = outcome(vec![failed("std:invalid-args"), content(b"late", None)]) else {
+        let Outcome::Failure(error) =
+            outcome(vec![failed("std:invalid-args"), content(b"late", None)])
+        else {
             panic!()
         };
         assert!(matches!(error.class, ErrorClass::InvalidArguments));
-        assert_eq!((error.code.as_str(), error.message.as_str()), ("std:invalid-args", "no"));
-        let Outcome::Partial(PartialOutput { output, error }) =
-            outcome(vec![content(b"half", Some("text/plain")), failed("acme:tired"), content(b"late", None)])
-        else {
+        assert_eq!(
+            (error.code.as_str(), error.message.as_str()),
+            ("std:invalid-args", "no")
+        );
+        let Outcome::Partial(PartialOutput { output, error }) = outcome(vec![
+            content(b"half", Some("text/plain")),
+            failed("acme:tired"),
+            content(b"late", None),
+        ]) else {
             panic!()
         };
         assert_eq!(output.content, r#"[{"type":"text","text":"half"}]"#);
         assert!(matches!(error.class, ErrorClass::ExecutionFailed));
-        let classes: Vec<ErrorClass> = ["std:timeout", "std:capability-denied", "std:not-found", "std:internal"]
-            .into_iter()
-            .filter_map(|kind| match outcome(vec![failed(kind)]) {
-                Outcome::Failure(error) => Some(error.class),
-                _ => None,
-            })
-            .collect();
+        let classes: Vec<ErrorClass> = [
+            "std:timeout",
+            "std:capability-denied",
+            "std:not-found",
+            "std:internal",
+        ]
+        .into_iter()
+        .filter_map(|kind| match outcome(vec![failed(kind)]) {
+            Outcome::Failure(error) => Some(error.class),
+            _ => None,
+        })
+        .collect();
         use ErrorClass::{CapabilityGap, ExecutionFailed, Timeout};
-        assert!(matches!(classes[..], [Timeout, CapabilityGap, ExecutionFailed, ExecutionFailed]));
-        let Outcome::Failure(silent) = outcome(vec![ToolEvent::Error(Error::new("acme:x", ""))]) else { panic!() };
+        assert!(matches!(
+            classes[..],
+            [Timeout, CapabilityGap, ExecutionFailed, ExecutionFailed]
+        ));
+        let Outcome::Failure(silent) = outcome(vec![ToolEvent::Error(Error::new("acme:x", ""))])
+        else {
+            panic!()
+        };
         assert_eq!(silent.message, "the tool failed: acme:x");
     }
 
@@ -271,14 +351,23 @@ mod tests {
         let report = |done: Value, total: Value| {
             let metadata = [("std:progress", done), ("std:progress-total", total)]
                 .map(|(key, value)| (key.to_owned(), cbor::from_json(&value).unwrap()));
-            ContentPart { metadata: metadata.into(), ..part(b"reading", Some("text/plain")) }
+            ContentPart {
+                metadata: metadata.into(),
+                ..part(b"reading", Some("text/plain"))
+            }
         };
         let update = progress(&report(json!(1), json!(4))).unwrap();
-        assert_eq!((update.percent, update.message.as_deref()), (Some(25.0), Some("reading")));
+        assert_eq!(
+            (update.percent, update.message.as_deref()),
+            (Some(25.0), Some("reading"))
+        );
         assert_eq!(progress(&report(json!(5), json!(4))).unwrap().percent, None);
         assert_eq!(progress(&report(json!(5), json!(0))).unwrap().percent, None);
         assert_eq!(progress(&report(json!("x"), json!(1))), None);
-        let events = vec![ToolEvent::Content(report(json!(1), json!(4))), content(b"7", Some("application/json"))];
+        let events = vec![
+            ToolEvent::Content(report(json!(1), json!(4))),
+            content(b"7", Some("application/json")),
+        ];
         assert_eq!(success(events), (json!([]), Some(json!(7))));
     }
 }

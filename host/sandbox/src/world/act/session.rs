@@ -29,7 +29,9 @@ pub(super) fn is_needed(events: &[ToolEvent]) -> bool {
 impl Sessions {
     /// Finds the functions of a component that has sessions.
     pub(super) fn find(instance: &InstancePre<State>) -> wasmtime::Result<Option<Self>> {
-        let Some(provider) = instance.component().get_export_index(None, PROVIDER) else { return Ok(None) };
+        let Some(provider) = instance.component().get_export_index(None, PROVIDER) else {
+            return Ok(None);
+        };
         Ok(Some(Self {
             open: function::<OpenParams<'_>, OpenResults>(instance, &provider, "open-session")?,
             close: function::<(&str,), ()>(instance, &provider, "close-session")?,
@@ -49,11 +51,14 @@ impl Sessions {
             (Ok(session),) => session,
             (Err(error),) => return Ok(vec![ToolEvent::Error(error)]),
         };
-        let id = cbor::from_json(&Value::from(session.id.as_str())).map_err(wasmtime::Error::msg)?;
+        let id =
+            cbor::from_json(&Value::from(session.id.as_str())).map_err(wasmtime::Error::msg)?;
         let metadata: Metadata = vec![(ID.to_owned(), id)];
         let events = act.events(store, guest, called, &metadata).await?;
         let close = guest.get_typed_func::<(&str,), ()>(&mut *store, &self.close)?;
-        close.call_async(&mut *store, (session.id.as_str(),)).await?;
+        close
+            .call_async(&mut *store, (session.id.as_str(),))
+            .await?;
         Ok(events)
     }
 }

@@ -26,7 +26,15 @@ pub(super) async fn collect(
     let (send, mut receive) = unbounded_channel();
     // All events together may be as large as what the guest may hand over at once.
     let bytes_left = store.hostcall_fuel();
-    stream.pipe(&mut *store, Consumer { send, seen, events_left: EVENTS_MAX, bytes_left })?;
+    stream.pipe(
+        &mut *store,
+        Consumer {
+            send,
+            seen,
+            events_left: EVENTS_MAX,
+            bytes_left,
+        },
+    )?;
     store
         .run_concurrent(async move |_| {
             let mut events = Vec::new();
@@ -40,7 +48,11 @@ pub(super) async fn collect(
 
 /// Refuses a result with more events than one may have.
 pub(super) fn bounded(events: Vec<ToolEvent>) -> wasmtime::Result<Vec<ToolEvent>> {
-    if events.len() > EVENTS_MAX && guard!("stream_events") { Err(Exceeded::Events.into()) } else { Ok(events) }
+    if events.len() > EVENTS_MAX && guard!("stream_events") {
+        Err(Exceeded::Events.into())
+    } else {
+        Ok(events)
+    }
 }
 
 /// Takes events from the guest while there is room for them. The end of the stream drops it, and so closes `send`.
@@ -58,7 +70,10 @@ impl Consumer {
             return Ok(());
         }
         self.events_left = self.events_left.checked_sub(1).ok_or(Exceeded::Events)?;
-        self.bytes_left = self.bytes_left.checked_sub(event.size()).ok_or(Exceeded::Streamed)?;
+        self.bytes_left = self
+            .bytes_left
+            .checked_sub(event.size())
+            .ok_or(Exceeded::Streamed)?;
         Ok(())
     }
 

@@ -89,7 +89,11 @@ impl LocalizedString {
             Self::Localized(mut texts) => {
                 let english = |(tag, _): &(String, String)| tag == "en" || tag.starts_with("en-");
                 let at = texts.iter().position(english).unwrap_or(0);
-                if at < texts.len() { texts.swap_remove(at).1 } else { String::new() }
+                if at < texts.len() {
+                    texts.swap_remove(at).1
+                } else {
+                    String::new()
+                }
             }
         }
     }
@@ -98,18 +102,25 @@ impl LocalizedString {
 impl ToolEvent {
     /// Bytes that the event takes, more or less.
     pub(super) fn size(&self) -> usize {
-        let metadata =
-            |metadata: &Metadata| metadata.iter().map(|(key, value)| key.len() + value.len() + 64).sum::<usize>();
+        let metadata = |metadata: &Metadata| {
+            metadata
+                .iter()
+                .map(|(key, value)| key.len() + value.len() + 64)
+                .sum::<usize>()
+        };
         let held = match self {
             Self::Content(part) => {
-                part.data.len() + part.mime_type.as_ref().map_or(0, String::len) + metadata(&part.metadata)
+                part.data.len()
+                    + part.mime_type.as_ref().map_or(0, String::len)
+                    + metadata(&part.metadata)
             }
             Self::Error(error) => {
                 let message = match &error.message {
                     LocalizedString::Plain(text) => text.len(),
-                    LocalizedString::Localized(texts) => {
-                        texts.iter().map(|(tag, text)| tag.len() + text.len() + 64).sum()
-                    }
+                    LocalizedString::Localized(texts) => texts
+                        .iter()
+                        .map(|(tag, text)| tag.len() + text.len() + 64)
+                        .sum(),
                 };
                 error.kind.len() + message + metadata(&error.metadata)
             }
@@ -122,7 +133,11 @@ impl Error {
     #[cfg(test)]
     pub(super) fn new(kind: &str, message: &str) -> Self {
         let message = LocalizedString::Plain(message.to_owned());
-        Self { kind: kind.to_owned(), message, metadata: Metadata::new() }
+        Self {
+            kind: kind.to_owned(),
+            message,
+            metadata: Metadata::new(),
+        }
     }
 }
 
@@ -139,10 +154,16 @@ mod tests {
     #[test]
     fn of_several_languages_the_english_text_is_taken() {
         let texts = |texts: &[(&str, &str)]| {
-            let texts = texts.iter().map(|(tag, text)| ((*tag).to_owned(), (*text).to_owned())).collect();
+            let texts = texts
+                .iter()
+                .map(|(tag, text)| ((*tag).to_owned(), (*text).to_owned()))
+                .collect();
             LocalizedString::Localized(texts).into_text()
         };
-        assert_eq!(texts(&[("de", "Hallo"), ("en-GB", "Hello"), ("fr", "Salut")]), "Hello");
+        assert_eq!(
+            texts(&[("de", "Hallo"), ("en-GB", "Hello"), ("fr", "Salut")]),
+            "Hello"
+        );
         assert_eq!(texts(&[("de", "Hallo"), ("eng", "?")]), "Hallo");
         assert_eq!(texts(&[]), "");
     }

@@ -20,9 +20,17 @@ const DESCRIPTION: &str = "Runs a command-line program in a sandbox. `args` are 
 
 /// Returns the toolkit of a command, as JSON text. `namespace` was written into it, `name` is what it calls itself, and
 /// `left_out` are its functions.
-pub(super) fn toolkit(namespace: Option<&str>, name: Option<&str>, imports: &[String], left_out: &[LeftOut]) -> String {
+pub(super) fn toolkit(
+    namespace: Option<&str>,
+    name: Option<&str>,
+    imports: &[String],
+    left_out: &[LeftOut],
+) -> String {
     let names = declared::names([name.unwrap_or(NAME)]);
-    let tools: Vec<Declared> = names.into_iter().map(|name| declared(name, imports)).collect();
+    let tools: Vec<Declared> = names
+        .into_iter()
+        .map(|name| declared(name, imports))
+        .collect();
     declared::toolkit(namespace.unwrap_or(NAMESPACE), &tools, left_out)
 }
 
@@ -39,7 +47,9 @@ const IDS: [&str; 6] = [
 /// The toolkit of a command that has no name, with that of its file; `None` if it has one, or its file gives none.
 pub(in crate::world) fn named_by(file: &Path, toolkit: &str) -> Option<String> {
     let mut toolkit: Value = serde_json::from_str(toolkit).ok()?;
-    let name = toolkit.pointer_mut("/declarations/0/name").filter(|name| *name == NAME)?;
+    let name = toolkit
+        .pointer_mut("/declarations/0/name")
+        .filter(|name| *name == NAME)?;
     let new = declared::names([name::of_file(file)?.as_str()]).pop()?;
     *name = new.as_str().into();
     let namespace = toolkit.pointer("/declarations/0/namespace")?.as_str()?;
@@ -63,7 +73,8 @@ fn declared(name: String, imports: &[String]) -> Declared {
     if tool.access.contains(&AccessKind::Network) {
         tool.effects.push(WriteEffect::RemoteMutation);
     }
-    tool.access.extend([AccessKind::FileRead, AccessKind::FileWrite]);
+    tool.access
+        .extend([AccessKind::FileRead, AccessKind::FileWrite]);
     tool.output_schema = Some(output_schema());
     tool
 }
@@ -156,17 +167,25 @@ mod tests {
     #[track_caller]
     fn accepted(name: Option<&str>, imports: &[&str]) -> Toolkit {
         let imports: Vec<String> = imports.iter().map(|import| (*import).to_owned()).collect();
-        let Described { toolkit, notes, .. } = agent_tool::toolkit(&super::toolkit(None, name, &imports, &[])).unwrap();
+        let Described { toolkit, notes, .. } =
+            agent_tool::toolkit(&super::toolkit(None, name, &imports, &[])).unwrap();
         assert!(notes.is_empty(), "{notes:?}");
         toolkit
     }
 
     #[test]
     fn a_command_gets_a_scratch_folder_and_asks_for_no_other_place_to_write() {
-        let kit = accepted(None, &["wasi:filesystem/types@0.2.6", "wasi:sockets/tcp@0.2.6"]);
+        let kit = accepted(
+            None,
+            &["wasi:filesystem/types@0.2.6", "wasi:sockets/tcp@0.2.6"],
+        );
         assert_eq!(kit.declarations[0].qualified_name(), "command.run");
         let profile = &kit.permission_profiles[0];
-        assert!(profile.wants_drafts() && profile.wants(&AccessKind::FileRead) && !profile.wants_file_write());
+        assert!(
+            profile.wants_drafts()
+                && profile.wants(&AccessKind::FileRead)
+                && !profile.wants_file_write()
+        );
         assert!(!profile.reaches_out());
         assert_eq!(profile.risk_level, RiskLevel::Medium);
     }
@@ -179,7 +198,13 @@ mod tests {
         assert_eq!(kit.declarations[0].tool_id, "mine.word-count");
         assert_eq!(kit.declarations[0].qualified_name(), "mine.word-count");
         assert!(!named.contains("mine.run"), "{named}");
-        assert_eq!(named_by("a.wasm".as_ref(), &super::toolkit(None, Some("wc"), &[], &[])), None);
+        assert_eq!(
+            named_by(
+                "a.wasm".as_ref(),
+                &super::toolkit(None, Some("wc"), &[], &[])
+            ),
+            None
+        );
         assert_eq!(named_by("..".as_ref(), &nameless), None);
     }
 
@@ -188,6 +213,10 @@ mod tests {
         let kit = accepted(Some("fetch it"), &["wasi:http/outgoing-handler@0.2.6"]);
         assert_eq!(kit.declarations[0].qualified_name(), "command.fetch-it");
         let profile = &kit.permission_profiles[0];
-        assert!(profile.reaches_out() && profile.has_effect(&WriteEffect::RemoteMutation) && profile.wants_drafts());
+        assert!(
+            profile.reaches_out()
+                && profile.has_effect(&WriteEffect::RemoteMutation)
+                && profile.wants_drafts()
+        );
     }
 }

@@ -45,32 +45,60 @@ impl Data {
     fn bytes(self, what: &str) -> Result<Bytes, Refusal> {
         match self {
             Self::Text(text) => Ok(Bytes::from(text)),
-            Self::Bytes { base64 } => BASE64.decode(base64.as_bytes()).map(Bytes::from).map_err(|error| {
-                refused("base64_invalid", format!("cannot decode {what}: {error}; write base64 with padding"))
-            }),
+            Self::Bytes { base64 } => {
+                BASE64
+                    .decode(base64.as_bytes())
+                    .map(Bytes::from)
+                    .map_err(|error| {
+                        refused(
+                            "base64_invalid",
+                            format!("cannot decode {what}: {error}; write base64 with padding"),
+                        )
+                    })
+            }
         }
     }
 }
 
 /// Reads the arguments of a call of the command `name`.
 pub(super) fn process(name: &str, input: &str) -> Result<Process, Refusal> {
-    let Input { args, stdin, env, files } = serde_json::from_str(input)
-        .map_err(|error| refused("arguments_invalid", format!("cannot read the arguments: {error}")))?;
+    let Input {
+        args,
+        stdin,
+        env,
+        files,
+    } = serde_json::from_str(input).map_err(|error| {
+        refused(
+            "arguments_invalid",
+            format!("cannot read the arguments: {error}"),
+        )
+    })?;
     check_words(&args, &env)?;
     check_paths(&files)?;
-    let stdin = stdin.map(|data| data.bytes("stdin")).transpose()?.unwrap_or_default();
+    let stdin = stdin
+        .map(|data| data.bytes("stdin"))
+        .transpose()?
+        .unwrap_or_default();
     let mut given = Vec::with_capacity(files.len());
     for (path, data) in files {
         let bytes = data.bytes(&format!("the file {path:?}"))?;
         given.push((path, bytes));
     }
     let args = std::iter::once(name.to_owned()).chain(args).collect();
-    Ok(Process { args, stdin, env: env.into_iter().collect(), files: given })
+    Ok(Process {
+        args,
+        stdin,
+        env: env.into_iter().collect(),
+        files: given,
+    })
 }
 
 fn check_words(args: &[String], env: &BTreeMap<String, String>) -> Result<(), Refusal> {
     let too_many = |what, count, max| {
-        Err(refused("arguments_too_many", format!("cannot pass {count} {what}; at most {max} are allowed")))
+        Err(refused(
+            "arguments_too_many",
+            format!("cannot pass {count} {what}; at most {max} are allowed"),
+        ))
     };
     if args.len() > ARGS_MAX && guard!("command_input") {
         return too_many("arguments", args.len(), ARGS_MAX);
@@ -79,18 +107,31 @@ fn check_words(args: &[String], env: &BTreeMap<String, String>) -> Result<(), Re
         return too_many("environment variables", env.len(), ENV_MAX);
     }
     let pairs = env.iter().flat_map(|(name, value)| [name, value]);
-    let bytes = args.iter().chain(pairs.clone()).fold(0_usize, |sum, word| sum.saturating_add(word.len()));
+    let bytes = args
+        .iter()
+        .chain(pairs.clone())
+        .fold(0_usize, |sum, word| sum.saturating_add(word.len()));
     if bytes > WORDS_BYTES_MAX && guard!("command_input") {
-        return too_many("bytes of arguments and environment variables", bytes, WORDS_BYTES_MAX);
+        return too_many(
+            "bytes of arguments and environment variables",
+            bytes,
+            WORDS_BYTES_MAX,
+        );
     }
     // C programs would see a text that ends there.
     if args.iter().chain(pairs).any(|word| word.contains('\0')) {
-        let message = "cannot pass an argument or an environment variable that contains a null character";
+        let message =
+            "cannot pass an argument or an environment variable that contains a null character";
         return Err(refused("argument_invalid", message.to_owned()));
     }
-    match env.keys().find(|name| name.is_empty() || name.contains('=')) {
+    match env
+        .keys()
+        .find(|name| name.is_empty() || name.contains('='))
+    {
         Some(name) => {
-            let message = format!("cannot set the environment variable {name:?}: its name is empty, or contains `=`");
+            let message = format!(
+                "cannot set the environment variable {name:?}: its name is empty, or contains `=`"
+            );
             Err(refused("variable_invalid", message))
         }
         None => Ok(()),
@@ -99,18 +140,25 @@ fn check_words(args: &[String], env: &BTreeMap<String, String>) -> Result<(), Re
 
 fn check_paths(files: &BTreeMap<String, Data>) -> Result<(), Refusal> {
     if files.len() > FILES_MAX && guard!("command_input") {
-        let message = format!("cannot write {} files; at most {FILES_MAX} are allowed", files.len());
+        let message = format!(
+            "cannot write {} files; at most {FILES_MAX} are allowed",
+            files.len()
+        );
         return Err(refused("files_too_many", message));
     }
     for path in files.keys() {
         if let Err(why) = check_path(path)
             && guard!("command_paths")
         {
-            return Err(refused("path_invalid", format!("cannot write the file {path:?}: {why}")));
+            return Err(refused(
+                "path_invalid",
+                format!("cannot write the file {path:?}: {why}"),
+            ));
         }
         let mut folders = path.match_indices('/').filter_map(|(at, _)| path.get(..at));
         if let Some(file) = folders.find(|folder| files.contains_key(*folder)) {
-            let message = format!("cannot write the file {path:?}: {file:?} is a file, not a folder");
+            let message =
+                format!("cannot write the file {path:?}: {file:?} is a file, not a folder");
             return Err(refused("path_invalid", message));
         }
     }
@@ -135,7 +183,11 @@ fn check_path(path: &str) -> Result<(), &'static str> {
             _ => {}
         }
     }
-    if depth > DEPTH_MAX { Err("the path has too many folders") } else { Ok(()) }
+    if depth > DEPTH_MAX {
+        Err("the path has too many folders")
+    } else {
+        Ok(())
+    }
 }
 
 fn refused(code: &'static str, message: String) -> Refusal {
@@ -149,7 +201,9 @@ mod tests {
     use super::{ARGS_MAX, ENV_MAX, FILES_MAX, process};
 
     fn code(input: &Value) -> &'static str {
-        process("wc", &input.to_string()).err().map_or("accepted", |refusal| refusal.code)
+        process("wc", &input.to_string())
+            .err()
+            .map_or("accepted", |refusal| refusal.code)
     }
 
     #[test]
@@ -163,8 +217,18 @@ mod tests {
         let process = process("wc", &input.to_string()).unwrap();
         assert_eq!(process.args, ["wc", "-l", ""]);
         assert_eq!(process.stdin[..], [0, 255]);
-        assert_eq!(process.env, [("A".to_owned(), "1".to_owned()), ("B".to_owned(), String::new())]);
-        let files: Vec<(&str, &[u8])> = process.files.iter().map(|(path, bytes)| (path.as_str(), &bytes[..])).collect();
+        assert_eq!(
+            process.env,
+            [
+                ("A".to_owned(), "1".to_owned()),
+                ("B".to_owned(), String::new())
+            ]
+        );
+        let files: Vec<(&str, &[u8])> = process
+            .files
+            .iter()
+            .map(|(path, bytes)| (path.as_str(), &bytes[..]))
+            .collect();
         assert_eq!(files, [("b.bin", &[255][..]), ("data/a.csv", &b"a\n"[..])]);
     }
 
@@ -179,14 +243,31 @@ mod tests {
     fn a_file_stays_in_its_folder() {
         let long = "x".repeat(256);
         let deep = "a/".repeat(16) + "b";
-        for path in ["", "/a", "../a", "a/../b", "a/..", "./a", "a//b", "a/", "a\\b", "a\0b", "a\nb", &long, &deep] {
-            assert_eq!(code(&json!({ "files": { path: "x" } })), "path_invalid", "{path:?}");
+        for path in [
+            "", "/a", "../a", "a/../b", "a/..", "./a", "a//b", "a/", "a\\b", "a\0b", "a\nb", &long,
+            &deep,
+        ] {
+            assert_eq!(
+                code(&json!({ "files": { path: "x" } })),
+                "path_invalid",
+                "{path:?}"
+            );
         }
         for path in ["a", "..a", "a..", "a b/c.d", ".hidden", "\u{e4}/b"] {
-            assert_eq!(code(&json!({ "files": { path: "x" } })), "accepted", "{path:?}");
+            assert_eq!(
+                code(&json!({ "files": { path: "x" } })),
+                "accepted",
+                "{path:?}"
+            );
         }
-        assert_eq!(code(&json!({ "files": { "a": "x", "a/b/c": "y" } })), "path_invalid");
-        assert_eq!(code(&json!({ "files": { "a": "x", "a.b/c": "y", "ab": "z" } })), "accepted");
+        assert_eq!(
+            code(&json!({ "files": { "a": "x", "a/b/c": "y" } })),
+            "path_invalid"
+        );
+        assert_eq!(
+            code(&json!({ "files": { "a": "x", "a.b/c": "y", "ab": "z" } })),
+            "accepted"
+        );
     }
 
     #[test]
@@ -194,26 +275,55 @@ mod tests {
         assert_eq!(code(&json!({ "args": ["a\0b"] })), "argument_invalid");
         assert_eq!(code(&json!({ "env": { "A": "\0" } })), "argument_invalid");
         for name in ["", "A=B"] {
-            assert_eq!(code(&json!({ "env": { name: "1" } })), "variable_invalid", "{name:?}");
+            assert_eq!(
+                code(&json!({ "env": { name: "1" } })),
+                "variable_invalid",
+                "{name:?}"
+            );
         }
-        for broken in [json!({ "base64": "A" }), json!({ "base64": "AP8" }), json!({ "base64": "A P8=" })] {
+        for broken in [
+            json!({ "base64": "A" }),
+            json!({ "base64": "AP8" }),
+            json!({ "base64": "A P8=" }),
+        ] {
             assert_eq!(code(&json!({ "stdin": broken })), "base64_invalid");
             assert_eq!(code(&json!({ "files": { "a": broken } })), "base64_invalid");
         }
-        for input in [json!([]), json!({ "args": "a" }), json!({ "stdin": 1 }), json!({ "unknown": 1 })] {
+        for input in [
+            json!([]),
+            json!({ "args": "a" }),
+            json!({ "stdin": 1 }),
+            json!({ "unknown": 1 }),
+        ] {
             assert_eq!(code(&input), "arguments_invalid", "{input}");
         }
     }
 
     #[test]
     fn numbers_and_sizes_are_bounded() {
-        let many = |count: usize| (0..count).map(|at| (format!("n{at}"), json!("x"))).collect::<Value>();
+        let many = |count: usize| {
+            (0..count)
+                .map(|at| (format!("n{at}"), json!("x")))
+                .collect::<Value>()
+        };
         assert_eq!(code(&json!({ "args": vec!["x"; ARGS_MAX] })), "accepted");
-        assert_eq!(code(&json!({ "args": vec!["x"; ARGS_MAX + 1] })), "arguments_too_many");
-        assert_eq!(code(&json!({ "args": ["x".repeat(1 << 20)], "env": { "A": "1" } })), "arguments_too_many");
+        assert_eq!(
+            code(&json!({ "args": vec!["x"; ARGS_MAX + 1] })),
+            "arguments_too_many"
+        );
+        assert_eq!(
+            code(&json!({ "args": ["x".repeat(1 << 20)], "env": { "A": "1" } })),
+            "arguments_too_many"
+        );
         assert_eq!(code(&json!({ "env": many(ENV_MAX) })), "accepted");
-        assert_eq!(code(&json!({ "env": many(ENV_MAX + 1) })), "arguments_too_many");
+        assert_eq!(
+            code(&json!({ "env": many(ENV_MAX + 1) })),
+            "arguments_too_many"
+        );
         assert_eq!(code(&json!({ "files": many(FILES_MAX) })), "accepted");
-        assert_eq!(code(&json!({ "files": many(FILES_MAX + 1) })), "files_too_many");
+        assert_eq!(
+            code(&json!({ "files": many(FILES_MAX + 1) })),
+            "files_too_many"
+        );
     }
 }

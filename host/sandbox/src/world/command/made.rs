@@ -40,15 +40,25 @@ pub(super) struct Made {
 }
 
 /// Writes the files of the caller, within the quotas of the call. `Err` says why one cannot be written.
-pub(super) async fn write(state: &mut State, files: Vec<(String, Bytes)>) -> wasmtime::Result<Result<Given, String>> {
+pub(super) async fn write(
+    state: &mut State,
+    files: Vec<(String, Bytes)>,
+) -> wasmtime::Result<Result<Given, String>> {
     if files.is_empty() {
         return Ok(Ok(Given::default()));
     }
     let Some(root) = state.scratch().map(Path::to_owned) else {
-        return Ok(Err("cannot write the files: this call has no folder for them".to_owned()));
+        return Ok(Err(
+            "cannot write the files: this call has no folder for them".to_owned(),
+        ));
     };
     charge(&state.file_rules, &files)?;
-    let given: Given = Arc::new(files.iter().map(|(path, bytes)| (path.clone(), blake3::hash(bytes))).collect());
+    let given: Given = Arc::new(
+        files
+            .iter()
+            .map(|(path, bytes)| (path.clone(), blake3::hash(bytes)))
+            .collect(),
+    );
     let folder = match File::open(&root) {
         Ok(folder) => Arc::new(folder),
         Err(error) => return Ok(Err(format!("cannot write the files: {}", error.kind()))),
@@ -60,7 +70,9 @@ pub(super) async fn write(state: &mut State, files: Vec<(String, Bytes)>) -> was
         write_all(&root, &files)
     };
     let written = GUEST_FILES.run(work).await;
-    Ok(written.unwrap_or_else(|error| Err(format!("cannot write the files: {error}"))).map(|()| given))
+    Ok(written
+        .unwrap_or_else(|error| Err(format!("cannot write the files: {error}")))
+        .map(|()| given))
 }
 
 fn charge(rules: &Rules, files: &[(String, Bytes)]) -> Result<(), Exceeded> {
@@ -84,17 +96,29 @@ fn write_one(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }
-    OpenOptions::new().write(true).create_new(true).open(path)?.write_all(bytes)
+    OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(path)?
+        .write_all(bytes)
 }
 
 /// Makes artifacts of what the command left in its scratch folder. The instance has ended: nothing that it opened is of use.
 pub(super) async fn keep(state: &mut State, given: Given) -> Made {
-    let Some(root) = state.scratch().map(Path::to_owned) else { return Made::default() };
+    let Some(root) = state.scratch().map(Path::to_owned) else {
+        return Made::default();
+    };
     // Its streams hold what was not written yet. Closing them may block.
-    let closed = (std::mem::take(&mut state.table), std::mem::replace(&mut state.wasi, WasiCtxBuilder::new().build()));
+    let closed = (
+        std::mem::take(&mut state.table),
+        std::mem::replace(&mut state.wasi, WasiCtxBuilder::new().build()),
+    );
     let rules = Arc::clone(&state.file_rules);
     if GUEST_FILES.run(move || drop(closed)).await.is_err() || !rules.quota.settled().await {
-        return Made { problem: Some(format!("cannot keep its files: {UNFINISHED}")), ..Made::default() };
+        return Made {
+            problem: Some(format!("cannot keep its files: {UNFINISHED}")),
+            ..Made::default()
+        };
     }
     let found = {
         let root = root.clone();
@@ -102,9 +126,17 @@ pub(super) async fn keep(state: &mut State, given: Given) -> Made {
     };
     let (files, left_out) = match found {
         Ok(found) => found,
-        Err(error) => return Made { problem: Some(format!("cannot keep its files: {error}")), ..Made::default() },
+        Err(error) => {
+            return Made {
+                problem: Some(format!("cannot keep its files: {error}")),
+                ..Made::default()
+            };
+        }
     };
-    let mut made = Made { left_out, ..Made::default() };
+    let mut made = Made {
+        left_out,
+        ..Made::default()
+    };
     let count = files.len();
     for (at, path) in files.into_iter().enumerate() {
         let left = LeftFile {
@@ -149,10 +181,14 @@ fn find(root: &Path) -> (Vec<String>, u64) {
                 (Ok(name), false) => Some(format!("{folder}/{name}")),
                 (Err(_), _) => None,
             };
-            let path = path.filter(|path| path.len() <= PATH_BYTES_MAX && path.split('/').count() <= DEPTH_MAX);
+            let path = path.filter(|path| {
+                path.len() <= PATH_BYTES_MAX && path.split('/').count() <= DEPTH_MAX
+            });
             match (path, entry.file_type()) {
                 (Some(path), Ok(kind)) if kind.is_dir() => folders.push(path),
-                (Some(path), Ok(kind)) if kind.is_file() && files.len() < FILES_MAX => files.push(path),
+                (Some(path), Ok(kind)) if kind.is_file() && files.len() < FILES_MAX => {
+                    files.push(path)
+                }
                 _ => left_out = left_out.saturating_add(1),
             }
         }
@@ -187,11 +223,16 @@ impl LeftFile {
             Ok(None) => return Ok(Kept::LeftOut),
             Err(error) => return Err(unreadable(&error)),
         };
-        if self.is_unchanged(&mut file).map_err(|error| unreadable(&error))? {
+        if self
+            .is_unchanged(&mut file)
+            .map_err(|error| unreadable(&error))?
+        {
             return Ok(Kept::Unchanged);
         }
         let Some(artifacts) = artifacts else {
-            return Err(ArtifactError::Denied("this call may write no artifacts".to_owned()));
+            return Err(ArtifactError::Denied(
+                "this call may write no artifacts".to_owned(),
+            ));
         };
         let mut draft = artifacts.begin(&self.name, media_type(&self.name))?;
         if let Some(file) = draft.file() {
@@ -213,14 +254,19 @@ impl LeftFile {
     /// must not read.
     fn open(&self) -> io::Result<Option<File>> {
         let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
-        let file = OpenOptions::new().read(true).custom_flags(flags).open(&self.path)?;
+        let file = OpenOptions::new()
+            .read(true)
+            .custom_flags(flags)
+            .open(&self.path)?;
         let metadata = file.metadata()?;
         let single = metadata.nlink() == 1 || !guard!("command_links");
         Ok((metadata.is_file() && single).then_some(file))
     }
 
     fn is_unchanged(&self, file: &mut File) -> io::Result<bool> {
-        let Some(given) = self.given.get(&self.name) else { return Ok(false) };
+        let Some(given) = self.given.get(&self.name) else {
+            return Ok(false);
+        };
         let mut hasher = blake3::Hasher::new();
         hasher.update_reader(&mut *file)?;
         file.rewind()?;
@@ -235,8 +281,11 @@ fn unreadable(error: &io::Error) -> ArtifactError {
 
 /// The media type that the extension of a file's name stands for.
 fn media_type(name: &str) -> &'static str {
-    let extension =
-        name.rsplit('/').next().and_then(|file| file.rsplit_once('.')).map_or("", |(_, extension)| extension);
+    let extension = name
+        .rsplit('/')
+        .next()
+        .and_then(|file| file.rsplit_once('.'))
+        .map_or("", |(_, extension)| extension);
     match extension.to_ascii_lowercase().as_str() {
         "txt" | "log" => "text/plain",
         "md" => "text/markdown",
@@ -282,9 +331,17 @@ mod tests {
     use crate::wasi::Setup;
 
     fn left(root: &Path, name: &str, given: &[(&str, &[u8])]) -> LeftFile {
-        let given = given.iter().map(|(path, bytes)| ((*path).to_owned(), blake3::hash(bytes))).collect();
+        let given = given
+            .iter()
+            .map(|(path, bytes)| ((*path).to_owned(), blake3::hash(bytes)))
+            .collect();
         let rules = Arc::new(Rules::new(&Capability::default(), &Limits::default()));
-        LeftFile { path: root.join(name), name: name.to_owned(), given: Arc::new(given), rules }
+        LeftFile {
+            path: root.join(name),
+            name: name.to_owned(),
+            given: Arc::new(given),
+            rules,
+        }
     }
 
     #[test]
@@ -292,12 +349,20 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path();
         let deep = vec!["d"; DEPTH_MAX].join("/");
-        let files = ["b".to_owned(), "a/c".to_owned(), "a/b".to_owned(), format!("{deep}/too-deep")];
+        let files = [
+            "b".to_owned(),
+            "a/c".to_owned(),
+            "a/b".to_owned(),
+            format!("{deep}/too-deep"),
+        ];
         let files = files.map(|path| (path, Bytes::from_static(b"x")));
         write_all(root, &files).unwrap();
         symlink("/etc/passwd", root.join("link")).unwrap();
         symlink(root.join("a"), root.join("folder")).unwrap();
-        assert_eq!(find(root), (["a/b", "a/c", "b"].map(str::to_owned).to_vec(), 3));
+        assert_eq!(
+            find(root),
+            (["a/b", "a/c", "b"].map(str::to_owned).to_vec(), 3)
+        );
     }
 
     #[test]
@@ -309,16 +374,27 @@ mod tests {
         let artifacts = Artifacts::new(&store, &Limits::default(), Ok(Redactor::default()));
         fs::write(root.join("a.png"), "x".repeat(CHUNK_BYTES + 1)).unwrap();
         fs::write(root.join("b"), "same").unwrap();
-        let Ok(Kept::Artifact(reference)) = left(root, "a.png", &[("b", b"same")]).keep(Some(&artifacts)) else {
+        let Ok(Kept::Artifact(reference)) =
+            left(root, "a.png", &[("b", b"same")]).keep(Some(&artifacts))
+        else {
             panic!()
         };
         let fields = artifacts.find(&reference).unwrap();
-        assert_eq!((&fields["name"], &fields["media_type"]), (&"a.png".into(), &"image/png".into()));
+        assert_eq!(
+            (&fields["name"], &fields["media_type"]),
+            (&"a.png".into(), &"image/png".into())
+        );
         assert_eq!(fields["size_bytes"], CHUNK_BYTES + 1);
-        assert_eq!(left(root, "b", &[("b", b"same")]).keep(Some(&artifacts)), Ok(Kept::Unchanged));
+        assert_eq!(
+            left(root, "b", &[("b", b"same")]).keep(Some(&artifacts)),
+            Ok(Kept::Unchanged)
+        );
         let changed = left(root, "b", &[("b", b"other")]).keep(Some(&artifacts));
         assert!(matches!(changed, Ok(Kept::Artifact(_))), "{changed:?}");
-        assert!(matches!(left(root, "a.png", &[]).keep(None), Err(ArtifactError::Denied(_))));
+        assert!(matches!(
+            left(root, "a.png", &[]).keep(None),
+            Err(ArtifactError::Denied(_))
+        ));
     }
 
     #[test]
@@ -328,8 +404,14 @@ mod tests {
         fs::write(other.path().join("closed"), "secret").unwrap();
         fs::hard_link(other.path().join("closed"), dir.path().join("second")).unwrap();
         symlink(other.path().join("closed"), dir.path().join("link")).unwrap();
-        assert_eq!(left(dir.path(), "second", &[]).keep(None), Ok(Kept::LeftOut));
-        assert!(matches!(left(dir.path(), "link", &[]).keep(None), Err(ArtifactError::Failed(_))));
+        assert_eq!(
+            left(dir.path(), "second", &[]).keep(None),
+            Ok(Kept::LeftOut)
+        );
+        assert!(matches!(
+            left(dir.path(), "link", &[]).keep(None),
+            Err(ArtifactError::Failed(_))
+        ));
     }
 
     #[test]
@@ -338,28 +420,60 @@ mod tests {
         let files = [("a/b".to_owned(), Bytes::from_static(b"x"))];
         write_all(dir.path(), &files).unwrap();
         assert_eq!(fs::read(dir.path().join("a/b")).unwrap(), b"x");
-        assert!(write_all(dir.path(), &files).unwrap_err().contains("\"a/b\""));
-        let limits = Limits { disk_bytes: 1, files_created: 2, ..Limits::default() };
+        assert!(
+            write_all(dir.path(), &files)
+                .unwrap_err()
+                .contains("\"a/b\"")
+        );
+        let limits = Limits {
+            disk_bytes: 1,
+            files_created: 2,
+            ..Limits::default()
+        };
         let rules = Rules::new(&Capability::default(), &limits);
         charge(&rules, &files).unwrap();
         assert!(matches!(charge(&rules, &files), Err(Exceeded::DiskBytes)));
-        assert!(matches!(charge(&rules, &[("c".to_owned(), Bytes::new())]), Err(Exceeded::FilesCreated)));
+        assert!(matches!(
+            charge(&rules, &[("c".to_owned(), Bytes::new())]),
+            Err(Exceeded::FilesCreated)
+        ));
     }
 
     #[tokio::test]
     async fn the_end_of_a_call_waits_until_no_thread_writes_files_of_its_caller() {
         let parent = tempfile::tempdir().unwrap();
-        let capability = Capability { scratch: Some("/scratch".to_owned()), ..Capability::default() };
+        let capability = Capability {
+            scratch: Some("/scratch".to_owned()),
+            ..Capability::default()
+        };
         let limits = Limits::default();
         let sources = Sources::default();
-        let setup = Setup { capability: &capability, scratch_dir: parent.path(), sources: &sources, process: None };
-        let mut state = State::new(setup, &limits, crate::never(), Arc::new(Unheard), Egress::new(None)).unwrap();
+        let setup = Setup {
+            capability: &capability,
+            scratch_dir: parent.path(),
+            sources: &sources,
+            process: None,
+        };
+        let mut state = State::new(
+            setup,
+            &limits,
+            crate::never(),
+            Arc::new(Unheard),
+            Egress::new(None),
+        )
+        .unwrap();
         let root = state.scratch().unwrap().to_owned();
         {
-            let files = (0..1_000).map(|at| (format!("{at}/a"), Bytes::from_static(b"x"))).collect();
+            let files = (0..1_000)
+                .map(|at| (format!("{at}/a"), Bytes::from_static(b"x")))
+                .collect();
             let mut writing = pin!(write(&mut state, files));
             while fs::read_dir(&root).unwrap().next().is_none() {
-                assert!(tokio::time::timeout(Duration::from_millis(1), &mut writing).await.is_err());
+                assert!(
+                    tokio::time::timeout(Duration::from_millis(1), &mut writing)
+                        .await
+                        .is_err()
+                );
             }
         }
         let unsettled = state.unsettled();

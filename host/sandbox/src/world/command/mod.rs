@@ -34,9 +34,15 @@ pub(super) fn exported(exports: &[String]) -> bool {
 
 /// Whether the function `run` has the type of WASI. Otherwise each call would fail at its start.
 fn has_run(component: &types::Component, engine: &wasmtime::Engine) -> bool {
-    let run = component.exports(engine).find(|(name, _)| name.starts_with(RUN));
-    let Some(ComponentItem::ComponentInstance(instance)) = run.map(|(_, item)| item.ty) else { return false };
-    let Some(ComponentItem::ComponentFunc(run)) = instance.get_export(engine, "run").map(|item| item.ty) else {
+    let run = component
+        .exports(engine)
+        .find(|(name, _)| name.starts_with(RUN));
+    let Some(ComponentItem::ComponentInstance(instance)) = run.map(|(_, item)| item.ty) else {
+        return false;
+    };
+    let Some(ComponentItem::ComponentFunc(run)) =
+        instance.get_export(engine, "run").map(|item| item.ty)
+    else {
         return false;
     };
     let mut results = run.results();
@@ -49,10 +55,14 @@ fn has_run(component: &types::Component, engine: &wasmtime::Engine) -> bool {
 
 /// The functions of a component that runs as a command, and how to make tools of them.
 fn left_out(component: &Component) -> Vec<LeftOut> {
-    const REASON: &str =
-        "the component runs as a command; `toolcell wrap FILE --functions -o NEW` makes tools of its functions instead";
+    const REASON: &str = "the component runs as a command; `toolcell wrap FILE --functions -o NEW` makes tools of its functions instead";
     let functions = Found::of(component).functions.into_iter();
-    functions.map(|function| LeftOut { name: function.tool, reason: REASON.to_owned() }).collect()
+    functions
+        .map(|function| LeftOut {
+            name: function.tool,
+            reason: REASON.to_owned(),
+        })
+        .collect()
 }
 
 pub(super) struct Command(CommandPre<State>);
@@ -83,16 +93,30 @@ impl World for Command {
     /// Runs no code of the command: its tool is the same for all commands, but for the name.
     fn describe<'a>(&'a self, examined: Examined<'a>) -> BoxFuture<'a, Result<String, Refusal>> {
         Box::pin(async move {
-            let Examined { engine, component, bytes, namespace, .. } = examined;
+            let Examined {
+                engine,
+                component,
+                bytes,
+                namespace,
+                ..
+            } = examined;
             let kind = component.component_type();
             if !has_run(&kind, engine.wasmtime()) {
                 let message = "the component does not follow wasi:cli@0.2: its `run` is not a function without parameters \
                     whose result is ok or an error, each without a value";
                 return Err(invalid("contract_mismatch", message.to_owned()));
             }
-            let imports: Vec<String> = kind.imports(engine.wasmtime()).map(|(name, _)| name.to_owned()).collect();
+            let imports: Vec<String> = kind
+                .imports(engine.wasmtime())
+                .map(|(name, _)| name.to_owned())
+                .collect();
             let left_out = left_out(component);
-            Ok(declaration::toolkit(namespace, name::of(bytes).as_deref(), &imports, &left_out))
+            Ok(declaration::toolkit(
+                namespace,
+                name::of(bytes).as_deref(),
+                &imports,
+                &left_out,
+            ))
         })
     }
 
@@ -100,15 +124,26 @@ impl World for Command {
         input::process(tool, input).map(|process| Some(Box::new(process)))
     }
 
-    fn invoke<'a>(&'a self, store: &'a mut Store<State>, _: &'a Call) -> BoxFuture<'a, wasmtime::Result<Outcome>> {
+    fn invoke<'a>(
+        &'a self,
+        store: &'a mut Store<State>,
+        _: &'a Call,
+    ) -> BoxFuture<'a, wasmtime::Result<Outcome>> {
         Box::pin(async move {
-            let files = store.data_mut().process.take().map(|process| process.files).unwrap_or_default();
+            let files = store
+                .data_mut()
+                .process
+                .take()
+                .map(|process| process.files)
+                .unwrap_or_default();
             let given = match made::write(store.data_mut(), files).await? {
                 Ok(given) => given,
                 Err(why) => return Ok(output::not_started(why)),
             };
             let status = self.run(&mut *store).await?;
-            store.data_mut().command = Some(CommandEnd { exit_code: Some(status) });
+            store.data_mut().command = Some(CommandEnd {
+                exit_code: Some(status),
+            });
             let made = made::keep(store.data_mut(), given).await;
             let printed = store.data().logs.output();
             Ok(output::outcome(status, printed, made))

@@ -33,12 +33,15 @@ pub(super) fn of_file(file: &Path) -> Option<String> {
 fn short(name: &str) -> Option<String> {
     let file = name.rsplit(['/', '\\']).next().unwrap_or_default();
     let stem = file.strip_suffix(".wasm").unwrap_or(file);
-    let hash = |end: &str| end.len() == HASH_CHARS && end.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let hash =
+        |end: &str| end.len() == HASH_CHARS && end.bytes().all(|byte| byte.is_ascii_hexdigit());
     let stem = match stem.rsplit_once('-') {
         Some((start, end)) if hash(end) => start,
         _ => stem,
     };
-    stem.chars().any(|c| c.is_ascii_alphanumeric()).then(|| stem.to_owned())
+    stem.chars()
+        .any(|c| c.is_ascii_alphanumeric())
+        .then(|| stem.to_owned())
 }
 
 #[cfg(test)]
@@ -52,9 +55,20 @@ mod tests {
     #[test]
     fn a_module_and_a_component_say_their_name() {
         assert_eq!(of_text("(module $wc (memory 1))").as_deref(), Some("wc"));
-        assert_eq!(of_text("(component $wc (core module $inner))").as_deref(), Some("wc"));
-        assert_eq!(of_text("(module (func $f))"), None, "only a function has a name");
-        assert_eq!(of_text("(component (core module $inner))").as_deref(), Some("inner"), "its program has a name");
+        assert_eq!(
+            of_text("(component $wc (core module $inner))").as_deref(),
+            Some("wc")
+        );
+        assert_eq!(
+            of_text("(module (func $f))"),
+            None,
+            "only a function has a name"
+        );
+        assert_eq!(
+            of_text("(component (core module $inner))").as_deref(),
+            Some("inner"),
+            "its program has a name"
+        );
         assert_eq!(of_text("(component (core module))"), None);
     }
 
@@ -66,7 +80,11 @@ mod tests {
             ("a-b", "a-b"),
             ("wc-0123", "wc-0123"),
         ] {
-            assert_eq!(of_text(&format!("(module (@name {name:?}))")).as_deref(), Some(short), "{name}");
+            assert_eq!(
+                of_text(&format!("(module (@name {name:?}))")).as_deref(),
+                Some(short),
+                "{name}"
+            );
         }
         assert_eq!(of_text(r#"(module (@name "../.wasm"))"#), None);
     }
@@ -76,7 +94,12 @@ mod tests {
         let of = |file: &str| of_file(file.as_ref());
         assert_eq!(of("/tools/wc-0123456789abcdef.wasm").as_deref(), Some("wc"));
         assert_eq!(of("wc").as_deref(), Some("wc"));
-        for none in ["..", "/", ".wasm", &format!("/store/{}.wasm", "0a".repeat(32))] {
+        for none in [
+            "..",
+            "/",
+            ".wasm",
+            &format!("/store/{}.wasm", "0a".repeat(32)),
+        ] {
             assert_eq!(of(none), None, "{none}");
         }
     }
@@ -85,7 +108,10 @@ mod tests {
     fn a_damaged_section_gives_no_name() {
         let whole = wat::parse_str("(module $wc (memory 1))").unwrap();
         for length in 0..whole.len() {
-            assert!(matches!(of(&whole[..length]).as_deref(), None | Some("wc")), "{length}");
+            assert!(
+                matches!(of(&whole[..length]).as_deref(), None | Some("wc")),
+                "{length}"
+            );
         }
     }
 }

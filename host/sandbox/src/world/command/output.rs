@@ -14,7 +14,11 @@ const TAIL_BYTES: usize = 2_000;
 
 /// The outcome of a command that could not be given its files.
 pub(super) fn not_started(why: String) -> Outcome {
-    Outcome::Failure(error(ErrorClass::InvalidArguments, "files_not_written", why))
+    Outcome::Failure(error(
+        ErrorClass::InvalidArguments,
+        "files_not_written",
+        why,
+    ))
 }
 
 /// The outcome of a command that ended with `status`. One that failed is partial, because what it printed and made may say
@@ -24,13 +28,25 @@ pub(super) fn outcome(status: i32, (stdout, stderr): (Vec<u8>, Vec<u8>), made: M
         let end = tail(&stderr);
         let colon = if end.is_empty() { "" } else { ": " };
         let message = format!("the command exited with status {status}{colon}{end}");
-        error(ErrorClass::ExecutionFailed, &format!("exit_{status}"), message)
+        error(
+            ErrorClass::ExecutionFailed,
+            &format!("exit_{status}"),
+            message,
+        )
     });
-    let lost = made.problem.map(|why| error(ErrorClass::PartialFailure, "files_not_kept", why));
-    let content: Vec<Value> =
-        made.kept.iter().map(|(_, reference)| json!({ "type": ARTIFACT, "reference": reference })).collect();
-    let files: Vec<Value> =
-        made.kept.iter().map(|(path, reference)| json!({ "path": path, "reference": reference })).collect();
+    let lost = made
+        .problem
+        .map(|why| error(ErrorClass::PartialFailure, "files_not_kept", why));
+    let content: Vec<Value> = made
+        .kept
+        .iter()
+        .map(|(_, reference)| json!({ "type": ARTIFACT, "reference": reference }))
+        .collect();
+    let files: Vec<Value> = made
+        .kept
+        .iter()
+        .map(|(path, reference)| json!({ "path": path, "reference": reference }))
+        .collect();
     let mut structured = json!({ "exit_code": status, "stdout": data(stdout), "stderr": data(stderr), "files": files });
     if let Some(fields) = structured.as_object_mut()
         && made.left_out > 0
@@ -46,14 +62,25 @@ pub(super) fn outcome(status: i32, (stdout, stderr): (Vec<u8>, Vec<u8>), made: M
         (None, None) => Outcome::Success(output),
         (Some(mut failed), Some(lost)) => {
             failed.message = format!("{}; {}", lost.message, failed.message);
-            Outcome::Partial(PartialOutput { output, error: failed })
+            Outcome::Partial(PartialOutput {
+                output,
+                error: failed,
+            })
         }
-        (Some(error), None) | (None, Some(error)) => Outcome::Partial(PartialOutput { output, error }),
+        (Some(error), None) | (None, Some(error)) => {
+            Outcome::Partial(PartialOutput { output, error })
+        }
     }
 }
 
 fn error(class: ErrorClass, code: &str, message: String) -> ToolError {
-    ToolError { class, code: code.to_owned(), message, detail: None, retry_after_ms: None }
+    ToolError {
+        class,
+        code: code.to_owned(),
+        message,
+        detail: None,
+        retry_after_ms: None,
+    }
 }
 
 /// Text, or base64 of what is not UTF-8.
@@ -66,7 +93,9 @@ fn data(bytes: Vec<u8>) -> Value {
 
 fn tail(bytes: &[u8]) -> String {
     let start = bytes.len().saturating_sub(TAIL_BYTES);
-    String::from_utf8_lossy(bytes.get(start..).unwrap_or_default()).trim().to_owned()
+    String::from_utf8_lossy(bytes.get(start..).unwrap_or_default())
+        .trim()
+        .to_owned()
 }
 
 #[cfg(test)]
@@ -82,31 +111,49 @@ mod tests {
 
     fn made(problem: Option<&str>) -> Made {
         let kept = vec![("out/a.png".to_owned(), "toolcell:artifact/1".to_owned())];
-        Made { kept, left_out: 0, problem: problem.map(str::to_owned) }
+        Made {
+            kept,
+            left_out: 0,
+            problem: problem.map(str::to_owned),
+        }
     }
 
     #[test]
     fn what_a_command_printed_and_made_is_its_output() {
-        let Outcome::Success(output) = outcome(0, printed(b"a\n", &[0xff]), made(None)) else { panic!() };
+        let Outcome::Success(output) = outcome(0, printed(b"a\n", &[0xff]), made(None)) else {
+            panic!()
+        };
         let structured: Value = serde_json::from_str(&output.structured.unwrap()).unwrap();
         let files = json!([{ "path": "out/a.png", "reference": "toolcell:artifact/1" }]);
         let all = json!({ "exit_code": 0, "stdout": "a\n", "stderr": { "base64": "/w==" }, "files": files });
         assert_eq!(structured, all);
         let content: Value = serde_json::from_str(&output.content).unwrap();
-        assert_eq!(content, json!([{ "type": "artifact_ref", "reference": "toolcell:artifact/1" }]));
+        assert_eq!(
+            content,
+            json!([{ "type": "artifact_ref", "reference": "toolcell:artifact/1" }])
+        );
     }
 
     #[test]
     fn a_command_that_fails_keeps_its_output_and_the_end_of_its_errors() {
         let long = [b"x".repeat(5_000), b" no such file \n".to_vec()].concat();
-        let Outcome::Partial(PartialOutput { output, error }) = outcome(3, printed(b"half", &long), made(None)) else {
+        let Outcome::Partial(PartialOutput { output, error }) =
+            outcome(3, printed(b"half", &long), made(None))
+        else {
             panic!()
         };
         assert!(output.structured.unwrap().contains("half"));
         assert_eq!(error.code, "exit_3");
-        assert!(error.message.starts_with("the command exited with status 3: x"), "{}", error.message);
+        assert!(
+            error
+                .message
+                .starts_with("the command exited with status 3: x"),
+            "{}",
+            error.message
+        );
         assert!(error.message.ends_with("no such file") && error.message.len() < 2_100);
-        let Outcome::Partial(PartialOutput { error, .. }) = outcome(1, printed(b"", b""), made(Some("too many")))
+        let Outcome::Partial(PartialOutput { error, .. }) =
+            outcome(1, printed(b"", b""), made(Some("too many")))
         else {
             panic!()
         };
@@ -118,10 +165,14 @@ mod tests {
 
     #[test]
     fn a_file_that_is_not_kept_makes_the_answer_partial() {
-        let Outcome::Partial(PartialOutput { error, .. }) = outcome(0, printed(b"", b""), made(Some("too many")))
+        let Outcome::Partial(PartialOutput { error, .. }) =
+            outcome(0, printed(b"", b""), made(Some("too many")))
         else {
             panic!()
         };
-        assert_eq!((error.code.as_str(), error.message.as_str()), ("files_not_kept", "too many"));
+        assert_eq!(
+            (error.code.as_str(), error.message.as_str()),
+            ("files_not_kept", "too many")
+        );
     }
 }

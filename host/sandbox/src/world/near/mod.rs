@@ -16,7 +16,9 @@ use wasmtime::component::{InstancePre, types::ComponentItem};
 use super::declared::toolkit;
 use super::{Call, Examined, Outcome, World, answer};
 use crate::bindings::near::SandboxedToolPre;
-use crate::bindings::near::exports::near::agent::tool::{ErrorKind, GuestFailure, Request, Response};
+use crate::bindings::near::exports::near::agent::tool::{
+    ErrorKind, GuestFailure, Request, Response,
+};
 use crate::bindings::tool::toolcell::tool::types::ErrorClass;
 use crate::call;
 use crate::component::invalid;
@@ -38,7 +40,10 @@ pub(super) struct Near {
 
 impl Near {
     pub(super) fn new(instance: InstancePre<State>) -> wasmtime::Result<Self> {
-        Ok(Self { component: SandboxedToolPre::new(instance)?, contexts: HashMap::new() })
+        Ok(Self {
+            component: SandboxedToolPre::new(instance)?,
+            contexts: HashMap::new(),
+        })
     }
 
     /// Asks for the schema of the arguments and for the description, in an instance with an empty world.
@@ -75,11 +80,16 @@ impl World for Near {
                     let (schema, description) = self.ask(examined).await?;
                     let tool = records::single(examined.bytes, &schema, description, imported);
                     let refused = |why| {
-                        let message =
-                            format!("cannot use what schema of the tool returns: {why}; ask its author to correct it");
+                        let message = format!(
+                            "cannot use what schema of the tool returns: {why}; ask its author to correct it"
+                        );
                         invalid("description_invalid", message)
                     };
-                    toolkit(examined.namespace.unwrap_or(records::NAMESPACE), &[tool.map_err(refused)?], &[])
+                    toolkit(
+                        examined.namespace.unwrap_or(records::NAMESPACE),
+                        &[tool.map_err(refused)?],
+                        &[],
+                    )
                 }
             })
         })
@@ -89,12 +99,22 @@ impl World for Near {
         self.contexts = contexts(toolkit);
     }
 
-    fn invoke<'a>(&'a self, store: &'a mut Store<State>, call: &'a Call) -> BoxFuture<'a, wasmtime::Result<Outcome>> {
+    fn invoke<'a>(
+        &'a self,
+        store: &'a mut Store<State>,
+        call: &'a Call,
+    ) -> BoxFuture<'a, wasmtime::Result<Outcome>> {
         Box::pin(async move {
             let context = self.contexts.get(&call.tool).cloned();
-            let request = Request { params: call.input.clone(), context };
+            let request = Request {
+                params: call.input.clone(),
+                context,
+            };
             let guest = self.component.instantiate_async(&mut *store).await?;
-            let response = guest.near_agent_tool().call_execute(store, &request).await?;
+            let response = guest
+                .near_agent_tool()
+                .call_execute(store, &request)
+                .await?;
             Ok(match response {
                 Response::Success(json) => answer::success(json),
                 Response::Failure(failure) => failed(failure),
@@ -112,7 +132,8 @@ fn imported(examined: Examined<'_>) -> Imported {
         if let ComponentItem::ComponentInstance(host) = item.ty
             && name.starts_with(HOST)
         {
-            host.exports(engine).for_each(|(function, _)| imported.add(function));
+            host.exports(engine)
+                .for_each(|(function, _)| imported.add(function));
         }
     }
     imported
@@ -126,24 +147,41 @@ fn manifest(bytes: &[u8]) -> Result<Option<Manifest>, Refusal> {
         );
         invalid("description_invalid", message)
     };
-    let Some(section) = sections::custom(bytes, SECTION).map_err(|why| refused(&why))? else { return Ok(None) };
+    let Some(section) = sections::custom(bytes, SECTION).map_err(|why| refused(&why))? else {
+        return Ok(None);
+    };
     let text = std::str::from_utf8(section).map_err(|_| refused("it is not UTF-8"))?;
     Manifest::read(text).map(Some).map_err(|why| refused(&why))
 }
 
 fn failed(failure: GuestFailure) -> Outcome {
-    let GuestFailure { kind, code, message } = failure;
+    let GuestFailure {
+        kind,
+        code,
+        message,
+    } = failure;
     let (class, otherwise) = match kind {
         ErrorKind::AuthRequired => (ErrorClass::CredentialMissing, "the tool lacks a credential"),
-        ErrorKind::Input => (ErrorClass::InvalidArguments, "the tool does not accept its arguments"),
-        ErrorKind::OutputTooLarge => (ErrorClass::ResultTooLarge, "the output of the tool is too large"),
+        ErrorKind::Input => (
+            ErrorClass::InvalidArguments,
+            "the tool does not accept its arguments",
+        ),
+        ErrorKind::OutputTooLarge => (
+            ErrorClass::ResultTooLarge,
+            "the output of the tool is too large",
+        ),
         // What the host itself denied gets its verdict.
-        ErrorKind::NetworkDenied => (ErrorClass::DependencyUnavailable, "a request of the tool was denied"),
+        ErrorKind::NetworkDenied => (
+            ErrorClass::DependencyUnavailable,
+            "a request of the tool was denied",
+        ),
         ErrorKind::Executor | ErrorKind::Client | ErrorKind::OperationFailed => {
             (ErrorClass::ExecutionFailed, "the tool does not say why")
         }
     };
-    let message = message.filter(|message| !message.is_empty()).unwrap_or_else(|| otherwise.to_owned());
+    let message = message
+        .filter(|message| !message.is_empty())
+        .unwrap_or_else(|| otherwise.to_owned());
     answer::failure(class, code, message)
 }
 
@@ -154,7 +192,11 @@ mod tests {
     #[test]
     fn the_kind_of_a_failure_is_a_class_of_errors() {
         let of = |kind, message: Option<&str>| {
-            let failure = GuestFailure { kind, code: Some("c".to_owned()), message: message.map(str::to_owned) };
+            let failure = GuestFailure {
+                kind,
+                code: Some("c".to_owned()),
+                message: message.map(str::to_owned),
+            };
             match failed(failure) {
                 Outcome::Failure(error) => (error.class, error.code, error.message),
                 other => panic!("{other:?}"),
@@ -178,14 +220,18 @@ mod tests {
 
     #[test]
     fn a_manifest_that_cannot_be_read_is_refused() {
-        let component = |text: &[u8]| sections::with_custom(b"\0asm\x0d\0\x01\0", SECTION, text).unwrap();
+        let component =
+            |text: &[u8]| sections::with_custom(b"\0asm\x0d\0\x01\0", SECTION, text).unwrap();
         assert_eq!(manifest(b"\0asm\x0d\0\x01\0").unwrap(), None);
         let two = [component(b"{"), component(b"{")[8..].to_vec()].concat();
         for (component, why) in [
             (two, "two custom sections"),
             (component(b"{"), "EOF"),
             (component(b"\xff"), "UTF-8"),
-            (component(br#"{"id": "a", "tools": []}"#), "tools: there are 0"),
+            (
+                component(br#"{"id": "a", "tools": []}"#),
+                "tools: there are 0",
+            ),
         ] {
             let refusal = manifest(&component).unwrap_err();
             assert_eq!(refusal.code, "description_invalid");

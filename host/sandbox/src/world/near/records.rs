@@ -38,21 +38,38 @@ impl Imported {
     }
 
     fn access(self) -> Vec<AccessKind> {
-        let kinds = [(self.files, AccessKind::FileRead), (self.http, AccessKind::Network)];
-        kinds.into_iter().filter_map(|(imported, kind)| imported.then_some(kind)).collect()
+        let kinds = [
+            (self.files, AccessKind::FileRead),
+            (self.http, AccessKind::Network),
+        ];
+        kinds
+            .into_iter()
+            .filter_map(|(imported, kind)| imported.then_some(kind))
+            .collect()
     }
 }
 
 /// The only tool of the component `bytes`, which says nothing of itself but its arguments and what it does.
-pub(super) fn single(bytes: &[u8], schema: &str, description: String, imported: Imported) -> Result<Declared, String> {
+pub(super) fn single(
+    bytes: &[u8],
+    schema: &str,
+    description: String,
+    imported: Imported,
+) -> Result<Declared, String> {
     if schema.len() > SCHEMA_BYTES_MAX && guard!("near_schema") {
-        return Err(format!("it has {} bytes, of at most {SCHEMA_BYTES_MAX}", schema.len()));
+        return Err(format!(
+            "it has {} bytes, of at most {SCHEMA_BYTES_MAX}",
+            schema.len()
+        ));
     }
     let schema: Value = read_json(schema, JSON_VALUES_MAX)?;
     if !schema.is_object() {
         return Err("it is not a JSON object".to_owned());
     }
-    let named = names([name(bytes).as_str()]).into_iter().next().unwrap_or_default();
+    let named = names([name(bytes).as_str()])
+        .into_iter()
+        .next()
+        .unwrap_or_default();
     let mut tool = Declared::careful(named, description, schema, &[]);
     tool.access = imported.access();
     tool.facts.is_open_world = (imported.http || imported.tools).then_some(true);
@@ -62,35 +79,71 @@ pub(super) fn single(bytes: &[u8], schema: &str, description: String, imported: 
 
 /// The name of the component, or of its code; if there is none, one that no other component has.
 fn name(bytes: &[u8]) -> String {
-    let own = component_name(bytes).or_else(|| module_name(bytes)).map(|name| name.trim_end_matches(".wasm"));
+    let own = component_name(bytes)
+        .or_else(|| module_name(bytes))
+        .map(|name| name.trim_end_matches(".wasm"));
     match own.filter(|name| !name.is_empty()) {
         Some(name) => name.to_owned(),
-        None => format!("tool-{}", blake3::hash(bytes).to_hex().chars().take(DIGEST_CHARS).collect::<String>()),
+        None => format!(
+            "tool-{}",
+            blake3::hash(bytes)
+                .to_hex()
+                .chars()
+                .take(DIGEST_CHARS)
+                .collect::<String>()
+        ),
     }
 }
 
 fn calls(any: bool) -> Vec<String> {
-    if any { vec!["*".to_owned()] } else { Vec::new() }
+    if any {
+        vec!["*".to_owned()]
+    } else {
+        Vec::new()
+    }
 }
 
 /// The tools of a manifest, and those that it denies.
-pub(super) fn of_manifest(manifest: &Manifest, imported: Imported) -> (Vec<Declared>, Vec<LeftOut>) {
-    let offered: Vec<&Tool> = manifest.tools.iter().filter(|tool| !tool.is_denied()).collect();
+pub(super) fn of_manifest(
+    manifest: &Manifest,
+    imported: Imported,
+) -> (Vec<Declared>, Vec<LeftOut>) {
+    let offered: Vec<&Tool> = manifest
+        .tools
+        .iter()
+        .filter(|tool| !tool.is_denied())
+        .collect();
     let denied = manifest.tools.iter().filter(|tool| tool.is_denied());
-    let left_out = |tool: &Tool| LeftOut { name: tool.id.clone(), reason: "its manifest denies its calls".to_owned() };
+    let left_out = |tool: &Tool| LeftOut {
+        name: tool.id.clone(),
+        reason: "its manifest denies its calls".to_owned(),
+    };
     let names = names(offered.iter().map(|tool| manifest.bare_name(tool)));
-    let tools = offered.iter().zip(names).map(|(tool, name)| one(tool, name, imported)).collect();
+    let tools = offered
+        .iter()
+        .zip(names)
+        .map(|(tool, name)| one(tool, name, imported))
+        .collect();
     (tools, denied.map(left_out).collect())
 }
 
 fn one(tool: &Tool, name: String, imported: Imported) -> Declared {
-    let mut declared = Declared::careful(name, tool.description.clone(), tool.input_schema.clone(), &[]);
+    let mut declared = Declared::careful(
+        name,
+        tool.description.clone(),
+        tool.input_schema.clone(),
+        &[],
+    );
     declared.output_schema.clone_from(&tool.output_schema);
     declared.access = tool.access();
     declared.effects = tool.write_effects();
     declared.facts = tool.facts();
     declared.network_scope = tool.network_scope();
-    declared.credentials = tool.credentials.iter().map(|credential| credential.to_use()).collect();
+    declared.credentials = tool
+        .credentials
+        .iter()
+        .map(|credential| credential.to_use())
+        .collect();
     declared.tool_calls = calls(tool.calls_tools() && imported.tools);
     declared.approval_required = tool.asks();
     declared.mapping = Some(json!({ "source": PROTOCOL, "capability_id": tool.id }));
@@ -121,9 +174,14 @@ struct Mapping {
 
 /// The contexts of the tools of a toolkit, by their names; none for a tool without a capability id.
 pub(super) fn contexts(toolkit: &str) -> HashMap<String, String> {
-    let Ok(kit) = serde_json::from_str::<Kit>(toolkit) else { return HashMap::new() };
+    let Ok(kit) = serde_json::from_str::<Kit>(toolkit) else {
+        return HashMap::new();
+    };
     let context = |named: Named| {
-        let own = named.external_mappings.into_iter().find(|mapping| mapping.source == PROTOCOL);
+        let own = named
+            .external_mappings
+            .into_iter()
+            .find(|mapping| mapping.source == PROTOCOL);
         let id = own.and_then(|mapping| mapping.capability_id)?;
         Some((named.name, json!({ "capability_id": id }).to_string()))
     };
@@ -152,7 +210,13 @@ mod tests {
     }
 
     fn alone(functions: &[&str]) -> Toolkit {
-        let tool = single(b"", r#"{"type": "object"}"#, "Does it.".to_owned(), imported(functions)).unwrap();
+        let tool = single(
+            b"",
+            r#"{"type": "object"}"#,
+            "Does it.".to_owned(),
+            imported(functions),
+        )
+        .unwrap();
         accepted(&toolkit(NAMESPACE, &[tool], &[]), 0)
     }
 
@@ -160,17 +224,33 @@ mod tests {
     fn what_a_tool_asks_for_follows_from_what_it_imports() {
         let kit = alone(&["log", "now-millis", "secret-exists"]);
         let profile = &kit.permission_profiles[0];
-        assert!(profile.access_kinds.is_empty() && profile.tool_calls.is_empty() && profile.credential_refs.is_empty());
+        assert!(
+            profile.access_kinds.is_empty()
+                && profile.tool_calls.is_empty()
+                && profile.credential_refs.is_empty()
+        );
         assert_eq!(kit.interfaces[0].facts().is_open_world, None);
         let kit = alone(&["http-request"]);
-        assert_eq!(kit.permission_profiles[0].access_kinds, [AccessKind::Network]);
-        assert_eq!(kit.permission_profiles[0].write_effects, [WriteEffect::RemoteMutation]);
         assert_eq!(
-            (kit.interfaces[0].facts().is_open_world, kit.interfaces[0].facts().is_read_only),
+            kit.permission_profiles[0].access_kinds,
+            [AccessKind::Network]
+        );
+        assert_eq!(
+            kit.permission_profiles[0].write_effects,
+            [WriteEffect::RemoteMutation]
+        );
+        assert_eq!(
+            (
+                kit.interfaces[0].facts().is_open_world,
+                kit.interfaces[0].facts().is_read_only
+            ),
             (Some(true), None)
         );
         let kit = alone(&["workspace-read", "tool-invoke"]);
-        assert_eq!(kit.permission_profiles[0].access_kinds, [AccessKind::FileRead]);
+        assert_eq!(
+            kit.permission_profiles[0].access_kinds,
+            [AccessKind::FileRead]
+        );
         assert_eq!(kit.permission_profiles[0].tool_calls, ["*"]);
     }
 
@@ -178,14 +258,20 @@ mod tests {
     fn a_tool_without_a_name_has_one_that_no_other_component_has() {
         let one = name(b"one");
         let other = name(b"other");
-        assert!(one != other && one.starts_with("tool-") && one.len() == 13, "{one} {other}");
+        assert!(
+            one != other && one.starts_with("tool-") && one.len() == 13,
+            "{one} {other}"
+        );
     }
 
     #[test]
     fn a_schema_that_is_no_object_is_refused() {
         let large = format!("{{\"title\": \"{}\"}}", "x".repeat(SCHEMA_BYTES_MAX));
         for schema in ["", "[]", "\"object\"", "{", large.as_str()] {
-            assert!(single(b"", schema, String::new(), Imported::default()).is_err(), "{schema:.20}");
+            assert!(
+                single(b"", schema, String::new(), Imported::default()).is_err(),
+                "{schema:.20}"
+            );
         }
     }
 
@@ -204,9 +290,18 @@ mod tests {
                 }],
             })
         };
-        let tools =
-            [tool("github.a", "allow"), tool("github.b c", "ask"), tool("github.d", "deny"), tool("b c", "allow")];
-        Manifest::read(&json!({"id": "github", "tools": tools}).to_string().replace("b c", "b/c")).unwrap()
+        let tools = [
+            tool("github.a", "allow"),
+            tool("github.b c", "ask"),
+            tool("github.d", "deny"),
+            tool("b c", "allow"),
+        ];
+        Manifest::read(
+            &json!({"id": "github", "tools": tools})
+                .to_string()
+                .replace("b c", "b/c"),
+        )
+        .unwrap()
     }
 
     #[test]
@@ -214,20 +309,39 @@ mod tests {
         let (tools, left_out) = of_manifest(&manifest(), imported(&["http-request"]));
         let text = toolkit(&namespace_of(&manifest()), &tools, &left_out);
         let kit = accepted(&text, 1);
-        let names: Vec<String> = kit.declarations.iter().map(|tool| tool.qualified_name()).collect();
+        let names: Vec<String> = kit
+            .declarations
+            .iter()
+            .map(|tool| tool.qualified_name())
+            .collect();
         assert_eq!(names, ["github.a", "github.b-c", "github.b-c-2"]);
         let contexts = contexts(&text);
         assert_eq!(contexts.len(), 3);
         assert_eq!(contexts["b-c"], r#"{"capability_id":"github.b/c"}"#);
         assert_eq!(contexts["b-c-2"], r#"{"capability_id":"b/c"}"#);
         let profile = &kit.permission_profiles[1];
-        assert_eq!(profile.access_kinds, [AccessKind::Network, AccessKind::Credential]);
-        assert_eq!(profile.network_scope.as_deref(), Some("https://api.github.com"));
         assert_eq!(
-            (profile.credential_refs[0].as_str(), profile.credential_uses[0].query.as_deref()),
+            profile.access_kinds,
+            [AccessKind::Network, AccessKind::Credential]
+        );
+        assert_eq!(
+            profile.network_scope.as_deref(),
+            Some("https://api.github.com")
+        );
+        assert_eq!(
+            (
+                profile.credential_refs[0].as_str(),
+                profile.credential_uses[0].query.as_deref()
+            ),
             ("token", Some("key"))
         );
-        assert_eq!((profile.approval_required, kit.permission_profiles[0].approval_required), (Some(true), None));
+        assert_eq!(
+            (
+                profile.approval_required,
+                kit.permission_profiles[0].approval_required
+            ),
+            (Some(true), None)
+        );
     }
 
     #[test]

@@ -15,26 +15,44 @@ pub(super) struct Docs(Value);
 impl Docs {
     /// Reads the documentation of a component. A section of a later version counts as none.
     pub(super) fn of(component: &[u8]) -> Result<Self, String> {
-        let Some((version, text)) = sections::custom(component, DOCS_SECTION)?.and_then(<[u8]>::split_first) else {
+        let Some((version, text)) =
+            sections::custom(component, DOCS_SECTION)?.and_then(<[u8]>::split_first)
+        else {
             return Ok(Self::default());
         };
         if !VERSIONS.contains(version) {
             return Ok(Self::default());
         }
         let text = std::str::from_utf8(text).map_err(|error| error.to_string());
-        let docs = text.and_then(|text| read_json(text, JSON_VALUES_MAX)).map(Self);
+        let docs = text
+            .and_then(|text| read_json(text, JSON_VALUES_MAX))
+            .map(Self);
         docs.map_err(|error| format!("cannot read its custom section `{DOCS_SECTION}`: {error}"))
     }
 
     /// What is said of a function; `interface` is the name of the one that has it.
     pub(super) fn function(&self, interface: Option<&str>, name: &str) -> Option<&str> {
-        let worlds = || self.0.get("worlds").and_then(Value::as_object).into_iter().flatten().map(|(_, world)| world);
+        let worlds = || {
+            self.0
+                .get("worlds")
+                .and_then(Value::as_object)
+                .into_iter()
+                .flatten()
+                .map(|(_, world)| world)
+        };
         // A world lists an export beside its imports if no import has the name of the export.
         let mut holders: Box<dyn Iterator<Item = &Value> + '_> = match interface {
-            None => Box::new(worlds().flat_map(|world| [world.get("func_exports"), world.get("funcs")]).flatten()),
+            None => Box::new(
+                worlds()
+                    .flat_map(|world| [world.get("func_exports"), world.get("funcs")])
+                    .flatten(),
+            ),
             Some(interface) => {
-                let of_worlds = worlds().flat_map(|world| [world.get("interface_exports"), world.get("interfaces")]);
-                let all = std::iter::once(self.0.get("interfaces")).chain(of_worlds).flatten();
+                let of_worlds = worlds()
+                    .flat_map(|world| [world.get("interface_exports"), world.get("interfaces")]);
+                let all = std::iter::once(self.0.get("interfaces"))
+                    .chain(of_worlds)
+                    .flatten();
                 Box::new(all.filter_map(move |interfaces| interfaces.get(interface)?.get("funcs")))
             }
         };
@@ -44,7 +62,9 @@ impl Docs {
 
 /// The documentation of one function, which version 0 writes as a text.
 fn text(docs: &Value) -> Option<&str> {
-    docs.as_str().or_else(|| docs.get("docs")?.as_str()).filter(|text| !text.trim().is_empty())
+    docs.as_str()
+        .or_else(|| docs.get("docs")?.as_str())
+        .filter(|text| !text.trim().is_empty())
 }
 
 #[cfg(test)]
@@ -76,7 +96,11 @@ mod tests {
             assert_eq!(docs.function(None, "root"), Some("at the root"));
             assert_eq!(docs.function(None, "old"), Some("in version 0"));
             assert_eq!(docs.function(Some("inline"), "f"), Some("of a world"));
-            for (interface, name) in [(None, "read"), (Some("tools"), "root"), (Some("tools"), "empty")] {
+            for (interface, name) in [
+                (None, "read"),
+                (Some("tools"), "root"),
+                (Some("tools"), "empty"),
+            ] {
                 assert_eq!(docs.function(interface, name), None);
             }
         }
@@ -85,10 +109,18 @@ mod tests {
     #[test]
     fn an_unknown_version_says_nothing_and_a_damaged_section_is_refused() {
         assert_eq!(docs(2, "{").unwrap().function(None, "f"), None);
-        assert!(Docs::of(b"\0asm\x0d\0\x01\0").unwrap().function(None, "f").is_none());
+        assert!(
+            Docs::of(b"\0asm\x0d\0\x01\0")
+                .unwrap()
+                .function(None, "f")
+                .is_none()
+        );
         for text in ["", "{", &"[".repeat(1_000)] {
             let refusal = docs(1, text).unwrap_err();
-            assert!(refusal.starts_with("cannot read its custom section `package-docs`: "), "{refusal}");
+            assert!(
+                refusal.starts_with("cannot read its custom section `package-docs`: "),
+                "{refusal}"
+            );
         }
         for other in ["[]", "{\"worlds\": 7, \"interfaces\": {\"tools\": []}}"] {
             assert_eq!(docs(1, other).unwrap().function(Some("tools"), "f"), None);

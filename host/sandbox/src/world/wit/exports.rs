@@ -2,7 +2,9 @@
 
 use wasmtime::Engine;
 use wasmtime::component::Component;
-use wasmtime::component::types::{ComponentExtern, ComponentFunc, ComponentInstance, ComponentItem};
+use wasmtime::component::types::{
+    ComponentExtern, ComponentFunc, ComponentInstance, ComponentItem,
+};
 
 use super::shape::{PARTS_MAX, Signature};
 use crate::world::declared::{self, LeftOut};
@@ -42,12 +44,17 @@ impl Found {
         Self::among(component.component_type().exports(engine), engine)
     }
 
-    fn among<'a>(items: impl Iterator<Item = (&'a str, ComponentExtern<'a>)>, engine: &Engine) -> Self {
+    fn among<'a>(
+        items: impl Iterator<Item = (&'a str, ComponentExtern<'a>)>,
+        engine: &Engine,
+    ) -> Self {
         let mut found = Self::default();
         let mut parts = PARTS_MAX;
         for (name, item) in items {
             match item.ty {
-                ComponentItem::ComponentFunc(function) => found.add(None, name, &function, &mut parts),
+                ComponentItem::ComponentFunc(function) => {
+                    found.add(None, name, &function, &mut parts)
+                }
                 ComponentItem::ComponentInstance(instance) if !name.starts_with(WASI) => {
                     found.add_all(name, &instance, engine, &mut parts);
                 }
@@ -62,7 +69,13 @@ impl Found {
         found
     }
 
-    fn add_all(&mut self, interface: &str, instance: &ComponentInstance, engine: &Engine, parts: &mut usize) {
+    fn add_all(
+        &mut self,
+        interface: &str,
+        instance: &ComponentInstance,
+        engine: &Engine,
+        parts: &mut usize,
+    ) {
         for (name, item) in instance.exports(engine) {
             if let ComponentItem::ComponentFunc(function) = item.ty {
                 self.add(Some(interface), name, &function, parts);
@@ -70,7 +83,13 @@ impl Found {
         }
     }
 
-    fn add(&mut self, interface: Option<&str>, name: &str, function: &ComponentFunc, parts: &mut usize) {
+    fn add(
+        &mut self,
+        interface: Option<&str>,
+        name: &str,
+        function: &ComponentFunc,
+        parts: &mut usize,
+    ) {
         if self.functions.len() >= FUNCTIONS_MAX {
             return;
         }
@@ -79,15 +98,23 @@ impl Found {
             _ if HELPERS.contains(&(interface, name)) => {
                 Err("by its name, it starts the runtime of its toolchain".to_owned())
             }
-            _ if name.starts_with('[') => Err("it belongs to a resource, for which JSON has no value".to_owned()),
+            _ if name.starts_with('[') => {
+                Err("it belongs to a resource, for which JSON has no value".to_owned())
+            }
             _ => Signature::of(function, parts),
         };
         let interface = interface.map(str::to_owned);
         let name = name.to_owned();
         match signature {
-            Ok(signature) => self.functions.push(Function { tool: String::new(), interface, name, signature }),
+            Ok(signature) => self.functions.push(Function {
+                tool: String::new(),
+                interface,
+                name,
+                signature,
+            }),
             Err(reason) if self.left_out.len() < LEFT_OUT_MAX => {
-                let name = interface.map_or_else(|| name.clone(), |interface| format!("{interface}#{name}"));
+                let name = interface
+                    .map_or_else(|| name.clone(), |interface| format!("{interface}#{name}"));
                 self.left_out.push(LeftOut { name, reason });
             }
             Err(_) => {}
@@ -96,8 +123,13 @@ impl Found {
 
     /// The package of the first interface that has a function, such as `acme:docs`.
     pub(super) fn package(&self) -> Option<&str> {
-        let mut interfaces = self.functions.iter().filter_map(|function| function.interface.as_deref());
-        interfaces.find_map(|interface| interface.rsplit_once('/')).map(|(package, _)| package)
+        let mut interfaces = self
+            .functions
+            .iter()
+            .filter_map(|function| function.interface.as_deref());
+        interfaces
+            .find_map(|interface| interface.rsplit_once('/'))
+            .map(|(package, _)| package)
     }
 }
 
@@ -116,7 +148,9 @@ impl Function {
 }
 
 fn short(interface: &str) -> &str {
-    let name = interface.rsplit_once('/').map_or(interface, |(_, name)| name);
+    let name = interface
+        .rsplit_once('/')
+        .map_or(interface, |(_, name)| name);
     name.split_once('@').map_or(name, |(name, _)| name)
 }
 
@@ -130,27 +164,49 @@ mod tests {
 
     /// The functions that a component imports, read as if it exported them: a type needs no code then.
     fn found(imports: &str) -> Found {
-        let engine = wasmtime::Engine::new(&crate::engine::config(crate::engine::Concurrency::Off)).unwrap();
-        let component = Component::new(&engine, wat::parse_str(format!("(component {imports})")).unwrap()).unwrap();
+        let engine =
+            wasmtime::Engine::new(&crate::engine::config(crate::engine::Concurrency::Off)).unwrap();
+        let component = Component::new(
+            &engine,
+            wat::parse_str(format!("(component {imports})")).unwrap(),
+        )
+        .unwrap();
         Found::among(component.component_type().imports(&engine), &engine)
     }
 
     /// The functions of one interface.
     fn of_interface(functions: &[(&str, &str)]) -> Found {
-        let exports: Vec<String> =
-            functions.iter().map(|(name, kind)| format!("(export \"{name}\" (func {kind}))")).collect();
-        found(&format!("(import \"acme:docs/tools@1.2.0\" (instance {}))", exports.join(" ")))
+        let exports: Vec<String> = functions
+            .iter()
+            .map(|(name, kind)| format!("(export \"{name}\" (func {kind}))"))
+            .collect();
+        found(&format!(
+            "(import \"acme:docs/tools@1.2.0\" (instance {}))",
+            exports.join(" ")
+        ))
     }
 
     #[test]
     fn each_function_of_an_interface_is_a_tool() {
         let found = of_interface(&[("read", "(param \"a\" u8) (result string)"), ("stop", "")]);
-        let named: Vec<_> = found.functions.iter().map(|function| function.tool.as_str()).collect();
+        let named: Vec<_> = found
+            .functions
+            .iter()
+            .map(|function| function.tool.as_str())
+            .collect();
         assert_eq!(named, ["tools-read", "tools-stop"]);
         assert_eq!(found.package(), Some("acme:docs"));
-        let [read, stop] = &found.functions[..] else { panic!() };
-        assert_eq!(read.signature.input, Shape::Record(vec![("a".to_owned(), Shape::Int(Int::U8))]));
-        assert_eq!((&read.signature.output, read.signature.results), (&Some(Shape::String), 1));
+        let [read, stop] = &found.functions[..] else {
+            panic!()
+        };
+        assert_eq!(
+            read.signature.input,
+            Shape::Record(vec![("a".to_owned(), Shape::Int(Int::U8))])
+        );
+        assert_eq!(
+            (&read.signature.output, read.signature.results),
+            (&Some(Shape::String), 1)
+        );
         assert_eq!((&stop.signature.output, stop.signature.results), (&None, 0));
         assert_eq!(read.interface.as_deref(), Some("acme:docs/tools@1.2.0"));
     }
@@ -162,12 +218,23 @@ mod tests {
             "(param \"a\" (list u8)) (param \"b\" (tuple bool (option (option char)))) \
              (result (result (list s64) (error f32)))",
         )]);
-        let [function] = &found.functions[..] else { panic!("{found:?}") };
+        let [function] = &found.functions[..] else {
+            panic!("{found:?}")
+        };
         let nested = Shape::Option(Box::new(Shape::Option(Box::new(Shape::Char))));
-        let fields = vec![("a".to_owned(), Shape::Bytes), ("b".to_owned(), Shape::Tuple(vec![Shape::Bool, nested]))];
+        let fields = vec![
+            ("a".to_owned(), Shape::Bytes),
+            ("b".to_owned(), Shape::Tuple(vec![Shape::Bool, nested])),
+        ];
         assert_eq!(function.signature.input, Shape::Record(fields));
         let list = Shape::List(Box::new(Shape::Int(Int::S64)));
-        assert_eq!(function.signature.output, Some(Shape::Result(Some(list.into()), Some(Shape::Float32.into()))));
+        assert_eq!(
+            function.signature.output,
+            Some(Shape::Result(
+                Some(list.into()),
+                Some(Shape::Float32.into())
+            ))
+        );
     }
 
     #[test]
@@ -179,12 +246,21 @@ mod tests {
                (export \"use\" (func (param \"r\" (list (borrow $r)))))))",
         );
         assert!(found.functions.is_empty());
-        let left_out = |name: &str, reason: &str| LeftOut { name: name.to_owned(), reason: reason.to_owned() };
+        let left_out = |name: &str, reason: &str| LeftOut {
+            name: name.to_owned(),
+            reason: reason.to_owned(),
+        };
         assert_eq!(
             found.left_out,
             [
-                left_out("acme:docs/tools#[method]thing.use", "it belongs to a resource, for which JSON has no value"),
-                left_out("acme:docs/tools#use", "it uses a resource, for which JSON has no value"),
+                left_out(
+                    "acme:docs/tools#[method]thing.use",
+                    "it belongs to a resource, for which JSON has no value"
+                ),
+                left_out(
+                    "acme:docs/tools#use",
+                    "it uses a resource, for which JSON has no value"
+                ),
             ]
         );
     }
@@ -197,9 +273,17 @@ mod tests {
              (import \"exports\" (instance (export \"init\" (func))))
              (import \"wasi:acme/run@0.1.0\" (instance (export \"run\" (func))))",
         );
-        let named: Vec<_> = found.functions.iter().map(|function| function.tool.as_str()).collect();
+        let named: Vec<_> = found
+            .functions
+            .iter()
+            .map(|function| function.tool.as_str())
+            .collect();
         assert_eq!(named, ["start"]);
-        let left_out: Vec<_> = found.left_out.iter().map(|left_out| left_out.name.as_str()).collect();
+        let left_out: Vec<_> = found
+            .left_out
+            .iter()
+            .map(|left_out| left_out.name.as_str())
+            .collect();
         assert_eq!(left_out, ["init", "exports#init"]);
         assert_eq!(found.package(), None);
     }
@@ -208,27 +292,49 @@ mod tests {
     fn types_that_are_too_large_or_too_deep_are_left_out() {
         // Each tuple has the one before it eight times: 8^6 parts.
         let tuples = (1..7).fold("(type $t0 u8)".to_owned(), |text, at| {
-            format!("{text} (type $t{at} (tuple{}))", format!(" $t{}", at - 1).repeat(8))
+            format!(
+                "{text} (type $t{at} (tuple{}))",
+                format!(" $t{}", at - 1).repeat(8)
+            )
         });
-        let of = |types: &str, last: usize| format!("{types} (import \"f\" (func (param \"p\" $t{last})))");
+        let of = |types: &str, last: usize| {
+            format!("{types} (import \"f\" (func (param \"p\" $t{last})))")
+        };
         let large = found(&of(&tuples, 6));
-        assert_eq!(large.left_out[0].reason, format!("the types of the component have more than {PARTS_MAX} parts"));
-        let lists =
-            (1..40).fold("(type $t0 bool)".to_owned(), |text, at| format!("{text} (type $t{at} (list $t{}))", at - 1));
+        assert_eq!(
+            large.left_out[0].reason,
+            format!("the types of the component have more than {PARTS_MAX} parts")
+        );
+        let lists = (1..40).fold("(type $t0 bool)".to_owned(), |text, at| {
+            format!("{text} (type $t{at} (list $t{}))", at - 1)
+        });
         let deep = found(&of(&lists, 39));
-        assert_eq!(deep.left_out[0].reason, "its types are nested more than 32 deep");
+        assert_eq!(
+            deep.left_out[0].reason,
+            "its types are nested more than 32 deep"
+        );
         assert_eq!(found(&of(&lists, 30)).functions.len(), 1);
         let cases = |count: usize| {
             let names: String = (0..count).map(|at| format!(" \"c{at}\"")).collect();
-            found(&of(&format!("(type $e (enum{names})) (import \"e\" (type $t0 (eq $e)))"), 0))
+            found(&of(
+                &format!("(type $e (enum{names})) (import \"e\" (type $t0 (eq $e)))"),
+                0,
+            ))
         };
         assert_eq!(cases(1_000).functions.len(), 1);
-        assert_eq!(cases(1_001).left_out[0].reason, "one of its types has more than 1000 cases");
+        assert_eq!(
+            cases(1_001).left_out[0].reason,
+            "one of its types has more than 1000 cases"
+        );
     }
 
     #[test]
     fn an_interface_is_named_without_its_package_and_version() {
-        for (whole, name) in [("acme:docs/tools@1.0.0", "tools"), ("a:b/c", "c"), ("plain", "plain")] {
+        for (whole, name) in [
+            ("acme:docs/tools@1.0.0", "tools"),
+            ("a:b/c", "c"),
+            ("plain", "plain"),
+        ] {
             assert_eq!(short(whole), name);
         }
     }

@@ -43,16 +43,30 @@ impl Wit {
     pub(super) fn new(instance: InstancePre<State>) -> wasmtime::Result<Self> {
         let component = instance.component();
         let mut functions = HashMap::new();
-        for exports::Function { tool, interface, name, signature } in Found::of(component).functions {
-            let export = index(component, interface.as_deref(), &name)
-                .ok_or_else(|| wasmtime::Error::msg(format!("the export of `{tool}` is not there")))?;
+        for exports::Function {
+            tool,
+            interface,
+            name,
+            signature,
+        } in Found::of(component).functions
+        {
+            let export = index(component, interface.as_deref(), &name).ok_or_else(|| {
+                wasmtime::Error::msg(format!("the export of `{tool}` is not there"))
+            })?;
             functions.insert(tool, Function { export, signature });
         }
-        Ok(Self { instance, functions })
+        Ok(Self {
+            instance,
+            functions,
+        })
     }
 }
 
-fn index(component: &Component, interface: Option<&str>, name: &str) -> Option<ComponentExportIndex> {
+fn index(
+    component: &Component,
+    interface: Option<&str>,
+    name: &str,
+) -> Option<ComponentExportIndex> {
     match interface {
         Some(interface) => {
             let instance = component.get_export_index(None, interface)?;
@@ -65,17 +79,31 @@ fn index(component: &Component, interface: Option<&str>, name: &str) -> Option<C
 impl World for Wit {
     fn describe<'a>(&'a self, examined: Examined<'a>) -> BoxFuture<'a, Result<String, Refusal>> {
         Box::pin(async move {
-            let Examined { engine, component, bytes, .. } = examined;
+            let Examined {
+                engine,
+                component,
+                bytes,
+                ..
+            } = examined;
             let kind = component.component_type();
-            let imports: Vec<String> = kind.imports(engine.wasmtime()).map(|(name, _)| name.to_owned()).collect();
+            let imports: Vec<String> = kind
+                .imports(engine.wasmtime())
+                .map(|(name, _)| name.to_owned())
+                .collect();
             toolkit::toolkit(&Found::of(component), &imports, bytes)
         })
     }
 
-    fn invoke<'a>(&'a self, store: &'a mut Store<State>, call: &'a Call) -> BoxFuture<'a, wasmtime::Result<Outcome>> {
+    fn invoke<'a>(
+        &'a self,
+        store: &'a mut Store<State>,
+        call: &'a Call,
+    ) -> BoxFuture<'a, wasmtime::Result<Outcome>> {
         Box::pin(async move {
             let Some(Function { export, signature }) = self.functions.get(&call.tool) else {
-                return Err(wasmtime::Error::msg("the component has no function of this name"));
+                return Err(wasmtime::Error::msg(
+                    "the component has no function of this name",
+                ));
             };
             let arguments = match arguments(signature, &call.input) {
                 Ok(arguments) => arguments,
@@ -86,7 +114,9 @@ impl World for Wit {
                 .get_func(&mut *store, export)
                 .ok_or_else(|| wasmtime::Error::msg("the export is not a function"))?;
             let mut results = vec![Val::Bool(false); signature.results];
-            function.call_async(&mut *store, &arguments, &mut results).await?;
+            function
+                .call_async(&mut *store, &arguments, &mut results)
+                .await?;
             outcome(signature, results)
         })
     }
@@ -105,12 +135,16 @@ fn arguments(signature: &Signature, input: &str) -> Result<Vec<Val>, String> {
 
 /// What the results of a function mean: an `err` at the top is a failed call.
 fn outcome(signature: &Signature, mut results: Vec<Val>) -> wasmtime::Result<Outcome> {
-    let Some(shape) = &signature.output else { return Ok(success(None)) };
+    let Some(shape) = &signature.output else {
+        return Ok(success(None));
+    };
     let result = match results.len() {
         1 => results.pop(),
         _ => Some(Val::Tuple(results)),
     };
-    let Some(result) = result else { return Ok(success(None)) };
+    let Some(result) = result else {
+        return Ok(success(None));
+    };
     let written = match (shape, result) {
         (Shape::Result(Some(ok), _), Val::Result(Ok(Some(payload)))) => {
             value::write(ok, *payload).map(Some).map(success)
@@ -129,9 +163,15 @@ fn outcome(signature: &Signature, mut results: Vec<Val>) -> wasmtime::Result<Out
     match written {
         Err(unfit @ Unfit::TooMany(_)) => {
             let message = format!("the function returned {unfit}");
-            Ok(failure(ErrorClass::ResultTooLarge, "too_many_values", message))
+            Ok(failure(
+                ErrorClass::ResultTooLarge,
+                "too_many_values",
+                message,
+            ))
         }
-        Err(unfit) => Err(wasmtime::Error::msg(format!("the function returned a value of another type: {unfit}"))),
+        Err(unfit) => Err(wasmtime::Error::msg(format!(
+            "the function returned a value of another type: {unfit}"
+        ))),
         Ok(outcome) => Ok(outcome),
     }
 }
@@ -152,16 +192,32 @@ fn error(code: String, value: Value) -> Outcome {
         _ => detail.clone(),
     };
     let class = ErrorClass::ExecutionFailed;
-    Outcome::Failure(ToolError { class, code, message, detail: Some(detail), retry_after_ms: None })
+    Outcome::Failure(ToolError {
+        class,
+        code,
+        message,
+        detail: Some(detail),
+        retry_after_ms: None,
+    })
 }
 
 fn failure(class: ErrorClass, code: &str, message: String) -> Outcome {
-    Outcome::Failure(ToolError { class, code: code.to_owned(), message, detail: None, retry_after_ms: None })
+    Outcome::Failure(ToolError {
+        class,
+        code: code.to_owned(),
+        message,
+        detail: None,
+        retry_after_ms: None,
+    })
 }
 
 fn success(structured: Option<Value>) -> Outcome {
     let structured = structured.map(|value| value.to_string());
-    Outcome::Success(Output { content: "[]".to_owned(), structured, ui_summary: None })
+    Outcome::Success(Output {
+        content: "[]".to_owned(),
+        structured,
+        ui_summary: None,
+    })
 }
 
 #[cfg(test)]
@@ -169,14 +225,22 @@ mod tests {
     use super::*;
 
     fn returning(output: Option<Shape>, value: Vec<Val>) -> Outcome {
-        let signature = Signature { input: Shape::Record(Vec::new()), output, results: value.len() };
+        let signature = Signature {
+            input: Shape::Record(Vec::new()),
+            output,
+            results: value.len(),
+        };
         outcome(&signature, value).unwrap()
     }
 
     #[track_caller]
     fn structured(outcome: Outcome) -> Option<String> {
         match outcome {
-            Outcome::Success(Output { content, structured, ui_summary: None }) if content == "[]" => structured,
+            Outcome::Success(Output {
+                content,
+                structured,
+                ui_summary: None,
+            }) if content == "[]" => structured,
             other => panic!("{other:?}"),
         }
     }
@@ -184,9 +248,13 @@ mod tests {
     #[track_caller]
     fn failed(outcome: Outcome) -> (String, String, Option<String>) {
         match outcome {
-            Outcome::Failure(ToolError { class: ErrorClass::ExecutionFailed, code, message, detail, .. }) => {
-                (code, message, detail)
-            }
+            Outcome::Failure(ToolError {
+                class: ErrorClass::ExecutionFailed,
+                code,
+                message,
+                detail,
+                ..
+            }) => (code, message, detail),
             other => panic!("{other:?}"),
         }
     }
@@ -194,29 +262,69 @@ mod tests {
     #[test]
     fn what_a_function_returns_is_structured_output() {
         assert_eq!(structured(returning(None, Vec::new())), None);
-        assert_eq!(structured(returning(Some(Shape::Bool), vec![Val::Bool(true)])).as_deref(), Some("true"));
+        assert_eq!(
+            structured(returning(Some(Shape::Bool), vec![Val::Bool(true)])).as_deref(),
+            Some("true")
+        );
         let option = Shape::Option(Shape::Bool.into());
-        assert_eq!(structured(returning(Some(option), vec![Val::Option(None)])).as_deref(), Some("null"));
+        assert_eq!(
+            structured(returning(Some(option), vec![Val::Option(None)])).as_deref(),
+            Some("null")
+        );
         let pair = Shape::Tuple(vec![Shape::Bool, Shape::Char]);
         let several = vec![Val::Bool(false), Val::Char('x')];
-        assert_eq!(structured(returning(Some(pair), several)).as_deref(), Some("[false,\"x\"]"));
+        assert_eq!(
+            structured(returning(Some(pair), several)).as_deref(),
+            Some("[false,\"x\"]")
+        );
     }
 
     #[test]
     fn a_result_at_the_top_succeeds_or_fails() {
-        let shape = |ok: Option<Shape>, err: Option<Shape>| Some(Shape::Result(ok.map(Box::new), err.map(Box::new)));
+        let shape = |ok: Option<Shape>, err: Option<Shape>| {
+            Some(Shape::Result(ok.map(Box::new), err.map(Box::new)))
+        };
         let ok = Val::Result(Ok(Some(Val::Bool(true).into())));
-        assert_eq!(structured(returning(shape(Some(Shape::Bool), None), vec![ok])).as_deref(), Some("true"));
-        assert_eq!(structured(returning(shape(None, None), vec![Val::Result(Ok(None))])), None);
+        assert_eq!(
+            structured(returning(shape(Some(Shape::Bool), None), vec![ok])).as_deref(),
+            Some("true")
+        );
+        assert_eq!(
+            structured(returning(shape(None, None), vec![Val::Result(Ok(None))])),
+            None
+        );
         let err = |val: Val| vec![Val::Result(Err(Some(val.into())))];
-        let text = failed(returning(shape(None, Some(Shape::String)), err(Val::String("gone".to_owned()))));
-        assert_eq!(text, (String::new(), "gone".to_owned(), Some("\"gone\"".to_owned())));
+        let text = failed(returning(
+            shape(None, Some(Shape::String)),
+            err(Val::String("gone".to_owned())),
+        ));
+        assert_eq!(
+            text,
+            (
+                String::new(),
+                "gone".to_owned(),
+                Some("\"gone\"".to_owned())
+            )
+        );
         let words = Shape::Enum(vec!["not-found".to_owned()]);
-        let word = failed(returning(shape(None, Some(words)), err(Val::Enum("not-found".to_owned()))));
-        assert_eq!((word.0.as_str(), word.1.as_str()), ("not-found", "not-found"));
-        let empty = failed(returning(shape(None, Some(Shape::String)), err(Val::String(" ".to_owned()))));
+        let word = failed(returning(
+            shape(None, Some(words)),
+            err(Val::Enum("not-found".to_owned())),
+        ));
+        assert_eq!(
+            (word.0.as_str(), word.1.as_str()),
+            ("not-found", "not-found")
+        );
+        let empty = failed(returning(
+            shape(None, Some(Shape::String)),
+            err(Val::String(" ".to_owned())),
+        ));
         assert_eq!(empty.1, "\" \"");
-        assert!(failed(returning(shape(None, None), vec![Val::Result(Err(None))])).1.contains("does not say why"));
+        assert!(
+            failed(returning(shape(None, None), vec![Val::Result(Err(None))]))
+                .1
+                .contains("does not say why")
+        );
     }
 
     #[test]
@@ -224,9 +332,17 @@ mod tests {
         let shape = Shape::List(Shape::Bool.into());
         let many = vec![Val::List(vec![Val::Bool(true); JSON_VALUES_MAX])];
         match returning(Some(shape), many) {
-            Outcome::Failure(ToolError { class: ErrorClass::ResultTooLarge, code, message, .. }) => {
+            Outcome::Failure(ToolError {
+                class: ErrorClass::ResultTooLarge,
+                code,
+                message,
+                ..
+            }) => {
                 assert_eq!(code, "too_many_values");
-                assert!(message.starts_with("the function returned more than 100000 values"), "{message}");
+                assert!(
+                    message.starts_with("the function returned more than 100000 values"),
+                    "{message}"
+                );
             }
             other => panic!("{other:?}"),
         }
@@ -234,15 +350,34 @@ mod tests {
 
     #[test]
     fn arguments_are_in_the_order_of_the_parameters() {
-        let input =
-            Shape::Record(vec![("b".to_owned(), Shape::Bool), ("a".to_owned(), Shape::Option(Shape::Char.into()))]);
-        let signature = Signature { input, output: None, results: 0 };
+        let input = Shape::Record(vec![
+            ("b".to_owned(), Shape::Bool),
+            ("a".to_owned(), Shape::Option(Shape::Char.into())),
+        ]);
+        let signature = Signature {
+            input,
+            output: None,
+            results: 0,
+        };
         let read = arguments(&signature, "{\"a\": \"x\", \"b\": true}").unwrap();
-        assert_eq!(read, [Val::Bool(true), Val::Option(Some(Val::Char('x').into()))]);
-        assert_eq!(arguments(&signature, "{\"b\": false}").unwrap()[1], Val::Option(None));
-        for (text, why) in [("{\"b\": 1}", "/b: not true or false"), ("[]", "not an object"), ("{", "EOF")] {
+        assert_eq!(
+            read,
+            [Val::Bool(true), Val::Option(Some(Val::Char('x').into()))]
+        );
+        assert_eq!(
+            arguments(&signature, "{\"b\": false}").unwrap()[1],
+            Val::Option(None)
+        );
+        for (text, why) in [
+            ("{\"b\": 1}", "/b: not true or false"),
+            ("[]", "not an object"),
+            ("{", "EOF"),
+        ] {
             let refusal = arguments(&signature, text).unwrap_err();
-            assert!(refusal.starts_with("cannot pass the arguments: ") && refusal.contains(why), "{refusal}");
+            assert!(
+                refusal.starts_with("cannot pass the arguments: ") && refusal.contains(why),
+                "{refusal}"
+            );
         }
     }
 }

@@ -41,7 +41,9 @@ pub(super) fn schema(shape: &Shape) -> Value {
         Shape::Map(key, value) if **key == Shape::String => {
             json!({ "type": "object", "additionalProperties": schema(value) })
         }
-        Shape::Map(key, value) => json!({ "type": "array", "items": tuple(vec![schema(key), schema(value)]) }),
+        Shape::Map(key, value) => {
+            json!({ "type": "array", "items": tuple(vec![schema(key), schema(value)]) })
+        }
     }
 }
 
@@ -52,7 +54,8 @@ fn integer(int: Int) -> Value {
         (_, Ok(bound)) => Value::from(bound),
         _ => Value::Null,
     };
-    let bounded = json!({ "type": "integer", "minimum": number(least), "maximum": number(greatest) });
+    let bounded =
+        json!({ "type": "integer", "minimum": number(least), "maximum": number(greatest) });
     if int.is_wide() {
         json!({ "anyOf": [bounded, { "type": "string", "pattern": decimal(least, greatest) }] })
     } else {
@@ -73,12 +76,17 @@ fn decimal(least: i128, greatest: i128) -> String {
 /// The pattern of the positive integers up to the one with these digits.
 fn positive_up_to(digits: &str) -> String {
     let shorter = digits.len().saturating_sub(2);
-    format!("[1-9][0-9]{{0,{shorter}}}|{}", same_length(digits.as_bytes(), b'1'))
+    format!(
+        "[1-9][0-9]{{0,{shorter}}}|{}",
+        same_length(digits.as_bytes(), b'1')
+    )
 }
 
 /// The pattern of the numbers with as many digits, the first of which is at least `first`, that are not greater.
 fn same_length(digits: &[u8], first: u8) -> String {
-    let Some((digit, rest)) = digits.split_first() else { return String::new() };
+    let Some((digit, rest)) = digits.split_first() else {
+        return String::new();
+    };
     let range = |last: u8| format!("[{}-{}]", char::from(first), char::from(last));
     if rest.is_empty() {
         return range(*digit);
@@ -87,7 +95,11 @@ fn same_length(digits: &[u8], first: u8) -> String {
         Some(below) => format!("{}[0-9]{{{}}}|", range(below), rest.len()),
         None => String::new(),
     };
-    format!("{less}{}(?:{})", char::from(*digit), same_length(rest, b'0'))
+    format!(
+        "{less}{}(?:{})",
+        char::from(*digit),
+        same_length(rest, b'0')
+    )
 }
 
 fn float(bound: Option<f64>) -> Value {
@@ -110,19 +122,31 @@ fn tuple(items: Vec<Value>) -> Value {
 }
 
 fn record(fields: &[(String, Shape)]) -> Value {
-    let properties: Map<String, Value> = fields.iter().map(|(name, shape)| (name.clone(), schema(shape))).collect();
-    let required: Vec<&str> =
-        fields.iter().filter(|(_, shape)| !matches!(shape, Shape::Option(_))).map(|(name, _)| name.as_str()).collect();
+    let properties: Map<String, Value> = fields
+        .iter()
+        .map(|(name, shape)| (name.clone(), schema(shape)))
+        .collect();
+    let required: Vec<&str> = fields
+        .iter()
+        .filter(|(_, shape)| !matches!(shape, Shape::Option(_)))
+        .map(|(name, _)| name.as_str())
+        .collect();
     json!({ "type": "object", "properties": properties, "required": required, "additionalProperties": false })
 }
 
 fn variant(cases: &[(String, Option<Shape>)]) -> Value {
-    let names: Vec<&str> = cases.iter().filter(|(_, shape)| shape.is_none()).map(|(name, _)| name.as_str()).collect();
+    let names: Vec<&str> = cases
+        .iter()
+        .filter(|(_, shape)| shape.is_none())
+        .map(|(name, _)| name.as_str())
+        .collect();
     let mut branches = Vec::new();
     if !names.is_empty() {
         branches.push(json!({ "type": "string", "enum": names }));
     }
-    let payloads = cases.iter().filter_map(|(name, shape)| Some(tagged(name, schema(shape.as_ref()?))));
+    let payloads = cases
+        .iter()
+        .filter_map(|(name, shape)| Some(tagged(name, schema(shape.as_ref()?))));
     branches.extend(payloads);
     json!({ "oneOf": branches })
 }
@@ -175,30 +199,69 @@ mod tests {
     fn wide_integers_may_be_texts_within_their_bounds() {
         let unsigned = accepts(Shape::Int(Int::U64));
         let signed = accepts(Shape::Int(Int::S64));
-        for text in ["0", "7", "9999999999999999999", "10000000000000000000", "18446744073709551615"] {
+        for text in [
+            "0",
+            "7",
+            "9999999999999999999",
+            "10000000000000000000",
+            "18446744073709551615",
+        ] {
             assert!(unsigned(json!(text)), "{text}");
         }
-        for text in ["", "00", "01", "+1", "-0", "-1", "1.0", "18446744073709551616", "99999999999999999999", " 1"] {
+        for text in [
+            "",
+            "00",
+            "01",
+            "+1",
+            "-0",
+            "-1",
+            "1.0",
+            "18446744073709551616",
+            "99999999999999999999",
+            " 1",
+        ] {
             assert!(!unsigned(json!(text)), "{text}");
         }
-        for text in ["0", "-7", "9223372036854775807", "-9223372036854775808", "-1000000000000000000"] {
+        for text in [
+            "0",
+            "-7",
+            "9223372036854775807",
+            "-9223372036854775808",
+            "-1000000000000000000",
+        ] {
             assert!(signed(json!(text)), "{text}");
         }
-        for text in ["-0", "9223372036854775808", "-9223372036854775809", "--1", "18446744073709551615", "0x1"] {
+        for text in [
+            "-0",
+            "9223372036854775808",
+            "-9223372036854775809",
+            "--1",
+            "18446744073709551615",
+            "0x1",
+        ] {
             assert!(!signed(json!(text)), "{text}");
         }
         // Every length, and one more or less in each digit.
         for at in 0..19_u32 {
             let step = 10_u64.pow(at);
-            assert!(unsigned(json!((u64::MAX - step).to_string())) && unsigned(json!(step.to_string())));
-            assert!(!unsigned(json!((u128::from(u64::MAX) + u128::from(step)).to_string())));
+            assert!(
+                unsigned(json!((u64::MAX - step).to_string())) && unsigned(json!(step.to_string()))
+            );
+            assert!(!unsigned(json!(
+                (u128::from(u64::MAX) + u128::from(step)).to_string()
+            )));
         }
     }
 
     #[test]
     fn floats_that_are_no_numbers_are_words() {
         let float = accepts(Shape::Float32);
-        assert!(float(json!("NaN")) && float(json!("-Infinity")) && float(json!(3.4e38)) && float(json!(-1)));
+        assert!(
+            float(json!("NaN"))
+                && float(json!("-Infinity"))
+                && float(json!(3.4e38))
+                && float(json!(-1))
+        );
         assert!(!float(json!("nan")) && !float(json!(3.5e38)) && !float(json!(null)));
         assert!(accepts(Shape::Float64)(json!(3.5e38)));
     }
@@ -210,7 +273,10 @@ mod tests {
         assert!(plain(json!({})) && plain(json!({ "a-b": null })) && plain(json!({ "a-b": "x" })));
         assert!(!plain(json!({ "a-b": 1 })) && !plain(json!({ "other": null })));
         let nested = accepts(field(option(option(Shape::Bool))));
-        assert!(nested(json!({ "a-b": { "some": null } })) && nested(json!({ "a-b": { "some": true } })));
+        assert!(
+            nested(json!({ "a-b": { "some": null } }))
+                && nested(json!({ "a-b": { "some": true } }))
+        );
         assert!(!nested(json!({ "a-b": true })) && !nested(json!({ "a-b": {} })));
         assert!(!accepts(field(Shape::String))(json!({})));
         let choice = accepts(option(Shape::Enum(vec!["x".to_owned()])));
@@ -219,17 +285,27 @@ mod tests {
 
     #[test]
     fn cases_are_texts_or_objects_with_one_property() {
-        let cases = vec![("none".to_owned(), None), ("some".to_owned(), Some(Shape::Char))];
+        let cases = vec![
+            ("none".to_owned(), None),
+            ("some".to_owned(), Some(Shape::Char)),
+        ];
         let variant = accepts(Shape::Variant(cases));
         assert!(variant(json!("none")) && variant(json!({ "some": "\u{1f600}" })));
-        for wrong in
-            [json!("some"), json!({ "none": null }), json!({ "some": "xy" }), json!({ "some": "x", "none": 1 })]
-        {
+        for wrong in [
+            json!("some"),
+            json!({ "none": null }),
+            json!({ "some": "xy" }),
+            json!({ "some": "x", "none": 1 }),
+        ] {
             assert!(!variant(wrong.clone()), "{wrong}");
         }
         let result = accepts(Shape::Result(None, Some(Box::new(Shape::Bool))));
         assert!(result(json!({ "ok": null })) && result(json!({ "err": true })));
-        assert!(!result(json!({ "ok": 1 })) && !result(json!({ "ok": null, "err": true })) && !result(json!({})));
+        assert!(
+            !result(json!({ "ok": 1 }))
+                && !result(json!({ "ok": null, "err": true }))
+                && !result(json!({}))
+        );
     }
 
     #[test]
@@ -239,9 +315,18 @@ mod tests {
         let three = accepts(Shape::Fixed(Box::new(Shape::Bool), 3));
         assert!(three(json!([true, true, false])) && !three(json!([true])));
         let flags = accepts(Shape::Flags(vec!["a".to_owned(), "b".to_owned()]));
-        assert!(flags(json!([])) && flags(json!(["b", "a"])) && !flags(json!(["a", "a"])) && !flags(json!(["c"])));
+        assert!(
+            flags(json!([]))
+                && flags(json!(["b", "a"]))
+                && !flags(json!(["a", "a"]))
+                && !flags(json!(["c"]))
+        );
         let map = |key| accepts(Shape::Map(Box::new(key), Box::new(Shape::Bool)));
-        assert!(map(Shape::String)(json!({ "any": true })) && !map(Shape::String)(json!({ "any": 1 })));
-        assert!(map(Shape::Bool)(json!([[true, false]])) && !map(Shape::Bool)(json!({ "true": false })));
+        assert!(
+            map(Shape::String)(json!({ "any": true })) && !map(Shape::String)(json!({ "any": 1 }))
+        );
+        assert!(
+            map(Shape::Bool)(json!([[true, false]])) && !map(Shape::Bool)(json!({ "true": false }))
+        );
     }
 }

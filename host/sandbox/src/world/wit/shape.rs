@@ -95,7 +95,11 @@ impl Signature {
             0 | 1 => outputs.pop(),
             _ => Some(Shape::Tuple(outputs)),
         };
-        Ok(Self { input: Shape::Record(input), output, results })
+        Ok(Self {
+            input: Shape::Record(input),
+            output,
+            results,
+        })
     }
 }
 
@@ -141,12 +145,20 @@ impl Types<'_> {
                 item => Shape::List(self.boxed(&item, depth)?),
             },
             Type::FixedLengthList(list) => Shape::Fixed(self.boxed(&list.ty(), depth)?, list.len()),
-            Type::Map(map) => Shape::Map(self.boxed(&map.key(), depth)?, self.boxed(&map.value(), depth)?),
-            Type::Tuple(tuple) => {
-                Shape::Tuple(tuple.types().map(|kind| self.shape(&kind, depth)).collect::<Result<_, _>>()?)
-            }
+            Type::Map(map) => Shape::Map(
+                self.boxed(&map.key(), depth)?,
+                self.boxed(&map.value(), depth)?,
+            ),
+            Type::Tuple(tuple) => Shape::Tuple(
+                tuple
+                    .types()
+                    .map(|kind| self.shape(&kind, depth))
+                    .collect::<Result<_, _>>()?,
+            ),
             Type::Record(record) => {
-                let fields = record.fields().map(|field| Ok((self.name(field.name)?, self.shape(&field.ty, depth)?)));
+                let fields = record
+                    .fields()
+                    .map(|field| Ok((self.name(field.name)?, self.shape(&field.ty, depth)?)));
                 Shape::Record(fields.collect::<Result<_, String>>()?)
             }
             Type::Variant(variant) => {
@@ -159,13 +171,30 @@ impl Types<'_> {
             }
             Type::Enum(kind) => {
                 cases(kind.names().len())?;
-                Shape::Enum(kind.names().map(|name| self.name(name)).collect::<Result<_, _>>()?)
+                Shape::Enum(
+                    kind.names()
+                        .map(|name| self.name(name))
+                        .collect::<Result<_, _>>()?,
+                )
             }
-            Type::Flags(kind) => Shape::Flags(kind.names().map(|name| self.name(name)).collect::<Result<_, _>>()?),
+            Type::Flags(kind) => Shape::Flags(
+                kind.names()
+                    .map(|name| self.name(name))
+                    .collect::<Result<_, _>>()?,
+            ),
             Type::Option(option) => Shape::Option(self.boxed(&option.ty(), depth)?),
             Type::Result(result) => {
-                let ok = result.ok().map(|kind| self.boxed(&kind, depth)).transpose()?;
-                Shape::Result(ok, result.err().map(|kind| self.boxed(&kind, depth)).transpose()?)
+                let ok = result
+                    .ok()
+                    .map(|kind| self.boxed(&kind, depth))
+                    .transpose()?;
+                Shape::Result(
+                    ok,
+                    result
+                        .err()
+                        .map(|kind| self.boxed(&kind, depth))
+                        .transpose()?,
+                )
             }
             Type::Own(_) | Type::Borrow(_) => return none("a resource"),
             Type::Future(_) => return none("a future"),
@@ -183,7 +212,9 @@ impl Types<'_> {
         if name.len() <= NAME_BYTES_MAX {
             Ok(name.to_owned())
         } else {
-            Err(format!("a name in its types is longer than {NAME_BYTES_MAX} bytes"))
+            Err(format!(
+                "a name in its types is longer than {NAME_BYTES_MAX} bytes"
+            ))
         }
     }
 
@@ -191,7 +222,9 @@ impl Types<'_> {
         match self.parts.checked_sub(parts) {
             Some(left) => *self.parts = left,
             None if guard!("wit_parts") => {
-                return Err(format!("the types of the component have more than {PARTS_MAX} parts"));
+                return Err(format!(
+                    "the types of the component have more than {PARTS_MAX} parts"
+                ));
             }
             None => {}
         }

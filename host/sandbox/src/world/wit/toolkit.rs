@@ -22,12 +22,20 @@ pub(super) fn toolkit(found: &Found, imports: &[String], bytes: &[u8]) -> Result
     if found.functions.is_empty() {
         return Err(invalid("not_a_tool", without_tools(found)));
     }
-    describe(found, imports, bytes)
-        .map_err(|why| invalid("description_invalid", format!("cannot describe the component: {why}")))
+    describe(found, imports, bytes).map_err(|why| {
+        invalid(
+            "description_invalid",
+            format!("cannot describe the component: {why}"),
+        )
+    })
 }
 
 fn without_tools(found: &Found) -> String {
-    let reasons: Vec<String> = found.left_out.iter().map(|part| format!("{} ({})", part.name, part.reason)).collect();
+    let reasons: Vec<String> = found
+        .left_out
+        .iter()
+        .map(|part| format!("{} ({})", part.name, part.reason))
+        .collect();
     format!(
         "the component is not a tool: it exports no function that can be called with JSON; left out: {}",
         listed(&reasons)
@@ -37,10 +45,22 @@ fn without_tools(found: &Found) -> String {
 fn describe(found: &Found, imports: &[String], bytes: &[u8]) -> Result<String, String> {
     let docs = Docs::of(bytes)?;
     let profile = profile(bytes)?.unwrap_or_default();
-    let known = |name: &&String| found.functions.iter().any(|function| function.tool == **name);
+    let known = |name: &&String| {
+        found
+            .functions
+            .iter()
+            .any(|function| function.tool == **name)
+    };
     if let Some(unknown) = profile.tools.keys().find(|name| !known(name)) {
-        let tools: Vec<String> = found.functions.iter().map(|function| function.tool.clone()).collect();
-        return Err(format!("its profile names {unknown:?}, which is none of its tools: {}", listed(&tools)));
+        let tools: Vec<String> = found
+            .functions
+            .iter()
+            .map(|function| function.tool.clone())
+            .collect();
+        return Err(format!(
+            "its profile names {unknown:?}, which is none of its tools: {}",
+            listed(&tools)
+        ));
     }
     let mut tools = Vec::with_capacity(found.functions.len());
     for function in &found.functions {
@@ -57,29 +77,46 @@ fn describe(found: &Found, imports: &[String], bytes: &[u8]) -> Result<String, S
     }
     let namespace = match profile.namespace {
         Some(namespace) => namespace,
-        None => declared::namespace(found.package().or(sections::component_name(bytes)).unwrap_or(NAMELESS), NAMELESS),
+        None => declared::namespace(
+            found
+                .package()
+                .or(sections::component_name(bytes))
+                .unwrap_or(NAMELESS),
+            NAMELESS,
+        ),
     };
     Ok(declared::toolkit(&namespace, &tools, &found.left_out))
 }
 
 /// The profile that was written into a component.
 pub(in crate::world) fn profile(bytes: &[u8]) -> Result<Option<Profile>, String> {
-    let Some(content) = sections::custom(bytes, PROFILE_SECTION)? else { return Ok(None) };
-    let text = std::str::from_utf8(content).map_err(|error| format!("cannot read the profile: {error}"))?;
+    let Some(content) = sections::custom(bytes, PROFILE_SECTION)? else {
+        return Ok(None);
+    };
+    let text = std::str::from_utf8(content)
+        .map_err(|error| format!("cannot read the profile: {error}"))?;
     Profile::read(text).map(Some)
 }
 
 fn declared(function: &Function, docs: &Docs, imports: &[String]) -> Declared {
-    let Function { tool, name, signature, .. } = function;
+    let Function {
+        tool,
+        name,
+        signature,
+        ..
+    } = function;
     let interface = function.interface_name();
     let description = match (docs.function(interface, name), interface) {
         (Some(text), _) => text.to_owned(),
         (None, Some(interface)) => {
-            format!("Calls `{name}` of the interface `{interface}`. The component does not describe it.")
+            format!(
+                "Calls `{name}` of the interface `{interface}`. The component does not describe it."
+            )
         }
         (None, None) => format!("Calls `{name}`. The component does not describe it."),
     };
-    let mut declared = Declared::careful(tool.clone(), description, schema(&signature.input), imports);
+    let mut declared =
+        Declared::careful(tool.clone(), description, schema(&signature.input), imports);
     declared.output_schema = output_schema(signature);
     declared
 }
@@ -105,15 +142,26 @@ fn lower(ceiling: &Ceiling, tool: &mut Declared, imports: &[String]) {
         tool.network_scope = (!any).then(|| ceiling.network.join(","));
     }
     if imported(imports, "wasi:filesystem/") {
-        let kinds = [(ceiling.file_read, AccessKind::FileRead), (ceiling.file_write, AccessKind::FileWrite)];
-        tool.access.extend(kinds.into_iter().filter(|(asked, _)| *asked).map(|(_, kind)| kind));
+        let kinds = [
+            (ceiling.file_read, AccessKind::FileRead),
+            (ceiling.file_write, AccessKind::FileWrite),
+        ];
+        tool.access.extend(
+            kinds
+                .into_iter()
+                .filter(|(asked, _)| *asked)
+                .map(|(_, kind)| kind),
+        );
     }
 }
 
 fn without_network(tool: &mut Declared, imports: &[String]) {
     tool.access.retain(|kind| *kind != AccessKind::Network);
     tool.network_scope = None;
-    tool.facts.is_open_world = tool.facts.is_open_world.filter(|_| imported(imports, "wasi:sockets/"));
+    tool.facts.is_open_world = tool
+        .facts
+        .is_open_world
+        .filter(|_| imported(imports, "wasi:sockets/"));
 }
 
 /// Adds what a profile says of a tool. What it asks for must be what the component could use, and below the ceiling: a claim that
@@ -124,13 +172,23 @@ fn apply(
     tool: &mut Declared,
     imports: &[String],
 ) -> Result<(), String> {
-    let ToolProfile { description, read_only, network, paths, .. } = profile;
+    let ToolProfile {
+        description,
+        read_only,
+        network,
+        paths,
+        ..
+    } = profile;
     if let Some(description) = description {
         tool.description.clone_from(description);
     }
     match network {
         Some(true) if !tool.access.contains(&AccessKind::Network) => {
-            let why = if imported(imports, "wasi:http/") { "its ceiling has none" } else { NO_HTTP };
+            let why = if imported(imports, "wasi:http/") {
+                "its ceiling has none"
+            } else {
+                NO_HTTP
+            };
             return Err(format!("`network` is true, and {why}"));
         }
         Some(false) => without_network(tool, imports),
@@ -138,13 +196,21 @@ fn apply(
     }
     if !paths.is_empty() {
         if !imported(imports, "wasi:filesystem/") {
-            return Err("it has `paths`, and the component does not import wasi:filesystem".to_owned());
+            return Err(
+                "it has `paths`, and the component does not import wasi:filesystem".to_owned(),
+            );
         }
         match ceiling {
             // The tool asks for what the ceiling has.
-            Some(Ceiling { file_read, file_write, .. }) if *file_read || *file_write => {}
+            Some(Ceiling {
+                file_read,
+                file_write,
+                ..
+            }) if *file_read || *file_write => {}
             Some(_) => return Err("it has `paths`, and its ceiling has no files".to_owned()),
-            None => tool.access.extend([AccessKind::FileRead, AccessKind::FileWrite]),
+            None => tool
+                .access
+                .extend([AccessKind::FileRead, AccessKind::FileWrite]),
         }
     }
     if *read_only {
@@ -174,7 +240,10 @@ mod tests {
 
     fn found() -> Found {
         let path = ("path".to_owned(), Shape::String);
-        let options = Shape::Record(vec![("url".to_owned(), Shape::Option(Shape::String.into()))]);
+        let options = Shape::Record(vec![(
+            "url".to_owned(),
+            Shape::Option(Shape::String.into()),
+        )]);
         let input = Shape::Record(vec![path, ("options".to_owned(), options)]);
         let output = Shape::Result(Some(Shape::Int(Int::U8).into()), Some(Shape::String.into()));
         let function = |tool: &str, interface: Option<&str>, name: &str, signature| Function {
@@ -183,21 +252,33 @@ mod tests {
             name: name.to_owned(),
             signature,
         };
-        let read = Signature { input, output: Some(output), results: 1 };
-        let stop = Signature { input: Shape::Record(Vec::new()), output: None, results: 0 };
+        let read = Signature {
+            input,
+            output: Some(output),
+            results: 1,
+        };
+        let stop = Signature {
+            input: Shape::Record(Vec::new()),
+            output: None,
+            results: 0,
+        };
         Found {
             functions: vec![
                 function("tools-read", Some("acme:docs/tools@1.0.0"), "read", read),
                 function("stop", None, "stop", stop),
             ],
-            left_out: vec![LeftOut { name: "watch".to_owned(), reason: "it uses a stream".to_owned() }],
+            left_out: vec![LeftOut {
+                name: "watch".to_owned(),
+                reason: "it uses a stream".to_owned(),
+            }],
         }
     }
 
     fn described(imports: &[&str], bytes: &[u8]) -> Result<Toolkit, String> {
         let imports: Vec<String> = imports.iter().map(|import| (*import).to_owned()).collect();
         let text = toolkit(&found(), &imports, bytes).map_err(|refusal| refusal.message)?;
-        let Described { toolkit, notes, .. } = agent_tool::toolkit(&text).unwrap_or_else(|errors| panic!("{errors:?}"));
+        let Described { toolkit, notes, .. } =
+            agent_tool::toolkit(&text).unwrap_or_else(|errors| panic!("{errors:?}"));
         let notes: Vec<&str> = notes.iter().map(|note| note.message.as_str()).collect();
         assert_eq!(notes, ["not offered as a tool: watch: it uses a stream"]);
         Ok(toolkit)
@@ -213,13 +294,33 @@ mod tests {
         let docs = json!({ "interfaces": { "tools": { "funcs": { "read": { "docs": "Reads a file." } } } } });
         let bytes = with_custom(EMPTY, "package-docs", format!("\u{1}{docs}").as_bytes()).unwrap();
         let kit = described(&[], &bytes).unwrap();
-        let [read, stop] = &kit.declarations[..] else { panic!() };
-        assert_eq!((read.tool_id.as_str(), stop.tool_id.as_str()), ("acme-docs.tools-read", "acme-docs.stop"));
+        let [read, stop] = &kit.declarations[..] else {
+            panic!()
+        };
+        assert_eq!(
+            (read.tool_id.as_str(), stop.tool_id.as_str()),
+            ("acme-docs.tools-read", "acme-docs.stop")
+        );
         assert_eq!(read.description, "Reads a file.");
-        assert_eq!(stop.description, "Calls `stop`. The component does not describe it.");
-        let schema = read.input_contract.as_ref().unwrap().model_input_schema.as_ref().unwrap();
+        assert_eq!(
+            stop.description,
+            "Calls `stop`. The component does not describe it."
+        );
+        let schema = read
+            .input_contract
+            .as_ref()
+            .unwrap()
+            .model_input_schema
+            .as_ref()
+            .unwrap();
         assert_eq!(schema["required"], json!(["path", "options"]));
-        let output = read.output_contract.as_ref().unwrap().structured_schema.as_ref().unwrap();
+        let output = read
+            .output_contract
+            .as_ref()
+            .unwrap()
+            .structured_schema
+            .as_ref()
+            .unwrap();
         assert_eq!(output["maximum"], 255);
         assert!(stop.output_contract.is_none());
     }
@@ -233,39 +334,84 @@ mod tests {
         let tool = &kit.declarations[0];
         let interface = &kit.interfaces[0];
         let profile = &kit.permission_profiles[0];
-        assert_eq!((tool.tool_id.as_str(), tool.description.as_str()), ("papers.tools-read", "Reads."));
+        assert_eq!(
+            (tool.tool_id.as_str(), tool.description.as_str()),
+            ("papers.tools-read", "Reads.")
+        );
         assert_eq!(profile.access_kinds, [AccessKind::FileRead]);
         assert_eq!(profile.write_effects, [WriteEffect::None]);
         assert_eq!(profile.network_scope.as_deref(), Some("none"));
-        assert_eq!((interface.facts().is_read_only, interface.facts().is_open_world), (Some(true), None));
+        assert_eq!(
+            (
+                interface.facts().is_read_only,
+                interface.facts().is_open_world
+            ),
+            (Some(true), None)
+        );
         assert_eq!(interface.permission_subjects["/path"], SubjectKind::Path);
-        assert_eq!(interface.permission_subjects["/options/url"], SubjectKind::Url);
-        assert_eq!(kit.permission_profiles[1].access_kinds, [AccessKind::Network], "the other tool has no profile");
+        assert_eq!(
+            interface.permission_subjects["/options/url"],
+            SubjectKind::Url
+        );
+        assert_eq!(
+            kit.permission_profiles[1].access_kinds,
+            [AccessKind::Network],
+            "the other tool has no profile"
+        );
     }
 
     #[test]
     fn paths_ask_for_files_that_a_tool_may_change_unless_it_says_otherwise() {
-        let kit = profiled(&[FILES], &json!({ "tools": { "tools-read": { "paths": ["path"] } } })).unwrap();
+        let kit = profiled(
+            &[FILES],
+            &json!({ "tools": { "tools-read": { "paths": ["path"] } } }),
+        )
+        .unwrap();
         let profile = &kit.permission_profiles[0];
-        assert_eq!(profile.access_kinds, [AccessKind::FileRead, AccessKind::FileWrite]);
+        assert_eq!(
+            profile.access_kinds,
+            [AccessKind::FileRead, AccessKind::FileWrite]
+        );
         assert_eq!(profile.write_effects, [WriteEffect::LocalPersistent]);
     }
 
     #[test]
     fn tools_ask_for_what_their_component_imports_below_its_ceiling() {
         let below = |imports: &[&str], ceiling: &Value, tool: &Value| {
-            let kit = profiled(imports, &json!({ "ceiling": ceiling, "tools": { "tools-read": tool } }));
+            let kit = profiled(
+                imports,
+                &json!({ "ceiling": ceiling, "tools": { "tools-read": tool } }),
+            );
             kit.map(|kit| kit.permission_profiles[0].clone())
         };
         let all = json!({ "file_read": true, "file_write": true, "network": ["https://a.test", "http://b.test:*"] });
         let profile = below(&[FILES, HTTP], &all, &json!({})).unwrap();
-        assert_eq!(profile.access_kinds, [AccessKind::Network, AccessKind::FileRead, AccessKind::FileWrite]);
-        assert_eq!(profile.network_scope.as_deref(), Some("https://a.test,http://b.test:*"));
+        assert_eq!(
+            profile.access_kinds,
+            [
+                AccessKind::Network,
+                AccessKind::FileRead,
+                AccessKind::FileWrite
+            ]
+        );
+        assert_eq!(
+            profile.network_scope.as_deref(),
+            Some("https://a.test,http://b.test:*")
+        );
         let profile = below(&[], &all, &json!({})).unwrap();
-        assert!(profile.access_kinds.is_empty() && profile.network_scope.as_deref() == Some("none"));
+        assert!(
+            profile.access_kinds.is_empty() && profile.network_scope.as_deref() == Some("none")
+        );
         let profile = below(&[FILES, HTTP], &json!({}), &json!({})).unwrap();
-        assert!(profile.access_kinds.is_empty() && profile.network_scope.as_deref() == Some("none"));
-        let any = below(&[HTTP], &json!({ "network": ["any", "https://a.test"] }), &json!({})).unwrap();
+        assert!(
+            profile.access_kinds.is_empty() && profile.network_scope.as_deref() == Some("none")
+        );
+        let any = below(
+            &[HTTP],
+            &json!({ "network": ["any", "https://a.test"] }),
+            &json!({}),
+        )
+        .unwrap();
         assert_eq!(any.network_scope.as_deref(), Some("any"));
         // A tool's own profile narrows further.
         let own = json!({ "paths": ["path"], "read_only": true, "network": false });
@@ -274,7 +420,10 @@ mod tests {
             (&profile.access_kinds[..], profile.network_scope.as_deref()),
             (&[AccessKind::FileRead][..], Some("none"))
         );
-        for (tool, why) in [(json!({ "paths": ["path"] }), "has no files"), (json!({ "network": true }), "has none")] {
+        for (tool, why) in [
+            (json!({ "paths": ["path"] }), "has no files"),
+            (json!({ "network": true }), "has none"),
+        ] {
             let refusal = below(&[FILES, HTTP], &json!({}), &tool).unwrap_err();
             assert!(refusal.contains(why), "{refusal}");
         }
@@ -283,13 +432,28 @@ mod tests {
     #[test]
     fn a_profile_that_says_what_cannot_be_is_refused() {
         for (profile, why) in [
-            (json!({ "tools": { "tools-raed": {} } }), "\"tools-raed\", which is none of its tools: tools-read, stop"),
-            (json!({ "tools": { "stop": { "network": true } } }), "does not import wasi:http"),
-            (json!({ "tools": { "stop": { "paths": ["path"] } } }), "does not import wasi:filesystem"),
-            (json!({ "tools": { "stop": { "paths": [], "urls": 7 } } }), "cannot read the profile"),
+            (
+                json!({ "tools": { "tools-raed": {} } }),
+                "\"tools-raed\", which is none of its tools: tools-read, stop",
+            ),
+            (
+                json!({ "tools": { "stop": { "network": true } } }),
+                "does not import wasi:http",
+            ),
+            (
+                json!({ "tools": { "stop": { "paths": ["path"] } } }),
+                "does not import wasi:filesystem",
+            ),
+            (
+                json!({ "tools": { "stop": { "paths": [], "urls": 7 } } }),
+                "cannot read the profile",
+            ),
         ] {
             let refusal = profiled(&[], &profile).unwrap_err();
-            assert!(refusal.starts_with("cannot describe the component: ") && refusal.contains(why), "{refusal}");
+            assert!(
+                refusal.starts_with("cannot describe the component: ") && refusal.contains(why),
+                "{refusal}"
+            );
         }
     }
 
@@ -299,7 +463,12 @@ mod tests {
         let bytes = with_custom(EMPTY, "toolcell:profile", profile.to_string().as_bytes()).unwrap();
         let text = toolkit(&found(), &[], &bytes).unwrap();
         let errors = agent_tool::toolkit(&text).unwrap_err();
-        assert!(errors.iter().any(|error| error.message.contains("leads to no argument")), "{errors:?}");
+        assert!(
+            errors
+                .iter()
+                .any(|error| error.message.contains("leads to no argument")),
+            "{errors:?}"
+        );
     }
 
     #[test]
@@ -310,18 +479,32 @@ mod tests {
             found
         };
         let id = |bytes: &[u8]| {
-            let kit = agent_tool::toolkit(&toolkit(&nameless(), &[], bytes).unwrap()).unwrap().toolkit;
+            let kit = agent_tool::toolkit(&toolkit(&nameless(), &[], bytes).unwrap())
+                .unwrap()
+                .toolkit;
             kit.declarations[0].tool_id.clone()
         };
         assert_eq!(id(EMPTY), "wit.stop");
-        assert_eq!(id(&with_custom(EMPTY, "component-name", b"\0\x05\x04a b!").unwrap()), "a-b.stop");
+        assert_eq!(
+            id(&with_custom(EMPTY, "component-name", b"\0\x05\x04a b!").unwrap()),
+            "a-b.stop"
+        );
     }
 
     #[test]
     fn a_component_without_a_tool_says_what_was_left_out() {
-        let none = Found { functions: Vec::new(), ..found() };
+        let none = Found {
+            functions: Vec::new(),
+            ..found()
+        };
         let refusal = toolkit(&none, &[], EMPTY).unwrap_err();
         assert_eq!(refusal.code, "not_a_tool");
-        assert!(refusal.message.ends_with("left out: watch (it uses a stream)"), "{}", refusal.message);
+        assert!(
+            refusal
+                .message
+                .ends_with("left out: watch (it uses a stream)"),
+            "{}",
+            refusal.message
+        );
     }
 }

@@ -35,7 +35,10 @@ pub(super) enum Unfit {
 
 impl Unfit {
     fn expected(expected: &'static str) -> Self {
-        Self::Mismatch { place: String::new(), expected }
+        Self::Mismatch {
+            place: String::new(),
+            expected,
+        }
     }
 
     /// The same, in a value that holds the other at `step`.
@@ -43,7 +46,10 @@ impl Unfit {
         match self {
             Self::Mismatch { place, expected } => {
                 let step = step.to_string().replace('~', "~0").replace('/', "~1");
-                Self::Mismatch { place: format!("/{step}{place}"), expected }
+                Self::Mismatch {
+                    place: format!("/{step}{place}"),
+                    expected,
+                }
             }
             other => other,
         }
@@ -55,7 +61,10 @@ impl fmt::Display for Unfit {
         match self {
             Self::Mismatch { place, expected } if place.is_empty() => write!(f, "not {expected}"),
             Self::Mismatch { place, expected } => write!(f, "{place}: not {expected}"),
-            Self::TooMany(limit) => write!(f, "more than {limit} values, where each byte of a list of bytes counts"),
+            Self::TooMany(limit) => write!(
+                f,
+                "more than {limit} values, where each byte of a list of bytes counts"
+            ),
         }
     }
 }
@@ -94,31 +103,53 @@ impl Codec {
         self.take(1)?;
         match (shape, value) {
             (Shape::Bool, Value::Bool(value)) => Ok(Val::Bool(value)),
-            (Shape::Int(int), value) => read_int(*int, &value).ok_or(Unfit::expected("an integer of its type")),
-            (Shape::Float32 | Shape::Float64, value) => read_float(shape, &value).ok_or(Unfit::expected("a number")),
+            (Shape::Int(int), value) => {
+                read_int(*int, &value).ok_or(Unfit::expected("an integer of its type"))
+            }
+            (Shape::Float32 | Shape::Float64, value) => {
+                read_float(shape, &value).ok_or(Unfit::expected("a number"))
+            }
             (Shape::Char, Value::String(text)) => one_char(&text).map(Val::Char),
             (Shape::String, Value::String(text)) => Ok(Val::String(text)),
             (Shape::Bytes, Value::String(text)) => self.read_bytes(&text),
-            (Shape::List(item), Value::Array(items)) => self.read_each(|_| Some(&**item), items).map(Val::List),
-            (Shape::Fixed(item, length), Value::Array(items)) if u32::try_from(items.len()) == Ok(*length) => {
-                self.read_each(|_| Some(&**item), items).map(Val::FixedLengthList)
+            (Shape::List(item), Value::Array(items)) => {
+                self.read_each(|_| Some(&**item), items).map(Val::List)
+            }
+            (Shape::Fixed(item, length), Value::Array(items))
+                if u32::try_from(items.len()) == Ok(*length) =>
+            {
+                self.read_each(|_| Some(&**item), items)
+                    .map(Val::FixedLengthList)
             }
             (Shape::Tuple(shapes), Value::Array(items)) if items.len() == shapes.len() => {
                 self.read_each(|at| shapes.get(at), items).map(Val::Tuple)
             }
-            (Shape::Record(fields), Value::Object(object)) => self.read_record(fields, object).map(Val::Record),
+            (Shape::Record(fields), Value::Object(object)) => {
+                self.read_record(fields, object).map(Val::Record)
+            }
             (Shape::Variant(cases), value) => self.read_case(cases, value),
-            (Shape::Enum(names), Value::String(name)) if names.contains(&name) => Ok(Val::Enum(name)),
+            (Shape::Enum(names), Value::String(name)) if names.contains(&name) => {
+                Ok(Val::Enum(name))
+            }
             (Shape::Flags(names), Value::Array(items)) => read_flags(names, items).map(Val::Flags),
             (Shape::Option(_), Value::Null) => Ok(Val::Option(None)),
             (Shape::Option(inner), value) => {
-                let value = if matches!(**inner, Shape::Option(_)) { only(value, "some")? } else { value };
-                self.read(inner, value).map(|inner| Val::Option(Some(Box::new(inner))))
+                let value = if matches!(**inner, Shape::Option(_)) {
+                    only(value, "some")?
+                } else {
+                    value
+                };
+                self.read(inner, value)
+                    .map(|inner| Val::Option(Some(Box::new(inner))))
             }
-            (Shape::Result(ok, err), Value::Object(object)) => self.read_result(ok.as_deref(), err.as_deref(), object),
+            (Shape::Result(ok, err), Value::Object(object)) => {
+                self.read_result(ok.as_deref(), err.as_deref(), object)
+            }
             (Shape::Map(key, value), Value::Object(object)) if **key == Shape::String => {
                 let entries = object.into_iter().map(|(name, entry)| {
-                    let entry = self.read(value, entry).map_err(|unfit| unfit.within(&name))?;
+                    let entry = self
+                        .read(value, entry)
+                        .map_err(|unfit| unfit.within(&name))?;
                     Ok((Val::String(name), entry))
                 });
                 entries.collect::<Result<_, Unfit>>().map(Val::Map)
@@ -144,7 +175,9 @@ impl Codec {
 
     fn read_bytes(&mut self, text: &str) -> Result<Val, Unfit> {
         self.take(text.len() / 4 * 3)?;
-        let bytes = BASE64.decode(text.as_bytes()).map_err(|_| Unfit::expected("base64, with its padding"))?;
+        let bytes = BASE64
+            .decode(text.as_bytes())
+            .map_err(|_| Unfit::expected("base64, with its padding"))?;
         Ok(Val::List(bytes.into_iter().map(Val::U8).collect()))
     }
 
@@ -156,7 +189,9 @@ impl Codec {
         let mut values = Vec::with_capacity(fields.len());
         for (name, shape) in fields {
             let value = match object.swap_remove(name) {
-                Some(value) => self.read(shape, value).map_err(|unfit| unfit.within(name))?,
+                Some(value) => self
+                    .read(shape, value)
+                    .map_err(|unfit| unfit.within(name))?,
                 None if matches!(shape, Shape::Option(_)) => Val::Option(None),
                 None => return Err(Unfit::expected("there").within(name)),
             };
@@ -177,11 +212,16 @@ impl Codec {
             },
             _ => return Err(Unfit::expected("a case of the variant")),
         };
-        let case = cases.iter().find(|(known, _)| *known == name).map(|(_, shape)| shape);
+        let case = cases
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, shape)| shape);
         match (case, payload) {
             (Some(None), None) => Ok(Val::Variant(name, None)),
             (Some(Some(shape)), Some(payload)) => {
-                let payload = self.read(shape, payload).map_err(|unfit| unfit.within(&name))?;
+                let payload = self
+                    .read(shape, payload)
+                    .map_err(|unfit| unfit.within(&name))?;
                 Ok(Val::Variant(name, Some(Box::new(payload))))
             }
             _ => Err(Unfit::expected("a case of the variant")),
@@ -201,9 +241,10 @@ impl Codec {
         let read = |shape: Option<&Shape>| match (shape, payload) {
             (None, Value::Null) => Ok(None),
             (None, _) => Err(Unfit::expected("null").within(&name)),
-            (Some(shape), payload) => {
-                self.read(shape, payload).map(|value| Some(Box::new(value))).map_err(|unfit| unfit.within(&name))
-            }
+            (Some(shape), payload) => self
+                .read(shape, payload)
+                .map(|value| Some(Box::new(value)))
+                .map_err(|unfit| unfit.within(&name)),
         };
         match name.as_str() {
             "ok" => read(ok).map(|payload| Val::Result(Ok(payload))),
@@ -212,11 +253,21 @@ impl Codec {
         }
     }
 
-    fn read_pairs(&mut self, key: &Shape, value: &Shape, pairs: Vec<Value>) -> Result<Vec<(Val, Val)>, Unfit> {
+    fn read_pairs(
+        &mut self,
+        key: &Shape,
+        value: &Shape,
+        pairs: Vec<Value>,
+    ) -> Result<Vec<(Val, Val)>, Unfit> {
         let pair = |(at, pair): (usize, Value)| {
-            let Value::Array(pair) = pair else { return Err(Unfit::expected("a pair").within(at)) };
+            let Value::Array(pair) = pair else {
+                return Err(Unfit::expected("a pair").within(at));
+            };
             let shape = |of: usize| if of == 0 { Some(key) } else { Some(value) };
-            let mut read = self.read_each(shape, pair).map_err(|unfit| unfit.within(at))?.into_iter();
+            let mut read = self
+                .read_each(shape, pair)
+                .map_err(|unfit| unfit.within(at))?
+                .into_iter();
             match (read.next(), read.next(), read.next()) {
                 (Some(key), Some(value), None) => Ok((key, value)),
                 _ => Err(Unfit::expected("a pair").within(at)),
@@ -229,24 +280,38 @@ impl Codec {
         self.take(1)?;
         Ok(match (shape, value) {
             (Shape::Bool, Val::Bool(value)) => value.into(),
-            (Shape::Int(int), value) => written_int(*int, &value).ok_or(Unfit::expected("an integer"))?,
+            (Shape::Int(int), value) => {
+                written_int(*int, &value).ok_or(Unfit::expected("an integer"))?
+            }
             (Shape::Float32, Val::Float32(value)) => written_float(double(value)),
             (Shape::Float64, Val::Float64(value)) => written_float(value),
             (Shape::Char, Val::Char(value)) => String::from(value).into(),
             (Shape::String, Val::String(text)) | (Shape::Enum(_), Val::Enum(text)) => text.into(),
             (Shape::Bytes, Val::List(bytes)) => written_bytes(&bytes)?,
-            (Shape::List(item), Val::List(items)) | (Shape::Fixed(item, _), Val::FixedLengthList(items)) => {
+            (Shape::List(item), Val::List(items))
+            | (Shape::Fixed(item, _), Val::FixedLengthList(items)) => {
                 self.write_each(|_| Some(&**item), items)?
             }
-            (Shape::Tuple(shapes), Val::Tuple(items)) => self.write_each(|at| shapes.get(at), items)?,
+            (Shape::Tuple(shapes), Val::Tuple(items)) => {
+                self.write_each(|at| shapes.get(at), items)?
+            }
             (Shape::Record(fields), Val::Record(values)) => {
                 let entry = |((name, shape), (_, value)): (&(String, Shape), (String, Val))| {
                     Ok((name.clone(), self.write(shape, value)?))
                 };
-                Value::Object(fields.iter().zip(values).map(entry).collect::<Result<_, Unfit>>()?)
+                Value::Object(
+                    fields
+                        .iter()
+                        .zip(values)
+                        .map(entry)
+                        .collect::<Result<_, Unfit>>()?,
+                )
             }
             (Shape::Variant(cases), Val::Variant(name, payload)) => {
-                let shape = cases.iter().find(|(known, _)| *known == name).and_then(|(_, shape)| shape.as_ref());
+                let shape = cases
+                    .iter()
+                    .find(|(known, _)| *known == name)
+                    .and_then(|(_, shape)| shape.as_ref());
                 match (shape, payload) {
                     (Some(shape), Some(payload)) => tagged(name, self.write(shape, *payload)?),
                     _ => name.into(),
@@ -259,7 +324,11 @@ impl Codec {
             (Shape::Option(_), Val::Option(None)) => Value::Null,
             (Shape::Option(inner), Val::Option(Some(value))) => {
                 let written = self.write(inner, *value)?;
-                if matches!(**inner, Shape::Option(_)) { tagged("some".to_owned(), written) } else { written }
+                if matches!(**inner, Shape::Option(_)) {
+                    tagged("some".to_owned(), written)
+                } else {
+                    written
+                }
             }
             (Shape::Result(ok, err), Val::Result(value)) => {
                 let (tag, shape, payload) = match value {
@@ -277,20 +346,45 @@ impl Codec {
         })
     }
 
-    fn write_each<'s>(&mut self, shape: impl Fn(usize) -> Option<&'s Shape>, items: Vec<Val>) -> Result<Value, Unfit> {
+    fn write_each<'s>(
+        &mut self,
+        shape: impl Fn(usize) -> Option<&'s Shape>,
+        items: Vec<Val>,
+    ) -> Result<Value, Unfit> {
         let item = |(at, item)| self.write(shape(at).ok_or(Unfit::expected("so long"))?, item);
-        items.into_iter().enumerate().map(item).collect::<Result<Vec<_>, _>>().map(Value::Array)
+        items
+            .into_iter()
+            .enumerate()
+            .map(item)
+            .collect::<Result<Vec<_>, _>>()
+            .map(Value::Array)
     }
 
     /// The last of several entries with one key counts, as the component model has it.
-    fn write_map(&mut self, key: &Shape, value: &Shape, entries: Vec<(Val, Val)>) -> Result<Value, Unfit> {
+    fn write_map(
+        &mut self,
+        key: &Shape,
+        value: &Shape,
+        entries: Vec<(Val, Val)>,
+    ) -> Result<Value, Unfit> {
         if *key != Shape::String {
-            let pair = |(k, v)| Ok(Value::Array(vec![self.write(key, k)?, self.write(value, v)?]));
-            return entries.into_iter().map(pair).collect::<Result<Vec<_>, Unfit>>().map(Value::Array);
+            let pair = |(k, v)| {
+                Ok(Value::Array(vec![
+                    self.write(key, k)?,
+                    self.write(value, v)?,
+                ]))
+            };
+            return entries
+                .into_iter()
+                .map(pair)
+                .collect::<Result<Vec<_>, Unfit>>()
+                .map(Value::Array);
         }
         let mut object = Map::new();
         for (name, entry) in entries {
-            let Val::String(name) = name else { return Err(Unfit::expected("a text")) };
+            let Val::String(name) = name else {
+                return Err(Unfit::expected("a text"));
+            };
             let entry = self.write(value, entry)?;
             object.insert(name, entry);
         }
@@ -306,7 +400,9 @@ fn named(shape: &Shape) -> &'static str {
         Shape::Char => "one character",
         Shape::String => "a text",
         Shape::Bytes => "base64 text",
-        Shape::List(_) | Shape::Fixed(..) | Shape::Tuple(_) | Shape::Flags(_) => "a list of the right length",
+        Shape::List(_) | Shape::Fixed(..) | Shape::Tuple(_) | Shape::Flags(_) => {
+            "a list of the right length"
+        }
         Shape::Record(_) | Shape::Result(..) => "an object",
         Shape::Variant(_) => "a case of the variant",
         Shape::Enum(_) => "one of its words",
@@ -318,9 +414,10 @@ fn named(shape: &Shape) -> &'static str {
 fn read_int(int: Int, value: &Value) -> Option<Val> {
     let number = match value {
         Value::Number(number) => whole(number)?,
-        Value::String(text) if int.is_wide() => {
-            text.parse::<i128>().ok().filter(|number| number.to_string() == *text)?
-        }
+        Value::String(text) if int.is_wide() => text
+            .parse::<i128>()
+            .ok()
+            .filter(|number| number.to_string() == *text)?,
         _ => return None,
     };
     Some(match int {
@@ -343,8 +440,13 @@ fn whole(number: &Number) -> Option<i128> {
     if let Some(number) = number.as_u64() {
         return Some(number.into());
     }
-    let number = number.as_f64().filter(|number| number.fract() == 0.0 && number.abs() < 1e30)?;
-    #[allow(clippy::cast_possible_truncation, reason = "an integer below 2^100, which the type holds")]
+    let number = number
+        .as_f64()
+        .filter(|number| number.fract() == 0.0 && number.abs() < 1e30)?;
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "an integer below 2^100, which the type holds"
+    )]
     let number = number as i128;
     Some(number)
 }
@@ -364,7 +466,10 @@ fn read_float(shape: &Shape, value: &Value) -> Option<Val> {
         return Some(Val::Float64(number));
     }
     let fits = !number.is_finite() || number.abs() <= f64::from(f32::MAX);
-    #[allow(clippy::cast_possible_truncation, reason = "rounds to the nearest value of the type")]
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "rounds to the nearest value of the type"
+    )]
     let single = number as f32;
     fits.then_some(Val::Float32(single))
 }
@@ -384,7 +489,9 @@ fn read_flags(names: &[String], items: Vec<Value>) -> Result<Vec<String>, Unfit>
     let mut flags = Vec::with_capacity(items.len());
     for (at, item) in items.into_iter().enumerate() {
         match item {
-            Value::String(name) if names.contains(&name) && !flags.contains(&name) => flags.push(name),
+            Value::String(name) if names.contains(&name) && !flags.contains(&name) => {
+                flags.push(name)
+            }
             _ => return Err(Unfit::expected("another flag of the type").within(at)),
         }
     }
@@ -417,7 +524,9 @@ fn written_int(int: Int, value: &Val) -> Option<Value> {
         (Int::S64, Val::S64(value)) => (*value).into(),
         _ => return None,
     };
-    let exact = i64::try_from(number).ok().filter(|_| number.abs() <= EXACT_MAX);
+    let exact = i64::try_from(number)
+        .ok()
+        .filter(|_| number.abs() <= EXACT_MAX);
     Some(exact.map_or_else(|| number.to_string().into(), Value::from))
 }
 

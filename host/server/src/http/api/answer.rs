@@ -43,9 +43,11 @@ impl<S: Sync> FromRequestParts<S> for Who {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         match parts.extensions.get::<Role>() {
             Some(Role::Caller(caller)) => Ok(Self(Arc::clone(caller))),
-            _ => {
-                Err(Problem::new(403, "not_a_caller", "the token of an approver makes no calls; use that of a caller"))
-            }
+            _ => Err(Problem::new(
+                403,
+                "not_a_caller",
+                "the token of an approver makes no calls; use that of a caller",
+            )),
         }
     }
 }
@@ -56,7 +58,9 @@ impl<S: Sync> FromRequestParts<S> for Approver {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         match parts.extensions.get::<Role>() {
             Some(Role::Approver(name)) => Ok(Self(Arc::clone(name))),
-            Some(Role::Caller(caller)) if !guard!("approver_role") => Ok(Self(Arc::clone(&caller.name))),
+            Some(Role::Caller(caller)) if !guard!("approver_role") => {
+                Ok(Self(Arc::clone(&caller.name)))
+            }
             _ => {
                 let why = "a caller cannot approve calls; use a token of --approver-token-file";
                 Err(Problem::new(403, "not_an_approver", why))
@@ -71,7 +75,11 @@ impl<S: Sync> FromRequestParts<S> for Engine {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         match parts.extensions.get::<Role>() {
             Some(Role::Engine(engine)) => Ok(Self(Arc::clone(engine))),
-            _ => Err(Problem::new(403, "not_an_engine", "only an Arcade engine calls the routes of a worker")),
+            _ => Err(Problem::new(
+                403,
+                "not_an_engine",
+                "only an Arcade engine calls the routes of a worker",
+            )),
         }
     }
 }
@@ -81,7 +89,13 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Place<T
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let read: Result<Path<T>, PathRejection> = Path::from_request_parts(parts, state).await;
-        let wrong = |_| Problem::new(404, "unknown_path", "cannot read the path; see /v1/openapi.json");
+        let wrong = |_| {
+            Problem::new(
+                404,
+                "unknown_path",
+                "cannot read the path; see /v1/openapi.json",
+            )
+        };
         read.map(|Path(value)| Self(value)).map_err(wrong)
     }
 }
@@ -92,7 +106,11 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let read: Result<Query<T>, QueryRejection> = Query::from_request_parts(parts, state).await;
         let wrong = |error: QueryRejection| {
-            Problem::new(400, "query_invalid", format!("cannot read the query: {}", error.body_text()))
+            Problem::new(
+                400,
+                "query_invalid",
+                format!("cannot read the query: {}", error.body_text()),
+            )
         };
         read.map(|Query(value)| Self(value)).map_err(wrong)
     }
@@ -124,15 +142,22 @@ pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Response<Body>
 
 /// The answer to a call that has ended.
 pub(super) fn ended(offering: &Offering, result: &ToolResult) -> Response<Body> {
-    let status = StatusCode::from_u16(dialect::status(result)).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let status =
+        StatusCode::from_u16(dialect::status(result)).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = json(status, &shown(offering, result));
     let headers = response.headers_mut();
     located(headers, result.invocation_id);
-    let after = result.error.as_ref().and_then(|error| error.retry_after.or(error.retry.retry_after));
+    let after = result
+        .error
+        .as_ref()
+        .and_then(|error| error.retry_after.or(error.retry.retry_after));
     retry_after(headers, after.map(whole_seconds));
     if status == StatusCode::UNAUTHORIZED {
         // What is missing is a credential of the tool, which no header of the caller replaces.
-        headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Toolcell realm=\"tool\""));
+        headers.insert(
+            WWW_AUTHENTICATE,
+            HeaderValue::from_static("Toolcell realm=\"tool\""),
+        );
     }
     response
 }
@@ -140,7 +165,11 @@ pub(super) fn ended(offering: &Offering, result: &ToolResult) -> Response<Body> 
 /// A result as the caller gets it.
 pub(super) fn shown(offering: &Offering, result: &ToolResult) -> serde_json::Value {
     let mut result = result.clone();
-    offering.offers.surface().selection().fit(&mut result.model_facing_content);
+    offering
+        .offers
+        .surface()
+        .selection()
+        .fit(&mut result.model_facing_content);
     dialect::result(&result)
 }
 
@@ -160,7 +189,8 @@ fn retry_after(headers: &mut HeaderMap, seconds: Option<u64>) {
 /// Parses the JSON object in the body of a request.
 pub(super) fn read<T: DeserializeOwned>(headers: &HeaderMap, body: &[u8]) -> Result<T, Problem> {
     is_media_type(headers, &["application/json"])?;
-    let wrong = |why: String| Problem::new(400, "body_invalid", format!("cannot read the body: {why}"));
+    let wrong =
+        |why: String| Problem::new(400, "body_invalid", format!("cannot read the body: {why}"));
     let text = text(body)?;
     // serde would also read a list of the fields.
     if !text.trim_start().starts_with('{') {
@@ -171,18 +201,35 @@ pub(super) fn read<T: DeserializeOwned>(headers: &HeaderMap, body: &[u8]) -> Res
 
 /// The body as text.
 pub(super) fn text(body: &[u8]) -> Result<&str, Problem> {
-    std::str::from_utf8(body)
-        .map_err(|_| Problem::new(400, "body_invalid", "cannot read the body: it is not UTF-8 text"))
+    std::str::from_utf8(body).map_err(|_| {
+        Problem::new(
+            400,
+            "body_invalid",
+            "cannot read the body: it is not UTF-8 text",
+        )
+    })
 }
 
 /// Returns which of `known` the body is. A form of a web page is none of them, so that no page can send one.
-pub(super) fn is_media_type(headers: &HeaderMap, known: &[&'static str]) -> Result<&'static str, Problem> {
-    let given = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+pub(super) fn is_media_type(
+    headers: &HeaderMap,
+    known: &[&'static str],
+) -> Result<&'static str, Problem> {
+    let given = headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
     let essence = given.split(';').next().unwrap_or_default().trim();
-    let found = known.iter().find(|known| known.eq_ignore_ascii_case(essence));
+    let found = known
+        .iter()
+        .find(|known| known.eq_ignore_ascii_case(essence));
     found.copied().ok_or_else(|| {
         let known = known.join(" or ");
-        Problem::new(415, "media_type_unsupported", format!("the body is of type {essence:?}; send {known}"))
+        Problem::new(
+            415,
+            "media_type_unsupported",
+            format!("the body is of type {essence:?}; send {known}"),
+        )
     })
 }
 
@@ -193,5 +240,9 @@ pub(super) fn call_id(text: &str) -> Result<InvocationId, Problem> {
 
 /// The same problem for a call that does not exist and for one of another caller.
 pub(super) fn unknown_call() -> Problem {
-    Problem::new(404, "unknown_call", "there is no such call of yours, or the log does not have it any more")
+    Problem::new(
+        404,
+        "unknown_call",
+        "there is no such call of yours, or the log does not have it any more",
+    )
 }

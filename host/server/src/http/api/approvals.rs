@@ -27,8 +27,15 @@ const FEEDBACK_BYTES_MAX: usize = 16 << 10;
     get, path = "/v1/approvals", tag = "approvals",
     responses((status = 200, description = "The questions, newest first")),
 )]
-pub(super) async fn list(State(shared): State<Arc<Shared>>, Approver(_): Approver) -> Result<Response<Body>, Problem> {
-    let found = shared.server.questions(&shared.callers()).await.map_err(|refusal| Problem::of(&refusal))?;
+pub(super) async fn list(
+    State(shared): State<Arc<Shared>>,
+    Approver(_): Approver,
+) -> Result<Response<Body>, Problem> {
+    let found = shared
+        .server
+        .questions(&shared.callers())
+        .await
+        .map_err(|refusal| Problem::of(&refusal))?;
     Ok(json(StatusCode::OK, &value!({ "approvals": found })))
 }
 
@@ -43,9 +50,19 @@ pub(super) async fn show(
     Approver(_): Approver,
     Place(id): Place<String>,
 ) -> Result<Response<Body>, Problem> {
-    let Kept { approval, state, .. } = find(&shared, &id).await?;
-    let prompt: String = approval.prompt.iter().filter_map(|block| block.as_text()).collect();
-    let arguments = approval.plan.shown_input.as_ref().unwrap_or(&approval.plan.permission_input);
+    let Kept {
+        approval, state, ..
+    } = find(&shared, &id).await?;
+    let prompt: String = approval
+        .prompt
+        .iter()
+        .filter_map(|block| block.as_text())
+        .collect();
+    let arguments = approval
+        .plan
+        .shown_input
+        .as_ref()
+        .unwrap_or(&approval.plan.permission_input);
     let document = ApprovalDocument {
         invocation_id: approval.invocation_id,
         arguments: visible_json(arguments).into_owned(),
@@ -78,20 +95,44 @@ pub(super) async fn answer(
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response<Body>, Problem> {
-    let ApprovalAnswer { approved, although_cut, edit, feedback } = read(&headers, &body)?;
-    if feedback.as_ref().is_some_and(|feedback| feedback.len() > FEEDBACK_BYTES_MAX) {
-        return Err(Problem::new(400, "body_invalid", format!("feedback has at most {FEEDBACK_BYTES_MAX} bytes")));
+    let ApprovalAnswer {
+        approved,
+        although_cut,
+        edit,
+        feedback,
+    } = read(&headers, &body)?;
+    if feedback
+        .as_ref()
+        .is_some_and(|feedback| feedback.len() > FEEDBACK_BYTES_MAX)
+    {
+        return Err(Problem::new(
+            400,
+            "body_invalid",
+            format!("feedback has at most {FEEDBACK_BYTES_MAX} bytes"),
+        ));
     }
-    let Kept { approval, state, .. } = find(&shared, &id).await?;
+    let Kept {
+        approval, state, ..
+    } = find(&shared, &id).await?;
     let id = approval.invocation_id;
     if approved && approval.cut && !although_cut && state == Standing::Pending {
-        let why = "the prompt shows a part of the call only: read the arguments, and send although_cut";
+        let why =
+            "the prompt shows a part of the call only: read the arguments, and send although_cut";
         return Err(Problem::new(409, "question_cut", why));
     }
     let edit = edit.map(|edit| edit.get().to_owned());
     if let (true, Some(edit)) = (approved, &edit) {
-        let checked = shared.server.offering().host.check_edit(&approval, edit).await;
-        let wrong = |why| format!("the arguments as you changed them cannot run: {why}; the question is still open");
+        let checked = shared
+            .server
+            .offering()
+            .host
+            .check_edit(&approval, edit)
+            .await;
+        let wrong = |why| {
+            format!(
+                "the arguments as you changed them cannot run: {why}; the question is still open"
+            )
+        };
         checked.map_err(|why| Problem::new(422, "edit_invalid", wrong(why)))?;
     }
     let answer = Answer {
@@ -103,26 +144,50 @@ pub(super) async fn answer(
         always: false,
         answered_at: Timestamp::now(),
     };
-    let given = shared.server.answer_question(id, answer).await.map_err(|refusal| Problem::of(&refusal))?;
+    let given = shared
+        .server
+        .answer_question(id, answer)
+        .await
+        .map_err(|refusal| Problem::of(&refusal))?;
     match given {
         Given::Taken => {
             let state = if approved { "approved" } else { "rejected" };
-            Ok(json(StatusCode::OK, &ApprovalState { invocation_id: id, state }))
+            Ok(json(
+                StatusCode::OK,
+                &ApprovalState {
+                    invocation_id: id,
+                    state,
+                },
+            ))
         }
-        Given::TooLate(state) => {
-            Err(Problem::new(409, "question_closed", format!("the question is not open any more: it is {state}")))
-        }
-        Given::OwnCall => Err(Problem::new(403, "own_call", "a caller cannot approve its own call")),
+        Given::TooLate(state) => Err(Problem::new(
+            409,
+            "question_closed",
+            format!("the question is not open any more: it is {state}"),
+        )),
+        Given::OwnCall => Err(Problem::new(
+            403,
+            "own_call",
+            "a caller cannot approve its own call",
+        )),
         Given::Unknown => Err(unknown()),
     }
 }
 
 async fn find(shared: &Shared, id: &str) -> Result<Kept, Problem> {
     let id: InvocationId = call_id(id).map_err(|_| unknown())?;
-    let found = shared.server.question(id, &shared.callers()).await.map_err(|refusal| Problem::of(&refusal))?;
+    let found = shared
+        .server
+        .question(id, &shared.callers())
+        .await
+        .map_err(|refusal| Problem::of(&refusal))?;
     found.ok_or_else(unknown)
 }
 
 fn unknown() -> Problem {
-    Problem::new(404, "unknown_question", "there is no question about such a call of this server; list the questions")
+    Problem::new(
+        404,
+        "unknown_question",
+        "there is no question about such a call of this server; list the questions",
+    )
 }

@@ -6,8 +6,8 @@ use axum::body::Body;
 use axum::extract::State;
 use bytes::Bytes;
 use http::header::{
-    ACCEPT_RANGES, CONTENT_DISPOSITION, CONTENT_RANGE, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_RANGE, RANGE,
-    X_CONTENT_TYPE_OPTIONS,
+    ACCEPT_RANGES, CONTENT_DISPOSITION, CONTENT_RANGE, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG,
+    IF_RANGE, RANGE, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde_json::Value;
@@ -68,28 +68,52 @@ pub(super) async fn fetch(
     headers: HeaderMap,
 ) -> Result<Response<Body>, Problem> {
     let result = result(&shared, &caller, call_id(&id)?).await?;
-    let unknown = || Problem::new(404, "unknown_artifact", "the call has no such artifact; its result lists them");
+    let unknown = || {
+        Problem::new(
+            404,
+            "unknown_artifact",
+            "the call has no such artifact; its result lists them",
+        )
+    };
     let stored = stored(&result, &name).ok_or_else(unknown)?;
     let host = Arc::clone(&shared.server.offering().host);
     if !host.keeping().output {
-        return Err(Problem::new(410, "output_kept_back", "a setting of the operator keeps all output back"));
+        return Err(Problem::new(
+            410,
+            "output_kept_back",
+            "a setting of the operator keeps all output back",
+        ));
     }
     let tag = format!("\"{}\"", stored.digest);
     let (first, count, status) = match wanted(&headers, &tag, stored.size) {
         Wanted::All => (0, stored.size, StatusCode::OK),
         Wanted::Part(first, count) => (first, count, StatusCode::PARTIAL_CONTENT),
         Wanted::Nothing => {
-            let why = format!("the artifact has {} bytes, and none in this range", stored.size);
+            let why = format!(
+                "the artifact has {} bytes, and none in this range",
+                stored.size
+            );
             return Err(Problem::new(416, "range_not_satisfiable", why));
         }
     };
     // Read before the answer begins, so that a payload that was removed is told from one that ends early.
-    let start = host.payload_part(&stored.digest, first, count.min(PIECE_BYTES)).await;
+    let start = host
+        .payload_part(&stored.digest, first, count.min(PIECE_BYTES))
+        .await;
     let start = start.map_err(|error| {
         if is_missing(&error) {
-            Problem::new(410, "artifact_gone", "the artifact was removed from the host; call the tool again")
+            Problem::new(
+                410,
+                "artifact_gone",
+                "the artifact was removed from the host; call the tool again",
+            )
         } else {
-            Problem::new(503, "artifact_unreadable", "the artifact cannot be read now; ask again later").after(1)
+            Problem::new(
+                503,
+                "artifact_unreadable",
+                "the artifact cannot be read now; ask again later",
+            )
+            .after(1)
         }
     })?;
     let (feed, body) = feed(Some(count));
@@ -99,7 +123,9 @@ pub(super) async fn fetch(
     if status == StatusCode::PARTIAL_CONTENT {
         let last = first.saturating_add(count).saturating_sub(1);
         let range = HeaderValue::from_str(&format!("bytes {first}-{last}/{}", stored.size));
-        range.into_iter().for_each(|range| _ = response.headers_mut().insert(CONTENT_RANGE, range));
+        range
+            .into_iter()
+            .for_each(|range| _ = response.headers_mut().insert(CONTENT_RANGE, range));
     }
     tokio::spawn(async move { send(&host, &stored.digest, (first, count), start, feed).await });
     Ok(response)
@@ -107,7 +133,13 @@ pub(super) async fn fetch(
 
 /// The result of a call of the caller.
 async fn result(shared: &Shared, caller: &Caller, id: InvocationId) -> Result<ToolResult, Problem> {
-    let running = || Problem::new(404, "still_running", "the call has no artifacts yet: it has not ended");
+    let running = || {
+        Problem::new(
+            404,
+            "still_running",
+            "the call has no artifacts yet: it has not ended",
+        )
+    };
     match caller.calls.find(id).map(|call| call.look()) {
         Some(Ok(_)) => return Err(running()),
         Some(Err(End::Ended(end))) => return Ok(end.result.clone()),
@@ -123,11 +155,18 @@ async fn result(shared: &Shared, caller: &Caller, id: InvocationId) -> Result<To
 
 /// The payload that `name` refers to. The references are those of the host; a tool cannot add one.
 fn stored(result: &ToolResult, name: &str) -> Option<Stored> {
-    let has = |reference: &&Value, field: &str| reference.get(field).and_then(Value::as_str) == Some(name);
+    let has = |reference: &&Value, field: &str| {
+        reference.get(field).and_then(Value::as_str) == Some(name)
+    };
     let artifacts = &result.artifact_refs;
     let by_name = artifacts.iter().find(|artifact| has(artifact, "name"));
     let by_index = || artifacts.get(name.parse::<usize>().ok()?);
-    let by_digest = || artifacts.iter().chain(&result.resource_refs).find(|reference| has(reference, "digest"));
+    let by_digest = || {
+        artifacts
+            .iter()
+            .chain(&result.resource_refs)
+            .find(|reference| has(reference, "digest"))
+    };
     let found = by_name.or_else(by_index).or_else(by_digest)?;
     let text = |field: &str| found.get(field).and_then(Value::as_str).map(str::to_owned);
     Some(Stored {
@@ -139,14 +178,24 @@ fn stored(result: &ToolResult, name: &str) -> Option<Stored> {
 
 /// The bytes that the headers ask for, of `size` bytes with the ETag `tag`.
 fn wanted(headers: &HeaderMap, tag: &str, size: u64) -> Wanted {
-    let text = |value: Option<&HeaderValue>| value.and_then(|value| value.to_str().ok()).map(str::to_owned);
-    let Some(range) = text(headers.get(RANGE)) else { return Wanted::All };
+    let text = |value: Option<&HeaderValue>| {
+        value
+            .and_then(|value| value.to_str().ok())
+            .map(str::to_owned)
+    };
+    let Some(range) = text(headers.get(RANGE)) else {
+        return Wanted::All;
+    };
     if headers.contains_key(IF_RANGE) && text(headers.get(IF_RANGE)).as_deref() != Some(tag) {
         return Wanted::All;
     }
     // A range that cannot be read does not count, and neither do several.
-    let parsed = range.strip_prefix("bytes=").and_then(|range| range.split_once('-'));
-    let Some((first, last)) = parsed else { return Wanted::All };
+    let parsed = range
+        .strip_prefix("bytes=")
+        .and_then(|range| range.split_once('-'));
+    let Some((first, last)) = parsed else {
+        return Wanted::All;
+    };
     let number = |text: &str| text.trim().parse::<u64>().ok();
     let (from, to) = match (first.trim().is_empty(), last.trim().is_empty()) {
         (true, false) => match number(last) {
@@ -164,19 +213,30 @@ fn wanted(headers: &HeaderMap, tag: &str, size: u64) -> Wanted {
         },
         (true, true) => return Wanted::All,
     };
-    if from < to { Wanted::Part(from, to - from) } else { Wanted::Nothing }
+    if from < to {
+        Wanted::Part(from, to - from)
+    } else {
+        Wanted::Nothing
+    }
 }
 
 /// Says what the bytes are. A tool chose the type, so a browser must not run or show what it is served from here.
 fn describe(headers: &mut HeaderMap, stored: &Stored, tag: &str) {
     let binary = HeaderValue::from_static("application/octet-stream");
-    let media_type = HeaderValue::from_str(&stored.media_type).ok().filter(|media_type| !media_type.is_empty());
+    let media_type = HeaderValue::from_str(&stored.media_type)
+        .ok()
+        .filter(|media_type| !media_type.is_empty());
     headers.insert(CONTENT_TYPE, media_type.unwrap_or(binary));
     headers.insert(CONTENT_DISPOSITION, HeaderValue::from_static("attachment"));
-    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox; default-src 'none'"));
+    headers.insert(
+        CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static("sandbox; default-src 'none'"),
+    );
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-    HeaderValue::from_str(tag).into_iter().for_each(|tag| _ = headers.insert(ETAG, tag));
+    HeaderValue::from_str(tag)
+        .into_iter()
+        .for_each(|tag| _ = headers.insert(ETAG, tag));
 }
 
 /// Sends `count` bytes of a payload from `first` on, which begin with `piece`.
@@ -189,11 +249,18 @@ async fn send(host: &Host, digest: &str, (first, count): (u64, u64), piece: Vec<
             return feed.fail("the artifact was changed on disk").await;
         }
         at = at.saturating_add(piece.len() as u64);
-        if feed.send(Bytes::from(std::mem::take(&mut piece))).await.is_err() {
+        if feed
+            .send(Bytes::from(std::mem::take(&mut piece)))
+            .await
+            .is_err()
+        {
             return;
         }
         if at < end {
-            piece = match host.payload_part(digest, at, (end - at).min(PIECE_BYTES)).await {
+            piece = match host
+                .payload_part(digest, at, (end - at).min(PIECE_BYTES))
+                .await
+            {
                 Ok(piece) => piece,
                 Err(error) => return feed.fail(error.to_string()).await,
             };
@@ -231,7 +298,10 @@ mod tests {
             ("bytes=0-1,3-4", Wanted::All),
             ("bytes=-", Wanted::All),
             ("lines=0-3", Wanted::All),
-            ("bytes=18446744073709551615-18446744073709551615", Wanted::Nothing),
+            (
+                "bytes=18446744073709551615-18446744073709551615",
+                Wanted::Nothing,
+            ),
         ] {
             assert_eq!(of(range, None), meant, "{range}");
         }

@@ -9,7 +9,10 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Response};
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
-use toolcell::{Batch, BatchCall, BatchListener, BatchPolicy, CallRecord, Cancellation, InterruptBehavior, ToolEvent};
+use toolcell::{
+    Batch, BatchCall, BatchListener, BatchPolicy, CallRecord, Cancellation, InterruptBehavior,
+    ToolEvent,
+};
 use toolcell_core::record::{AbortReason, ContextModifier, Input, ToolResult, TraceContext};
 use toolcell_core::scheduler::batch;
 use toolcell_dialect::http::{BatchCallRequest, BatchDocument, batch as read_batch};
@@ -111,7 +114,13 @@ pub(super) async fn create(
         let long = calls.iter().find_map(|call| name_too_long(&call.tool));
         long.map_or(Ok(calls), Err)
     });
-    let calls = calls.map_err(|why| Problem::new(422, "batch_invalid", format!("cannot read the batch: {why}")))?;
+    let calls = calls.map_err(|why| {
+        Problem::new(
+            422,
+            "batch_invalid",
+            format!("cannot read the batch: {why}"),
+        )
+    })?;
     drop(body);
     let room = room(&caller, calls.len())?;
     let mut running = start(&shared.server, &caller, calls, room, of_headers(&headers));
@@ -124,7 +133,13 @@ pub(super) async fn create(
         }
         drop(lease);
         let text = serde_json::to_vec(&BatchDocument { results }).unwrap_or_default();
-        return Ok(response(JSON, Body::from(Bytes::from_owner(Held { text, _leases: leases }))));
+        return Ok(response(
+            JSON,
+            Body::from(Bytes::from_owner(Held {
+                text,
+                _leases: leases,
+            })),
+        ));
     }
     let (feed, body) = feed(None);
     tokio::spawn(async move {
@@ -156,10 +171,15 @@ fn room(caller: &Caller, calls: usize) -> Result<Option<OwnedSemaphorePermit>, P
     }
     let calls = u32::try_from(calls).unwrap_or(u32::MAX);
     let full = |_| {
-        let why = format!("your batches have at most {CALLS_MAX} calls at once; wait until others have ended");
+        let why = format!(
+            "your batches have at most {CALLS_MAX} calls at once; wait until others have ended"
+        );
         Problem::new(429, "too_many_batch_calls", why).after(1)
     };
-    Arc::clone(&caller.batched).try_acquire_many_owned(calls).map(Some).map_err(full)
+    Arc::clone(&caller.batched)
+        .try_acquire_many_owned(calls)
+        .map(Some)
+        .map_err(full)
 }
 
 /// Begins a batch.
@@ -174,7 +194,13 @@ fn start(
     let mut ids = Vec::new();
     let mut places = Vec::new();
     let mut ready = Vec::new();
-    for BatchCallRequest { id, tool, input, depends_on } in calls {
+    for BatchCallRequest {
+        id,
+        tool,
+        input,
+        depends_on,
+    } in calls
+    {
         let input = Input::from_text(input.as_ref().map_or("{}", |input| input.get()));
         let wish = Wish {
             tool,
@@ -186,20 +212,49 @@ fn start(
             foreign: None,
         };
         let announcer = Arc::clone(&server.settings.announcer);
-        let Ready { request, refused, place } = wish.ready(server, &offering, caller, announcer, Cancellation::new());
+        let Ready {
+            request,
+            refused,
+            place,
+        } = wish.ready(server, &offering, caller, announcer, Cancellation::new());
         places.extend(place);
-        ready.push(BatchCall::new(id.clone(), request).after(depends_on).refusal(refused));
+        ready.push(
+            BatchCall::new(id.clone(), request)
+                .after(depends_on)
+                .refusal(refused),
+        );
         ids.push(id);
     }
     let (sender, records) = mpsc::unbounded_channel();
     let (pass_on, results) = mpsc::unbounded_channel();
-    let taken = Taken { _places: places, _room: room };
-    tokio::spawn(keep_all(Arc::clone(server), caller.results.clone(), records, pass_on, taken));
+    let taken = Taken {
+        _places: places,
+        _room: room,
+    };
+    tokio::spawn(keep_all(
+        Arc::clone(server),
+        caller.results.clone(),
+        records,
+        pass_on,
+        taken,
+    ));
     let interrupt = Cancellation::new();
     let default = BatchPolicy::default();
-    let max_parallel = offering.offers.surface().selection().at_once(default.max_parallel);
-    let policy = BatchPolicy { interrupt: InterruptBehavior::Cancel, max_parallel, ..default };
-    let batch = Batch { policy, interrupt: interrupt.clone(), ..Batch::new(ready, Arc::new(Results(sender))) };
+    let max_parallel = offering
+        .offers
+        .surface()
+        .selection()
+        .at_once(default.max_parallel);
+    let policy = BatchPolicy {
+        interrupt: InterruptBehavior::Cancel,
+        max_parallel,
+        ..default
+    };
+    let batch = Batch {
+        policy,
+        interrupt: interrupt.clone(),
+        ..Batch::new(ready, Arc::new(Results(sender)))
+    };
     let host = Arc::clone(&offering.host);
     let stop = server.stop.clone();
     let stopped = interrupt.clone();
@@ -212,7 +267,12 @@ fn start(
         // The calls were checked as a batch before.
         let _ = run.await;
     });
-    Running { offering, ids, results, interrupt }
+    Running {
+        offering,
+        ids,
+        results,
+        interrupt,
+    }
 }
 
 /// Keeps the record of each call, also after the client has gone, and passes the results on.
@@ -243,10 +303,14 @@ impl Running {
     /// The next result, with the memory that is reserved for it; `None` after the last one.
     async fn next(&mut self) -> Option<(Value, Option<Lease>)> {
         Some(match self.results.recv().await? {
-            Said::End(at, result, lease) => {
-                (json!({ "id": self.ids.get(at), "result": shown(&self.offering, &result) }), lease)
-            }
-            Said::Modified(at, modifiers) => (json!({ "id": self.ids.get(at), "context_modifiers": modifiers }), None),
+            Said::End(at, result, lease) => (
+                json!({ "id": self.ids.get(at), "result": shown(&self.offering, &result) }),
+                lease,
+            ),
+            Said::Modified(at, modifiers) => (
+                json!({ "id": self.ids.get(at), "context_modifiers": modifiers }),
+                None,
+            ),
         })
     }
 }

@@ -85,7 +85,11 @@ pub(super) async fn create(
     let lease = caller.reserve(wish.input.text()).await?;
     let returns = shared.server.offering().approvals.away == Away::Return;
     let begin = || -> Result<Arc<LiveCall>, Problem> {
-        let room = if is_left { Some(caller.calls.room().ok_or_else(too_many_open)?) } else { None };
+        let room = if is_left {
+            Some(caller.calls.room().ok_or_else(too_many_open)?)
+        } else {
+            None
+        };
         Ok(caller.start(&shared.server, wish, lease, room, returns || key.is_some()))
     };
     let call = match key {
@@ -99,7 +103,11 @@ pub(super) async fn create(
         }
         return accepted(&call, prefers).await;
     }
-    let mut waiting = Waiting { call: Some(&call), calls: &caller.calls, comes_back: key.is_some() };
+    let mut waiting = Waiting {
+        call: Some(&call),
+        calls: &caller.calls,
+        comes_back: key.is_some(),
+    };
     let mut step = call.step(returns).await;
     // Without room the request waits for the approver, so that its connection counts.
     if matches!(step, Step::Asks) && !caller.calls.leave(&call) {
@@ -117,7 +125,8 @@ fn known(claimed: Claimed) -> Result<Arc<LiveCall>, Problem> {
     match claimed {
         Claimed::Call(call) => Ok(call),
         Claimed::OtherBody => {
-            let why = "this Idempotency-Key is that of a request with another body; take another key";
+            let why =
+                "this Idempotency-Key is that of a request with another body; take another key";
             Err(Problem::new(422, "idempotency_key_reused", why))
         }
         Claimed::Full => {
@@ -128,45 +137,90 @@ fn known(claimed: Claimed) -> Result<Arc<LiveCall>, Problem> {
 }
 
 fn too_many_open() -> Problem {
-    let why = "too many of your calls run without a request; wait until some have ended, or cancel them";
+    let why =
+        "too many of your calls run without a request; wait until some have ended, or cancel them";
     Problem::new(429, "too_many_open_calls", why).after(RETRY_AFTER)
 }
 
 /// Reads the call, and whether the request waits for it.
 fn wish(headers: &HeaderMap, body: &[u8]) -> Result<(Wish, Option<bool>), Problem> {
-    let CallRequest { tool, input, native_call_id, timeout_ms, wait } = read(headers, body)?;
-    let invalid = |why: &str| Err(Problem::new(400, "body_invalid", format!("cannot read the body: {why}")));
+    let CallRequest {
+        tool,
+        input,
+        native_call_id,
+        timeout_ms,
+        wait,
+    } = read(headers, body)?;
+    let invalid = |why: &str| {
+        Err(Problem::new(
+            400,
+            "body_invalid",
+            format!("cannot read the body: {why}"),
+        ))
+    };
     if timeout_ms == Some(0) {
         return invalid("timeout_ms is at least 1");
     }
     if let Some(why) = name_too_long(&tool) {
         return invalid(&why);
     }
-    if native_call_id.as_ref().is_some_and(|id| id.is_empty() || id.len() > NATIVE_ID_BYTES_MAX) {
+    if native_call_id
+        .as_ref()
+        .is_some_and(|id| id.is_empty() || id.len() > NATIVE_ID_BYTES_MAX)
+    {
         return invalid("native_call_id has 1 to 256 bytes");
     }
     let input = Input::from_text(input.as_ref().map_or("{}", |input| input.get()));
     let timeout = timeout_ms.map(Duration::from_millis);
     let route = "POST /v1/calls";
     let trace = of_headers(headers);
-    Ok((Wish { tool, input, native_call_id, timeout, route, trace, foreign: None }, wait))
+    Ok((
+        Wish {
+            tool,
+            input,
+            native_call_id,
+            timeout,
+            route,
+            trace,
+            foreign: None,
+        },
+        wait,
+    ))
 }
 
 fn key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
-    let Some(value) = headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
-    let key = value.to_str().ok().filter(|key| !key.is_empty() && key.len() <= KEY_BYTES_MAX);
-    let wrong = || Problem::new(400, "idempotency_key_invalid", "an Idempotency-Key has 1 to 256 visible characters");
+    let Some(value) = headers.get(IDEMPOTENCY_KEY) else {
+        return Ok(None);
+    };
+    let key = value
+        .to_str()
+        .ok()
+        .filter(|key| !key.is_empty() && key.len() <= KEY_BYTES_MAX);
+    let wrong = || {
+        Problem::new(
+            400,
+            "idempotency_key_invalid",
+            "an Idempotency-Key has 1 to 256 visible characters",
+        )
+    };
     key.map(Some).ok_or_else(wrong)
 }
 
 fn prefers_async(headers: &HeaderMap) -> bool {
-    let values = headers.get_all(PREFER).iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).any(|one| one.trim().eq_ignore_ascii_case(RESPOND_ASYNC))
+    let values = headers
+        .get_all(PREFER)
+        .iter()
+        .filter_map(|value| value.to_str().ok());
+    values
+        .flat_map(|value| value.split(','))
+        .any(|one| one.trim().eq_ignore_ascii_case(RESPOND_ASYNC))
 }
 
 /// The answer to a request that does not wait for its call.
 async fn accepted(call: &LiveCall, preferred: bool) -> Result<Response<Body>, Problem> {
-    let Some(invocation_id) = call.identified().await else { return Err(lost()) };
+    let Some(invocation_id) = call.identified().await else {
+        return Err(lost());
+    };
     call.enter_background();
     let mut response = json(
         StatusCode::ACCEPTED,
@@ -179,13 +233,20 @@ async fn accepted(call: &LiveCall, preferred: bool) -> Result<Response<Body>, Pr
     );
     located(response.headers_mut(), invocation_id);
     if preferred {
-        response.headers_mut().insert(PREFERENCE_APPLIED, HeaderValue::from_static(RESPOND_ASYNC));
+        response
+            .headers_mut()
+            .insert(PREFERENCE_APPLIED, HeaderValue::from_static(RESPOND_ASYNC));
     }
     Ok(response)
 }
 
 /// The answer to a request whose call has ended.
-async fn answer(shared: &Shared, caller: &Caller, call: &LiveCall, end: End) -> Result<Response<Body>, Problem> {
+async fn answer(
+    shared: &Shared,
+    caller: &Caller,
+    call: &LiveCall,
+    end: End,
+) -> Result<Response<Body>, Problem> {
     let offering = shared.server.offering();
     match end {
         End::Ended(end) => Ok(ended(&offering, &end.result)),
@@ -202,8 +263,15 @@ async fn answer(shared: &Shared, caller: &Caller, call: &LiveCall, end: End) -> 
 
 impl Shared {
     /// What is on record of a call of `caller`; `None` if there is no such call of its own.
-    pub(super) async fn recorded(&self, caller: &Caller, id: InvocationId) -> Result<Option<Recorded>, Problem> {
-        self.server.recorded(id, &caller.name).await.map_err(|refusal| Problem::of(&refusal))
+    pub(super) async fn recorded(
+        &self,
+        caller: &Caller,
+        id: InvocationId,
+    ) -> Result<Option<Recorded>, Problem> {
+        self.server
+            .recorded(id, &caller.name)
+            .await
+            .map_err(|refusal| Problem::of(&refusal))
     }
 }
 
@@ -224,8 +292,12 @@ pub(super) async fn show(
 ) -> Result<Response<Body>, Problem> {
     let id = call_id(&id)?;
     let offering = shared.server.offering();
-    let document =
-        |tool_id, status: &str, result| CallDocument { invocation_id: id, tool_id, status: status.to_owned(), result };
+    let document = |tool_id, status: &str, result| CallDocument {
+        invocation_id: id,
+        tool_id,
+        status: status.to_owned(),
+        result,
+    };
     let live = caller.calls.find(id);
     let document = match live.as_ref().map(|call| (call, call.look())) {
         Some((call, Ok(status))) => document(call.tool_id(), status, None),
@@ -233,17 +305,25 @@ pub(super) async fn show(
             let result = Some(shown(&offering, &end.result));
             document(Some(end.tool_id.clone()), end.status.as_str(), result)
         }
-        Some((_, Err(End::Recorded | End::Lost))) | None => match shared.recorded(&caller, id).await? {
-            Some(Recorded::Runs { tool_id, waits }) => {
-                document(tool_id, if waits { "awaiting_approval" } else { "running" }, None)
+        Some((_, Err(End::Recorded | End::Lost))) | None => {
+            match shared.recorded(&caller, id).await? {
+                Some(Recorded::Runs { tool_id, waits }) => document(
+                    tool_id,
+                    if waits {
+                        "awaiting_approval"
+                    } else {
+                        "running"
+                    },
+                    None,
+                ),
+                Some(Recorded::Ended(found)) => {
+                    let result = Some(shown(&offering, &found.result));
+                    document(Some(found.tool_id), &found.status, result)
+                }
+                Some(Recorded::NotKept) => return Err(not_kept()),
+                None => return Err(unknown_call()),
             }
-            Some(Recorded::Ended(found)) => {
-                let result = Some(shown(&offering, &found.result));
-                document(Some(found.tool_id), &found.status, result)
-            }
-            Some(Recorded::NotKept) => return Err(not_kept()),
-            None => return Err(unknown_call()),
-        },
+        }
     };
     Ok(json(StatusCode::OK, &document))
 }
@@ -295,7 +375,9 @@ pub(super) async fn cancel(
 ) -> Result<Response<Body>, Problem> {
     let named = id;
     let reason = AbortReason::from(reason);
-    let Ok(id) = call_id(&named) else { return Err(canceled_unknown(&shared, &caller, &named).await) };
+    let Ok(id) = call_id(&named) else {
+        return Err(canceled_unknown(&shared, &caller, &named).await);
+    };
     let asked = || {
         let mut response = Response::new(Body::empty());
         *response.status_mut() = StatusCode::ACCEPTED;
@@ -310,28 +392,44 @@ pub(super) async fn cancel(
     if !known && shared.recorded(&caller, id).await?.is_none() {
         return Err(canceled_unknown(&shared, &caller, &named).await);
     }
-    if shared.server.withdraw(id).await.map_err(|refusal| Problem::of(&refusal))? {
+    if shared
+        .server
+        .withdraw(id)
+        .await
+        .map_err(|refusal| Problem::of(&refusal))?
+    {
         return Ok(asked());
     }
     // A cancellation that changes nothing is on record too.
     let notes = || caller.vain_cancels.admits(Instant::now());
-    match shared.server.offering().host.cancel_noting(id, reason, notes).await {
+    match shared
+        .server
+        .offering()
+        .host
+        .cancel_noting(id, reason, notes)
+        .await
+    {
         CancelOutcome::Requested => Ok(asked()),
         CancelOutcome::RunsElsewhere => Err(Problem::new(
             409,
             "runs_elsewhere",
             "cannot cancel the call: another process runs it; wait for its end",
         )),
-        CancelOutcome::AlreadyTerminal | CancelOutcome::Unknown => {
-            Err(Problem::new(409, "already_ended", "cannot cancel the call: it has ended; its result says how"))
-        }
+        CancelOutcome::AlreadyTerminal | CancelOutcome::Unknown => Err(Problem::new(
+            409,
+            "already_ended",
+            "cannot cancel the call: it has ended; its result says how",
+        )),
     }
 }
 
 /// Puts on record that `caller` canceled a call that it does not have, under the id that it gave; returns the problem. The id
 /// can be that of a call of another caller, which the record does not say.
 async fn canceled_unknown(shared: &Shared, caller: &Caller, named: &str) -> Problem {
-    caller.vain_cancels.tell(&shared.server.offering().host, named, None).await;
+    caller
+        .vain_cancels
+        .tell(&shared.server.offering().host, named, None)
+        .await;
     unknown_call()
 }
 

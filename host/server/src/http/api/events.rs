@@ -89,7 +89,13 @@ pub(super) async fn follow(
 
 /// The index of the first event to send.
 fn begin(headers: &HeaderMap, query: &Query) -> Result<usize, Problem> {
-    let wrong = |what: &str| Problem::new(400, "sequence_invalid", format!("{what} is the number of an event"));
+    let wrong = |what: &str| {
+        Problem::new(
+            400,
+            "sequence_invalid",
+            format!("{what} is the number of an event"),
+        )
+    };
     let index = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     if let Some(last) = headers.get(LAST_EVENT_ID) {
         let last = last.to_str().ok().and_then(|last| last.parse().ok());
@@ -102,7 +108,13 @@ fn begin(headers: &HeaderMap, query: &Query) -> Result<usize, Problem> {
 }
 
 /// Sends the events of a call of this process until it has ended, or the client is gone.
-async fn pass_on(shared: Arc<Shared>, caller: Arc<Caller>, call: Arc<LiveCall>, from: usize, feed: Feed) {
+async fn pass_on(
+    shared: Arc<Shared>,
+    caller: Arc<Caller>,
+    call: Arc<LiveCall>,
+    from: usize,
+    feed: Feed,
+) {
     let mut next = from;
     loop {
         let news = tokio::select! {
@@ -126,7 +138,9 @@ async fn pass_on(shared: Arc<Shared>, caller: Arc<Caller>, call: Arc<LiveCall>, 
                 }
             }
             News::Recorded => {
-                let Some(id) = call.identified().await else { return };
+                let Some(id) = call.identified().await else {
+                    return;
+                };
                 return send_recorded(&shared, &caller, id, &feed, next).await;
             }
         }
@@ -135,7 +149,13 @@ async fn pass_on(shared: Arc<Shared>, caller: Arc<Caller>, call: Arc<LiveCall>, 
 
 /// Sends the events of a call that is not among those of this API from the log, once it has ended; or why they cannot be
 /// read, so that the client does not take a part for the whole.
-async fn send_recorded(shared: &Shared, caller: &Caller, id: InvocationId, feed: &Feed, from: usize) {
+async fn send_recorded(
+    shared: &Shared,
+    caller: &Caller,
+    id: InvocationId,
+    feed: &Feed,
+    from: usize,
+) {
     let waited = tokio::select! {
         () = feed.left() => return,
         waited = wait(shared, caller, id) => waited,
@@ -159,7 +179,10 @@ async fn wait(shared: &Shared, caller: &Caller, id: InvocationId) -> Result<Vec<
 
 /// The events in what was `found` in the log, or why there are none; `None` if it has to be asked again. `failures` counts
 /// those in a row.
-fn outcome(found: Result<Option<Recorded>, Problem>, failures: &mut u32) -> Option<Result<Vec<Value>, Problem>> {
+fn outcome(
+    found: Result<Option<Recorded>, Problem>,
+    failures: &mut u32,
+) -> Option<Result<Vec<Value>, Problem>> {
     match found {
         Ok(Some(Recorded::Ended(found))) => Some(Ok(found.events)),
         Ok(Some(Recorded::NotKept)) => Some(Err(not_kept())),
@@ -190,7 +213,10 @@ async fn send_all(feed: &Feed, events: &[Value], from: usize) -> Result<(), Left
 
 /// One event. JSON has no line breaks, so no text of a tool can end the event.
 fn frame(number: usize, event: &Value) -> String {
-    let event_type = event.get("event_type").and_then(Value::as_str).unwrap_or_default();
+    let event_type = event
+        .get("event_type")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
     format!("id: {number}\nevent: {event_type}\ndata: {event}\n\n")
 }
 
@@ -226,15 +252,37 @@ mod tests {
             }
             begin(&headers, &Query { from }).ok()
         };
-        assert_eq!([of(None, None), of(None, Some(1)), of(None, Some(4))], [Some(0), Some(0), Some(3)]);
-        assert_eq!([of(Some("3"), None), of(Some("3"), Some(1)), of(Some("0"), None)], [Some(3), Some(3), Some(0)]);
-        assert_eq!([of(None, Some(0)), of(Some("-1"), None), of(Some("x"), Some(1))], [None; 3]);
+        assert_eq!(
+            [of(None, None), of(None, Some(1)), of(None, Some(4))],
+            [Some(0), Some(0), Some(3)]
+        );
+        assert_eq!(
+            [
+                of(Some("3"), None),
+                of(Some("3"), Some(1)),
+                of(Some("0"), None)
+            ],
+            [Some(3), Some(3), Some(0)]
+        );
+        assert_eq!(
+            [
+                of(None, Some(0)),
+                of(Some("-1"), None),
+                of(Some("x"), Some(1))
+            ],
+            [None; 3]
+        );
     }
 
     #[test]
     fn a_log_that_is_busy_for_a_while_ends_no_stream_and_later_the_stream_says_why() {
         let busy = || Err(Problem::new(429, "too_many_reads", "a\nb"));
-        let runs = || Ok(Some(Recorded::Runs { tool_id: None, waits: false }));
+        let runs = || {
+            Ok(Some(Recorded::Runs {
+                tool_id: None,
+                waits: false,
+            }))
+        };
         let mut failures = 0;
         for _ in 0..3 {
             assert!((0..FAILURES_MAX).all(|_| outcome(busy(), &mut failures).is_none()));
@@ -244,18 +292,31 @@ mod tests {
         let problem = outcome(busy(), &mut failures).unwrap().unwrap_err();
         assert_eq!(problem.code, "too_many_reads");
         let sent = told(&problem);
-        assert!(sent.starts_with("event: problem\ndata: {") && sent.contains("\"too_many_reads\""), "{sent}");
-        assert!(sent.lines().count() == 3 && sent.ends_with("}\n\n"), "{sent}");
-        for (found, code) in [(Ok(None), "unknown_call"), (Ok(Some(Recorded::NotKept)), "result_not_kept")] {
+        assert!(
+            sent.starts_with("event: problem\ndata: {") && sent.contains("\"too_many_reads\""),
+            "{sent}"
+        );
+        assert!(
+            sent.lines().count() == 3 && sent.ends_with("}\n\n"),
+            "{sent}"
+        );
+        for (found, code) in [
+            (Ok(None), "unknown_call"),
+            (Ok(Some(Recorded::NotKept)), "result_not_kept"),
+        ] {
             assert_eq!(outcome(found, &mut 0).unwrap().unwrap_err().code, code);
         }
     }
 
     #[test]
     fn the_words_of_a_tool_stay_in_their_event() {
-        let event = json!({ "event_type": "tool.invocation.progress", "data": "a\n\nevent: fake\r\n" });
+        let event =
+            json!({ "event_type": "tool.invocation.progress", "data": "a\n\nevent: fake\r\n" });
         let sent = frame(7, &event);
         assert_eq!(sent.lines().count(), 4, "{sent}");
-        assert!(sent.starts_with("id: 7\nevent: tool.invocation.progress\ndata: {") && sent.ends_with("}\n\n"));
+        assert!(
+            sent.starts_with("id: 7\nevent: tool.invocation.progress\ndata: {")
+                && sent.ends_with("}\n\n")
+        );
     }
 }

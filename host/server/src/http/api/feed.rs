@@ -50,7 +50,10 @@ impl HttpBody for Fed {
     type Data = Bytes;
     type Error = BoxError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let piece = std::task::ready!(self.pieces.poll_recv(cx));
         if let (Some(left), Some(Ok(piece))) = (&mut self.left, &piece) {
             *left = left.saturating_sub(piece.len() as u64);
@@ -59,6 +62,7 @@ impl HttpBody for Fed {
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.left.map_or_else(SizeHint::default, SizeHint::with_exact)
+        self.left
+            .map_or_else(SizeHint::default, SizeHint::with_exact)
     }
 }

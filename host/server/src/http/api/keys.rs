@@ -62,8 +62,11 @@ impl Known {
         if self.order.len() < KEYS_MAX || !guard!("idempotency_keys") {
             return true;
         }
-        let has_ended = |key: &Arc<str>| self.calls.get(key).is_none_or(|(_, call)| !call.is_open());
-        let Some(at) = self.order.iter().position(has_ended) else { return false };
+        let has_ended =
+            |key: &Arc<str>| self.calls.get(key).is_none_or(|(_, call)| !call.is_open());
+        let Some(at) = self.order.iter().position(has_ended) else {
+            return false;
+        };
         if let Some(oldest) = self.order.remove(at) {
             self.calls.remove(&oldest);
         }
@@ -82,7 +85,8 @@ mod tests {
     }
 
     fn claim(keys: &Keys, key: &str, body: &str) -> Option<Arc<LiveCall>> {
-        let claimed: Result<Claimed, ()> = keys.claim(key, blake3::hash(body.as_bytes()), || Ok(call()));
+        let claimed: Result<Claimed, ()> =
+            keys.claim(key, blake3::hash(body.as_bytes()), || Ok(call()));
         match claimed.unwrap() {
             Claimed::Call(call) => Some(call),
             Claimed::OtherBody | Claimed::Full => None,
@@ -101,14 +105,19 @@ mod tests {
     #[test]
     fn a_key_whose_call_did_not_begin_is_free() {
         let keys = Keys::default();
-        assert!(keys.claim("a", blake3::hash(b"1"), || Err("no room")).is_err());
+        assert!(
+            keys.claim("a", blake3::hash(b"1"), || Err("no room"))
+                .is_err()
+        );
         assert!(claim(&keys, "a", "2").is_some());
     }
 
     #[test]
     fn keys_are_bounded_and_those_of_ended_calls_leave_first() {
         let keys = Keys::default();
-        let calls: Vec<_> = (0..KEYS_MAX).map(|n| claim(&keys, &n.to_string(), "1").unwrap()).collect();
+        let calls: Vec<_> = (0..KEYS_MAX)
+            .map(|n| claim(&keys, &n.to_string(), "1").unwrap())
+            .collect();
         assert!(claim(&keys, "one more", "1").is_none());
         calls[7].lose();
         assert!(claim(&keys, "one more", "1").is_some());

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use toolcell::{Background, Cancellation, Listener};
-use toolcell_core::record::{AbortReason, CallRecord, EventType, InvocationId, Status, ToolEvent, ToolResult};
+use toolcell_core::record::{
+    AbortReason, CallRecord, EventType, InvocationId, Status, ToolEvent, ToolResult,
+};
 
 use crate::results::json_bytes;
 use crate::tasks::Identified;
@@ -79,9 +81,18 @@ pub(super) enum News {
 impl LiveCall {
     /// A call that can go on without its request is a `task`; one that does has `room`.
     pub(super) fn new(task: Option<(Identified, Background)>, room: Option<Room>) -> Self {
-        let state = Mutex::new(State { room, ..State::default() });
+        let state = Mutex::new(State {
+            room,
+            ..State::default()
+        });
         let changes = watch::Sender::new(0);
-        Self { id: OnceLock::new(), cancellation: Cancellation::new(), task, state, changes }
+        Self {
+            id: OnceLock::new(),
+            cancellation: Cancellation::new(),
+            task,
+            state,
+            changes,
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -90,7 +101,8 @@ impl LiveCall {
 
     fn change(&self, change: impl FnOnce(&mut State)) {
         change(&mut self.state());
-        self.changes.send_modify(|count| *count = count.wrapping_add(1));
+        self.changes
+            .send_modify(|count| *count = count.wrapping_add(1));
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -141,7 +153,12 @@ impl LiveCall {
 
     /// The tool, as the last event names it.
     pub(super) fn tool_id(&self) -> Option<String> {
-        self.state().events.last()?.tool_id.as_deref().map(str::to_owned)
+        self.state()
+            .events
+            .last()?
+            .tool_id
+            .as_deref()
+            .map(str::to_owned)
     }
 
     /// Waits until `find` finds something.
@@ -159,7 +176,8 @@ impl LiveCall {
 
     /// Waits for the id; `None` if the call has ended without one.
     pub(super) async fn identified(&self) -> Option<InvocationId> {
-        self.until(|state| (self.id.get().is_some() || state.end.is_some()).then_some(())).await;
+        self.until(|state| (self.id.get().is_some() || state.end.is_some()).then_some(()))
+            .await;
         self.id.get().copied()
     }
 
@@ -202,7 +220,10 @@ pub(super) struct LiveCalls {
 
 impl Default for LiveCalls {
     fn default() -> Self {
-        Self { calls: Mutex::default(), open: Arc::new(Semaphore::new(OPEN_MAX)) }
+        Self {
+            calls: Mutex::default(),
+            open: Arc::new(Semaphore::new(OPEN_MAX)),
+        }
     }
 }
 
@@ -221,7 +242,9 @@ impl LiveCalls {
             return Some(Room { _permit: None });
         }
         let permit = Arc::clone(&self.open).try_acquire_owned().ok()?;
-        Some(Room { _permit: Some(permit) })
+        Some(Room {
+            _permit: Some(permit),
+        })
     }
 
     /// Lets `call` go on without its request. Returns whether there is room for that.
@@ -236,16 +259,29 @@ impl LiveCalls {
 
     /// A listener that keeps the events of `call`, and finds it by its id from the first one on.
     pub(super) fn listener(self: &Arc<Self>, call: &Arc<LiveCall>) -> Arc<dyn Listener> {
-        Arc::new(Hearing { calls: Arc::clone(self), call: Arc::clone(call) })
+        Arc::new(Hearing {
+            calls: Arc::clone(self),
+            call: Arc::clone(call),
+        })
     }
 
     /// Keeps the result of a call, as far as there is room.
     pub(super) fn end(&self, call: &LiveCall, record: CallRecord) {
-        let CallRecord { invocation, result, events, .. } = record;
+        let CallRecord {
+            invocation,
+            result,
+            events,
+            ..
+        } = record;
         let bytes = json_bytes(&result) + json_bytes(&events);
         let status = invocation.status();
         let tool_id = invocation.tool_id;
-        let ended = EndedCall { result, status, tool_id, bytes };
+        let ended = EndedCall {
+            result,
+            status,
+            tool_id,
+            bytes,
+        };
         call.finish(End::Ended(Arc::new(ended)));
         self.make_room(call.id.get().copied());
     }
@@ -259,8 +295,10 @@ impl LiveCalls {
             Some(End::Recorded | End::Lost) => Some(0),
             None => None,
         };
-        let ended: Vec<(InvocationId, usize)> =
-            calls.iter().filter_map(|(id, call)| Some((*id, size(call)?))).collect();
+        let ended: Vec<(InvocationId, usize)> = calls
+            .iter()
+            .filter_map(|(id, call)| Some((*id, size(call)?)))
+            .collect();
         let mut count = ended.len();
         let mut bytes = ended.iter().map(|(_, bytes)| bytes).sum::<usize>();
         for (id, size) in ended {
@@ -309,8 +347,18 @@ mod tests {
     fn result(id: InvocationId) -> ToolResult {
         let trust = Trust::Untrusted;
         let written_by = Writer::Host;
-        let provenance = ResultProvenance { trust, written_by, tool_id: None, component: None, hooks: Vec::new() };
-        ToolResult::failed(id, Refusal::new(ErrorClass::ExecutionFailed, "code", "message").to_error(), provenance)
+        let provenance = ResultProvenance {
+            trust,
+            written_by,
+            tool_id: None,
+            component: None,
+            hooks: Vec::new(),
+        };
+        ToolResult::failed(
+            id,
+            Refusal::new(ErrorClass::ExecutionFailed, "code", "message").to_error(),
+            provenance,
+        )
     }
 
     fn begin(calls: &LiveCalls) -> Arc<LiveCall> {
@@ -323,7 +371,12 @@ mod tests {
 
     fn end(calls: &LiveCalls, call: &LiveCall) {
         let id = *call.id.get().unwrap();
-        let ended = EndedCall { result: result(id), status: Status::Failed, tool_id: "tool".to_owned(), bytes: 1 };
+        let ended = EndedCall {
+            result: result(id),
+            status: Status::Failed,
+            tool_id: "tool".to_owned(),
+            bytes: 1,
+        };
         call.finish(End::Ended(Arc::new(ended)));
         calls.make_room(Some(id));
     }
@@ -335,7 +388,12 @@ mod tests {
         // The oldest: ids begin with the time in milliseconds.
         std::thread::sleep(Duration::from_millis(5));
         let mut waits = Box::pin(awaited.step(false));
-        assert!(waits.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        assert!(
+            waits
+                .as_mut()
+                .poll(&mut Context::from_waker(Waker::noop()))
+                .is_pending()
+        );
         end(&calls, &awaited);
         for _ in 0..ENDED_MAX {
             end(&calls, &begin(&calls));
@@ -343,7 +401,10 @@ mod tests {
         assert_eq!(calls.calls().len(), ENDED_MAX, "results are bounded");
         assert!(matches!(waits.await, Step::Ended(End::Ended(_))));
         end(&calls, &begin(&calls));
-        assert!(matches!(awaited.look(), Err(End::Recorded)), "no request waits for it any more");
+        assert!(
+            matches!(awaited.look(), Err(End::Recorded)),
+            "no request waits for it any more"
+        );
     }
 
     #[test]

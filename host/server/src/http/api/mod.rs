@@ -109,11 +109,28 @@ pub(super) struct Principal {
 
 impl Principal {
     fn caller(self, wait: Duration, sees_all: bool) -> Arc<Caller> {
-        let Self { name, loads, arguments, results, vain_cancels } = self;
+        let Self {
+            name,
+            loads,
+            arguments,
+            results,
+            vain_cancels,
+        } = self;
         let calls = Arc::default();
         let keys = Keys::default();
         let batched = Arc::new(Semaphore::new(batches::CALLS_MAX));
-        Arc::new(Caller { name, loads, sees_all, arguments, results, wait, calls, keys, batched, vain_cancels })
+        Arc::new(Caller {
+            name,
+            loads,
+            sees_all,
+            arguments,
+            results,
+            wait,
+            calls,
+            keys,
+            batched,
+            vain_cancels,
+        })
     }
 }
 
@@ -130,11 +147,22 @@ pub(super) struct Dialects {
 impl Api {
     /// Serves nobody yet but an Arcade engine.
     pub(super) fn new(server: &Arc<Server>, wait: Duration, dialects: Dialects) -> Self {
-        let Dialects { base, needs_token, worker } = dialects;
+        let Dialects {
+            base,
+            needs_token,
+            worker,
+        } = dialects;
         let engine = |arguments, results| {
             let loads = Arc::default();
             let vain_cancels = Arc::default();
-            Principal { name: ENGINE.into(), loads, arguments, results, vain_cancels }.caller(wait, true)
+            Principal {
+                name: ENGINE.into(),
+                loads,
+                arguments,
+                results,
+                vain_cancels,
+            }
+            .caller(wait, true)
         };
         let shared = Arc::new(Shared {
             server: Arc::clone(server),
@@ -145,7 +173,11 @@ impl Api {
             worker: worker.map(|(worker, arguments, results)| (worker, engine(arguments, results))),
             document: OnceLock::new(),
         });
-        Self { router: router(Arc::clone(&shared)), wait, shared }
+        Self {
+            router: router(Arc::clone(&shared)),
+            wait,
+            shared,
+        }
     }
 
     /// The role of one more caller.
@@ -157,7 +189,11 @@ impl Api {
     pub(super) fn set_callers(&self, names: Vec<Arc<str>>) {
         let engine = self.worker().map(|_| ENGINE.into());
         let names = names.into_iter().chain(engine).collect();
-        *self.shared.callers.write().unwrap_or_else(PoisonError::into_inner) = names;
+        *self
+            .shared
+            .callers
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = names;
     }
 
     /// Who is an Arcade engine.
@@ -166,15 +202,25 @@ impl Api {
     }
 
     /// Answers a request for a route of a worker, which is that of an engine if `is_engine`.
-    pub(super) async fn answer_engine(&self, is_engine: bool, mut request: Request<Full<Bytes>>) -> Response<Body> {
+    pub(super) async fn answer_engine(
+        &self,
+        is_engine: bool,
+        mut request: Request<Full<Bytes>>,
+    ) -> Response<Body> {
         if let (true, Some((_, engine))) = (is_engine, &self.shared.worker) {
-            request.extensions_mut().insert(Role::Engine(Arc::clone(engine)));
+            request
+                .extensions_mut()
+                .insert(Role::Engine(Arc::clone(engine)));
         }
         self.routed(request).await
     }
 
     /// Answers an authorized request.
-    pub(super) async fn answer(&self, role: &Role, mut request: Request<Full<Bytes>>) -> Response<Body> {
+    pub(super) async fn answer(
+        &self,
+        role: &Role,
+        mut request: Request<Full<Bytes>>,
+    ) -> Response<Body> {
         request.extensions_mut().insert(role.clone());
         self.routed(request).await
     }
@@ -195,16 +241,30 @@ impl Shared {
 }
 
 fn unknown_path() -> Problem {
-    Problem::new(404, "unknown_path", "there is nothing here; see /v1/openapi.json")
+    Problem::new(
+        404,
+        "unknown_path",
+        "there is nothing here; see /v1/openapi.json",
+    )
 }
 
 fn router(shared: Arc<Shared>) -> Router {
-    let wrong = || async { Problem::new(405, "method_not_allowed", "use a method that the header Allow names") };
+    let wrong = || async {
+        Problem::new(
+            405,
+            "method_not_allowed",
+            "use a method that the header Allow names",
+        )
+    };
     let worker = Router::new()
         .route("/worker/health", get(worker::health))
         .route("/worker/tools", get(worker::tools))
         .route("/worker/tools/invoke", post(worker::call));
-    let worker = if shared.worker.is_some() { worker } else { Router::new() };
+    let worker = if shared.worker.is_some() {
+        worker
+    } else {
+        Router::new()
+    };
     Router::new()
         .route("/v1/tools", get(tools::list))
         .route("/v1/tools/{name}", get(tools::show))
@@ -216,14 +276,29 @@ fn router(shared: Arc<Shared>) -> Router {
         .route("/v1/calls/{id}/artifacts/{name}", get(artifacts::fetch))
         .route("/v1/batches", post(batches::create))
         .route("/v1/approvals", get(approvals::list))
-        .route("/v1/approvals/{id}", get(approvals::show).post(approvals::answer))
+        .route(
+            "/v1/approvals/{id}",
+            get(approvals::show).post(approvals::answer),
+        )
         .route("/v1/openapi.json", get(openapi::show))
-        .route("/v1/dialects/agentool/registry", get(registry::show).post(registry::import))
-        .route("/v1/dialects/agentool/tools/{name}", get(registry::entry).post(registry::call))
-        .route("/v1/dialects/{dialect}/tools", get(otc::list).post(otc::register))
+        .route(
+            "/v1/dialects/agentool/registry",
+            get(registry::show).post(registry::import),
+        )
+        .route(
+            "/v1/dialects/agentool/tools/{name}",
+            get(registry::entry).post(registry::call),
+        )
+        .route(
+            "/v1/dialects/{dialect}/tools",
+            get(otc::list).post(otc::register),
+        )
         .route("/v1/dialects/{dialect}/tools/{name}", get(otc::show))
         .route("/v1/dialects/{dialect}/execute", post(otc::execute))
-        .route("/v1/dialects/{dialect}/authorizations/{id}", get(otc::authorization))
+        .route(
+            "/v1/dialects/{dialect}/authorizations/{id}",
+            get(otc::authorization),
+        )
         .merge(worker)
         .fallback(|| async { unknown_path() })
         .method_not_allowed_fallback(wrong)

@@ -17,12 +17,18 @@ use crate::http::problem::Problem;
 const EVERYWHERE: [(&str, &str); 8] = [
     ("400", "The request cannot be read"),
     ("401", "The token is missing or unknown"),
-    ("403", "The host, the origin or the token is not for this route"),
+    (
+        "403",
+        "The host, the origin or the token is not for this route",
+    ),
     ("408", "The body took too long"),
     ("413", "The body is too large"),
     ("429", "Too much runs already"),
     ("500", "The server failed"),
-    ("503", "A limit or a store of the server is in the way; ask again later"),
+    (
+        "503",
+        "A limit or a store of the server is in the way; ask again later",
+    ),
 ];
 
 macro_rules! schemas {
@@ -120,9 +126,13 @@ struct Worker;
 /// This document.
 #[utoipa::path(get, path = "/v1/openapi.json", tag = "api", responses((status = 200, description = "OpenAPI 3.1")))]
 pub(super) async fn show(State(shared): State<Arc<Shared>>) -> Response<Body> {
-    let text = shared.document.get_or_init(|| document(shared.worker.is_some()).to_string().into());
+    let text = shared
+        .document
+        .get_or_init(|| document(shared.worker.is_some()).to_string().into());
     let mut response = Response::new(Body::from(text.clone()));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 
@@ -139,14 +149,32 @@ fn document(is_worker: bool) -> Value {
     put(&mut document, "", "security", json!([{ "bearer": [] }]));
     put(&mut document, "/components", "securitySchemes", schemes);
     for (name, text) in RECORDS.into_iter().chain(OTC) {
-        put(&mut document, "/components/schemas", name, record(name, text));
+        put(
+            &mut document,
+            "/components/schemas",
+            name,
+            record(name, text),
+        );
     }
-    put(&mut document, "/components/schemas/CallDocument/properties", "result", component("result"));
+    put(
+        &mut document,
+        "/components/schemas/CallDocument/properties",
+        "result",
+        component("result"),
+    );
     let items = component("batch-result");
-    put(&mut document, "/components/schemas/BatchDocument/properties/results", "items", items);
+    put(
+        &mut document,
+        "/components/schemas/BatchDocument/properties/results",
+        "items",
+        items,
+    );
     let paths = document.get_mut("paths").and_then(Value::as_object_mut);
-    for operation in
-        paths.into_iter().flat_map(Map::values_mut).filter_map(Value::as_object_mut).flat_map(Map::iter_mut)
+    for operation in paths
+        .into_iter()
+        .flat_map(Map::values_mut)
+        .filter_map(Value::as_object_mut)
+        .flat_map(Map::iter_mut)
     {
         complete(operation.0, operation.1);
     }
@@ -159,16 +187,37 @@ fn document(is_worker: bool) -> Value {
         (AGENTOOL_REGISTRY, "agentool-tool-registry"),
         (AGENTOOL_TOOL, "agentool-tool-registry"),
     ] {
-        put_json(&mut document, &format!("/paths/{path}/get/responses/200"), component(name));
+        put_json(
+            &mut document,
+            &format!("/paths/{path}/get/responses/200"),
+            component(name),
+        );
     }
     for (path, sent, answer) in [
-        (AGENTOOL_REGISTRY, "agentool-tool-spec", "agentool-tool-registry"),
+        (
+            AGENTOOL_REGISTRY,
+            "agentool-tool-spec",
+            "agentool-tool-registry",
+        ),
         (AGENTOOL_TOOL, "agentool-tool-call", "agentool-tool-result"),
     ] {
         let place = format!("/paths/{path}/post");
-        put(&mut document, &place, "requestBody", json!({ "required": true }));
-        put_json(&mut document, &format!("{place}/requestBody"), component(sent));
-        put_json(&mut document, &format!("{place}/responses/200"), component(answer));
+        put(
+            &mut document,
+            &place,
+            "requestBody",
+            json!({ "required": true }),
+        );
+        put_json(
+            &mut document,
+            &format!("{place}/requestBody"),
+            component(sent),
+        );
+        put_json(
+            &mut document,
+            &format!("{place}/responses/200"),
+            component(answer),
+        );
     }
     document
 }
@@ -182,7 +231,12 @@ fn put_json(document: &mut Value, place: &str, schema: Value) {
     if document.pointer(&format!("{place}/content")).is_none() {
         put(document, place, "content", json!({}));
     }
-    put(document, &format!("{place}/content"), "application/json", json!({ "schema": schema }));
+    put(
+        document,
+        &format!("{place}/content"),
+        "application/json",
+        json!({ "schema": schema }),
+    );
 }
 
 /// Adds the statuses and results of a call.
@@ -191,13 +245,22 @@ fn describe_calls(document: &mut Value) {
     for status in CALL_STATUSES {
         let place = format!("{calls}/{status}");
         if document.pointer(&place).is_none() {
-            put(document, calls, &status.to_string(), json!({ "description": "" }));
+            put(
+                document,
+                calls,
+                &status.to_string(),
+                json!({ "description": "" }),
+            );
         }
         if status >= 400 && document.pointer(&format!("{place}/content")).is_none() {
             put(document, &place, "content", problem());
         }
         let said = "The result of a call that ended so; or a problem, if no call was made";
-        let said = if status == 200 { "The result of the call, or the failure that its tool reports" } else { said };
+        let said = if status == 200 {
+            "The result of the call, or the failure that its tool reports"
+        } else {
+            said
+        };
         put(document, &place, "description", said.into());
         put_json(document, &place, component("result"));
     }
@@ -214,24 +277,55 @@ fn describe_otc(document: &mut Value) {
     let call = json!({ "type": "object", "required": ["tool", "inputs"] });
     for (path, method, request, answer) in [
         (OTC_TOOLS, "get", None, list(definition())),
-        (OTC_TOOLS, "post", Some(json!({ "type": "object" })), response()),
+        (
+            OTC_TOOLS,
+            "post",
+            Some(json!({ "type": "object" })),
+            response(),
+        ),
         (OTC_TOOL, "get", None, definition()),
-        (OTC_EXECUTE, "post", Some(json!({ "anyOf": [component("otc-execute-tool-request"), call] })), response()),
-        (OTC_AUTHORIZATION, "get", None, component("otc-authorization")),
+        (
+            OTC_EXECUTE,
+            "post",
+            Some(json!({ "anyOf": [component("otc-execute-tool-request"), call] })),
+            response(),
+        ),
+        (
+            OTC_AUTHORIZATION,
+            "get",
+            None,
+            component("otc-authorization"),
+        ),
         (WORKER_HEALTH, "get", None, component("otc-worker-health")),
-        (WORKER_TOOLS, "get", None, list(component("otc-arcade-tool-definition"))),
-        (WORKER_INVOKE, "post", Some(call.clone()), component("otc-arcade-tool-call-response")),
+        (
+            WORKER_TOOLS,
+            "get",
+            None,
+            list(component("otc-arcade-tool-definition")),
+        ),
+        (
+            WORKER_INVOKE,
+            "post",
+            Some(call.clone()),
+            component("otc-arcade-tool-call-response"),
+        ),
     ] {
         let place = format!("/paths/{path}/{method}");
         if let Some(schema) = request {
             put(document, &place, "requestBody", posted.clone());
             put_json(document, &format!("{place}/requestBody"), schema);
         }
-        let responses = document.pointer(&format!("{place}/responses")).and_then(Value::as_object);
+        let responses = document
+            .pointer(&format!("{place}/responses"))
+            .and_then(Value::as_object);
         let statuses: Vec<String> = responses.into_iter().flat_map(Map::keys).cloned().collect();
         for status in statuses {
             if status == "200" || matches!(path, OTC_EXECUTE | WORKER_INVOKE) {
-                put_json(document, &format!("{place}/responses/{status}"), answer.clone());
+                put_json(
+                    document,
+                    &format!("{place}/responses/{status}"),
+                    answer.clone(),
+                );
             }
         }
     }
@@ -239,7 +333,12 @@ fn describe_otc(document: &mut Value) {
 
 /// Adds to an operation what every operation can answer, and that each refusal is a problem.
 fn complete(method: &str, operation: &mut Value) {
-    let Some(responses) = operation.get_mut("responses").and_then(Value::as_object_mut) else { return };
+    let Some(responses) = operation
+        .get_mut("responses")
+        .and_then(Value::as_object_mut)
+    else {
+        return;
+    };
     let unreadable = (method == "post").then_some(("415", "The body is of another type"));
     for (status, said) in EVERYWHERE.into_iter().chain(unreadable) {
         if !responses.contains_key(status) {
@@ -283,8 +382,14 @@ fn refer(schema: &mut Value, name: &str) {
         Value::Object(fields) => {
             if let Some(Value::String(reference)) = fields.get_mut("$ref") {
                 *reference = match reference.split_once(".schema.json") {
-                    Some((other, rest)) => format!("#/components/schemas/{other}{}", rest.trim_start_matches('#')),
-                    None => format!("#/components/schemas/{name}{}", reference.trim_start_matches('#')),
+                    Some((other, rest)) => format!(
+                        "#/components/schemas/{other}{}",
+                        rest.trim_start_matches('#')
+                    ),
+                    None => format!(
+                        "#/components/schemas/{name}{}",
+                        reference.trim_start_matches('#')
+                    ),
                 };
             }
             fields.values_mut().for_each(|value| refer(value, name));
@@ -318,7 +423,9 @@ mod tests {
         references(&document, &mut found);
         assert!(found.len() > 100, "{}", found.len());
         for reference in found {
-            let place = reference.strip_prefix('#').unwrap_or_else(|| panic!("{reference} leads elsewhere"));
+            let place = reference
+                .strip_prefix('#')
+                .unwrap_or_else(|| panic!("{reference} leads elsewhere"));
             assert!(document.pointer(place).is_some(), "{reference}");
         }
     }
@@ -326,9 +433,16 @@ mod tests {
     #[test]
     fn every_answer_is_described() {
         let document = document(true);
-        assert!(document["openapi"].as_str().unwrap().starts_with("3.1"), "{}", document["openapi"]);
+        assert!(
+            document["openapi"].as_str().unwrap().starts_with("3.1"),
+            "{}",
+            document["openapi"]
+        );
         let paths = document["paths"].as_object().unwrap();
-        let operations: Vec<(&String, &Value)> = paths.values().flat_map(|path| path.as_object().unwrap()).collect();
+        let operations: Vec<(&String, &Value)> = paths
+            .values()
+            .flat_map(|path| path.as_object().unwrap())
+            .collect();
         assert_eq!(operations.len(), 26);
         for (method, operation) in &operations {
             let responses = operation["responses"].as_object().unwrap();
@@ -337,15 +451,23 @@ mod tests {
                 meant.push("415");
             }
             for status in meant {
-                let content = &responses[status]["content"]["application/problem+json"]["schema"]["$ref"];
+                let content =
+                    &responses[status]["content"]["application/problem+json"]["schema"]["$ref"];
                 assert_eq!(content, "#/components/schemas/Problem", "{operation:#}");
             }
         }
         let answers = &document["paths"]["/v1/calls"]["post"]["responses"];
         for status in CALL_STATUSES {
             let content = &answers[status.to_string()]["content"];
-            assert_eq!(content["application/json"]["schema"]["$ref"], "#/components/schemas/result", "{status}");
-            assert_eq!(content.get("application/problem+json").is_some(), status >= 400, "{status}");
+            assert_eq!(
+                content["application/json"]["schema"]["$ref"], "#/components/schemas/result",
+                "{status}"
+            );
+            assert_eq!(
+                content.get("application/problem+json").is_some(),
+                status >= 400,
+                "{status}"
+            );
         }
     }
 
@@ -358,10 +480,14 @@ mod tests {
         };
         for status in ["200", "400", "409", "503"] {
             let arcade = &schema("/v1/dialects/{dialect}/execute", status)["anyOf"][1]["$ref"];
-            assert_eq!(arcade, "#/components/schemas/otc-arcade-tool-call-response", "{status}");
+            assert_eq!(
+                arcade, "#/components/schemas/otc-arcade-tool-call-response",
+                "{status}"
+            );
             assert_eq!(*arcade, schema("/worker/tools/invoke", status)["$ref"]);
         }
-        let definitions = &document["paths"]["/v1/dialects/{dialect}/tools"]["get"]["responses"]["200"]["content"];
+        let definitions = &document["paths"]["/v1/dialects/{dialect}/tools"]["get"]["responses"]["200"]
+            ["content"];
         assert_eq!(definitions["application/json"]["schema"]["type"], "array");
         assert!(document["components"]["securitySchemes"]["worker"].is_object());
     }
@@ -369,8 +495,16 @@ mod tests {
     #[test]
     fn a_server_without_an_engine_has_no_routes_of_a_worker() {
         let document = super::document(false);
-        assert!(document["paths"].as_object().unwrap().keys().all(|path| !path.starts_with("/worker")));
-        assert!(document["paths"]["/v1/dialects/{dialect}/execute"]["post"]["requestBody"].is_object());
+        assert!(
+            document["paths"]
+                .as_object()
+                .unwrap()
+                .keys()
+                .all(|path| !path.starts_with("/worker"))
+        );
+        assert!(
+            document["paths"]["/v1/dialects/{dialect}/execute"]["post"]["requestBody"].is_object()
+        );
         assert!(document["components"]["securitySchemes"]["worker"].is_null());
     }
 }

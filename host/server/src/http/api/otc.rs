@@ -63,7 +63,10 @@ impl Otc {
             authorizations: format!("{base}/v1/dialects/otc/authorizations/"),
             calls: format!("{base}/v1/calls/"),
         };
-        Self { service: Arc::new(Service::new(settings)), offered: Mutex::default() }
+        Self {
+            service: Arc::new(Service::new(settings)),
+            offered: Mutex::default(),
+        }
     }
 
     /// The service, with the tools of `offering`.
@@ -74,7 +77,10 @@ impl Otc {
             let tools = offering.offers.describe(|listed, _| {
                 // Output that is kept by reference is never in a response.
                 let output_schema = listed.output_schema.filter(|_| inline);
-                Tool::new(&Listed { output_schema, ..listed })
+                Tool::new(&Listed {
+                    output_schema,
+                    ..listed
+                })
             });
             self.service.offer(tools);
             *offered = Arc::downgrade(offering);
@@ -83,8 +89,14 @@ impl Otc {
     }
 
     /// The definitions of the tools that `caller` can call, if only with a secret that its request brings.
-    pub(super) fn list(&self, offering: &Arc<Offering>, caller: &Caller, mode: Mode) -> Response<Body> {
-        let is_listed = |named: &Named| find(offering, named).is_some_and(|offer| caller.is_defined(offer));
+    pub(super) fn list(
+        &self,
+        offering: &Arc<Offering>,
+        caller: &Caller,
+        mode: Mode,
+    ) -> Response<Body> {
+        let is_listed =
+            |named: &Named| find(offering, named).is_some_and(|offer| caller.is_defined(offer));
         answered(&self.with(offering).list(mode, is_listed))
     }
 }
@@ -92,14 +104,21 @@ impl Otc {
 /// The tool that the service knows by this name.
 fn find<'a>(offering: &'a Offering, named: &Named) -> Option<&'a Arc<Offer>> {
     let name = named.qualified_name();
-    offering.offers.find(&name).ok().filter(|offer| offer.qualified_name == name)
+    offering
+        .offers
+        .find(&name)
+        .ok()
+        .filter(|offer| offer.qualified_name == name)
 }
 
 /// An answer of the service.
 pub(in crate::http) fn answered(answer: &Answer) -> Response<Body> {
     let mut response = Response::new(Body::from(Bytes::copy_from_slice(answer.body.as_bytes())));
-    *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    response.headers_mut().insert(CONTENT_TYPE, if answer.is_problem { PROBLEM } else { JSON });
+    *response.status_mut() =
+        StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, if answer.is_problem { PROBLEM } else { JSON });
     response
 }
 
@@ -114,7 +133,9 @@ pub(super) async fn list(
     Who(caller): Who,
     Place(dialect): Place<Dialect>,
 ) -> Response<Body> {
-    shared.otc.list(&shared.server.offering(), &caller, dialect.into())
+    shared
+        .otc
+        .list(&shared.server.offering(), &caller, dialect.into())
 }
 
 /// Shows the definition of a tool. That loads a deferred tool: from then on, the caller can call it.
@@ -134,7 +155,10 @@ pub(super) async fn show(
 ) -> Response<Body> {
     let offering = shared.server.offering();
     let service = shared.otc.with(&offering);
-    if let Some(offer) = service.find(&name).and_then(|named| find(&offering, &named)) {
+    if let Some(offer) = service
+        .find(&name)
+        .and_then(|named| find(&offering, &named))
+    {
         caller.load(&offering, offer, &method).await;
     }
     answered(&service.definition(&name, dialect.into()))
@@ -160,7 +184,12 @@ pub(super) async fn register(
 ) -> Result<Response<Body>, Problem> {
     is_media_type(&headers, &["application/json"])?;
     let offering = shared.server.offering();
-    Ok(answered(&shared.otc.with(&offering).register(text(&body)?, dialect.into())))
+    Ok(answered(
+        &shared
+            .otc
+            .with(&offering)
+            .register(text(&body)?, dialect.into()),
+    ))
 }
 
 /// Calls a tool, once for each `execution_id` of a run: the same request again gets the same answer.
@@ -183,7 +212,15 @@ pub(super) async fn execute(
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response<Body>, Problem> {
-    invoke(&shared, &caller, dialect.into(), "POST /v1/dialects/{dialect}/execute", &headers, body).await
+    invoke(
+        &shared,
+        &caller,
+        dialect.into(),
+        "POST /v1/dialects/{dialect}/execute",
+        &headers,
+        body,
+    )
+    .await
 }
 
 /// Makes the call that a request asks for.
@@ -206,25 +243,45 @@ pub(super) async fn invoke(
     let trace = of_headers(headers);
     // A client with an execution id comes back for the answer. Without one, nothing finds the call again.
     let gone = CancellationToken::new();
-    let _waits = request.execution_id.is_none().then(|| gone.clone().drop_guard());
+    let _waits = request
+        .execution_id
+        .is_none()
+        .then(|| gone.clone().drop_guard());
     let server = Arc::clone(&shared.server);
     let caller = Arc::clone(caller);
     let execution = tokio::spawn(async move {
         let call = async |parsed: ParsedCall| {
             let wish = wish(parsed, route, trace);
             let mut record = *caller.finish(&server, wish, lease, &gone).await?;
-            server.offering().offers.surface().selection().fit(&mut record.result.model_facing_content);
+            server
+                .offering()
+                .offers
+                .surface()
+                .selection()
+                .fit(&mut record.result.model_facing_content);
             Some(record)
         };
         service.execute(&caller.name, request, mode, call).await
     });
-    execution.await.map(|answer| answered(&answer)).map_err(|_| lost())
+    execution
+        .await
+        .map(|answer| answered(&answer))
+        .map_err(|_| lost())
 }
 
 /// The call in the terms of the host.
 fn wish(parsed: ParsedCall, route: &'static str, trace: Option<TraceContext>) -> Wish {
     let ParsedCall {
-        requested, tool, input, execution_id, run_id, user_id, user_info, secrets, ignored_secrets, ..
+        requested,
+        tool,
+        input,
+        execution_id,
+        run_id,
+        user_id,
+        user_info,
+        secrets,
+        ignored_secrets,
+        ..
     } = parsed;
     let mut fields = Extra::new();
     if ignored_secrets > 0 {
@@ -244,7 +301,12 @@ fn wish(parsed: ParsedCall, route: &'static str, trace: Option<TraceContext>) ->
         timeout: None,
         route,
         trace,
-        foreign: Some(Foreign { tool, source: SOURCE, fields, secrets: Secrets::new(secrets) }),
+        foreign: Some(Foreign {
+            tool,
+            source: SOURCE,
+            fields,
+            secrets: Secrets::new(secrets),
+        }),
     }
 }
 
@@ -267,7 +329,18 @@ pub(super) async fn authorization(
 ) -> Response<Body> {
     let offering = shared.server.offering();
     let missing = offering.host.missing_secrets(&offering.grants).await;
-    let is_granted = |name: &str| offering.grants.secrets.iter().any(|grant| grant.name == name);
+    let is_granted = |name: &str| {
+        offering
+            .grants
+            .secrets
+            .iter()
+            .any(|grant| grant.name == name)
+    };
     let is_set = |name: &str| is_granted(name) && !missing.contains(name);
-    answered(&shared.otc.with(&offering).authorization(&caller.name, &id, dialect.into(), is_set))
+    answered(
+        &shared
+            .otc
+            .with(&offering)
+            .authorization(&caller.name, &id, dialect.into(), is_set),
+    )
 }

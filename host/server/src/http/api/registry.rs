@@ -11,7 +11,9 @@ use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 use toolcell_core::record::{Input, LoadingState};
 use toolcell_dialect::Listed;
-use toolcell_dialect::agentool::{self, Auth, Entry, Query, ToolRegistry, ToolSpec, is_named, query};
+use toolcell_dialect::agentool::{
+    self, Auth, Entry, Query, ToolRegistry, ToolSpec, is_named, query,
+};
 
 use crate::Offering;
 use crate::discovery::unavailable;
@@ -46,21 +48,41 @@ struct ToolCall {
 }
 
 /// The tools that can be called, and the registry of them, in the same order.
-fn whole<'o>(shared: &Shared, caller: &Caller, offering: &'o Offering) -> (Vec<&'o Arc<Offer>>, ToolRegistry) {
+fn whole<'o>(
+    shared: &Shared,
+    caller: &Caller,
+    offering: &'o Offering,
+) -> (Vec<&'o Arc<Offer>>, ToolRegistry) {
     let inline = offering.host.keeping().inline;
-    let auth = if shared.needs_token { Auth::Bearer } else { Auth::None };
+    let auth = if shared.needs_token {
+        Auth::Bearer
+    } else {
+        Auth::None
+    };
     let can_be_called = |offer: &&Arc<Offer>| offer.standing.state != LoadingState::Unavailable;
     let offers: Vec<&Arc<Offer>> = offering.offers.offered().filter(can_be_called).collect();
     let entry = |offer: &&Arc<Offer>| {
         let endpoint = format!("{}{TOOLS}{}", shared.base, offer.name);
         offer.listed(|listed| {
             let output_schema = listed.output_schema.filter(|_| inline);
-            let listed = Listed { output_schema, ..listed };
-            Entry::of(&agentool::Offer { listed, endpoint: Some(endpoint.as_str()), auth })
+            let listed = Listed {
+                output_schema,
+                ..listed
+            };
+            Entry::of(&agentool::Offer {
+                listed,
+                endpoint: Some(endpoint.as_str()),
+                auth,
+            })
         })
     };
     let entries = offers.iter().map(entry).collect();
-    let all = agentool::registry(REGISTRY_ID, &caller.surface_id(offering), offering.since, entries);
+    let all = agentool::registry(
+        REGISTRY_ID,
+        &caller.surface_id(offering),
+        offering.since,
+        entries,
+    );
     (offers, all)
 }
 
@@ -81,7 +103,11 @@ pub(super) async fn show(
 ) -> Response<Body> {
     let offering = shared.server.offering();
     let (offers, mut all) = whole(&shared, &caller, &offering);
-    let wanted = Query { words: q.as_deref(), tag: tag.as_deref(), category: category.as_deref() };
+    let wanted = Query {
+        words: q.as_deref(),
+        tag: tag.as_deref(),
+        category: category.as_deref(),
+    };
     if q.is_none() && tag.is_none() && category.is_none() {
         let mut listed = offers.iter().map(|offer| caller.is_listed(offer));
         all.tools.retain(|_| listed.next().unwrap_or(false));
@@ -105,7 +131,10 @@ pub(super) async fn entry(
     method: Method,
 ) -> Result<Response<Body>, Problem> {
     let offering = shared.server.offering();
-    let offer = offering.offers.find(&name).map_err(|refusal| Problem::of(&refusal))?;
+    let offer = offering
+        .offers
+        .find(&name)
+        .map_err(|refusal| Problem::of(&refusal))?;
     alone(&shared, &caller, &offering, offer, &method).await
 }
 
@@ -151,15 +180,22 @@ pub(super) async fn import(
     };
     let (tool_id, component) = spec.origin().ok_or_else(foreign)?;
     let offering = shared.server.offering();
-    let found = offering.offers.offered().find(|offer| offer.tool.declaration().tool_id == tool_id);
+    let found = offering
+        .offers
+        .offered()
+        .find(|offer| offer.tool.declaration().tool_id == tool_id);
     let unknown = || {
-        let why = format!("there is no tool {tool_id:?} here; only the operator adds components to this server");
+        let why = format!(
+            "there is no tool {tool_id:?} here; only the operator adds components to this server"
+        );
         Problem::new(404, "unknown_tool", why)
     };
     let offer = found.ok_or_else(unknown)?;
     let known = offer.listed(|listed| listed.component.to_owned());
     if known != component {
-        let why = format!("the tool {tool_id:?} is that of {known} here, and the specification is of {component:?}");
+        let why = format!(
+            "the tool {tool_id:?} is that of {known} here, and the specification is of {component:?}"
+        );
         return Err(Problem::new(409, "version_mismatch", why));
     }
     // The answer has its definition, as that to a GET request.
@@ -187,27 +223,53 @@ pub(super) async fn call(
 ) -> Result<Response<Body>, Problem> {
     let sent: ToolCall = read(&headers, &body)?;
     drop(body);
-    let invalid = |why: String| Problem::new(400, "body_invalid", format!("cannot read the body: {why}"));
+    let invalid =
+        |why: String| Problem::new(400, "body_invalid", format!("cannot read the body: {why}"));
     let sent = match sent {
-        ToolCall { tool_call: Some(inner), .. } => *inner,
+        ToolCall {
+            tool_call: Some(inner),
+            ..
+        } => *inner,
         plain => plain,
     };
     let (id, called, arguments) = match sent {
-        ToolCall { id, name: Some(name), arguments: Some(arguments), .. } => (id, name, arguments),
+        ToolCall {
+            id,
+            name: Some(name),
+            arguments: Some(arguments),
+            ..
+        } => (id, name, arguments),
         _ => return Err(invalid("name or arguments is missing".to_owned())),
     };
-    if id.as_ref().is_some_and(|id| id.is_empty() || id.len() > NATIVE_ID_BYTES_MAX) {
+    if id
+        .as_ref()
+        .is_some_and(|id| id.is_empty() || id.len() > NATIVE_ID_BYTES_MAX)
+    {
         return Err(invalid(format!("id has 1 to {NATIVE_ID_BYTES_MAX} bytes")));
     }
     let offering = shared.server.offering();
-    let offer = offering.offers.find(&name).map_err(|refusal| Problem::of(&refusal))?;
+    let offer = offering
+        .offers
+        .find(&name)
+        .map_err(|refusal| Problem::of(&refusal))?;
     if !is_named(&called, &offer.name) {
-        return Err(invalid(format!("its name is not that of the tool of this endpoint, {}", offer.name)));
+        return Err(invalid(format!(
+            "its name is not that of the tool of this endpoint, {}",
+            offer.name
+        )));
     }
     let route = "POST /v1/dialects/agentool/tools/{name}";
     let trace = of_headers(&headers);
     let input = Input::from_text(arguments.get());
-    let wish = Wish { tool: name, input, native_call_id: id, timeout: None, route, trace, foreign: None };
+    let wish = Wish {
+        tool: name,
+        input,
+        native_call_id: id,
+        timeout: None,
+        route,
+        trace,
+        foreign: None,
+    };
     let lease = caller.reserve(wish.input.text()).await?;
     // Nothing finds the call again, so it ends with its request.
     let gone = CancellationToken::new();
@@ -215,8 +277,15 @@ pub(super) async fn call(
     let server = Arc::clone(&shared.server);
     let run = tokio::spawn(async move { caller.finish(&server, wish, lease, &gone).await });
     let mut record = *run.await.ok().flatten().ok_or_else(lost)?;
-    offering.offers.surface().selection().fit(&mut record.result.model_facing_content);
-    let mut response = json(StatusCode::OK, &agentool::result(&record.invocation, &record.result));
+    offering
+        .offers
+        .surface()
+        .selection()
+        .fit(&mut record.result.model_facing_content);
+    let mut response = json(
+        StatusCode::OK,
+        &agentool::result(&record.invocation, &record.result),
+    );
     located(response.headers_mut(), record.invocation.invocation_id);
     Ok(response)
 }

@@ -8,8 +8,8 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use toolcell::{Background, Callee, Cancellation, Limits, Listener, Request, Session, Terms};
 use toolcell_core::record::{
-    AbortReason, CallRecord, ErrorClass, ExternalMapping, Extra, Input, LoadingState, Refusal, SurfaceReason,
-    TraceContext,
+    AbortReason, CallRecord, ErrorClass, ExternalMapping, Extra, Input, LoadingState, Refusal,
+    SurfaceReason, TraceContext,
 };
 use toolcell_core::secret::Secrets;
 use toolcell_dialect::otc::Named;
@@ -61,7 +61,11 @@ impl Foreign {
             return Ok(());
         }
         let message = format!("the tool changed while the call began; its version is {component}");
-        Err(Refusal::new(ErrorClass::UnknownTool, "version_mismatch", message))
+        Err(Refusal::new(
+            ErrorClass::UnknownTool,
+            "version_mismatch",
+            message,
+        ))
     }
 }
 
@@ -86,26 +90,48 @@ impl Wish {
     ) -> Ready {
         let place = server.calls.begin();
         let settings = &offering.approvals;
-        let session = settings.session.clone().map_or(Session::None, Session::Named);
-        let wall = self.timeout.map_or(offering.limits.wall, |wall| wall.min(offering.limits.wall));
+        let session = settings
+            .session
+            .clone()
+            .map_or(Session::None, Session::Named);
+        let wall = self
+            .timeout
+            .map_or(offering.limits.wall, |wall| wall.min(offering.limits.wall));
         let mapping = self.mapping();
         let mut request = Request::new(self.tool.as_str(), self.input)
             .grants(Arc::clone(&offering.grants))
             .policy(Arc::clone(&offering.policy))
-            .limits(Limits { wall, ..offering.limits.clone() })
-            .approval(Terms { expire: settings.expire, session, ..Terms::default() })
+            .limits(Limits {
+                wall,
+                ..offering.limits.clone()
+            })
+            .approval(Terms {
+                expire: settings.expire,
+                session,
+                ..Terms::default()
+            })
             .cancellation(cancellation)
             .actor(Some(caller.name.to_string()));
         request.native_call_id = self.native_call_id;
         request.mapping = Some(mapping);
-        let begun = || offering.telemetry.as_ref()?.trace(settings.session.as_deref());
+        let begun = || {
+            offering
+                .telemetry
+                .as_ref()?
+                .trace(settings.session.as_deref())
+        };
         request.trace = self.trace.or_else(begun);
         request.keeper = server.keeper();
         let mut refused = None;
         let mut withheld = None;
         let found = offering.offers.find(&self.tool);
         let checked = match (&self.foreign, found) {
-            (Some(Foreign { tool: Err(refusal), .. }), _) => Err(refusal.clone()),
+            (
+                Some(Foreign {
+                    tool: Err(refusal), ..
+                }),
+                _,
+            ) => Err(refusal.clone()),
             (Some(foreign), Ok(offer)) => foreign.check(offer).map(|()| offer),
             (_, found) => found,
         };
@@ -115,16 +141,31 @@ impl Wish {
             (Err(refusal), _) => refused = Some(refusal),
             (Ok(_), None) => refused = Some(too_many()),
             (Ok(offer), Some(_)) => {
-                request.tool = Callee::from(Arc::clone(&offer.tool)).loaded(caller.has_loaded(offer));
-                withheld = offering.offers.surface().refusal(&offer.tool, offer.standing);
-                request.limits.wall = offer.wall.map_or(request.limits.wall, |wall| wall.min(request.limits.wall));
+                request.tool =
+                    Callee::from(Arc::clone(&offer.tool)).loaded(caller.has_loaded(offer));
+                withheld = offering
+                    .offers
+                    .surface()
+                    .refusal(&offer.tool, offer.standing);
+                request.limits.wall = offer
+                    .wall
+                    .map_or(request.limits.wall, |wall| wall.min(request.limits.wall));
                 request.approval.origin.clone_from(&offer.origin);
                 request.offered = Some(offering.offers.callable());
-                request.approval.approver = Some(Arc::new(Announcing { announcer, outdated: offering.outdated() }));
+                request.approval.approver = Some(Arc::new(Announcing {
+                    announcer,
+                    outdated: offering.outdated(),
+                }));
             }
         }
-        request.tool = request.tool.on_surface(caller.surface_id(offering), withheld);
-        Ready { request, refused, place }
+        request.tool = request
+            .tool
+            .on_surface(caller.surface_id(offering), withheld);
+        Ready {
+            request,
+            refused,
+            place,
+        }
     }
 
     /// How the API names the call (AT-MAP-01). A process that goes on with the call finds its timeout where MCP has it.
@@ -142,7 +183,10 @@ impl Wish {
             let millis = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
             fields.insert("_meta".to_owned(), json!({ TIMEOUT_KEY: millis }));
         }
-        ExternalMapping { source: source.to_owned(), fields }
+        ExternalMapping {
+            source: source.to_owned(),
+            fields,
+        }
     }
 }
 
@@ -243,7 +287,8 @@ impl Caller {
         room: Option<Room>,
         can_be_left: bool,
     ) -> (Arc<LiveCall>, JoinHandle<Option<Box<CallRecord>>>) {
-        let task = (can_be_left || room.is_some()).then(|| (Identified::default(), Background::default()));
+        let task =
+            (can_be_left || room.is_some()).then(|| (Identified::default(), Background::default()));
         if let (Some((identified, _)), Some(_)) = (&task, &room) {
             identified.become_task();
         }
@@ -255,8 +300,17 @@ impl Caller {
             asking.asks();
             announcer(prompt);
         });
-        let Ready { mut request, refused, place } =
-            wish.ready(server, &offering, self, announcer, call.cancellation.clone());
+        let Ready {
+            mut request,
+            refused,
+            place,
+        } = wish.ready(
+            server,
+            &offering,
+            self,
+            announcer,
+            call.cancellation.clone(),
+        );
         let listener: Arc<dyn Listener> = self.calls.listener(&call);
         request.listener = Some(match &task {
             None => listener,
@@ -265,7 +319,8 @@ impl Caller {
                 identified.before(Some(listener))
             }
         });
-        let run = tokio::spawn(Arc::clone(server).run(offering, request, refused, (place, lease), task));
+        let run =
+            tokio::spawn(Arc::clone(server).run(offering, request, refused, (place, lease), task));
         (call, run)
     }
 }

@@ -51,12 +51,18 @@ pub(super) async fn list(
     let offering = shared.server.offering();
     let tools = match q {
         None => {
-            let listed = offering.offers.offered().filter(|offer| caller.is_listed(offer));
+            let listed = offering
+                .offers
+                .offered()
+                .filter(|offer| caller.is_listed(offer));
             listed.map(|offer| document(&offering, offer)).collect()
         }
         Some(words) => {
             let found = search_for(&shared, &caller, &words, limit).await?;
-            let found = found.matches.iter().filter_map(|found| offering.offers.find(&found.name).ok());
+            let found = found
+                .matches
+                .iter()
+                .filter_map(|found| offering.offers.find(&found.name).ok());
             found.map(|offer| document(&offering, offer)).collect()
         }
     };
@@ -77,7 +83,10 @@ pub(super) async fn show(
     method: Method,
 ) -> Result<Response<Body>, Problem> {
     let offering = shared.server.offering();
-    let offer = offering.offers.find(&name).map_err(|refusal| Problem::of(&refusal))?;
+    let offer = offering
+        .offers
+        .find(&name)
+        .map_err(|refusal| Problem::of(&refusal))?;
     caller.load(&offering, offer, &method).await;
     Ok(json(StatusCode::OK, &document(&offering, offer)))
 }
@@ -97,7 +106,10 @@ pub(super) async fn search(
     Asked(Search { q, limit }): Asked<Search>,
 ) -> Result<Response<Body>, Problem> {
     let limit = limited(limit)?;
-    Ok(json(StatusCode::OK, &search_for(&shared, &caller, &q, limit).await?))
+    Ok(json(
+        StatusCode::OK,
+        &search_for(&shared, &caller, &q, limit).await?,
+    ))
 }
 
 /// Shows which tools the caller can call, and why not the others.
@@ -109,16 +121,33 @@ pub(super) async fn surface(State(shared): State<Arc<Shared>>, Who(caller): Who)
     // Before the offering, because a provider that is loaded in between must be in one of the two.
     let providers = shared.server.providers();
     let offering = shared.server.offering();
-    json(StatusCode::OK, &offering.surface_of(caller.surface_id(&offering), &caller.loads, &providers))
+    json(
+        StatusCode::OK,
+        &offering.surface_of(caller.surface_id(&offering), &caller.loads, &providers),
+    )
 }
 
 fn limited(limit: Option<usize>) -> Result<usize, Problem> {
     let limit = limit.unwrap_or(RESULTS);
-    let wrong = || Problem::new(400, "query_invalid", format!("limit is a number from 1 to {RESULTS_MAX}"));
-    (1..=RESULTS_MAX).contains(&limit).then_some(limit).ok_or_else(wrong)
+    let wrong = || {
+        Problem::new(
+            400,
+            "query_invalid",
+            format!("limit is a number from 1 to {RESULTS_MAX}"),
+        )
+    };
+    (1..=RESULTS_MAX)
+        .contains(&limit)
+        .then_some(limit)
+        .ok_or_else(wrong)
 }
 
-async fn search_for(shared: &Shared, caller: &Caller, words: &str, limit: usize) -> Result<ToolSearchResult, Problem> {
+async fn search_for(
+    shared: &Shared,
+    caller: &Caller,
+    words: &str,
+    limit: usize,
+) -> Result<ToolSearchResult, Problem> {
     let query = Words::parse(words).map_err(|refusal| Problem::of(&refusal))?;
     // Before the offering, because a provider that is loaded in between must be in one of the two.
     let providers = shared.server.providers();
@@ -129,10 +158,20 @@ async fn search_for(shared: &Shared, caller: &Caller, words: &str, limit: usize)
     let loaded: HashSet<String> = caller.loads.names();
     // The first search builds the index, which takes long enough to delay other requests of this thread.
     let searched = Arc::clone(&offering);
-    let found = STORE.run(move || searched.offers.search(&query, limit, &loaded)).await;
-    let busy =
-        |_| Problem::new(429, "too_many_searches", "the tools cannot be searched now; search again later").after(1);
-    let mut found = found.map_err(busy)?.map_err(|refusal| Problem::of(&refusal))?;
+    let found = STORE
+        .run(move || searched.offers.search(&query, limit, &loaded))
+        .await;
+    let busy = |_| {
+        Problem::new(
+            429,
+            "too_many_searches",
+            "the tools cannot be searched now; search again later",
+        )
+        .after(1)
+    };
+    let mut found = found
+        .map_err(busy)?
+        .map_err(|refusal| Problem::of(&refusal))?;
     providers.tell(&mut found, &offering.offers);
     host.announce_discovered(&surface, &found, session).await;
     Ok(found)
@@ -152,14 +191,22 @@ impl Caller {
     pub(super) async fn load(&self, offering: &Offering, offer: &Offer, method: &Method) {
         // The answer to a HEAD request has no definition.
         if *method == Method::GET
-            && matches!(offer.standing.state, LoadingState::Deferred | LoadingState::Discoverable)
-            && self.loads.add(&offer.qualified_name, |name| offering.offers.has(name))
+            && matches!(
+                offer.standing.state,
+                LoadingState::Deferred | LoadingState::Discoverable
+            )
+            && self
+                .loads
+                .add(&offer.qualified_name, |name| offering.offers.has(name))
         {
             let surface = self.surface_id(offering);
             let selected = format!("{SELECT}{}", offer.name);
             let tool_id = &offer.tool.declaration().tool_id;
             let session = offering.approvals.session.clone();
-            offering.host.announce_loaded(&surface, tool_id, &selected, session).await;
+            offering
+                .host
+                .announce_loaded(&surface, tool_id, &selected, session)
+                .await;
         }
     }
 }

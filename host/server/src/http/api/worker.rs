@@ -20,9 +20,15 @@ use crate::http::problem::Problem;
     responses((status = 200, description = "The worker runs")),
 )]
 pub(super) async fn health(State(shared): State<Arc<Shared>>) -> Result<Response<Body>, Problem> {
-    let Some((worker, engine)) = &shared.worker else { return Err(unknown_path()) };
+    let Some((worker, engine)) = &shared.worker else {
+        return Err(unknown_path());
+    };
     let offering = shared.server.offering();
-    let tools = offering.offers.offered().filter(|offer| engine.is_defined(offer)).count();
+    let tools = offering
+        .offers
+        .offered()
+        .filter(|offer| engine.is_defined(offer))
+        .count();
     Ok(answered(&worker.health(tools)))
 }
 
@@ -31,8 +37,13 @@ pub(super) async fn health(State(shared): State<Arc<Shared>>) -> Result<Response
     get, path = "/worker/tools", tag = "arcade", security(("worker" = [])),
     responses((status = 200, description = "The definitions")),
 )]
-pub(super) async fn tools(State(shared): State<Arc<Shared>>, Engine(engine): Engine) -> Response<Body> {
-    shared.otc.list(&shared.server.offering(), &engine, Mode::Arcade)
+pub(super) async fn tools(
+    State(shared): State<Arc<Shared>>,
+    Engine(engine): Engine,
+) -> Response<Body> {
+    shared
+        .otc
+        .list(&shared.server.offering(), &engine, Mode::Arcade)
 }
 
 /// Calls a tool, once for each `execution_id` of a run.
@@ -49,5 +60,13 @@ pub(super) async fn call(
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response<Body>, Problem> {
-    invoke(&shared, &engine, Mode::Arcade, "POST /worker/tools/invoke", &headers, body).await
+    invoke(
+        &shared,
+        &engine,
+        Mode::Arcade,
+        "POST /worker/tools/invoke",
+        &headers,
+        body,
+    )
+    .await
 }

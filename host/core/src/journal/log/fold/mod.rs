@@ -69,7 +69,9 @@ impl Clock {
 
     /// The moment so many nanoseconds away; `None` if it is out of range.
     fn at(self, nanos: i64) -> Option<Timestamp> {
-        self.0.checked_add_signed(nanos).map(Timestamp::of_unix_nanos)
+        self.0
+            .checked_add_signed(nanos)
+            .map(Timestamp::of_unix_nanos)
     }
 }
 
@@ -79,10 +81,15 @@ fn is_same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Object(one), Value::Object(other)) => {
             let mut fields = one.iter().zip(other);
-            one.len() == other.len() && fields.all(|((name, one), (same, other))| name == same && is_same(one, other))
+            one.len() == other.len()
+                && fields.all(|((name, one), (same, other))| name == same && is_same(one, other))
         }
         (Value::Array(one), Value::Array(other)) => {
-            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| is_same(one, other))
+            one.len() == other.len()
+                && one
+                    .iter()
+                    .zip(other)
+                    .all(|(one, other)| is_same(one, other))
         }
         (Value::Number(one), Value::Number(other)) if one.is_f64() && other.is_f64() => {
             one.as_f64().map(f64::to_bits) == other.as_f64().map(f64::to_bits)
@@ -98,6 +105,8 @@ fn component(runtime_refs: &[String]) -> Option<&str> {
 
 /// Whether `block` is the text block that a model gets of `structured` output.
 fn is_text_of(block: &Content, structured: &Value) -> bool {
-    let text = block.as_text().filter(|_| block.kind == TEXT && block.fields.len() == 1);
+    let text = block
+        .as_text()
+        .filter(|_| block.kind == TEXT && block.fields.len() == 1);
     text.is_some_and(|text| is_json(text.as_bytes(), structured))
 }

@@ -5,8 +5,13 @@ use serde::{Deserialize, Serialize};
 use crate::record::{EventType, InvocationId, Status};
 
 /// The statuses of a plain call, in order. Lines that are on disk are read with them, and with [`EVENTS`].
-const STEPS: [Status; 5] =
-    [Status::Selected, Status::ArgumentsReady, Status::Approved, Status::Running, Status::Succeeded];
+const STEPS: [Status; 5] = [
+    Status::Selected,
+    Status::ArgumentsReady,
+    Status::Approved,
+    Status::Running,
+    Status::Succeeded,
+];
 /// The events of a plain call, in order.
 const EVENTS: [EventType; 7] = [
     EventType::Planned,
@@ -37,7 +42,9 @@ pub(super) enum Near<T> {
 impl<T> Near<T> {
     /// The id of which `bits` is the number.
     pub(super) fn of(id: T, bits: u128, call: InvocationId) -> Self {
-        let distance = bits.checked_sub(call.bits()).and_then(|distance| u32::try_from(distance).ok());
+        let distance = bits
+            .checked_sub(call.bits())
+            .and_then(|distance| u32::try_from(distance).ok());
         distance.map_or(Self::Whole(id), Self::After)
     }
 

@@ -7,10 +7,11 @@ use serde_json::{Error, Value};
 
 use crate::journal::log::{Start, Started};
 use crate::record::{
-    ArtifactUsage, Behavior, CallRecord, Content, DecisionId, EventId, EventType, Extra, FileUsage, InvocationId,
-    Metered, Mode, NetworkUsage, PermissionDecision, PersistenceId, Reason, ReasonType, ResultId, ResultMappings,
-    ResultPersistence, ResultProvenance, ResultStatus, RuleSource, SANDBOX_REF, SchemaVersion, Status, Strategy,
-    Timestamp, ToolEvent, ToolHook, ToolInvocation, ToolResult, Touched, Trust, Usage, Writer,
+    ArtifactUsage, Behavior, CallRecord, Content, DecisionId, EventId, EventType, Extra, FileUsage,
+    InvocationId, Metered, Mode, NetworkUsage, PermissionDecision, PersistenceId, Reason,
+    ReasonType, ResultId, ResultMappings, ResultPersistence, ResultProvenance, ResultStatus,
+    RuleSource, SANDBOX_REF, SchemaVersion, Status, Strategy, Timestamp, ToolEvent, ToolHook,
+    ToolInvocation, ToolResult, Touched, Trust, Usage, Writer,
 };
 
 use super::derived::{self, Scheduled};
@@ -25,8 +26,19 @@ use super::{Clock, ENDED, STARTED, component};
 /// The payload is damaged.
 pub(in crate::journal::log) fn unfold(id: &str, payload: &str) -> serde_json::Result<Value> {
     if payload.starts_with(STARTED) {
-        let Begun { changes, process, invocation, decisions, hooks } = begun(id, payload)?;
-        let start = Start { invocation: &invocation, decisions: &decisions, hooks: &hooks, changes };
+        let Begun {
+            changes,
+            process,
+            invocation,
+            decisions,
+            hooks,
+        } = begun(id, payload)?;
+        let start = Start {
+            invocation: &invocation,
+            decisions: &decisions,
+            hooks: &hooks,
+            changes,
+        };
         return serde_json::to_value(Started::of(start, process));
     }
     if payload.starts_with(ENDED) {
@@ -57,10 +69,22 @@ pub(in crate::journal::log) fn begun(id: &str, payload: &str) -> serde_json::Res
     if !payload.starts_with(STARTED) {
         return serde_json::from_str(payload);
     }
-    let StartLine { started, changes, process, extra, decisions } = serde_json::from_str(payload)?;
+    let StartLine {
+        started,
+        changes,
+        process,
+        extra,
+        decisions,
+    } = serde_json::from_str(payload)?;
     let id = call_id(id)?;
     let (invocation, decisions) = started.unfold_with(id, extra, decisions)?;
-    Ok(Begun { changes, process, invocation, decisions, hooks: Vec::new() })
+    Ok(Begun {
+        changes,
+        process,
+        invocation,
+        decisions,
+        hooks: Vec::new(),
+    })
 }
 
 /// Reads the payload of an end, which is folded. `id` is the ID of its line.
@@ -70,8 +94,16 @@ pub(in crate::journal::log) fn begun(id: &str, payload: &str) -> serde_json::Res
 /// The payload is damaged.
 pub(in crate::journal::log) fn record(id: &str, payload: &str) -> serde_json::Result<CallRecord> {
     let id = call_id(id)?;
-    let EndLine { ended, extra, decisions, persistence, result, source, unnamed, events } =
-        serde_json::from_str(payload)?;
+    let EndLine {
+        ended,
+        extra,
+        decisions,
+        persistence,
+        result,
+        source,
+        unnamed,
+        events,
+    } = serde_json::from_str(payload)?;
     let clock = Clock(ended.at);
     let (mut invocation, decisions) = ended.unfold_with(id, extra, decisions)?;
     invocation.evidence_refs = vec![invocation.evidence_ref()];
@@ -83,8 +115,10 @@ pub(in crate::journal::log) fn record(id: &str, payload: &str) -> serde_json::Re
     let tool: Arc<str> = invocation.tool_id.as_str().into();
     let subject: Arc<str> = invocation.evidence_ref().into();
     let event = |(at, event): (usize, Event)| -> serde_json::Result<ToolEvent> {
-        let event_type =
-            event.named.or_else(|| near::event_at(at)).ok_or_else(|| damaged("an event lacks its type"))?;
+        let event_type = event
+            .named
+            .or_else(|| near::event_at(at))
+            .ok_or_else(|| damaged("an event lacks its type"))?;
         let data = match event.data {
             Some(data) => data,
             None => {
@@ -106,14 +140,21 @@ pub(in crate::journal::log) fn record(id: &str, payload: &str) -> serde_json::Re
             extra: Extra::new(),
         })
     };
-    let events: Vec<ToolEvent> = events.into_iter().enumerate().map(event).collect::<Result<_, _>>()?;
+    let events: Vec<ToolEvent> = events
+        .into_iter()
+        .enumerate()
+        .map(event)
+        .collect::<Result<_, _>>()?;
     Ok(CallRecord {
         declaration: None,
         invocation,
         decisions,
         hooks: Vec::new(),
         progress: Vec::new(),
-        result_mappings: ResultMappings { tool: 1, hooks: Vec::new() },
+        result_mappings: ResultMappings {
+            tool: 1,
+            hooks: Vec::new(),
+        },
         persistence,
         result,
         events,
@@ -156,7 +197,13 @@ impl Gist {
     /// The payload is damaged.
     pub(in crate::journal::log) fn read(payload: &str) -> serde_json::Result<Self> {
         let GistLine { started, events } = serde_json::from_str(payload)?;
-        let GistCall { tool, at, steps, actor, session } = started;
+        let GistCall {
+            tool,
+            at,
+            steps,
+            actor,
+            session,
+        } = started;
         let clock = Clock(at);
         let steps = unfolded(steps)?;
         let ended = steps.iter().rfind(|(status, _)| status.is_terminal());
@@ -174,7 +221,10 @@ impl Gist {
 
 /// Statuses, with their times.
 fn unfolded(steps: Vec<Step>) -> serde_json::Result<Vec<(Status, i64)>> {
-    let step = |(place, step): (usize, Step)| step.at(place).ok_or_else(|| damaged("a step lacks its status"));
+    let step = |(place, step): (usize, Step)| {
+        step.at(place)
+            .ok_or_else(|| damaged("a step lacks its status"))
+    };
     steps.into_iter().enumerate().map(step).collect()
 }
 
@@ -183,11 +233,14 @@ fn damaged(what: &'static str) -> Error {
 }
 
 fn call_id(id: &str) -> serde_json::Result<InvocationId> {
-    id.parse().map_err(|_| damaged("its ID is not that of a call"))
+    id.parse()
+        .map_err(|_| damaged("its ID is not that of a call"))
 }
 
 fn time(clock: Clock, nanos: i64) -> serde_json::Result<Timestamp> {
-    clock.at(nanos).ok_or_else(|| damaged("a time is out of range"))
+    clock
+        .at(nanos)
+        .ok_or_else(|| damaged("a time is out of range"))
 }
 
 #[derive(Deserialize)]
@@ -252,11 +305,16 @@ impl Call {
         decisions: Vec<Decision>,
     ) -> serde_json::Result<(ToolInvocation, Vec<PermissionDecision>)> {
         let clock = Clock(self.at);
-        let decisions: Vec<PermissionDecision> =
-            decisions.into_iter().map(|decision| decision.unfold(id, clock)).collect::<Result<_, _>>()?;
+        let decisions: Vec<PermissionDecision> = decisions
+            .into_iter()
+            .map(|decision| decision.unfold(id, clock))
+            .collect::<Result<_, _>>()?;
         let mut invocation = self.unfold(id, clock, extra, &decisions)?;
         if !decisions.is_empty() {
-            invocation.permission_decision_refs = decisions.iter().map(|decision| decision.decision_id).collect();
+            invocation.permission_decision_refs = decisions
+                .iter()
+                .map(|decision| decision.decision_id)
+                .collect();
         }
         Ok((invocation, decisions))
     }
@@ -268,7 +326,9 @@ impl Call {
         extra: Extra,
         decisions: &[PermissionDecision],
     ) -> serde_json::Result<ToolInvocation> {
-        let steps = unfolded(self.steps)?.into_iter().map(|(status, at)| Ok((status, time(clock, at)?)));
+        let steps = unfolded(self.steps)?
+            .into_iter()
+            .map(|(status, at)| Ok((status, time(clock, at)?)));
         let steps = steps.collect::<serde_json::Result<Vec<_>>>()?;
         let (input, reference) = match (self.changed, self.changed_ref) {
             (None, None) => (Arc::clone(&self.input), Arc::clone(&self.reference)),
@@ -280,7 +340,8 @@ impl Call {
             (Some(observed), Some(reference)) => (observed, reference),
             _ => return Err(damaged("an input and its reference belong together")),
         };
-        let mut invocation = ToolInvocation::with_history(id, Timestamp::of_unix_nanos(self.at), steps);
+        let mut invocation =
+            ToolInvocation::with_history(id, Timestamp::of_unix_nanos(self.at), steps);
         invocation.tool_id = self.tool;
         invocation.surface_id = self.surface;
         invocation.native_call_id = self.native;
@@ -297,10 +358,18 @@ impl Call {
         invocation.session_ref = self.session;
         invocation.runtime_refs = self.ran;
         derived::write_out(&mut invocation);
-        let policies = || derived::policies(decisions).into_iter().map(str::to_owned).collect();
+        let policies = || {
+            derived::policies(decisions)
+                .into_iter()
+                .map(str::to_owned)
+                .collect()
+        };
         invocation.policy_refs = self.policies.unwrap_or_else(policies);
-        invocation.permission_decision_refs =
-            self.decided.into_iter().map(|decided| decided.id(id, DecisionId::of_bits)).collect();
+        invocation.permission_decision_refs = self
+            .decided
+            .into_iter()
+            .map(|decided| decided.id(id, DecisionId::of_bits))
+            .collect();
         invocation.extra = match self.scheduled {
             Some(scheduled) => scheduled.beside(extra),
             None => extra,
@@ -354,7 +423,11 @@ impl Decision {
             accept_feedback: None,
             decided_at: time(clock, self.at)?,
             expires_at: None,
-            extra: self.sandbox.into_iter().map(|sandbox| (SANDBOX_REF.to_owned(), Value::String(sandbox))).collect(),
+            extra: self
+                .sandbox
+                .into_iter()
+                .map(|sandbox| (SANDBOX_REF.to_owned(), Value::String(sandbox)))
+                .collect(),
         })
     }
 }
@@ -371,7 +444,12 @@ struct Persistence {
 }
 
 impl Persistence {
-    fn unfold(self, id: InvocationId, of: ResultId, clock: Clock) -> serde_json::Result<ResultPersistence> {
+    fn unfold(
+        self,
+        id: InvocationId,
+        of: ResultId,
+        clock: Clock,
+    ) -> serde_json::Result<ResultPersistence> {
         let (original_size_bytes, preview_size_bytes) = self.bytes;
         Ok(ResultPersistence {
             schema_version: SchemaVersion::default(),
@@ -443,7 +521,10 @@ impl Outcome {
             evidence_refs: invocation.evidence_refs.clone(),
             policy_refs: invocation.policy_refs.clone(),
             telemetry_refs: Vec::new(),
-            persistence_refs: persistence.iter().map(|decision| decision.decision_id).collect(),
+            persistence_refs: persistence
+                .iter()
+                .map(|decision| decision.decision_id)
+                .collect(),
             redaction_state: "none".to_owned(),
             abort_reason: None,
             error: None,
@@ -457,7 +538,13 @@ impl Outcome {
             input_mutations: Vec::new(),
             additional_context: Vec::new(),
             context_modifiers: Vec::new(),
-            usage: self.usage.map(|numbers| Usage { files, network, artifacts, touched, ..usage(numbers) }),
+            usage: self.usage.map(|numbers| Usage {
+                files,
+                network,
+                artifacts,
+                touched,
+                ..usage(numbers)
+            }),
             created_at: time(clock, self.at)?,
             extra: Extra::new(),
         })
@@ -465,15 +552,52 @@ impl Outcome {
 }
 
 fn usage(numbers: [u64; 16]) -> Usage {
-    let [fuel, fuel_max, wall, wall_max, memory, memory_max, table, table_max, rest @ ..] = numbers;
-    let [output, output_max, log, log_max, instances_limit, handles_limit, descriptors_limit, stack_bytes_limit] = rest;
+    let [
+        fuel,
+        fuel_max,
+        wall,
+        wall_max,
+        memory,
+        memory_max,
+        table,
+        table_max,
+        rest @ ..,
+    ] = numbers;
+    let [
+        output,
+        output_max,
+        log,
+        log_max,
+        instances_limit,
+        handles_limit,
+        descriptors_limit,
+        stack_bytes_limit,
+    ] = rest;
     Usage {
-        fuel: Metered { used: fuel, limit: fuel_max },
-        wall_ms: Metered { used: wall, limit: wall_max },
-        memory_bytes: Metered { used: memory, limit: memory_max },
-        table_elements: Metered { used: table, limit: table_max },
-        output_bytes: Metered { used: output, limit: output_max },
-        log_bytes: Metered { used: log, limit: log_max },
+        fuel: Metered {
+            used: fuel,
+            limit: fuel_max,
+        },
+        wall_ms: Metered {
+            used: wall,
+            limit: wall_max,
+        },
+        memory_bytes: Metered {
+            used: memory,
+            limit: memory_max,
+        },
+        table_elements: Metered {
+            used: table,
+            limit: table_max,
+        },
+        output_bytes: Metered {
+            used: output,
+            limit: output_max,
+        },
+        log_bytes: Metered {
+            used: log,
+            limit: log_max,
+        },
         instances_limit,
         handles_limit,
         descriptors_limit,
@@ -521,7 +645,12 @@ impl<'de> Visitor<'de> for EventVisitor {
         let named = match parts.next_element()?.ok_or_else(|| lacks(0))? {
             First::After(distance) => {
                 let at = parts.next_element()?.ok_or_else(|| lacks(1))?;
-                return Ok(Event { named: None, id: Near::After(distance), at, data: None });
+                return Ok(Event {
+                    named: None,
+                    id: Near::After(distance),
+                    at,
+                    data: None,
+                });
             }
             First::Named(named) => named,
         };

@@ -6,14 +6,19 @@ use serde_json::{Value, json};
 
 use crate::journal::of_no_call;
 use crate::record::{
-    Behavior, CallRecord, Content, DecisionId, EventType, Extra, Input, Metered, Mode, PermissionDecision,
-    PersistenceId, Reason, ReasonType, ResultId, ResultMappings, ResultPersistence, ResultProvenance, ResultStatus,
-    SchemaVersion, Status, Strategy, Timestamp, ToolEvent, ToolInvocation, ToolResult, Trust, Usage, Writer,
+    Behavior, CallRecord, Content, DecisionId, EventType, Extra, Input, Metered, Mode,
+    PermissionDecision, PersistenceId, Reason, ReasonType, ResultId, ResultMappings,
+    ResultPersistence, ResultProvenance, ResultStatus, SchemaVersion, Status, Strategy, Timestamp,
+    ToolEvent, ToolInvocation, ToolResult, Trust, Usage, Writer,
 };
 
 pub(super) const TEXT: &str = r#"{"text":"one two"}"#;
-pub(super) const TO_RUNNING: [Status; 4] =
-    [Status::Selected, Status::ArgumentsReady, Status::Approved, Status::Running];
+pub(super) const TO_RUNNING: [Status; 4] = [
+    Status::Selected,
+    Status::ArgumentsReady,
+    Status::Approved,
+    Status::Running,
+];
 
 /// Sets the three inputs that the host makes of the caller's.
 pub(super) fn observe(invocation: &mut ToolInvocation, input: &Value, reference: &str) {
@@ -32,7 +37,9 @@ pub(super) fn after(statuses: &[Status]) -> ToolInvocation {
     let input = Input::from_text(TEXT);
     let mut invocation = ToolInvocation::planned("count.count", &input);
     invocation.tool_id = "count.count".to_owned();
-    statuses.iter().for_each(|status| invocation.advance(*status, None).unwrap());
+    statuses
+        .iter()
+        .for_each(|status| invocation.advance(*status, None).unwrap());
     observe(&mut invocation, &input.to_value(), input.reference());
     invocation.session_ref = Some("run:01M82MPQY75EH229XYFT2YAAJM".into());
     invocation.runtime_refs = vec![format!("component:sha256:{}", "8f".repeat(32))];
@@ -107,7 +114,11 @@ pub(super) fn usage() -> Usage {
     }
 }
 
-fn result(invocation: &ToolInvocation, result_id: ResultId, persistence: &ResultPersistence) -> ToolResult {
+fn result(
+    invocation: &ToolInvocation,
+    result_id: ResultId,
+    persistence: &ResultPersistence,
+) -> ToolResult {
     ToolResult {
         schema_version: SchemaVersion::default(),
         result_id,
@@ -145,7 +156,12 @@ fn result(invocation: &ToolInvocation, result_id: ResultId, persistence: &Result
     }
 }
 
-pub(super) fn event(invocation: &ToolInvocation, of: EventType, tool: Option<&str>, data: Value) -> ToolEvent {
+pub(super) fn event(
+    invocation: &ToolInvocation,
+    of: EventType,
+    tool: Option<&str>,
+    data: Value,
+) -> ToolEvent {
     let subject = Some(invocation.evidence_ref().into());
     ToolEvent {
         subject,
@@ -167,16 +183,33 @@ pub(super) fn ended(statuses: &[Status]) -> CallRecord {
     let limits = json!({
         "attempt": 1, "fuel_limit": 500_000_000_000_u64, "wall_ms_limit": 60_000, "memory_limit_bytes": 268_435_456,
     });
-    let decided = json!({ "decision_id": decision_id, "behavior": "allow", "source": null, "rule_refs": [] });
+    let decided =
+        json!({ "decision_id": decision_id, "behavior": "allow", "source": null, "rule_refs": [] });
     let end = json!({ "result_id": result_id, "status": "succeeded", "error_class": null, "error_code": null });
     let event = |of, tool, data| event(&invocation, of, tool, data);
     let events = vec![
-        event(EventType::Planned, None, json!({ "requested": "count.count", "native_call_id": null })),
-        event(EventType::Selected, tool, json!({ "via": "name", "deprecated": false })),
-        event(EventType::ArgumentsReady, tool, json!({ "model_input_ref": invocation.model_input_ref })),
+        event(
+            EventType::Planned,
+            None,
+            json!({ "requested": "count.count", "native_call_id": null }),
+        ),
+        event(
+            EventType::Selected,
+            tool,
+            json!({ "via": "name", "deprecated": false }),
+        ),
+        event(
+            EventType::ArgumentsReady,
+            tool,
+            json!({ "model_input_ref": invocation.model_input_ref }),
+        ),
         event(EventType::PermissionDecided, tool, decided),
         event(EventType::Started, tool, limits),
-        event(EventType::ResultCreated, tool, json!({ "result_id": result_id, "status": "succeeded" })),
+        event(
+            EventType::ResultCreated,
+            tool,
+            json!({ "result_id": result_id, "status": "succeeded" }),
+        ),
         event(EventType::Succeeded, tool, end),
     ];
     CallRecord {
@@ -184,7 +217,10 @@ pub(super) fn ended(statuses: &[Status]) -> CallRecord {
         decisions: vec![decision(&invocation, decision_id)],
         hooks: Vec::new(),
         progress: Vec::new(),
-        result_mappings: ResultMappings { tool: 1, hooks: Vec::new() },
+        result_mappings: ResultMappings {
+            tool: 1,
+            hooks: Vec::new(),
+        },
         persistence: vec![persistence],
         result,
         events,

@@ -6,10 +6,11 @@ use serde_json::{Value, json};
 use crate::journal::Reference;
 use crate::journal::log::{CallLog, CallQuery, FollowedEvent, LogSettings, Start, segment};
 use crate::record::{
-    ArtifactUsage, CallRecord, Content, ContextModifier, DecisionId, ErrorClass, EventId, EventType, FileUsage, Input,
-    InputMutation, InvocationId, Metered, Mode, MutationSource, NetworkUsage, PersistedRef, PersistenceId,
-    ProgressStatus, Refusal, ResultId, ResultStatus, RuleSource, SchemaVersion, Status, Timestamp, ToolInvocation,
-    ToolProgress, Touch, Touched, TouchedThing, Usage, Writer,
+    ArtifactUsage, CallRecord, Content, ContextModifier, DecisionId, ErrorClass, EventId,
+    EventType, FileUsage, Input, InputMutation, InvocationId, Metered, Mode, MutationSource,
+    NetworkUsage, PersistedRef, PersistenceId, ProgressStatus, Refusal, ResultId, ResultStatus,
+    RuleSource, SchemaVersion, Status, Timestamp, ToolInvocation, ToolProgress, Touch, Touched,
+    TouchedThing, Usage, Writer,
 };
 
 use super::samples::{TEXT, TO_RUNNING, after, decision, ended, event, observe, plain, usage};
@@ -34,7 +35,10 @@ fn whole(record: &CallRecord) -> Value {
 fn folded(record: &CallRecord, what: &str) -> String {
     let folded = FoldedEnd::of(record).unwrap_or_else(|| panic!("{what}: it is not folded"));
     let text = serde_json::to_string(&folded).unwrap();
-    assert!(text.starts_with(ENDED) && !text.contains('\n'), "{what}: {text}");
+    assert!(
+        text.starts_with(ENDED) && !text.contains('\n'),
+        "{what}: {text}"
+    );
     text
 }
 
@@ -45,8 +49,16 @@ fn comes_back(record: &CallRecord, what: &str) {
     assert_eq!(back.to_string(), whole(record).to_string(), "{what}");
     let gist = Gist::read(&text).unwrap();
     let invocation = &record.invocation;
-    assert_eq!((gist.tool_id, gist.status), (invocation.tool_id.clone(), invocation.status()), "{what}");
-    assert_eq!((gist.created_at, gist.ended_at), (invocation.created_at(), invocation.ended_at()), "{what}");
+    assert_eq!(
+        (gist.tool_id, gist.status),
+        (invocation.tool_id.clone(), invocation.status()),
+        "{what}"
+    );
+    assert_eq!(
+        (gist.created_at, gist.ended_at),
+        (invocation.created_at(), invocation.ended_at()),
+        "{what}"
+    );
     assert_eq!(gist.actor_ref, invocation.actor_ref, "{what}");
     assert_eq!(
         (gist.session_ref.as_deref(), gist.events.len()),
@@ -61,23 +73,39 @@ fn a_plain_call_takes_few_bytes_and_comes_back_as_it_was() {
     let end = folded(&record, "plain");
     assert!(end.len() <= END_BYTES, "{} bytes: {end}", end.len());
     // All data of its events follows from the rest.
-    assert!(!end.contains("fuel_limit") && !end.contains("deprecated"), "{end}");
+    assert!(
+        !end.contains("fuel_limit") && !end.contains("deprecated"),
+        "{end}"
+    );
     // What is searched for in a line is still there.
     assert!(end.contains(&*record.invocation.model_input_ref));
     let mut started = record.invocation.clone();
     started.evidence_refs.clear();
-    let start = serde_json::to_string(&FoldedStart::of(Start::of(&started, false), 25_627).unwrap()).unwrap();
-    assert!(start.starts_with(STARTED) && start.len() <= START_BYTES, "{} bytes: {start}", start.len());
+    let start =
+        serde_json::to_string(&FoldedStart::of(Start::of(&started, false), 25_627).unwrap())
+            .unwrap();
+    assert!(
+        start.starts_with(STARTED) && start.len() <= START_BYTES,
+        "{} bytes: {start}",
+        start.len()
+    );
 }
 
 #[test]
 fn every_way_to_success_comes_back() {
     use Status::{
-        Approved, ArgumentsReady, AwaitingApproval, NeedsInput, PostHooksRunning, PreHooksRunning, Queued, Running,
-        Selected, Succeeded, Yielded,
+        Approved, ArgumentsReady, AwaitingApproval, NeedsInput, PostHooksRunning, PreHooksRunning,
+        Queued, Running, Selected, Succeeded, Yielded,
     };
     let ways: [&[Status]; 3] = [
-        &[Selected, ArgumentsReady, Approved, Queued, Running, Succeeded],
+        &[
+            Selected,
+            ArgumentsReady,
+            Approved,
+            Queued,
+            Running,
+            Succeeded,
+        ],
         &[
             Selected,
             ArgumentsReady,
@@ -90,7 +118,15 @@ fn every_way_to_success_comes_back() {
             Running,
             Succeeded,
         ],
-        &[Selected, ArgumentsReady, Approved, Running, PostHooksRunning, Yielded, Succeeded],
+        &[
+            Selected,
+            ArgumentsReady,
+            Approved,
+            Running,
+            PostHooksRunning,
+            Yielded,
+            Succeeded,
+        ],
     ];
     for way in ways {
         comes_back(&ended(way), &format!("{way:?}"));
@@ -111,7 +147,8 @@ const PLAIN: &[(&str, Change)] = &[
     }),
     ("what is usual of a single call", |record| {
         let call = &mut record.invocation;
-        call.runtime_refs.push("session:run:01M82MPQY75EH229XYFT2YAAJM".to_owned());
+        call.runtime_refs
+            .push("session:run:01M82MPQY75EH229XYFT2YAAJM".to_owned());
         call.extra.insert("external_mappings".to_owned(), json!([]));
         let facts = json!({
             "is_concurrency_safe": true, "is_read_only": false, "is_destructive": true, "is_open_world": false,
@@ -123,11 +160,16 @@ const PLAIN: &[(&str, Change)] = &[
         record.result.policy_refs = vec!["p".to_owned()];
         record.decisions.iter_mut().for_each(|decision| {
             decision.policy_refs = vec!["p".to_owned()];
-            decision.extra.insert("sandbox_ref".to_owned(), json!("sandbox:00"));
+            decision
+                .extra
+                .insert("sandbox_ref".to_owned(), json!("sandbox:00"));
         });
     }),
     ("other facts for the scheduler", |record| {
-        record.invocation.extra.insert("scheduler".to_owned(), json!({ "is_read_only": true }));
+        record
+            .invocation
+            .extra
+            .insert("scheduler".to_owned(), json!({ "is_read_only": true }));
     }),
     ("no session", |record| record.invocation.session_ref = None),
     ("an input that is not compact", |record| {
@@ -140,7 +182,11 @@ const PLAIN: &[(&str, Change)] = &[
     ("another order of the fields", |record| {
         record.invocation.model_input = json!({ "a": 1, "b": 2 }).into();
         let reference = record.invocation.model_input_ref.clone();
-        observe(&mut record.invocation, &json!({ "b": 2, "a": 1 }), &reference);
+        observe(
+            &mut record.invocation,
+            &json!({ "b": 2, "a": 1 }),
+            &reference,
+        );
     }),
     ("no arguments", |record| {
         record.invocation.model_input = Value::Null.into();
@@ -148,12 +194,14 @@ const PLAIN: &[(&str, Change)] = &[
         observe(&mut record.invocation, &Value::Null, &reference);
     }),
     ("more fields", |record| {
-        record.invocation.extra.insert("external_mappings".to_owned(), json!([{ "source": "mcp", "request_id": 7 }]));
+        record.invocation.extra.insert(
+            "external_mappings".to_owned(),
+            json!([{ "source": "mcp", "request_id": 7 }]),
+        );
         record.invocation.extra.insert("z".to_owned(), json!(null));
     }),
     ("structured output", |record| {
-        let structured =
-            json!({ "z": [1, -2, 0.1, -0.0, 1e300, 5e-324, 0.30000000000000004, u64::MAX, "\u{e9}\n"], "a": {} });
+        let structured = json!({ "z": [1, -2, 0.1, -0.0, 1e300, 5e-324, 0.30000000000000004, u64::MAX, "\u{e9}\n"], "a": {} });
         record.result.content.clear();
         record.result.model_facing_content = vec![Content::text(structured.to_string())];
         record.result.structured_content = Some(structured);
@@ -169,12 +217,21 @@ const PLAIN: &[(&str, Change)] = &[
         record.result.model_facing_content = vec![Content::new("text", fields)];
         record.result.structured_content = Some(json!({}));
     }),
-    ("structured output beside text", |record| record.result.structured_content = Some(json!([1]))),
-    ("a log", |record| record.result.content.push(Content::log("stderr", "hidden"))),
+    ("structured output beside text", |record| {
+        record.result.structured_content = Some(json!([1]))
+    }),
+    ("a log", |record| {
+        record.result.content.push(Content::log("stderr", "hidden"))
+    }),
     ("blocks in another order of their fields", |record| {
-        record.result.content = vec![Content::new("image", json!({ "data": "AA", "media_type": "image/png" }))];
-        record.result.model_facing_content =
-            vec![Content::new("image", json!({ "media_type": "image/png", "data": "AA" }))];
+        record.result.content = vec![Content::new(
+            "image",
+            json!({ "data": "AA", "media_type": "image/png" }),
+        )];
+        record.result.model_facing_content = vec![Content::new(
+            "image",
+            json!({ "media_type": "image/png", "data": "AA" }),
+        )];
     }),
     ("nothing", |record| {
         record.result.content.clear();
@@ -184,8 +241,14 @@ const PLAIN: &[(&str, Change)] = &[
     ("no measurements", |record| record.result.usage = None),
     ("files, requests and artifacts", |record| {
         record.result.usage = Some(Usage {
-            files: Some(FileUsage { disk_bytes: Metered { used: 1, limit: 2 }, ..FileUsage::default() }),
-            network: Some(NetworkUsage { connections_limit: 3, ..NetworkUsage::default() }),
+            files: Some(FileUsage {
+                disk_bytes: Metered { used: 1, limit: 2 },
+                ..FileUsage::default()
+            }),
+            network: Some(NetworkUsage {
+                connections_limit: 3,
+                ..NetworkUsage::default()
+            }),
             artifacts: Some(ArtifactUsage::default()),
             touched: Some(Touched {
                 listed: vec![TouchedThing {
@@ -221,22 +284,39 @@ const PLAIN: &[(&str, Change)] = &[
         record.invocation.runtime_refs.clear();
         record.result.provenance.component = None;
     }),
-    ("two events before the tool is known", |record| record.events[1].tool_id = None),
+    ("two events before the tool is known", |record| {
+        record.events[1].tool_id = None
+    }),
     ("an event of another kind", |record| {
         let data = json!({ "target": "/etc", "why": null });
-        let denied = event(&record.invocation, EventType::SandboxDenied, Some("count.count"), data);
+        let denied = event(
+            &record.invocation,
+            EventType::SandboxDenied,
+            Some("count.count"),
+            data,
+        );
         record.events.insert(5, denied);
     }),
     ("a call under another name", |record| {
         let data = json!({ "requested": "c", "native_call_id": null });
         record.events[0] = event(&record.invocation, EventType::Planned, None, data);
         let data = json!({ "via": "alias", "deprecated": true });
-        record.events[1] = event(&record.invocation, EventType::Selected, Some("count.count"), data);
+        record.events[1] = event(
+            &record.invocation,
+            EventType::Selected,
+            Some("count.count"),
+            data,
+        );
     }),
     ("data that is longer than usual", |record| {
         record.invocation.model_input_ref = "r".repeat(1_000).into();
         let data = json!({ "model_input_ref": record.invocation.model_input_ref });
-        record.events[2] = event(&record.invocation, EventType::ArgumentsReady, Some("count.count"), data);
+        record.events[2] = event(
+            &record.invocation,
+            EventType::ArgumentsReady,
+            Some("count.count"),
+            data,
+        );
     }),
     ("a clock that went back", |record| {
         record.events[3].time = record.invocation.created_at().minus(Duration::from_secs(5));
@@ -255,69 +335,176 @@ fn what_a_plain_call_may_have_comes_back() {
 
 /// What makes a call unusual.
 const UNUSUAL: &[(&str, Change)] = &[
-    ("a hook of the call", |record| record.invocation.hook_refs.push("h".to_owned())),
-    ("progress", |record| {
-        record.progress.push(ToolProgress::of_host(record.invocation.invocation_id, ProgressStatus::Queued));
+    ("a hook of the call", |record| {
+        record.invocation.hook_refs.push("h".to_owned())
     }),
-    ("a mapping by a hook", |record| record.result_mappings.hooks.push("h".to_owned())),
+    ("progress", |record| {
+        record.progress.push(ToolProgress::of_host(
+            record.invocation.invocation_id,
+            ProgressStatus::Queued,
+        ));
+    }),
+    ("a mapping by a hook", |record| {
+        record.result_mappings.hooks.push("h".to_owned())
+    }),
     ("no mapping", |record| record.result_mappings.tool = 0),
     ("an error", |record| {
-        record.result.error = Some(Refusal::new(ErrorClass::PartialFailure, "partial", "half of it").to_error());
+        record.result.error =
+            Some(Refusal::new(ErrorClass::PartialFailure, "partial", "half of it").to_error());
     }),
-    ("an error without a reason", |record| record.result.is_error = true),
-    ("another status", |record| record.result.status = ResultStatus::PartialSucceeded),
-    ("a result of another call", |record| record.result.invocation_id = InvocationId::new()),
-    ("structured null", |record| record.result.structured_content = Some(Value::Null)),
-    ("a summary", |record| record.result.summary = Some("s".to_owned())),
-    ("a resource", |record| record.result.resource_refs.push(json!({}))),
-    ("an artifact", |record| record.result.artifact_refs.push(json!({}))),
-    ("a policy of the result", |record| record.result.policy_refs.push("p".to_owned())),
-    ("a redacted result", |record| record.result.redaction_state = "partial".to_owned()),
+    ("an error without a reason", |record| {
+        record.result.is_error = true
+    }),
+    ("another status", |record| {
+        record.result.status = ResultStatus::PartialSucceeded
+    }),
+    ("a result of another call", |record| {
+        record.result.invocation_id = InvocationId::new()
+    }),
+    ("structured null", |record| {
+        record.result.structured_content = Some(Value::Null)
+    }),
+    ("a summary", |record| {
+        record.result.summary = Some("s".to_owned())
+    }),
+    ("a resource", |record| {
+        record.result.resource_refs.push(json!({}))
+    }),
+    ("an artifact", |record| {
+        record.result.artifact_refs.push(json!({}))
+    }),
+    ("a policy of the result", |record| {
+        record.result.policy_refs.push("p".to_owned())
+    }),
+    ("a redacted result", |record| {
+        record.result.redaction_state = "partial".to_owned()
+    }),
     ("a mutation", |record| {
         let from = Input::from_text("1");
         let to = Input::from_text("2");
         let id = record.invocation.invocation_id;
-        record.result.input_mutations.push(InputMutation::new(id, MutationSource::Hook, "h", &from, &to, "r"));
+        record.result.input_mutations.push(InputMutation::new(
+            id,
+            MutationSource::Hook,
+            "h",
+            &from,
+            &to,
+            "r",
+        ));
     }),
-    ("context", |record| record.result.additional_context.push(json!("c"))),
+    ("context", |record| {
+        record.result.additional_context.push(json!("c"))
+    }),
     ("a context modifier", |record| {
-        record.result.context_modifiers.push(ContextModifier { key: "k".to_owned(), value: json!(1) });
+        record.result.context_modifiers.push(ContextModifier {
+            key: "k".to_owned(),
+            value: json!(1),
+        });
     }),
-    ("an unknown field of the result", |record| _ = record.result.extra.insert("x".to_owned(), json!(1))),
-    ("words of the host", |record| record.result.provenance.written_by = Writer::Host),
-    ("an output that a hook replaced", |record| record.result.provenance.hooks.push("h".to_owned())),
-    ("an output of another tool", |record| record.result.provenance.tool_id = Some("other".to_owned())),
-    ("an output of another component", |record| record.result.provenance.component = Some("sha256:00".into())),
-    ("another reference to a stored result", |record| record.result.persistence_refs.push(PersistenceId::new())),
+    ("an unknown field of the result", |record| {
+        _ = record.result.extra.insert("x".to_owned(), json!(1))
+    }),
+    ("words of the host", |record| {
+        record.result.provenance.written_by = Writer::Host
+    }),
+    ("an output that a hook replaced", |record| {
+        record.result.provenance.hooks.push("h".to_owned())
+    }),
+    ("an output of another tool", |record| {
+        record.result.provenance.tool_id = Some("other".to_owned())
+    }),
+    ("an output of another component", |record| {
+        record.result.provenance.component = Some("sha256:00".into())
+    }),
+    ("another reference to a stored result", |record| {
+        record.result.persistence_refs.push(PersistenceId::new())
+    }),
     ("a payload", |record| {
-        record.persistence[0].persisted_ref =
-            Some(PersistedRef { uri: String::new(), digest: String::new(), media_type: String::new(), size_bytes: 1 });
+        record.persistence[0].persisted_ref = Some(PersistedRef {
+            uri: String::new(),
+            digest: String::new(),
+            media_type: String::new(),
+            size_bytes: 1,
+        });
     }),
-    ("a redacted payload", |record| record.persistence[0].redaction_state = "full".to_owned()),
-    ("storage for another result", |record| record.persistence[0].result_id = ResultId::new()),
-    ("storage for another call", |record| record.persistence[0].invocation_id = InvocationId::new()),
-    ("an unknown field of the storage", |record| _ = record.persistence[0].extra.insert("x".to_owned(), json!(1))),
-    ("another reference to a decision", |record| record.invocation.permission_decision_refs.clear()),
-    ("a decision on another call", |record| record.decisions[0].invocation_id = InvocationId::new()),
-    ("an edited input", |record| record.decisions[0].updated_input = Some(json!({}))),
-    ("an input that a user changed", |record| record.decisions[0].user_modified = true),
-    ("a suggestion", |record| record.decisions[0].suggested_updates.push(json!(1))),
-    ("a blocked path", |record| record.decisions[0].blocked_path = Some("/etc".to_owned())),
-    ("a question", |record| record.decisions[0].content_blocks.push(Content::text("t"))),
-    ("feedback", |record| record.decisions[0].accept_feedback = Some("f".to_owned())),
-    ("an approval that ends", |record| record.decisions[0].expires_at = Some(Timestamp::now())),
-    ("an unknown field of a decision", |record| _ = record.decisions[0].extra.insert("notes".to_owned(), json!([]))),
-    ("an unknown field of a reason", |record| _ = record.decisions[0].reason.extra.insert("x".to_owned(), json!(1))),
-    ("a missing input", |record| record.invocation.call_input = None),
-    ("an input that was changed later", |record| record.invocation.call_input = Some(Arc::new(json!({})))),
-    ("an input with another reference", |record| record.invocation.call_input_ref = Some("sha256:00".into())),
-    ("an input that became null", |record| observe(&mut record.invocation, &Value::Null, "sha256:00")),
+    ("a redacted payload", |record| {
+        record.persistence[0].redaction_state = "full".to_owned()
+    }),
+    ("storage for another result", |record| {
+        record.persistence[0].result_id = ResultId::new()
+    }),
+    ("storage for another call", |record| {
+        record.persistence[0].invocation_id = InvocationId::new()
+    }),
+    ("an unknown field of the storage", |record| {
+        _ = record.persistence[0].extra.insert("x".to_owned(), json!(1))
+    }),
+    ("another reference to a decision", |record| {
+        record.invocation.permission_decision_refs.clear()
+    }),
+    ("a decision on another call", |record| {
+        record.decisions[0].invocation_id = InvocationId::new()
+    }),
+    ("an edited input", |record| {
+        record.decisions[0].updated_input = Some(json!({}))
+    }),
+    ("an input that a user changed", |record| {
+        record.decisions[0].user_modified = true
+    }),
+    ("a suggestion", |record| {
+        record.decisions[0].suggested_updates.push(json!(1))
+    }),
+    ("a blocked path", |record| {
+        record.decisions[0].blocked_path = Some("/etc".to_owned())
+    }),
+    ("a question", |record| {
+        record.decisions[0].content_blocks.push(Content::text("t"))
+    }),
+    ("feedback", |record| {
+        record.decisions[0].accept_feedback = Some("f".to_owned())
+    }),
+    ("an approval that ends", |record| {
+        record.decisions[0].expires_at = Some(Timestamp::now())
+    }),
+    ("an unknown field of a decision", |record| {
+        _ = record.decisions[0]
+            .extra
+            .insert("notes".to_owned(), json!([]))
+    }),
+    ("an unknown field of a reason", |record| {
+        _ = record.decisions[0]
+            .reason
+            .extra
+            .insert("x".to_owned(), json!(1))
+    }),
+    ("a missing input", |record| {
+        record.invocation.call_input = None
+    }),
+    ("an input that was changed later", |record| {
+        record.invocation.call_input = Some(Arc::new(json!({})))
+    }),
+    ("an input with another reference", |record| {
+        record.invocation.call_input_ref = Some("sha256:00".into())
+    }),
+    ("an input that became null", |record| {
+        observe(&mut record.invocation, &Value::Null, "sha256:00")
+    }),
     ("no events", |record| record.events.clear()),
-    ("an event of another host", |record| record.events[6].source = "toolcell/9".into()),
-    ("an event of another tool", |record| record.events[6].tool_id = Some("other".into())),
-    ("a late event without a tool", |record| record.events[6].tool_id = None),
-    ("an event of no call", |record| record.events[6].invocation_id = None),
-    ("an unknown field of an event", |record| _ = record.events[6].extra.insert("x".to_owned(), json!(1))),
+    ("an event of another host", |record| {
+        record.events[6].source = "toolcell/9".into()
+    }),
+    ("an event of another tool", |record| {
+        record.events[6].tool_id = Some("other".into())
+    }),
+    ("a late event without a tool", |record| {
+        record.events[6].tool_id = None
+    }),
+    ("an event of no call", |record| {
+        record.events[6].invocation_id = None
+    }),
+    ("an unknown field of an event", |record| {
+        _ = record.events[6].extra.insert("x".to_owned(), json!(1))
+    }),
     ("a time before 1970", |record| {
         record.events[6].time = Timestamp::of_unix_nanos(0).minus(Duration::from_secs(1));
     }),
@@ -330,15 +517,20 @@ fn what_is_unusual_is_written_out() {
         change(&mut record);
         assert!(FoldedEnd::of(&record).is_none(), "{what}");
     }
-    assert!(FoldedEnd::of(&ended(&TO_RUNNING)).is_none(), "a call that has not ended");
+    assert!(
+        FoldedEnd::of(&ended(&TO_RUNNING)).is_none(),
+        "a call that has not ended"
+    );
 }
 
 #[test]
 fn a_start_comes_back_unless_a_step_has_a_reason() {
     let mut call = after(&TO_RUNNING);
-    call.extra.insert("parent_invocation_id".to_owned(), json!("01"));
+    call.extra
+        .insert("parent_invocation_id".to_owned(), json!("01"));
     for changes in [false, true] {
-        let text = serde_json::to_string(&FoldedStart::of(Start::of(&call, changes), 7).unwrap()).unwrap();
+        let text =
+            serde_json::to_string(&FoldedStart::of(Start::of(&call, changes), 7).unwrap()).unwrap();
         let id = call.invocation_id.to_string();
         let whole = json!({ "changes": changes, "process": 7, "invocation": call });
         assert_eq!(unfold(&id, &text).unwrap().to_string(), whole.to_string());
@@ -350,12 +542,19 @@ fn a_start_comes_back_unless_a_step_has_a_reason() {
     }
     let id = call.permission_decision_refs[0];
     let decisions = [decision(&call, id)];
-    let start = Start { decisions: &decisions, ..Start::of(&call, true) };
+    let start = Start {
+        decisions: &decisions,
+        ..Start::of(&call, true)
+    };
     let text = serde_json::to_string(&FoldedStart::of(start, 7).unwrap()).unwrap();
     let begun = begun(&call.invocation_id.to_string(), &text).unwrap();
-    assert_eq!((&begun.invocation, begun.decisions.as_slice()), (&call, &decisions[..]));
+    assert_eq!(
+        (&begun.invocation, begun.decisions.as_slice()),
+        (&call, &decisions[..])
+    );
     let mut call = after(&TO_RUNNING[..2]);
-    call.advance(Status::Approved, Some("why".to_owned())).unwrap();
+    call.advance(Status::Approved, Some("why".to_owned()))
+        .unwrap();
     assert!(FoldedStart::of(Start::of(&call, false), 7).is_none());
 }
 
@@ -369,15 +568,27 @@ fn what_is_not_folded_passes_through() {
 /// Folded lines do not name the version: one that is read later must still have the version with which it was written.
 #[test]
 fn a_folded_line_is_of_the_only_version_so_far() {
-    assert_eq!(SchemaVersion::CURRENT, "0.2.0", "fold lines of the new version in a form of their own");
+    assert_eq!(
+        SchemaVersion::CURRENT,
+        "0.2.0",
+        "fold lines of the new version in a form of their own"
+    );
 }
 
 #[test]
 fn values_are_the_same_only_if_their_texts_are() {
     for (one, other, same) in [
-        (json!({ "a": 1, "b": [null] }), json!({ "a": 1, "b": [null] }), true),
+        (
+            json!({ "a": 1, "b": [null] }),
+            json!({ "a": 1, "b": [null] }),
+            true,
+        ),
         (json!({ "a": 1, "b": 2 }), json!({ "b": 2, "a": 1 }), false),
-        (json!([{ "a": 1, "b": 2 }]), json!([{ "b": 2, "a": 1 }]), false),
+        (
+            json!([{ "a": 1, "b": 2 }]),
+            json!([{ "b": 2, "a": 1 }]),
+            false,
+        ),
         (json!(0.0), json!(-0.0), false),
         (json!(1), json!(1.0), false),
         (json!([1]), json!([1, 2]), false),
@@ -393,13 +604,40 @@ fn values_are_the_same_only_if_their_texts_are() {
 #[test]
 fn a_line_of_the_longer_form_is_read_as_well() {
     let record = record(LONGER_ID, LONGER).unwrap();
-    let events: Vec<String> = record.events.iter().map(|event| event.event_id.to_string()).collect();
-    assert_eq!(events.iter().map(|id| &id[24..]).collect::<Vec<_>>(), ["BA", "BB", "BC", "BE", "BF", "BJ", "BK"]);
-    let steps: Vec<&str> = record.invocation.status_transitions().iter().map(|step| step.to.as_str()).collect();
-    assert_eq!(steps, ["selected", "arguments_ready", "approved", "running", "succeeded"]);
-    assert_eq!(record.decisions[0].decision_id.to_string(), "01M8CBC8XCGKB0X3EEDVZKQ2BD");
+    let events: Vec<String> = record
+        .events
+        .iter()
+        .map(|event| event.event_id.to_string())
+        .collect();
+    assert_eq!(
+        events.iter().map(|id| &id[24..]).collect::<Vec<_>>(),
+        ["BA", "BB", "BC", "BE", "BF", "BJ", "BK"]
+    );
+    let steps: Vec<&str> = record
+        .invocation
+        .status_transitions()
+        .iter()
+        .map(|step| step.to.as_str())
+        .collect();
+    assert_eq!(
+        steps,
+        [
+            "selected",
+            "arguments_ready",
+            "approved",
+            "running",
+            "succeeded"
+        ]
+    );
+    assert_eq!(
+        record.decisions[0].decision_id.to_string(),
+        "01M8CBC8XCGKB0X3EEDVZKQ2BD"
+    );
     let shorter = folded(&record, "shorter");
-    assert_eq!(unfold(LONGER_ID, &shorter).unwrap().to_string(), unfold(LONGER_ID, LONGER).unwrap().to_string());
+    assert_eq!(
+        unfold(LONGER_ID, &shorter).unwrap().to_string(),
+        unfold(LONGER_ID, LONGER).unwrap().to_string()
+    );
     assert_eq!(Gist::read(LONGER).unwrap().events.len(), 7);
 }
 
@@ -414,8 +652,14 @@ fn an_id_of_another_millisecond_is_written_out() {
     }
     record.persistence[0].result_id = record.result.result_id;
     let text = folded(&record, "later");
-    let ids = [record.events[3].event_id.to_string(), record.result.result_id.to_string()];
-    assert!(ids.iter().all(|id| text.matches(id.as_str()).count() == 1), "{text}");
+    let ids = [
+        record.events[3].event_id.to_string(),
+        record.result.result_id.to_string(),
+    ];
+    assert!(
+        ids.iter().all(|id| text.matches(id.as_str()).count() == 1),
+        "{text}"
+    );
     comes_back(&record, "later");
     // One that was made before its call.
     record.events[0].event_id = EventId::of_bits(call - 1);
@@ -466,28 +710,54 @@ fn a_damaged_payload_is_an_error() {
     ] {
         let mut changed = sound.clone();
         *changed.pointer_mut(place).unwrap() = value.clone();
-        assert!(unfold(&id, &changed.to_string()).is_err(), "{place} = {value}");
+        assert!(
+            unfold(&id, &changed.to_string()).is_err(),
+            "{place} = {value}"
+        );
         // It says less, but must not panic either.
         let _ = Gist::read(&changed.to_string());
     }
-    for (part, name) in [("", "result"), ("", "events"), ("", "unnamed"), ("/ended", "tool"), ("/ended", "steps")] {
+    for (part, name) in [
+        ("", "result"),
+        ("", "events"),
+        ("", "unnamed"),
+        ("/ended", "tool"),
+        ("/ended", "steps"),
+    ] {
         let mut changed = sound.clone();
-        changed.pointer_mut(part).unwrap().as_object_mut().unwrap().remove(name);
+        changed
+            .pointer_mut(part)
+            .unwrap()
+            .as_object_mut()
+            .unwrap()
+            .remove(name);
         assert!(unfold(&id, &changed.to_string()).is_err(), "without {name}");
     }
-    for (part, name) in [("", "more"), ("/ended", "changed"), ("/ended", "changed_ref"), ("/result", "more")] {
+    for (part, name) in [
+        ("", "more"),
+        ("/ended", "changed"),
+        ("/ended", "changed_ref"),
+        ("/result", "more"),
+    ] {
         let mut changed = sound.clone();
         changed.pointer_mut(part).unwrap()[name] = json!("x");
         assert!(unfold(&id, &changed.to_string()).is_err(), "with {name}");
     }
     let mut changed = sound;
-    changed["events"][0].as_array_mut().unwrap().extend([json!({}), json!({})]);
-    assert!(unfold(&id, &changed.to_string()).is_err(), "an event of five parts");
+    changed["events"][0]
+        .as_array_mut()
+        .unwrap()
+        .extend([json!({}), json!({})]);
+    assert!(
+        unfold(&id, &changed.to_string()).is_err(),
+        "an event of five parts"
+    );
 }
 
 #[test]
 fn damage_of_what_is_short_at_its_place_is_an_error() {
-    let sound = serde_json::to_value(FoldedEnd::of(&record(LONGER_ID, LONGER).unwrap()).unwrap()).unwrap();
+    let sound =
+        serde_json::to_value(FoldedEnd::of(&record(LONGER_ID, LONGER).unwrap()).unwrap()).unwrap();
     for (place, value) in [
         ("/ended/steps/0", json!(i64::MIN)),
         ("/ended/steps/0", json!(1.5)),
@@ -500,11 +770,26 @@ fn damage_of_what_is_short_at_its_place_is_an_error() {
         ("/events/0/1", json!(i64::MIN)),
         ("/events/0", json!([1])),
         ("/events/0", json!([1, 2, {}])),
-        ("/events", json!([[1, 0], [1, 0], [1, 0], [1, 0], [1, 0], [1, 0], [1, 0], [1, 0]])),
+        (
+            "/events",
+            json!([
+                [1, 0],
+                [1, 0],
+                [1, 0],
+                [1, 0],
+                [1, 0],
+                [1, 0],
+                [1, 0],
+                [1, 0]
+            ]),
+        ),
     ] {
         let mut changed = sound.clone();
         *changed.pointer_mut(place).unwrap() = value.clone();
-        assert!(unfold(LONGER_ID, &changed.to_string()).is_err(), "{place} = {value}");
+        assert!(
+            unfold(LONGER_ID, &changed.to_string()).is_err(),
+            "{place} = {value}"
+        );
         let _ = Gist::read(&changed.to_string());
     }
 }
@@ -523,26 +808,52 @@ fn both() -> (ToolInvocation, CallRecord) {
 async fn the_readers_of_the_log_see_no_difference() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("calls");
-    let log = CallLog::new(dir.clone(), folder.path().join("key"), LogSettings::default());
+    let log = CallLog::new(
+        dir.clone(),
+        folder.path().join("key"),
+        LogSettings::default(),
+    );
     let (started, record) = both();
     let id = id(&record);
     let call = |log: &CallLog| {
-        let mut calls = log.calls(&CallQuery { limit: 10, ..CallQuery::default() }).unwrap();
+        let mut calls = log
+            .calls(&CallQuery {
+                limit: 10,
+                ..CallQuery::default()
+            })
+            .unwrap();
         assert_eq!(calls.len(), 1);
         calls.remove(0)
     };
     log.started(Start::of(&started, true), false).await.unwrap();
     let shown = log.record(&id).unwrap().unwrap();
-    let whole_start = json!({ "changes": true, "process": std::process::id(), "invocation": started });
+    let whole_start =
+        json!({ "changes": true, "process": std::process::id(), "invocation": started });
     assert_eq!(shown.to_string(), whole_start.to_string());
-    assert_eq!((call(&log).status.as_str(), call(&log).elapsed_ms), ("running", None));
+    assert_eq!(
+        (call(&log).status.as_str(), call(&log).elapsed_ms),
+        ("running", None)
+    );
     log.ended(&record).await.unwrap();
     let text = std::fs::read_to_string(segment::path(&dir, 1)).unwrap();
     assert!(text.contains(STARTED) && text.contains(ENDED), "{text}");
-    assert_eq!(log.checked_record(&id).unwrap().unwrap().unwrap().to_string(), whole(&record).to_string());
+    assert_eq!(
+        log.checked_record(&id)
+            .unwrap()
+            .unwrap()
+            .unwrap()
+            .to_string(),
+        whole(&record).to_string()
+    );
     let summary = call(&log);
-    assert_eq!((summary.tool_id.as_str(), summary.status.as_str()), ("count.count", "succeeded"));
-    assert_eq!(summary.session.as_deref(), record.invocation.session_ref.as_deref());
+    assert_eq!(
+        (summary.tool_id.as_str(), summary.status.as_str()),
+        ("count.count", "succeeded")
+    );
+    assert_eq!(
+        summary.session.as_deref(),
+        record.invocation.session_ref.as_deref()
+    );
     assert!(summary.elapsed_ms.is_some() && summary.error_class.is_none());
     let mut events = Vec::new();
     for one in log.follow(Some(1)).unwrap().read().unwrap() {
@@ -550,7 +861,10 @@ async fn the_readers_of_the_log_see_no_difference() {
             FollowedEvent::Event(logged) => logged,
             missed => panic!("{missed:?}"),
         };
-        assert_eq!(logged.session.as_deref(), record.invocation.session_ref.as_deref());
+        assert_eq!(
+            logged.session.as_deref(),
+            record.invocation.session_ref.as_deref()
+        );
         events.push(logged.event);
     }
     assert_eq!(events, record.events);
@@ -563,14 +877,29 @@ async fn the_readers_of_the_log_see_no_difference() {
 #[tokio::test]
 async fn the_call_of_a_killed_process_ends_with_what_its_folded_start_says() {
     let folder = tempfile::tempdir().unwrap();
-    let log = || CallLog::new(folder.path().join("calls"), folder.path().join("key"), LogSettings::default());
+    let log = || {
+        CallLog::new(
+            folder.path().join("calls"),
+            folder.path().join("key"),
+            LogSettings::default(),
+        )
+    };
     let (started, _) = both();
     let writer = log();
-    writer.started(Start::of(&started, true), false).await.unwrap();
+    writer
+        .started(Start::of(&started, true), false)
+        .await
+        .unwrap();
     drop(writer);
-    let ended = log().record(&started.invocation_id.to_string()).unwrap().unwrap();
+    let ended = log()
+        .record(&started.invocation_id.to_string())
+        .unwrap()
+        .unwrap();
     let call = &ended["invocation"];
-    assert_eq!((&call["status"], &call["tool_id"]), (&json!("canceled"), &json!("count.count")));
+    assert_eq!(
+        (&call["status"], &call["tool_id"]),
+        (&json!("canceled"), &json!("count.count"))
+    );
     assert_eq!(call["call_input"], *started.model_input);
     assert_eq!(ended["result"]["error"]["retry"]["safe"], json!(false));
 }

@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use crate::record::{
-    Behavior, DecisionId, EventType, PermissionDecision, ResultId, ResultStatus, RuleSource, Said, Status,
-    ToolInvocation, ToolResult,
+    Behavior, DecisionId, EventType, PermissionDecision, ResultId, ResultStatus, RuleSource, Said,
+    Status, ToolInvocation, ToolResult,
 };
 
 /// The `data` of an event that the log leaves out. Lines that are on disk are read with these shapes: when what the
@@ -12,13 +12,39 @@ use crate::record::{
 #[derive(Serialize)]
 #[serde(untagged)]
 pub(super) enum Usual<'a> {
-    Planned { requested: &'a str, native_call_id: Option<&'a str> },
-    Selected { via: &'a str, deprecated: bool },
-    ArgumentsReady { model_input_ref: &'a str },
-    Decided { decision_id: DecisionId, behavior: Behavior, source: Option<RuleSource>, rule_refs: &'a [String] },
-    Started { attempt: u32, fuel_limit: u64, wall_ms_limit: u64, memory_limit_bytes: u64 },
-    Created { result_id: ResultId, status: ResultStatus },
-    Succeeded { result_id: ResultId, status: Status, error_class: (), error_code: () },
+    Planned {
+        requested: &'a str,
+        native_call_id: Option<&'a str>,
+    },
+    Selected {
+        via: &'a str,
+        deprecated: bool,
+    },
+    ArgumentsReady {
+        model_input_ref: &'a str,
+    },
+    Decided {
+        decision_id: DecisionId,
+        behavior: Behavior,
+        source: Option<RuleSource>,
+        rule_refs: &'a [String],
+    },
+    Started {
+        attempt: u32,
+        fuel_limit: u64,
+        wall_ms_limit: u64,
+        memory_limit_bytes: u64,
+    },
+    Created {
+        result_id: ResultId,
+        status: ResultStatus,
+    },
+    Succeeded {
+        result_id: ResultId,
+        status: Status,
+        error_class: (),
+        error_code: (),
+    },
 }
 
 impl<'a> Usual<'a> {
@@ -31,15 +57,26 @@ impl<'a> Usual<'a> {
         };
         let is_id = |said: &Said, id: Said| matches!((said, id), (Said::Id(one), Said::Id(other)) if *one == other);
         match (self, said) {
-            (Self::Planned { requested, native_call_id }, [("requested", name), ("native_call_id", native)]) => {
-                name.is_text(requested) && is_none_or(native, *native_call_id)
-            }
+            (
+                Self::Planned {
+                    requested,
+                    native_call_id,
+                },
+                [("requested", name), ("native_call_id", native)],
+            ) => name.is_text(requested) && is_none_or(native, *native_call_id),
             (Self::Selected { via, deprecated }, [("via", by), ("deprecated", Said::Bool(is))]) => {
                 by.is_text(via) && is == deprecated
             }
-            (Self::ArgumentsReady { model_input_ref }, [("model_input_ref", of)]) => of.is_text(model_input_ref),
+            (Self::ArgumentsReady { model_input_ref }, [("model_input_ref", of)]) => {
+                of.is_text(model_input_ref)
+            }
             (
-                Self::Decided { decision_id, behavior, source, rule_refs },
+                Self::Decided {
+                    decision_id,
+                    behavior,
+                    source,
+                    rule_refs,
+                },
                 [
                     ("decision_id", id),
                     ("behavior", Said::Behavior(decided)),
@@ -48,10 +85,18 @@ impl<'a> Usual<'a> {
                 ],
             ) => {
                 let is_source = is_none_or(by, source.map(RuleSource::as_str));
-                is_source && is_id(id, (*decision_id).into()) && decided == behavior && rules == rule_refs
+                is_source
+                    && is_id(id, (*decision_id).into())
+                    && decided == behavior
+                    && rules == rule_refs
             }
             (
-                Self::Started { attempt, fuel_limit, wall_ms_limit, memory_limit_bytes },
+                Self::Started {
+                    attempt,
+                    fuel_limit,
+                    wall_ms_limit,
+                    memory_limit_bytes,
+                },
                 [
                     ("attempt", Said::Number(of)),
                     ("fuel_limit", Said::Number(fuel)),
@@ -64,12 +109,20 @@ impl<'a> Usual<'a> {
                     && wall == wall_ms_limit
                     && memory == memory_limit_bytes
             }
-            (Self::Created { result_id, status }, [("result_id", id), ("status", Said::Outcome(outcome))]) => {
-                is_id(id, (*result_id).into()) && outcome == status
-            }
             (
-                Self::Succeeded { result_id, status, .. },
-                [("result_id", id), ("status", word), ("error_class", Said::Null), ("error_code", Said::Null)],
+                Self::Created { result_id, status },
+                [("result_id", id), ("status", Said::Outcome(outcome))],
+            ) => is_id(id, (*result_id).into()) && outcome == status,
+            (
+                Self::Succeeded {
+                    result_id, status, ..
+                },
+                [
+                    ("result_id", id),
+                    ("status", word),
+                    ("error_class", Said::Null),
+                    ("error_code", Said::Null),
+                ],
             ) => is_id(id, (*result_id).into()) && word.is_text(status.as_str()),
             _ => false,
         }
@@ -84,11 +137,17 @@ impl<'a> Usual<'a> {
     ) -> Option<Self> {
         let result_id = result.result_id;
         Some(match event_type {
-            EventType::Planned => {
-                Self::Planned { requested: &invocation.tool_id, native_call_id: invocation.native_call_id.as_deref() }
-            }
-            EventType::Selected => Self::Selected { via: "name", deprecated: false },
-            EventType::ArgumentsReady => Self::ArgumentsReady { model_input_ref: &invocation.model_input_ref },
+            EventType::Planned => Self::Planned {
+                requested: &invocation.tool_id,
+                native_call_id: invocation.native_call_id.as_deref(),
+            },
+            EventType::Selected => Self::Selected {
+                via: "name",
+                deprecated: false,
+            },
+            EventType::ArgumentsReady => Self::ArgumentsReady {
+                model_input_ref: &invocation.model_input_ref,
+            },
             EventType::PermissionDecided => {
                 let [decision] = decisions else { return None };
                 Self::Decided {
@@ -107,10 +166,16 @@ impl<'a> Usual<'a> {
                     memory_limit_bytes: usage.memory_bytes.limit,
                 }
             }
-            EventType::ResultCreated => Self::Created { result_id, status: ResultStatus::Succeeded },
-            EventType::Succeeded => {
-                Self::Succeeded { result_id, status: Status::Succeeded, error_class: (), error_code: () }
-            }
+            EventType::ResultCreated => Self::Created {
+                result_id,
+                status: ResultStatus::Succeeded,
+            },
+            EventType::Succeeded => Self::Succeeded {
+                result_id,
+                status: Status::Succeeded,
+                error_class: (),
+                error_code: (),
+            },
             _ => return None,
         })
     }
@@ -131,15 +196,49 @@ mod tests {
         let status = Status::Succeeded;
         let outcome = ResultStatus::Succeeded;
         let usual = [
-            Usual::Planned { requested: "a.b", native_call_id: None },
-            Usual::Planned { requested: "a.b", native_call_id: Some("n") },
-            Usual::Selected { via: "name", deprecated: false },
-            Usual::ArgumentsReady { model_input_ref: "sha256:00" },
-            Usual::Decided { decision_id, behavior, source: None, rule_refs: &rules },
-            Usual::Decided { decision_id, behavior, source, rule_refs: &rules },
-            Usual::Started { attempt: 1, fuel_limit: 2, wall_ms_limit: 3, memory_limit_bytes: 4 },
-            Usual::Created { result_id, status: outcome },
-            Usual::Succeeded { result_id, status, error_class: (), error_code: () },
+            Usual::Planned {
+                requested: "a.b",
+                native_call_id: None,
+            },
+            Usual::Planned {
+                requested: "a.b",
+                native_call_id: Some("n"),
+            },
+            Usual::Selected {
+                via: "name",
+                deprecated: false,
+            },
+            Usual::ArgumentsReady {
+                model_input_ref: "sha256:00",
+            },
+            Usual::Decided {
+                decision_id,
+                behavior,
+                source: None,
+                rule_refs: &rules,
+            },
+            Usual::Decided {
+                decision_id,
+                behavior,
+                source,
+                rule_refs: &rules,
+            },
+            Usual::Started {
+                attempt: 1,
+                fuel_limit: 2,
+                wall_ms_limit: 3,
+                memory_limit_bytes: 4,
+            },
+            Usual::Created {
+                result_id,
+                status: outcome,
+            },
+            Usual::Succeeded {
+                result_id,
+                status,
+                error_class: (),
+                error_code: (),
+            },
         ];
         let named = |native: Option<&str>| {
             EventData::from([
@@ -178,9 +277,17 @@ mod tests {
         ];
         for (at, usual) in usual.iter().enumerate() {
             for (of, said) in said.iter().enumerate() {
-                assert_eq!(usual.is_said(said.said().unwrap()), at == of, "{at} and {of}");
+                assert_eq!(
+                    usual.is_said(said.said().unwrap()),
+                    at == of,
+                    "{at} and {of}"
+                );
             }
-            let [usual, said] = [serde_json::to_string(usual), serde_json::to_string(&said[at])].map(Result::unwrap);
+            let [usual, said] = [
+                serde_json::to_string(usual),
+                serde_json::to_string(&said[at]),
+            ]
+            .map(Result::unwrap);
             assert_eq!(usual, said);
         }
     }

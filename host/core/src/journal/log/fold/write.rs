@@ -6,10 +6,11 @@ use serde_json::Value;
 
 use crate::journal::log::Start;
 use crate::record::{
-    ArtifactUsage, Behavior, CallRecord, Content, DecisionId, EventId, EventType, FileUsage, InvocationId, Mode,
-    NetworkUsage, PermissionDecision, PersistenceId, Reason, ReasonType, ResultId, ResultMappings, ResultPersistence,
-    ResultProvenance, ResultStatus, RuleSource, SANDBOX_REF, SchemaVersion, Status, Strategy, ToolEvent,
-    ToolInvocation, ToolResult, Touched, Trust, Usage, Writer, is_json,
+    ArtifactUsage, Behavior, CallRecord, Content, DecisionId, EventId, EventType, FileUsage,
+    InvocationId, Mode, NetworkUsage, PermissionDecision, PersistenceId, Reason, ReasonType,
+    ResultId, ResultMappings, ResultPersistence, ResultProvenance, ResultStatus, RuleSource,
+    SANDBOX_REF, SchemaVersion, Status, Strategy, ToolEvent, ToolInvocation, ToolResult, Touched,
+    Trust, Usage, Writer, is_json,
 };
 
 use super::derived::{self, Rest, Scheduled};
@@ -36,12 +37,20 @@ pub(in crate::journal::log) struct FoldedStart<'a> {
 impl<'a> FoldedStart<'a> {
     /// `None` if unfolding would not give the same again.
     pub(in crate::journal::log) fn of(start: Start<'a>, process: u32) -> Option<Self> {
-        let Start { invocation, decisions, hooks, changes } = start;
+        let Start {
+            invocation,
+            decisions,
+            hooks,
+            changes,
+        } = start;
         let id = invocation.invocation_id;
         let clock = Clock::of(invocation.created_at())?;
         let decided = &*invocation.permission_decision_refs;
         let known = decisions.iter().map(|decision| &decision.decision_id);
-        if !invocation.evidence_refs.is_empty() || !hooks.is_empty() || !(decisions.is_empty() || known.eq(decided)) {
+        if !invocation.evidence_refs.is_empty()
+            || !hooks.is_empty()
+            || !(decisions.is_empty() || known.eq(decided))
+        {
             return None;
         }
         let decided = if decisions.is_empty() { decided } else { &[] };
@@ -50,7 +59,10 @@ impl<'a> FoldedStart<'a> {
             changes,
             process,
             extra: Rest::of(&invocation.extra),
-            decisions: decisions.iter().map(|decision| Decision::of(decision, id, clock)).collect::<Option<_>>()?,
+            decisions: decisions
+                .iter()
+                .map(|decision| Decision::of(decision, id, clock))
+                .collect::<Option<_>>()?,
         })
     }
 }
@@ -79,7 +91,11 @@ impl<'a> FoldedEnd<'a> {
             decisions,
             hooks,
             progress,
-            result_mappings: ResultMappings { tool, hooks: mapped_by },
+            result_mappings:
+                ResultMappings {
+                    tool,
+                    hooks: mapped_by,
+                },
             persistence,
             result,
             events,
@@ -90,8 +106,14 @@ impl<'a> FoldedEnd<'a> {
             && *tool == 1
             && mapped_by.is_empty()
             && is_proven(&invocation.evidence_refs, invocation)
-            && decisions.iter().map(|decision| &decision.decision_id).eq(&invocation.permission_decision_refs)
-            && persistence.iter().map(|decision| &decision.decision_id).eq(&result.persistence_refs);
+            && decisions
+                .iter()
+                .map(|decision| &decision.decision_id)
+                .eq(&invocation.permission_decision_refs)
+            && persistence
+                .iter()
+                .map(|decision| &decision.decision_id)
+                .eq(&result.persistence_refs);
         if !is_plain {
             return None;
         }
@@ -99,7 +121,10 @@ impl<'a> FoldedEnd<'a> {
         let clock = Clock::of(invocation.created_at())?;
         let source = &*events.first()?.source;
         let subject = invocation.evidence_ref();
-        let unnamed = events.iter().take_while(|event| event.tool_id.is_none()).count();
+        let unnamed = events
+            .iter()
+            .take_while(|event| event.tool_id.is_none())
+            .count();
         let event = |(at, event): (usize, &'a ToolEvent)| {
             let tool = (at >= unnamed).then_some(invocation.tool_id.as_str());
             let is_plain = &*event.source == source
@@ -111,7 +136,10 @@ impl<'a> FoldedEnd<'a> {
         Some(Self {
             ended: Call::of(invocation, clock, decisions, &[])?,
             extra: Rest::of(&invocation.extra),
-            decisions: decisions.iter().map(|decision| Decision::of(decision, id, clock)).collect::<Option<_>>()?,
+            decisions: decisions
+                .iter()
+                .map(|decision| Decision::of(decision, id, clock))
+                .collect::<Option<_>>()?,
             persistence: persistence
                 .iter()
                 .map(|decision| Persistence::of(decision, id, result.result_id, clock))
@@ -119,7 +147,11 @@ impl<'a> FoldedEnd<'a> {
             result: Outcome::of(result, invocation, clock)?,
             source,
             unnamed,
-            events: events.iter().enumerate().map(event).collect::<Option<_>>()?,
+            events: events
+                .iter()
+                .enumerate()
+                .map(event)
+                .collect::<Option<_>>()?,
         })
     }
 }
@@ -174,7 +206,8 @@ impl<'a> Call<'a> {
             return None;
         }
         let (input, reference) = input_that_ran(invocation)?;
-        let is_changed = reference != &*invocation.model_input_ref || !is_same(input, &invocation.model_input);
+        let is_changed =
+            reference != &*invocation.model_input_ref || !is_same(input, &invocation.model_input);
         let observed = invocation.observable_input.as_deref()?;
         let observed_ref = invocation.observable_input_ref.as_deref()?;
         let is_observed = observed_ref != reference || !is_same(observed, input);
@@ -202,7 +235,8 @@ impl<'a> Call<'a> {
             actor: invocation.actor_ref.as_deref(),
             session: invocation.session_ref.as_deref(),
             ran: derived::ran(invocation)?,
-            policies: (derived::policies(decisions) != invocation.policy_refs).then_some(&*invocation.policy_refs),
+            policies: (derived::policies(decisions) != invocation.policy_refs)
+                .then_some(&*invocation.policy_refs),
             decided: decided
                 .iter()
                 .map(|decided| Near::of(*decided, decided.bits(), invocation.invocation_id))
@@ -256,7 +290,12 @@ impl<'a> Decision<'a> {
             behavior,
             mode,
             source,
-            reason: Reason { kind, message, extra: more },
+            reason:
+                Reason {
+                    kind,
+                    message,
+                    extra: more,
+                },
             rule_refs,
             policy_refs,
             updated_input,
@@ -315,7 +354,12 @@ struct Persistence<'a> {
 }
 
 impl<'a> Persistence<'a> {
-    fn of(decision: &'a ResultPersistence, id: InvocationId, of: ResultId, clock: Clock) -> Option<Self> {
+    fn of(
+        decision: &'a ResultPersistence,
+        id: InvocationId,
+        of: ResultId,
+        clock: Clock,
+    ) -> Option<Self> {
         let ResultPersistence {
             schema_version,
             decision_id,
@@ -391,7 +435,11 @@ impl<'a> Outcome<'a> {
         };
         let usage = result.usage.as_ref();
         Some(Self {
-            id: Near::of(result.result_id, result.result_id.bits(), invocation.invocation_id),
+            id: Near::of(
+                result.result_id,
+                result.result_id.bits(),
+                invocation.invocation_id,
+            ),
             at: clock.until(result.created_at)?,
             content,
             structured: result.structured_content.as_ref(),
@@ -478,7 +526,13 @@ fn are_same(content: &[Content], shown: &[Content]) -> bool {
 
 /// Whether the result is that of the component that ran, without a change.
 fn is_of_tool(provenance: &ResultProvenance, invocation: &ToolInvocation) -> bool {
-    let ResultProvenance { trust: Trust::Untrusted, written_by, tool_id, component, hooks } = provenance;
+    let ResultProvenance {
+        trust: Trust::Untrusted,
+        written_by,
+        tool_id,
+        component,
+        hooks,
+    } = provenance;
     *written_by == Writer::Tool
         && tool_id.as_deref() == Some(invocation.tool_id.as_str())
         && component.as_deref() == super::component(&invocation.runtime_refs)
@@ -566,16 +620,23 @@ impl<'a> Event<'a> {
             _ => is_written_as(data, &usual),
         });
         let id = Near::of(*event_id, event_id.bits(), id);
-        let is_expected = is_usual && near::event_at(place) == Some(*event_type) && matches!(id, Near::After(_));
+        let is_expected =
+            is_usual && near::event_at(place) == Some(*event_type) && matches!(id, Near::After(_));
         let named = (!is_expected).then_some(*event_type);
-        Some(Self { named, id, at: clock.until(*time)?, of: event, is_usual })
+        Some(Self {
+            named,
+            id,
+            at: clock.until(*time)?,
+            of: event,
+            is_usual,
+        })
     }
 }
 
 impl Serialize for Event<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut parts =
-            serializer.serialize_tuple(4 - usize::from(self.is_usual) - usize::from(self.named.is_none()))?;
+        let mut parts = serializer
+            .serialize_tuple(4 - usize::from(self.is_usual) - usize::from(self.named.is_none()))?;
         if let Some(named) = self.named {
             parts.serialize_element(&named)?;
         }

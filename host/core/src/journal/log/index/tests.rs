@@ -5,12 +5,17 @@ use super::*;
 /// How SQLite finds the rows of a query: one line for each table that it reads.
 fn plan(index: &Connection, sql: &str, parameters: &[&str]) -> Vec<String> {
     let mut plan = index.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
-    let rows = plan.query_map(rusqlite::params_from_iter(parameters), |row| row.get::<_, String>(3)).unwrap();
+    let rows = plan
+        .query_map(rusqlite::params_from_iter(parameters), |row| {
+            row.get::<_, String>(3)
+        })
+        .unwrap();
     rows.collect::<Result<_, _>>().unwrap()
 }
 
 fn add(index: &Connection, id: &str) {
-    let sql = "INSERT INTO calls VALUES (?1, 1, 0, 0, 'a', 'succeeded', NULL, NULL, NULL, NULL, 0, 0)";
+    let sql =
+        "INSERT INTO calls VALUES (?1, 1, 0, 0, 'a', 'succeeded', NULL, NULL, NULL, NULL, 0, 0)";
     index.execute(sql, [id]).unwrap();
 }
 
@@ -22,7 +27,11 @@ fn no_question_about_one_call_reads_all_of_them() {
     for (sql, parameters, used) in [
         (CALL_BY_ID, &["A"][..], "SEARCH calls USING PRIMARY KEY"),
         (END_BY_ID, &["A"][..], "SEARCH calls USING PRIMARY KEY"),
-        (ending.as_str(), &["A", "A~"][..], "SEARCH calls USING INDEX calls_by_ending"),
+        (
+            ending.as_str(),
+            &["A", "A~"][..],
+            "SEARCH calls USING INDEX calls_by_ending",
+        ),
         (OPEN_SEGMENTS, &[][..], "calls_without_end"),
     ] {
         let plan = plan(&index, sql, parameters);
@@ -34,9 +43,17 @@ fn no_question_about_one_call_reads_all_of_them() {
 fn a_call_is_found_by_its_id_and_by_the_end_of_it() {
     let folder = tempfile::tempdir().unwrap();
     let index = open(folder.path(), FIRST).unwrap();
-    let ids: Vec<String> = (0..1_000).map(|_| InvocationId::new().to_string()).collect();
+    let ids: Vec<String> = (0..1_000)
+        .map(|_| InvocationId::new().to_string())
+        .collect();
     ids.iter().for_each(|id| add(&index, id));
-    let found = |id: &str| find(&index, id).unwrap().into_iter().map(|(id, _)| id).collect::<Vec<_>>();
+    let found = |id: &str| {
+        find(&index, id)
+            .unwrap()
+            .into_iter()
+            .map(|(id, _)| id)
+            .collect::<Vec<_>>()
+    };
     for id in ids.iter().step_by(97) {
         assert_eq!(id.len(), ID_CHARS);
         assert_eq!(found(id), [id.as_str()]);
@@ -53,7 +70,9 @@ fn a_call_is_found_by_its_id_and_by_the_end_of_it() {
 fn the_index_of_an_earlier_version_gets_what_finds_single_calls() {
     let folder = tempfile::tempdir().unwrap();
     let index = open(folder.path(), FIRST).unwrap();
-    index.execute_batch("DROP INDEX calls_by_ending; DROP INDEX calls_without_end").unwrap();
+    index
+        .execute_batch("DROP INDEX calls_by_ending; DROP INDEX calls_without_end")
+        .unwrap();
     let id = InvocationId::new().to_string();
     add(&index, &id);
     drop(index);

@@ -14,27 +14,44 @@ use crate::record::{EventType, Input, InvocationId, Status, ToolEvent, ToolInvoc
 
 use super::line::Kind;
 use super::{
-    CallLog, CallQuery, EventReader, FoldedStart, FollowedEvent, LogSettings, Noted, Start, Started, orphan, segment,
+    CallLog, CallQuery, EventReader, FoldedStart, FollowedEvent, LogSettings, Noted, Start,
+    Started, orphan, segment,
 };
 
 fn log(folder: &TempDir, settings: LogSettings) -> CallLog {
-    CallLog::new(folder.path().join("calls"), folder.path().join("key"), settings)
+    CallLog::new(
+        folder.path().join("calls"),
+        folder.path().join("key"),
+        settings,
+    )
 }
 
 fn running(tool: &str) -> ToolInvocation {
     let mut invocation = ToolInvocation::planned(tool, &Input::from_text("{}"));
-    for status in [Status::Selected, Status::ArgumentsReady, Status::Approved, Status::Running] {
+    for status in [
+        Status::Selected,
+        Status::ArgumentsReady,
+        Status::Approved,
+        Status::Running,
+    ] {
         invocation.advance(status, None).unwrap();
     }
     invocation
 }
 
 async fn start(log: &CallLog, tool: &str) {
-    log.started(Start::of(&running(tool), false), false).await.unwrap();
+    log.started(Start::of(&running(tool), false), false)
+        .await
+        .unwrap();
 }
 
 fn statuses(log: &CallLog) -> Vec<String> {
-    let calls = log.calls(&CallQuery { limit: 1_000, ..CallQuery::default() }).unwrap();
+    let calls = log
+        .calls(&CallQuery {
+            limit: 1_000,
+            ..CallQuery::default()
+        })
+        .unwrap();
     calls.into_iter().map(|call| call.status).collect()
 }
 
@@ -94,7 +111,10 @@ async fn a_torn_line_is_removed_when_its_segment_is_taken_over() {
     fs::write(&path, [&whole[..], b"0123"].concat()).unwrap();
     let reader = log(&folder, LogSettings::default());
     let damage = reader.verify().unwrap().unwrap_err();
-    assert!(damage.line == 3 && damage.what.starts_with("it is incomplete"), "{damage}");
+    assert!(
+        damage.line == 3 && damage.what.starts_with("it is incomplete"),
+        "{damage}"
+    );
     start(&reader, "b").await;
     assert!(reader.verify().unwrap().is_ok());
 }
@@ -112,7 +132,11 @@ async fn the_index_is_made_again_and_knows_lines_that_are_gone() {
     assert_eq!(statuses(&reader).len(), 2);
     let path = segment::path(&folder.path().join("calls"), 1);
     let lines = fs::read(&path).unwrap();
-    let cut = lines[..lines.len() - 1].iter().rposition(|byte| *byte == b'\n').unwrap() + 1;
+    let cut = lines[..lines.len() - 1]
+        .iter()
+        .rposition(|byte| *byte == b'\n')
+        .unwrap()
+        + 1;
     fs::write(&path, &lines[..cut]).unwrap();
     let damage = reader.verify().unwrap().unwrap_err();
     assert_eq!(damage.what, "the lines after it were removed");
@@ -122,7 +146,10 @@ async fn the_index_is_made_again_and_knows_lines_that_are_gone() {
 async fn the_oldest_segments_go_when_the_log_is_too_large_and_no_other_may_be_missing() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("calls");
-    let small = LogSettings { bytes_max: 6 << 20, ..LogSettings::default() };
+    let small = LogSettings {
+        bytes_max: 6 << 20,
+        ..LogSettings::default()
+    };
     let writer = log(&folder, small);
     let mut call = large("a");
     for _ in 0..16 {
@@ -141,7 +168,10 @@ async fn the_oldest_segments_go_when_the_log_is_too_large_and_no_other_may_be_mi
 async fn the_removal_of_a_segment_is_found_also_after_others_were_pruned() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("calls");
-    let small = LogSettings { bytes_max: 14 << 20, ..LogSettings::default() };
+    let small = LogSettings {
+        bytes_max: 14 << 20,
+        ..LogSettings::default()
+    };
     let writer = log(&folder, small);
     let mut call = large("a");
     for _ in 0..9 {
@@ -156,7 +186,10 @@ async fn the_removal_of_a_segment_is_found_also_after_others_were_pruned() {
     let kept = files(&folder);
     assert!(kept[0] > 5, "{kept:?}");
     let damage = writer.verify().unwrap().unwrap_err();
-    assert_eq!((damage.file, damage.what), (segment::name(2), "the file was removed"));
+    assert_eq!(
+        (damage.file, damage.what),
+        (segment::name(2), "the file was removed")
+    );
 }
 
 #[tokio::test]
@@ -169,8 +202,14 @@ async fn the_removal_of_the_last_segment_is_found() {
     assert_eq!(statuses(&one).len(), 2);
     drop((one, two));
     remove(&folder.path().join("calls"), 2);
-    let damage = log(&folder, LogSettings::default()).verify().unwrap().unwrap_err();
-    assert_eq!((damage.file, damage.what), (segment::name(2), "the file was removed"));
+    let damage = log(&folder, LogSettings::default())
+        .verify()
+        .unwrap()
+        .unwrap_err();
+    assert_eq!(
+        (damage.file, damage.what),
+        (segment::name(2), "the file was removed")
+    );
 }
 
 /// The ends of many calls can make a segment larger than what is read of it at once.
@@ -180,11 +219,22 @@ async fn nothing_of_a_large_segment_is_cut_off_when_it_is_taken_over() {
     let path = segment::path(&folder.path().join("calls"), 1);
     let writer = log(&folder, LogSettings::default());
     let call = running("a");
-    writer.started(Start::of(&call, false), false).await.unwrap();
-    writer.append(Kind::Dropped, Some(call.invocation_id), &()).unwrap();
+    writer
+        .started(Start::of(&call, false), false)
+        .await
+        .unwrap();
+    writer
+        .append(Kind::Dropped, Some(call.invocation_id), &())
+        .unwrap();
     drop(writer);
     let lines = fs::read(&path).unwrap();
-    let (start, end) = lines.split_at(lines[..lines.len() - 1].iter().rposition(|byte| *byte == b'\n').unwrap() + 1);
+    let (start, end) = lines.split_at(
+        lines[..lines.len() - 1]
+            .iter()
+            .rposition(|byte| *byte == b'\n')
+            .unwrap()
+            + 1,
+    );
     let file = fs::File::options().write(true).open(&path).unwrap();
     let mut at = start.len() as u64;
     file.set_len(at).unwrap();
@@ -217,7 +267,14 @@ async fn segments_that_are_too_old_go_unless_they_are_written() {
     }
     drop((one, three));
     std::thread::sleep(std::time::Duration::from_millis(20));
-    let brief = log(&folder, LogSettings { age_max: std::time::Duration::ZERO, flush: true, ..LogSettings::default() });
+    let brief = log(
+        &folder,
+        LogSettings {
+            age_max: std::time::Duration::ZERO,
+            flush: true,
+            ..LogSettings::default()
+        },
+    );
     start(&brief, "b").await;
     assert_eq!(files(&folder), [2, 3]);
     assert!(brief.verify().unwrap().is_ok());
@@ -230,7 +287,17 @@ fn remove(dir: &Path, number: u64) {
 #[tokio::test]
 async fn what_is_turned_off_writes_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    start(&log(&folder, LogSettings { keep: super::Keep::None, ..LogSettings::default() }), "a").await;
+    start(
+        &log(
+            &folder,
+            LogSettings {
+                keep: super::Keep::None,
+                ..LogSettings::default()
+            },
+        ),
+        "a",
+    )
+    .await;
     assert!(!folder.path().join("calls").exists());
 }
 
@@ -245,7 +312,8 @@ fn large(tool: &str) -> ToolInvocation {
 async fn run_through(log: &CallLog, call: &mut ToolInvocation) {
     call.invocation_id = InvocationId::new();
     log.started(Start::of(call, false), true).await.unwrap();
-    log.append(Kind::Dropped, Some(call.invocation_id), &()).unwrap();
+    log.append(Kind::Dropped, Some(call.invocation_id), &())
+        .unwrap();
 }
 
 #[tokio::test]
@@ -255,7 +323,10 @@ async fn a_running_call_of_a_full_segment_is_not_taken_for_that_of_a_killed_proc
     let writer = log(&folder, LogSettings::default());
     let reader = log(&folder, LogSettings::default());
     let long = running("long");
-    writer.started(Start::of(&long, false), false).await.unwrap();
+    writer
+        .started(Start::of(&long, false), false)
+        .await
+        .unwrap();
     let mut call = large("a");
     for _ in 0..5 {
         run_through(&writer, &mut call).await;
@@ -264,7 +335,9 @@ async fn a_running_call_of_a_full_segment_is_not_taken_for_that_of_a_killed_proc
     assert_eq!(statuses(&reader), ["running"]);
     // Its end is where it started, and then nothing is added there any more.
     assert!(!segment::is_closed(&dir, 1));
-    writer.append(Kind::Dropped, Some(long.invocation_id), &()).unwrap();
+    writer
+        .append(Kind::Dropped, Some(long.invocation_id), &())
+        .unwrap();
     assert!(segment::is_closed(&dir, 1) && !segment::is_closed(&dir, 2));
     assert_eq!(statuses(&reader).len(), 0);
     assert!(reader.verify().unwrap().is_ok());
@@ -281,7 +354,10 @@ fn what_hooks_said_before_the_start_outlives_their_process() {
         "outcome": "completed",
     });
     let hooks = [serde_json::from_value(hook.clone()).unwrap()];
-    let start = Start { hooks: &hooks, ..Start::of(&call, true) };
+    let start = Start {
+        hooks: &hooks,
+        ..Start::of(&call, true)
+    };
     assert!(FoldedStart::of(start, 7).is_none());
     let line = serde_json::to_string(&Started::of(start, 7)).unwrap();
     let record: Value = serde_json::from_str(&orphan::ended(&id, &line, &[]).unwrap()).unwrap();
@@ -299,7 +375,12 @@ async fn a_killed_process_has_no_running_calls_left_once_another_one_writes() {
         run_through(&writer, &mut call).await;
     }
     drop(writer);
-    let ends = || fs::read_to_string(segment::path(&dir, 1)).unwrap().matches("runtime_shutdown").count();
+    let ends = || {
+        fs::read_to_string(segment::path(&dir, 1))
+            .unwrap()
+            .matches("runtime_shutdown")
+            .count()
+    };
     assert_eq!(ends(), 0);
     let next = log(&folder, LogSettings::default());
     start(&next, "b").await;
@@ -311,7 +392,10 @@ async fn a_killed_process_has_no_running_calls_left_once_another_one_writes() {
 /// Events of the call `id`, as its trail would have them.
 fn events<const N: usize>(id: InvocationId, types: [EventType; N]) -> [ToolEvent; N] {
     let source: Arc<str> = "toolcell/test".into();
-    types.map(|of| ToolEvent { invocation_id: Some(id), ..of_no_call(&source, of, Some("a"), json!({})) })
+    types.map(|of| ToolEvent {
+        invocation_id: Some(id),
+        ..of_no_call(&source, of, Some("a"), json!({}))
+    })
 }
 
 /// Reads on: the numbers and types of events, and how many were missed.
@@ -334,14 +418,31 @@ async fn records_are_read_one_by_one_and_together_they_are_bounded() {
     for tool in ["a", "b", "c"] {
         start(&log, tool).await;
     }
-    let calls = log.calls(&CallQuery { limit: 10, ..CallQuery::default() }).unwrap();
+    let calls = log
+        .calls(&CallQuery {
+            limit: 10,
+            ..CallQuery::default()
+        })
+        .unwrap();
     // The earliest first.
-    let ids: Vec<String> = calls.into_iter().rev().map(|call| call.invocation_id).collect();
+    let ids: Vec<String> = calls
+        .into_iter()
+        .rev()
+        .map(|call| call.invocation_id)
+        .collect();
     let read = |bytes_max: u64, limit: u32| {
         let mut read = Vec::new();
-        let query = CallQuery { limit, ..CallQuery::default() };
+        let query = CallQuery {
+            limit,
+            ..CallQuery::default()
+        };
         let id = |record: serde_json::Value| {
-            read.push(record["invocation"]["invocation_id"].as_str().unwrap().to_owned());
+            read.push(
+                record["invocation"]["invocation_id"]
+                    .as_str()
+                    .unwrap()
+                    .to_owned(),
+            );
         };
         let count = log.each_record(&query, bytes_max, id).unwrap();
         assert_eq!(count, read.len());
@@ -352,7 +453,10 @@ async fn records_are_read_one_by_one_and_together_they_are_bounded() {
     // The latest call alone is larger.
     assert_eq!(read(0, 10), ids[2..]);
     let counts: Vec<usize> = (0..40).map(|step| read(step * 250, 10).len()).collect();
-    assert!(counts.is_sorted() && [1, 2, 3].iter().all(|count| counts.contains(count)), "{counts:?}");
+    assert!(
+        counts.is_sorted() && [1, 2, 3].iter().all(|count| counts.contains(count)),
+        "{counts:?}"
+    );
 }
 
 #[tokio::test]
@@ -363,7 +467,10 @@ async fn a_record_whose_segment_is_removed_while_others_are_read_is_left_out() {
         start(writer, "a").await;
     }
     let mut read = 0;
-    let query = CallQuery { limit: 10, ..CallQuery::default() };
+    let query = CallQuery {
+        limit: 10,
+        ..CallQuery::default()
+    };
     let count = writers[0].each_record(&query, u64::MAX, |_| {
         read += 1;
         if read == 1 {
@@ -374,7 +481,15 @@ async fn a_record_whose_segment_is_removed_while_others_are_read_is_left_out() {
 }
 
 fn note(log: &CallLog, id: InvocationId, first: usize, events: &[ToolEvent]) {
-    log.noted(id, &Noted { session: Some("s"), first, events }).unwrap();
+    log.noted(
+        id,
+        &Noted {
+            session: Some("s"),
+            first,
+            events,
+        },
+    )
+    .unwrap();
 }
 
 #[tokio::test]
@@ -384,12 +499,24 @@ async fn every_event_is_read_once_while_its_call_runs_and_when_it_ends() {
     let other = log(&folder, LogSettings::default());
     assert_eq!(read(&mut other.follow(Some(1)).unwrap()), (vec![], vec![]));
     let call = running("a");
-    writer.started(Start::of(&call, false), false).await.unwrap();
+    writer
+        .started(Start::of(&call, false), false)
+        .await
+        .unwrap();
     let id = call.invocation_id;
-    let told = events(id, [EventType::Planned, EventType::Started, EventType::Progress]);
+    let told = events(
+        id,
+        [EventType::Planned, EventType::Started, EventType::Progress],
+    );
     note(&writer, id, 0, &told[..2]);
     let mut reader = other.follow(Some(1)).unwrap();
-    assert_eq!(read(&mut reader), (vec![(1, EventType::Planned), (2, EventType::Started)], vec![]));
+    assert_eq!(
+        read(&mut reader),
+        (
+            vec![(1, EventType::Planned), (2, EventType::Started)],
+            vec![]
+        )
+    );
     assert_eq!(read(&mut reader), (vec![], vec![]));
     // A process that resumes a call notes all of its events again.
     note(&writer, id, 0, &told);
@@ -401,9 +528,15 @@ async fn every_event_is_read_once_while_its_call_runs_and_when_it_ends() {
     let record = other.record(&id.to_string()).unwrap().unwrap();
     assert_eq!(record["events"].as_array().unwrap().len(), 4);
     // Another reader has the same numbers.
-    assert_eq!(read(&mut other.follow(Some(3)).unwrap()).0, [(3, EventType::Progress), (4, EventType::Canceled)]);
+    assert_eq!(
+        read(&mut other.follow(Some(3)).unwrap()).0,
+        [(3, EventType::Progress), (4, EventType::Canceled)]
+    );
     let mut late = other.follow(None).unwrap();
-    assert_eq!((late.position(), late.end(), read(&mut late)), (5, 5, (vec![], vec![])));
+    assert_eq!(
+        (late.position(), late.end(), read(&mut late)),
+        (5, 5, (vec![], vec![]))
+    );
 }
 
 #[tokio::test]
@@ -413,11 +546,22 @@ async fn a_reader_is_told_how_many_events_are_gone() {
     let two = log(&folder, LogSettings::default());
     for writer in [&one, &two] {
         let call = running("a");
-        writer.started(Start::of(&call, false), false).await.unwrap();
-        note(writer, call.invocation_id, 0, &events(call.invocation_id, [EventType::Planned, EventType::Started]));
+        writer
+            .started(Start::of(&call, false), false)
+            .await
+            .unwrap();
+        note(
+            writer,
+            call.invocation_id,
+            0,
+            &events(call.invocation_id, [EventType::Planned, EventType::Started]),
+        );
     }
     let types = |from: u64| vec![(from, EventType::Planned), (from + 1, EventType::Started)];
-    assert_eq!(read(&mut two.follow(Some(1)).unwrap()), ([types(1), types(3)].concat(), vec![]));
+    assert_eq!(
+        read(&mut two.follow(Some(1)).unwrap()),
+        ([types(1), types(3)].concat(), vec![])
+    );
     drop(one);
     remove(&folder.path().join("calls"), 1);
     assert_eq!(read(&mut two.follow(Some(1)).unwrap()), (types(3), vec![2]));
@@ -425,7 +569,10 @@ async fn a_reader_is_told_how_many_events_are_gone() {
     fs::write(folder.path().join("calls/index.db"), "nonsense").unwrap();
     let mut reader = two.follow(Some(1)).unwrap();
     let (seen, missed) = read(&mut reader);
-    assert!(seen[0].0 > 1_000_000_000_000 && missed == [seen[0].0 - 1], "{seen:?} {missed:?}");
+    assert!(
+        seen[0].0 > 1_000_000_000_000 && missed == [seen[0].0 - 1],
+        "{seen:?} {missed:?}"
+    );
 }
 
 /// A reader that waits for the index must not take a segment that came meanwhile for one that is gone: its events would
@@ -438,16 +585,25 @@ fn readers_that_update_the_index_at_once_number_each_event_once() {
     let writing = || {
         let writer = log(&folder, LogSettings::default());
         let id = InvocationId::new();
-        note(&writer, id, 0, &events(id, [EventType::Planned, EventType::Started]));
+        note(
+            &writer,
+            id,
+            0,
+            &events(id, [EventType::Planned, EventType::Started]),
+        );
         read(&mut writer.follow(Some(1)).unwrap());
         writer
     };
     let first = writing();
     // Each writer keeps its segment, so that the next one begins another.
     let writers: Vec<CallLog> = std::thread::scope(|scope| {
-        let readers: Vec<_> =
-            (0..READERS).map(|_| scope.spawn(|| (0..ROUNDS).map(|_| writing()).collect::<Vec<_>>())).collect();
-        readers.into_iter().flat_map(|reader| reader.join().unwrap()).collect()
+        let readers: Vec<_> = (0..READERS)
+            .map(|_| scope.spawn(|| (0..ROUNDS).map(|_| writing()).collect::<Vec<_>>()))
+            .collect();
+        readers
+            .into_iter()
+            .flat_map(|reader| reader.join().unwrap())
+            .collect()
     });
     assert_eq!(files(&folder).len(), writers.len() + 1);
     let (seen, missed) = read(&mut first.follow(Some(1)).unwrap());
@@ -460,10 +616,22 @@ fn readers_that_update_the_index_at_once_number_each_event_once() {
 async fn events_of_no_call_are_in_the_log() {
     let folder = tempfile::tempdir().unwrap();
     let log = log(&folder, LogSettings::default());
-    let event = of_no_call(&"toolcell/test".into(), EventType::DeferredLoaded, Some("a"), json!({}));
-    log.announced(vec![event.clone()], Some("s".to_owned())).await.unwrap();
+    let event = of_no_call(
+        &"toolcell/test".into(),
+        EventType::DeferredLoaded,
+        Some("a"),
+        json!({}),
+    );
+    log.announced(vec![event.clone()], Some("s".to_owned()))
+        .await
+        .unwrap();
     let found = log.follow(Some(1)).unwrap().read().unwrap();
-    let [FollowedEvent::Event(logged)] = found.as_slice() else { panic!("{found:?}") };
-    assert_eq!((logged.sequence, logged.session.as_deref(), &logged.event), (1, Some("s"), &event));
+    let [FollowedEvent::Event(logged)] = found.as_slice() else {
+        panic!("{found:?}")
+    };
+    assert_eq!(
+        (logged.sequence, logged.session.as_deref(), &logged.event),
+        (1, Some("s"), &event)
+    );
     assert!(log.verify().unwrap().is_ok());
 }

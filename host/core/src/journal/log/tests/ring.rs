@@ -32,7 +32,8 @@ fn begin(log: &CallLog, call: &ToolInvocation) {
 fn run(log: &CallLog) -> ToolInvocation {
     let call = running("a");
     begin(log, &call);
-    log.append(Kind::Dropped, Some(call.invocation_id), &()).unwrap();
+    log.append(Kind::Dropped, Some(call.invocation_id), &())
+        .unwrap();
     call
 }
 
@@ -67,8 +68,12 @@ fn rings(home: &Path) -> Vec<u64> {
 /// The calls of the lines of the first segment, with their kinds.
 fn lines(home: &Path) -> Vec<(char, String)> {
     let text = fs::read_to_string(segment::path(&home.join("calls"), 1)).unwrap();
-    let parts = text.lines().map(|line| line.split(' ').skip(1).take(2).collect::<Vec<_>>());
-    parts.map(|parts| (parts[0].chars().next().unwrap(), parts[1].to_owned())).collect()
+    let parts = text
+        .lines()
+        .map(|line| line.split(' ').skip(1).take(2).collect::<Vec<_>>());
+    parts
+        .map(|parts| (parts[0].chars().next().unwrap(), parts[1].to_owned()))
+        .collect()
 }
 
 /// A copy of the log, as its process would leave it if it were killed now.
@@ -123,7 +128,13 @@ fn a_line_of_a_busy_process_is_read_by_others_as_soon_as_it_is_written() {
 #[test]
 fn there_is_no_ring_where_lines_are_rare_or_wait_for_the_disk() {
     let folder = memory();
-    let flushed = log(&folder, LogSettings { flush: true, ..LogSettings::default() });
+    let flushed = log(
+        &folder,
+        LogSettings {
+            flush: true,
+            ..LogSettings::default()
+        },
+    );
     let slow = log(&folder, LogSettings::default());
     for _ in 0..MANY {
         run(&flushed);
@@ -161,7 +172,11 @@ fn a_killed_process_loses_no_line_and_none_comes_twice_wherever_it_was_killed() 
         assert!(reader.verify().unwrap().is_ok(), "{cut}");
         let lines = lines(left.path());
         let kinds = |id: &InvocationId| -> String {
-            lines.iter().filter(|(_, of)| *of == id.to_string()).map(|(kind, _)| kind).collect()
+            lines
+                .iter()
+                .filter(|(_, of)| *of == id.to_string())
+                .map(|(kind, _)| kind)
+                .collect()
         };
         assert!(ended.iter().all(|id| kinds(id) == "sx"), "{cut}: {lines:?}");
         assert_eq!(kinds(&open), "se", "{cut}");
@@ -213,8 +228,16 @@ fn what_a_loss_of_power_left_of_a_ring_is_no_forgery() {
     assert!(reader.verify().unwrap().is_ok());
     assert_eq!(rings(left.path()), NONE);
     let kept = lines(left.path());
-    assert!(kept.iter().any(|(_, id)| *id == ended[1].to_string()), "{kept:?}");
-    assert!(!kept.iter().any(|(_, id)| [ended[2], open].iter().any(|lost| *id == lost.to_string())), "{kept:?}");
+    assert!(
+        kept.iter().any(|(_, id)| *id == ended[1].to_string()),
+        "{kept:?}"
+    );
+    assert!(
+        !kept
+            .iter()
+            .any(|(_, id)| [ended[2], open].iter().any(|lost| *id == lost.to_string())),
+        "{kept:?}"
+    );
 }
 
 #[test]
@@ -230,11 +253,18 @@ fn the_ring_of_one_segment_is_none_of_another_and_needs_the_lines_before_it() {
     close(other);
     fs::write(dir.join("0000000001.ring"), &ring).unwrap();
     let reader = log(&left, LogSettings::default());
-    assert!(!lines_have(&left, &ended), "lines came to a place that is not theirs");
+    assert!(
+        !lines_have(&left, &ended),
+        "lines came to a place that is not theirs"
+    );
     assert!(reader.verify().unwrap().is_err() && !lines_have(&left, &ended));
     fs::remove_file(dir.join("0000000001.changed")).unwrap();
     // A line before the ring's own ones was cut off.
-    let cut = segment[..segment.len() - 1].iter().rposition(|byte| *byte == b'\n').unwrap() + 1;
+    let cut = segment[..segment.len() - 1]
+        .iter()
+        .rposition(|byte| *byte == b'\n')
+        .unwrap()
+        + 1;
     fs::write(segment::path(&dir, 1), &segment[..cut]).unwrap();
     fs::write(dir.join("0000000001.ring"), &ring).unwrap();
     let _ = fs::remove_file(dir.join("index.db"));
@@ -242,7 +272,9 @@ fn the_ring_of_one_segment_is_none_of_another_and_needs_the_lines_before_it() {
 }
 
 fn lines_have(home: &TempDir, ids: &[InvocationId]) -> bool {
-    lines(home.path()).iter().any(|(_, id)| ids.iter().any(|one| *id == one.to_string()))
+    lines(home.path())
+        .iter()
+        .any(|(_, id)| ids.iter().any(|one| *id == one.to_string()))
 }
 
 #[test]
@@ -259,7 +291,9 @@ fn what_others_leave_in_the_place_of_a_ring_stops_no_reader() {
     assert!(reader.verify().unwrap().is_ok());
     assert!(!ring.exists());
     // Frames that were written without the key.
-    let forged: Vec<u8> = [u64::from_le_bytes(*b"toolring"), 64, 0, 0, 0].map(u64::to_le_bytes).concat();
+    let forged: Vec<u8> = [u64::from_le_bytes(*b"toolring"), 64, 0, 0, 0]
+        .map(u64::to_le_bytes)
+        .concat();
     fs::write(&ring, [forged, vec![1; 300 << 10]].concat()).unwrap();
     let before = lines(folder.path());
     reader.close_orphans().unwrap();
@@ -288,7 +322,9 @@ fn what_others_leave_in_the_place_of_a_ring_stops_no_reader() {
 /// The last place of a call's id in the ring.
 fn place(ring: &[u8], id: &InvocationId) -> usize {
     let id = id.to_string();
-    ring.windows(id.len()).position(|part| part == id.as_bytes()).unwrap()
+    ring.windows(id.len())
+        .position(|part| part == id.as_bytes())
+        .unwrap()
 }
 
 /// Runs calls of 60 kB each.
@@ -298,14 +334,21 @@ fn run_large(log: &CallLog, count: usize) {
     for _ in 0..count {
         call.invocation_id = InvocationId::new();
         begin(log, &call);
-        log.append(Kind::Dropped, Some(call.invocation_id), &()).unwrap();
+        log.append(Kind::Dropped, Some(call.invocation_id), &())
+            .unwrap();
     }
 }
 
 #[test]
 fn a_busy_process_removes_segments_beside_its_calls() {
     let folder = memory();
-    let log = busy_with(&folder, LogSettings { bytes_max: 6 << 20, ..LogSettings::default() });
+    let log = busy_with(
+        &folder,
+        LogSettings {
+            bytes_max: 6 << 20,
+            ..LogSettings::default()
+        },
+    );
     let end = Instant::now() + Duration::from_secs(60);
     loop {
         run_large(&log, 100);
@@ -323,7 +366,12 @@ fn a_busy_process_removes_segments_beside_its_calls() {
     let kept = segment::numbers(log.dir()).unwrap();
     drop(log);
     fs::remove_file(segment::path(&folder.path().join("calls"), kept[0])).unwrap();
-    assert!(super::log(&folder, LogSettings::default()).verify().unwrap().is_err());
+    assert!(
+        super::log(&folder, LogSettings::default())
+            .verify()
+            .unwrap()
+            .is_err()
+    );
 }
 
 #[test]
@@ -335,7 +383,8 @@ fn a_busy_process_goes_on_in_the_next_segment_when_one_is_full() {
     run_large(&log, 75);
     assert_eq!(segment::numbers(log.dir()).unwrap(), [1, 2]);
     assert_eq!(statuses(&log), ["running"]);
-    log.append(Kind::Dropped, Some(long.invocation_id), &()).unwrap();
+    log.append(Kind::Dropped, Some(long.invocation_id), &())
+        .unwrap();
     assert!(segment::is_closed(log.dir(), 1));
     assert!(log.verify().unwrap().is_ok());
     assert_eq!(statuses(&log).len(), 0);
@@ -357,13 +406,18 @@ fn calls_at_once_have_their_lines_once_and_in_order() {
     };
     let ids: Vec<String> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..4).map(|_| scope.spawn(calls)).collect();
-        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        threads
+            .into_iter()
+            .flat_map(|thread| thread.join().unwrap())
+            .collect()
     });
     close(writer);
     let lines = lines(folder.path());
     assert_eq!(lines.len(), 1 + 2 * ids.len());
     let mut of: HashMap<&str, String> = HashMap::new();
-    lines.iter().for_each(|(kind, id)| of.entry(id.as_str()).or_default().push(*kind));
+    lines
+        .iter()
+        .for_each(|(kind, id)| of.entry(id.as_str()).or_default().push(*kind));
     assert!(ids.iter().all(|id| of[id.as_str()] == "sx"));
 }
 
@@ -379,8 +433,17 @@ fn a_ring_that_cannot_be_emptied_takes_no_more_calls_and_loses_none() {
         let read_only = fs::File::open(segment::path(log.dir(), 1)).unwrap();
         writer.as_mut().unwrap().current.replace_file(read_only)
     };
-    assert!(log.calls(&CallQuery { limit: 10, ..CallQuery::default() }).is_err());
-    assert!(log.start(Kind::Started, Start::of(&running("a"), false)).is_err());
+    assert!(
+        log.calls(&CallQuery {
+            limit: 10,
+            ..CallQuery::default()
+        })
+        .is_err()
+    );
+    assert!(
+        log.start(Kind::Started, Start::of(&running("a"), false))
+            .is_err()
+    );
     let left: PathBuf = folder.path().join("calls/0000000001.ring");
     drop((log, lock));
     assert!(left.exists());

@@ -7,8 +7,8 @@ use serde_json::json;
 
 use crate::journal::log::{CallLog, LogSettings, Start};
 use crate::record::{
-    CallRecord, ErrorClass, Input, Refusal, ResultMappings, ResultProvenance, Status, ToolInvocation, ToolResult,
-    Trust, Writer,
+    CallRecord, ErrorClass, Input, Refusal, ResultMappings, ResultProvenance, Status,
+    ToolInvocation, ToolResult, Trust, Writer,
 };
 
 use super::{files, log, running};
@@ -56,7 +56,13 @@ async fn run(log: &CallLog, mut call: ToolInvocation) -> String {
 #[tokio::test]
 async fn a_caller_who_fills_the_log_removes_calls_of_its_own() {
     let folder = tempfile::tempdir().unwrap();
-    let writer = log(&folder, LogSettings { bytes_max: 14 << 20, ..LogSettings::default() });
+    let writer = log(
+        &folder,
+        LogSettings {
+            bytes_max: 14 << 20,
+            ..LogSettings::default()
+        },
+    );
     let quiet = run(&writer, call("quiet", 30_000)).await;
     // Many small calls are less than few large ones.
     for _ in 0..50 {
@@ -71,7 +77,12 @@ async fn a_caller_who_fills_the_log_removes_calls_of_its_own() {
     let there = |log: &CallLog| [&quiet, &first, &last].map(|id| log.record(id).unwrap().is_some());
     assert_eq!(there(&writer), [true, false, true]);
     let kept = writer.record(&quiet).unwrap().unwrap();
-    assert_eq!(kept["invocation"]["call_input"]["text"].as_str().map(str::len), Some(30_000));
+    assert_eq!(
+        kept["invocation"]["call_input"]["text"]
+            .as_str()
+            .map(str::len),
+        Some(30_000)
+    );
     let verified = writer.verify().unwrap().unwrap();
     assert!((10..30).contains(&verified.evicted_calls), "{verified:?}");
     assert_eq!(writer.evicted_calls().unwrap(), verified.evicted_calls);
@@ -87,11 +98,22 @@ async fn large_arguments_are_in_the_log_once() {
     let folder = tempfile::tempdir().unwrap();
     let writer = log(&folder, LogSettings::default());
     let id = run(&writer, call("a", 1 << 20)).await;
-    let bytes = fs::metadata(folder.path().join("calls/0000000001.log")).unwrap().len();
+    let bytes = fs::metadata(folder.path().join("calls/0000000001.log"))
+        .unwrap()
+        .len();
     assert!(bytes < (1 << 20) + 10_000, "{bytes}");
     let record = writer.record(&id).unwrap().unwrap();
-    for input in ["model_input", "observable_input", "permission_input", "call_input"] {
-        assert_eq!(record["invocation"][input]["text"].as_str().map(str::len), Some(1 << 20), "{input}");
+    for input in [
+        "model_input",
+        "observable_input",
+        "permission_input",
+        "call_input",
+    ] {
+        assert_eq!(
+            record["invocation"][input]["text"].as_str().map(str::len),
+            Some(1 << 20),
+            "{input}"
+        );
     }
     assert!(record["invocation"].get("inputs_at_start").is_none());
     // A call whose process was killed.
@@ -102,8 +124,12 @@ async fn large_arguments_are_in_the_log_once() {
     drop(writer);
     let reader = log(&folder, LogSettings::default());
     let record = reader.record(&killed).unwrap().unwrap();
-    assert_eq!(record["invocation"]["call_input"], record["invocation"]["model_input"]);
+    assert_eq!(
+        record["invocation"]["call_input"],
+        record["invocation"]["model_input"]
+    );
     assert!(
-        record["invocation"].get("inputs_same").is_none() && record["invocation"].get("observable_input").is_none()
+        record["invocation"].get("inputs_same").is_none()
+            && record["invocation"].get("observable_input").is_none()
     );
 }

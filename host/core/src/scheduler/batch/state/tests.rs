@@ -13,7 +13,10 @@ struct Random(u64);
 
 impl Random {
     fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         usize::try_from(self.0 >> 33).unwrap() % limit
     }
 }
@@ -44,7 +47,11 @@ impl Run {
         (1..count).for_each(|at| order.swap(at, random.below(at + 1)));
         let mut needs = vec![BTreeSet::new(); count];
         for (place, at) in order.iter().enumerate() {
-            needs[*at] = order[..place].iter().copied().filter(|_| random.below(4) == 0).collect();
+            needs[*at] = order[..place]
+                .iter()
+                .copied()
+                .filter(|_| random.below(4) == 0)
+                .collect();
         }
         Self {
             needs,
@@ -67,9 +74,18 @@ impl Run {
 
     fn plan(&self) -> Plan {
         let id = |at: usize| at.to_string();
-        let needs: Vec<Vec<String>> = self.needs.iter().map(|needs| needs.iter().copied().map(id).collect()).collect();
+        let needs: Vec<Vec<String>> = self
+            .needs
+            .iter()
+            .map(|needs| needs.iter().copied().map(id).collect())
+            .collect();
         let ids: Vec<String> = (0..self.needs.len()).map(id).collect();
-        Plan::new(ids.iter().zip(&needs).map(|(id, needs)| (id.as_str(), needs.as_slice()))).unwrap()
+        Plan::new(
+            ids.iter()
+                .zip(&needs)
+                .map(|(id, needs)| (id.as_str(), needs.as_slice())),
+        )
+        .unwrap()
     }
 
     /// The calls that fail by themselves, and on which `at` depends, also through others.
@@ -102,7 +118,11 @@ impl Run {
     }
 
     fn at_once(&self) -> usize {
-        if self.policy.ordering == OrderingPolicy::Serial { 1 } else { self.policy.max_parallel }
+        if self.policy.ordering == OrderingPolicy::Serial {
+            1
+        } else {
+            self.policy.max_parallel
+        }
     }
 
     /// Takes a step, and checks that it is one that the specification has.
@@ -110,21 +130,32 @@ impl Run {
         match step {
             Step::Start(at) => {
                 assert!(self.could_start(at), "{at} started: {self:?}");
-                assert!((0..at).all(|earlier| !self.could_start(earlier)), "{at} passed an earlier call: {self:?}");
+                assert!(
+                    (0..at).all(|earlier| !self.could_start(earlier)),
+                    "{at} passed an earlier call: {self:?}"
+                );
                 self.started.insert(at);
                 self.running.insert(at);
                 assert!(self.running.len() <= self.at_once(), "{self:?}");
             }
             Step::Discard(at, cause) => {
-                assert!(!self.started.contains(&at) && self.discarded[at].is_none(), "{at} twice: {self:?}");
+                assert!(
+                    !self.started.contains(&at) && self.discarded[at].is_none(),
+                    "{at} twice: {self:?}"
+                );
                 match cause {
                     Cause::Interrupted(_) => assert!(self.interrupted, "{self:?}"),
                     Cause::Failed(root) => match self.policy.siblings {
                         SiblingFailurePolicy::Ignore => panic!("{at} was discarded: {self:?}"),
                         SiblingFailurePolicy::CancelDependent => {
-                            assert!(self.failed_ancestors(at).contains(&root), "{at} for {root}: {self:?}");
+                            assert!(
+                                self.failed_ancestors(at).contains(&root),
+                                "{at} for {root}: {self:?}"
+                            );
                         }
-                        SiblingFailurePolicy::CancelSiblings => assert_eq!(Some(root), self.first_failed, "{self:?}"),
+                        SiblingFailurePolicy::CancelSiblings => {
+                            assert_eq!(Some(root), self.first_failed, "{self:?}")
+                        }
                     },
                 }
                 self.discarded[at] = Some(cause);
@@ -166,24 +197,45 @@ fn every_batch_goes_as_the_specification_says() {
                 run.take(step);
             }
             let full = run.running.len() == run.at_once();
-            assert!(full || (0..run.needs.len()).all(|at| !run.could_start(at)), "a call could start: {run:?}");
+            assert!(
+                full || (0..run.needs.len()).all(|at| !run.could_start(at)),
+                "a call could start: {run:?}"
+            );
             if run.interrupted {
                 assert!(!cancels || run.running.is_subset(&run.canceled), "{run:?}");
             }
-            let Some(at) = run.running.iter().copied().nth(random.below(run.running.len().max(1))) else { break };
+            let Some(at) = run
+                .running
+                .iter()
+                .copied()
+                .nth(random.below(run.running.len().max(1)))
+            else {
+                break;
+            };
             let failed = run.end(at);
             let siblings: BTreeSet<usize> = run.running.clone();
             state.ended(at, failed);
-            if failed && run.policy.siblings == SiblingFailurePolicy::CancelSiblings && run.first_failed == Some(at) {
+            if failed
+                && run.policy.siblings == SiblingFailurePolicy::CancelSiblings
+                && run.first_failed == Some(at)
+            {
                 while let Some(step) = state.next_step() {
                     run.take(step);
                 }
-                assert!(siblings.is_subset(&run.canceled), "a sibling runs on: {run:?}");
+                assert!(
+                    siblings.is_subset(&run.canceled),
+                    "a sibling runs on: {run:?}"
+                );
             }
         }
         assert!(state.is_over(), "{run:?}");
-        let outcomes = (0..run.needs.len()).filter(|at| run.started.contains(at) != run.discarded[*at].is_some());
-        assert_eq!(outcomes.count(), run.needs.len(), "each call starts or is discarded: {run:?}");
+        let outcomes = (0..run.needs.len())
+            .filter(|at| run.started.contains(at) != run.discarded[*at].is_some());
+        assert_eq!(
+            outcomes.count(),
+            run.needs.len(),
+            "each call starts or is discarded: {run:?}"
+        );
         if !run.interrupted && run.policy.siblings == SiblingFailurePolicy::Ignore {
             assert_eq!(run.started.len(), run.needs.len(), "{run:?}");
         }
@@ -195,8 +247,16 @@ fn family(siblings: SiblingFailurePolicy) -> (Vec<Step>, Vec<Step>) {
     let a = ["a".to_owned()];
     let b = ["b".to_owned()];
     let plan = Plan::new([("a", &a[..0]), ("b", &a[..]), ("c", &a[..0]), ("d", &b[..])]).unwrap();
-    let mut state = BatchState::new(plan, &BatchPolicy { siblings, ..BatchPolicy::default() });
-    let drain = |state: &mut BatchState| -> Vec<Step> { std::iter::from_fn(|| state.next_step()).collect() };
+    let mut state = BatchState::new(
+        plan,
+        &BatchPolicy {
+            siblings,
+            ..BatchPolicy::default()
+        },
+    );
+    let drain = |state: &mut BatchState| -> Vec<Step> {
+        std::iter::from_fn(|| state.next_step()).collect()
+    };
     let first = drain(&mut state);
     state.ended(0, true);
     (first, drain(&mut state))
@@ -208,7 +268,13 @@ fn a_failure_reaches_whom_the_policy_says() {
     let both = vec![Step::Start(0), Step::Start(2)];
     assert_eq!(family(Ignore), (both.clone(), vec![Step::Start(1)]));
     let discard = |at| Step::Discard(at, Cause::Failed(0));
-    assert_eq!(family(CancelDependent), (both.clone(), vec![discard(1), discard(3)]));
+    assert_eq!(
+        family(CancelDependent),
+        (both.clone(), vec![discard(1), discard(3)])
+    );
     let cancel = Step::Cancel(2, AbortReason::SiblingError);
-    assert_eq!(family(CancelSiblings), (both, vec![cancel, discard(1), discard(3)]));
+    assert_eq!(
+        family(CancelSiblings),
+        (both, vec![cancel, discard(1), discard(3)])
+    );
 }

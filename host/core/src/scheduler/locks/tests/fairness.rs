@@ -47,7 +47,10 @@ fn order(steps: &[Step], mut elsewhere: impl FnMut() -> usize) -> Vec<usize> {
             }
             Step::End => {
                 drop(running.take());
-                if let Some(next) = waiting.iter().position(|(_, turn): &(usize, Turn)| turn.begin()) {
+                if let Some(next) = waiting
+                    .iter()
+                    .position(|(_, turn): &(usize, Turn)| turn.begin())
+                {
                     let (at, turn) = waiting.remove(next);
                     order.push(at);
                     running = Some(turn);
@@ -65,7 +68,9 @@ fn calls_that_wait_elsewhere_change_nothing_about_who_is_first() {
     let mut pick = picks(3);
     for round in 0..300 {
         let arrivals = 1 + pick(20);
-        let mut steps: Vec<Step> = (0..arrivals + pick(arrivals)).map(|_| Step::Arrive(pick(CALLERS.len()))).collect();
+        let mut steps: Vec<Step> = (0..arrivals + pick(arrivals))
+            .map(|_| Step::Arrive(pick(CALLERS.len())))
+            .collect();
         for _ in 0..steps.len() {
             let at = 1 + pick(steps.len());
             steps.insert(at, Step::End);
@@ -111,11 +116,18 @@ fn new_callers_do_not_pass_the_second_call_of_another_because_of_one_that_waits_
         // The call that ran ends, and one of his has its turn before the new one.
         drop(new);
         patient.retain(|turn| !turn.begin());
-        assert!(running.begin(), "the next call waits for one that has ended");
+        assert!(
+            running.begin(),
+            "the next call waits for one that has ended"
+        );
         if patient.is_empty() {
             return;
         }
-        assert!(n < 6, "calls that came later pass his: {} wait", patient.len());
+        assert!(
+            n < 6,
+            "calls that came later pass his: {} wait",
+            patient.len()
+        );
     }
 }
 
@@ -136,13 +148,23 @@ fn unlucky(locks: &ResourceLocks) -> Turn {
 async fn a_call_that_is_passed_no_more_delays_no_call_that_does_not_meet_it() {
     let locks = ResourceLocks::default();
     let unlucky = unlucky(&locks);
-    let [early, late, stranger] = ["bert", "carl", "dave"].map(|caller| locks.turn(None, Some(caller)));
-    assert!(!early.claim(claim(&[], &["/a", "/b"]), true), "it passes the call once more");
+    let [early, late, stranger] =
+        ["bert", "carl", "dave"].map(|caller| locks.turn(None, Some(caller)));
+    assert!(
+        !early.claim(claim(&[], &["/a", "/b"]), true),
+        "it passes the call once more"
+    );
     unlucky.lack_place();
-    assert!(!late.claim(claim(&[], &["/a", "/c"]), true), "it passes the call once more");
+    assert!(
+        !late.claim(claim(&[], &["/a", "/c"]), true),
+        "it passes the call once more"
+    );
     for folder in ["/b", "/c"] {
         let beside = locks.turn(None, Some("eve"));
-        assert!(beside.claim(claim(&[], &[folder]), true), "it waits behind a call that waits for the unlucky one");
+        assert!(
+            beside.claim(claim(&[], &[folder]), true),
+            "it waits behind a call that waits for the unlucky one"
+        );
     }
     assert!(stranger.claim(claim(&["/b"], &[]), true));
     assert!(!early.begin() && !late.begin());
@@ -198,7 +220,18 @@ fn calls_of_one_caller_keep_their_order_however_late_they_are_decided_on() {
         let next = waiting.iter().position(|(_, turn)| turn.begin());
         order.push(waiting.remove(next.unwrap()).0);
     }
-    assert_eq!(order.iter().filter(|at| **at > 0).copied().collect::<Vec<i32>>(), [1, 2, 3], "{order:?}");
+    assert_eq!(
+        order
+            .iter()
+            .filter(|at| **at > 0)
+            .copied()
+            .collect::<Vec<i32>>(),
+        [1, 2, 3],
+        "{order:?}"
+    );
     let other = order.iter().position(|at| *at == 0).unwrap();
-    assert!(other < 2, "the call of another waits for more than one of hers: {order:?}");
+    assert!(
+        other < 2,
+        "the call of another waits for more than one of hers: {order:?}"
+    );
 }

@@ -8,7 +8,16 @@ use super::{ARGUMENT_VALUES_MAX, Codec, Unfit, read, write};
 use crate::world::wit::schema::schema;
 use crate::world::wit::shape::{Int, Shape};
 
-const INTS: [Int; 8] = [Int::U8, Int::U16, Int::U32, Int::U64, Int::S8, Int::S16, Int::S32, Int::S64];
+const INTS: [Int; 8] = [
+    Int::U8,
+    Int::U16,
+    Int::U32,
+    Int::U64,
+    Int::S8,
+    Int::S16,
+    Int::S32,
+    Int::S64,
+];
 
 /// Random numbers of a seed (xorshift64*).
 struct Random(u64);
@@ -31,7 +40,11 @@ impl Random {
 
     fn names(&mut self) -> Vec<String> {
         (0..=self.below(4))
-            .map(|at| self.one(&["a", "b-c", "some", "ok", "r\u{e9}sum\u{e9}"]).to_owned() + &at.to_string())
+            .map(|at| {
+                self.one(&["a", "b-c", "some", "ok", "r\u{e9}sum\u{e9}"])
+                    .to_owned()
+                    + &at.to_string()
+            })
             .collect()
     }
 
@@ -45,23 +58,44 @@ impl Random {
             4 => Shape::Float64,
             5 => Shape::Char,
             6 => Shape::String,
-            7 => self.one(&[Shape::Bytes, Shape::Enum(vec!["x".to_owned(), "y-z".to_owned()])]),
+            7 => self.one(&[
+                Shape::Bytes,
+                Shape::Enum(vec!["x".to_owned(), "y-z".to_owned()]),
+            ]),
             8 => Shape::Flags(self.names()),
             9 => Shape::List(inner(self).into()),
             10 => Shape::Fixed(inner(self).into(), self.below(4) as u32),
             11 => Shape::Tuple((0..self.below(4)).map(|_| inner(self)).collect()),
-            12 => Shape::Record(self.names().into_iter().map(|name| (name, inner(self))).collect()),
+            12 => Shape::Record(
+                self.names()
+                    .into_iter()
+                    .map(|name| (name, inner(self)))
+                    .collect(),
+            ),
             13 => {
-                let case = |random: &mut Self| (random.below(3) > 0).then(|| random.shape(depth - 1));
-                Shape::Variant(self.names().into_iter().map(|name| (name, case(self))).collect())
+                let case =
+                    |random: &mut Self| (random.below(3) > 0).then(|| random.shape(depth - 1));
+                Shape::Variant(
+                    self.names()
+                        .into_iter()
+                        .map(|name| (name, case(self)))
+                        .collect(),
+                )
             }
             14 | 15 => Shape::Option(inner(self).into()),
             16 => {
-                let payload = |random: &mut Self| (random.below(3) > 0).then(|| random.shape(depth - 1).into());
+                let payload = |random: &mut Self| {
+                    (random.below(3) > 0).then(|| random.shape(depth - 1).into())
+                };
                 Shape::Result(payload(self), payload(self))
             }
             _ => {
-                let key = self.one(&[Shape::String, Shape::Bool, Shape::Int(Int::U64), Shape::Char]);
+                let key = self.one(&[
+                    Shape::String,
+                    Shape::Bool,
+                    Shape::Int(Int::U64),
+                    Shape::Char,
+                ]);
                 Shape::Map(key.into(), inner(self).into())
             }
         }
@@ -70,7 +104,17 @@ impl Random {
     fn int(&mut self, int: Int) -> Val {
         let (least, greatest) = int.range();
         let random = i128::from(self.next());
-        let number = self.one(&[least, greatest, 0, 1, 1 << 53, (1 << 53) + 1, random, -random, random >> 40]);
+        let number = self.one(&[
+            least,
+            greatest,
+            0,
+            1,
+            1 << 53,
+            (1 << 53) + 1,
+            random,
+            -random,
+            random >> 40,
+        ]);
         let number = number.clamp(least, greatest);
         match int {
             Int::U8 => Val::U8(number.try_into().unwrap()),
@@ -95,35 +139,76 @@ impl Random {
             Shape::Int(int) => self.int(*int),
             Shape::Float32 => {
                 let random = f32::from_bits(self.next() as u32);
-                Val::Float32(self.one(&[random, 0.1, -0.0, f32::NAN, f32::INFINITY, f32::MAX, f32::MIN_POSITIVE]))
+                Val::Float32(self.one(&[
+                    random,
+                    0.1,
+                    -0.0,
+                    f32::NAN,
+                    f32::INFINITY,
+                    f32::MAX,
+                    f32::MIN_POSITIVE,
+                ]))
             }
             Shape::Float64 => {
                 let random = f64::from_bits(self.next());
-                Val::Float64(self.one(&[random, 0.1, -0.0, f64::NAN, f64::NEG_INFINITY, f64::MAX, 1e-320]))
+                Val::Float64(self.one(&[
+                    random,
+                    0.1,
+                    -0.0,
+                    f64::NAN,
+                    f64::NEG_INFINITY,
+                    f64::MAX,
+                    1e-320,
+                ]))
             }
             Shape::Char => Val::Char(self.one(&['a', '"', '\\', '\0', '\u{10ffff}'])),
-            Shape::String => Val::String(self.one(&["", "NaN", "\u{7f}\n\"", "gr\u{f6}\u{df}e", "{}"]).to_owned()),
-            Shape::Bytes => Val::List((0..self.below(7)).map(|_| Val::U8(self.next() as u8)).collect()),
+            Shape::String => Val::String(
+                self.one(&["", "NaN", "\u{7f}\n\"", "gr\u{f6}\u{df}e", "{}"])
+                    .to_owned(),
+            ),
+            Shape::Bytes => Val::List(
+                (0..self.below(7))
+                    .map(|_| Val::U8(self.next() as u8))
+                    .collect(),
+            ),
             Shape::List(item) => Val::List((0..some).map(|_| self.val(item)).collect()),
-            Shape::Fixed(item, length) => Val::FixedLengthList((0..*length).map(|_| self.val(item)).collect()),
-            Shape::Tuple(items) => Val::Tuple(items.iter().map(|item| self.val(item)).collect()),
-            Shape::Record(fields) => {
-                Val::Record(fields.iter().map(|(name, shape)| (name.clone(), self.val(shape))).collect())
+            Shape::Fixed(item, length) => {
+                Val::FixedLengthList((0..*length).map(|_| self.val(item)).collect())
             }
+            Shape::Tuple(items) => Val::Tuple(items.iter().map(|item| self.val(item)).collect()),
+            Shape::Record(fields) => Val::Record(
+                fields
+                    .iter()
+                    .map(|(name, shape)| (name.clone(), self.val(shape)))
+                    .collect(),
+            ),
             Shape::Variant(cases) => {
                 let (name, shape) = self.one(cases);
                 Val::Variant(name, shape.map(|shape| self.val(&shape).into()))
             }
             Shape::Enum(names) => Val::Enum(self.one(names)),
-            Shape::Flags(names) => Val::Flags(names.iter().filter(|_| self.below(2) == 0).cloned().collect()),
+            Shape::Flags(names) => Val::Flags(
+                names
+                    .iter()
+                    .filter(|_| self.below(2) == 0)
+                    .cloned()
+                    .collect(),
+            ),
             Shape::Option(_) if some == 0 => Val::Option(None),
             Shape::Option(inner) => Val::Option(Some(self.val(inner).into())),
             Shape::Result(ok, _) if some > 1 => Val::Result(Ok(self.boxed(ok))),
             Shape::Result(_, err) => Val::Result(Err(self.boxed(err))),
             Shape::Map(key, value) => {
                 let mut known = HashSet::new();
-                let entries = (0..some).map(|_| (self.val(key), self.val(value))).collect::<Vec<_>>();
-                Val::Map(entries.into_iter().filter(|(key, _)| known.insert(format!("{key:?}"))).collect())
+                let entries = (0..some)
+                    .map(|_| (self.val(key), self.val(value)))
+                    .collect::<Vec<_>>();
+                Val::Map(
+                    entries
+                        .into_iter()
+                        .filter(|(key, _)| known.insert(format!("{key:?}")))
+                        .collect(),
+                )
             }
         }
     }
@@ -185,7 +270,12 @@ impl Random {
 
 /// Runs `test` on a thread that has the stack for checks of schemas.
 fn aside(test: fn()) {
-    std::thread::Builder::new().stack_size(SCHEMA_STACK_BYTES).spawn(test).unwrap().join().unwrap();
+    std::thread::Builder::new()
+        .stack_size(SCHEMA_STACK_BYTES)
+        .spawn(test)
+        .unwrap()
+        .join()
+        .unwrap();
 }
 
 #[test]
@@ -199,7 +289,9 @@ fn what_is_written_is_read_again_without_loss_and_satisfies_the_schema() {
                 let value = random.val(&shape);
                 let written = write(&shape, value.clone()).unwrap();
                 let text = written.to_string();
-                schema.check(&written, text.len()).unwrap_or_else(|error| panic!("{shape:?}: {text}: {error}"));
+                schema
+                    .check(&written, text.len())
+                    .unwrap_or_else(|error| panic!("{shape:?}: {text}: {error}"));
                 let parsed: Value = serde_json::from_str(&text).unwrap();
                 assert_eq!(read(&shape, parsed), Ok(value), "{shape:?}: {text}");
             }
@@ -223,23 +315,41 @@ fn the_schema_accepts_what_the_codec_reads_and_nothing_else() {
                 let text = changed.to_string();
                 let read = read(&shape, changed.clone());
                 // No schema checks the text of bytes.
-                if matches!(&read, Err(Unfit::Mismatch { expected, .. }) if expected.starts_with("base64, ")) {
+                if matches!(&read, Err(Unfit::Mismatch { expected, .. }) if expected.starts_with("base64, "))
+                {
                     continue;
                 }
                 let satisfied = schema.check(&changed, text.len());
-                assert_eq!(read.is_ok(), satisfied.is_ok(), "{shape:?}: {text}: {read:?}, {satisfied:?}");
-                if read.is_ok() { accepted += 1 } else { refused += 1 }
+                assert_eq!(
+                    read.is_ok(),
+                    satisfied.is_ok(),
+                    "{shape:?}: {text}: {read:?}, {satisfied:?}"
+                );
+                if read.is_ok() {
+                    accepted += 1
+                } else {
+                    refused += 1
+                }
             }
         }
-        assert!(accepted > 200 && refused > 200, "{accepted} accepted, {refused} refused");
+        assert!(
+            accepted > 200 && refused > 200,
+            "{accepted} accepted, {refused} refused"
+        );
     });
 }
 
 #[test]
 fn integers_beyond_a_double_are_texts() {
     let int = |value| write(&Shape::Int(Int::U64), Val::U64(value)).unwrap();
-    assert_eq!((int(1 << 53), int((1 << 53) + 1)), (json!(9_007_199_254_740_992_u64), json!("9007199254740993")));
-    assert_eq!(write(&Shape::Int(Int::S64), Val::S64(i64::MIN)), Ok(json!("-9223372036854775808")));
+    assert_eq!(
+        (int(1 << 53), int((1 << 53) + 1)),
+        (json!(9_007_199_254_740_992_u64), json!("9007199254740993"))
+    );
+    assert_eq!(
+        write(&Shape::Int(Int::S64), Val::S64(i64::MIN)),
+        Ok(json!("-9223372036854775808"))
+    );
     for value in [json!(u64::MAX), json!("18446744073709551615")] {
         assert_eq!(read(&Shape::Int(Int::U64), value), Ok(Val::U64(u64::MAX)));
     }
@@ -247,7 +357,11 @@ fn integers_beyond_a_double_are_texts() {
 
 #[test]
 fn a_short_float_stays_short() {
-    let float = |value| write(&Shape::Float32, Val::Float32(value)).unwrap().to_string();
+    let float = |value| {
+        write(&Shape::Float32, Val::Float32(value))
+            .unwrap()
+            .to_string()
+    };
     assert_eq!(
         (float(0.1), float(16_777_216.0), float(f32::NAN)),
         ("0.1".into(), "16777216.0".into(), "\"NaN\"".into())
@@ -268,11 +382,20 @@ fn bytes_are_base64() {
 #[test]
 fn a_mismatch_names_its_place() {
     let field = |name: &str, shape| (name.to_owned(), shape);
-    let shape = Shape::Record(vec![field("a", Shape::List(Shape::Tuple(vec![Shape::Bool, Shape::Char]).into()))]);
+    let shape = Shape::Record(vec![field(
+        "a",
+        Shape::List(Shape::Tuple(vec![Shape::Bool, Shape::Char]).into()),
+    )]);
     let why = |value| read(&shape, value).unwrap_err().to_string();
-    assert_eq!(why(json!({ "a": [[true, "x"], [true, "xy"]] })), "/a/1/1: not one character");
+    assert_eq!(
+        why(json!({ "a": [[true, "x"], [true, "xy"]] })),
+        "/a/1/1: not one character"
+    );
     assert_eq!(why(json!({})), "/a: not there");
-    assert_eq!(why(json!({ "a": [], "b/c": 1 })), "/b~1c: not a field of the record");
+    assert_eq!(
+        why(json!({ "a": [], "b/c": 1 })),
+        "/b~1c: not a field of the record"
+    );
     assert_eq!(why(json!(7)), "not an object");
 }
 
@@ -280,7 +403,10 @@ fn a_mismatch_names_its_place() {
 fn the_last_of_two_entries_with_one_key_counts() {
     let shape = Shape::Map(Shape::String.into(), Shape::Bool.into());
     let entry = |value| (Val::String("a".to_owned()), Val::Bool(value));
-    assert_eq!(write(&shape, Val::Map(vec![entry(true), entry(false)])), Ok(json!({ "a": false })));
+    assert_eq!(
+        write(&shape, Val::Map(vec![entry(true), entry(false)])),
+        Ok(json!({ "a": false }))
+    );
 }
 
 #[test]
@@ -288,8 +414,17 @@ fn the_number_of_values_is_limited_both_ways() {
     let list = Shape::List(Shape::Bool.into());
     let fits = Codec::new(3).read(&list, json!([true, true]));
     assert!(fits.is_ok());
-    assert_eq!(Codec::new(3).read(&list, json!([true, true, true])), Err(Unfit::TooMany(3)));
-    assert_eq!(Codec::new(3).write(&list, Val::List(vec![Val::Bool(true); 3])), Err(Unfit::TooMany(3)));
+    assert_eq!(
+        Codec::new(3).read(&list, json!([true, true, true])),
+        Err(Unfit::TooMany(3))
+    );
+    assert_eq!(
+        Codec::new(3).write(&list, Val::List(vec![Val::Bool(true); 3])),
+        Err(Unfit::TooMany(3))
+    );
     let bytes = "A".repeat(ARGUMENT_VALUES_MAX / 3 * 4 + 8);
-    assert_eq!(read(&Shape::Bytes, json!(bytes)), Err(Unfit::TooMany(ARGUMENT_VALUES_MAX)));
+    assert_eq!(
+        read(&Shape::Bytes, json!(bytes)),
+        Err(Unfit::TooMany(ARGUMENT_VALUES_MAX))
+    );
 }
