@@ -6,6 +6,7 @@
     clippy::panic,
     reason = "a test that cannot go on has failed"
 )]
+#![allow(clippy::too_many_lines, reason = "stories, and tables of cases")]
 
 mod acceptance;
 mod cli;

@@ -283,25 +283,12 @@ impl Serving {
                 .filter(|tool| tool.is_alone())
                 .map(|tool| &tool.target),
         );
-        let folders: BTreeMap<&PathBuf, Stamp> =
-            named.iter().rev().filter_map(Named::folder).collect();
-        // A component that a tool puts there would be served with the grants of all.
-        own.sources.extend(
-            folders
-                .keys()
-                .map(|folder| folder.canonicalize().unwrap_or_else(|_| (*folder).clone())),
-        );
-        folders
-            .into_iter()
-            .for_each(|(folder, state)| watched.add_stamped(folder.clone(), state));
+        own.sources.extend(watch_folders(&named, watched));
         let selection =
             config::selection(&settings.layers, self.tool_budget, self.role.as_deref())?;
-        own.files.extend(
-            self.record
-                .iter()
-                .map(|file| KeptFile::shut(file, "the records of --record")),
-        );
-        own.files.extend(self.kept.iter().cloned());
+        let record = self.record.iter();
+        let record = record.map(|file| KeptFile::shut(file, "the records of --record"));
+        own.files.extend(record.chain(self.kept.iter().cloned()));
         let closed = kept::close(home, &mut settings, &own);
         let Settings {
             mut grants,
@@ -478,6 +465,20 @@ impl Serving {
         };
         named.iter().enumerate().map(locate).collect()
     }
+}
+
+/// Watches the folders of tools. Returns where they are: a component that a tool puts there would be served with the grants of
+/// all.
+fn watch_folders(named: &[Named], watched: &mut Watched) -> Vec<PathBuf> {
+    let folders: BTreeMap<&PathBuf, Stamp> = named.iter().rev().filter_map(Named::folder).collect();
+    let places = folders
+        .keys()
+        .map(|folder| folder.canonicalize().unwrap_or_else(|_| (*folder).clone()))
+        .collect();
+    for (folder, state) in folders {
+        watched.add_stamped(folder.clone(), state);
+    }
+    places
 }
 
 impl Served {

@@ -223,6 +223,43 @@ impl Layers {
         self.grants
             .extend(&grants)
             .with_context(|| file.path.display().to_string())?;
+        self.add_rules(&file, &said)?;
+        found.extend(self.add_hooks(&file, &said)?);
+        self.limits = std::mem::take(&mut self.limits).lower(GivenLimits::of_file(&file)?);
+        if let Some((section, word)) = CompilationSettings::word(&file) {
+            anyhow::ensure!(
+                source == RuleSource::UserSettings,
+                "{}: {section} is for your own toolcell.toml alone, because all projects share the cache; remove it here",
+                file.place_of(word)
+            );
+            self.compilation = CompilationSettings::of_file(&file)?.heeded();
+        }
+        if let Some(word) = file.journal.word() {
+            anyhow::ensure!(
+                source == RuleSource::UserSettings,
+                "{}: [journal] is for your own toolcell.toml alone, because all projects share the journal; remove it here",
+                file.place_of(word)
+            );
+            self.journal = super::journal::settings(&file)?;
+        }
+        super::telemetry::read(&mut self.telemetry, source, &file)?;
+        super::signers::read(&mut self.signers, source, &file)?;
+        super::registry::settings(source, &file)?;
+        self.keeping = self.keeping.and(super::results::keeping(&file)?);
+        self.retry = match (self.retry.take(), super::retry::policy(&file)?) {
+            (Some(known), Some(said)) => Some(known.stricter(said)),
+            (known, said) => known.or(said),
+        };
+        self.names.declare(&file.path, file.declared.keys());
+        self.layers.push(Layer {
+            source,
+            file,
+            trusted,
+        });
+        Ok(found)
+    }
+
+    fn add_rules(&mut self, file: &ConfigFile, said: &Provenance<'_>) -> anyhow::Result<()> {
         for entry in &file.rules {
             let words = RuleWords {
                 behavior: &entry.behavior,
@@ -255,8 +292,18 @@ impl Layers {
                 )
             };
             self.rules
-                .push(Rule::compile(&words, &said).with_context(place)?);
+                .push(Rule::compile(&words, said).with_context(place)?);
         }
+        Ok(())
+    }
+
+    /// Closes the components of the hooks to tools. Returns the folders that the grants of hooks lead to.
+    fn add_hooks(
+        &mut self,
+        file: &ConfigFile,
+        said: &Provenance<'_>,
+    ) -> anyhow::Result<Vec<(String, String)>> {
+        let mut found = Vec::new();
         for entry in &file.hooks {
             let rule = format!(
                 "hook component {:?} in {}",
@@ -266,45 +313,14 @@ impl Layers {
             let path = file.folder.join(&entry.component);
             [&mut self.grants, &mut self.kept]
                 .into_iter()
-                .try_for_each(|grants| grants.keep(&path, &rule, source))?;
+                .try_for_each(|grants| grants.keep(&path, &rule, said.source))?;
             // A hook with invalid grants is not loaded, and changes nothing.
-            if let Ok(of_hook) = hooks::grants(&entry.grants, &said) {
+            if let Ok(of_hook) = hooks::grants(&entry.grants, said) {
                 found.extend(of_hook.folders().map(bound));
                 self.grants.changeable.extend(of_hook.write.iter().cloned());
                 self.kept.changeable.extend(of_hook.write);
             }
         }
-        self.limits = std::mem::take(&mut self.limits).lower(GivenLimits::of_file(&file)?);
-        if let Some((section, word)) = CompilationSettings::word(&file) {
-            anyhow::ensure!(
-                source == RuleSource::UserSettings,
-                "{}: {section} is for your own toolcell.toml alone, because all projects share the cache; remove it here",
-                file.place_of(word)
-            );
-            self.compilation = CompilationSettings::of_file(&file)?.heeded();
-        }
-        if let Some(word) = file.journal.word() {
-            anyhow::ensure!(
-                source == RuleSource::UserSettings,
-                "{}: [journal] is for your own toolcell.toml alone, because all projects share the journal; remove it here",
-                file.place_of(word)
-            );
-            self.journal = super::journal::settings(&file)?;
-        }
-        super::telemetry::read(&mut self.telemetry, source, &file)?;
-        super::signers::read(&mut self.signers, source, &file)?;
-        super::registry::settings(source, &file)?;
-        self.keeping = self.keeping.and(super::results::keeping(&file)?);
-        self.retry = match (self.retry.take(), super::retry::policy(&file)?) {
-            (Some(known), Some(said)) => Some(known.stricter(said)),
-            (known, said) => known.or(said),
-        };
-        self.names.declare(&file.path, file.declared.keys());
-        self.layers.push(Layer {
-            source,
-            file,
-            trusted,
-        });
         Ok(found)
     }
 

@@ -196,13 +196,8 @@ pub(super) fn build(
 
     let earlier = record::read(&settings.records, dir);
     let around = language.scope(dir);
-    let before = Listing::of(
-        &around,
-        &earlier
-            .as_ref()
-            .map(|record| record.sources.clone())
-            .unwrap_or_default(),
-    )?;
+    let listed = earlier.as_ref().map(|record| record.sources.clone());
+    let before = Listing::of(&around, &listed.unwrap_or_default())?;
     let wasm = output_folder(dir)?.join(format!("{name}.wasm"));
     let job = Job {
         language: language.name(),

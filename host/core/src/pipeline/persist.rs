@@ -47,33 +47,7 @@ pub(super) async fn persist(journey: &mut Journey<'_>, hooked: PostHooked) -> Pe
     let limit = Inline::of(journey, stop.is_some());
     let quotes = mapped.quotes_tool() && guard!("quiet_results");
     if !limit.keeping.output && (mapped.has_output() || quotes) {
-        let original = json_bytes(&mapped);
-        journey.redaction.withhold(&mut mapped);
-        journey.redaction.tell();
-        journey.persistence.push(decision(
-            journey,
-            result_id,
-            Strategy::Redact,
-            limit,
-            original,
-            0,
-            None,
-        ));
-        if !limit.keeping.journal {
-            journey.persistence.push(decision(
-                journey,
-                result_id,
-                Strategy::NeverPersist,
-                limit,
-                original,
-                0,
-                None,
-            ));
-        }
-        if let Some(artifacts) = journey.artifacts.take() {
-            // Removes the files. Boxed, to keep the future of a call without artifacts small.
-            let _ = Box::pin(artifacts.keep(Vec::new())).await;
-        }
+        withhold(journey, &mut mapped, result_id, limit).await;
         return Persisted(Stored {
             result_id,
             mapped,
@@ -129,6 +103,41 @@ pub(super) async fn persist(journey: &mut Journey<'_>, hooked: PostHooked) -> Pe
         ));
         return Persisted(stored);
     }
+    spill_or_drop(journey, &mut stored, limit, stop).await;
+    Persisted(stored)
+}
+
+/// Withholds an output that the operator lets nobody have, with its artifacts.
+async fn withhold(
+    journey: &mut Journey<'_>,
+    mapped: &mut Mapped,
+    result_id: ResultId,
+    limit: Inline,
+) {
+    let original = json_bytes(mapped);
+    journey.redaction.withhold(mapped);
+    journey.redaction.tell();
+    let mut strategies = vec![Strategy::Redact];
+    if !limit.keeping.journal {
+        strategies.push(Strategy::NeverPersist);
+    }
+    for strategy in strategies {
+        let decision = decision(journey, result_id, strategy, limit, original, 0, None);
+        journey.persistence.push(decision);
+    }
+    if let Some(artifacts) = journey.artifacts.take() {
+        // Removes the files. Boxed, to keep the future of a call without artifacts small.
+        let _ = Box::pin(artifacts.keep(Vec::new())).await;
+    }
+}
+
+/// Stores an output that the result cannot hold as a payload, or drops it. `stop`: why a hook keeps it from being stored.
+async fn spill_or_drop(
+    journey: &mut Journey<'_>,
+    stored: &mut Stored,
+    limit: Inline,
+    stop: Option<String>,
+) {
     let size = json_bytes(&stored.mapped);
     let spilled = match stop {
         Some(reason) => Err((
@@ -142,7 +151,7 @@ pub(super) async fn persist(journey: &mut Journey<'_>, hooked: PostHooked) -> Pe
             None,
         )),
         // Boxed, to keep the future of a call with a small output small.
-        None => Box::pin(spill(journey, &mut stored, limit))
+        None => Box::pin(spill(journey, stored, limit))
             .await
             .map_err(|error| {
                 let room = error
@@ -162,9 +171,8 @@ pub(super) async fn persist(journey: &mut Journey<'_>, hooked: PostHooked) -> Pe
             detail,
             ..Refusal::new(limit.class(), code, message)
         };
-        drop_output(journey, &mut stored, (limit, size), refusal);
+        drop_output(journey, stored, (limit, size), refusal);
     }
-    Persisted(stored)
 }
 
 /// Moves what the tool says of its failure into the content, of which the result has only a reference (AT-STRAT-03). The

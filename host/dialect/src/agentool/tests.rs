@@ -331,6 +331,7 @@ fn each_kind_of_tool_has_its_category() {
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "a table of cases")]
 fn names_are_in_snake_case_and_unique_in_a_registry() {
     for (name, snake) in [
         ("search_web", "search_web"),

@@ -307,6 +307,7 @@ fn fields_of_the_records_keep_their_names_and_values() {
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "a table of cases")]
 fn what_is_wrong_is_named_where_its_author_wrote_it() {
     for (more, place, words) in [
         (

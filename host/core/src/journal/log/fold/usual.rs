@@ -187,6 +187,7 @@ mod tests {
     use crate::record::EventData;
 
     #[test]
+    #[allow(clippy::too_many_lines, reason = "a table of cases")]
     fn what_is_said_as_usual_has_the_same_json_and_nothing_else_is_usual() {
         let source = Some(RuleSource::PolicySettings);
         let decision_id = DecisionId::new();
