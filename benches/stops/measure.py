@@ -75,7 +75,7 @@ class Streams:
 
     def __init__(self, toolcell: str, component: str, folder: str):
         self.records = Records(folder)
-        command = [toolcell, "mcp", component, f"--record={self.records.path}", "--timeout=10m"]
+        command = [toolcell, "mcp", component, f"--record-to={self.records.path}", "--timeout=10m"]
         self.child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         self.send(frame("initialize", GREETING, 0), frame("notifications/initialized", {}))
         self.answer(0)
@@ -137,7 +137,7 @@ class Http:
     def __init__(self, toolcell: str, component: str, folder: str):
         self.records = Records(folder)
         command = [toolcell, "serve", component, "--listen=127.0.0.1:0", "--no-token", "--timeout=10m",
-                   f"--record={self.records.path}"]
+                   f"--record-to={self.records.path}"]
         self.child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         for line in self.child.stderr:
             if found := re.match(r"MCP at http://127\.0\.0\.1:(\d+)/mcp", line):

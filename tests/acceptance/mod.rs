@@ -27,9 +27,13 @@ fn own_home() -> (tempfile::TempDir, PathBuf) {
 fn call(tool: &str, input: &Value, options: &[&str]) -> Value {
     let tool = guest(tool);
     let input = input.to_string();
-    let record = Toolcell::new(["call", &tool, &input, "--record"].iter().chain(options))
-        .run()
-        .json();
+    let record = Toolcell::new(
+        ["call", &tool, &input, "--print-record"]
+            .iter()
+            .chain(options),
+    )
+    .run()
+    .json();
     check_record(&record);
     record
 }
@@ -40,7 +44,7 @@ fn batch(calls: &[Value], options: &[&str]) -> Vec<Value> {
     let fixed = [
         "batch",
         "-",
-        "--record",
+        "--print-record",
         "--max-parallel=4",
         "--memory=16MiB",
         "--max-output=1MiB",
@@ -113,7 +117,7 @@ fn listed(client: &mut Client) -> Vec<String> {
 
 #[test]
 fn at_acc_01_a_declaration_is_discovered_while_not_every_tool_is_in_the_context() {
-    let mut client = Client::with(&["probe"], ["--tool-budget=3"]);
+    let mut client = Client::with(&["probe"], ["--max-listed=3"]);
     let names = listed(&mut client);
     assert!(
         names.len() == 6 && !names.contains(&"probe_summary".to_owned()),
@@ -154,7 +158,7 @@ fn at_acc_01_a_declaration_is_discovered_while_not_every_tool_is_in_the_context(
 
 #[test]
 fn at_acc_02_a_deferred_tool_is_found_by_name_and_by_word_and_loaded_before_it_is_called() {
-    let mut client = Client::with(&["probe#echo", "probe#counter"], ["--tool-budget=0"]);
+    let mut client = Client::with(&["probe#echo", "probe#counter"], ["--max-listed=0"]);
     for query in ["select:counter", "counts static"] {
         let found = client.call("search_tools", json!({ "query": query }));
         assert_eq!(
@@ -212,7 +216,7 @@ fn at_acc_05_sensitive_arguments_stay_out_of_records_events_and_files() {
     let input = json!({ "user": "ada", "token": TOKEN }).to_string();
     let ran = Toolcell::at(
         &home,
-        ["call", &guest("probe#sensitive"), &input, "--record"],
+        ["call", &guest("probe#sensitive"), &input, "--print-record"],
     )
     .run()
     .exits(0);
@@ -262,14 +266,14 @@ fn at_acc_06_the_four_inputs_stay_apart_after_hooks() {
         "[[hook]]\ncomponent = \"hooks.wasm\"\ntimeout = \"20s\"\n",
     )
     .unwrap();
-    Toolcell::at(&home, ["policy", "trust", "."])
+    Toolcell::at(&home, ["trust", "."])
         .dir(&project)
         .run()
         .exits(0);
     let script = |input: Value| json!([{ "updated_input": input }]);
     let input = json!({ "text": "sent", "hook": { "pre_tool_use": script(json!({ "text": "by the hook" })) } });
     let tool = guest("probe#lenient");
-    let record = Toolcell::at(&home, ["call", &tool, &input.to_string(), "--record"])
+    let record = Toolcell::at(&home, ["call", &tool, &input.to_string(), "--print-record"])
         .dir(&project)
         .run()
         .json();
@@ -299,7 +303,8 @@ fn at_acc_06_the_four_inputs_stay_apart_after_a_prompt() {
     let sent = place.input("sent");
     let edited = place.input("edited");
     let grant = format!("--allow-write={}", place.folder.display());
-    let (child, id) = waiting(place.toolcell(&["call", &place.tool, &sent, &grant, "--record"]));
+    let (child, id) =
+        waiting(place.toolcell(&["call", &place.tool, &sent, &grant, "--print-record"]));
     place
         .run(&["approvals", "approve", &id, "--edit", &edited])
         .exits(0);
@@ -330,7 +335,8 @@ fn at_acc_07_a_risky_call_waits_for_an_approval_and_goes_on_under_its_id() {
     let place = Place::of(&guest("probe#append_approved"));
     let input = place.input("one");
     let grant = format!("--allow-write={}", place.folder.display());
-    let (child, id) = waiting(place.toolcell(&["call", &place.tool, &input, &grant, "--record"]));
+    let (child, id) =
+        waiting(place.toolcell(&["call", &place.tool, &input, &grant, "--print-record"]));
     assert!(place.lines().is_empty());
     place.run(&["approvals", "approve", &id]).exits(0);
     let output = child.wait_with_output().unwrap();
@@ -366,7 +372,8 @@ fn at_acc_08_a_denied_or_rejected_call_ends_in_a_terminal_error_result() {
     let place = Place::of(&guest("probe#append_approved"));
     let input = place.input("one");
     let grant = format!("--allow-write={}", place.folder.display());
-    let (child, id) = waiting(place.toolcell(&["call", &place.tool, &input, &grant, "--record"]));
+    let (child, id) =
+        waiting(place.toolcell(&["call", &place.tool, &input, &grant, "--print-record"]));
     place.run(&["approvals", "deny", &id]).exits(0);
     let rejected: Value =
         serde_json::from_slice(&child.wait_with_output().unwrap().stdout).unwrap();
@@ -413,7 +420,7 @@ fn at_acc_09_progress_is_ordered_and_cancellation_is_what_the_profile_says() {
     let file = folder.join("records");
     let mut client = Client::with(
         &["probe#progress"],
-        [format!("--record={}", file.display())],
+        [format!("--record-to={}", file.display())],
     );
     let token = client.next_id();
     let params = json!({ "name": "progress", "arguments": { "count": 10_000, "interval_ms": 20 }, "_meta": { "progressToken": token } });
@@ -485,7 +492,7 @@ fn at_acc_11_a_failed_sibling_cancels_what_depends_on_it() {
     let alone = in_batch("c", "probe#counter", json!({}));
     let records = batch(
         &[failing, after("b", "a"), alone, after("d", "b")],
-        &["--siblings=cancel_dependent"],
+        &["--on-failure=cancel_dependent"],
     );
     for dependent in [&records[1], &records[3]] {
         assert_eq!(error(dependent), ("sibling_canceled", "sibling_canceled"));
@@ -504,7 +511,7 @@ fn at_acc_12_a_large_result_is_a_preview_and_a_reference() {
     let (_guard, home) = own_home();
     let tool = guest("probe#big");
     let input = json!({ "bytes": 200_000 }).to_string();
-    let record = Toolcell::at(&home, ["call", &tool, &input, "--record"])
+    let record = Toolcell::at(&home, ["call", &tool, &input, "--print-record"])
         .run()
         .exits(0)
         .json();
@@ -523,10 +530,7 @@ fn at_acc_12_a_large_result_is_a_preview_and_a_reference() {
     let uri = record["result"]["resource_refs"][0]["uri"]
         .as_str()
         .unwrap();
-    let whole = Toolcell::at(&home, ["artifact", "get", uri])
-        .run()
-        .exits(0)
-        .stdout;
+    let whole = Toolcell::at(&home, ["artifact", uri]).run().exits(0).stdout;
     assert!(
         whole.len() == 200_000 && whole.bytes().all(|byte| byte == b'x'),
         "{} bytes",
@@ -580,7 +584,7 @@ fn at_acc_14_a_result_creates_an_artifact_that_can_be_fetched() {
             .to_string();
     let ran = Toolcell::at(
         &home,
-        ["call", &guest("probe#artifacts"), &input, "--record"],
+        ["call", &guest("probe#artifacts"), &input, "--print-record"],
     )
     .run()
     .exits(0)
@@ -596,12 +600,9 @@ fn at_acc_14_a_result_creates_an_artifact_that_can_be_fetched() {
         (&artifact["name"], &artifact["media_type"]),
         (&json!("report.csv"), &json!("text/csv"))
     );
-    let fetched = Toolcell::at(
-        &home,
-        ["artifact", "get", artifact["uri"].as_str().unwrap()],
-    )
-    .run()
-    .exits(0);
+    let fetched = Toolcell::at(&home, ["artifact", artifact["uri"].as_str().unwrap()])
+        .run()
+        .exits(0);
     assert_eq!(fetched.stdout, "a,b\n");
 }
 
@@ -617,7 +618,7 @@ fn at_acc_15_the_evidence_says_which_tool_ran_under_which_id_and_why_its_result_
         .unwrap();
     client.close();
     // From the log alone, whose chain is whole, after the server has ended.
-    Toolcell::at(&home, ["journal", "verify"]).run().exits(0);
+    Toolcell::at(&home, ["log", "verify"]).run().exits(0);
     let record = Toolcell::at(&home, ["show", id, "--json"])
         .run()
         .exits(0)
@@ -687,8 +688,8 @@ fn at_acc_16_the_reason_why_a_tool_was_allowed_denied_deferred_or_waived_is_on_r
         "{denied:#}"
     );
     let file = folder.join("records");
-    let record = format!("--record={}", file.display());
-    let mut client = Client::with(&["probe#counter"], ["--tool-budget=0", record.as_str()]);
+    let record = format!("--record-to={}", file.display());
+    let mut client = Client::with(&["probe#counter"], ["--max-listed=0", record.as_str()]);
     let found = client.call("search_tools", json!({ "query": "select:counter" }));
     assert_eq!(
         found["structuredContent"]["matches"][0]["reason"], "deferred_until_discovered",
@@ -734,13 +735,13 @@ fn at_acc_17_native_ids_of_every_protocol_are_preserved() {
     let (_guard, folder) = scratch();
     let file = folder.join("mapped.wasm");
     fs::write(&file, component).unwrap();
-    let record = Toolcell::new(["call", file.to_str().unwrap(), "{}", "--record"])
+    let record = Toolcell::new(["call", file.to_str().unwrap(), "{}", "--print-record"])
         .run()
         .exits(0)
         .json();
     assert_eq!(record["declaration"]["external_mappings"], mappings);
     let kept = folder.join("records");
-    let record = format!("--record={}", kept.display());
+    let record = format!("--record-to={}", kept.display());
     let mut client = Client::run(Toolcell::new([
         "mcp",
         file.to_str().unwrap(),

@@ -1,4 +1,4 @@
-//! `policy check`, `policy explain`, `call` and an MCP client must agree on one call: one verdict, one class, one
+//! `policy check`, `policy check --explain`, `call` and an MCP client must agree on one call: one verdict, one class, one
 //! cause, and the matching exit code.
 
 use serde_json::{Value, json};
@@ -202,7 +202,7 @@ fn of_secrets(server: &Server) -> Vec<Row> {
             "courier#bearer",
             input(),
             &[&own],
-            denied("not_granted", "add --allow-secret=API_KEY@"),
+            denied("not_granted", "with --allow-secret=API_KEY@"),
         ),
         row(
             "a secret that is not set",
@@ -284,7 +284,7 @@ fn hears(place: &Place, row: &Row) {
         )
     };
     let check = run(&["policy", "check"], &[]);
-    let explain = run(&["policy", "explain"], &[]);
+    let explain = run(&["policy", "check", "--explain"], &[]);
     let call = run(&["call"], &["--approval-timeout=200ms"]);
     let client = through_mcp(place, row);
     assert_eq!(
@@ -382,7 +382,7 @@ fn error(ran: &Ran) -> (String, String, String) {
 }
 
 fn through_mcp(place: &Place, row: &Row) -> Value {
-    let mut arguments = vec!["mcp", &row.tool, "--approval-away=return"];
+    let mut arguments = vec!["mcp", &row.tool, "--if-client-cannot-ask=return"];
     arguments.extend(row.options.iter().map(String::as_str));
     let mut client = Client::run(place.toolcell(&arguments));
     client.initialize("2025-11-25");
@@ -408,9 +408,10 @@ fn a_grant_that_gives_a_call_nothing_is_named() {
             place.run(&[command, &[&tool, &input], options, more].concat())
         };
         let called = run(&["call"], &[]);
-        let record = run(&["call"], &["--record"]).json()["decisions"][0]["notes"].clone();
+        let record = run(&["call"], &["--print-record"]).json()["decisions"][0]["notes"].clone();
         let check = run(&["policy", "check"], &[]).stdout;
-        let explain = run(&["policy", "explain"], &["--json"]).json()["decision"]["notes"].clone();
+        let explain =
+            run(&["policy", "check", "--explain"], &["--json"]).json()["decision"]["notes"].clone();
         assert_eq!(record, explain);
         assert_eq!(
             record.as_array().map_or(0, Vec::len),

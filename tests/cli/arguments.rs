@@ -78,7 +78,7 @@ fn arguments_that_are_not_json_say_so_whichever_way_they_came() {
 fn the_bytes_of_the_arguments_are_what_the_record_refers_to() {
     let (_guard, folder) = scratch();
     let sent = " { \"a\" : 1.0 } \n";
-    let ran = Toolcell::new(["call", &echo_in(&folder), "-", "--record"])
+    let ran = Toolcell::new(["call", &echo_in(&folder), "-", "--print-record"])
         .stdin(sent)
         .run()
         .exits(0);
@@ -117,7 +117,7 @@ fn a_tool_among_several_is_named_after_the_path_and_the_choices_are_told() {
 
 #[test]
 fn an_alias_names_a_tool_and_the_record_says_that_it_was_one() {
-    let record = Toolcell::new(["call", &guest("probe#nicknamed"), "--record"])
+    let record = Toolcell::new(["call", &guest("probe#nicknamed"), "--print-record"])
         .run()
         .exits(0)
         .json();

@@ -30,7 +30,7 @@ fn arguments_by_name_get_the_types_of_the_schema() {
         "any:={\"n\": 1.0}",
     ];
     let called = home
-        .toolcell(&[&["call", &tool], &words[..], &["--record"]].concat())
+        .toolcell(&[&["call", &tool], &words[..], &["--print-record"]].concat())
         .run()
         .exits(0)
         .json();

@@ -32,8 +32,7 @@ fn a_person_reads_one_line_for_each_artifact_and_how_to_get_it() {
         "{}",
         ran.stdout
     );
-    let start =
-        "[artifact a[2J.csv: 4 bytes, text/csv; toolcell artifact get toolcell:payload/sha256:";
+    let start = "[artifact a[2J.csv: 4 bytes, text/csv; toolcell artifact toolcell:payload/sha256:";
     assert!(
         lines[0].starts_with(start) && lines[0].ends_with(']'),
         "{}",

@@ -21,14 +21,11 @@ impl Home {
     /// The state of a reference, and the exit code that goes with it.
     fn state(&self, reference: &str, code: i32) -> Value {
         let told = self
-            .toolcell(&["artifact", "get", reference, "--json"])
+            .toolcell(&["artifact", reference, "--json"])
             .run()
             .exits(code)
             .json();
-        let people = self
-            .toolcell(&["artifact", "get", reference])
-            .run()
-            .exits(code);
+        let people = self.toolcell(&["artifact", reference]).run().exits(code);
         if code != 0 {
             let end = format!("[{}]\n", told["state"].as_str().unwrap());
             assert!(
@@ -67,7 +64,7 @@ fn a_large_result_is_fetched_by_each_of_its_references() {
         stored["uri"].as_str().unwrap(),
     ] {
         let text = home
-            .toolcell(&["artifact", "get", reference])
+            .toolcell(&["artifact", reference])
             .run()
             .exits(0)
             .stdout;
@@ -95,7 +92,7 @@ fn a_file_is_new_and_its_owners_alone_unless_it_shall_be_replaced() {
     let (uri, _) = large(&home);
     let file = home.path().join("out");
     let told = home
-        .inside(&["artifact", "get", &uri, "-o", "out", "--json"])
+        .inside(&["artifact", &uri, "-o", "out", "--json"])
         .run()
         .exits(0)
         .json();
@@ -106,31 +103,28 @@ fn a_file_is_new_and_its_owners_alone_unless_it_shall_be_replaced() {
         (200_000, 0o600)
     );
     std::fs::write(&file, "mine").unwrap();
-    let refused = home
-        .inside(&["artifact", "get", &uri, "-o", "out"])
-        .run()
-        .exits(2);
+    let refused = home.inside(&["artifact", &uri, "-o", "out"]).run().exits(2);
     assert!(refused.stderr.contains("--force"), "{}", refused.stderr);
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
     // A link is not followed: neither when it is refused, nor when it is replaced.
     std::os::unix::fs::symlink(&file, home.path().join("link")).unwrap();
-    home.inside(&["artifact", "get", &uri, "-o", "link"])
+    home.inside(&["artifact", &uri, "-o", "link"])
         .run()
         .exits(2);
-    home.inside(&["artifact", "get", &uri, "-o", "link", "--force"])
+    home.inside(&["artifact", &uri, "-o", "link", "--force"])
         .run()
         .exits(0);
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
-    home.inside(&["artifact", "get", &uri, "--output=out", "--force"])
+    home.inside(&["artifact", &uri, "--output=out", "--force"])
         .run()
         .exits(0);
     assert_eq!(std::fs::metadata(&file).unwrap().len(), 200_000);
-    home.inside(&["artifact", "get", &uri, "-o", "nowhere/out"])
+    home.inside(&["artifact", &uri, "-o", "nowhere/out"])
         .run()
         .exits(2);
     // Nothing is written where there is nothing.
     std::fs::remove_file(home.payload(&uri)).unwrap();
-    home.inside(&["artifact", "get", &uri, "-o", "other"])
+    home.inside(&["artifact", &uri, "-o", "other"])
         .run()
         .exits(1);
     assert!(!home.path().join("other").exists());
@@ -159,7 +153,7 @@ fn an_output_that_is_older_than_the_log_keeps_calls_is_removed() {
 #[test]
 fn payloads_have_a_bound_and_the_oldest_of_their_caller_make_room() {
     let home = Home::new();
-    home.configure("[journal]\npayloads = \"1MiB\"\n");
+    home.configure("[log]\npayloads = \"1MiB\"\n");
     let big = |bytes: u64| home.call(&guest("probe#big"), &json!({ "bytes": bytes }), &[]);
     let uri = |record: Value| {
         record["result"]["resource_refs"][0]["uri"]
@@ -178,22 +172,22 @@ fn payloads_have_a_bound_and_the_oldest_of_their_caller_make_room() {
     let error = big(2_000_000)["result"]["error"].clone();
     let message = error["message"].as_str().unwrap();
     assert!(
-        error["error_code"] == "not_persistable" && message.contains("`payloads` under [journal]"),
+        error["error_code"] == "not_persistable" && message.contains("`payloads` under [log]"),
         "{error}"
     );
     // What is being written has no room either.
     let files = json!({ "files": [{ "bytes": 2_000_000 }] });
     let record = home.call(&guest("probe#artifacts"), &files, &[]);
     let told = record["result"]["structured_content"]["errors"][0].to_string();
-    assert!(told.contains("`payloads` under [journal]"), "{record:#}");
+    assert!(told.contains("`payloads` under [log]"), "{record:#}");
     assert_eq!(are_there(), [false, false, false, true, true]);
-    home.configure("[journal]\npayloads = \"lots\"\n");
+    home.configure("[log]\npayloads = \"lots\"\n");
     let refused = home
         .toolcell(&["call", &guest("probe#big"), "{}"])
         .run()
         .exits(3);
     assert!(
-        refused.stderr.contains("[journal] payloads"),
+        refused.stderr.contains("[log] payloads"),
         "{}",
         refused.stderr
     );
@@ -234,7 +228,7 @@ fn what_is_not_there_says_why() {
         "/etc/passwd",
         "toolcell:payload/../../keys/calls",
     ] {
-        let ran = home.toolcell(&["artifact", "get", text]).run().exits(2);
+        let ran = home.toolcell(&["artifact", text]).run().exits(2);
         assert!(ran.stderr.contains("is not a reference"), "{}", ran.stderr);
     }
 }
@@ -281,7 +275,7 @@ fn inputs_and_partial_results_are_fetched_from_the_record() {
     );
     let fetch = |reference: &Value| {
         let ran = home
-            .toolcell(&["artifact", "get", reference.as_str().unwrap()])
+            .toolcell(&["artifact", reference.as_str().unwrap()])
             .run()
             .exits(0);
         ran.stdout
@@ -327,7 +321,7 @@ fn a_terminal_gets_no_raw_bytes() {
         let name = reference.trim_start_matches("sha256:");
         let command = format!(
             "umask 077; mkdir -p $TOOLCELL_HOME/payloads; printf '{octal}' > $TOOLCELL_HOME/payloads/{name}; \
-             exec $TOOLCELL artifact get {reference}"
+             exec $TOOLCELL artifact {reference}"
         );
         let (ended, seen) = Terminal::run(&place, &command).ends();
         assert_eq!(ended, Some(code), "{seen:?}");

@@ -123,7 +123,7 @@ fn calls_that_cannot_disturb_each_other_run_at_once() {
         .iter()
         .map(|id| call(id, "probe#hold", json!({ "ms": 1_000 })))
         .collect();
-    let ran = batch(&calls, &["--max-parallel=5", "--record"])
+    let ran = batch(&calls, &["--max-parallel=5", "--print-record"])
         .run()
         .exits(0);
     let records = printed(&ran);
@@ -162,7 +162,7 @@ fn the_records_of_calls_that_run_at_once_overlap() {
         .map(|n| call(&n.to_string(), "probe#hold", json!({ "ms": 300 })))
         .collect();
     let records = printed(
-        &batch(&calls, &["--max-parallel=5", "--record"])
+        &batch(&calls, &["--max-parallel=5", "--print-record"])
             .run()
             .exits(0),
     );
@@ -186,7 +186,7 @@ fn no_more_calls_run_than_are_wanted_and_one_at_a_time_if_serial() {
         .map(|n| call(&n.to_string(), "probe#hold", json!({ "ms": 200 })))
         .collect();
     for (option, most) in [("--max-parallel=2", 2), ("--ordering=serial", 1)] {
-        let records = printed(&batch(&calls, &[option, "--record"]).run().exits(0));
+        let records = printed(&batch(&calls, &[option, "--print-record"]).run().exits(0));
         let at_once = |record: &Value| {
             let (entered, _) = held(record);
             records
@@ -222,7 +222,7 @@ fn two_writers_to_one_folder_never_overlap_and_keep_their_order_and_those_elsewh
         writing("beside", &other),
     ];
     let grant = format!("--allow-write={}", root.display());
-    let records = printed(&batch(&calls, &[&grant, "--record"]).run().exits(0));
+    let records = printed(&batch(&calls, &[&grant, "--print-record"]).run().exits(0));
     let [first, second, inside, beside] = records.as_slice() else {
         panic!("{records:#?}")
     };
@@ -254,7 +254,7 @@ fn a_tool_that_does_not_say_that_it_may_runs_beside_no_other() {
         call("alone", "probe#hold_unstated", json!({ "ms": 300 })),
         call("b", "probe#hold", json!({ "ms": 300 })),
     ];
-    let records = printed(&batch(&calls, &["--record"]).run().exits(0));
+    let records = printed(&batch(&calls, &["--print-record"]).run().exits(0));
     let [a, alone, b] = records.as_slice() else {
         panic!("{records:#?}")
     };
@@ -285,7 +285,7 @@ fn results_come_in_the_order_of_the_calls_and_progress_as_it_happens() {
         "{}",
         ran.stderr
     );
-    let ran = batch(&calls, &["--json", "--yield=all_ordered"])
+    let ran = batch(&calls, &["--json", "--output-order=all_ordered"])
         .run()
         .exits(0);
     assert_eq!(first(&ran), "slow");
@@ -294,7 +294,7 @@ fn results_come_in_the_order_of_the_calls_and_progress_as_it_happens() {
         "{}",
         ran.stderr
     );
-    let ran = batch(&calls, &["--json", "--yield=unordered_streaming"])
+    let ran = batch(&calls, &["--json", "--output-order=unordered_streaming"])
         .run()
         .exits(0);
     assert_eq!(first(&ran), "fast");
@@ -316,9 +316,12 @@ fn family(siblings: &str, of_c: Value) -> (Ran, Vec<Value>) {
         of_c,
         after(&["b"], call("d", "probe#counter", json!({}))),
     ];
-    let ran = batch(&calls, &[&format!("--siblings={siblings}"), "--record"])
-        .run()
-        .exits(4);
+    let ran = batch(
+        &calls,
+        &[&format!("--on-failure={siblings}"), "--print-record"],
+    )
+    .run()
+    .exits(4);
     let records = printed(&ran);
     assert_eq!(ids(&records), ["a", "b", "c", "d"]);
     assert_eq!(error(&records[0]).0, "timeout");
@@ -391,7 +394,7 @@ fn a_call_starts_after_those_that_it_depends_on_wherever_they_are() {
         hold("b"),
         after(&["b"], hold("c")),
     ];
-    let records = printed(&batch(&calls, &["--record"]).run().exits(0));
+    let records = printed(&batch(&calls, &["--print-record"]).run().exits(0));
     let [a, b, c] = records.as_slice() else {
         panic!("{records:#?}")
     };
@@ -434,7 +437,7 @@ fn an_interrupt_cancels_what_runs_or_waits_for_it_and_starts_nothing_more() {
         [call("a", "probe#hold", json!({ "ms": ms })), next]
     };
     let canceled = interrupted(
-        batch(&calls(60_000), &["--interrupt=cancel", "--record"]).spawn(),
+        batch(&calls(60_000), &["--on-interrupt=cancel", "--print-record"]).spawn(),
         Signal::INT,
     )
     .exits(5);
@@ -445,7 +448,11 @@ fn an_interrupt_cancels_what_runs_or_waits_for_it_and_starts_nothing_more() {
     );
     never_started(&records[1], "user_interruption");
 
-    let blocked = interrupted(batch(&calls(1_500), &["--record"]).spawn(), Signal::INT).exits(5);
+    let blocked = interrupted(
+        batch(&calls(1_500), &["--print-record"]).spawn(),
+        Signal::INT,
+    )
+    .exits(5);
     let records = printed(&blocked);
     assert_eq!(records[0]["invocation"]["status"], "succeeded");
     never_started(&records[1], "user_interruption");
@@ -457,7 +464,11 @@ fn an_interrupt_cancels_what_runs_or_waits_for_it_and_starts_nothing_more() {
         blocked.stderr
     );
 
-    let ended = interrupted(batch(&calls(60_000), &["--record"]).spawn(), Signal::TERM).exits(5);
+    let ended = interrupted(
+        batch(&calls(60_000), &["--print-record"]).spawn(),
+        Signal::TERM,
+    )
+    .exits(5);
     let records = printed(&ended);
     assert_eq!(
         records[0]["result"]["error"]["message"],
@@ -475,7 +486,7 @@ fn refused_calls_have_results_at_their_places_and_the_first_error_is_the_exit_co
         ([good(), refused(), unknown()], 3),
         ([unknown(), good(), refused()], 2),
     ] {
-        let records = printed(&batch(&calls, &["--record"]).run().exits(code));
+        let records = printed(&batch(&calls, &["--print-record"]).run().exits(code));
         let wanted: Vec<&str> = calls
             .iter()
             .map(|call| call["id"].as_str().unwrap())
@@ -538,7 +549,7 @@ fn nothing_runs_if_a_line_is_at_fault() {
 #[test]
 fn a_line_names_a_tool_that_an_option_offers() {
     let named = |tool: &str| json!({ "id": tool, "tool": tool });
-    let offer = format!("--tool={}", guest("probe#counter"));
+    let offer = format!("--with={}", guest("probe#counter"));
     let ran = batch(
         &[named("counter"), named("probe.counter")],
         &[&offer, "--json"],
@@ -557,10 +568,10 @@ fn a_line_names_a_tool_that_an_option_offers() {
         .unwrap()
         .to_owned();
     assert!(
-        message.ends_with("the tools of --tool are: probe.counter"),
+        message.ends_with("the tools of --with are: probe.counter"),
         "{message}"
     );
-    let ran = batch(&[named("counter")], &["--tool=no/such/tool.wasm"])
+    let ran = batch(&[named("counter")], &["--with=no/such/tool.wasm"])
         .run()
         .exits(2);
     assert!(
@@ -589,7 +600,7 @@ fn people_see_which_call_says_what() {
 fn a_call_that_waits_until_others_end_is_queued_in_its_record() {
     let calls = ["a", "b", "c"].map(|id| call(id, "probe#hold", json!({ "ms": 30 })));
     let records = printed(
-        &batch(&calls, &["--record", "--max-parallel=2"])
+        &batch(&calls, &["--print-record", "--max-parallel=2"])
             .run()
             .exits(0),
     );
@@ -629,7 +640,7 @@ fn each_call_of_a_batch_says_how_it_is_scheduled_and_under_which_policy() {
     let records = printed(
         &batch(
             &calls,
-            &["--record", "--max-parallel=3", "--siblings=ignore"],
+            &["--print-record", "--max-parallel=3", "--on-failure=ignore"],
         )
         .run()
         .exits(0),
@@ -675,7 +686,7 @@ fn the_facts_of_a_decision_are_those_of_the_scheduler_for_every_kind_of_tool() {
         std::fs::write(&file, component).unwrap();
         let line = json!({ "id": "a", "tool": file, "input": {} });
         let records = printed(
-            &batch(&[line], &["--record", "--allow-write=."])
+            &batch(&[line], &["--print-record", "--allow-write=."])
                 .dir(&folder)
                 .run()
                 .exits(0),

@@ -322,7 +322,7 @@ fn the_registry_gets_the_digest_of_the_bundle() {
         "--server-json=server.json",
         "--server-name=io.github.me/notes",
         &of_url,
-        "--release=1.2.0",
+        "--bundle-version=1.2.0",
     ];
     let long = format!("--description={}", "long ".repeat(40));
     let typed = [

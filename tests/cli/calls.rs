@@ -12,7 +12,7 @@ impl Home {
     #[track_caller]
     fn verify(&self, sound: bool) -> String {
         let ran = self
-            .toolcell(&["journal", "verify"])
+            .toolcell(&["log", "verify"])
             .run()
             .exits(if sound { 0 } else { 1 });
         ran.stdout
@@ -104,7 +104,7 @@ fn every_call_can_be_listed_and_shown_after_its_end() {
     );
     home.toolcell(&["calls", "--status=odd"]).run().exits(2);
     assert!(home.verify(true).contains("as they were written"));
-    home.toolcell(&["journal", "verify", "--json"])
+    home.toolcell(&["log", "verify", "--json"])
         .run()
         .exits(0)
         .json();
@@ -343,7 +343,7 @@ fn no_sensitive_argument_reaches_the_journal() {
     let tool = home.keep("shy.wasm", &component);
     let canary = "c4n4ry-7f3a99";
     let input = json!({ "token": canary, "other": "plain" }).to_string();
-    home.toolcell(&["call", &tool, &input, "--record"])
+    home.toolcell(&["call", &tool, &input, "--print-record"])
         .run()
         .exits(0);
     let [file] = home.segments().try_into().unwrap();
@@ -358,7 +358,7 @@ fn no_sensitive_argument_reaches_the_journal() {
 #[test]
 fn only_failures_are_kept_if_that_is_all_that_is_wanted() {
     let home = Home::new();
-    home.configure("[journal]\nkeep = \"failures\"\ndurability = \"full\"\n");
+    home.configure("[log]\nkeep = \"failures\"\ndurability = \"full\"\n");
     home.call(&guest("probe#echo"), &json!({ "text": "one" }), &[]);
     assert_eq!(home.calls(&[]), [] as [Value; 0]);
     let failed = home.call(&guest("probe#nowhere"), &json!({}), &[]);
@@ -368,7 +368,7 @@ fn only_failures_are_kept_if_that_is_all_that_is_wanted() {
         (1, &json!(id(&failed)))
     );
     home.verify(true);
-    home.configure("[journal]\nkeep = \"some\"\n");
+    home.configure("[log]\nkeep = \"some\"\n");
     let wrong = home.toolcell(&["calls"]).run();
     assert!(
         wrong.code != Some(0) && wrong.stderr.contains("line 2"),
@@ -397,7 +397,7 @@ fn without_a_journal_nothing_runs_unless_it_is_turned_off() {
             .contains("journal/calls"),
         "{record}"
     );
-    home.configure("[journal]\nkeep = \"none\"\n");
+    home.configure("[log]\nkeep = \"none\"\n");
     home.toolcell(&["call", &guest("probe#echo"), r#"{"text":"x"}"#])
         .run()
         .exits(0);

@@ -13,9 +13,9 @@ fn calling(tool: &str, input: Value) -> String {
     json!({ "tool": tool, "input": input }).to_string()
 }
 
-/// `--tool` for a component of the test guests.
+/// `--with` for a component of the test guests.
 fn tool(name: &str) -> String {
-    format!("--tool={}", fixture(name).display())
+    format!("--with={}", fixture(name).display())
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn a_tool_calls_another_one_that_was_named_and_granted() {
             &place.tool,
             &input,
             "--allow-tool=*",
-            "--tool=nowhere.wasm",
+            "--with=nowhere.wasm",
         ])
         .exits(2);
     assert!(
@@ -76,7 +76,7 @@ fn an_alias_means_a_tool_of_the_component_that_was_named() {
         "[[rule]]\nbehavior = \"ask\"\ntool = \"caller.call\"\n",
     )
     .unwrap();
-    let other = format!("--tool={}", other_file.display());
+    let other = format!("--with={}", other_file.display());
     let asking = format!("--config={}", asking.display());
     let call = [
         "call",
@@ -84,7 +84,7 @@ fn an_alias_means_a_tool_of_the_component_that_was_named() {
         "{}",
         &other,
         "--allow-tool=*",
-        "--record",
+        "--print-record",
     ];
     let record = place.run(&call).exits(0).json();
     assert_eq!(record["invocation"]["tool_id"], "caller.call");
@@ -92,7 +92,7 @@ fn an_alias_means_a_tool_of_the_component_that_was_named() {
     assert_eq!(record["events"][1]["data"]["via"], "alias");
     let line = json!({ "id": "a", "tool": place.tool, "input": {} }).to_string();
     let ran = place
-        .toolcell(&["batch", "-", &other, "--record"])
+        .toolcell(&["batch", "-", &other, "--print-record"])
         .stdin(&line)
         .run()
         .exits(0);
@@ -156,7 +156,7 @@ fn a_file_grants_calls_of_the_tools_that_it_names() {
 fn what_a_tool_may_call_is_told_before_it_runs() {
     let caller = guest("caller#call_narrow");
     let explain = |options: &[&str]| {
-        let arguments = [&["policy", "explain", &caller, "{}"], options].concat();
+        let arguments = [&["policy", "check", "--explain", &caller, "{}"], options].concat();
         Toolcell::new(arguments).run().exits(0)
     };
     let text = explain(&["--allow-tool=probe.*"]).stdout;
@@ -204,7 +204,7 @@ fn the_calls_around_a_call_are_shown_with_it() {
         &tool("probe"),
         &tool("caller"),
         "--allow-tool=*",
-        "--record",
+        "--print-record",
     ]);
     let record = record.exits(0).json();
     let own = &record["invocation"]["invocation_id"];
@@ -273,7 +273,7 @@ fn a_call_whose_caller_was_killed_never_runs() {
     assert!(place.lines().is_empty());
     let shown = place.show(&id);
     assert_eq!(
-        shown["result"]["error"]["error_code"], "caller_gone",
+        shown["result"]["error"]["error_code"], "caller_ended",
         "{shown:#}"
     );
     wait_until("ending the caller", || {

@@ -106,14 +106,11 @@ fn a_project_that_is_trusted_is_named_and_another_one_is_not() {
     let refused = print();
     assert_eq!(refused.code, Some(2));
     assert!(
-        refused.stderr.contains("toolcell policy trust"),
+        refused.stderr.contains("toolcell trust"),
         "{}",
         refused.stderr
     );
-    Toolcell::at(&home, ["policy", "trust"])
-        .dir(&folder)
-        .run()
-        .exits(0);
+    Toolcell::at(&home, ["trust"]).dir(&folder).run().exits(0);
     let whole: Value = serde_json::from_str(&print().exits(0).stdout).unwrap();
     let mut started = started(&whole["mcpServers"]["toolcell"]);
     assert_eq!(started.call("echo", json!({}))["isError"], json!(false));
@@ -157,7 +154,7 @@ fn doctor_says_what_is_wrong_with_a_configuration_and_how_to_mend_it() {
     write("[[tool]]\ncomponent = \"probe.wasm#echo\"\n");
     let (code, untrusted) = checks(&home, &folder, &[]);
     assert_eq!(code, Some(1));
-    assert!(wrong(&untrusted, "configuration")[0].contains("toolcell policy trust"));
+    assert!(wrong(&untrusted, "configuration")[0].contains("toolcell trust"));
     let (_, sound) = checks(&home, &folder, &[named]);
     assert!(
         wrong(&sound, "configuration").is_empty() && wrong(&sound, "tool").is_empty(),
@@ -179,7 +176,7 @@ fn doctor_says_what_is_wrong_with_a_configuration_and_how_to_mend_it() {
     );
     assert_eq!(
         wrong(&broken, "secret"),
-        ["KEY is not set | toolcell secret set KEY"]
+        ["KEY is not set | toolcell secrets set KEY"]
     );
     write("[grants]\nraed = [\".\"]\n");
     assert!(wrong(&checks(&home, &folder, &[named]).1, "configuration")[0].contains("raed"));
@@ -196,7 +193,7 @@ fn doctor_starts_what_a_client_would_start() {
         "good": good, "bad": entry("relative.wasm".to_owned()), "other": { "command": "true", "args": [] },
     } });
     std::fs::write(&file, servers.to_string()).unwrap();
-    let (code, checks) = checks(&folder.join("home"), &folder, &["--client=mcp.json"]);
+    let (code, checks) = checks(&folder.join("home"), &folder, &["--mcp-config=mcp.json"]);
     assert_eq!(code, Some(1));
     let wrong = wrong(&checks, "server");
     assert!(
@@ -231,7 +228,11 @@ fn doctor_starts_no_other_program_and_no_other_command_that_a_clients_file_names
             json!({ "mcpServers": { "it": entry } }).to_string(),
         )
         .unwrap();
-        let (code, checks) = checks(&home, &folder, &[&["--client=mcp.json"], options].concat());
+        let (code, checks) = checks(
+            &home,
+            &folder,
+            &[&["--mcp-config=mcp.json"], options].concat(),
+        );
         (code, wrong(&checks, "server").concat())
     };
     let evil = json!({ "command": program, "args": ["mcp"], "env": { "LD_EVIL": "x", "TOOLCELL_SESSION": "y" } });
@@ -243,7 +244,7 @@ fn doctor_starts_no_other_program_and_no_other_command_that_a_clients_file_names
     );
     assert!(!marker.exists(), "a program that a file names was started");
     // A user who has inspected the program may allow it; variables for the dynamic loader are dropped even then.
-    looks(evil, &[&format!("--client-program={}", program.display())]);
+    looks(evil, &[&format!("--allow-program={}", program.display())]);
     let seen = std::fs::read_to_string(&marker).unwrap();
     assert!(
         seen.contains("TOOLCELL_SESSION=y") && !seen.contains("LD_EVIL"),
@@ -253,7 +254,7 @@ fn doctor_starts_no_other_program_and_no_other_command_that_a_clients_file_names
     // The toolcell program itself, but with arguments that would trust a folder or build one.
     let own = env!("CARGO_BIN_EXE_toolcell");
     for (arguments, what) in [
-        (json!(["policy", "trust", folder]), "policy"),
+        (json!(["trust", folder]), "trust"),
         (json!(["mcp", "x", "--build"]), "--build"),
     ] {
         let (_, told) = looks(json!({ "command": own, "args": arguments }), &[]);
@@ -288,7 +289,11 @@ fn doctor_starts_no_server_with_its_state_in_another_folder() {
             json!({ "mcpServers": { "it": entry } }).to_string(),
         )
         .unwrap();
-        wrong(&checks(&home, &folder, &["--client=mcp.json"]).1, "server").concat()
+        wrong(
+            &checks(&home, &folder, &["--mcp-config=mcp.json"]).1,
+            "server",
+        )
+        .concat()
     };
     assert_eq!(looks(&json!(home)), "");
     std::os::unix::fs::symlink(&home, folder.join("link")).unwrap();

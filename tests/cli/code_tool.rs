@@ -39,7 +39,7 @@ impl Place {
     fn run(&self, tool: &str, script: &str, options: &[&str]) -> Ran {
         let tool = format!("{}#{tool}", built("code").display());
         let input = json!({ "script": script }).to_string();
-        let others = ["files", "jq", "patch"].map(|name| format!("--tool={}", example(name)));
+        let others = ["files", "jq", "patch"].map(|name| format!("--with={}", example(name)));
         let mut arguments = vec!["call", tool.as_str(), input.as_str()];
         arguments.extend(others.iter().map(String::as_str));
         arguments.extend(options);
@@ -75,7 +75,7 @@ fn a_hundred_calls_of_one_script_have_one_budget_and_a_hundred_and_one_records()
         .run(
             "run",
             HUNDRED_CALLS,
-            &[&GRANTED[..], &["--record"]].concat(),
+            &[&GRANTED[..], &["--print-record"]].concat(),
         )
         .exits(0)
         .json();
@@ -129,7 +129,7 @@ fn a_hundred_calls_of_one_script_have_one_budget_and_a_hundred_and_one_records()
         .run(
             "run",
             HUNDRED_CALLS,
-            &[&GRANTED[..], &["--record", &half]].concat(),
+            &[&GRANTED[..], &["--print-record", &half]].concat(),
         )
         .exits(4)
         .json();
@@ -179,7 +179,7 @@ fn a_script_reaches_no_tool_that_was_not_granted() {
         return seen;";
     let failed = place.run("run", around, &["--json"]).json();
     assert_eq!(failed["error"]["error_code"], "never_settled", "{failed}");
-    let own = format!("--tool={}", built("code").display());
+    let own = format!("--with={}", built("code").display());
     let itself = "try { await tools.code.run({ script: '1' }) } catch ({ code }) { return code }";
     assert_eq!(
         place.value("run", itself, &[&own, "--allow-tool=*"]),

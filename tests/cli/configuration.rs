@@ -60,7 +60,7 @@ fn each_call_gets_the_settings_of_its_tool_in_its_own_instance() {
         .map(|tool| format!("{}\n", json!({ "id": tool, "tool": tool, "input": {} })))
         .concat();
     let ran = home
-        .toolcell(&["batch", "-", "--record"])
+        .toolcell(&["batch", "-", "--print-record"])
         .stdin(&lines)
         .run()
         .exits(0);
@@ -206,16 +206,13 @@ fn the_settings_of_a_project_need_its_trust() {
     .unwrap();
     let tool = guest("configured#settings");
     let call = || {
-        home.toolcell(&["call", &tool, "{}", "--record"])
+        home.toolcell(&["call", &tool, "{}", "--print-record"])
             .dir(&project)
             .run()
             .json()
     };
     assert_eq!(error(&call()).1, "project_not_trusted");
-    home.toolcell(&["policy", "trust", "."])
-        .dir(&project)
-        .run()
-        .exits(0);
+    home.toolcell(&["trust", "."]).dir(&project).run().exits(0);
     assert_eq!(given(&call()), &json!([r#"{"unit":"metre"}"#]));
 }
 

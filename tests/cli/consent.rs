@@ -79,7 +79,7 @@ impl Place {
         for command in [
             &["describe", "stranger"][..],
             &["policy", "check", "stranger"],
-            &["policy", "explain", "stranger"],
+            &["policy", "check", "--explain", "stranger"],
             &["mcp", "stranger"],
             &["mcp", "stranger", "--print-config=cursor"],
             &["serve", "stranger", "--listen=127.0.0.1:0", "--no-token"],
@@ -481,7 +481,8 @@ fn what_steers_the_build_of_two_tools_is_closed_once() {
     let input = json!({ "path": place.folder.join("other"), "text": "x" }).to_string();
     let explain = [
         "policy",
-        "explain",
+        "check",
+        "--explain",
         &tool,
         &input,
         "--json",

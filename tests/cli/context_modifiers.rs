@@ -107,11 +107,14 @@ fn two_calls_that_change_one_key_end_in_the_same_state_in_fifty_runs() {
     let options: [&[&str]; 5] = [
         &["--context-modifiers=allow_serial_only"],
         &["--ordering=allow_unordered"],
-        &["--ordering=allow_unordered", "--yield=unordered_streaming"],
+        &[
+            "--ordering=allow_unordered",
+            "--output-order=unordered_streaming",
+        ],
         &["--context-modifiers=defer_until_batch_complete"],
         &[
             "--context-modifiers=defer_until_batch_complete",
-            "--yield=unordered_streaming",
+            "--output-order=unordered_streaming",
         ],
     ];
     for run in 0..50 {
@@ -129,7 +132,7 @@ fn calls_that_can_change_the_context_run_one_at_a_time_unless_their_changes_are_
         let calls = tools.map(|tool| call(tool, &format!("modifier#{tool}"), json!({ "ms": 500 })));
         let ran = batch(
             &calls,
-            &[&format!("--context-modifiers={policy}"), "--record"],
+            &[&format!("--context-modifiers={policy}"), "--print-record"],
         )
         .run()
         .exits(0);
@@ -200,7 +203,7 @@ fn deferred_changes_come_after_all_results_in_the_order_of_the_calls() {
         );
     }
     assert_eq!(
-        printed(&batch(&["--record"]))[3..],
+        printed(&batch(&["--print-record"]))[3..],
         [of("slow"), of("fast")]
     );
     let shown = batch(&[]);
@@ -229,7 +232,7 @@ fn a_tool_can_have_its_own_changes_deferred() {
         lines[2..],
         [json!({ "id": "later", "context_modifiers": [{ "key": "by", "value": "later" }] })]
     );
-    let records = printed(&batch(&calls, &["--record"]).run().exits(0));
+    let records = printed(&batch(&calls, &["--print-record"]).run().exits(0));
     let policy = |at: usize| &records[at]["invocation"]["scheduler"]["context_modifier_policy"];
     assert_eq!(
         (policy(0), policy(1)),
@@ -246,7 +249,7 @@ fn where_they_are_forbidden_a_tool_gets_an_error_and_changes_nothing() {
     let calls = ["modify", "modify_never"]
         .map(|tool| call(tool, &format!("modifier#{tool}"), input.clone()));
     let records = printed(
-        &batch(&calls, &["--context-modifiers=forbid", "--record"])
+        &batch(&calls, &["--context-modifiers=forbid", "--print-record"])
             .run()
             .exits(0),
     );
@@ -381,7 +384,7 @@ fn what_a_called_tool_changes_stays_in_its_own_record() {
     let home = Home::new();
     let input = json!({ "tool": "modifier.modify", "input": changing(&[("key", json!(1))]) });
     let options = [
-        format!("--tool={}", fixture("modifier").display()),
+        format!("--with={}", fixture("modifier").display()),
         "--allow-tool=modifier.modify".to_owned(),
     ];
     let [tool, grant] = [&options[0], &options[1]];

@@ -415,7 +415,7 @@ fn the_places_of_a_rendering_are_those_of_a_record() {
     let record = |change: fn(&mut Value)| {
         let (_guard, folder) = scratch();
         let component = echoing("places", change);
-        Toolcell::new(["call", &write(&folder, &component), "{}", "--record"])
+        Toolcell::new(["call", &write(&folder, &component), "{}", "--print-record"])
             .run()
             .json()
     };
@@ -588,7 +588,7 @@ fn a_result_of_a_tool_that_says_how_long_ends_then() {
                 .stdout
                 .contains("succeeded")
         );
-        home.toolcell(&["artifact", "get", &stored]).run().code == Some(0)
+        home.toolcell(&["artifact", &stored]).run().code == Some(0)
     };
     assert_eq!((kept("1d"), kept("0s")), (true, false));
 }
@@ -602,7 +602,7 @@ fn a_result_that_the_tool_wants_kept_nowhere_is_on_no_disk() {
         });
         let (_guard, folder) = scratch();
         let tool = write(&folder, &component);
-        Toolcell::new(["call", &tool, "{\"a\": 1}", "--record"])
+        Toolcell::new(["call", &tool, "{\"a\": 1}", "--print-record"])
             .run()
             .exits(0)
             .json()["persistence"]

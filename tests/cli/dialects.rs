@@ -1,4 +1,4 @@
-//! `toolcell export` and `toolcell run`: one loaded tool in the messages of each API.
+//! `toolcell export` and `toolcell respond`: one loaded tool in the messages of each API.
 
 use serde_json::{Value, json};
 
@@ -45,7 +45,7 @@ fn run(dialect: &str, tools: &[&str], options: &[&str], message: &Value) -> Ran 
         "--max-output=1MiB",
         "--no-config",
     ];
-    Toolcell::new([&["run"], tools, &small[..], options].concat())
+    Toolcell::new([&["respond"], tools, &small[..], options].concat())
         .stdin(&message.to_string())
         .run()
 }
@@ -354,7 +354,7 @@ fn a_message_that_cannot_be_read_runs_nothing() {
         (many.as_str(), "a batch has at most 1000 calls"),
         (large.as_str(), "more than 16777216 bytes"),
     ] {
-        let arguments = ["run", &echo, "--dialect=openai", "--no-config"];
+        let arguments = ["respond", &echo, "--dialect=openai", "--no-config"];
         let ran = home.toolcell(&arguments).stdin(text).run().exits(2);
         assert!(
             ran.stdout.is_empty() && ran.stderr.contains(why),
@@ -364,7 +364,12 @@ fn a_message_that_cannot_be_read_runs_nothing() {
     }
     assert!(home.calls(&[]).is_empty());
     let missing = home
-        .toolcell(&["run", &echo, "--dialect=openai", "--message=no/such/file"])
+        .toolcell(&[
+            "respond",
+            &echo,
+            "--dialect=openai",
+            "--message=no/such/file",
+        ])
         .run()
         .exits(2);
     assert!(
@@ -372,7 +377,7 @@ fn a_message_that_cannot_be_read_runs_nothing() {
         "{}",
         missing.stderr
     );
-    let no_tool = home.toolcell(&["run", "no/such/tool", "--dialect=openai", "--no-config"]);
+    let no_tool = home.toolcell(&["respond", "no/such/tool", "--dialect=openai", "--no-config"]);
     let ran = no_tool
         .stdin(&message("openai", &[("one", "echo", "{}")]).to_string())
         .run()
@@ -605,7 +610,7 @@ fn a_tool_is_exported_in_the_terms_of_each_api() {
             "{definition}"
         );
     }
-    let ran = Toolcell::new(["run", &echo, "--dialect=mcp"])
+    let ran = Toolcell::new(["respond", &echo, "--dialect=mcp"])
         .run()
         .exits(2);
     assert!(ran.stderr.contains("openai-responses"), "{}", ran.stderr);
@@ -650,7 +655,7 @@ fn every_exported_name_fits_its_api_and_leads_back_to_its_tool() {
         for (name, id) in names.iter().zip(ids) {
             let message = message(dialect, &[("one", name, "{}")]).to_string();
             let option = format!("--dialect={dialect}");
-            home.toolcell(&["run", &one, &other, &option, "--no-config"])
+            home.toolcell(&["respond", &one, &other, &option, "--no-config"])
                 .stdin(&message)
                 .run()
                 .exits(0);
@@ -682,7 +687,7 @@ fn calls_that_their_request_wants_one_by_one_run_so_and_are_printed_as_those_of_
     let calls = ["one", "two"].map(|id| (id, "probe_hold", r#"{"ms": 100}"#));
     let run = |message: &Value, form: &str| {
         let run = home.toolcell(&[
-            "run",
+            "respond",
             &tool,
             "--dialect=openai-responses",
             "--no-config",
@@ -693,7 +698,7 @@ fn calls_that_their_request_wants_one_by_one_run_so_and_are_printed_as_those_of_
     let mut asked = message("openai-responses", &calls);
     asked["parallel_tool_calls"] = json!(false);
     asked["tool_choice"] = json!("auto");
-    let records: Vec<Value> = run(&asked, "--record")
+    let records: Vec<Value> = run(&asked, "--print-record")
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
@@ -765,7 +770,7 @@ fn a_deferred_tool_is_in_the_list_only_where_the_api_searches_tools() {
             .map(|tool| &tool["defer_loading"])
             .collect();
         assert_eq!(deferred, [&Value::Null, &json!(true)], "{listed:#}");
-        let all = export(dialect, &["--tool-budget=0"]).json();
+        let all = export(dialect, &["--max-listed=0"]).json();
         assert!(
             all.as_array()
                 .unwrap()

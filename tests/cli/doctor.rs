@@ -190,13 +190,13 @@ fn control_sequences_of_a_file_reach_no_terminal() {
         for arguments in [
             &["doctor", "--config=toolcell.toml"][..],
             &["doctor", "--config=toolcell.toml", "--json"],
-            &["policy", "trust"],
+            &["trust"],
         ] {
             clean(&run(arguments));
         }
     }
     write(format!("\"{evil}\" = 1\n"));
-    let told = clean(&run(&["policy", "trust"]).exits(2));
+    let told = clean(&run(&["trust"]).exits(2));
     assert!(told.contains("\\u{1b}"), "{told}");
     std::fs::write(
         project.join("mcp.json"),
@@ -206,5 +206,5 @@ fn control_sequences_of_a_file_reach_no_terminal() {
         ),
     )
     .unwrap();
-    clean(&run(&["doctor", "--client=mcp.json"]).exits(1));
+    clean(&run(&["doctor", "--mcp-config=mcp.json"]).exits(1));
 }

@@ -260,7 +260,7 @@ fn a_follower_sees_a_call_of_another_process_run_and_die() {
     let record = home.toolcell(&["show", id, "--json"]).run().exits(0).json();
     assert_eq!(record["events"].as_array().unwrap().len(), seen.len());
     assert!(record["progress"].as_array().unwrap().len() >= 2);
-    home.toolcell(&["journal", "verify"]).run().exits(0);
+    home.toolcell(&["log", "verify"]).run().exits(0);
 }
 
 #[test]
@@ -301,7 +301,7 @@ fn a_plain_call_is_two_lines() {
     let follower = Follower::start(&home, &[]);
     home.call(&guest("probe#echo"), &json!({ "text": "two" }), &[]);
     follower.stop().0.exits(0);
-    home.toolcell(&["journal", "verify"]).run().exits(0);
+    home.toolcell(&["log", "verify"]).run().exits(0);
 }
 
 /// The lines of the only segment, with the first one, which opens it.
@@ -343,7 +343,7 @@ fn a_client_has_a_session_and_what_it_loads_is_an_event() {
     let file = folder.join("crowd.wasm");
     std::fs::write(&file, crowd("event_crowd", 3, |_| {})).unwrap();
     let mut client =
-        Client::run(home.toolcell(&["mcp", "--tool-budget=1", &file.display().to_string()]));
+        Client::run(home.toolcell(&["mcp", "--max-listed=1", &file.display().to_string()]));
     client.initialize(OLD);
     client.call("search_tools", json!({ "query": "word2x" }));
     client.call("load_tool", json!({ "name": "t2" }));

@@ -55,7 +55,7 @@ fn jq_cannot_reach_the_environment() {
 #[test]
 fn ticker_reports_progress_and_a_partial_result() {
     let input = "{\"ticks\": 4, \"interval_ms\": 5, \"partial\": true}";
-    let record = Toolcell::new(["call", &example("ticker"), input, "--record"])
+    let record = Toolcell::new(["call", &example("ticker"), input, "--print-record"])
         .run()
         .exits(0)
         .json();
@@ -91,7 +91,7 @@ fn ticker_reports_progress_and_a_partial_result() {
 fn everything_answers_in_every_way() {
     let call = |tool: &str, input: &str| {
         let tool = format!("{}#{tool}", example("everything"));
-        Toolcell::new(["call", &tool, input, "--record"]).run()
+        Toolcell::new(["call", &tool, input, "--print-record"]).run()
     };
     let mixed = call("test_multiple_content_types", "{}").exits(0).json();
     let types: Vec<&Value> = mixed["result"]["content"]

@@ -97,7 +97,7 @@ fn a_file_whose_names_cannot_all_be_looked_for_is_not_opened_and_the_call_says_w
             &input,
             "--allow-read=.",
             "--no-config",
-            "--record",
+            "--print-record",
         ];
         arguments.extend(options);
         Toolcell::new(arguments).dir(&folder).run()

@@ -165,7 +165,11 @@ fn files_that_a_component_cannot_declare_are_those_that_a_command_grants_to_it_a
     let read = format!("--allow-read={data}");
     let write = format!("--allow-write={data}");
     let call = |tool: &str, input: &str, options: &[&str]| {
-        let called = [&["call", tool, input, "--record", "--no-config"], options].concat();
+        let called = [
+            &["call", tool, input, "--print-record", "--no-config"],
+            options,
+        ]
+        .concat();
         toolcell(&folder, &called).exits(0).json()
     };
     let answer = |record: &Value| record["result"]["structured_content"].clone();
@@ -198,7 +202,7 @@ fn files_that_a_component_cannot_declare_are_those_that_a_command_grants_to_it_a
         "call",
         "folders.wasm#folder",
         "{}",
-        "--record",
+        "--print-record",
         "--config",
         file.to_str().unwrap(),
     ];
@@ -243,7 +247,7 @@ fn files_that_a_component_cannot_declare_are_those_that_a_command_grants_to_it_a
     assert!(served(&["folders.wasm"]).contains(data));
     assert!(!served(&["folders.wasm", "echo.wasm"]).contains(data));
     let together = json!({ "id": "a", "tool": folder.join("folders.wasm#folder"), "input": {} });
-    let batch = Toolcell::new(["batch", "-", "--record", "--no-config", &read])
+    let batch = Toolcell::new(["batch", "-", "--print-record", "--no-config", &read])
         .stdin(&format!("{together}\n"))
         .run()
         .exits(0);

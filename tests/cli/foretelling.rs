@@ -18,8 +18,16 @@ fn both(place: &Place, tool: &str, input: &Value, options: &[&str]) -> (Ran, Ran
 fn explained(place: &Place, tool: &str, input: &Value, options: &[&str]) -> (Value, String) {
     let tool = guest(tool);
     let input = input.to_string();
-    let run =
-        |more: &[&str]| place.run(&[&["policy", "explain", &tool, &input], options, more].concat());
+    let run = |more: &[&str]| {
+        place.run(
+            &[
+                &["policy", "check", "--explain", &tool, &input],
+                options,
+                more,
+            ]
+            .concat(),
+        )
+    };
     (run(&["--json"]).json(), run(&[]).stdout)
 }
 

@@ -368,7 +368,7 @@ fn what_was_granted_is_named_in_the_record() {
         &guest("probe#read"),
         &input,
         "--allow-read=data",
-        "--record",
+        "--print-record",
     ])
     .dir(&folder)
     .run();

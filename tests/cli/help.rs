@@ -36,7 +36,7 @@ const HELP: &[(&[&str], &[&str])] = &[
             "--memory",
             "--max-output",
             "--json",
-            "--record",
+            "--print-record",
             "@FILE",
             "standard input",
             "#NAME",
@@ -51,25 +51,25 @@ const HELP: &[(&[&str], &[&str])] = &[
         &[
             "--max-parallel",
             "--ordering",
-            "--yield",
-            "--interrupt",
-            "--siblings",
+            "--output-order",
+            "--on-interrupt",
+            "--on-failure",
             "--context-modifiers",
             "cancel_dependent",
             "depends_on",
             "--allow-read",
             "--timeout",
             "--json",
-            "--record",
+            "--print-record",
         ],
     ),
     (
-        &["run", "--help"],
+        &["respond", "--help"],
         &[
             "--dialect",
             "openai-responses",
             "--message",
-            "--siblings",
+            "--on-failure",
             "[default: -]",
         ],
     ),
@@ -98,7 +98,7 @@ const HELP: &[(&[&str], &[&str])] = &[
         &["no secrets", "memory_write", "loop_detected", "1 MiB"],
     ),
     (
-        &["artifact", "get", "--help"],
+        &["artifact", "--help"],
         &["--output", "--force", "redacted"],
     ),
     (
@@ -111,7 +111,7 @@ const HELP: &[(&[&str], &[&str])] = &[
             "--allow-host",
         ],
     ),
-    (&["mcp", "--help"], &["--tool-budget", "[default: 125]"]),
+    (&["mcp", "--help"], &["--max-listed", "[default: 125]"]),
     (
         &["build", "--help"],
         &[
@@ -155,7 +155,7 @@ const HELP: &[(&[&str], &[&str])] = &[
             "--key",
             "--identity",
             "--issuer",
-            "[[trust]]",
+            "[[signer]]",
             "Exit 0",
             "Exit 6",
             "Exit 3",
@@ -223,10 +223,7 @@ const HELP: &[(&[&str], &[&str])] = &[
         ],
     ),
     (&["new", "--help"], &["NAME", "--hook", "--lang", "rust"]),
-    (
-        &["policy", "--help"],
-        &["check", "explain", "trust", "toolcell.toml"],
-    ),
+    (&["policy", "--help"], &["check"]),
     (
         &["policy", "check", "--help"],
         &[
@@ -237,15 +234,20 @@ const HELP: &[(&[&str], &[&str])] = &[
         ],
     ),
     (
-        &["policy", "explain", "--help"],
+        &["policy", "check", "--explain", "--help"],
         &["each rule", "`toolcell explain`"],
+    ),
+    (&["trust", "--help"], &["--revoke", "toolcell.toml"]),
+    (
+        &["approve", "--help"],
+        &["--always", "--edit", "--accept-partial-view"],
     ),
     (
         &["explain", "--help"],
         &[
             "[CODE]",
             "--json",
-            "`toolcell policy explain`",
+            "`toolcell policy check --explain`",
             "Exit 0",
             "Examples:",
         ],
@@ -261,7 +263,7 @@ const HELP: &[(&[&str], &[&str])] = &[
     ),
     (
         &["approvals", "approve", "--help"],
-        &["<ID>", "last letters", "--although-cut"],
+        &["<ID>", "last letters", "--accept-partial-view"],
     ),
     (&["completions", "--help"], &["bash", "zsh", "fish"]),
     (&["man", "--help"], &["[DIR]", "man1"]),
@@ -296,7 +298,7 @@ fn options_that_commands_share_have_the_same_headings() {
     for (command, count) in [
         (&["call"][..], 4),
         (&["batch"], 4),
-        (&["run"], 4),
+        (&["respond"], 4),
         (&["mcp"], 4),
         (&["policy", "check"], 3),
     ] {
@@ -311,7 +313,7 @@ fn options_that_commands_share_have_the_same_headings() {
         assert_eq!(found, headings[..count], "{command:?}: {help}");
         for (option, expected) in [
             ("--allow-read", "Grants:"),
-            ("--name-server", "Grants:"),
+            ("--dns-server", "Grants:"),
             ("--timeout", "Limits:"),
             ("--max-disk", "Limits:"),
             ("--retry", "Limits:"),
@@ -320,7 +322,7 @@ fn options_that_commands_share_have_the_same_headings() {
             ("--session", "Approvals:"),
         ] {
             let lacks = match option {
-                "--retry" => !matches!(command, ["call"] | ["batch"] | ["run"]),
+                "--retry" => !matches!(command, ["call"] | ["batch"] | ["respond"]),
                 "--memory-total" => !matches!(command, ["mcp"]),
                 _ => expected == "Approvals:" && count == 3,
             };
@@ -371,7 +373,7 @@ fn every_shell_completes_commands_and_their_options() {
             "completions",
             "approvals",
             "allow-read",
-            "although-cut",
+            "accept-partial-view",
         ] {
             assert!(script.contains(word), "{shell} lacks {word}");
         }
@@ -398,7 +400,7 @@ fn the_manual_has_a_page_for_each_command() {
     }
     let approve = std::fs::read_to_string(dir.join("toolcell-approvals-approve.1")).unwrap();
     assert!(
-        approve.replace('\\', "").contains("--although-cut"),
+        approve.replace('\\', "").contains("--accept-partial-view"),
         "{approve}"
     );
     std::fs::write(folder.join("file"), "").unwrap();

@@ -37,7 +37,7 @@ impl Guarded {
     }
 
     fn trust(&self) -> Ran {
-        Toolcell::at(&self.home, ["policy", "trust", "."])
+        Toolcell::at(&self.home, ["trust", "."])
             .dir(&self.project)
             .run()
     }
@@ -76,7 +76,7 @@ fn a_project_is_trusted_with_the_bytes_of_its_hooks() {
             message.contains("hooks/guard.wasm") && message.contains(what),
             "{message}"
         );
-        assert!(message.contains("toolcell policy trust"), "{message}");
+        assert!(message.contains("toolcell trust"), "{message}");
     };
     std::fs::copy(component("example-tools/redact-paths"), project.component()).unwrap();
     refused("changed");

@@ -46,7 +46,7 @@ fn a_hook_of_the_configuration_runs_around_a_call() {
         "{}",
         ran.stderr
     );
-    let record = echo(&config, &input, &["--record"]).exits(0).json();
+    let record = echo(&config, &input, &["--print-record"]).exits(0).json();
     assert_eq!(record["hooks"][0]["hook_id"], "scripted");
 }
 
@@ -167,15 +167,15 @@ fn a_hook_of_a_project_runs_only_once_the_project_is_trusted() {
             .run()
             .exits(3)
     };
-    assert!(call().stderr.contains("toolcell policy trust"));
-    Toolcell::at(&home, ["policy", "trust", folder.to_str().unwrap()])
+    assert!(call().stderr.contains("toolcell trust"));
+    Toolcell::at(&home, ["trust", folder.to_str().unwrap()])
         .run()
         .exits(0);
     assert!(call().stderr.contains("the project says no"));
     // The hook's sources are not built, because that would run their code on this machine.
     configured(&folder, "[[hook]]\ncomponent = \"source\"");
     std::fs::create_dir(folder.join("source")).unwrap();
-    let stderr = Toolcell::at(&home, ["policy", "trust", folder.to_str().unwrap()])
+    let stderr = Toolcell::at(&home, ["trust", folder.to_str().unwrap()])
         .run()
         .exits(2)
         .stderr;
@@ -183,7 +183,7 @@ fn a_hook_of_a_project_runs_only_once_the_project_is_trusted() {
         stderr.contains("not built for a project") && stderr.contains("toolcell build"),
         "{stderr}"
     );
-    assert!(call().stderr.contains("toolcell policy trust"));
+    assert!(call().stderr.contains("toolcell trust"));
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn a_source_folder_of_a_project_is_not_built_under_another_spelling() {
     let script = format!("fn main() {{ std::fs::write({marker:?}, \"\").unwrap(); }}");
     std::fs::write(source.join("build.rs"), script).unwrap();
     configured(&folder, "[[hook]]\ncomponent = \"src1#x\"");
-    Toolcell::at(&home, ["policy", "trust", folder.to_str().unwrap()]).run();
+    Toolcell::at(&home, ["trust", folder.to_str().unwrap()]).run();
     let tool = format!("{}#echo", fixture("probe").display());
     let call = |options: &[&str]| {
         let mut arguments = vec!["call", tool.as_str(), "{}"];

@@ -83,7 +83,7 @@ fn ctrl_c_cancels_a_tool_that_writes_and_sleeps_and_it_writes_no_more() {
         &guest("hostile#busy_write"),
         &input,
         &grant,
-        "--record",
+        "--print-record",
     ])
     .spawn();
     let length = |file: &Path| std::fs::metadata(file).map_or(0, |metadata| metadata.len());
@@ -101,7 +101,7 @@ fn ctrl_c_cancels_a_tool_that_writes_and_sleeps_and_it_writes_no_more() {
 
 #[test]
 fn ctrl_c_cancels_a_tool_that_spins() {
-    let child = Toolcell::new(["call", &guest("hostile#spin"), "--record"]).spawn();
+    let child = Toolcell::new(["call", &guest("hostile#spin"), "--print-record"]).spawn();
     wait_until("starting", || listens(&child));
     let begun = ticks(&child);
     // The compiled component comes from the cache, so this much CPU time is the guest's.
@@ -121,7 +121,7 @@ fn termination_cancels_a_call_for_another_reason() {
         &guest("hostile#busy_write"),
         &input,
         &grant,
-        "--record",
+        "--print-record",
     ])
     .spawn();
     wait_until("writing", || file.exists());
@@ -132,7 +132,7 @@ fn termination_cancels_a_call_for_another_reason() {
 #[test]
 fn a_tool_that_listens_stops_in_good_order_and_its_answer_is_printed() {
     let input = "{\"ticks\": 10000, \"interval_ms\": 50}";
-    let child = Toolcell::new(["call", &example("ticker"), input, "--record"]).spawn();
+    let child = Toolcell::new(["call", &example("ticker"), input, "--print-record"]).spawn();
     wait_until("starting", || listens(&child));
     // No CPU time for a while means that the tool sleeps between two ticks.
     let mut seen = (u64::MAX, Instant::now());

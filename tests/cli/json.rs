@@ -150,7 +150,7 @@ fn a_record_holds_everything_that_is_known_of_a_call() {
         "call",
         &example("ticker"),
         "{\"ticks\": 3, \"partial\": true}",
-        "--record",
+        "--print-record",
     ])
     .run()
     .exits(0);
@@ -203,7 +203,7 @@ fn a_record_holds_everything_that_is_known_of_a_call() {
 
 #[test]
 fn a_refused_call_has_a_record_too() {
-    let ran = Toolcell::new(["call", "no/such/tool", "{\"a\": 1}", "--record"])
+    let ran = Toolcell::new(["call", "no/such/tool", "{\"a\": 1}", "--print-record"])
         .run()
         .exits(2);
     let record = ran.json();
@@ -214,8 +214,8 @@ fn a_refused_call_has_a_record_too() {
 
 #[test]
 fn one_form_of_output_at_a_time() {
-    let ran = Toolcell::new(["call", "x", "{}", "--json", "--record"])
+    let ran = Toolcell::new(["call", "x", "{}", "--json", "--print-record"])
         .run()
         .exits(2);
-    assert!(ran.stderr.contains("--record"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("--print-record"), "{}", ran.stderr);
 }

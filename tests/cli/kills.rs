@@ -122,7 +122,7 @@ fn killed(place: &Place, calls: &[Value], bytes: u64, life: Duration) -> Ran {
     let arguments = [
         "batch",
         "-",
-        "--record",
+        "--print-record",
         "--max-parallel=4",
         "--memory=16MiB",
         "--no-config",
@@ -218,7 +218,7 @@ fn nothing_is_lost_or_done_twice_however_often_the_host_is_killed() {
                 .map(|call| (call["id"].as_str().unwrap().to_owned(), call)),
         );
     }
-    let verified = place.toolcell(&["journal", "verify"]).run().exits(0);
+    let verified = place.toolcell(&["log", "verify"]).run().exits(0);
     assert!(
         verified.stdout.contains("as they were written"),
         "{}",

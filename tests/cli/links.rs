@@ -136,18 +136,9 @@ fn policy_check_says_the_same_of_a_link() {
     beside.swap("work/input", "../private");
     let tool = guest("probe#read");
     let input = json!({ "path": beside.path("work/input/key") }).to_string();
-    for what in ["check", "explain"] {
-        let arguments = [
-            "policy",
-            what,
-            &tool,
-            &input,
-            "--no-config",
-            "--json",
-            options[0],
-            options[1],
-        ];
-        let ran = Toolcell::at(&kept("home"), arguments)
+    for explain in [&[][..], &["--explain"][..]] {
+        let call = ["policy", "check", &tool, &input, "--no-config", "--json"];
+        let ran = Toolcell::at(&kept("home"), [&call[..], &options, explain].concat())
             .dir(&beside.root)
             .run()
             .exits(3);
@@ -234,7 +225,8 @@ fn a_rule_over_a_path_cannot_be_led_elsewhere_either() {
     let input = json!({ "path": beside.path("work/real/key") }).to_string();
     let arguments = [
         "policy",
-        "explain",
+        "check",
+        "--explain",
         &tool,
         &input,
         "--allow-write=work",
@@ -444,13 +436,7 @@ fn a_trusted_project_that_puts_a_link_in_place_of_its_folder_is_refused() {
     );
     assert!(message.contains("line 2"), "{message}");
     // The project cannot be trusted in this state, either.
-    assert!(
-        place
-            .run(&["policy", "trust"])
-            .exits(2)
-            .stderr
-            .contains(&link)
-    );
+    assert!(place.run(&["trust"]).exits(2).stderr.contains(&link));
 }
 
 #[test]
@@ -471,10 +457,10 @@ fn a_trusted_project_whose_words_lead_elsewhere_than_when_it_was_trusted_asks_ag
     let (code, message) = error(&read(&place, &path("two")).exits(3));
     assert_eq!(code, "project_not_trusted");
     assert!(
-        message.contains("../shared") && message.contains("toolcell policy trust"),
+        message.contains("../shared") && message.contains("toolcell trust"),
         "{message}"
     );
-    place.run(&["policy", "trust"]).exits(0);
+    place.run(&["trust"]).exits(0);
     assert!(read(&place, &path("two")).exits(0).stdout.contains("two"));
 }
 
@@ -503,7 +489,7 @@ fn a_project_whose_file_is_a_link_does_not_get_what_another_one_was_granted() {
     );
     assert!(
         place
-            .run_in(&stranger, &["policy", "trust"])
+            .run_in(&stranger, &["trust"])
             .exits(2)
             .stderr
             .contains("is a link")

@@ -249,7 +249,7 @@ fn null_for_an_optional_argument_leaves_it_out_and_the_record_says_so() {
     let tool = Sheets::new("listed_nulls");
     let sent = json!({ "action": "read_values", "range": "A1", "limit": null });
     let record = tool
-        .run(&["call", &sent.to_string(), "--record"])
+        .run(&["call", &sent.to_string(), "--print-record"])
         .run()
         .exits(0)
         .json();
@@ -287,7 +287,7 @@ fn null_for_an_optional_argument_leaves_it_out_and_the_record_says_so() {
     // A null that the schema accepts is a value.
     let cells = json!({ "action": "write_values", "range": "A1", "rows": [[null]] });
     let record = tool
-        .run(&["call", &cells.to_string(), "--record"])
+        .run(&["call", &cells.to_string(), "--print-record"])
         .run()
         .exits(0)
         .json();

@@ -76,7 +76,7 @@ fn answer(message: &[u8], over_udp: bool) -> Vec<u8> {
 fn a_name_is_looked_up_at_the_name_server_that_was_named_also_where_the_answer_is_long() {
     let server = Server::hello();
     let options = [
-        format!("--name-server={}", name_server()),
+        format!("--dns-server={}", name_server()),
         "--allow-net=http://*.ex.test:*".to_owned(),
         format!("--allow-net={}", server.url("")),
     ];

@@ -118,8 +118,8 @@ pub(super) fn readme_calls(name: &'static str, others: &[&str]) -> Vec<String> {
         );
         for other in others.iter().map(|other| format!("example-tools/{other}")) {
             line = line.replace(
-                &format!("--tool={other}"),
-                &format!("--tool={}", component(&other).display()),
+                &format!("--with={other}"),
+                &format!("--with={}", component(&other).display()),
             );
         }
         let mut shell = Command::new("sh");

@@ -85,7 +85,7 @@ fn a_refusal_before_any_call_has_a_code_to_explain() {
         &["mcp", "nope"],
         &["serve", "nope", "--listen=127.0.0.1:0"],
         &["policy", "check", "nope"],
-        &["policy", "explain", "nope"],
+        &["policy", "check", "--explain", "nope"],
         &["check", "nope"],
         &["info", "./nope.wasm"],
         &["verify", "nope.wasm"],
@@ -134,7 +134,7 @@ fn a_large_output_is_shown_as_a_preview_and_where_the_rest_is() {
         .find(|line| line.contains("100000 bytes in all"))
         .unwrap_or_default();
     assert!(
-        note.contains("toolcell artifact get toolcell:payload/sha256:"),
+        note.contains("toolcell artifact toolcell:payload/sha256:"),
         "{}",
         ran.stderr
     );

@@ -17,7 +17,10 @@ fn a_closed_pipe_is_met_in_silence_and_the_exit_code_stays_that_of_the_call() {
     for (arguments, code) in [
         (vec!["call", &big, "{\"bytes\": 60000}"], 0),
         (vec!["call", &big, "{\"bytes\": 60000}", "--json"], 0),
-        (vec!["call", &big, "{\"bytes\": 60000}", "--record"], 0),
+        (
+            vec!["call", &big, "{\"bytes\": 60000}", "--print-record"],
+            0,
+        ),
         (vec!["call", &big, "{\"wrong\": 1}", "--json"], 2),
         (vec!["describe", &big], 0),
         (vec!["describe", &big, "--json"], 0),

@@ -54,7 +54,7 @@ impl Place {
     }
 
     pub(super) fn trusted(self) -> Self {
-        self.run(&["policy", "trust"]).exits(0);
+        self.run(&["trust"]).exits(0);
         self
     }
 
@@ -72,7 +72,7 @@ impl Place {
 
     /// Sets the secret `name`, which is sealed with a key of this home.
     pub(super) fn secret(&self, name: &str, value: &str) {
-        Toolcell::at(&self.home, ["secret", "set", name])
+        Toolcell::at(&self.home, ["secrets", "set", name])
             .stdin(value)
             .run()
             .exits(0);
@@ -82,21 +82,21 @@ impl Place {
     fn read(&self, path: &str, options: &[&str]) -> Ran {
         let tool = format!("{}#read", example("files"));
         let input = json!({ "path": path }).to_string();
-        let mut arguments = vec!["call", &tool, &input, "--record"];
+        let mut arguments = vec!["call", &tool, &input, "--print-record"];
         arguments.extend(options);
         self.run(&arguments)
     }
 
-    pub(super) fn foretell(&self, what: &str, path: &str, options: &[&str]) -> Ran {
+    pub(super) fn check(&self, path: &str, options: &[&str]) -> Ran {
         let tool = format!("{}#read", example("files"));
         let input = json!({ "path": path }).to_string();
-        let mut arguments = vec!["policy", what, &tool, &input];
+        let mut arguments = vec!["policy", "check", &tool, &input];
         arguments.extend(options);
         self.run(&arguments)
     }
 }
 
-/// The first decision of a `--record`.
+/// The first decision of a `--print-record`.
 fn decision(ran: &Ran) -> Value {
     ran.json()["decisions"][0].clone()
 }
@@ -119,7 +119,7 @@ fn a_projects_file_counts_once_it_is_trusted_and_again_when_it_has_changed() {
     let refused = place.read("src/a.txt", &[]).exits(3);
     let (error, text) = error_of(&refused);
     assert_eq!(error, "policy_blocked/project_not_trusted");
-    let command = format!("toolcell policy trust {}", place.project.display());
+    let command = format!("toolcell trust {}", place.project.display());
     assert!(
         text.contains(&command) && text.contains("is not trusted"),
         "{text}"
@@ -129,7 +129,7 @@ fn a_projects_file_counts_once_it_is_trusted_and_again_when_it_has_changed() {
         "nothing ran"
     );
 
-    let trusted = place.run(&["policy", "trust"]).exits(0);
+    let trusted = place.run(&["trust"]).exits(0);
     assert!(
         trusted.stdout.contains(&place.file().display().to_string()),
         "{}",
@@ -148,7 +148,7 @@ fn a_projects_file_counts_once_it_is_trusted_and_again_when_it_has_changed() {
         error_of(&place.read("src/a.txt", &[]).exits(3)).0,
         "policy_blocked/project_not_trusted"
     );
-    place.run(&["policy", "trust", "."]).exits(0);
+    place.run(&["trust", "."]).exits(0);
     place.read("src/a.txt", &["--mode=plan"]).exits(0);
     // The old trust is gone, because an older version of the file may be the insecure one.
     let place = place.project("[grants]\nread = [\"src\"]\n");
@@ -213,7 +213,7 @@ fn the_nearest_projects_file_counts_and_its_paths_start_at_its_folder() {
     let call = || {
         place.run_in(
             &deep,
-            &["call", &tool, "{\"path\": \"../a.txt\"}", "--record"],
+            &["call", &tool, "{\"path\": \"../a.txt\"}", "--print-record"],
         )
     };
     assert_eq!(
@@ -225,7 +225,7 @@ fn the_nearest_projects_file_counts_and_its_paths_start_at_its_folder() {
         error_of(&call().exits(3)).0,
         "policy_blocked/project_not_trusted"
     );
-    place.run(&["policy", "trust", "src/deep"]).exits(0);
+    place.run(&["trust", "src/deep"]).exits(0);
     // Now the nearest file counts, which grants nothing.
     assert_eq!(
         error_of(&call().exits(3)).0,
@@ -320,7 +320,7 @@ fn limits_of_files_apply_the_lowest_wins_and_the_command_line_goes_first() {
         .trusted();
     let echo = guest("probe#echo");
     let call = |options: &[&str]| {
-        let mut arguments = vec!["call", echo.as_str(), "{}", "--record"];
+        let mut arguments = vec!["call", echo.as_str(), "{}", "--print-record"];
         arguments.extend(options);
         place.run(&arguments)
     };
@@ -331,7 +331,7 @@ fn limits_of_files_apply_the_lowest_wins_and_the_command_line_goes_first() {
     let place =
         place.user("[limits]\ntimeout = \"7s\"\nmemory = \"64MiB\"\nmax_output = \"1KiB\"\nmax_disk = \"2KiB\"\n");
     let usage = place
-        .run(&["call", &echo, "{}", "--record", "--memory=65MiB"])
+        .run(&["call", &echo, "{}", "--print-record", "--memory=65MiB"])
         .exits(0)
         .json()["result"]["usage"]
         .clone();
@@ -347,7 +347,7 @@ fn limits_of_files_apply_the_lowest_wins_and_the_command_line_goes_first() {
             &guest("probe#touch_writes"),
             &input,
             "--allow-write=.",
-            "--record",
+            "--print-record",
         ])
         .exits(0);
     assert_eq!(
@@ -370,7 +370,7 @@ fn of_two_files_the_stricter_mode_counts_and_the_command_line_goes_first() {
             write.as_str(),
             &input,
             "--allow-write=.",
-            "--record",
+            "--print-record",
         ];
         arguments.extend(options);
         place.run(&arguments)
@@ -426,12 +426,12 @@ fn a_file_that_cannot_be_understood_denies_and_names_file_and_line() {
             "not a folder",
         ),
         (
-            "[approvals]\nexpire = \"5m\"\n[limits]\ntimeout = \"5s\"\nmemory = \"5m\"\n",
+            "[approvals]\ntimeout = \"5m\"\n[limits]\ntimeout = \"5s\"\nmemory = \"5m\"\n",
             5,
             "5m",
         ),
         (
-            "[limits]\ntimeout = \"5m\"\n[approvals]\n\nexpire = \"soon\"\n",
+            "[limits]\ntimeout = \"5m\"\n[approvals]\n\ntimeout = \"soon\"\n",
             5,
             "soon",
         ),
@@ -464,7 +464,7 @@ fn a_file_that_cannot_be_read_denies() {
     let user = place.home.join("toolcell.toml");
     let echo = guest("probe#echo");
     let refused =
-        |place: &Place| error_of(&place.run(&["call", &echo, "{}", "--record"]).exits(3)).0;
+        |place: &Place| error_of(&place.run(&["call", &echo, "{}", "--print-record"]).exits(3)).0;
     fs::write(&user, [0xff, 0xfe]).unwrap();
     assert_eq!(refused(&place), "policy_blocked/policy_unreadable");
     fs::remove_file(&user).unwrap();
@@ -482,7 +482,7 @@ fn a_file_that_cannot_be_read_denies() {
     named_pipe(&place.file());
     assert_eq!(refused(&place), "policy_blocked/policy_unreadable");
     let refused = place
-        .run(&["call", &echo, "{}", "--config=none.toml", "--record"])
+        .run(&["call", &echo, "{}", "--config=none.toml", "--print-record"])
         .exits(3);
     assert_eq!(error_of(&refused).0, "policy_blocked/policy_unreadable");
 }
@@ -507,7 +507,7 @@ fn in_a_folder_that_is_gone_the_files_above_it_are_not_passed_over() {
         ]);
         command
             .args(options)
-            .arg("--record")
+            .arg("--print-record")
             .env("TOOLCELL_HOME", &place.home)
             .current_dir(&deep);
         Ran::from(command.output().unwrap())
@@ -546,39 +546,33 @@ fn trust_is_given_to_what_is_there_and_can_be_understood() {
     let place = Place::new();
     assert!(
         place
-            .run(&["policy", "trust"])
+            .run(&["trust"])
             .exits(2)
             .stderr
             .contains("there is no toolcell.toml")
     );
-    place.run(&["policy", "trust", "nowhere"]).exits(2);
+    place.run(&["trust", "nowhere"]).exits(2);
     let place = place.project("[grants\n");
-    assert!(
-        place
-            .run(&["policy", "trust"])
-            .exits(2)
-            .stderr
-            .contains("line 1")
-    );
+    assert!(place.run(&["trust"]).exits(2).stderr.contains("line 1"));
 }
 
 #[test]
 fn trust_says_what_was_trusted_and_what_has_changed() {
     let text = "mode = \"plan\"\n[grants]\nread = [\".\"]\n[[rule]]\nbehavior = \"deny\"\npath = \"**/.env\"\n\
-                [limits]\ntimeout = \"9s\"\n[approvals]\nexpire = \"7m\"\n";
+                [limits]\ntimeout = \"9s\"\n[approvals]\ntimeout = \"7m\"\n";
     let place = Place::new().project(text);
-    let trusted = place.run(&["policy", "trust"]).exits(0).stdout;
+    let trusted = place.run(&["trust"]).exits(0).stdout;
     for line in [
         "  mode: \"plan\"\n",
         "  grants.read: \".\"\n",
         "  rule: {\"behavior\":\"deny\",\"path\":\"**/.env\"}\n",
         "  limits.timeout: \"9s\"\n",
-        "  approvals.expire: \"7m\"\n",
+        "  approvals.timeout: \"7m\"\n",
     ] {
         assert!(trusted.contains(line), "{trusted}");
     }
     let place = place.project(&text.replace("9s", "8s"));
-    let changed = place.run(&["policy", "trust"]).exits(0).stdout;
+    let changed = place.run(&["trust"]).exits(0).stdout;
     for line in [
         "\n- limits.timeout: \"9s\"\n",
         "\n+ limits.timeout: \"8s\"\n",
@@ -591,24 +585,24 @@ fn trust_says_what_was_trusted_and_what_has_changed() {
 #[test]
 fn trust_can_be_withdrawn() {
     let place = Place::new().project("[grants]\nread = [\".\"]\n");
-    place.run(&["policy", "trust"]).exits(0);
-    place.foretell("check", "src/a.txt", &[]).exits(0);
+    place.run(&["trust"]).exits(0);
+    place.check("src/a.txt", &[]).exits(0);
     assert!(
         place
-            .run(&["policy", "untrust"])
+            .run(&["trust", "--revoke"])
             .exits(0)
             .stdout
-            .starts_with("not trusted any more: ")
+            .starts_with("no longer trusted: ")
     );
-    place.foretell("check", "src/a.txt", &[]).exits(3);
+    place.check("src/a.txt", &[]).exits(3);
     assert!(
         place
-            .run(&["policy", "untrust"])
+            .run(&["trust", "--revoke"])
             .exits(0)
             .stdout
             .starts_with("was not trusted: ")
     );
-    place.run(&["policy", "untrust", "nowhere"]).exits(2);
+    place.run(&["trust", "--revoke", "nowhere"]).exits(2);
 }
 
 #[test]
@@ -637,12 +631,12 @@ fn what_would_refuse_every_call_is_not_trusted() {
         ),
         ("[limits]\ntimeout = \"5\"\n".to_owned(), "unit"),
         (
-            "[approvals]\nexpire = \"soon\"\n".to_owned(),
-            "[approvals] expire",
+            "[approvals]\ntimeout = \"soon\"\n".to_owned(),
+            "[approvals] timeout",
         ),
         (
-            "[approvals]\naway = \"never\"\n".to_owned(),
-            "[approvals] away",
+            "[approvals]\nif_client_cannot_ask = \"never\"\n".to_owned(),
+            "[approvals] if_client_cannot_ask",
         ),
         (
             "[[tool]]\ncomponent = \"x.wasm\"\ntimeout = \"soon\"\n".to_owned(),
@@ -659,7 +653,7 @@ fn what_would_refuse_every_call_is_not_trusted() {
         ),
     ] {
         place = place.project(&text);
-        let refused = place.run(&["policy", "trust"]).exits(2);
+        let refused = place.run(&["trust"]).exits(2);
         assert!(refused.stderr.contains(what), "{text}: {}", refused.stderr);
         assert!(!place.home.join("trusted").exists(), "{text}");
     }
@@ -671,23 +665,20 @@ fn check_answers_with_its_exit_code_and_runs_nothing() {
         "[[rule]]\nbehavior = \"ask\"\npath = \"src/secret.txt\"\nreason = \"ask the owner\"\n";
     let place = Place::new().project(ask).trusted();
     let allowed = place
-        .foretell("check", "src/a.txt", &["--allow-read=.", "--json"])
+        .check("src/a.txt", &["--allow-read=.", "--json"])
         .exits(0)
         .json();
     assert_eq!(
         (&allowed["behavior"], &allowed["error"]),
         (&json!("allow"), &Value::Null)
     );
-    let asked = place
-        .foretell("check", "src/secret.txt", &["--allow-read=."])
-        .exits(6);
+    let asked = place.check("src/secret.txt", &["--allow-read=."]).exits(6);
     assert!(
         asked.stdout.starts_with("needs an approval: ask the owner"),
         "{}",
         asked.stdout
     );
-    let denied = place.foretell(
-        "check",
+    let denied = place.check(
         "src/secret.txt",
         &["--allow-read=.", "--mode=non_interactive", "--json"],
     );
@@ -697,7 +688,7 @@ fn check_answers_with_its_exit_code_and_runs_nothing() {
     );
     assert!(
         place
-            .foretell("check", "src/a.txt", &[])
+            .check("src/a.txt", &[])
             .exits(3)
             .stdout
             .starts_with("refused:")
@@ -717,7 +708,7 @@ fn check_answers_with_its_exit_code_and_runs_nothing() {
         "schema_validation_failed"
     );
     let place = place.project("# changed\n");
-    let untrusted = place.foretell("check", "src/a.txt", &["--json"]).exits(3);
+    let untrusted = place.check("src/a.txt", &["--json"]).exits(3);
     assert_eq!(
         untrusted.json()["error"]["error_code"],
         "project_not_trusted"
@@ -748,7 +739,7 @@ fn explain_shows_each_rule_what_it_matched_and_the_world_of_the_call() {
     );
     let place = Place::new().project(&format!("{tool}{rules}")).trusted();
     let explained = place
-        .foretell("explain", "src/a.txt", &["--allow-read=.", "--json"])
+        .check("src/a.txt", &["--explain", "--allow-read=.", "--json"])
         .exits(0)
         .json();
     let rules: Vec<(bool, &str)> = explained["rules"]
@@ -785,7 +776,7 @@ fn explain_shows_each_rule_what_it_matched_and_the_world_of_the_call() {
     );
 
     let denied = place
-        .foretell("explain", "src/secret.txt", &["--allow-read=."])
+        .check("src/secret.txt", &["--explain", "--allow-read=."])
         .exits(3)
         .stdout;
     for words in [
@@ -804,11 +795,11 @@ fn what_a_rule_says_begins_no_line_of_an_answer() {
     let rule =
         format!("[[rule]]\nbehavior = \"deny\"\ntool = \"files.*\"\nreason = \"{reason}\"\n");
     let place = Place::new().user(&rule);
-    for what in ["check", "explain"] {
-        let told = place
-            .foretell(what, "src/a.txt", &["--allow-read=src"])
-            .exits(3)
-            .stdout;
+    for options in [
+        &["--allow-read=src"][..],
+        &["--allow-read=src", "--explain"],
+    ] {
+        let told = place.check("src/a.txt", options).exits(3).stdout;
         assert!(told.contains("no\\u{a}allowed: everything"), "{told}");
         assert!(
             !told.lines().any(|line| line.starts_with("allowed")),
@@ -875,7 +866,7 @@ fn a_denied_name_is_denied_in_every_folder_whatever_file_says_so() {
     let tool = format!("{}#search", example("files"));
     let input = json!({ "pattern": "TOKEN", "path": "src" }).to_string();
     let found = place
-        .run(&["call", &tool, &input, "--allow-read=.", "--record"])
+        .run(&["call", &tool, &input, "--allow-read=.", "--print-record"])
         .json();
     assert!(
         !found["result"].to_string().contains("TOKEN=1"),

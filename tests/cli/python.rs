@@ -15,7 +15,7 @@ const TOOLS: &str = include_str!("../guests/python/tool.py");
 fn call(place: &Path, tool: &str, input: &Value, options: &[&str]) -> Value {
     let target = format!("every#{tool}");
     let input = input.to_string();
-    let mut arguments = vec!["call", target.as_str(), input.as_str(), "--record"];
+    let mut arguments = vec!["call", target.as_str(), input.as_str(), "--print-record"];
     arguments.extend(options);
     with_toolchain(place, &arguments).run().json()
 }

@@ -104,7 +104,7 @@ fn a_snippet_returns_its_output_its_value_and_its_files() {
     );
     let reference = found["artifact_refs"][0]["uri"].as_str().unwrap();
     assert_eq!(
-        with_toolchain(&folder, &["artifact", "get", reference])
+        with_toolchain(&folder, &["artifact", reference])
             .run()
             .exits(0)
             .stdout,
@@ -305,7 +305,7 @@ fn an_interrupt_cancels_a_snippet() {
     let child = call(
         &folder,
         &json!({ "code": "while True: pass" }),
-        &["--record"],
+        &["--print-record"],
     )
     .spawn();
     wait_until("starting", || listens(&child));

@@ -49,7 +49,7 @@ const NOT_RUN: [(&str, &str, &str); 13] = [
     ),
     (
         "docs/bundles.md",
-        "$ toolcell bundle example-tools/jq --author=\"Ada\" --release=1.0.0 -o jq-mcp.mcpb --server-json=server.json \
+        "$ toolcell bundle example-tools/jq --author=\"Ada\" --bundle-version=1.0.0 -o jq-mcp.mcpb --server-json=server.json \
          --server-name=io.github.ada/jq --url=https://github.com/ada/jq/releases/download/v1.0.0/jq-mcp.mcpb",
         "cli::bundle runs the commands of the pages",
     ),
@@ -70,7 +70,7 @@ const NOT_RUN: [(&str, &str, &str); 13] = [
     ),
     (
         "docs/operators/secrets.md",
-        "toolcell secret set API_KEY",
+        "toolcell secrets set API_KEY",
         "cli::secrets sets a secret of its own",
     ),
     (
@@ -456,7 +456,7 @@ fn the_telemetry_of_the_book_is_understood() {
 
 #[test]
 fn the_journal_of_the_book_is_for_the_users_own_file() {
-    let text = toml("docs/operators/journal.md", "[journal]");
+    let text = toml("docs/operators/journal.md", "[log]");
     let (_guard, home) = scratch();
     std::fs::write(home.join("toolcell.toml"), text).unwrap();
     let echo = component("tests/guests/probe").display().to_string() + "#echo";
@@ -490,7 +490,7 @@ fn the_journal_of_the_book_is_for_the_users_own_file() {
         .run()
         .exits(3);
     assert!(
-        refused.stderr.contains("[journal] is for your own"),
+        refused.stderr.contains("[log] is for your own"),
         "{}",
         refused.stderr
     );

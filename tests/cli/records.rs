@@ -34,7 +34,7 @@ fn text(path: &Path) -> String {
 fn record(component: &Path, input: &Value, options: &[&str]) -> Ran {
     let tool = text(component);
     let input = input.to_string();
-    let mut arguments = vec!["call", &tool, &input, "--record"];
+    let mut arguments = vec!["call", &tool, &input, "--print-record"];
     arguments.extend(options);
     Toolcell::new(arguments).run()
 }
@@ -85,7 +85,7 @@ fn an_allow_rule_by_name_lets_no_impostor_run_and_says_how_to_mean_one() {
         ];
         assert!(words.iter().all(|words| line.contains(words)), "{line}");
         let explained = place
-            .run(&["policy", "explain", &text(component), "--json"])
+            .run(&["policy", "check", "--explain", &text(component), "--json"])
             .exits(6)
             .json();
         assert_eq!(explained["rules"][0]["matched"], json!(false));
@@ -116,7 +116,7 @@ fn an_allow_rule_by_name_counts_for_the_tools_of_its_own_file_and_of_no_other() 
             &text(component),
             "{}",
             "--mode=non_interactive",
-            "--record",
+            "--print-record",
         ]);
         ran.exits(code).json()
     };
@@ -304,7 +304,7 @@ fn a_secret_result_stays_in_no_record_however_small_it_is() {
     let secret = put(&place.project, "secret.wasm", &secret);
     // Too short to be recognized as a copy of the argument.
     let called = place
-        .run(&["call", &text(&secret), "{\"a\":\"q7\"}", "--record"])
+        .run(&["call", &text(&secret), "{\"a\":\"q7\"}", "--print-record"])
         .exits(0)
         .json();
     let kept = &called["persistence"][0];
@@ -330,7 +330,7 @@ fn a_secret_result_stays_in_no_record_however_small_it_is() {
     std::fs::remove_dir_all(&payloads).unwrap();
     std::fs::write(&payloads, "in the way").unwrap();
     let withheld = place
-        .run(&["call", &text(&secret), "{\"a\":\"q7\"}", "--record"])
+        .run(&["call", &text(&secret), "{\"a\":\"q7\"}", "--print-record"])
         .exits(1)
         .json();
     assert_eq!(

@@ -142,7 +142,7 @@ fn random_numbers_and_clocks_are_those_of_the_recorded_call() {
         text.starts_with("the output of ") && text.contains(" is the same"),
         "{text}"
     );
-    home.toolcell(&["journal", "verify"]).run().exits(0);
+    home.toolcell(&["log", "verify"]).run().exits(0);
 }
 
 #[test]
@@ -373,13 +373,13 @@ fn a_call_whose_output_was_not_kept_has_no_replay_and_says_why() {
 fn nothing_is_recorded_for_replays_if_that_is_turned_off() {
     let home = Home::new();
     let tool = home.keep("chance.wasm", &chance("replay_off", |_| {}));
-    home.configure("[journal]\nreplay = \"off\"\n");
+    home.configure("[log]\nreplay = \"off\"\n");
     let record = home.call(&tool, &json!({}), &[]);
     assert!(record["invocation"].get("replay").is_none(), "{record}");
     assert_eq!(home.blocked(&record, &[]), ["not_recorded"]);
-    home.configure("[journal]\nreplay = \"on\"\n");
+    home.configure("[log]\nreplay = \"on\"\n");
     home.same(&home.call(&tool, &json!({}), &[]));
-    home.configure("[journal]\nreplay = \"often\"\n");
+    home.configure("[log]\nreplay = \"often\"\n");
     let wrong = home.toolcell(&["calls"]).run();
     assert!(
         wrong.code != Some(0) && wrong.stderr.contains("line 2"),

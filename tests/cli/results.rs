@@ -20,7 +20,7 @@ fn said() -> String {
 fn a_result_has_each_of_its_representations_in_a_place_of_its_own() {
     let place = Place::new();
     let record = place
-        .run(&["call", &guest("probe#say"), &said(), "--record"])
+        .run(&["call", &guest("probe#say"), &said(), "--print-record"])
         .exits(0)
         .json();
     check_record(&record);
@@ -78,7 +78,7 @@ fn no_representation_holds_what_was_redacted() {
     let place = Place::new();
     let input = json!({ "secret": "a-value-of-thirty-characters.." }).to_string();
     let ran = place
-        .run(&["call", &guest("probe#leak"), &input, "--record"])
+        .run(&["call", &guest("probe#leak"), &input, "--print-record"])
         .exits(0);
     assert!(
         !ran.stdout.contains("a-value-of-thirty-characters"),
@@ -97,7 +97,7 @@ fn no_representation_holds_what_was_redacted() {
 
 fn strategy(place: &Place, tool: &str, input: &Value) -> Value {
     let record = place
-        .run(&["call", &guest(tool), &input.to_string(), "--record"])
+        .run(&["call", &guest(tool), &input.to_string(), "--print-record"])
         .json();
     record["persistence"][0]["strategy"].clone()
 }
@@ -115,7 +115,7 @@ fn the_files_of_the_operator_say_how_outputs_are_kept_and_the_strictest_counts()
     assert_eq!(strategy(&place, "probe#big", &small), "drop_with_reason");
     let place = place.user("");
     assert_eq!(strategy(&place, "probe#big", &small), "never_persist");
-    let shown = place.run(&["policy", "trust"]).exits(0).stdout;
+    let shown = place.run(&["trust"]).exits(0).stdout;
     assert!(
         shown.contains("results.persistence: \"never_persist\""),
         "{shown}"

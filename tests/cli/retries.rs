@@ -9,7 +9,7 @@ use crate::support::{Client, OLD, Toolcell, records, scratch};
 fn flaky(options: &[&str], until: u64) -> Value {
     let tool = guest("probe#flaky");
     let input = json!({ "until": until }).to_string();
-    let call = ["call", &tool, &input, "--record"];
+    let call = ["call", &tool, &input, "--print-record"];
     Toolcell::new(call.iter().chain(options)).run().json()
 }
 
@@ -51,7 +51,7 @@ fn a_call_is_tried_again_as_often_as_the_command_line_or_the_file_says() {
 fn the_calls_of_a_batch_are_tried_again_too() {
     let line = |id: &str, until: u64| json!({ "id": id, "tool": guest("probe#flaky"), "input": { "until": until } });
     let calls = format!("{}\n{}\n", line("a", 2), line("b", 1));
-    let ran = Toolcell::new(["batch", "-", "--no-config", "--retry=1", "--record"])
+    let ran = Toolcell::new(["batch", "-", "--no-config", "--retry=1", "--print-record"])
         .stdin(&calls)
         .run()
         .exits(0);
@@ -72,7 +72,7 @@ fn a_server_follows_the_file() {
     let tool = guest("probe#flaky");
     let options = [
         format!("--config={}", file.display()),
-        format!("--record={}", record.display()),
+        format!("--record-to={}", record.display()),
     ];
     let mut client = Client::run(Toolcell::new(
         ["mcp", &tool]

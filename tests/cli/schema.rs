@@ -212,7 +212,7 @@ fn validate(schema: &str, document: &str, options: &[&str]) -> Ran {
 #[test]
 fn a_record_is_valid_until_a_field_is_misspelt_missing_or_wrong() {
     let (_guard, folder) = scratch();
-    let ran = Toolcell::new(["call", &echo_in(&folder), "{\"a\": 1}", "--record"])
+    let ran = Toolcell::new(["call", &echo_in(&folder), "{\"a\": 1}", "--print-record"])
         .run()
         .exits(0);
     let file = folder.join("record.json");

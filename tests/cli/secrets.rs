@@ -18,11 +18,11 @@ fn toolcell(home: &Path, arguments: &[&str]) -> Toolcell {
 }
 
 fn set(home: &Path, name: &str, value: &str) -> Ran {
-    toolcell(home, &["secret", "set", name]).stdin(value).run()
+    toolcell(home, &["secrets", "set", name]).stdin(value).run()
 }
 
 fn listed(home: &Path) -> Vec<String> {
-    let list = toolcell(home, &["secret", "list", "--json"])
+    let list = toolcell(home, &["secrets", "list", "--json"])
         .run()
         .exits(0)
         .json();
@@ -57,24 +57,24 @@ fn a_secret_is_set_from_standard_input_listed_by_name_and_removed() {
         ran.stdout.is_empty() && ran.stderr.contains("set the secret API_KEY"),
         "{ran:?}"
     );
-    let again = toolcell(&home, &["secret", "set", "API_KEY", "--json"])
+    let again = toolcell(&home, &["secrets", "set", "API_KEY", "--json"])
         .stdin("another value")
         .run()
         .exits(0);
     assert_eq!(again.json(), json!({ "name": "API_KEY", "replaced": true }));
     set(&home, "other.key-2", CANARY.value()).exits(0);
     assert_eq!(listed(&home), ["API_KEY", "other.key-2"]);
-    let people = toolcell(&home, &["secret", "list"]).run().exits(0);
+    let people = toolcell(&home, &["secrets", "list"]).run().exits(0);
     assert!(
         people.stdout.starts_with("API_KEY ") && people.stdout.lines().count() == 2,
         "{people:?}"
     );
     shows_nothing(&people);
-    toolcell(&home, &["secret", "remove", "API_KEY"])
+    toolcell(&home, &["secrets", "remove", "API_KEY"])
         .run()
         .exits(0);
     assert_eq!(listed(&home), ["other.key-2"]);
-    let gone = toolcell(&home, &["secret", "remove", "API_KEY"])
+    let gone = toolcell(&home, &["secrets", "remove", "API_KEY"])
         .run()
         .exits(2);
     assert!(
@@ -87,7 +87,7 @@ fn a_secret_is_set_from_standard_input_listed_by_name_and_removed() {
 #[test]
 fn a_value_is_no_argument_and_what_cannot_be_kept_out_of_records_is_refused_without_being_quoted() {
     let (_guard, home) = scratch();
-    toolcell(&home, &["secret", "set", "API_KEY", CANARY.value()])
+    toolcell(&home, &["secrets", "set", "API_KEY", CANARY.value()])
         .run()
         .exits(2);
     let long = "x".repeat(20_000);
@@ -167,7 +167,7 @@ fn a_store_that_was_damaged_or_opened_to_others_is_refused_and_left_as_it_is() {
     let mirror = Mirror::reflecting();
     let refused = |why: &str| {
         let before = fs::read(&store).ok();
-        for arguments in [&["secret", "list"][..], &["secret", "remove", "API_KEY"]] {
+        for arguments in [&["secrets", "list"][..], &["secrets", "remove", "API_KEY"]] {
             let ran = toolcell(&home, arguments).run().exits(70);
             assert!(ran.stderr.contains(why), "{why}: {}", ran.stderr);
         }
@@ -225,7 +225,7 @@ fn two_processes_that_set_secrets_at_once_lose_nothing() {
     let started: Vec<_> = names
         .iter()
         .map(|name| {
-            toolcell(&home, &["secret", "set", name])
+            toolcell(&home, &["secrets", "set", name])
                 .stdin("value of it")
                 .spawn()
         })
@@ -264,7 +264,7 @@ fn the_value_reaches_the_server_and_nothing_else() {
     let mut calls = 0;
     for tool in ["bearer", "header", "query"] {
         for (then, code) in [("answer", 0), ("fail", 1), ("panic", 1)] {
-            for options in [&[][..], &["--json"], &["--record"]] {
+            for options in [&[][..], &["--json"], &["--print-record"]] {
                 let ran = send(&home, tool, &mirror, then, options).exits(code);
                 shows_nothing(&ran);
                 if !(then == "panic" && options.is_empty()) {
@@ -295,7 +295,7 @@ fn a_payload_on_disk_holds_no_value() {
     let (_guard, home) = scratch();
     set(&home, "API_KEY", CANARY.value()).exits(0);
     let mirror = Mirror::new(|request| response(&[], request.repeat(600).as_bytes()));
-    let ran = send(&home, "bearer", &mirror, "answer", &["--record"]).exits(0);
+    let ran = send(&home, "bearer", &mirror, "answer", &["--print-record"]).exits(0);
     shows_nothing(&ran);
     let record = ran.json();
     let stored: Vec<&Value> = record["persistence"].as_array().unwrap().iter().collect();
@@ -322,7 +322,7 @@ fn a_payload_on_disk_holds_no_value() {
 fn a_secret_that_is_not_set_ends_the_call_before_anything_runs() {
     let (_guard, home) = scratch();
     let mirror = Mirror::reflecting();
-    let ran = send(&home, "bearer", &mirror, "answer", &["--record"]).exits(2);
+    let ran = send(&home, "bearer", &mirror, "answer", &["--print-record"]).exits(2);
     let record = ran.json();
     assert_eq!(
         record["result"]["error"]["error_class"],
@@ -331,12 +331,12 @@ fn a_secret_that_is_not_set_ends_the_call_before_anything_runs() {
     assert_eq!(record["result"]["error"]["recoverability"], "setup_first");
     let message = record["result"]["error"]["message"].as_str().unwrap();
     assert!(
-        message.contains("`toolcell secret set API_KEY`"),
+        message.contains("`toolcell secrets set API_KEY`"),
         "{message}"
     );
     assert_eq!(record["invocation"]["status"], "blocked");
     assert!(record["invocation"].get("started_at").is_none() && mirror.seen().is_empty());
-    let needed = json!({ "access_kind": "credential", "subject": "API_KEY", "next_action": "toolcell secret set API_KEY" });
+    let needed = json!({ "access_kind": "credential", "subject": "API_KEY", "next_action": "toolcell secrets set API_KEY" });
     assert_eq!(record["result"]["error"]["needs_authorization"], needed);
     for ended in ["tool.invocation.blocked", "tool.invocation.failed"] {
         let mut events = record["events"].as_array().unwrap().iter();

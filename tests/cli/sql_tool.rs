@@ -184,7 +184,7 @@ fn an_interrupt_cancels_a_statement() {
     let input = json!({ "sql": ENDLESS, "files": [] });
     // Compiled before, so that the time below is the statement's.
     query(&folder, "SELECT 1", &[]).exits(0);
-    let child = call(&folder, "query", &input, &["--record"]).spawn();
+    let child = call(&folder, "query", &input, &["--print-record"]).spawn();
     wait_until("starting", || listens(&child));
     let begun = ticks(&child);
     wait_until("running", || ticks(&child) > begun + 50);

@@ -55,7 +55,12 @@ impl Shop {
     /// Class and code of the error, and the policies of the call.
     fn refused_by(&self, name: &str, exit: i32) -> (String, String, Value) {
         let record = self
-            .run(&["call", &format!("crowd.wasm#{name}"), "{}", "--record"])
+            .run(&[
+                "call",
+                &format!("crowd.wasm#{name}"),
+                "{}",
+                "--print-record",
+            ])
             .exits(exit)
             .json();
         let events = record["events"].as_array().unwrap();
@@ -285,7 +290,7 @@ fn a_tool_whose_secret_is_not_set_is_blocked() {
         .exits(2)
         .json();
     assert_eq!(called["error"]["error_class"], "credential_missing");
-    let set = Toolcell::at(&folder, ["secret", "set", "API_KEY"])
+    let set = Toolcell::at(&folder, ["secrets", "set", "API_KEY"])
         .stdin("value-of-the-key")
         .run();
     set.exits(0);
@@ -343,7 +348,7 @@ fn a_surface_keeps_its_id_until_a_setting_changes() {
         2
     );
     assert_eq!(
-        shop.surface(&["--tool-budget=2"])["selection_policy"]["max_loaded"],
+        shop.surface(&["--max-listed=2"])["selection_policy"]["max_listed"],
         2
     );
 }
@@ -383,7 +388,14 @@ fn a_tool_choice_counts_for_every_call() {
     );
     // What is explained of a call is what becomes of it.
     let explained = shop
-        .run(&["policy", "explain", "crowd.wasm#t1", "{}", "--json"])
+        .run(&[
+            "policy",
+            "check",
+            "--explain",
+            "crowd.wasm#t1",
+            "{}",
+            "--json",
+        ])
         .exits(3)
         .json();
     assert_eq!(explained["error"]["error_code"], "tool_choice_other");
@@ -420,7 +432,7 @@ fn what_a_model_cannot_take_is_said_and_counts() {
     std::fs::write(shop.folder.join("calls.ndjson"), calls).unwrap();
     let at_once = || {
         let records = shop
-            .run(&["batch", "calls.ndjson", "--record"])
+            .run(&["batch", "calls.ndjson", "--print-record"])
             .exits(0)
             .stdout;
         let record: Value = serde_json::from_str(records.lines().next().unwrap()).unwrap();
@@ -492,7 +504,7 @@ fn a_surface_says_for_whom_it_is() {
         json!({ "role": "assistant", "tool_calls": message }).to_string(),
     )
     .unwrap();
-    let answered = other.run(&["run", "--dialect=openai", "--message=message.json"]);
+    let answered = other.run(&["respond", "--dialect=openai", "--message=message.json"]);
     assert!(
         answered.stdout.contains("unknown_tool"),
         "{}{}",
@@ -632,9 +644,9 @@ fn a_tool_calls_only_tools_that_its_own_surface_has_and_never_itself() {
             "call",
             caller.as_str(),
             input.as_str(),
-            "--tool=crowd.wasm",
+            "--with=crowd.wasm",
             "--allow-tool=*",
-            "--record",
+            "--print-record",
         ];
         let record = shop.run(&arguments).exits(0).json();
         let output = &record["result"]["structured_content"];

@@ -53,7 +53,7 @@ impl Shelf {
     }
 
     fn client(&self) -> Client {
-        let mut client = Client::run(self.run(&["mcp", text(&self.tools), "--tool-budget=1000"]));
+        let mut client = Client::run(self.run(&["mcp", text(&self.tools), "--max-listed=1000"]));
         client.initialize(OLD);
         client
     }
@@ -148,7 +148,7 @@ fn definitions_over_http_load_no_code_and_the_head_of_one_loads_not_even_that() 
         "serve",
         "--listen=127.0.0.1:0",
         text(&shelf.tools),
-        "--tool-budget=1",
+        "--max-listed=1",
     ]));
     let answer = |line: &str, body: &str| {
         let reply = web.request(line, &[], body);

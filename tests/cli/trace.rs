@@ -317,7 +317,7 @@ fn steps_are_added_all_or_none_and_only_their_user_can_read_them() {
     let mode =
         |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&folder), mode(&file.unwrap().path())), (0o700, 0o600));
-    home.configure("[journal]\nkeep = \"none\"\n");
+    home.configure("[log]\nkeep = \"none\"\n");
     let off = home.add("{\"type\": \"end\"}").exits(2);
     assert!(off.stderr.contains("turned off"), "{}", off.stderr);
 }

@@ -53,7 +53,14 @@ fn a_relative_grant_is_explained_once() {
     let ran = place
         .run_in(
             &deep,
-            &["policy", "explain", &tool, &input, "--allow-read=.."],
+            &[
+                "policy",
+                "check",
+                "--explain",
+                &tool,
+                &input,
+                "--allow-read=..",
+            ],
         )
         .exits(0)
         .stdout;

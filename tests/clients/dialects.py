@@ -1,4 +1,4 @@
-"""What `toolcell export` and `toolcell run` print, in the types of the official packages of OpenAI and Anthropic.
+"""What `toolcell export` and `toolcell respond` print, in the types of the official packages of OpenAI and Anthropic.
 
 A response is made of the package's own types, as the API would send it. What comes back has to be what the package would send.
 Nothing is sent.
@@ -71,7 +71,7 @@ def chat() -> None:
     message = {"role": "assistant", "content": None, "tool_calls": calls}
     choice = {"index": 0, "finish_reason": "tool_calls", "message": message}
     response = {"id": "r", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
-    *results, images = toolcell("run", "openai", ChatCompletion.model_validate(response).model_dump_json(), code=1)
+    *results, images = toolcell("respond", "openai", ChatCompletion.model_validate(response).model_dump_json(), code=1)
     assert len(results) == len(asked), results
     for (id, _, _, held), result in zip(asked, results):
         result = parsed(ChatCompletionToolMessageParam, result)
@@ -86,7 +86,7 @@ def responses() -> None:
     calls = [{"type": "function_call", "call_id": id, "name": name, "arguments": text} for id, name, text, _ in asked]
     response = {"id": "r", "object": "response", "created_at": 1, "model": "m", "output": calls, "tools": []}
     response |= {"parallel_tool_calls": True, "tool_choice": "auto"}
-    results = toolcell("run", "openai-responses", Response.model_validate(response).model_dump_json(), code=1)
+    results = toolcell("respond", "openai-responses", Response.model_validate(response).model_dump_json(), code=1)
     assert len(results) == len(asked), results
     for (id, _, _, held), result in zip(asked, results):
         result = parsed(FunctionCallOutput, result)
@@ -100,7 +100,7 @@ def messages() -> None:
     calls = [{"type": "tool_use", "id": id, "name": name, "input": json.loads(text)} for id, name, text, _ in CALLS]
     message = {"id": "m", "type": "message", "role": "assistant", "model": "m", "content": calls}
     message |= {"stop_reason": "tool_use", "stop_sequence": None, "usage": {"input_tokens": 1, "output_tokens": 1}}
-    [answer] = toolcell("run", "anthropic", Message.model_validate(message).model_dump_json(), code=1)
+    [answer] = toolcell("respond", "anthropic", Message.model_validate(message).model_dump_json(), code=1)
     results = parsed(MessageParam, answer)["content"]
     assert answer["role"] == "user" and len(results) == len(CALLS), answer
     for (id, _, _, held), result in zip(CALLS, results):

@@ -33,7 +33,7 @@ def draws(module: str) -> None:
     assert (made["name"], made["media_type"]) == ("out.png", "image/png"), made
     with tempfile.TemporaryDirectory() as folder:
         image = Path(folder) / "out.png"
-        toolcell("artifact", "get", made["uri"], "--output", str(image))
+        toolcell("artifact", made["uri"], "--output", str(image))
         head = image.read_bytes()[:24]
     assert head[:8] == b"\x89PNG\r\n\x1a\n", head
     assert struct.unpack(">II", head[16:]) == (40, 30), head

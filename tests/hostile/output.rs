@@ -111,7 +111,7 @@ pub(super) async fn hostile_names(arena: &Arena) {
     for (number, component) in [wat("hostile-names"), named].into_iter().enumerate() {
         let file = arena.root().join(format!("named-{number}.wasm"));
         std::fs::write(&file, component).unwrap();
-        for format in [&["--json"][..], &["--record"], &[]] {
+        for format in [&["--json"][..], &["--print-record"], &[]] {
             let file = file.to_str().unwrap();
             let mut arguments = vec!["call", file];
             arguments.extend(format);
@@ -148,7 +148,7 @@ pub(super) async fn hostile_names(arena: &Arena) {
 pub(super) async fn stdout_hijack(arena: &Arena) {
     let print = json!({ "out": "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n", "err": "{\"jsonrpc\":\"2.0\"}\n" });
     for (tool, input) in [("hostile#forged_record", json!({})), ("probe#stdio", print)] {
-        for format in ["--json", "--record"] {
+        for format in ["--json", "--print-record"] {
             let ran = Toolcell::new(["call", &guest(tool), &input.to_string(), format]).run();
             arena.shown(&ran.stdout);
             arena.holds(
@@ -161,7 +161,7 @@ pub(super) async fn stdout_hijack(arena: &Arena) {
             );
             match serde_json::from_str::<Value>(&ran.stdout) {
                 Ok(frame) => {
-                    let result = if format == "--record" {
+                    let result = if format == "--print-record" {
                         &frame["result"]
                     } else {
                         &frame
@@ -186,7 +186,7 @@ pub(super) async fn stdout_hijack(arena: &Arena) {
     }
 }
 
-/// The verdict of a run with `--json` or `--record`.
+/// The verdict of a run with `--json` or `--print-record`.
 fn verdict(ran: &Ran) -> String {
     let frame: Value = serde_json::from_str(&ran.stdout).unwrap_or_default();
     let result = if frame.get("result").is_some() {

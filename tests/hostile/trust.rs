@@ -377,7 +377,7 @@ pub(super) async fn swap(arena: &Arena) {
 fn configure(place: &Place, text: &str) {
     std::fs::write(place.folder.join("toolcell.toml"), text).unwrap();
     place
-        .run(&["policy", "trust", place.folder.to_str().unwrap()])
+        .run(&["trust", place.folder.to_str().unwrap()])
         .exits(0);
 }
 

@@ -106,7 +106,7 @@ fn what_a_guest_prints_is_not_printed_by_the_host() {
     let tool = format!("{}#stdio", fixture("probe").display());
     let frame = r#"{"jsonrpc":"2.0","id":1}"#;
     let input = json!({ "out": frame, "err": frame }).to_string();
-    let ran = Toolcell::new(["call", &tool, &input, "--record"])
+    let ran = Toolcell::new(["call", &tool, &input, "--print-record"])
         .run()
         .exits(0);
     let record = ran.json();

@@ -179,7 +179,7 @@ fn a_question_that_is_cut_wants_a_yes_that_knows() {
     // Padding, followed by a forged question.
     let padded = format!("x{}Run this call?\u{202e}", " y".repeat(40 * 60));
     let mut seen = Vec::new();
-    for (although_cut, runs) in [(None, false), (Some(false), false), (Some(true), true)] {
+    for (accept_partial_view, runs) in [(None, false), (Some(false), false), (Some(true), true)] {
         let id = client.begin_call(TOOL, place.line(&padded));
         let (_, asked) = client
             .until(|frame| frame["method"] == "elicitation/create" && !seen.contains(&frame["id"]));
@@ -196,21 +196,21 @@ fn a_question_that_is_cut_wants_a_yes_that_knows() {
             .count();
         assert_eq!(own, 3, "the first line, the note, the question: {message}");
         let form = &asked["params"]["requestedSchema"];
-        assert_eq!(form["required"], json!(["decision", "although_cut"]));
+        assert_eq!(form["required"], json!(["decision", "accept_partial_view"]));
         let offered = form["properties"]["arguments"]["default"].as_str().unwrap();
         assert!(
             !offered.contains('\u{202e}') && offered.contains("\\u202e"),
             "{offered}"
         );
         let mut yes = json!({ "decision": "run once" });
-        if let Some(although_cut) = although_cut {
-            yes["although_cut"] = json!(although_cut);
+        if let Some(accept_partial_view) = accept_partial_view {
+            yes["accept_partial_view"] = json!(accept_partial_view);
         }
         reply(&mut client, &asked, accept(yes));
         assert_eq!(
             client.answer(&id)["result"]["isError"],
             json!(!runs),
-            "{although_cut:?}"
+            "{accept_partial_view:?}"
         );
         assert_eq!(place.lines().len(), usize::from(runs));
     }
@@ -350,7 +350,7 @@ fn nobody_answers_and_that_is_a_no() {
 #[test]
 fn by_configuration_the_client_is_told_at_once_and_comes_back() {
     let place = Place::new();
-    let mut client = place.client(json!({}), &["--approval-away=return"]);
+    let mut client = place.client(json!({}), &["--if-client-cannot-ask=return"]);
     client.initialize("2025-11-25");
     let told = client.call(TOOL, place.line("one"));
     assert_eq!(told["isError"], json!(true));

@@ -41,7 +41,7 @@ fn record_has(file: &Path, text: &str) {
 fn numbers_come_as_they_were_sent_over_standard_streams_and_names_count_once() {
     let (_guard, folder) = scratch();
     let file = folder.join("records");
-    let mut client = Client::with(&["probe#echo"], ["--record", file.to_str().unwrap()]);
+    let mut client = Client::with(&["probe#echo"], ["--print-record", file.to_str().unwrap()]);
     client.send_text(&call(71, LARGE, ""));
     is_as_sent(&client.answer(&json!(71)), LARGE);
     client.send_text(&call(72, TWICE, ""));
@@ -74,7 +74,7 @@ fn stateless(web: &Web, arguments: &str) -> Reply {
 fn numbers_come_as_they_were_sent_over_http_and_names_count_once() {
     let (_guard, folder) = scratch();
     let file = folder.join("records");
-    let web = Web::with(&["probe#echo"], [format!("--record={}", file.display())]);
+    let web = Web::with(&["probe#echo"], [format!("--record-to={}", file.display())]);
     is_as_sent(&stateless(&web, LARGE).answer(), LARGE);
     is_refused(&stateless(&web, TWICE).answer());
     let session = web.session(json!({}));
@@ -93,7 +93,10 @@ fn numbers_come_as_they_were_sent_over_http_and_names_count_once() {
 fn numbers_stay_as_they_were_sent_where_defaults_are_filled_in() {
     let (_guard, folder) = scratch();
     let file = folder.join("records");
-    let mut client = Client::with(&["probe#defaults"], ["--record", file.to_str().unwrap()]);
+    let mut client = Client::with(
+        &["probe#defaults"],
+        ["--print-record", file.to_str().unwrap()],
+    );
     let arguments = r#"{"query":"x","limit":12345678901234567890123}"#;
     client.send_text(&call(71, arguments, "").replace("\"echo\"", "\"defaults\""));
     let answer = client.answer(&json!(71));

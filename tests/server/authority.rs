@@ -62,7 +62,7 @@ impl Desk {
             "--token-file=tokens".to_owned(),
             "--approver-token-file=approvers".to_owned(),
             "--arcade-secret-file=engine".to_owned(),
-            "--record=records".to_owned(),
+            "--record-to=records".to_owned(),
             "--config=toolcell.toml".to_owned(),
             "--tls-ca=authority.pem".to_owned(),
         ];

@@ -70,7 +70,7 @@ fn the_file_of_records_has_the_calls_that_tools_make() {
     let file = folder.join("records");
     let options = [
         "--allow-tool=*".to_owned(),
-        format!("--record={}", file.display()),
+        format!("--record-to={}", file.display()),
     ];
     let mut client = Client::with(&["caller", "probe#invocation"], options);
     client.call(

@@ -17,7 +17,7 @@ fn put(folder: &Path, name: &str, component: &[u8]) -> PathBuf {
 
 /// A client of a server that offers these components, and lists `budget` tools from the start.
 fn client(components: &[PathBuf], budget: usize) -> Client {
-    let mut arguments = vec!["mcp".to_owned(), format!("--tool-budget={budget}")];
+    let mut arguments = vec!["mcp".to_owned(), format!("--max-listed={budget}")];
     arguments.extend(
         components
             .iter()
@@ -99,7 +99,7 @@ fn no_deferred_tool_can_be_called_before_it_is_loaded() {
     let (_guard, folder) = scratch();
     let lines = folder.join("lines");
     let options = [
-        "--tool-budget=0".to_owned(),
+        "--max-listed=0".to_owned(),
         format!("--allow-write={}", folder.display()),
     ];
     let mut client = Client::with(&["probe#append", "probe#echo"], &options);
@@ -152,8 +152,8 @@ fn each_of_a_hundred_deferred_tools_is_refused_and_only_the_loaded_one_runs() {
     let component = put(&folder, "crowd.wasm", &crowd("refused_crowd", 100, |_| {}));
     let arguments = [
         "mcp",
-        "--tool-budget=0",
-        "--record",
+        "--max-listed=0",
+        "--print-record",
         record.to_str().unwrap(),
         component.to_str().unwrap(),
     ];
@@ -198,7 +198,7 @@ fn a_tool_is_loaded_in_one_session_only() {
     let arguments = [
         "serve",
         "--listen=127.0.0.1:0",
-        "--tool-budget=1",
+        "--max-listed=1",
         component.to_str().unwrap(),
     ];
     let web = Web::run(Toolcell::new(arguments));

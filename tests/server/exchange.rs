@@ -1,4 +1,4 @@
-//! `toolcell/export` and `toolcell/run`: the messages of a model, for a client that stays connected.
+//! `toolcell/export` and `toolcell/respond`: the messages of a model, for a client that stays connected.
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ fn asks(message: &Value, form: &str) -> Value {
 }
 
 fn run(client: &mut Client, message: &Value, form: &str) -> Value {
-    let answer = client.request("toolcell/run", asks(message, form));
+    let answer = client.request("toolcell/respond", asks(message, form));
     assert!(answer.get("result").is_some(), "{answer:#}");
     answer["result"].clone()
 }
@@ -72,7 +72,7 @@ fn a_client_gets_what_the_commands_print() {
     let answer = run(&mut client, &message, "messages");
     assert_eq!(
         answer["messages"],
-        printed("run", &tools, "openai", &message.to_string(), 2)
+        printed("respond", &tools, "openai", &message.to_string(), 2)
     );
     let facts: Vec<_> = answer["calls"]
         .as_array()
@@ -85,7 +85,7 @@ fn a_client_gets_what_the_commands_print() {
     assert_eq!(answer["calls"][2]["error"]["class"], "unknown_tool");
     let plain = json!([{ "name": "good_structured" }, { "id": "x", "name": "no_such_tool" }]);
     let answer = client.request(
-        "toolcell/run",
+        "toolcell/respond",
         json!({ "dialect": "mcp", "form": "results", "arguments": plain }),
     );
     let results = &answer["result"]["results"];
@@ -156,7 +156,7 @@ fn each_call_has_its_own_progress_and_all_end_with_their_request() {
     let message = message(&[("a", "progress", &count), ("b", "progress", &count)]);
     let mut params = asks(&message, "messages");
     params["_meta"] = json!({ "progressToken": "t" });
-    let id = client.begin("toolcell/run", params);
+    let id = client.begin("toolcell/respond", params);
     assert_eq!(
         client.answer(&id)["result"]["messages"]
             .as_array()
@@ -179,7 +179,7 @@ fn each_call_has_its_own_progress_and_all_end_with_their_request() {
     }
     let hold = json!({ "ms": 60_000 }).to_string();
     let id = client.begin(
-        "toolcell/run",
+        "toolcell/respond",
         asks(&self::message(&[("a", "hold", &hold)]), "messages"),
     );
     client.notify("notifications/cancelled", json!({ "requestId": id }));
@@ -204,7 +204,7 @@ fn the_clients_user_is_asked_about_calls_of_a_message() {
         (&two, json!({ "action": "decline" }), "rejected"),
     ] {
         let message = message(&[("call", "append_approved", text)]);
-        let id = client.begin("toolcell/run", asks(&message, "messages"));
+        let id = client.begin("toolcell/respond", asks(&message, "messages"));
         let answered = client
             .seen()
             .iter()
@@ -280,7 +280,7 @@ fn what_cannot_be_read_runs_nothing() {
             "the frame holds more than 100000 values: send fewer",
         ),
     ] {
-        let error = client.request("toolcell/run", params)["error"].clone();
+        let error = client.request("toolcell/respond", params)["error"].clone();
         assert!(
             error["message"].as_str().unwrap_or_default().contains(why),
             "{error}"

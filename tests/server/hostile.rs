@@ -24,7 +24,7 @@ fn both(tools: &[&str], check: impl Fn(&mut Behind)) {
     for over_http in [false, true] {
         let (guard, path) = scratch();
         let records = path.join("records");
-        let record = format!("--record={}", records.display());
+        let record = format!("--record-to={}", records.display());
         let door = if over_http {
             let web = Web::with(&tools, [record]);
             let session = web.session(json!({}));

@@ -233,7 +233,7 @@ fn a_timeout_can_only_be_shortened() {
 fn the_arguments_arrive_and_are_recorded_as_they_were_sent() {
     let (_guard, path) = scratch();
     let file = path.join("records");
-    let web = Web::with(&["probe#echo"], [format!("--record={}", file.display())]);
+    let web = Web::with(&["probe#echo"], [format!("--record-to={}", file.display())]);
     let body = r#"{"tool": "echo", "input": {"n": 1.50, "s": "A"}, "native_call_id": "call-7"}"#;
     assert_eq!(web.request("POST /v1/calls", &[], body).status, 200);
     web.end();
@@ -384,7 +384,7 @@ fn tools_are_listed_searched_and_shown() {
 
 #[test]
 fn a_deferred_tool_can_be_called_once_its_caller_has_its_schema() {
-    let mut web = of_two(&["probe#echo", "probe#empty"], &["--tool-budget=1"]);
+    let mut web = of_two(&["probe#echo", "probe#empty"], &["--max-listed=1"]);
     let listed = |web: &Web| {
         web.get("/v1/tools").value()["tools"]
             .as_array()
@@ -576,7 +576,7 @@ fn a_client_that_goes_away_cancels_the_call_that_it_waits_for() {
     let web = Web::with(
         &["probe#progress"],
         [
-            format!("--record={}", file.display()),
+            format!("--record-to={}", file.display()),
             "--timeout=60s".to_owned(),
         ],
     );
@@ -679,7 +679,7 @@ fn an_artifact_that_was_removed_is_gone_and_its_call_is_not() {
     let is_gone = |web: &Web| {
         for name in ["a.txt", "0", digest] {
             web.get(&format!("{path}/artifacts/{name}"))
-                .is_problem(410, "artifact_gone");
+                .is_problem(410, "artifact_removed");
         }
         assert_eq!(
             web.get(&path).value()["result"]["artifact_refs"],

@@ -38,7 +38,7 @@ impl Place {
         let record = self.folder.join("records");
         [
             format!("--allow-write={}", self.folder.display()),
-            format!("--record={}", record.display()),
+            format!("--record-to={}", record.display()),
             "--timeout=10m".to_owned(),
         ]
     }

@@ -119,7 +119,7 @@ fn of_two(place: &Place, record: &Path) -> Web {
     let options = [
         place.grant(),
         format!("--token-file={}", tokens.display()),
-        format!("--record={}", record.display()),
+        format!("--record-to={}", record.display()),
         "--timeout=2m".to_owned(),
     ];
     Web::with(&["probe#hold_writing"], options)

@@ -142,7 +142,7 @@ fn tools_are_defined_in_each_format() {
 
 #[test]
 fn a_deferred_tool_is_listed_once_its_definition_was_asked_for() {
-    let web = Web::with(&["probe#echo", "probe#fail"], ["--tool-budget=1"]);
+    let web = Web::with(&["probe#echo", "probe#fail"], ["--max-listed=1"]);
     let names = || {
         let listed = web.get("/v1/dialects/otc/tools").value();
         listed
@@ -302,7 +302,7 @@ fn an_execution_runs_once_for_its_own_principal() {
     let file = path.join("records");
     let mut web = of_two(
         &["probe#progress"],
-        &[&format!("--record={}", file.display())],
+        &[&format!("--record-to={}", file.display())],
     );
     let body = request(
         &web,
@@ -369,7 +369,7 @@ fn a_call_has_the_decision_limits_and_trace_of_the_api() {
     let (_guard, path) = scratch();
     let file = path.join("records");
     let options = [
-        format!("--record={}", file.display()),
+        format!("--record-to={}", file.display()),
         "--timeout=1s".to_owned(),
     ];
     let web = Web::with(&["probe#progress"], options);
@@ -452,7 +452,7 @@ fn courier(place: &Place) -> (Web, Mirror) {
                 &format!("anna {ANNA}\nbert {BERT}\n")
             )
         ),
-        format!("--record={}", place.home.join("records").display()),
+        format!("--record-to={}", place.home.join("records").display()),
         format!("--allow-net={origin}"),
         format!("--allow-secret=API_KEY@{origin}"),
     ];
@@ -490,7 +490,7 @@ fn an_execution_waits_for_the_secret_that_the_operator_sets() {
         "another principal does not see it"
     );
     web.token = ANNA.to_owned();
-    Toolcell::at(&place.home, ["secret", "set", "API_KEY"])
+    Toolcell::at(&place.home, ["secrets", "set", "API_KEY"])
         .stdin(CANARY.value())
         .run()
         .exits(0);
@@ -522,9 +522,9 @@ fn an_arcade_engine_calls_with_its_own_token_alone() {
     let web = of_two(
         &["probe#echo", "probe#good_structured"],
         &[
-            &format!("--record={}", file.display()),
+            &format!("--record-to={}", file.display()),
             &format!("--arcade-secret-file={secret}"),
-            "--tool-budget=1",
+            "--max-listed=1",
         ],
     );
     let health = web
@@ -595,7 +595,7 @@ fn a_call_without_an_id_ends_with_its_request() {
     let file = path.join("records");
     let web = Web::with(
         &["probe#progress"],
-        [format!("--record={}", file.display())],
+        [format!("--record-to={}", file.display())],
     );
     let inputs = json!({ "count": 10_000, "interval_ms": 100 });
     let body = json!({ "tool": { "name": "progress", "toolkit": "probe" }, "inputs": inputs, "context": {} });
@@ -646,7 +646,7 @@ fn a_server_is_no_worker_without_a_secret_that_only_its_owner_reads() {
 
 #[test]
 fn a_registry_of_agentool_has_the_tools_that_match() {
-    let web = Web::with(&["probe#echo", "probe#fail"], ["--tool-budget=1"]);
+    let web = Web::with(&["probe#echo", "probe#fail"], ["--max-listed=1"]);
     let registry = |query: &str| {
         let registry = web
             .get(&format!("/v1/dialects/agentool/registry{query}"))
@@ -679,8 +679,8 @@ fn an_endpoint_of_agentool_takes_the_calls_of_its_tool() {
     let (_guard, path) = scratch();
     let file = path.join("records");
     let options = [
-        format!("--record={}", file.display()),
-        "--tool-budget=1".to_owned(),
+        format!("--record-to={}", file.display()),
+        "--max-listed=1".to_owned(),
     ];
     let web = Web::with(&["probe#echo", "probe#fail"], options);
     let entry = |name: &str| {
@@ -814,7 +814,7 @@ fn a_specification_of_agentool_that_was_exported_is_imported_and_calls_the_same_
     let config = path.join("settings.toml");
     std::fs::write(&config, "[surface]\nmax_loaded = 1\n").unwrap();
     let options = [
-        format!("--record={}", file.display()),
+        format!("--record-to={}", file.display()),
         format!("--config={}", config.display()),
     ];
     let web = Web::with(&["probe#fail", "probe#echo"], options);

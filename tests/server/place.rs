@@ -30,7 +30,7 @@ impl Place {
     pub(super) fn options(&self, more: &[&str]) -> Vec<String> {
         let mut options = vec![
             format!("--allow-write={}", self.folder.display()),
-            format!("--record={}", self.home.join("records").display()),
+            format!("--record-to={}", self.home.join("records").display()),
         ];
         options.extend(more.iter().map(|option| (*option).to_owned()));
         options

@@ -145,7 +145,7 @@ fn calls_against_a_silent_name_server_keep_no_thread_and_stop_when_they_are_canc
     silent
         .set_read_timeout(Some(Duration::from_secs(20)))
         .unwrap();
-    let server = format!("--name-server={}", silent.local_addr().unwrap());
+    let server = format!("--dns-server={}", silent.local_addr().unwrap());
     let options = [
         server.as_str(),
         "--allow-net=http://*.example.com",

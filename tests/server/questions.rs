@@ -139,7 +139,7 @@ fn a_question_ends_with_its_call_and_its_client() {
     let (_guard, folder) = scratch();
     let mut client = client(
         forms(),
-        &[&format!("--record={}", folder.join("records").display())],
+        &[&format!("--record-to={}", folder.join("records").display())],
     );
     client.initialize("2025-11-25");
     let first = client.begin_call(TOOL, rounds(json!([[name("a")]])));

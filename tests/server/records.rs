@@ -78,7 +78,7 @@ fn no_word_of_a_listed_tool_names_an_internal_field() {
         "call".as_ref(),
         file.as_os_str(),
         "{\"a\": \"x\"}".as_ref(),
-        "--record".as_ref(),
+        "--print-record".as_ref(),
     ];
     // What it answers breaks its own schema of the output; the record is whole all the same.
     let record = Toolcell::new(call).run().json();

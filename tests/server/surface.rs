@@ -80,7 +80,7 @@ fn error(answer: &Value) -> (&str, &str) {
 #[test]
 fn each_setting_that_changes_is_named_and_counts_for_the_next_call() {
     let shop = Shop::new("surface_knobs", "");
-    let mut client = shop.client(&["--record=record"]);
+    let mut client = shop.client(&["--record-to=record"]);
     let (names, mut id) = listed(&mut client);
     assert_eq!(names, ["t0", "t1", "t2", "read_result"]);
     assert_eq!(
@@ -236,7 +236,7 @@ fn a_client_sees_its_surface_as_it_is_for_its_own_session() {
 
 #[test]
 fn each_principal_sees_its_own_surface_over_http() {
-    let mut web = of_two(&["probe#echo", "probe#empty"], &["--tool-budget=1"]);
+    let mut web = of_two(&["probe#echo", "probe#empty"], &["--max-listed=1"]);
     let seen = |web: &Web| {
         let surface = web.get("/v1/surface").value();
         check_one("tool-surface", &surface);

@@ -179,9 +179,15 @@ fn a_batch_is_one_tree_with_its_calls_and_those_that_tools_make() {
         json!({ "id": "c", "tool": guest("probe#fail"), "input": { "class": "rate_limited", "code": "busy" } }),
     ];
     let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
-    let probe = format!("--tool={}", fixture("probe").display());
+    let probe = format!("--with={}", fixture("probe").display());
     let ran = home
-        .toolcell(&["batch", "-", "--record", &probe, "--allow-tool=probe.*"])
+        .toolcell(&[
+            "batch",
+            "-",
+            "--print-record",
+            &probe,
+            "--allow-tool=probe.*",
+        ])
         .stdin(&text)
         .run();
     assert!(
@@ -432,7 +438,7 @@ fn nothing_is_sent_and_nothing_is_on_record_unless_it_is_turned_on() {
         collector.address
     ));
     let input = json!({}).to_string();
-    let call = home.toolcell(&["call", &guest("probe#echo"), &input, "--record"]);
+    let call = home.toolcell(&["call", &guest("probe#echo"), &input, "--print-record"]);
     let ran = call
         .env(
             "OTEL_EXPORTER_OTLP_ENDPOINT",
@@ -443,7 +449,7 @@ fn nothing_is_sent_and_nothing_is_on_record_unless_it_is_turned_on() {
     assert_eq!(ran.json()["invocation"].get("telemetry_refs"), None);
     assert!(collector.got.lock().unwrap().requests.is_empty());
     home.configure("telemetry.export = true");
-    let call = home.toolcell(&["call", &guest("probe#echo"), &input, "--record"]);
+    let call = home.toolcell(&["call", &guest("probe#echo"), &input, "--print-record"]);
     let ran = call
         .env(
             "OTEL_EXPORTER_OTLP_ENDPOINT",
@@ -525,7 +531,7 @@ fn the_trace_of_a_client_is_continued_and_what_is_malformed_is_not() {
     let collector = Collector::answering(TAKEN);
     let home = collector.home("");
     let file = home.path().join("records");
-    let record = format!("--record={}", file.display());
+    let record = format!("--record-to={}", file.display());
     let arguments = Web::arguments(
         &["caller#call", "probe#echo"],
         [record.as_str(), "--allow-tool=*"],
@@ -820,9 +826,7 @@ fn the_file_of_a_project_cannot_choose_a_collector() {
     let project = home.path().join("project");
     std::fs::create_dir(&project).unwrap();
     std::fs::write(project.join("toolcell.toml"), "telemetry.export = true\n").unwrap();
-    let trusted = home
-        .toolcell(&["policy", "trust", project.to_str().unwrap()])
-        .run();
+    let trusted = home.toolcell(&["trust", project.to_str().unwrap()]).run();
     assert_ne!(trusted.code, Some(0), "{trusted:?}");
     assert!(
         trusted

@@ -47,7 +47,7 @@ impl Home {
     /// Calls a tool, and returns the record of the call.
     pub(crate) fn call(&self, tool: &str, input: &Value, options: &[&str]) -> Value {
         let input = input.to_string();
-        let arguments = [&["call", tool, &input, "--record"], options].concat();
+        let arguments = [&["call", tool, &input, "--print-record"], options].concat();
         self.toolcell(&arguments).run().json()
     }
 

@@ -63,7 +63,7 @@ export function asked(params: Json): Approval | Question {
     arguments: offered(fields["arguments"]),
     invocationId: text(approval["invocation_id"]),
     expiresAt: text(approval["expires_at"]),
-    isCut: "although_cut" in fields,
+    isCut: "accept_partial_view" in fields,
     canRemember: Array.isArray(decision["enum"]) && decision["enum"].includes(RUN_ALWAYS),
   };
 }
@@ -84,7 +84,7 @@ export function decided(said: unknown): Json {
   if (decision["approved"] !== true) return { action: "decline", ...(note ? { content: { note } } : {}) };
   const content: Json = {
     decision: decision["remember"] === true ? RUN_ALWAYS : RUN,
-    although_cut: decision["althoughCut"] === true,
+    accept_partial_view: decision["althoughCut"] === true,
   };
   if (note) content["note"] = note;
   if (decision["arguments"] !== undefined) content["arguments"] = JSON.stringify(decision["arguments"]);

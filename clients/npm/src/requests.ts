@@ -44,7 +44,7 @@ export function batch(calls: readonly unknown[]): Wanted<(Result | ToolcellError
   if (dialect !== undefined) return results(calls, dialect, (all) => all);
   const params = { dialect: "mcp", form: "results", arguments: calls.map(byName) };
   const read = (answer: unknown) => counted(list(answer, "results"), calls.length).map(ended);
-  return { method: "toolcell/run", params, read, calls: calls.length };
+  return { method: "toolcell/respond", params, read, calls: calls.length };
 }
 
 /** All calls of a message. */
@@ -52,13 +52,13 @@ export function run(message: unknown, dialect: Dialect | undefined): Wanted<Json
   // A list without calls has no answer in any dialect.
   const spoken = dialect === undefined ? (ofMessage(message) ?? "openai-responses") : named(dialect);
   const params = { dialect: spoken, form: "messages", arguments: message };
-  return { method: "toolcell/run", params, read: (answer) => list(answer, "messages"), calls: CALLS_MAX };
+  return { method: "toolcell/respond", params, read: (answer) => list(answer, "messages"), calls: CALLS_MAX };
 }
 
 function results<T>(calls: readonly unknown[], dialect: Dialect, read: (all: Json[]) => T): Wanted<T> {
   const params = { dialect, form: "results", arguments: messageOf(calls, dialect) };
   const all = (answer: unknown) => read(counted(list(answer, "results"), calls.length));
-  return { method: "toolcell/run", params, read: all, calls: calls.length };
+  return { method: "toolcell/respond", params, read: all, calls: calls.length };
 }
 
 function byName(given: unknown): Json {

@@ -91,14 +91,14 @@ class Package(unittest.TestCase):
 
     def test_options_become_those_of_the_program(self) -> None:
         options = Options(
-            allow_read=["a", Path("b")], timeout=1.5, memory="64MiB", tool_budget=3, config="x.toml", tls_ca="ca.pem"
+            allow_read=["a", Path("b")], timeout=1.5, memory="64MiB", max_listed=3, config="x.toml", tls_ca="ca.pem"
         )
-        command = ["p", "mcp", "--allow-read=a", "--allow-read=b", "--memory=64MiB", "--tls-ca=ca.pem", "--tool-budget=3"]
+        command = ["p", "mcp", "--allow-read=a", "--allow-read=b", "--memory=64MiB", "--tls-ca=ca.pem", "--max-listed=3"]
         self.assertEqual(options.command("p", ["-t"]), [*command, "--timeout=1500ms", "--config=x.toml", "--", "-t"])
 
     def test_every_option_is_one_of_the_program(self) -> None:
         helped = subprocess.run([os.environ["TOOLCELL"], "mcp", "--help"], capture_output=True, text=True, check=True).stdout
-        given = dict.fromkeys(["fuel", "tool_budget"], 1)
+        given = dict.fromkeys(["fuel", "max_listed"], 1)
         lists = [name for name, value in vars(Options()).items() if value == ()]
         values = [name for name, value in vars(Options()).items() if value is None]
         values = [name for name in values if name not in ("folder", "environment")]

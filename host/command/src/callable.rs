@@ -1,4 +1,4 @@
-//! The tools that the tool of `toolcell call` may call: those of `--tool`, else those of the configuration files.
+//! The tools that the tool of `toolcell call` may call: those of `--with`, else those of the configuration files.
 
 use std::path::{Path, PathBuf};
 

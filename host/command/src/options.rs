@@ -70,7 +70,7 @@ pub struct GrantOptions {
     /// address. http:// and non-public addresses must be spelled out
     #[arg(long, value_name = "HOST", value_delimiter = ',')]
     allow_net: Vec<String>,
-    /// Add a secret (see `toolcell secret`) to requests to one origin; the tool never sees its value
+    /// Add a secret (see `toolcell secrets`) to requests to one origin; the tool never sees its value
     #[arg(long, value_name = "NAME@https://HOST", value_delimiter = ',')]
     allow_secret: Vec<String>,
     /// Allow the tool to call other tools, by name or pattern, such as files.*. A nested call never gets more access than its caller
@@ -98,8 +98,8 @@ pub struct GrantOptions {
     #[arg(long, value_name = "FILE")]
     tls_ca: Option<PathBuf>,
     /// Look names up at this name server, ADDRESS or ADDRESS:PORT, instead of the servers in /etc/resolv.conf
-    #[arg(long, value_name = "ADDRESS", value_delimiter = ',', value_parser = name_server)]
-    name_server: Vec<SocketAddr>,
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',', value_parser = dns_server)]
+    dns_server: Vec<SocketAddr>,
 }
 
 /// The options with which a bundle passes on the folders that its user chose.
@@ -110,8 +110,8 @@ impl GrantOptions {
     /// Applies these options to the network settings.
     pub fn reach(&self, network: &mut NetworkSettings) {
         network.extra_roots.clone_from(&self.tls_ca);
-        if !self.name_server.is_empty() {
-            network.resolver = Arc::new(SystemResolver::asking(self.name_server.clone()));
+        if !self.dns_server.is_empty() {
+            network.resolver = Arc::new(SystemResolver::asking(self.dns_server.clone()));
         }
     }
 
@@ -192,9 +192,9 @@ impl GrantOptions {
             ));
         }
         typed.extend(
-            self.name_server
+            self.dns_server
                 .iter()
-                .map(|server| format!("--name-server={server}")),
+                .map(|server| format!("--dns-server={server}")),
         );
         Ok(typed)
     }
@@ -218,7 +218,7 @@ impl GrantOptions {
 /// The default port of name servers.
 const DNS_PORT: u16 = 53;
 
-fn name_server(text: &str) -> Result<SocketAddr, String> {
+fn dns_server(text: &str) -> Result<SocketAddr, String> {
     let address = text.parse().or_else(|_| {
         text.parse()
             .map(|address: IpAddr| SocketAddr::new(address, DNS_PORT))
@@ -466,12 +466,12 @@ fn configured_expiry(file: &ConfigFile) -> Result<Option<Duration>, String> {
     let read = |word: &Word| {
         expiry(word).map_err(|error| {
             format!(
-                "{}: [approvals] expire = {word:?}: {error}",
+                "{}: [approvals] timeout = {word:?}: {error}",
                 file.place_of(word)
             )
         })
     };
-    file.approvals.expire.as_ref().map(read).transpose()
+    file.approvals.timeout.as_ref().map(read).transpose()
 }
 
 fn expiry(text: &str) -> Result<Duration, String> {
@@ -520,13 +520,13 @@ mod tests {
     #[test]
     fn a_question_stays_open_for_a_time_that_has_an_end() {
         let of =
-            |text: &str| configured_expiry(&file(&format!("[approvals]\nexpire = {text:?}\n")));
+            |text: &str| configured_expiry(&file(&format!("[approvals]\ntimeout = {text:?}\n")));
         assert_eq!(of("10m").unwrap(), Some(Duration::from_secs(600)));
         assert_eq!(configured_expiry(&ConfigFile::default()).unwrap(), None);
         for wrong in ["", "soon", "0s", "10", "99999m"] {
             let error = of(wrong).unwrap_err();
             assert!(
-                error.contains("line 2: [approvals] expire"),
+                error.contains("line 2: [approvals] timeout"),
                 "{wrong}: {error}"
             );
         }

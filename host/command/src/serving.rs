@@ -49,13 +49,13 @@ pub struct Serving {
     pub tools: Vec<String>,
     /// Number of tools to list up front [default: 125]; clients reach the rest through search_tools and load_tool
     #[arg(long, value_name = "N")]
-    tool_budget: Option<usize>,
+    max_listed: Option<usize>,
     /// The role of the callers; [surface.roles] of toolcell.toml says which tools it has
     #[arg(long, value_name = "NAME")]
     role: Option<String>,
     /// Append the record of every call to FILE, one JSON line each
     #[arg(long, value_name = "FILE")]
-    record: Option<PathBuf>,
+    record_to: Option<PathBuf>,
     #[command(flatten)]
     pub options: CallOptions,
     /// Memory that all calls share. Each call reserves its --memory, its output limit and some overhead, and waits
@@ -97,7 +97,7 @@ pub struct Serving {
     /// If the client cannot ask its user: wait for `toolcell approvals`, or return at once so that the client calls
     /// again later [default: wait]
     #[arg(long, value_name = "WHAT", help_heading = "Approvals")]
-    approval_away: Option<AwayWord>,
+    if_client_cannot_ask: Option<AwayWord>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -231,7 +231,7 @@ fn is_one(named: &[Named], paths: &[PathBuf]) -> bool {
 impl Serving {
     pub fn settings(&self, home: &Home) -> anyhow::Result<server::Settings> {
         let recorder = self
-            .record
+            .record_to
             .as_deref()
             .map(|file| Recorder::open(file, unwritable))
             .transpose()?
@@ -284,10 +284,9 @@ impl Serving {
                 .map(|tool| &tool.target),
         );
         own.sources.extend(watch_folders(&named, watched));
-        let selection =
-            config::selection(&settings.layers, self.tool_budget, self.role.as_deref())?;
-        let record = self.record.iter();
-        let record = record.map(|file| KeptFile::shut(file, "the records of --record"));
+        let selection = config::selection(&settings.layers, self.max_listed, self.role.as_deref())?;
+        let record = self.record_to.iter();
+        let record = record.map(|file| KeptFile::shut(file, "the records of --record-to"));
         own.files.extend(record.chain(self.kept.iter().cloned()));
         let closed = kept::close(home, &mut settings, &own);
         let Settings {
@@ -437,7 +436,7 @@ impl Serving {
         let sections = || layers.files().iter().map(|layer| &layer.file.approvals);
         let silent =
             self.no_elicitation || sections().any(|section| section.elicitation == Some(false));
-        let away = match self.approval_away.or(away_of_files(layers)?) {
+        let away = match self.if_client_cannot_ask.or(away_of_files(layers)?) {
             Some(AwayWord::Return) => Away::Return,
             Some(AwayWord::Wait) | None => Away::Wait,
         };
@@ -619,15 +618,17 @@ pub fn understands(layers: &Layers) -> Result<(), Refusal> {
     away_of_files(layers).map(|_| ())
 }
 
-/// The `[approvals] away` setting of the last file that has one.
+/// The `[approvals] if_client_cannot_ask` setting of the last file that has one.
 fn away_of_files(layers: &Layers) -> Result<Option<AwayWord>, Refusal> {
     let mut away = None;
     for layer in layers.files() {
-        if let Some(word) = &layer.file.approvals.away {
+        if let Some(word) = &layer.file.approvals.if_client_cannot_ask {
             away = Some(AwayWord::from_str(word, false).map_err(|_| {
                 unreadable(
                     layer,
-                    &format!("[approvals] away = {word:?} is not one of: wait, return"),
+                    &format!(
+                        "[approvals] if_client_cannot_ask = {word:?} is not one of: wait, return"
+                    ),
                     word,
                 )
             })?);

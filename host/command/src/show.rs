@@ -431,9 +431,7 @@ fn block_text(block: &Content) -> String {
         let name = of("name");
         let media_type = of("media_type");
         let uri = of("uri");
-        return format!(
-            "[artifact {name}: {size} bytes, {media_type}; toolcell artifact get {uri}]"
-        );
+        return format!("[artifact {name}: {size} bytes, {media_type}; toolcell artifact {uri}]");
     }
     if block.is_persisted() {
         let preview = block
@@ -471,7 +469,7 @@ fn kept_line(block: &Content) -> Option<String> {
         "the output is cut"
     };
     Some(format!(
-        "note: {what}, {size} bytes in all; `toolcell artifact get {uri}` prints them"
+        "note: {what}, {size} bytes in all; `toolcell artifact {uri}` prints them"
     ))
 }
 

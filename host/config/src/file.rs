@@ -36,7 +36,7 @@ pub struct ConfigFile {
     pub approvals: ApprovalSection,
     pub cache: CacheSection,
     pub compile: CompileSection,
-    pub journal: JournalSection,
+    pub log: JournalSection,
     pub registry: RegistrySection,
     pub results: ResultSection,
     pub retry: RetrySection,
@@ -48,7 +48,7 @@ pub struct ConfigFile {
     pub hooks: Vec<HookEntry>,
     #[serde(rename = "tool")]
     pub tools: Vec<ToolEntry>,
-    pub trust: Vec<TrustSection>,
+    pub signer: Vec<TrustSection>,
     /// The trusted root of a private sigstore deployment: a file in JSON. An error in a project's file.
     pub trusted_root: Option<Word>,
     /// `[tools]`: names, and what `toolcell install` installs under them: a reference, or
@@ -136,11 +136,11 @@ pub struct LimitSection {
 #[serde(deny_unknown_fields, default)]
 pub struct ApprovalSection {
     /// How long a question stays open, such as `10m`.
-    pub expire: Option<Word>,
+    pub timeout: Option<Word>,
     /// `false`: no question is sent through a client of a server.
     pub elicitation: Option<bool>,
     /// `wait` or `return`: what happens to a call whose client cannot ask its user.
-    pub away: Option<Word>,
+    pub if_client_cannot_ask: Option<Word>,
 }
 
 /// `[cache]`: an error in any file but the user's own.
@@ -165,7 +165,7 @@ pub struct CompileSection {
     pub size: Option<Word>,
 }
 
-/// `[journal]`: an error in any file but the user's own.
+/// `[log]`: an error in any file but the user's own.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct JournalSection {
@@ -439,7 +439,7 @@ mod tests {
             [limits]
             timeout = "5s"
             [approvals]
-            expire = "10m"
+            timeout = "10m"
             [[rule]]
             behavior = "deny"
             path = "/etc/**"

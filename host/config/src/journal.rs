@@ -22,7 +22,7 @@ impl JournalSection {
     }
 }
 
-/// Parses the `[journal]` of `file`.
+/// Parses the `[log]` of `file`.
 pub(super) fn settings(file: &ConfigFile) -> anyhow::Result<LogSettings> {
     let JournalSection {
         keep,
@@ -31,7 +31,7 @@ pub(super) fn settings(file: &ConfigFile) -> anyhow::Result<LogSettings> {
         age,
         payloads,
         replay,
-    } = &file.journal;
+    } = &file.log;
     let mut settings = LogSettings::default();
     if let Some(word) = keep {
         settings.keep = match &**word {
@@ -39,7 +39,7 @@ pub(super) fn settings(file: &ConfigFile) -> anyhow::Result<LogSettings> {
             "failures" => Keep::Failures,
             "none" => Keep::None,
             _ => bail!(
-                "{}: [journal] keep = {word:?}: say \"all\", \"failures\" or \"none\"",
+                "{}: [log] keep = {word:?}: say \"all\", \"failures\" or \"none\"",
                 file.place_of(word)
             ),
         };
@@ -49,21 +49,21 @@ pub(super) fn settings(file: &ConfigFile) -> anyhow::Result<LogSettings> {
             "normal" => false,
             "full" => true,
             _ => bail!(
-                "{}: [journal] durability = {word:?}: say \"normal\" or \"full\"",
+                "{}: [log] durability = {word:?}: say \"normal\" or \"full\"",
                 file.place_of(word)
             ),
         };
     }
     if let Some(word) = max {
-        let read = size(word).map_err(|error| anyhow!("[journal] max = {word:?}: {error}"));
+        let read = size(word).map_err(|error| anyhow!("[log] max = {word:?}: {error}"));
         settings.bytes_max = read.with_context(|| file.place_of(word))?;
     }
     if let Some(word) = age {
-        let read = duration(word).map_err(|error| anyhow!("[journal] age = {word:?}: {error}"));
+        let read = duration(word).map_err(|error| anyhow!("[log] age = {word:?}: {error}"));
         settings.age_max = read.with_context(|| file.place_of(word))?;
     }
     if let Some(word) = payloads {
-        let read = size(word).map_err(|error| anyhow!("[journal] payloads = {word:?}: {error}"));
+        let read = size(word).map_err(|error| anyhow!("[log] payloads = {word:?}: {error}"));
         settings.payload_bytes_max = read.with_context(|| file.place_of(word))?;
     }
     if let Some(word) = replay {
@@ -71,7 +71,7 @@ pub(super) fn settings(file: &ConfigFile) -> anyhow::Result<LogSettings> {
             "on" => true,
             "off" => false,
             _ => bail!(
-                "{}: [journal] replay = {word:?}: say \"on\" or \"off\"",
+                "{}: [log] replay = {word:?}: say \"on\" or \"off\"",
                 file.place_of(word)
             ),
         };

@@ -234,10 +234,10 @@ impl Layers {
             );
             self.compilation = CompilationSettings::of_file(&file)?.heeded();
         }
-        if let Some(word) = file.journal.word() {
+        if let Some(word) = file.log.word() {
             anyhow::ensure!(
                 source == RuleSource::UserSettings,
-                "{}: [journal] is for your own toolcell.toml alone, because all projects share the journal; remove it here",
+                "{}: [log] is for your own toolcell.toml alone, because all projects share the call log; remove it here",
                 file.place_of(word)
             );
             self.journal = super::journal::settings(&file)?;
@@ -437,7 +437,7 @@ fn check_hooks(file: &ConfigFile, trusted: &[String]) -> Result<(), Refusal> {
     let refusal = |component: &Path| {
         let message = format!(
             "the hook {} of {} is not the one that was trusted: it has changed, or was removed; look at it, then run \
-             `toolcell policy trust {}`; {WITHOUT_FILES}",
+             `toolcell trust {}`; {WITHOUT_FILES}",
             component.display(),
             file.path.display(),
             file.folder.display(),
@@ -479,7 +479,7 @@ fn check_folders(
     let rule = moved.map_or_else(|| path.display().to_string(), |(_, (rule, _))| rule.clone());
     let message = format!(
         "{rule} leads to another folder than when the file was trusted; look at where it leads, then run \
-         `toolcell policy trust {}`; {WITHOUT_FILES}",
+         `toolcell trust {}`; {WITHOUT_FILES}",
         path.parent().unwrap_or(path).display(),
     );
     Err(Refusal::new(
@@ -513,7 +513,7 @@ fn settled(
 pub fn untrusted(trust: &Trust, path: &Path, bytes: &[u8]) -> String {
     let shown = path.display();
     let folder = path.parent().unwrap_or(path).display();
-    let trusting = format!("then run `toolcell policy trust {folder}`");
+    let trusting = format!("then run `toolcell trust {folder}`");
     if !trust.knows(path) {
         return format!("{shown} is not trusted: read it, {trusting}");
     }

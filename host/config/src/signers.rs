@@ -1,4 +1,4 @@
-//! `[[trust]]` and `trusted_root`: who must have signed what is installed.
+//! `[[signer]]` and `trusted_root`: who must have signed what is installed.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use toolcell_install::trust::{
 use super::Word;
 use super::file::ConfigFile;
 
-/// `[[trust]]`: names one signer, in one of three ways. A key is written into the file itself, so that trust in the file
+/// `[[signer]]`: names one signer, in one of three ways. A key is written into the file itself, so that trust in the file
 /// covers it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -47,15 +47,15 @@ pub(super) fn read(
         );
         policy.use_root(file.folder.join(&**word));
     }
-    if file.trust.is_empty() {
+    if file.signer.is_empty() {
         return Ok(());
     }
     ensure!(
-        file.trust.len() <= ENTRIES_MAX,
-        "{}: more than {ENTRIES_MAX} [[trust]] entries",
+        file.signer.len() <= ENTRIES_MAX,
+        "{}: more than {ENTRIES_MAX} [[signer]] entries",
         file.path.display()
     );
-    let entries = file.trust.iter().map(|section| entry(section, file));
+    let entries = file.signer.iter().map(|section| entry(section, file));
     policy.add(entries.collect::<anyhow::Result<_>>()?);
     Ok(())
 }
@@ -83,13 +83,15 @@ fn signer(section: &TrustSection) -> anyhow::Result<TrustedSigner> {
         (Some(identity), Some(issuer), None, None) => identified(identity, issuer),
         (None, None, Some(key), None) => match ManagedKey::parse(key) {
             Ok(key) => Ok(TrustedSigner::Key(key)),
-            Err(why) => bail!("[[trust]] key: {why}"),
+            Err(why) => bail!("[[signer]] key: {why}"),
         },
         (None, None, None, Some(key)) => match MinisignKey::parse(key) {
             Ok(key) => Ok(TrustedSigner::Minisign(key)),
-            Err(why) => bail!("[[trust]] minisign: {why}"),
+            Err(why) => bail!("[[signer]] minisign: {why}"),
         },
-        _ => bail!("[[trust]] names one signer: `identity` with `issuer`, or `key`, or `minisign`"),
+        _ => {
+            bail!("[[signer]] names one signer: `identity` with `issuer`, or `key`, or `minisign`")
+        }
     }
 }
 
@@ -98,11 +100,11 @@ pub fn identified(identity: &str, issuer: &str) -> anyhow::Result<TrustedSigner>
     let identity = Pattern::new(identity);
     ensure!(
         !identity.is_blank(),
-        "[[trust]] identity: it would match every identity; name one, or a part of it"
+        "[[signer]] identity: it would match every identity; name one, or a part of it"
     );
     ensure!(
         issuer.starts_with("https://"),
-        "[[trust]] issuer: {issuer:?} is not an https URL, such as https://accounts.google.com"
+        "[[signer]] issuer: {issuer:?} is not an https URL, such as https://accounts.google.com"
     );
     Ok(TrustedSigner::Identity {
         identity,
@@ -124,12 +126,12 @@ fn pattern(word: &str, folder: &Path) -> anyhow::Result<Pattern> {
     }
     let (_, last) = word.rsplit_once('/').with_context(|| {
         format!(
-            "[[trust]] reference: {word:?} is not `host/repository`, a URL, a path that begins with `.` or `/`, or `*`"
+            "[[signer]] reference: {word:?} is not `host/repository`, a URL, a path that begins with `.` or `/`, or `*`"
         )
     })?;
     ensure!(
         !last.contains([':', '@']),
-        "[[trust]] reference: {word:?} has a tag or a digest; name the repository, because an entry is for all its versions"
+        "[[signer]] reference: {word:?} has a tag or a digest; name the repository, because an entry is for all its versions"
     );
     let word = word.to_ascii_lowercase();
     let (host, repository) = word.split_once('/').unwrap_or((word.as_str(), ""));
@@ -139,7 +141,7 @@ fn pattern(word: &str, folder: &Path) -> anyhow::Result<Pattern> {
 /// The files that `word` names. The folder before its first `*` is the one that links lead to, as that of the files that
 /// are compared with it.
 fn files(word: &str, folder: &Path) -> anyhow::Result<Pattern> {
-    let path = std::path::absolute(folder.join(word)).context("[[trust]] reference")?;
+    let path = std::path::absolute(folder.join(word)).context("[[signer]] reference")?;
     let path = plain_path(&path).to_string_lossy().into_owned();
     let named = path
         .split('*')
@@ -165,7 +167,7 @@ fn url(scheme: &str, rest: &str) -> anyhow::Result<Pattern> {
     let default_port = match scheme.as_str() {
         "https" => "443",
         "http" => "80",
-        _ => bail!("[[trust]] reference: `{scheme}` is not `https`, so it would match nothing"),
+        _ => bail!("[[signer]] reference: `{scheme}` is not `https`, so it would match nothing"),
     };
     let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     let path = if path.is_empty() && !host.ends_with('*') {
@@ -198,8 +200,8 @@ mod tests {
     #[test]
     fn an_entry_names_one_signer_of_references() {
         let text = format!(
-            "trusted_root = \"root.json\"\n[[trust]]\nreference = \"ghcr.io/acme/*\"\nidentity = \"*@acme.test\"\n\
-             issuer = \"https://issuer.test\"\n[[trust]]\nreference = \"./dist/*\"\nminisign = \"{MINISIGN}\"\n"
+            "trusted_root = \"root.json\"\n[[signer]]\nreference = \"ghcr.io/acme/*\"\nidentity = \"*@acme.test\"\n\
+             issuer = \"https://issuer.test\"\n[[signer]]\nreference = \"./dist/*\"\nminisign = \"{MINISIGN}\"\n"
         );
         let read = policy(RuleSource::UserSettings, &text).unwrap();
         assert_eq!(read.trusted_root(), Some(Path::new("/project/root.json")));
@@ -262,7 +264,7 @@ mod tests {
         let of = |words: &str| {
             format!(
                 "{:#}",
-                policy(RuleSource::ProjectSettings, &format!("[[trust]]\n{words}")).unwrap_err()
+                policy(RuleSource::ProjectSettings, &format!("[[signer]]\n{words}")).unwrap_err()
             )
         };
         for (words, why) in [
@@ -281,11 +283,11 @@ mod tests {
             ),
             (
                 "reference = \"a.b/c\"\nkey = \"x\"",
-                "[[trust]] key: it is neither PEM nor base64",
+                "[[signer]] key: it is neither PEM nor base64",
             ),
             (
                 "reference = \"a.b/c\"\nminisign = \"x\"",
-                "[[trust]] minisign: it is not a minisign public key",
+                "[[signer]] minisign: it is not a minisign public key",
             ),
             (
                 "reference = \"a.b/c:1\"\nkey = \"x\"",

@@ -16,7 +16,7 @@ use super::{Layer, Layers, Word};
 #[serde(deny_unknown_fields, default)]
 pub struct SurfaceSection {
     /// How many tools are listed from the start.
-    pub max_loaded: Option<usize>,
+    pub max_listed: Option<usize>,
     /// `auto`, `none`, the name of the only tool that may be called, or `required`: as `auto`, and clients that read the
     /// surface have the model call a tool.
     pub tool_choice: Option<Word>,
@@ -68,7 +68,7 @@ fn combined(
     let mut least = None;
     for layer in layers.files() {
         let section = &layer.file.surface;
-        least = [least, section.max_loaded].into_iter().flatten().min();
+        least = [least, section.max_listed].into_iter().flatten().min();
         selection
             .capabilities
             .extend(section.capabilities.iter().map(|word| word.to_string()));

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use clap::{Args, Subcommand};
+use clap::Args;
 use serde_json::{Map, Value, json};
 use tempfile::NamedTempFile;
 use toolcell::Home;
@@ -19,27 +19,21 @@ const TERMINAL_BYTES_MAX: u64 = 16 << 20;
 
 /// Fetches what the references in records refer to: large results, artifacts, partial results and inputs.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Exit codes: 1 if it was removed, has expired or is damaged, 3 if it was redacted."
+)]
 pub struct Artifact {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Debug, Subcommand)]
-enum Command {
-    /// Print it, or write it to a file: exit 1 if it was removed, has expired or is damaged, 3 if it was redacted
-    Get {
-        /// The reference, as a record has it: toolcell:payload/sha256:.., sha256:.., partial:sha256:..
-        reference: String,
-        /// Write it to this new file
-        #[arg(short, long, value_name = "FILE")]
-        output: Option<PathBuf>,
-        /// Replace the file if it exists
-        #[arg(long, requires = "output")]
-        force: bool,
-        /// Print what is known of it as JSON; its content goes to --output alone
-        #[arg(long)]
-        json: bool,
-    },
+    /// The reference, as a record has it: toolcell:payload/sha256:.., sha256:.., partial:sha256:..
+    reference: String,
+    /// Write it to this new file
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Replace the file if it exists
+    #[arg(long, requires = "output")]
+    force: bool,
+    /// Print what is known of it as JSON; its content goes to --output alone
+    #[arg(long)]
+    json: bool,
 }
 
 /// What became of the thing that a reference refers to.
@@ -132,12 +126,12 @@ impl Content {
 
 impl Artifact {
     pub fn run(self) -> anyhow::Result<Exit> {
-        let Command::Get {
+        let Self {
             reference: text,
             output,
             force,
             json,
-        } = self.command;
+        } = self;
         let wrong = || {
             let forms =
                 "toolcell:payload/sha256:.., sha256:.., partial:sha256:.. or blake3-keyed:..";

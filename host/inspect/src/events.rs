@@ -90,9 +90,7 @@ impl Events {
     pub fn run(self) -> anyhow::Result<Exit> {
         let log = calls::log(&Home::find()?)?;
         if log.settings().keep == Keep::None {
-            show::say(
-                "note: the journal is turned off: [journal] keep = \"none\" in toolcell.toml",
-            );
+            show::say("note: the call log is turned off: [log] keep = \"none\" in toolcell.toml");
         }
         let begin = if self.follow {
             self.from

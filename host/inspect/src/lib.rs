@@ -10,7 +10,7 @@ mod eval;
 mod events;
 mod explain;
 mod family;
-mod journal;
+mod log;
 mod page;
 mod replay;
 mod schema;
@@ -21,13 +21,13 @@ use toolcell_command::{
     ask, exit, hooks, interrupts, kept, options, serving, show, surface, target, tool_configs,
 };
 
-pub use approvals::Approvals;
+pub use approvals::{Approvals, Approve, Deny};
 pub use artifact::Artifact;
 pub use calls::{Calls, Show};
 pub use eval::Eval;
 pub use events::Events;
 pub use explain::Explain;
-pub use journal::Journal;
+pub use log::Log;
 pub use replay::Replay;
 pub use schema::Schema;
 pub use trace::Trace;

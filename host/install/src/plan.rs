@@ -47,11 +47,11 @@ pub enum Change {
         before: String,
         /// In words.
         after: String,
-        /// The identity of the workflow at every tag, as a `[[trust]]` entry has it.
+        /// The identity of the workflow at every tag, as a `[[signer]]` entry has it.
         identity: String,
         /// URL of who vouches for the workflow.
         issuer: String,
-        /// Whether a `[[trust]]` entry names the workflow at both tags.
+        /// Whether a `[[signer]]` entry names the workflow at both tags.
         #[serde(rename = "named")]
         is_named: bool,
     },
@@ -112,7 +112,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Compares `after` with `before`, what the user last confirmed for the name. `names_both` says whether one `[[trust]]`
+    /// Compares `after` with `before`, what the user last confirmed for the name. `names_both` says whether one `[[signer]]`
     /// entry names two signers: it is the user's word on another tag of the same workflow, and on no other signer.
     ///
     /// # Errors
@@ -339,7 +339,7 @@ mod tests {
     use crate::digest::Digest;
     use crate::lock::tests::entry;
 
-    /// The plan of a user who has no `[[trust]]` entries.
+    /// The plan of a user who has no `[[signer]]` entries.
     fn compared(before: Option<&Version>, after: &Version) -> Result<Plan, Refusal> {
         Plan::new(before, after, |_, _| false)
     }

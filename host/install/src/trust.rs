@@ -1,4 +1,4 @@
-//! Whom the user trusts to sign what: the `[[trust]]` entries of `toolcell.toml`.
+//! Whom the user trusts to sign what: the `[[signer]]` entries of `toolcell.toml`.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -88,7 +88,7 @@ impl TrustedSigner {
     }
 }
 
-/// One `[[trust]]` entry.
+/// One `[[signer]]` entry.
 #[derive(Clone, Debug)]
 pub struct TrustEntry {
     /// Which references: `host/repository`, a URL, or an absolute path.

@@ -82,7 +82,7 @@ pub struct Verdict {
     pub signer: Option<Signer>,
     /// When this signer first signed it, in seconds since 1970, if a log or the signature says so.
     pub signed_at: Option<i64>,
-    /// Whether a `[[trust]]` entry names this signer for this reference. If not, a first install asks.
+    /// Whether a `[[signer]]` entry names this signer for this reference. If not, a first install asks.
     pub is_named: bool,
     /// What the user should read, such as that a file is not signed.
     pub notes: Vec<String>,

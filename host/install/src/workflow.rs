@@ -54,7 +54,7 @@ impl<'a> TaggedWorkflow<'a> {
         (one == other || !guard!("pinned_workflows")).then_some(one)
     }
 
-    /// The pattern of its identity at every tag, for a `[[trust]]` entry.
+    /// The pattern of its identity at every tag, for a `[[signer]]` entry.
     pub(crate) fn at_every_tag(&self) -> String {
         format!("{}{TAG}*", self.workflow)
     }

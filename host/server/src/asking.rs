@@ -174,7 +174,7 @@ fn decide(prompt: &Prompt, reply: oneshot::Sender<Reply>, said: Said) {
 
 /// A yes to a question that is `cut` is a no, unless it says that it knows.
 pub(super) fn heeding_cut(said: Said, cut: bool) -> Said {
-    if said.approved && cut && !said.although_cut {
+    if said.approved && cut && !said.accept_partial_view {
         Said::refused(
             "the question showed a part of the call only, and the yes does not say that it knows"
                 .to_owned(),

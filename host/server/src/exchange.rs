@@ -1,5 +1,5 @@
 //! Tools in the terms of a model's API, for a client that stays connected: `toolcell/export` lists them in a dialect, and
-//! `toolcell/run` makes the calls in a message of a model, as the commands of these names do. In the dialect of MCP a message
+//! `toolcell/respond` makes the calls in a message of a model, as the commands of these names do. In the dialect of MCP a message
 //! is an array of calls.
 
 use std::future::{Future, poll_fn};
@@ -36,7 +36,7 @@ use super::{Offering, Server};
 pub(super) const EXPORT: &str = "toolcell/export";
 /// Makes the calls in a message of a model. The message is in `arguments`, so that its size and the memory for it are
 /// bounded as those of a call.
-pub(super) const RUN: &str = "toolcell/run";
+pub(super) const RUN: &str = "toolcell/respond";
 
 /// Maximum number of calls in one message. Each has a place of the server, and its result is kept, until all have ended.
 const CALLS_MAX: usize = 128;
@@ -418,7 +418,7 @@ impl Session {
         Ok(CustomResult::new(json!({ "tools": tools })))
     }
 
-    /// Answers `toolcell/run`.
+    /// Answers `toolcell/respond`.
     pub(super) async fn run_message(
         &self,
         request: CustomRequest,

@@ -123,7 +123,7 @@ impl<'a> Outline<'a> {
         name.is_some_and(|name| is(name, method))
     }
 
-    /// The text of the arguments, if this is a call that has some and the text is UTF-8. Those of `toolcell/run` are a
+    /// The text of the arguments, if this is a call that has some and the text is UTF-8. Those of `toolcell/respond` are a
     /// message of a model.
     pub(super) fn arguments(&self) -> Option<&'a str> {
         let calls = self.is("tools/call") || self.is(RUN);

@@ -8,7 +8,7 @@ use crate::support::{check_record, scratch};
 #[test]
 fn a_call_that_is_approved_from_another_process_runs_in_its_own() {
     let place = Place::new();
-    let (child, id) = place.waiting("one", &["--record"]);
+    let (child, id) = place.waiting("one", &["--print-record"]);
     assert_eq!(place.list(&[]), [(id.clone(), "pending".to_owned())]);
     assert!(
         place.lines().is_empty(),
@@ -74,7 +74,7 @@ fn a_call_that_is_approved_from_another_process_runs_in_its_own() {
 #[test]
 fn a_call_that_is_denied_ends_with_the_note_and_runs_nothing() {
     let place = Place::new();
-    let (child, id) = place.waiting("one", &["--record"]);
+    let (child, id) = place.waiting("one", &["--print-record"]);
     place
         .run(&["approvals", "deny", &id, "--feedback", "not on a friday"])
         .exits(0);
@@ -97,7 +97,7 @@ fn a_call_that_is_denied_ends_with_the_note_and_runs_nothing() {
 fn a_call_whose_approval_ended_long_ago_leaves_the_journal_when_the_next_one_asks() {
     let place = Place::new();
     let ended_call = |line: &str| {
-        let (child, id) = place.waiting(line, &["--record"]);
+        let (child, id) = place.waiting(line, &["--print-record"]);
         place.run(&["approvals", "deny", &id]).exits(0);
         ended(child).exits(3);
         id
@@ -145,7 +145,7 @@ fn a_call_whose_approval_ended_long_ago_leaves_the_journal_when_the_next_one_ask
 #[test]
 fn an_edit_is_what_runs_and_the_record_says_who_changed_what() {
     let place = Place::new();
-    let (child, id) = place.waiting("asked", &["--record"]);
+    let (child, id) = place.waiting("asked", &["--print-record"]);
     place
         .run(&[
             "approvals",
@@ -180,7 +180,7 @@ fn an_edit_is_what_runs_and_the_record_says_who_changed_what() {
 #[test]
 fn an_edit_that_changes_nothing_is_none() {
     let place = Place::new();
-    let (child, id) = place.waiting("same", &["--record"]);
+    let (child, id) = place.waiting("same", &["--print-record"]);
     let reordered = json!({ "text": "same\n", "path": place.file() }).to_string();
     place
         .run(&["approvals", "approve", &id, "--edit", &reordered])
@@ -206,7 +206,7 @@ fn an_edit_that_breaks_the_schema_is_refused_and_the_question_stays_open() {
             "{",
         ])
         .exits(2);
-    let (child, id) = place.waiting("one", &["--record"]);
+    let (child, id) = place.waiting("one", &["--print-record"]);
     for (wrong, why) in [
         ("{\"path\": 7}", "path"),
         ("{\"pth\": \"x\", \"text\": \"y\"}", "pth"),
@@ -236,7 +236,7 @@ fn a_question_that_is_cut_takes_a_step_of_its_own() {
     let (child, id) = place.waiting(&long, &[]);
     let refused = place.run(&["approvals", "approve", &id]).exits(2);
     assert!(
-        refused.stderr.contains("--although-cut") && refused.stderr.contains("--full"),
+        refused.stderr.contains("--accept-partial-view") && refused.stderr.contains("--full"),
         "{}",
         refused.stderr
     );
@@ -255,7 +255,7 @@ fn a_question_that_is_cut_takes_a_step_of_its_own() {
         "{full}"
     );
     place
-        .run(&["approvals", "approve", &id, "--although-cut"])
+        .run(&["approvals", "approve", &id, "--accept-partial-view"])
         .exits(0);
     ended(child).exits(0);
     assert_eq!(place.lines().len(), 1);
@@ -265,7 +265,7 @@ fn a_question_that_is_cut_takes_a_step_of_its_own() {
 fn a_question_that_nobody_answers_in_time_is_a_no() {
     let place = Place::new();
     let ran = place
-        .call("one", &["--record", "--approval-timeout=300ms"])
+        .call("one", &["--print-record", "--approval-timeout=300ms"])
         .run()
         .exits(3);
     let record = ran.json();
@@ -286,7 +286,7 @@ fn a_call_that_is_stopped_while_it_waits_ends_and_cannot_be_approved() {
         (Signal::TERM, "runtime_shutdown"),
     ] {
         let place = Place::new();
-        let (child, id) = place.waiting("one", &["--record"]);
+        let (child, id) = place.waiting("one", &["--print-record"]);
         kill_process(Pid::from_child(&child), signal).unwrap();
         let record = ended(child).exits(5).json();
         assert_eq!(passed(&record).last(), Some(&"canceled"));
@@ -349,7 +349,7 @@ fn nobody_approves_their_own_call_and_denying_it_is_fine() {
     let place = Place::new();
     let (child, id) = super::waiting(
         place
-            .call("one", &["--record"])
+            .call("one", &["--print-record"])
             .env("TOOLCELL_ACTOR", "agent:7"),
     );
     let own = place
@@ -540,7 +540,7 @@ fn an_approval_counts_only_through_the_channel_that_the_tool_names() {
         let file = folder.join("tool.wasm");
         std::fs::write(&file, component).unwrap();
         let place = Place::of(&file.display().to_string());
-        let (child, id) = place.waiting("one", &["--record"]);
+        let (child, id) = place.waiting("one", &["--print-record"]);
         place
             .run(&["approvals", "approve", &id])
             .exits(if counts { 0 } else { 3 });

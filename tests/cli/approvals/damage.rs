@@ -42,7 +42,7 @@ fn a_damaged_journal_approves_nothing_and_says_so() {
             .run();
         assert_ne!(ran.code, Some(0), "{what}");
         let error = ran.json()["error"]["error_code"].clone();
-        assert_eq!(error, "journal_damaged", "{what}");
+        assert_eq!(error, "approval_store_damaged", "{what}");
         assert!(place.lines().is_empty());
         let listed = place.run(&["approvals", "list"]).exits(3);
         assert!(

@@ -11,7 +11,7 @@ fn always_holds_for_the_same_tool_with_the_same_access_in_the_same_session() {
     let mut place = Place::new();
     let file = place.folder.join("tool.wasm");
     place.tool = copy_of(&place.tool, &file);
-    let session = ["--session=work", "--record"];
+    let session = ["--session=work", "--print-record"];
     let (child, id) = place.waiting("one", &session);
     let asked = place.show(&id);
     let suggested = &asked["decisions"][0]["suggested_updates"][0];
@@ -80,7 +80,7 @@ fn writing(place: &Place, path: &Path, options: &[&str]) -> Toolcell {
         &input,
         &grant,
         "--session=work",
-        "--record",
+        "--print-record",
     ];
     arguments.extend(options);
     place.toolcell(&arguments)
@@ -217,7 +217,7 @@ fn what_was_approved_for_a_session_can_be_forgotten() {
     let place = Place::new();
     let forget = || {
         place
-            .run(&["approvals", "forget", "--json"])
+            .run(&["approvals", "revoke", "--json"])
             .exits(0)
             .json()["forgotten"]
             .clone()

@@ -204,10 +204,13 @@ fn a_page_has_the_exit_code_and_the_class_of_the_call() {
 #[test]
 fn the_two_commands_called_explain_name_each_other() {
     let error = Toolcell::new(["explain", "--help"]).run().exits(0).stdout;
-    let decision = Toolcell::new(["policy", "explain", "--help"])
+    let decision = Toolcell::new(["policy", "check", "--explain", "--help"])
         .run()
         .exits(0)
         .stdout;
-    assert!(error.contains("`toolcell policy explain`"), "{error}");
+    assert!(
+        error.contains("`toolcell policy check --explain`"),
+        "{error}"
+    );
     assert!(decision.contains("`toolcell explain`"), "{decision}");
 }

@@ -179,7 +179,7 @@ fn a_tool_calls_no_impostor_of_an_installed_tool() {
         fs::write(place.project.join("id.wasm"), id).unwrap();
         let call = |tool: &str, name: &str| {
             let input = json!({ "tool": name, "input": {}, "list": true }).to_string();
-            let tool = format!("--tool={tool}");
+            let tool = format!("--with={tool}");
             let ran = place
                 .run(&[
                     "call",
@@ -287,7 +287,7 @@ fn a_file_in_the_folder_does_not_take_the_place_of_an_installed_name() {
         toolkit["declarations"][0]["name"] = json!("tool")
     });
     fs::write(place.project.join("evil.wasm"), evil).unwrap();
-    let batch = place.toolcell(&["batch", "-", "--tool=./evil.wasm", "--json"]);
+    let batch = place.toolcell(&["batch", "-", "--with=./evil.wasm", "--json"]);
     let ran = batch
         .stdin("{\"id\": \"a\", \"tool\": \"tool\"}\n")
         .run()

@@ -209,7 +209,7 @@ fn the_lock_of_another_user_counts_once_it_was_installed() {
     fs::create_dir(&other).unwrap();
     share_compiled(&other);
     let run = |arguments: &[&str]| Toolcell::at(&other, arguments).dir(&place.project).run();
-    run(&["policy", "trust"]).exits(0);
+    run(&["trust"]).exits(0);
     let refused = run(&["call", "greet", "--json"]).exits(3).json();
     assert_eq!(refused["error"]["error_code"], json!("lock_not_confirmed"));
     assert!(
@@ -318,7 +318,7 @@ fn a_lock_that_was_edited_does_not_count() {
 fn a_name_that_a_lock_cannot_have_is_refused_where_it_is_declared() {
     let place = Place::new().project("[tools]\n\"a/b\" = \"./greet.wasm\"\n");
     greet(&place, |_| {});
-    let refused = place.run(&["policy", "trust"]);
+    let refused = place.run(&["trust"]);
     assert!(
         refused.code != Some(0)
             && refused

@@ -193,7 +193,7 @@ fn a_name_belongs_to_its_project_and_the_users_own_are_known_everywhere() {
     );
     // A project that is gone needs none either.
     fs::write(elsewhere.join("toolcell.toml"), "").unwrap();
-    place.run_in(&elsewhere, &["policy", "trust"]).exits(0);
+    place.run_in(&elsewhere, &["trust"]).exits(0);
     place
         .run_in(&elsewhere, &["install", "../project/greet.wasm", "--yes"])
         .exits(0);
@@ -278,7 +278,7 @@ fn a_project_is_trusted_before_it_installs_and_the_refusal_names_an_option_that_
     ] {
         let ran = place.run(command).exits(3);
         assert!(
-            ran.stderr.contains("toolcell policy trust") && ran.stderr.contains("--user goes on"),
+            ran.stderr.contains("toolcell trust") && ran.stderr.contains("--user goes on"),
             "{ran:?}"
         );
         assert!(!ran.stderr.contains("--no-config"), "{ran:?}");

@@ -138,7 +138,7 @@ fn says(place: &Path) {
         place,
         "speak",
         &json!({ "mode": "progress" }),
-        &["--record"],
+        &["--print-record"],
     )
     .exits(0)
     .stdout;

@@ -24,7 +24,7 @@ impl Publisher {
         home.keep("signing.key", key.serialize_pem().as_bytes());
         let key = key.public_key_pem();
         home.configure(&format!(
-            "[[trust]]\nreference = \"{host}/me/*\"\nkey = '''\n{key}'''\n"
+            "[[signer]]\nreference = \"{host}/me/*\"\nkey = '''\n{key}'''\n"
         ));
         Self {
             home,

@@ -40,7 +40,7 @@ impl Place {
         place
     }
 
-    /// Writes the user's file, with these `[[trust]]` entries.
+    /// Writes the user's file, with these `[[signer]]` entries.
     fn trust(&self, entries: &str) {
         self.home
             .configure(&format!("trusted_root = \"root.json\"\n{entries}"));
@@ -82,7 +82,7 @@ impl Place {
 
 /// An entry for all files here, that names this sigstore identity.
 fn identity(identity: &str, issuer: &str) -> String {
-    format!("[[trust]]\nreference = \"./*\"\nidentity = \"{identity}\"\nissuer = \"{issuer}\"\n")
+    format!("[[signer]]\nreference = \"./*\"\nidentity = \"{identity}\"\nissuer = \"{issuer}\"\n")
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn a_keyless_signature_says_who_signed_and_the_policy_whether_that_counts() {
         assert!(
             unnamed
                 .stdout
-                .contains("no [[trust]] entry names release@acme.test"),
+                .contains("no [[signer]] entry names release@acme.test"),
             "{unnamed:?}"
         );
         place.trust(&identity("*@acme.test", ISSUER));
@@ -209,7 +209,7 @@ fn without_a_signature_nothing_is_verified() {
 #[test]
 fn no_spelling_of_a_path_leads_around_the_entry_for_it() {
     let place = Place::new();
-    place.trust("[[trust]]\nreference = \"./mine/*\"\nidentity = \"a@acme.test\"\nissuer = \"https://acme.test\"\n");
+    place.trust("[[signer]]\nreference = \"./mine/*\"\nidentity = \"a@acme.test\"\nissuer = \"https://acme.test\"\n");
     std::fs::create_dir(place.file("mine")).unwrap();
     place.home.keep("mine/jq.wasm", &place.artifact);
     std::os::unix::fs::symlink("mine/jq.wasm", place.file("link.wasm")).unwrap();
@@ -523,7 +523,7 @@ fn serve_in_turn(
     });
     let origin = server.origin();
     place.trust(&format!(
-        "[[trust]]\nreference = \"{origin}/*\"\nminisign = \"{}\"\n",
+        "[[signer]]\nreference = \"{origin}/*\"\nminisign = \"{}\"\n",
         pair.pk.to_base64()
     ));
     place
@@ -630,12 +630,12 @@ fn a_managed_key_signs_what_others_can_verify() {
         assert_eq!(place.refused(), "signer_unknown");
         let pem = key.public_key_pem();
         place.trust(&format!(
-            "[[trust]]\nreference = \"./*\"\nkey = '''\n{pem}'''\n"
+            "[[signer]]\nreference = \"./*\"\nkey = '''\n{pem}'''\n"
         ));
         place.verify(&[]).exits(0);
         let line: String = pem.lines().filter(|line| !line.starts_with('-')).collect();
         place.trust(&format!(
-            "[[trust]]\nreference = \"./jq.*\"\nkey = \"{line}\"\n"
+            "[[signer]]\nreference = \"./jq.*\"\nkey = \"{line}\"\n"
         ));
         place.verify(&[]).exits(0);
         for (bundle, code) in [
@@ -714,7 +714,7 @@ fn minisign_signs_and_its_password_is_in_no_argument() {
     place.verify(&["--key=minisign.pub"]).exits(0);
     assert_eq!(place.refused(), "signer_unknown");
     place.trust(&format!(
-        "[[trust]]\nreference = \"./*\"\nminisign = \"{public}\"\n"
+        "[[signer]]\nreference = \"./*\"\nminisign = \"{public}\"\n"
     ));
     let verified = place.verify(&["--json"]).exits(0).json();
     assert_eq!(verified["signer"]["kind"], "minisign");
@@ -869,7 +869,7 @@ fn an_install_remembers_the_signer_and_asks_about_another_one() {
 /// An entry for this repository, that names the key.
 fn entry(reference: &str, key: &KeyPair) -> String {
     format!(
-        "[[trust]]\nreference = \"{reference}\"\nkey = \'\'\'\n{}\'\'\'\n",
+        "[[signer]]\nreference = \"{reference}\"\nkey = \'\'\'\n{}\'\'\'\n",
         key.public_key_pem()
     )
 }

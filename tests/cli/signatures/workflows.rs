@@ -50,7 +50,7 @@ fn another_tag_of_the_same_workflow_asks_until_an_entry_names_every_tag() {
     for words in [
         "ANOTHER TAG OF THE SAME WORKFLOW",
         &pin,
-        "in a [[trust]] entry",
+        "in a [[signer]] entry",
         "[install_needs_consent]",
     ] {
         assert!(asked.stderr.contains(words), "{words}: {asked:?}");

@@ -91,7 +91,7 @@ async def test_the_program_answers_a_response_in_the_words_of_the_framework(comp
         ToolCall(id="call-unknown", name="no_such_tool", arguments={}),
     ]
     response = ChatResponse(content=[], tool_calls=asked).model_dump_json()
-    command = [str(home / "bin" / "toolcell"), "run", str(components / "ticker.wasm"), "--dialect=amplifier"]
+    command = [str(home / "bin" / "toolcell"), "respond", str(components / "ticker.wasm"), "--dialect=amplifier"]
     ran = subprocess.run(command, input=response, capture_output=True, text=True)
     messages = [Message(**message) for message in json.loads(ran.stdout)]
     assert [(message.role, message.tool_call_id) for message in messages] == [("tool", call.id) for call in asked], ran

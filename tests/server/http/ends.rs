@@ -11,7 +11,7 @@ fn recorded(tools: &[&str]) -> (Web, tempfile::TempDir, std::path::PathBuf) {
     let (guard, path) = scratch();
     let file = path.join("records");
     let options = [
-        format!("--record={}", file.display()),
+        format!("--record-to={}", file.display()),
         "--timeout=50s".to_owned(),
     ];
     let web = Web::with(tools, options);

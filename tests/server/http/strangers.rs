@@ -16,7 +16,7 @@ fn call() -> String {
 fn recorded(options: &[&str]) -> (Web, tempfile::TempDir, std::path::PathBuf) {
     let (guard, path) = scratch();
     let file = path.join("records");
-    let record = format!("--record={}", file.display());
+    let record = format!("--record-to={}", file.display());
     let web = Web::with(
         &["probe#invocation"],
         options.iter().copied().chain([record.as_str()]),
@@ -201,7 +201,7 @@ fn tokens_of_a_file_name_their_principals_and_a_file_that_others_read_is_refused
     std::fs::write(&tokens, "anna 0123456789abcdef0\nbert fedcba98765432100\n").unwrap();
     let options = [
         format!("--token-file={}", tokens.display()),
-        format!("--record={}", file.display()),
+        format!("--record-to={}", file.display()),
     ];
     let refused =
         crate::support::Toolcell::new(Web::arguments(&["probe#invocation"], &options)).run();

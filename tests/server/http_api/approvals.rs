@@ -97,9 +97,9 @@ fn an_approver_answers_about_the_calls_of_this_server_and_makes_none() {
         "approval_rejected"
     );
     assert_eq!(place.lines(), ["yes"]);
-    answer(&yes, r#"{"approved": true}"#).is_problem(409, "question_closed");
+    answer(&yes, r#"{"approved": true}"#).is_problem(409, "request_closed");
     answer("01ARZ3NDEKTSV4RRFFQ69G5FAV", r#"{"approved": true}"#)
-        .is_problem(404, "unknown_question");
+        .is_problem(404, "unknown_request");
     answer(&no, "{}").is_problem(400, "body_invalid");
     // Each role has its own routes.
     as_cara(&web, "POST /v1/calls", r#"{"tool": "append_approved"}"#)
@@ -188,13 +188,13 @@ fn a_caller_approves_no_call() {
         as_cara(&web, "GET /v1/approvals", "").value()["approvals"],
         json!([])
     );
-    as_cara(&web, &format!("GET /v1/approvals/{id}"), "").is_problem(404, "unknown_question");
+    as_cara(&web, &format!("GET /v1/approvals/{id}"), "").is_problem(404, "unknown_request");
     as_cara(
         &web,
         &format!("POST /v1/approvals/{id}"),
         r#"{"approved": true}"#,
     )
-    .is_problem(404, "unknown_question");
+    .is_problem(404, "unknown_request");
     let _ = other.kill();
     let _ = other.wait();
 }
@@ -202,7 +202,7 @@ fn a_caller_approves_no_call() {
 #[test]
 fn a_call_goes_on_without_its_request_while_it_waits_for_an_approver_only_if_there_is_room() {
     let place = Place::new();
-    let options = ["--approval-away=return", "--timeout=2m"];
+    let options = ["--if-client-cannot-ask=return", "--timeout=2m"];
     let web = of_approver_and(
         &place,
         &["probe#append_approved", "probe#progress"],
@@ -248,7 +248,7 @@ fn a_call_that_its_request_left_goes_on_in_a_later_process_once_it_is_approved()
         of_approver_and(
             &place,
             &["probe#append_approved"],
-            &["--approval-away=return"],
+            &["--if-client-cannot-ask=return"],
         )
     };
     let web = serve();

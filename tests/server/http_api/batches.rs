@@ -30,7 +30,7 @@ fn the_calls_of_a_batch_whose_client_goes_away_end_and_are_recorded() {
     let web = Web::with(
         &["probe#progress"],
         [
-            format!("--record={}", file.display()),
+            format!("--record-to={}", file.display()),
             "--timeout=60s".to_owned(),
         ],
     );

@@ -14,7 +14,7 @@ fn the_same_request_again_makes_no_second_call() {
     let file = path.join("records");
     let web = Web::with(
         &["probe#progress", "probe#echo"],
-        [format!("--record={}", file.display())],
+        [format!("--record-to={}", file.display())],
     );
     let body = json!({ "tool": "progress", "input": { "count": 3, "interval_ms": 200 } });
     let key = [("Idempotency-Key", "one")];
@@ -50,7 +50,7 @@ fn a_key_is_its_principals_alone_and_keeps_the_call_of_a_client_that_goes_away()
     let file = path.join("records");
     let mut web = of_two(
         &["probe#progress"],
-        &[&format!("--record={}", file.display())],
+        &[&format!("--record-to={}", file.display())],
     );
     let body = json!({ "tool": "progress", "input": { "count": 10, "interval_ms": 200 } });
     let headers = web.changed(&[("Idempotency-Key", "mine")]);
@@ -80,7 +80,7 @@ fn the_answer_of_a_key_needs_no_room_but_a_call_that_its_client_leaves_does() {
     let web = Web::with(
         &["probe#progress"],
         [
-            format!("--record={}", file.display()),
+            format!("--record-to={}", file.display()),
             "--timeout=2m".to_owned(),
         ],
     );

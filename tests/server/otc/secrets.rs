@@ -22,7 +22,7 @@ fn serving_tools(place: &Place, tools: &[&str], options: &[String]) -> Web {
     let tokens = token_file(&place.home, "tokens", &format!("anna {ANNA}\n"));
     let more = [
         format!("--token-file={tokens}"),
-        format!("--record={}", place.home.join("records").display()),
+        format!("--record-to={}", place.home.join("records").display()),
     ];
     let arguments = Web::arguments(tools, more.iter().chain(options));
     let mut web = Web::run(Toolcell::at(&place.home, arguments).env("RUST_LOG", "trace"));
@@ -200,7 +200,7 @@ fn a_call_whose_process_ended_does_not_go_on_without_the_secrets_of_its_request(
     CANARY.is_nowhere_below(&place.home);
     // Kills the server. The operator's own secret must not take the place of the caller's.
     drop((web, waiting));
-    Toolcell::at(&place.home, ["secret", "set", "API_KEY"])
+    Toolcell::at(&place.home, ["secrets", "set", "API_KEY"])
         .stdin("the secret of the operator")
         .run()
         .exits(0);

@@ -522,11 +522,7 @@ fn begin_all(client: &mut Client, count: usize) -> Vec<Value> {
 #[test]
 fn a_result_that_is_on_no_disk_leaves_the_memory_once_it_was_read_and_says_so() {
     let place = Place::new();
-    std::fs::write(
-        place.home.join("toolcell.toml"),
-        "[journal]\nkeep = \"none\"\n",
-    )
-    .unwrap();
+    std::fs::write(place.home.join("toolcell.toml"), "[log]\nkeep = \"none\"\n").unwrap();
     let mut client = place.new_client(tasks());
     let first = begin_all(&mut client, 20);
     wait("all have ended", || place.records().len() == 20);
@@ -577,7 +573,7 @@ fn says_not_kept(gone: &Value) {
 /// Sets what the journal keeps, for servers that run as well.
 fn keep(place: &Place, word: &str) {
     let next = place.home.join("next");
-    std::fs::write(&next, format!("[journal]\nkeep = {word:?}\n")).unwrap();
+    std::fs::write(&next, format!("[log]\nkeep = {word:?}\n")).unwrap();
     std::fs::rename(next, place.home.join("toolcell.toml")).unwrap();
 }
 

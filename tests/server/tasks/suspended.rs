@@ -82,7 +82,7 @@ impl Place {
         let told: Vec<String> = told.filter(is_own).map(|event| line(&event)).collect();
         let recorded: Vec<String> = events.iter().map(line).collect();
         assert_eq!(told, recorded, "followers hear each event once");
-        self.run(&["journal", "verify"]).exits(0);
+        self.run(&["log", "verify"]).exits(0);
         if self.store().exists() {
             assert_eq!(self.rows("suspended"), 0, "its state is gone");
         }
@@ -312,7 +312,7 @@ fn a_suspended_call_is_canceled_in_a_later_process() {
 #[test]
 fn a_suspended_call_that_is_not_answered_in_time_ends_with_the_next_server() {
     let place = Place::new();
-    place.configure("[approvals]\nexpire = \"3s\"\n");
+    place.configure("[approvals]\ntimeout = \"3s\"\n");
     let mut client = place.asking(&[]);
     let task = asks(&mut client);
     end(client, true);
@@ -543,7 +543,7 @@ fn a_call_that_was_approved_and_then_asks_needs_no_second_approval() {
     update(
         &mut client,
         &task,
-        json!({ "approval": accept(json!({ "decision": "run once", "although_cut": true })) }),
+        json!({ "approval": accept(json!({ "decision": "run once", "accept_partial_view": true })) }),
     );
     let asked = until(&mut client, &task, "input_required");
     assert_eq!(keys(&asked), ["a~2"]);
@@ -585,7 +585,7 @@ fn a_call_that_was_approved_and_then_asks_needs_no_second_approval() {
 fn a_call_whose_output_may_be_on_no_disk_is_not_stored() {
     for config in [
         "[results]\npersistence = \"never_persist\"\n",
-        "[journal]\nkeep = \"failures\"\n",
+        "[log]\nkeep = \"failures\"\n",
     ] {
         let place = Place::new();
         place.configure(config);

@@ -33,7 +33,7 @@ _VALUES = (
     "tls_ca",
     "name_server",
     "role",
-    "tool_budget",
+    "max_listed",
     "record",
     "session",
 )
@@ -72,7 +72,7 @@ class Options:
     config: Optional[Union[PathLike, Literal[False]]] = None
     """The `toolcell.toml` to read instead of the project's; False to read none."""
     role: Optional[str] = None
-    tool_budget: Optional[int] = None
+    max_listed: Optional[int] = None
     record: Optional[PathLike] = None
     session: Optional[str] = None
     folder: Optional[PathLike] = None

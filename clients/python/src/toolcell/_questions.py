@@ -40,7 +40,7 @@ class Decision:
     """The arguments to run with instead."""
     remember: bool = False
     """Do not ask again this session."""
-    although_cut: bool = False
+    accept_partial_view: bool = False
     """Has to be True to approve a call of which only a part was shown."""
 
 
@@ -70,7 +70,7 @@ def asked(params: Mapping[str, Any]) -> Union[Approval, Question]:
         arguments=_arguments(known.get("arguments")),
         invocation_id=approval.get("invocation_id"),
         expires_at=approval.get("expires_at"),
-        is_cut="although_cut" in known,
+        is_cut="accept_partial_view" in known,
         can_remember=_RUN_ALWAYS in choices,
     )
 
@@ -92,7 +92,7 @@ def decided(said: Any) -> dict[str, Any]:
     if said.approved is not True:
         return {"action": "decline", "content": content} if content else {"action": "decline"}
     content["decision"] = _RUN_ALWAYS if said.remember else _RUN
-    content["although_cut"] = said.although_cut
+    content["accept_partial_view"] = said.accept_partial_view
     if said.arguments is not None:
         content["arguments"] = json.dumps(said.arguments, ensure_ascii=False, allow_nan=False)
     return {"action": "accept", "content": content}

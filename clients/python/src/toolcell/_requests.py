@@ -48,7 +48,7 @@ def shaped(given: Any) -> Wanted[dict[str, Any]]:
     if dialect is None:
         raise _shapes.unreadable("it is not a call of OpenAI's or Anthropic's API")
     params = {"dialect": dialect, "form": "results", "arguments": _shapes.message_of([written], dialect)}
-    return Wanted("toolcell/run", params, lambda answer: _count(_list(answer, "results"), 1)[0])
+    return Wanted("toolcell/respond", params, lambda answer: _count(_list(answer, "results"), 1)[0])
 
 
 def batch(calls: Sequence[Any]) -> Wanted[list[Any]]:
@@ -62,13 +62,13 @@ def batch(calls: Sequence[Any]) -> Wanted[list[Any]]:
     count = len(written)
     if dialect is not None:
         params = {"dialect": dialect, "form": "results", "arguments": _shapes.message_of(written, dialect)}
-        return Wanted("toolcell/run", params, lambda answer: _count(_list(answer, "results"), count), count)
+        return Wanted("toolcell/respond", params, lambda answer: _count(_list(answer, "results"), count), count)
     params = {"dialect": "mcp", "form": "results", "arguments": [_named(one) for one in written]}
 
     def ended(answer: Any) -> list[Any]:
         return [_ended(one) for one in _count(_list(answer, "results"), count)]
 
-    return Wanted("toolcell/run", params, ended, count)
+    return Wanted("toolcell/respond", params, ended, count)
 
 
 def run(message: Any, dialect: Optional[Dialect]) -> Wanted[list[dict[str, Any]]]:
@@ -77,7 +77,7 @@ def run(message: Any, dialect: Optional[Dialect]) -> Wanted[list[dict[str, Any]]
     # A list without calls has no answer in any dialect.
     spoken = _shapes.named(dialect) if dialect is not None else _shapes.of_message(written) or "openai-responses"
     params = {"dialect": spoken, "form": "messages", "arguments": written}
-    return Wanted("toolcell/run", params, lambda answer: _list(answer, "messages"), _CALLS_MAX)
+    return Wanted("toolcell/respond", params, lambda answer: _list(answer, "messages"), _CALLS_MAX)
 
 
 def _named(one: Any) -> dict[str, Any]:

@@ -38,14 +38,14 @@ pub(super) struct Call {
     build: bool,
     /// An installed tool, a .wasm file, or the source folder of a tool that is built, whose tools the tool may call, if
     /// --allow-tool names them [default: the tools in toolcell.toml]
-    #[arg(long = "tool", value_name = "TOOL")]
+    #[arg(long = "with", value_name = "TOOL")]
     callable: Vec<String>,
     /// Print only the tool_result record, as JSON, to standard output
-    #[arg(long, conflicts_with = "record")]
+    #[arg(long, conflicts_with = "print_record")]
     json: bool,
     /// Print the full record of the call: declaration, invocation, decisions, progress, result and events
     #[arg(long)]
-    record: bool,
+    print_record: bool,
     /// Save the result's artifacts as new files in this folder; creates the folder
     #[arg(long, value_name = "DIR")]
     artifacts: Option<PathBuf>,
@@ -67,7 +67,7 @@ impl Call {
             .as_deref()
             .map(saved::Folder::make)
             .transpose()?;
-        let bar = if self.json || self.record {
+        let bar = if self.json || self.print_record {
             None
         } else {
             Bar::if_seen()
@@ -204,7 +204,7 @@ impl Call {
     }
 
     fn form(&self) -> Form {
-        match (self.record, self.json) {
+        match (self.print_record, self.json) {
             (true, _) => Form::Record,
             (false, true) => Form::Result,
             (false, false) => Form::People,

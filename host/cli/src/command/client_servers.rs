@@ -25,7 +25,7 @@ const START: Duration = Duration::from_secs(120);
 /// Maximum size of the error output that is kept of a server, in bytes.
 const SAID_BYTES_MAX: u64 = 16 << 10;
 /// Options of `toolcell mcp` that do more than load and offer tools.
-const ACTING: [&str; 2] = ["--build", "--record"];
+const ACTING: [&str; 2] = ["--build", "--record-to"];
 /// Environment variables that a file may set for a server: names for the record. Others could make the dynamic loader,
 /// the toolchain or this program run what the file names.
 const VARIABLES: [&str; 2] = [SESSION_VARIABLE, ACTOR_VARIABLE];
@@ -50,8 +50,9 @@ pub(super) fn look(file: &Path, named: Option<&Path>, home: &Home) -> anyhow::Re
         let fix = |words: &str| words.to_owned();
         checks.push(match program(command, named) {
             Err(error) => {
-                let fix =
-                    fix("look at it; then: toolcell doctor --client=FILE --client-program=PROGRAM");
+                let fix = fix(
+                    "look at it; then: toolcell doctor --mcp-config=FILE --allow-program=PROGRAM",
+                );
                 Check::missing("server", format!("{name}: {error:#}"), fix)
             }
             Ok(program) => match start(&program, server, home) {
@@ -164,7 +165,7 @@ fn check_home(said: Option<&Value>, home: &Home) -> anyhow::Result<()> {
     }
     bail!(
         "the client would start it with {HOME_VARIABLE}={}, and this toolcell keeps its state in {}; it was not started. If \
-         you know that folder: {HOME_VARIABLE}=DIR toolcell doctor --client=FILE",
+         you know that folder: {HOME_VARIABLE}=DIR toolcell doctor --mcp-config=FILE",
         said.display(),
         home.folder().display()
     )
@@ -258,10 +259,10 @@ mod tests {
         };
         check(&["mcp", "/tools/jq.wasm", "--allow-read=/data"]).unwrap();
         for words in [
-            &["policy", "trust", "/evil"][..],
+            &["trust", "/evil"][..],
             &[],
             &["mcp", "/evil", "--build"],
-            &["mcp", "x", "--record=/x"],
+            &["mcp", "x", "--record-to=/x"],
         ] {
             check(words).unwrap_err();
         }

@@ -35,7 +35,7 @@ impl Client {
 /// Options that take no value.
 const FLAGS: [&str; 2] = ["--no-config", "--no-elicitation"];
 /// Options whose value is a path, beside those of grants.
-const PATHS: [&str; 3] = ["--tls-ca", "--config", "--record"];
+const PATHS: [&str; 3] = ["--tls-ca", "--config", "--record-to"];
 const PRINT: &str = "--print-config";
 
 /// The configuration with which `client` runs the `typed` command of `folder`, without `--print-config`, followed by

@@ -21,7 +21,7 @@ pub(super) fn of_files(home: &Home, policy: &PolicyOptions) -> anyhow::Result<Ve
         Err(stop) => {
             let refusal = stop.refusal()?;
             let fix = match refusal.code {
-                "project_not_trusted" => "read the file, then: toolcell policy trust",
+                "project_not_trusted" => "read the file, then: toolcell trust",
                 _ => "correct what the message names, then: toolcell doctor",
             };
             return Ok(vec![Check::missing(
@@ -197,7 +197,7 @@ fn secrets(home: &Home, layer: &Layer) -> Vec<Check> {
             return vec![Check::missing(
                 "secrets",
                 format!("{error:#}"),
-                "toolcell secret list".to_owned(),
+                "toolcell secrets list".to_owned(),
             )];
         }
     };
@@ -207,7 +207,7 @@ fn secrets(home: &Home, layer: &Layer) -> Vec<Check> {
             Check::missing(
                 "secret",
                 format!("{name} is not set"),
-                format!("toolcell secret set {name}"),
+                format!("toolcell secrets set {name}"),
             )
         })
         .collect()

@@ -22,10 +22,10 @@ pub(super) struct Doctor {
     json: bool,
     /// Also start each toolcell server in this MCP client configuration and check that it works
     #[arg(long, value_name = "FILE")]
-    client: Option<PathBuf>,
+    mcp_config: Option<PathBuf>,
     /// Also start this program, where the configuration of the client names it; else only this toolcell itself is started
-    #[arg(long, value_name = "PROGRAM", requires = "client")]
-    client_program: Option<PathBuf>,
+    #[arg(long, value_name = "PROGRAM", requires = "mcp_config")]
+    allow_program: Option<PathBuf>,
     #[command(flatten)]
     policy: PolicyOptions,
 }
@@ -98,10 +98,10 @@ impl Doctor {
                 }),
         );
         checks.extend(configuration::of_files(&home, &self.policy)?);
-        if let Some(file) = &self.client {
+        if let Some(file) = &self.mcp_config {
             checks.extend(client_servers::look(
                 file,
-                self.client_program.as_deref(),
+                self.allow_program.as_deref(),
                 &home,
             )?);
         }

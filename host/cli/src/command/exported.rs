@@ -1,4 +1,4 @@
-//! The tools of a command under their names in a dialect. `toolcell export` describes them, `toolcell run` calls them.
+//! The tools of a command under their names in a dialect. `toolcell export` describes them, `toolcell respond` calls them.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const NAMES_MAX: usize = 20;
 pub(super) struct SurfaceOptions {
     /// How many tools are listed from the start [default: 125]; a model finds the others, if its API can search tools
     #[arg(long, value_name = "N")]
-    tool_budget: Option<usize>,
+    max_listed: Option<usize>,
     /// The role of the callers; [surface.roles] of toolcell.toml says which tools it has
     #[arg(long, value_name = "NAME")]
     role: Option<String>,
@@ -34,7 +34,7 @@ impl SurfaceOptions {
 
     /// Which tools can be selected, by these options and the files.
     pub(super) fn selection(&self, layers: &Layers) -> Result<Selection, Refusal> {
-        config::selection(layers, self.tool_budget, self.role.as_deref())
+        config::selection(layers, self.max_listed, self.role.as_deref())
     }
 }
 

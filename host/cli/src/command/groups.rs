@@ -9,7 +9,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("Call tools", &["call", "batch", "describe", "search"]),
     (
         "Connect agents and models",
-        &["mcp", "serve", "bundle", "export", "run", "surface"],
+        &["mcp", "serve", "bundle", "export", "respond", "surface"],
     ),
     (
         "Manage installed tools",
@@ -25,14 +25,17 @@ const GROUPS: [(&str, &[&str]); 6] = [
         "Control and inspect calls",
         &[
             "policy",
+            "trust",
             "approvals",
-            "secret",
+            "approve",
+            "deny",
+            "secrets",
             "calls",
             "show",
             "events",
             "replay",
             "artifact",
-            "journal",
+            "log",
             "trace",
             "eval",
         ],

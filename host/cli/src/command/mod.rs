@@ -26,10 +26,10 @@ mod policy;
 mod published;
 mod push;
 mod reproduce;
-mod run;
+mod respond;
 mod saved;
 mod search;
-mod secret;
+mod secrets;
 mod serve;
 mod sign;
 mod signed;
@@ -109,16 +109,22 @@ enum Command {
     Bundle(DeferredArgs<bundle::Bundle>),
     /// Add names, docs or a permission profile to a component made for another host
     Wrap(DeferredArgs<wrap::Wrap>),
-    /// Preview the decision on a call, and trust a project's toolcell.toml
+    /// Preview the decision on a call
     Policy(DeferredArgs<policy::Policy>),
+    /// Trust a project's toolcell.toml
+    Trust(DeferredArgs<trust::TrustProject>),
     /// List and answer approval requests
     Approvals(DeferredArgs<toolcell_inspect::Approvals>),
+    /// Approve a call that waits
+    Approve(DeferredArgs<toolcell_inspect::Approve>),
+    /// Deny a call that waits
+    Deny(DeferredArgs<toolcell_inspect::Deny>),
     /// Set, list and remove secrets for tools' requests
-    Secret(DeferredArgs<secret::Secret>),
+    Secrets(DeferredArgs<secrets::Secrets>),
     /// Make many calls, in parallel where that is safe
     Batch(DeferredArgs<batch::Batch>),
     /// Make the tool calls in a model's response and print the messages to send back
-    Run(DeferredArgs<run::Run>),
+    Respond(DeferredArgs<respond::Respond>),
     /// Print tool definitions for a model API
     Export(DeferredArgs<export::Export>),
     /// Show which tools a caller sees, and why others are hidden
@@ -132,7 +138,7 @@ enum Command {
     /// Print call events, past or live
     Events(DeferredArgs<toolcell_inspect::Events>),
     /// Check the call log for tampering
-    Journal(DeferredArgs<toolcell_inspect::Journal>),
+    Log(DeferredArgs<toolcell_inspect::Log>),
     /// Fetch a stored result or artifact by its reference
     Artifact(DeferredArgs<toolcell_inspect::Artifact>),
     /// Print a session's calls as an agentool reasoning trace, or add the agent's steps to it
@@ -188,17 +194,20 @@ pub(super) fn run() -> ExitCode {
         Command::Bundle(DeferredArgs(command)) => command.run(),
         Command::Wrap(DeferredArgs(command)) => command.run(),
         Command::Policy(DeferredArgs(command)) => command.run(),
+        Command::Trust(DeferredArgs(command)) => command.run(),
         Command::Approvals(DeferredArgs(command)) => command.run(),
-        Command::Secret(DeferredArgs(command)) => command.run(),
+        Command::Approve(DeferredArgs(command)) => command.run(),
+        Command::Deny(DeferredArgs(command)) => command.run(),
+        Command::Secrets(DeferredArgs(command)) => command.run(),
         Command::Batch(DeferredArgs(command)) => command.run(),
-        Command::Run(DeferredArgs(command)) => command.run(),
+        Command::Respond(DeferredArgs(command)) => command.run(),
         Command::Export(DeferredArgs(command)) => command.run(),
         Command::Surface(DeferredArgs(command)) => command.run(),
         Command::Calls(DeferredArgs(command)) => command.run(),
         Command::Show(DeferredArgs(command)) => command.run(),
         Command::Replay(DeferredArgs(command)) => command.run(),
         Command::Events(DeferredArgs(command)) => command.run(),
-        Command::Journal(DeferredArgs(command)) => command.run(),
+        Command::Log(DeferredArgs(command)) => command.run(),
         Command::Artifact(DeferredArgs(command)) => command.run(),
         Command::Trace(DeferredArgs(command)) => command.run(),
         Command::Eval(DeferredArgs(command)) => command.run(),

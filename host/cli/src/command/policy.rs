@@ -1,5 +1,4 @@
 use std::io::Write as _;
-use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -15,9 +14,9 @@ use super::kept::{self, CommandFiles};
 use super::options::{CallOptions, Settings};
 use super::target::{self, Building, EntryPaths, Target};
 use super::tool_configs::ToolConfigs;
-use super::{hooks, input, show, trust};
+use super::{hooks, input, show};
 
-/// Looks at what decides on calls. No tool runs.
+/// Previews the decision on a call. No tool runs.
 #[derive(Debug, Args)]
 pub(super) struct Policy {
     #[command(subcommand)]
@@ -27,34 +26,23 @@ pub(super) struct Policy {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Say whether a call would run: exit 0 if it would, 3 if it is refused, 6 if it needs an approval
-    Check(Foretell),
-    /// Show each rule that applies, what it matched, and the access the call would get
-    #[command(
-        after_help = "This explains the decision on a call; `toolcell explain` explains an error code."
-    )]
-    Explain(Foretell),
-    /// Trust the toolcell.toml of a project, and the hooks that it names, as they are now
-    Trust {
-        /// The folder of the project, or one below it
-        #[arg(default_value = ".")]
-        dir: PathBuf,
-    },
-    /// Stop trusting a project's toolcell.toml; calls from that project are refused until you trust it again
-    Untrust {
-        /// The folder of the project, or one below it
-        #[arg(default_value = ".")]
-        dir: PathBuf,
-    },
+    Check(Check),
 }
 
 /// A call that is not made.
 #[derive(Debug, Args)]
-struct Foretell {
+#[command(
+    after_help = "This is about the decision on a call; `toolcell explain` explains an error code."
+)]
+struct Check {
     /// An installed tool, a .wasm file, or the source folder of a tool that is built; with #NAME if it has several tools
     tool: String,
     /// The arguments: JSON, @FILE, - for standard input, or NAME=VALUE for each
     #[arg(value_name = "JSON|@FILE|-|NAME=VALUE")]
     input: Vec<String>,
+    /// Show each rule that applies, what it matched, and the access the call would get
+    #[arg(long)]
+    explain: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -64,24 +52,20 @@ struct Foretell {
 
 impl Policy {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
-        match self.command {
-            Command::Check(call) => call.run(false),
-            Command::Explain(call) => call.run(true),
-            Command::Trust { dir } => trust::trust(&dir),
-            Command::Untrust { dir } => trust::untrust(&dir),
-        }
+        let Command::Check(call) = self.command;
+        call.run()
     }
 }
 
-impl Foretell {
-    fn run(self, in_full: bool) -> anyhow::Result<Exit> {
+impl Check {
+    fn run(self) -> anyhow::Result<Exit> {
         let home = Home::find()?;
         let settings = match self.options.settings(&home) {
             Err(Stop::Failed(error)) => return Err(error),
             settings => settings,
         };
         let input = input::read(&self.input)?;
-        let foretold = match settings.and_then(|settings| self.explain(&home, settings, input)) {
+        let foretold = match settings.and_then(|settings| self.foretell(&home, settings, input)) {
             Ok(foretold) => Ok(foretold),
             Err(stop) => Err(stop.refusal()?),
         };
@@ -91,11 +75,11 @@ impl Foretell {
         let (exit, text) = match (&foretold, self.json) {
             (Ok(told), true) => (
                 exit_of(&told.explanation),
-                show::json_line(&to_json(told, in_full)),
+                show::json_line(&to_json(told, self.explain)),
             ),
             (Ok(told), false) => (
                 exit_of(&told.explanation),
-                show::printable(&for_people(told, in_full), true),
+                show::printable(&for_people(told, self.explain), true),
             ),
             (Err(refusal), true) => (
                 exit::of_refusal(refusal),
@@ -112,7 +96,7 @@ impl Foretell {
             .or_else(|error| show::closed(error).map(|_| exit))
     }
 
-    fn explain(
+    fn foretell(
         &self,
         home: &Home,
         mut settings: Settings,

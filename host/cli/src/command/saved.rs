@@ -74,7 +74,7 @@ pub(super) async fn save(host: &Host, record: &CallRecord, folder: &Folder) -> a
         if let Err(error) = host.copy_payload(text("digest"), file).await {
             let _ = rustix::fs::unlinkat(&within.open, &name, AtFlags::empty());
             let get = format!(
-                "cannot save an artifact as {}; toolcell artifact get {}",
+                "cannot save an artifact as {}; toolcell artifact {}",
                 path.display(),
                 text("uri")
             );

@@ -30,7 +30,7 @@ pub(super) struct ShowSurface {
     tools: Vec<String>,
     /// How many tools are loaded from the start [default: 125]
     #[arg(long, value_name = "N")]
-    tool_budget: Option<usize>,
+    max_listed: Option<usize>,
     /// The role of the callers; [surface.roles] of toolcell.toml says which tools it has
     #[arg(long, value_name = "NAME")]
     role: Option<String>,
@@ -80,7 +80,7 @@ impl ShowSurface {
             layers,
             ..
         } = settings;
-        let selection = config::selection(&layers, self.tool_budget, self.role.as_deref())?;
+        let selection = config::selection(&layers, self.max_listed, self.role.as_deref())?;
         let host = target::host(&home, |host| layers.compilation().apply(host))?;
         let runtime = Runtime::on_this_thread()?;
         let offered =

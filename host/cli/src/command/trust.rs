@@ -2,6 +2,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use clap::Args;
 use serde_json::json;
 use toml::{Table, Value};
 use toolcell::Home;
@@ -11,9 +12,30 @@ use toolcell_core::approval::{Whitespace, visible};
 use super::exit::{BadRequest, Exit};
 use super::{options, serving, show};
 
+/// Trusts the toolcell.toml of a project, and the hooks that it names, as they are now.
+#[derive(Debug, Args)]
+pub(super) struct TrustProject {
+    /// The folder of the project, or one below it
+    #[arg(default_value = ".")]
+    dir: PathBuf,
+    /// Stop trusting the file; calls from that project are refused until you trust it again
+    #[arg(long)]
+    revoke: bool,
+}
+
+impl TrustProject {
+    pub(super) fn run(self) -> anyhow::Result<Exit> {
+        if self.revoke {
+            revoke(&self.dir)
+        } else {
+            trust(&self.dir)
+        }
+    }
+}
+
 /// Trusts the current state of the project file of `dir` and of the hooks that it names; a change needs new trust. Says
 /// what was trusted, and how it differs from what was trusted before.
-pub(super) fn trust(dir: &Path) -> anyhow::Result<Exit> {
+fn trust(dir: &Path) -> anyhow::Result<Exit> {
     let home = Home::find()?;
     let file = project_file(dir)?;
     let bad = |error: anyhow::Error| BadRequest(format!("{error:#}"));
@@ -34,7 +56,7 @@ pub(super) fn trust(dir: &Path) -> anyhow::Result<Exit> {
 }
 
 /// Ends the trust in the project file of `dir`.
-pub(super) fn untrust(dir: &Path) -> anyhow::Result<Exit> {
+fn revoke(dir: &Path) -> anyhow::Result<Exit> {
     let file = project_file(dir)?;
     let file = file
         .canonicalize()
@@ -43,7 +65,7 @@ pub(super) fn untrust(dir: &Path) -> anyhow::Result<Exit> {
     print([format!(
         "{}: {}",
         if was {
-            "not trusted any more"
+            "no longer trusted"
         } else {
             "was not trusted"
         },

@@ -25,7 +25,7 @@ use super::signed::{self, Artifact};
 /// Says who signed a component, and whether the policy trusts the signer.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The [[trust]] entries of toolcell.toml name who must have signed what. Nothing is run, and checking a \
+    after_help = "The [[signer]] entries of toolcell.toml name who must have signed what. Nothing is run, and checking a \
                         signature needs no network.\n\n\
                         Exit 0: a signer who is named, by toolcell.toml or by an option. Exit 6: a valid signature of \
                         a signer who is not named. Exit 3: no signature, an invalid one, or one of another signer than \
@@ -246,7 +246,7 @@ fn print(report: &Report) -> io::Result<()> {
         text += &if *is_named {
             format!("trusted: {signer}\n")
         } else {
-            format!("not named: no [[trust]] entry names {signer}; an install asks\n")
+            format!("not named: no [[signer]] entry names {signer}; an install asks\n")
         };
     }
     let mut out = io::stdout().lock();

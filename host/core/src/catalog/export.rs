@@ -184,7 +184,7 @@ impl Tool {
     }
 }
 
-/// Adds the places at which each representation of a result is, in `toolcell call --record`, to what the tool says of
+/// Adds the places at which each representation of a result is, in `toolcell call --print-record`, to what the tool says of
 /// its rendering (AT-IF-09). The words of the tool are a hint: they stay where they are.
 fn tell_rendering(fields: &mut Map<String, Value>) {
     let places = json!({

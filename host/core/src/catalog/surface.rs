@@ -375,7 +375,7 @@ impl Surface {
             excluded_tools: withheld(false),
             selection_policy: SelectionPolicy {
                 mode: "budget".to_owned(),
-                max_loaded: selection.budget,
+                max_listed: selection.budget,
                 allow_aliases: true,
                 allow_parallel: selection.model.parallel_calls,
             },

@@ -46,13 +46,13 @@ const TABLES: &str = "
 pub enum NoPayloadRoom {
     /// It is larger than what its caller may have.
     #[error(
-        "it has {bytes} bytes, and all payloads of one caller may have {share}; `payloads` under [journal] in your own \
+        "it has {bytes} bytes, and all payloads of one caller may have {share}; `payloads` under [log] in your own \
          toolcell.toml raises it"
     )]
     Share { bytes: u64, share: u64 },
     /// Payloads of other callers take all the room.
     #[error(
-        "payloads of other callers take all of the {total} bytes that payloads may have; `payloads` under [journal] in your own \
+        "payloads of other callers take all of the {total} bytes that payloads may have; `payloads` under [log] in your own \
          toolcell.toml raises it, and `age` there removes them earlier"
     )]
     Total { total: u64 },

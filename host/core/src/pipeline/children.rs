@@ -235,7 +235,7 @@ pub(super) fn is_orphan(invocation: &ToolInvocation) -> bool {
 /// The refusal of a call whose caller's process ended.
 pub(super) fn outlived() -> Refusal {
     let message = "the call that made this one has ended, and so this one cannot run any more";
-    Refusal::new(ErrorClass::Canceled, "caller_gone", message)
+    Refusal::new(ErrorClass::Canceled, "caller_ended", message)
 }
 
 /// What the call may use: the limits of its permit, and no more than its caller has left.

@@ -267,9 +267,9 @@ pub struct Retry {
 /// use toolcell_core::record::{AccessKind, ErrorClass, Refusal};
 ///
 /// let refusal = Refusal::new(ErrorClass::CredentialMissing, "secret_not_set", "the secret API_KEY is not set")
-///     .needs(AccessKind::Credential, Some("API_KEY".to_owned()), "toolcell secret set API_KEY");
+///     .needs(AccessKind::Credential, Some("API_KEY".to_owned()), "toolcell secrets set API_KEY");
 /// let needed = refusal.to_error().needs_authorization;
-/// assert_eq!(needed.map(|needed| needed.next_action).as_deref(), Some("toolcell secret set API_KEY"));
+/// assert_eq!(needed.map(|needed| needed.next_action).as_deref(), Some("toolcell secrets set API_KEY"));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NeedsAuthorization {
@@ -277,7 +277,7 @@ pub struct NeedsAuthorization {
     pub access_kind: AccessKind,
     /// The secret or the hosts; `None` for folders, because a profile names none.
     pub subject: Option<String>,
-    /// The command or the option that gives it: `toolcell secret set API_KEY`, `--allow-read=DIR`.
+    /// The command or the option that gives it: `toolcell secrets set API_KEY`, `--allow-read=DIR`.
     pub next_action: String,
 }
 

@@ -281,7 +281,7 @@ pub enum ReplayBlocker {
     StillRunning,
     /// The call is a replay itself.
     IsAReplay,
-    /// The call was made while `[journal] replay` was off.
+    /// The call was made while `[log] replay` was off.
     NotRecorded,
     /// The record is not as it was written.
     LogDamaged,
@@ -338,11 +338,11 @@ impl ReplayBlocker {
                 "the call is a replay itself; replay the call that `replay_of` in its record names"
             }
             Self::NotRecorded => {
-                "what differs in each run was not recorded; [journal] replay = \"on\" in your own toolcell.toml \
+                "what differs in each run was not recorded; [log] replay = \"on\" in your own toolcell.toml \
                  records it for later calls"
             }
             Self::LogDamaged => {
-                "the record of the call is not as it was written; see `toolcell journal verify`"
+                "the record of the call is not as it was written; see `toolcell log verify`"
             }
             Self::ComponentMissing => {
                 "the component of the call cannot be found; name a copy with --component"

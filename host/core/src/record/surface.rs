@@ -143,15 +143,15 @@ pub struct WithheldTool {
 /// ```
 /// use toolcell_core::record::SelectionPolicy;
 ///
-/// let policy = SelectionPolicy { mode: "budget".to_owned(), max_loaded: 20, allow_aliases: true, allow_parallel: true };
-/// assert_eq!(serde_json::to_value(policy)?["max_loaded"], 20);
+/// let policy = SelectionPolicy { mode: "budget".to_owned(), max_listed: 20, allow_aliases: true, allow_parallel: true };
+/// assert_eq!(serde_json::to_value(policy)?["max_listed"], 20);
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SelectionPolicy {
-    /// Always `budget`: tools are loaded in their order, until `max_loaded` are.
+    /// Always `budget`: tools are loaded in their order, until `max_listed` are.
     pub mode: String,
-    pub max_loaded: usize,
+    pub max_listed: usize,
     /// Always `true`: an alias calls its tool.
     pub allow_aliases: bool,
     /// Whether several calls of one message or batch may be in progress.

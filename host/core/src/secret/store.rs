@@ -11,7 +11,7 @@ use crate::record::Timestamp;
 use super::{SealingKey, SecretValue, private_file};
 
 /// The purpose that the store is sealed for; a later format gets another one.
-const PURPOSE: &str = "toolcell secret store 1";
+const PURPOSE: &str = "toolcell secrets store 1";
 /// Maximum size of the file on disk, in bytes.
 const STORE_BYTES_MAX: u64 = 16 << 20;
 /// Maximum length of a name, in characters.

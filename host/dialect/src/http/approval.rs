@@ -36,7 +36,7 @@ pub struct ApprovalAnswer {
     pub approved: bool,
     /// Approve although the prompt shows a part of the call only.
     #[serde(default)]
-    pub although_cut: bool,
+    pub accept_partial_view: bool,
     /// Run the call with these arguments instead.
     #[serde(default)]
     #[schema(value_type = Option<Object>)]

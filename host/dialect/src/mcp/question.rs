@@ -16,7 +16,7 @@ const REFUSE: &str = "do not run";
 pub const APPROVAL: &str = "approval";
 
 /// The field in which an approver acknowledges that the question is cut.
-const ALTHOUGH_CUT: &str = "although_cut";
+const ALTHOUGH_CUT: &str = "accept_partial_view";
 
 /// Maximum length of arguments that are offered for editing, in characters: a form would not show longer ones.
 const EDIT_CHARS_MAX: usize = 16_000;
@@ -30,7 +30,7 @@ pub struct Said {
     pub edit: Option<String>,
     pub note: Option<String>,
     /// Whether the user acknowledges that not all of the call was shown.
-    pub although_cut: bool,
+    pub accept_partial_view: bool,
 }
 
 impl Said {
@@ -108,7 +108,7 @@ pub fn said(result: &ElicitResult) -> Said {
     };
     let note = field("note");
     let content = result.content.as_ref();
-    let although_cut = content
+    let accept_partial_view = content
         .and_then(|content| content.get(ALTHOUGH_CUT)?.as_bool())
         .unwrap_or_default();
     match (&result.action, field("decision").as_deref()) {
@@ -117,14 +117,14 @@ pub fn said(result: &ElicitResult) -> Said {
             always: false,
             edit: field("arguments"),
             note,
-            although_cut,
+            accept_partial_view,
         },
         (ElicitationAction::Accept, Some(RUN_ALWAYS)) => Said {
             approved: true,
             always: true,
             edit: field("arguments"),
             note,
-            although_cut,
+            accept_partial_view,
         },
         (ElicitationAction::Cancel, _) => {
             Said::refused("the question was closed without an answer".to_owned())
@@ -289,7 +289,7 @@ mod tests {
         );
         assert_eq!(
             long["requestedSchema"]["required"],
-            json!(["decision", "although_cut"])
+            json!(["decision", "accept_partial_view"])
         );
     }
 

@@ -528,7 +528,7 @@ fn a_missing_token_asks_for_an_authorization_and_a_missing_secret_does_not() {
     };
     let missing = |name: &str, class| {
         let mut change = failed(class);
-        let needed = json!({ "access_kind": "credential", "subject": name, "next_action": "toolcell secret set" });
+        let needed = json!({ "access_kind": "credential", "subject": name, "next_action": "toolcell secrets set" });
         change["error"]["needs_authorization"] = needed;
         change
     };

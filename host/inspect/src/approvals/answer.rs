@@ -20,7 +20,7 @@ pub(super) struct AnswerOptions {
     pub(super) approved: bool,
     pub(super) edit: Option<String>,
     pub(super) always: bool,
-    pub(super) although_cut: bool,
+    pub(super) accept_partial_view: bool,
     pub(super) feedback: Option<String>,
 }
 
@@ -58,11 +58,11 @@ impl ApprovalCommands {
             approved,
             edit,
             always,
-            although_cut,
+            accept_partial_view,
             feedback,
         } = words;
         if approved {
-            self.check(id, edit.as_deref(), although_cut)?;
+            self.check(id, edit.as_deref(), accept_partial_view)?;
         }
         let again = approved && edit.is_none() && !always && feedback.is_none();
         let answer = Answer {
@@ -96,22 +96,22 @@ impl ApprovalCommands {
         self.see_to_it(id, json)
     }
 
-    /// Refuses an approval whose edit the tool rejects, or one without `--although-cut` if the question shows only a
+    /// Refuses an approval whose edit the tool rejects, or one without `--accept-partial-view` if the question shows only a
     /// part of the call. The question stays open.
     fn check(
         &self,
         id: InvocationId,
         edit: Option<&str>,
-        although_cut: bool,
+        accept_partial_view: bool,
     ) -> anyhow::Result<()> {
         let open = |kept: &Kept| kept.state == ApprovalState::Pending;
         let Some(kept) = self.journal.with(|store| store.kept(id))?.filter(open) else {
             return Ok(());
         };
-        if kept.approval.cut && !although_cut {
+        if kept.approval.cut && !accept_partial_view {
             let message = format!(
                 "the question shows a part of the call only; read all of it with `toolcell approvals show {id} --full`, \
-                 then approve it with --although-cut; nothing was answered"
+                 then approve it with --accept-partial-view; nothing was answered"
             );
             return Err(BadRequest(message).into());
         }

@@ -45,89 +45,114 @@ enum Command {
         json: bool,
     },
     /// Let a call run, once; if the process that asked has ended, it runs here
-    Approve {
-        /// The id of the call, or its last letters, at least 4
-        id: CallId,
-        /// Run it with these arguments instead
-        #[arg(long, value_name = "JSON")]
-        edit: Option<String>,
-        /// Do not ask again for this tool with this access in the session of the call
-        #[arg(long)]
-        always: bool,
-        /// Run it although the question shows a part of the call only: `toolcell approvals show --full` shows all of it
-        #[arg(long)]
-        although_cut: bool,
-        /// A note for the caller
-        #[arg(long, value_name = "TEXT")]
-        feedback: Option<String>,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Forget what was approved for whole sessions: everything is asked about again
-    Forget {
+    Approve(Approve),
+    /// Revoke all session approvals
+    Revoke {
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
     /// Refuse a call
-    Deny {
-        /// The id of the call, or its last letters, at least 4
-        id: CallId,
-        /// A note for the caller
-        #[arg(long, value_name = "TEXT")]
-        feedback: Option<String>,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
+    Deny(Deny),
+}
+
+/// Lets a call run, once; if the process that asked has ended, it runs here.
+#[derive(Debug, Args)]
+pub struct Approve {
+    /// The id of the call, or its last letters, at least 4
+    id: CallId,
+    /// Run it with these arguments instead
+    #[arg(long, value_name = "JSON")]
+    edit: Option<String>,
+    /// Do not ask again for this tool with this access in the session of the call
+    #[arg(long)]
+    always: bool,
+    /// Run it although the prompt shows a part of the call only: `toolcell approvals show --full` shows all of it
+    #[arg(long)]
+    accept_partial_view: bool,
+    /// A note for the caller
+    #[arg(long, value_name = "TEXT")]
+    feedback: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Refuses a call.
+#[derive(Debug, Args)]
+pub struct Deny {
+    /// The id of the call, or its last letters, at least 4
+    id: CallId,
+    /// A note for the caller
+    #[arg(long, value_name = "TEXT")]
+    feedback: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Approve {
+    pub fn run(self) -> anyhow::Result<Exit> {
+        Command::Approve(self).run()
+    }
+
+    fn answer(self, desk: &ApprovalCommands) -> anyhow::Result<Exit> {
+        if let Some(edit) = &self.edit {
+            Input::from_text(edit.as_str())
+                .value()
+                .map_err(|error| BadRequest(format!("--edit: not valid JSON: {error}")))?;
+        }
+        let words = AnswerOptions {
+            approved: true,
+            edit: self.edit,
+            always: self.always,
+            accept_partial_view: self.accept_partial_view,
+            feedback: self.feedback,
+        };
+        let id = desk.find(&self.id)?;
+        desk.answer(id, words, self.json)
+    }
+}
+
+impl Deny {
+    pub fn run(self) -> anyhow::Result<Exit> {
+        Command::Deny(self).run()
+    }
+
+    fn answer(self, desk: &ApprovalCommands) -> anyhow::Result<Exit> {
+        let words = AnswerOptions {
+            approved: false,
+            edit: None,
+            always: false,
+            accept_partial_view: false,
+            feedback: self.feedback,
+        };
+        let id = desk.find(&self.id)?;
+        desk.answer(id, words, self.json)
+    }
 }
 
 impl Approvals {
     pub fn run(self) -> anyhow::Result<Exit> {
+        self.command.run()
+    }
+}
+
+impl Command {
+    fn run(self) -> anyhow::Result<Exit> {
         let home = Home::find()?;
         let desk = ApprovalCommands {
             journal: Journal::new(home.journal(), home.journal_key()),
             home,
         };
-        let done = match self.command {
-            Command::List { all, json } => desk.list(all, json),
-            Command::Show { id, full, json } => {
+        let done = match self {
+            Self::List { all, json } => desk.list(all, json),
+            Self::Show { id, full, json } => {
                 desk.find(&id).and_then(|id| desk.show(id, full, json))
             }
-            Command::Approve {
-                id,
-                edit,
-                always,
-                although_cut,
-                feedback,
-                json,
-            } => {
-                if let Some(edit) = &edit {
-                    Input::from_text(edit.as_str()).value().map_err(|error| {
-                        BadRequest(format!("--edit: these are not JSON: {error}"))
-                    })?;
-                }
-                let words = AnswerOptions {
-                    approved: true,
-                    edit,
-                    always,
-                    although_cut,
-                    feedback,
-                };
-                desk.find(&id).and_then(|id| desk.answer(id, words, json))
-            }
-            Command::Forget { json } => desk.forget(json),
-            Command::Deny { id, feedback, json } => {
-                let words = AnswerOptions {
-                    approved: false,
-                    edit: None,
-                    always: false,
-                    although_cut: false,
-                    feedback,
-                };
-                desk.find(&id).and_then(|id| desk.answer(id, words, json))
-            }
+            Self::Approve(approve) => approve.answer(&desk),
+            Self::Revoke { json } => desk.forget(json),
+            Self::Deny(deny) => deny.answer(&desk),
         };
         done.or_else(|error| match error.downcast::<StoreError>() {
             Ok(error) => {

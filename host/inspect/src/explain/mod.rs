@@ -20,7 +20,7 @@ const SIMILAR_MAX: usize = 3;
 /// Explains an error code: what it means, its cause, and what to do.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit 0 if the code is known, else 2. `toolcell policy explain` explains the decision on a call.\n\n\
+    after_help = "Exit 0 if the code is known, else 2. `toolcell policy check --explain` explains the decision on a call.\n\n\
                   Examples:\n  toolcell explain memory_limit\n  toolcell explain sandbox_violation/memory_limit\n  \
                   toolcell explain timeout"
 )]

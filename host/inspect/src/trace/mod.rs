@@ -82,9 +82,7 @@ impl Trace {
 
     fn print(self, home: &Home, log: &CallLog) -> anyhow::Result<Exit> {
         if log.settings().keep == Keep::None {
-            show::say(
-                "note: the journal is turned off: [journal] keep = \"none\" in toolcell.toml",
-            );
+            show::say("note: the call log is turned off: [log] keep = \"none\" in toolcell.toml");
         }
         let session = match self.session {
             Some(session) => session,

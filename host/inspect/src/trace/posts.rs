@@ -38,7 +38,8 @@ pub(super) fn add(home: &Home, log: &CallLog, session: &str, file: &Path) -> any
         );
     }
     if log.settings().keep == Keep::None {
-        let message = "cannot add steps: the journal is turned off: [journal] keep = \"none\" in toolcell.toml";
+        let message =
+            "cannot add steps: the call log is turned off: [log] keep = \"none\" in toolcell.toml";
         return Err(BadRequest(message.to_owned()).into());
     }
     let posts = parse(&input(file)?)?;

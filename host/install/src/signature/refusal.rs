@@ -95,8 +95,8 @@ impl Problem {
                 "ask the publisher to sign it again, with a log or a timestamp",
             ),
             Self::SignerUnknown => (
-                "was made with a key that no [[trust]] entry has",
-                "get the public key from the publisher, and name it in a [[trust]] entry of toolcell.toml",
+                "was made with a key that no [[signer]] entry has",
+                "get the public key from the publisher, and name it in a [[signer]] entry of toolcell.toml",
             ),
         }
     }
@@ -137,7 +137,7 @@ pub(super) fn replayed(found: &str, signed: &str, digest: &Digest) -> Refusal {
 /// The refusal of an artifact without a signature.
 pub(super) fn unsigned(reference: &Reference, entry: Option<&str>) -> Refusal {
     let next = match entry {
-        Some(place) => format!("the [[trust]] entry at {place} names who must have signed it"),
+        Some(place) => format!("the [[signer]] entry at {place} names who must have signed it"),
         None if reference.is_path() => {
             "ask the publisher to sign it; a file can be installed as it is".to_owned()
         }
@@ -170,7 +170,7 @@ pub(super) fn not_trusted(
         },
     );
     let message = format!(
-        "{reference} is signed by {}, whom the [[trust]] entries for it do not name ({entry}); {next}",
+        "{reference} is signed by {}, whom the [[signer]] entries for it do not name ({entry}); {next}",
         signers.join(", and by ")
     );
     refused("signer_not_trusted", message)

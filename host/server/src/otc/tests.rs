@@ -56,7 +56,7 @@ impl Pipeline {
             Err(refusal) => json!({ "is_error": true, "error": refusal.to_error() }),
             Ok(_) if !has_token => {
                 let mut change = failed(ErrorClass::CredentialMissing);
-                change["error"]["needs_authorization"] = json!({ "access_kind": "credential", "subject": TOKEN, "next_action": "toolcell secret set" });
+                change["error"]["needs_authorization"] = json!({ "access_kind": "credential", "subject": TOKEN, "next_action": "toolcell secrets set" });
                 change
             }
             Ok(_) => json!({ "structured_content": { "call": self.calls.get() } }),

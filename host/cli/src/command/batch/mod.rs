@@ -45,9 +45,9 @@ use tools::{Chosen, Tools};
 #[derive(Debug, Args)]
 #[command(
     after_help = "A line is one call: a JSON object with id, tool (as for `toolcell call`, or the name of a tool of \
-                        --tool), input, and depends_on, the ids of the calls that have to end first.\n\n\
+                        --with), input, and depends_on, the ids of the calls that have to end first.\n\n\
                         Examples:\n  toolcell batch calls.ndjson --allow-read=.\n  \
-                        toolcell batch - --tool=example-tools/jq --json"
+                        toolcell batch - --with=example-tools/jq --json"
 )]
 pub(super) struct Batch {
     /// The calls: one JSON object a line. - for standard input
@@ -56,14 +56,14 @@ pub(super) struct Batch {
     /// An installed tool, a .wasm file, or the source folder of a tool that is built, whose tools the lines may name; with
     /// #NAME for one of them
     #[arg(long, value_name = "TOOL")]
-    tool: Vec<String>,
+    with: Vec<String>,
     /// Print one object with id and result for each call, then one for each call with deferred context modifiers, and nothing
     /// else, on standard output
-    #[arg(long, conflicts_with = "record")]
+    #[arg(long, conflicts_with = "print_record")]
     json: bool,
     /// Print everything that is known of each call, one line each
     #[arg(long)]
-    record: bool,
+    print_record: bool,
     #[command(flatten)]
     order: OrderOptions,
     #[command(flatten)]
@@ -82,14 +82,14 @@ pub(super) struct OrderOptions {
     #[arg(long, value_name = "POLICY", value_parser = words::<OrderingPolicy, 3>(OrderingPolicy::ALL.map(OrderingPolicy::as_str)))]
     ordering: Option<OrderingPolicy>,
     /// What is printed at once [default: progress_immediate_results_ordered]
-    #[arg(long = "yield", value_name = "POLICY", value_parser = words::<YieldPolicy, 3>(YieldPolicy::ALL.map(YieldPolicy::as_str)))]
-    yields: Option<YieldPolicy>,
+    #[arg(long, value_name = "POLICY", value_parser = words::<YieldPolicy, 3>(YieldPolicy::ALL.map(YieldPolicy::as_str)))]
+    output_order: Option<YieldPolicy>,
     /// On the first Ctrl-C, wait for running calls (block) or cancel them. No new call starts [default: block]
     #[arg(long, value_name = "POLICY", value_parser = words::<InterruptBehavior, 2>(InterruptBehavior::ALL.map(InterruptBehavior::as_str)))]
-    interrupt: Option<InterruptBehavior>,
+    on_interrupt: Option<InterruptBehavior>,
     /// What the failure of a call means for the others [default: cancel_dependent]
     #[arg(long, value_name = "POLICY", value_parser = words::<SiblingFailurePolicy, 3>(SiblingFailurePolicy::ALL.map(SiblingFailurePolicy::as_str)))]
-    siblings: Option<SiblingFailurePolicy>,
+    on_failure: Option<SiblingFailurePolicy>,
     /// What becomes of the context modifiers of tools: their calls run one at a time, or the modifiers come after all results,
     /// or tools can make none [default: allow_serial_only]
     #[arg(long, value_name = "POLICY", value_parser = words::<ContextModifierPolicy, 3>(ContextModifierPolicy::ALL.map(ContextModifierPolicy::as_str)))]
@@ -119,9 +119,9 @@ impl OrderOptions {
             max_parallel: selection
                 .at_once(self.max_parallel.map_or(default.max_parallel, usize::from)),
             ordering: self.ordering.unwrap_or_default(),
-            yields: self.yields.unwrap_or_default(),
-            interrupt: self.interrupt.unwrap_or_default(),
-            siblings: self.siblings.unwrap_or_default(),
+            yields: self.output_order.unwrap_or_default(),
+            interrupt: self.on_interrupt.unwrap_or_default(),
+            siblings: self.on_failure.unwrap_or_default(),
             context_modifiers: self.context_modifiers.unwrap_or_default(),
         };
         let fitting = usize::try_from(memory_share_bytes() / limits.host_bytes().max(1))
@@ -172,13 +172,13 @@ pub(super) struct Job<'a> {
 impl Batch {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
         let lines = lines::read(&self.file)?;
-        let form = form(self.json, self.record).unwrap_or(Form::People);
+        let form = form(self.json, self.print_record).unwrap_or(Form::People);
         let output = Arc::new(Output::new(
             Some(form),
             lines.iter().map(|line| line.id.clone()).collect(),
         ));
         let job = Job {
-            tools: &self.tool,
+            tools: &self.with,
             naming: Naming::Typed,
             order: &self.order,
             options: &self.options,
@@ -187,7 +187,7 @@ impl Batch {
     }
 }
 
-/// What `--json` and `--record` ask for; `None` without either.
+/// What `--json` and `--print-record` ask for; `None` without either.
 pub(super) fn form(json: bool, record: bool) -> Option<Form> {
     match (record, json) {
         (true, _) => Some(Form::Record),

@@ -1,4 +1,4 @@
-//! The tools of a batch: those that `--tool` offers by name, and those whose component a line names.
+//! The tools of a batch: those that `--with` offers by name, and those whose component a line names.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ pub(super) struct Tools<'a> {
     pub(super) components: HashMap<PathBuf, Result<Component, Refusal>>,
 }
 
-/// A tool of a component that `--tool` names.
+/// A tool of a component that `--with` names.
 pub(super) struct Offered {
     tool: Arc<Tool>,
     origin: Option<Arc<Value>>,
@@ -220,7 +220,7 @@ impl Tools<'_> {
             .filter(|offered| offered.tool.is_offered());
         Refusal {
             message: format!(
-                "{}; the tools of --tool are: {}",
+                "{}; the tools of --with are: {}",
                 refusal.message,
                 names(offered)
             ),

@@ -60,7 +60,7 @@ pub(super) struct Bundle {
     description: Option<String>,
     /// The version of the bundle
     #[arg(long, value_name = "VERSION", default_value = "0.1.0")]
-    release: String,
+    bundle_version: String,
     /// Let the user choose a folder that the tools may read, under this name; can be repeated
     #[arg(long, value_name = "NAME")]
     ask_read: Vec<String>,
@@ -173,7 +173,7 @@ impl Bundle {
             name: &name,
             title: self.title.as_deref(),
             description: &description,
-            release: &self.release,
+            release: &self.bundle_version,
             author: &self.author,
             platform,
             targets: &parts.targets,

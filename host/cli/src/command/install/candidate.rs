@@ -215,7 +215,7 @@ impl Shop {
         let mut notes = obtained.verdict.notes.clone();
         if entry.signer.is_some() && !obtained.verdict.is_named {
             notes.push(
-                "no [[trust]] names this signer: it is remembered, and another one will be asked about".to_owned(),
+                "no [[signer]] names this signer: it is remembered, and another one will be asked about".to_owned(),
             );
         }
         Ok((

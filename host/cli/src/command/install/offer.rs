@@ -261,7 +261,7 @@ impl Offer<'_> {
                 ..
             } => {
                 sheet.host(
-                    "Another tag of the same workflow signed it; a [[trust]] entry names both:",
+                    "Another tag of the same workflow signed it; a [[signer]] entry names both:",
                 );
                 sheet.lines(&two(before, after), CEILING_ROWS_MAX);
             }
@@ -275,7 +275,7 @@ impl Offer<'_> {
                 sheet.host("ANOTHER TAG OF THE SAME WORKFLOW SIGNED IT:");
                 sheet.lines(&two(before, after), CEILING_ROWS_MAX);
                 sheet.host(
-                    "Name it in a [[trust]] entry to agree to all of its tags, and to no branch:",
+                    "Name it in a [[signer]] entry to agree to all of its tags, and to no branch:",
                 );
                 sheet.lines(
                     &format!("identity = \"{identity}\"\nissuer = \"{issuer}\""),

@@ -165,7 +165,7 @@ impl From<LogError> for Refusal {
     /// Fails closed: a call whose start is not on record does not run.
     fn from(error: LogError) -> Self {
         let message = "the log of calls cannot be written, and so nothing runs; free some space, or turn it down: \
-                       [journal] keep = \"none\" in toolcell.toml";
+                       [log] keep = \"none\" in toolcell.toml";
         Self::new(
             ErrorClass::DependencyUnavailable,
             "journal_unavailable",

@@ -69,8 +69,8 @@ impl From<StoreError> for Refusal {
     /// Fails closed: without a record of the question, no approver is asked and nothing runs.
     fn from(error: StoreError) -> Self {
         let (class, code) = match &error {
-            StoreError::Damaged(_) => (ErrorClass::PolicyBlocked, "journal_damaged"),
-            StoreError::Newer { .. } => (ErrorClass::PolicyBlocked, "journal_newer"),
+            StoreError::Damaged(_) => (ErrorClass::PolicyBlocked, "approval_store_damaged"),
+            StoreError::Newer { .. } => (ErrorClass::PolicyBlocked, "approval_store_newer"),
             StoreError::Unavailable(_) => {
                 (ErrorClass::DependencyUnavailable, "journal_unavailable")
             }

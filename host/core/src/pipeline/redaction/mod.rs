@@ -188,7 +188,7 @@ impl Redaction {
         let Some(name) = self.missing.first() else {
             return Ok(());
         };
-        let command = format!("toolcell secret set {name}");
+        let command = format!("toolcell secrets set {name}");
         let message = format!("the secret {name} is not set; set it with `{command}`");
         let refusal = Refusal::new(ErrorClass::CredentialMissing, "secret_not_set", message);
         Err(refusal.needs(AccessKind::Credential, Some(name.clone()), command))
@@ -638,7 +638,7 @@ async fn stored(
         .await
         .unwrap_or_else(|unfinished| Err(unfinished.into()));
     found.map_err(|error| {
-        let message = "the secret store cannot be read; `toolcell secret list` says why";
+        let message = "the secret store cannot be read; `toolcell secrets list` says why";
         Refusal::new(
             ErrorClass::SetupRequired,
             "secret_store_unreadable",

@@ -210,7 +210,7 @@ pub(super) const PAGES: &[Page] = &[
         remedy: "Use one that the result lists.",
     },
     Page {
-        code: "artifact_gone",
+        code: "artifact_removed",
         origins: &[Api(410)],
         means: "The artifact was removed.",
         cause: "The log was pruned.",
@@ -238,25 +238,25 @@ pub(super) const PAGES: &[Page] = &[
         remedy: "Ask for one range inside its size.",
     },
     Page {
-        code: "unknown_question",
+        code: "unknown_request",
         origins: &[Api(404)],
         means: "There is no such question.",
         cause: "The id is wrong, or the call is not one of this server.",
         remedy: "List the questions: `GET /v1/approvals`.",
     },
     Page {
-        code: "question_closed",
+        code: "request_closed",
         origins: &[Api(409)],
         means: "The question is not open any more.",
         cause: "It was answered, withdrawn or expired.",
         remedy: "List the questions that are open.",
     },
     Page {
-        code: "question_cut",
+        code: "prompt_truncated",
         origins: &[Api(409)],
         means: "The question shows only a part of the call.",
         cause: "The arguments are longer than a prompt shows.",
-        remedy: "Read all of the arguments, then send `although_cut`.",
+        remedy: "Read all of the arguments, then send `accept_partial_view`.",
     },
     Page {
         code: "own_call",

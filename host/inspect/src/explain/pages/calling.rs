@@ -130,7 +130,7 @@ pub(super) const PAGES: &[Page] = &[
         code: "schema_not_loaded",
         origins: &[Call(SchemaNotLoaded)],
         means: "The tool is deferred, and the caller has not loaded its schema.",
-        cause: "More tools are served than the list shows (`--tool-budget`), or the tool asks to be deferred.",
+        cause: "More tools are served than the list shows (`--max-listed`), or the tool asks to be deferred.",
         remedy: "Load it first: `load_tool` over MCP, `GET /v1/tools/NAME` over HTTP, then call again.",
     },
     Page {
@@ -271,7 +271,7 @@ pub(super) const PAGES: &[Page] = &[
         origins: &[Call(InvalidArguments)],
         means: "A secret of the request cannot be used.",
         cause: "It is shorter than 8 bytes, too long together with the others, or not text for a header.",
-        remedy: "Send a secret that fits, or set it with `toolcell secret set`.",
+        remedy: "Send a secret that fits, or set it with `toolcell secrets set`.",
     },
     Page {
         code: "request_secret_repeated",
@@ -361,7 +361,7 @@ pub(super) const PAGES: &[Page] = &[
         code: "sibling_canceled",
         origins: &[Call(SiblingCanceled)],
         means: "The call was stopped or never started because another call in its batch failed.",
-        cause: "`--siblings` says what a failure means for other calls.",
+        cause: "`--on-failure` says what a failure means for other calls.",
         remedy: "Fix the call that failed, and repeat the batch.",
     },
     Page {

@@ -282,16 +282,16 @@ pub(super) const PAGES: &[Page] = &[
     Page {
         code: "signer_not_trusted",
         origins: &[Call(PolicyBlocked)],
-        means: "No `[[trust]]` entry names this signer.",
+        means: "No `[[signer]]` entry names this signer.",
         cause: "Another person, key or workflow signed it, or the same workflow for another tag.",
         remedy: "If you trust this signer, add an entry.",
     },
     Page {
         code: "signer_unknown",
         origins: &[Call(PolicyBlocked)],
-        means: "The signature was made with a key that no `[[trust]]` entry has.",
+        means: "The signature was made with a key that no `[[signer]]` entry has.",
         cause: "The public key is not known here.",
-        remedy: "Get it from the publisher, and name it in a `[[trust]]` entry.",
+        remedy: "Get it from the publisher, and name it in a `[[signer]]` entry.",
     },
     Page {
         code: "signature_unreadable",

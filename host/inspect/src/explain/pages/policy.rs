@@ -53,7 +53,7 @@ pub(super) const PAGES: &[Page] = &[
         origins: &[Call(PermissionDenied)],
         means: "A deny rule or a `--deny-` option blocks the call.",
         cause: "A `[[rule]]` of `toolcell.toml` with `behavior = \"deny\"`, or a `--deny-` option. The message has its reason.",
-        remedy: "Run `toolcell policy explain` to see the rule; the operator can change it.",
+        remedy: "Run `toolcell policy check --explain` to see the rule; the operator can change it.",
     },
     Page {
         code: "denied_by_hook",
@@ -145,7 +145,7 @@ pub(super) const PAGES: &[Page] = &[
         origins: &[Call(PolicyBlocked)],
         means: "You have not trusted this project's `toolcell.toml`.",
         cause: "It is new, or it or one of its hooks changed since.",
-        remedy: "Review the file, then run `toolcell policy trust`, or ignore it with `--no-config`.",
+        remedy: "Review the file, then run `toolcell trust`, or ignore it with `--no-config`.",
     },
     Page {
         code: "policy_unreadable",
@@ -303,14 +303,14 @@ pub(super) const PAGES: &[Page] = &[
         remedy: "Fix the hook or the contract that the message names.",
     },
     Page {
-        code: "journal_damaged",
+        code: "approval_store_damaged",
         origins: &[Call(PolicyBlocked)],
         means: "The journal of approvals is damaged, so no call that needs an approval runs.",
         cause: "The disk failed, or another program wrote to the file.",
         remedy: "Move the folder `journal` of toolcell's data folder away, to begin a new one.",
     },
     Page {
-        code: "journal_newer",
+        code: "approval_store_newer",
         origins: &[Call(PolicyBlocked)],
         means: "A newer toolcell wrote the journal of approvals.",
         cause: "This program is older than the data folder.",
@@ -328,14 +328,14 @@ pub(super) const PAGES: &[Page] = &[
         origins: &[Call(CredentialMissing)],
         means: "A secret that the tool needs has no value.",
         cause: "`credential_refs` of its profile names it.",
-        remedy: "Run `toolcell secret set NAME`, and grant it with `--allow-secret`.",
+        remedy: "Run `toolcell secrets set NAME`, and grant it with `--allow-secret`.",
     },
     Page {
         code: "secret_store_unreadable",
         origins: &[Call(SetupRequired)],
         means: "The secret store cannot be read.",
         cause: "It or its key is damaged, missing, or open to other users.",
-        remedy: "Run `toolcell secret list`, which says why.",
+        remedy: "Run `toolcell secrets list`, which says why.",
     },
     Page {
         code: "unauthorized",

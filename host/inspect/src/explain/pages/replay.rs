@@ -120,7 +120,7 @@ pub(super) const PAGES: &[Page] = &[
         code: "not_recorded",
         origins: &[Replay],
         means: "What differs in each run was not recorded.",
-        cause: "`replay = \"off\"` in `[journal]` of your `toolcell.toml`.",
+        cause: "`replay = \"off\"` in `[log]` of your `toolcell.toml`.",
         remedy: "Set it to `on`; it holds for later calls.",
     },
     Page {
@@ -128,7 +128,7 @@ pub(super) const PAGES: &[Page] = &[
         origins: &[Replay],
         means: "The call's log entry was changed or damaged.",
         cause: "A line of the log was changed, or the disk failed.",
-        remedy: "Run `toolcell journal verify`.",
+        remedy: "Run `toolcell log verify`.",
     },
     Page {
         code: "component_missing",

@@ -171,7 +171,7 @@ pub(super) const PAGES: &[Page] = &[
         code: "not_persistable",
         origins: &[Call(ResultTooLarge)],
         means: "The output is too large for a result, and could not be stored.",
-        cause: "The disk is full, it is larger than all payloads of one caller may be (`payloads` under `[journal]`), or a \
+        cause: "The disk is full, it is larger than all payloads of one caller may be (`payloads` under `[log]`), or a \
                 reference to it was redacted.",
         remedy: "Free some space, and call again.",
     },
@@ -395,7 +395,7 @@ pub(super) const PAGES: &[Page] = &[
         remedy: "Grant the calling tool the same, or call the inner tool yourself.",
     },
     Page {
-        code: "caller_gone",
+        code: "caller_ended",
         origins: &[Call(Canceled)],
         means: "The call ended, because the call that made it ended.",
         cause: "The process of the calling tool's call has ended.",

@@ -97,7 +97,7 @@ pub(super) async fn answer(
 ) -> Result<Response<Body>, Problem> {
     let ApprovalAnswer {
         approved,
-        although_cut,
+        accept_partial_view,
         edit,
         feedback,
     } = read(&headers, &body)?;
@@ -115,10 +115,9 @@ pub(super) async fn answer(
         approval, state, ..
     } = find(&shared, &id).await?;
     let id = approval.invocation_id;
-    if approved && approval.cut && !although_cut && state == Standing::Pending {
-        let why =
-            "the prompt shows a part of the call only: read the arguments, and send although_cut";
-        return Err(Problem::new(409, "question_cut", why));
+    if approved && approval.cut && !accept_partial_view && state == Standing::Pending {
+        let why = "the prompt shows a part of the call only: read the arguments, and send accept_partial_view";
+        return Err(Problem::new(409, "prompt_truncated", why));
     }
     let edit = edit.map(|edit| edit.get().to_owned());
     if let (true, Some(edit)) = (approved, &edit) {
@@ -162,7 +161,7 @@ pub(super) async fn answer(
         }
         Given::TooLate(state) => Err(Problem::new(
             409,
-            "question_closed",
+            "request_closed",
             format!("the question is not open any more: it is {state}"),
         )),
         Given::OwnCall => Err(Problem::new(
@@ -187,7 +186,7 @@ async fn find(shared: &Shared, id: &str) -> Result<Kept, Problem> {
 fn unknown() -> Problem {
     Problem::new(
         404,
-        "unknown_question",
+        "unknown_request",
         "there is no question about such a call of this server; list the questions",
     )
 }

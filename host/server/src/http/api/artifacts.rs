@@ -104,7 +104,7 @@ pub(super) async fn fetch(
         if is_missing(&error) {
             Problem::new(
                 410,
-                "artifact_gone",
+                "artifact_removed",
                 "the artifact was removed from the host; call the tool again",
             )
         } else {

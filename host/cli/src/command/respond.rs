@@ -1,4 +1,4 @@
-//! `toolcell run`: the calls in a message of a model, and the messages that answer it.
+//! `toolcell respond`: the calls in a message of a model, and the messages that answer it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use super::{input, show};
 /// failed.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  toolcell run example-tools/jq --dialect=openai < response.json\n  \
-                        toolcell run example-tools/files --dialect=anthropic --message=message.json --allow-read=."
+    after_help = "Examples:\n  toolcell respond example-tools/jq --dialect=openai < response.json\n  \
+                        toolcell respond example-tools/files --dialect=anthropic --message=message.json --allow-read=."
 )]
-pub(super) struct Run {
+pub(super) struct Respond {
     /// The tools of `toolcell export`, in the same order, because it decides on names that several tools share: a .wasm file,
     /// a folder of such files, or the source folder of a tool that is built; with #NAME for one of its tools [default: the
     /// tools of toolcell.toml]
@@ -36,11 +36,11 @@ pub(super) struct Run {
     #[arg(long, value_name = "FILE|-", default_value = "-")]
     message: PathBuf,
     /// Print one object with id and result for each call, as `toolcell batch` does, instead of messages
-    #[arg(long, conflicts_with = "record")]
+    #[arg(long, conflicts_with = "print_record")]
     json: bool,
     /// Print everything that is known of each call, one line each, instead of messages
     #[arg(long)]
-    record: bool,
+    print_record: bool,
     #[command(flatten)]
     surface: SurfaceOptions,
     #[command(flatten)]
@@ -49,7 +49,7 @@ pub(super) struct Run {
     options: RunOptions,
 }
 
-impl Run {
+impl Respond {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
         let name = self.dialect.as_str();
         let no_calls = || {
@@ -57,7 +57,7 @@ impl Run {
                 "the dialect {name} carries no calls in messages; choose another one"
             ))
         };
-        let form = batch::form(self.json, self.record);
+        let form = batch::form(self.json, self.print_record);
         let exchange = self.dialect.exchange().ok_or_else(no_calls)?;
         let text = input::message(&self.message)?;
         let calls = (exchange.read)(&text).map_err(|error| BadRequest(error.to_string()))?;

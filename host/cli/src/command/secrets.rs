@@ -12,7 +12,7 @@ use super::show;
 /// The secrets that tools' requests may carry. A value goes in, and never comes out again: only a request to the origin
 /// of a grant (--allow-secret=NAME@https://HOST) carries it.
 #[derive(Debug, Args)]
-pub(super) struct Secret {
+pub(super) struct Secrets {
     #[command(subcommand)]
     action: Action,
     /// Print JSON
@@ -30,7 +30,7 @@ enum Action {
     Remove { name: String },
 }
 
-impl Secret {
+impl Secrets {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
         let home = Home::find()?;
         let store = SecretStore::new(home.secrets(), home.secret_key());
@@ -72,7 +72,7 @@ impl Secret {
         SecretStore::check_name(name).map_err(bad_request)?;
         if !store.remove(name)? {
             return Err(BadRequest(format!(
-                "there is no secret {name}; `toolcell secret list` lists them"
+                "there is no secret {name}; `toolcell secrets list` lists them"
             ))
             .into());
         }

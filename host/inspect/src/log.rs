@@ -7,9 +7,9 @@ use toolcell::Home;
 use super::exit::Exit;
 use super::{calls, show};
 
-/// Checks the journal, which records every call.
+/// Checks the call log.
 #[derive(Debug, Args)]
-pub struct Journal {
+pub struct Log {
     #[command(subcommand)]
     command: Command,
 }
@@ -24,7 +24,7 @@ enum Command {
     },
 }
 
-impl Journal {
+impl Log {
     pub fn run(self) -> anyhow::Result<Exit> {
         let Command::Verify { json } = self.command;
         let log = calls::log(&Home::find()?)?;
