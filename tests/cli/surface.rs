@@ -318,7 +318,7 @@ fn a_surface_keeps_its_id_until_a_setting_changes() {
     assert_eq!(first, id(""));
     let mut ids = vec![first];
     for config in [
-        "[surface]\nmax_loaded = 1\n",
+        "[surface]\nmax_listed = 1\n",
         "[surface]\nfeatures = [\"beta\"]\n",
         "[surface]\ncapabilities = [\"retrieval\"]\n",
         "[surface]\nmedia = [\"text\"]\n",
@@ -339,7 +339,7 @@ fn a_surface_keeps_its_id_until_a_setting_changes() {
         Some("model_unsupported")
     );
     assert_eq!(shop.refused("t1", 3).0, "capability_gap");
-    shop.configure("[surface]\nmax_loaded = 1\n");
+    shop.configure("[surface]\nmax_listed = 1\n");
     assert_eq!(
         shop.surface(&[])["deferred_tools"]
             .as_array()
@@ -445,7 +445,7 @@ fn what_a_model_cannot_take_is_said_and_counts() {
     assert_eq!(exported()[0]["function"]["strict"], true);
     assert!(at_once() > 1);
     shop.configure(
-        "[surface]\nmax_loaded = 1\nstrict_schemas = false\nparallel_calls = false\ndeferred_refs = false\n",
+        "[surface]\nmax_listed = 1\nstrict_schemas = false\nparallel_calls = false\ndeferred_refs = false\n",
     );
     let surface = shop.surface(&[]);
     let none = json!({ "strict_schemas": false, "parallel_calls": false, "deferred_refs": false });

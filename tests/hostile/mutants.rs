@@ -607,7 +607,7 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ),
     ("question_blanks", &[], &["unit:approval::sheet::"]),
     (
-        "question_cuts",
+        "prompt_truncateds",
         &[],
         &["cli::approvals::terminal::long_arguments_are_cut"],
     ),

@@ -191,7 +191,7 @@ fn a_call_that_lacks_access_says_what_the_operator_can_give() {
 fn wrong_arguments_are_a_result_and_arguments_that_are_no_object_an_error() {
     let (_folder, path) = scratch();
     let file = path.join("records");
-    let mut client = Client::with(&["probe"], ["--print-record", file.to_str().unwrap()]);
+    let mut client = Client::with(&["probe"], ["--record-to", file.to_str().unwrap()]);
     let wrong = client.call("read", json!({ "path": 7 }));
     assert_eq!(
         wrong["_meta"]["toolcell/error"]["class"],
@@ -229,7 +229,7 @@ fn ids_keep_their_type_and_meta_survives() {
     let file = path.join("records");
     let mut client = Client::with(
         &["probe#invocation"],
-        ["--print-record", file.to_str().unwrap()],
+        ["--record-to", file.to_str().unwrap()],
     );
     let meta = json!({ "example.com/trace": { "deep": [1, null] }, "toolcell/timeout_ms": 5_000 });
     for id in [json!(70), json!("70"), json!("a b"), json!(-1)] {

@@ -41,7 +41,7 @@ fn record_has(file: &Path, text: &str) {
 fn numbers_come_as_they_were_sent_over_standard_streams_and_names_count_once() {
     let (_guard, folder) = scratch();
     let file = folder.join("records");
-    let mut client = Client::with(&["probe#echo"], ["--print-record", file.to_str().unwrap()]);
+    let mut client = Client::with(&["probe#echo"], ["--record-to", file.to_str().unwrap()]);
     client.send_text(&call(71, LARGE, ""));
     is_as_sent(&client.answer(&json!(71)), LARGE);
     client.send_text(&call(72, TWICE, ""));
@@ -95,7 +95,7 @@ fn numbers_stay_as_they_were_sent_where_defaults_are_filled_in() {
     let file = folder.join("records");
     let mut client = Client::with(
         &["probe#defaults"],
-        ["--print-record", file.to_str().unwrap()],
+        ["--record-to", file.to_str().unwrap()],
     );
     let arguments = r#"{"query":"x","limit":12345678901234567890123}"#;
     client.send_text(&call(71, arguments, "").replace("\"echo\"", "\"defaults\""));

@@ -239,7 +239,7 @@ fn what_cannot_be_used_is_said_and_the_old_goes_on() {
     );
 }
 
-const DEFERRED: &str = "[surface]\nmax_loaded = 0\n[[tool]]\ncomponent = \"tool.wasm#echo\"\n";
+const DEFERRED: &str = "[surface]\nmax_listed = 0\n[[tool]]\ncomponent = \"tool.wasm#echo\"\n";
 
 /// The components that a search names: those that are being loaded, and those that could not be.
 fn providers(client: &mut Client) -> [Value; 2] {

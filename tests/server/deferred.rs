@@ -153,7 +153,7 @@ fn each_of_a_hundred_deferred_tools_is_refused_and_only_the_loaded_one_runs() {
     let arguments = [
         "mcp",
         "--max-listed=0",
-        "--print-record",
+        "--record-to",
         record.to_str().unwrap(),
         component.to_str().unwrap(),
     ];

@@ -812,7 +812,7 @@ fn a_specification_of_agentool_that_was_exported_is_imported_and_calls_the_same_
     let file = path.join("records");
     // Of the two tools, the second one is deferred.
     let config = path.join("settings.toml");
-    std::fs::write(&config, "[surface]\nmax_loaded = 1\n").unwrap();
+    std::fs::write(&config, "[surface]\nmax_listed = 1\n").unwrap();
     let options = [
         format!("--record-to={}", file.display()),
         format!("--config={}", config.display()),

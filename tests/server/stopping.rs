@@ -10,7 +10,7 @@ fn recorded(tools: &[&str]) -> (Client, tempfile::TempDir, std::path::PathBuf) {
     let file = path.join("records");
     let client = Client::with(
         tools,
-        ["--print-record", file.to_str().unwrap(), "--timeout", "50s"],
+        ["--record-to", file.to_str().unwrap(), "--timeout", "50s"],
     );
     (client, folder, file)
 }

@@ -94,7 +94,7 @@ fn each_setting_that_changes_is_named_and_counts_for_the_next_call() {
             &["t0", "t1", "t2", "t3", "read_result"][..],
         ),
         (
-            "[surface]\nmax_loaded = 2",
+            "[surface]\nmax_listed = 2",
             "budget",
             &["t0", "t1", "search_tools", "load_tool", "read_result"],
         ),
@@ -158,7 +158,7 @@ fn each_setting_that_changes_is_named_and_counts_for_the_next_call() {
 
 #[test]
 fn what_a_session_loads_changes_its_own_surface() {
-    let shop = Shop::new("surface_sessions", "[surface]\nmax_loaded = 1");
+    let shop = Shop::new("surface_sessions", "[surface]\nmax_listed = 1");
     let mut one = shop.client(&[]);
     let mut other = shop.client(&[]);
     let shared = listed(&mut one).1;
@@ -181,7 +181,7 @@ fn what_a_session_loads_changes_its_own_surface() {
 /// Why a tool is blocked can be seen before it is called.
 #[test]
 fn a_client_sees_its_surface_as_it_is_for_its_own_session() {
-    let denial = "[surface]\nmax_loaded = 1\n[[rule]]\nbehavior = \"deny\"\ntool = \"*.t1\"\n";
+    let denial = "[surface]\nmax_listed = 1\n[[rule]]\nbehavior = \"deny\"\ntool = \"*.t1\"\n";
     let shop = Shop::new("surface_seen", denial);
     let mut one = shop.client(&[]);
     let mut other = shop.client(&[]);

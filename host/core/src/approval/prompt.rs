@@ -187,8 +187,8 @@ impl Prompt {
             })
         };
         let (text, cut) = draw(ARGUMENTS_ROWS_MAX);
-        if text.lines().count() + CHOICES_ROWS <= rows || !guard!("question_cuts") {
-            return (text, cut && guard!("question_cuts"));
+        if text.lines().count() + CHOICES_ROWS <= rows || !guard!("prompt_truncateds") {
+            return (text, cut && guard!("prompt_truncateds"));
         }
         // Without arguments, but with the rows that say so.
         let taken = draw(0).0.lines().count() + CHOICES_ROWS;
@@ -213,7 +213,7 @@ impl Prompt {
 
     /// Whether the question shows only part of the call. An approval then takes an extra step.
     pub fn is_cut(&self) -> bool {
-        self.cut && guard!("question_cuts")
+        self.cut && guard!("prompt_truncateds")
     }
 
     /// What the decision's record lists as shown (AT-DEC-15): [`Self::text`].
