@@ -147,7 +147,7 @@ fn an_output_that_is_older_than_the_log_keeps_calls_is_removed() {
     written(home.payload(&uri), day * 91);
     written(home.path().join("payloads.swept"), day * 2);
     again();
-    assert_eq!(home.state(&uri, 1)["state"], "gone");
+    assert_eq!(home.state(&uri, 1)["state"], "result_removed");
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn payloads_have_a_bound_and_the_oldest_of_their_caller_make_room() {
             .collect::<Vec<bool>>()
     };
     assert_eq!(are_there(), [false, false, false, true, true]);
-    assert_eq!(home.state(&uris[0], 1)["state"], "gone");
+    assert_eq!(home.state(&uris[0], 1)["state"], "result_removed");
     let error = big(2_000_000)["result"]["error"].clone();
     let message = error["message"].as_str().unwrap();
     assert!(
@@ -204,7 +204,7 @@ fn what_is_not_there_says_why() {
     assert_eq!(home.state(&uri, 1)["state"], "damaged");
     std::fs::remove_file(&payload).unwrap();
     let gone = home.state(&uri, 1);
-    assert_eq!(gone["state"], "gone");
+    assert_eq!(gone["state"], "result_removed");
     assert_eq!(
         gone["calls"],
         json!([record["invocation"]["invocation_id"]])
@@ -221,7 +221,7 @@ fn what_is_not_there_says_why() {
     // The journal without its first file.
     let segment = |number: u32| home.path().join(format!("journal/calls/{number:010}.log"));
     std::fs::rename(segment(1), segment(2)).unwrap();
-    assert_eq!(home.state(&other, 1)["state"], "expired");
+    assert_eq!(home.state(&other, 1)["state"], "reference_expired");
     for text in [
         "",
         "sha256:00",
@@ -248,7 +248,7 @@ fn an_artifact_that_was_removed_is_gone_and_its_call_is_shown() {
         let gone = home.state(reference, 1);
         assert_eq!(
             (&gone["state"], &gone["calls"]),
-            (&json!("gone"), &json!([id]))
+            (&json!("result_removed"), &json!([id]))
         );
     }
     let shown = home.toolcell(&["show", id, "--json"]).run().exits(0).json();

@@ -30,7 +30,7 @@ macro_rules! words {
 words! {
     "abort_reason" AbortReason: UserInterruption SiblingError Timeout Fallback RuntimeShutdown;
     "access_kind" AccessKind: FileRead FileWrite Network Browser Credential Payment ExternalSend CodeExecution;
-    "approval_state" ApprovalState: Pending Approved Rejected Expired Withdrawn Claimed Done;
+    "approval_state" ApprovalState: Pending Approved Rejected Expired Canceled Running Finished;
     "argument_mode" ArgumentMode: Json Text File Multipart Stream Custom;
     "behavior" Behavior: Allow Ask Deny Passthrough;
     "context_modifier_policy" ContextModifierPolicy: AllowSerialOnly DeferUntilBatchComplete Forbid;
@@ -64,7 +64,7 @@ words! {
     "recoverability" Recoverability: None RetrySame RetryAfter ChangeArguments ChangeArgumentsOrPolicy DiscoverFirst
         Reapprove SetupFirst;
     "replay_blocker" ReplayBlocker: FilesUsed DraftsUsed NetworkUsed SecretsUsed EnvironmentUsed InputRedacted
-        InputNotExact ToolsUsed SettingsUsed QuestionsAsked OutputNotKept Retried ClockReadingsExceeded Canceled StoppedByClock
+        InputNotExact ToolsUsed SettingsUsed QuestionsAsked OutputNotKept AttemptRepeated ClockReadingsExceeded Canceled StoppedByClock
         NeverRan StillRunning IsAReplay NotRecorded LogDamaged ComponentMissing ComponentChanged RefusedNow
         CanceledNow InputChanged;
     "result_status" ResultStatus: Succeeded PartialSucceeded Failed Denied Rejected Redacted TooLarge Canceled

@@ -354,7 +354,7 @@ async fn a_call_that_waits_takes_no_place_from_others_and_can_be_canceled() {
     let journal = Journal::new(home.journal(), home.journal_key());
     assert_eq!(
         kept(&journal, waited.0.invocation.invocation_id).state,
-        ApprovalState::Withdrawn
+        ApprovalState::Canceled
     );
 }
 

@@ -149,9 +149,12 @@ fn only_what_a_client_was_referred_to_can_be_read_and_why_not_is_for_programs_to
     )
     .unwrap();
     let gone = owner.call("read_result", json!({ "reference": uri }));
-    assert_eq!(state(&gone), (&json!("gone"), &json!("gone")));
+    assert_eq!(
+        state(&gone),
+        (&json!("result_removed"), &json!("result_removed"))
+    );
     for uri in [uri.clone(), format!("{uri}?offset=5")] {
-        assert_eq!(resource_state(&mut owner, &uri), "gone");
+        assert_eq!(resource_state(&mut owner, &uri), "result_removed");
     }
 }
 
@@ -192,8 +195,11 @@ fn a_result_that_is_displaced_by_a_thousand_newer_ones_has_expired() {
         client.forget();
     }
     let refused = client.call("read_result", json!({ "reference": first }));
-    assert_eq!(state(&refused), (&json!("expired"), &json!("expired")));
-    assert_eq!(resource_state(&mut client, &first), "expired");
+    assert_eq!(
+        state(&refused),
+        (&json!("reference_expired"), &json!("reference_expired"))
+    );
+    assert_eq!(resource_state(&mut client, &first), "reference_expired");
 }
 
 #[test]

@@ -62,9 +62,9 @@ impl State {
     fn word(self) -> &'static str {
         match self {
             Self::Available => "available",
-            Self::Gone => "gone",
+            Self::Gone => "result_removed",
             Self::Redacted => "redacted",
-            Self::Expired => "expired",
+            Self::Expired => "reference_expired",
             Self::Damaged => "damaged",
             Self::Unknown => "unknown",
         }

@@ -43,7 +43,7 @@ impl Session {
             return if self.payloads().has_expired(whole) {
                 unreadable(
                     "newer results displaced the resource; call the tool again",
-                    "expired",
+                    "reference_expired",
                 )
             } else {
                 unreadable("there is no such resource here", "unknown_reference")
@@ -90,7 +90,7 @@ impl Session {
             Ok(contents) => Ok(ReadResourceResult::new(vec![contents]).into()),
             Err(error) if is_missing(&error) => unreadable(
                 "the resource was removed from the host; call the tool again",
-                "gone",
+                "result_removed",
             ),
             Err(error) if error.is::<PayloadChanged>() => unreadable(
                 "the resource was changed on disk; call the tool again",

@@ -296,7 +296,7 @@ fn a_call_that_is_stopped_while_it_waits_ends_and_cannot_be_approved() {
             .iter()
             .find(|e| e["event_type"] == "tool.invocation.cancel_requested");
         assert_eq!(requested.unwrap()["data"]["abort_reason"], reason);
-        assert_eq!(place.state(&id), "withdrawn");
+        assert_eq!(place.state(&id), "canceled");
         place.run(&["approvals", "approve", &id]).exits(3);
         assert!(place.lines().is_empty());
     }
@@ -333,7 +333,7 @@ fn of_ten_who_approve_at_once_one_does() {
         }
         assert_eq!(place.lines().len(), before + 1);
         let shown = place.show(&id);
-        assert_eq!(shown["state"], "done");
+        assert_eq!(shown["state"], "finished");
         let answers = shown["decisions"]
             .as_array()
             .unwrap()
@@ -410,7 +410,7 @@ fn the_end_of_an_id_names_the_call_as_the_list_prints_it() {
     ended(child).exits(0);
     assert_eq!(place.lines(), ["one"]);
     // The same letters name the call after its end.
-    assert_eq!(place.state(short), "done");
+    assert_eq!(place.state(short), "finished");
     let help = place
         .run(&["approvals", "approve", "--help"])
         .exits(0)

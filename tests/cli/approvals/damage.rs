@@ -61,7 +61,7 @@ fn a_row_that_was_changed_behind_the_journals_back_runs_nothing() {
     let database = place.home.join("journal/journal.db");
     let whole = fs::read(&database).unwrap();
     // The call itself is encrypted; each of these values is in plain text in the file, and authenticated.
-    for (old, new) in [("pending", "claimed"), ("sha256:", "sha256;")] {
+    for (old, new) in [("pending", "running"), ("sha256:", "sha256;")] {
         let changed = replaced(&whole, old.as_bytes(), new.as_bytes());
         assert_ne!(changed, whole, "{old} is not in the file");
         fs::write(&database, changed).unwrap();

@@ -96,9 +96,9 @@ pub(crate) fn round(place: &Place, seed: u64) -> Option<Value> {
         shown["state"].as_str().unwrap(),
         shown["invocation"]["status"].as_str().unwrap(),
     ) {
-        ("done", "succeeded") => assert_eq!((lines.len(), approvals), (1, 1), "seed {seed}"),
+        ("finished", "succeeded") => assert_eq!((lines.len(), approvals), (1, 1), "seed {seed}"),
         // The process was killed between claim and result, so the outcome is recorded as unknown.
-        ("done", "canceled") => assert_eq!(
+        ("finished", "canceled") => assert_eq!(
             shown["result"]["error"]["error_code"], "interrupted",
             "seed {seed}"
         ),

@@ -143,7 +143,7 @@ fn after_the_component_changed_an_approval_runs_nothing() {
     assert_eq!(error(&shown), ("approval_rejected", "approval_outdated"));
     assert_eq!(
         (&shown["state"], &shown["invocation"]["status"]),
-        (&json!("withdrawn"), &json!("denied"))
+        (&json!("canceled"), &json!("denied"))
     );
     place.run(&["approvals", "approve", &id]).exits(3);
 }

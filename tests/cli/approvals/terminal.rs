@@ -614,7 +614,7 @@ fn an_interrupt_at_the_question_cancels_the_call() {
     terminal.shows(ASKS);
     terminal.types("\u{3}");
     assert_eq!(terminal.ends().0, Some(5));
-    assert_eq!(place.list(&["--all"])[0].1, "withdrawn");
+    assert_eq!(place.list(&["--all"])[0].1, "canceled");
     assert!(place.lines().is_empty());
 }
 

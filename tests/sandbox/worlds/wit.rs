@@ -87,7 +87,7 @@ async fn arguments_of_other_types_do_not_reach_the_function() {
     let called = plain("tools-bytes")
         .call(json!({ "bytes": "not base64" }))
         .await;
-    called.failed("invalid_arguments", "arguments");
+    called.failed("invalid_arguments", "argument_conversion");
     assert!(
         called
             .message()

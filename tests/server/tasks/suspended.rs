@@ -420,8 +420,8 @@ fn a_call_that_is_killed_after_the_answer_is_not_run_a_second_time() {
 #[test]
 fn whenever_its_process_is_killed_a_suspended_call_ends_once() {
     for (state, status, code) in [
-        ("claimed", "failed", "interrupted"),
-        ("withdrawn", "cancelled", "canceled"),
+        ("running", "failed", "interrupted"),
+        ("canceled", "cancelled", "canceled"),
     ] {
         let place = Place::new();
         let mut client = place.asking(&[]);
@@ -550,7 +550,7 @@ fn a_call_that_was_approved_and_then_asks_needs_no_second_approval() {
     end(client, true);
     // Its approval is used, and the call not over.
     let listed = place.run(&["approvals", "list", "--json"]).exits(0).stdout;
-    assert!(listed.contains("claimed"), "{listed}");
+    assert!(listed.contains("running"), "{listed}");
     let mut client = place.asking(&[]);
     assert_eq!(
         get(&mut client, &task)["inputRequests"],
@@ -577,7 +577,7 @@ fn a_call_that_was_approved_and_then_asks_needs_no_second_approval() {
     let state: String = store
         .query_row("SELECT state FROM approvals", [], |row| row.get(0))
         .unwrap();
-    assert_eq!(state, "done");
+    assert_eq!(state, "finished");
 }
 
 /// Those stay in their process, and end with it.

@@ -50,7 +50,7 @@ pub(super) fn note(
         blocked_by.push(ReplayBlocker::QuestionsAsked);
     }
     if journey.invocation.extra.contains_key(retry::ATTEMPTS) {
-        blocked_by.push(ReplayBlocker::Retried);
+        blocked_by.push(ReplayBlocker::AttemptRepeated);
     }
     let data = if blocked_by.is_empty() || !guard!("replay_seeds") {
         let component_file = journey.services.catalog.origin(tool.component());

@@ -147,7 +147,7 @@ async fn is_decided(services: &Services, id: InvocationId) -> Option<bool> {
         .ok()??;
     let can_run = matches!(
         standing.state,
-        ApprovalState::Pending | ApprovalState::Approved | ApprovalState::Claimed
+        ApprovalState::Pending | ApprovalState::Approved | ApprovalState::Running
     );
     Some(!can_run)
 }

@@ -13,7 +13,7 @@ macro_rules! approval_states {
         /// ```
         /// use toolcell_core::record::ApprovalState;
         ///
-        /// assert_eq!(ApprovalState::parse("claimed"), Some(ApprovalState::Claimed));
+        /// assert_eq!(ApprovalState::parse("running"), Some(ApprovalState::Running));
         /// ```
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
         pub enum ApprovalState {
@@ -44,11 +44,11 @@ approval_states! {
     /// Not answered, or not run, in time.
     Expired = "expired",
     /// The call ended before it ran.
-    Withdrawn = "withdrawn",
+    Canceled = "canceled",
     /// The one approved run has begun.
-    Claimed = "claimed",
+    Running = "running",
     /// The approved run has its result.
-    Done = "done",
+    Finished = "finished",
 }
 
 impl fmt::Display for ApprovalState {

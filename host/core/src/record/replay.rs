@@ -268,7 +268,7 @@ pub enum ReplayBlocker {
     /// The output may be on no disk, so there is nothing to compare with.
     OutputNotKept,
     /// An attempt failed, and another one replaced it.
-    Retried,
+    AttemptRepeated,
     /// The guest read a clock more often than is recorded.
     ClockReadingsExceeded,
     /// The call was canceled, or its process was killed.
@@ -319,7 +319,7 @@ impl ReplayBlocker {
             Self::OutputNotKept => {
                 "the output of the call was not kept, because it may be on no disk"
             }
-            Self::Retried => {
+            Self::AttemptRepeated => {
                 "an attempt failed and was repeated, and only the last one is recorded"
             }
             Self::QuestionsAsked => "the tool asked its user, and the answers are not recorded",

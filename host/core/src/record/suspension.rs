@@ -89,8 +89,8 @@ impl SuspensionState {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Waiting => "waiting",
-            Self::Claimed => "claimed",
-            Self::Withdrawn => "withdrawn",
+            Self::Claimed => "running",
+            Self::Withdrawn => "canceled",
         }
     }
 

@@ -99,12 +99,12 @@ impl Unreadable {
                 "no result referred you to it; copy the URI from a result",
             ),
             Self::Expired => (
-                "expired",
+                "reference_expired",
                 InvalidArguments,
                 "newer results displaced it; call the tool again",
             ),
             Self::Gone => (
-                "gone",
+                "result_removed",
                 InvalidArguments,
                 "it was removed from the host; call the tool again",
             ),
@@ -391,8 +391,8 @@ mod tests {
     fn a_reference_that_cannot_be_read_has_a_word_for_programs() {
         for (why, word) in [
             (Unreadable::Unknown, "unknown_reference"),
-            (Unreadable::Expired, "expired"),
-            (Unreadable::Gone, "gone"),
+            (Unreadable::Expired, "reference_expired"),
+            (Unreadable::Gone, "result_removed"),
             (Unreadable::Redacted, "redacted"),
         ] {
             let answer = serde_json::to_value(unreadable(URI, why)).unwrap();

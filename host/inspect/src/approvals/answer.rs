@@ -154,7 +154,7 @@ impl ApprovalCommands {
                     return said(id, ApprovalState::Rejected, "denied", json);
                 }
                 (ApprovalState::Rejected, None) => return said(id, kept.state, "denied", json),
-                (ApprovalState::Claimed | ApprovalState::Done, held) => {
+                (ApprovalState::Running | ApprovalState::Finished, held) => {
                     if let Some(held) = held.filter(|_| kept.result.is_some()) {
                         held.retire();
                     }

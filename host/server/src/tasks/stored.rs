@@ -74,7 +74,7 @@ impl Tasks {
             store.withdraw(id)?;
             Ok(store
                 .standing(id)?
-                .is_some_and(|standing| standing.state == ApprovalState::Withdrawn))
+                .is_some_and(|standing| standing.state == ApprovalState::Canceled))
         })
         .await
     }

@@ -74,7 +74,7 @@ impl Store {
         let id = claim.invocation.invocation_id;
         let now = Timestamp::now();
         let claimed = transaction.execute(
-            "UPDATE approvals SET state = 'claimed'
+            "UPDATE approvals SET state = 'running'
              WHERE invocation = ?1 AND state = 'approved' AND binding = ?2 AND expires_at > ?3",
             params![id.to_string(), claim.binding, now.unix_millis()],
         )?;

@@ -85,7 +85,7 @@ impl Store {
     /// Withdraws the approval of the call `id`, pending or given, so that it cannot run any more.
     pub fn withdraw(&mut self, id: InvocationId) -> Result<(), StoreError> {
         self.connection.execute(
-            "UPDATE approvals SET state = 'withdrawn' WHERE invocation = ?1 AND state IN ('pending', 'approved')",
+            "UPDATE approvals SET state = 'canceled' WHERE invocation = ?1 AND state IN ('pending', 'approved')",
             [id.to_string()],
         )?;
         Ok(())
@@ -119,8 +119,8 @@ impl Store {
             params![id, word(&result.status)?, entry::write(result)?],
         )?;
         transaction.execute(
-            "UPDATE approvals SET state = iif(state = 'claimed', 'done', 'withdrawn')
-             WHERE invocation = ?1 AND state IN ('claimed', 'pending', 'approved')",
+            "UPDATE approvals SET state = iif(state = 'running', 'finished', 'canceled')
+             WHERE invocation = ?1 AND state IN ('running', 'pending', 'approved')",
             [&id],
         )?;
         transaction.commit()?;

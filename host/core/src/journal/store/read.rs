@@ -102,7 +102,7 @@ impl Store {
     /// claimed, or `all`.
     pub fn list(&mut self, all: bool) -> Result<Vec<Summary>, StoreError> {
         let ids = self.ids(
-            "SELECT invocation FROM approvals WHERE ?1 OR state IN ('pending', 'approved', 'claimed')
+            "SELECT invocation FROM approvals WHERE ?1 OR state IN ('pending', 'approved', 'running')
              ORDER BY invocation DESC LIMIT ?2",
             params![all, LIST_MAX],
         )?;
@@ -137,7 +137,7 @@ impl Store {
     pub fn unfinished(&mut self) -> Result<Vec<InvocationId>, StoreError> {
         self.ids(
             "SELECT invocation FROM approvals
-             WHERE (state IN ('claimed', 'rejected', 'expired', 'withdrawn') OR expires_at <= ?1)
+             WHERE (state IN ('running', 'rejected', 'expired', 'canceled') OR expires_at <= ?1)
                AND NOT EXISTS (SELECT 1 FROM results WHERE results.invocation = approvals.invocation)
                AND invocation NOT IN (SELECT invocation FROM suspended)
              LIMIT ?2",
@@ -230,10 +230,10 @@ pub(super) fn standing(
         .transpose()?;
     let answered = answer.as_ref().map(|answer| answer.approved);
     let wanted = match state {
-        ApprovalState::Approved | ApprovalState::Claimed | ApprovalState::Done => Some(true),
+        ApprovalState::Approved | ApprovalState::Running | ApprovalState::Finished => Some(true),
         ApprovalState::Rejected => Some(false),
         ApprovalState::Pending => None,
-        ApprovalState::Expired | ApprovalState::Withdrawn => answered,
+        ApprovalState::Expired | ApprovalState::Canceled => answered,
     };
     if answered != wanted {
         return Err(damaged("an approval's state is not what was answered"));

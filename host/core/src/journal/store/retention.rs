@@ -14,7 +14,7 @@ const REMOVED_MAX: u32 = 32;
 /// The calls that go. The states are named so that an index finds them. A rule that still counts names the call that made it.
 const OVER: &str = "
     SELECT invocation FROM approvals
-    WHERE state IN ('pending', 'approved', 'rejected', 'expired', 'withdrawn', 'claimed', 'done') AND expires_at < ?1
+    WHERE state IN ('pending', 'approved', 'rejected', 'expired', 'canceled', 'running', 'finished') AND expires_at < ?1
     AND invocation NOT IN (SELECT made_by FROM session_rules)
     AND invocation NOT IN (SELECT invocation FROM suspended) LIMIT ?2";
 /// Maximum size of the store, in bytes: the arguments of a call alone may have 4 MiB, and a question can be open for a week.
@@ -24,7 +24,7 @@ const CALLER_PART: u64 = 4;
 /// The calls that go first if there is no room: those that cannot run any more.
 const ENDED: &str = "
     SELECT invocation FROM approvals
-    WHERE (state IN ('rejected', 'expired', 'withdrawn', 'done') OR expires_at < ?1) AND invocation <> ?2
+    WHERE (state IN ('rejected', 'expired', 'canceled', 'finished') OR expires_at < ?1) AND invocation <> ?2
     AND invocation NOT IN (SELECT made_by FROM session_rules)
     AND invocation NOT IN (SELECT invocation FROM suspended) ORDER BY asked_at LIMIT ?3";
 /// What the calls of one caller take that wait.
@@ -182,7 +182,7 @@ mod tests {
             assert!(ask(
                 &journal,
                 (&format!("bert-{number:02}"), "bert"),
-                "withdrawn",
+                "canceled",
                 100 - number
             ));
         }

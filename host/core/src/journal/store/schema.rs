@@ -45,11 +45,11 @@ const MIGRATIONS: [&str; 3] = [
     CREATE TABLE approvals (
         invocation TEXT PRIMARY KEY REFERENCES invocations,
         state TEXT NOT NULL CHECK (state IN
-            ('pending', 'approved', 'rejected', 'expired', 'withdrawn', 'claimed', 'done')),
+            ('pending', 'approved', 'rejected', 'expired', 'canceled', 'running', 'finished')),
         binding TEXT NOT NULL, actor TEXT,
         asked_at INTEGER NOT NULL, expires_at INTEGER NOT NULL,
         record BLOB NOT NULL, answer BLOB,
-        CHECK (state NOT IN ('approved', 'rejected', 'claimed', 'done') OR answer IS NOT NULL)
+        CHECK (state NOT IN ('approved', 'rejected', 'running', 'finished') OR answer IS NOT NULL)
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX approvals_by_state ON approvals (state, expires_at);
     CREATE TABLE results (
@@ -66,7 +66,7 @@ const MIGRATIONS: [&str; 3] = [
     "
     CREATE TABLE suspended (
         invocation TEXT PRIMARY KEY REFERENCES invocations,
-        state TEXT NOT NULL CHECK (state IN ('waiting', 'claimed', 'withdrawn')),
+        state TEXT NOT NULL CHECK (state IN ('waiting', 'running', 'canceled')),
         expires_at INTEGER NOT NULL, record BLOB NOT NULL
     ) STRICT, WITHOUT ROWID;
 ",

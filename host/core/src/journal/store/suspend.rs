@@ -74,7 +74,7 @@ impl Store {
         let sql = "INSERT INTO suspended (invocation, state, expires_at, record) VALUES (?1, 'waiting', ?2, ?3)
                    ON CONFLICT (invocation) DO UPDATE
                    SET state = excluded.state, expires_at = excluded.expires_at, record = excluded.record
-                   WHERE suspended.state <> 'withdrawn'";
+                   WHERE suspended.state <> 'canceled'";
         let stored = transaction.execute(
             sql,
             params![id.to_string(), expires_at.unix_millis(), record],
@@ -98,7 +98,7 @@ impl Store {
     pub fn claim_suspended(&mut self, id: InvocationId) -> Result<bool, StoreError> {
         let now = Timestamp::now().unix_millis();
         let claimed = self.connection.execute(
-            "UPDATE suspended SET state = 'claimed' WHERE invocation = ?1 AND state = 'waiting' AND expires_at > ?2",
+            "UPDATE suspended SET state = 'running' WHERE invocation = ?1 AND state = 'waiting' AND expires_at > ?2",
             params![id.to_string(), now],
         )?;
         Ok(claimed == 1 || !guard!("suspended_once"))
@@ -107,7 +107,7 @@ impl Store {
     /// Withdraws a suspended call, so that it cannot run any more. Returns `false` if there is none that waits.
     pub fn withdraw_suspended(&mut self, id: InvocationId) -> Result<bool, StoreError> {
         let withdrawn = self.connection.execute(
-            "UPDATE suspended SET state = 'withdrawn' WHERE invocation = ?1 AND state = 'waiting'",
+            "UPDATE suspended SET state = 'canceled' WHERE invocation = ?1 AND state = 'waiting'",
             [id.to_string()],
         )?;
         Ok(withdrawn == 1)

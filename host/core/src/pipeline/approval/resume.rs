@@ -72,8 +72,8 @@ pub(in super::super) fn closing(kept: &Kept) -> Option<Refusal> {
         |code, message: String| Some(Refusal::new(ErrorClass::ApprovalRejected, code, message));
     match kept.state {
         // It waits for an answer, and can go on.
-        ApprovalState::Claimed if kept.is_suspended => None,
-        ApprovalState::Claimed => Some(interrupted()),
+        ApprovalState::Running if kept.is_suspended => None,
+        ApprovalState::Running => Some(interrupted()),
         ApprovalState::Rejected => {
             // If the input has hidden values, the feedback may repeat them, and nothing here can redact it.
             let open = kept.approval.plan.shown_input.is_none();
@@ -88,7 +88,7 @@ pub(in super::super) fn closing(kept: &Kept) -> Option<Refusal> {
                 format!("the call was not approved{because}"),
             )
         }
-        ApprovalState::Withdrawn => Some(withdrawn()),
+        ApprovalState::Canceled => Some(withdrawn()),
         ApprovalState::Expired => Some(expired()),
         ApprovalState::Pending | ApprovalState::Approved
             if children::is_orphan(&kept.invocation) =>
@@ -103,6 +103,6 @@ pub(in super::super) fn closing(kept: &Kept) -> Option<Refusal> {
         {
             Some(expired())
         }
-        ApprovalState::Pending | ApprovalState::Approved | ApprovalState::Done => None,
+        ApprovalState::Pending | ApprovalState::Approved | ApprovalState::Finished => None,
     }
 }

@@ -221,7 +221,7 @@ async fn claim(
 /// Why an approval cannot be used, from what is stored of its call.
 fn unclaimed(kept: Option<&Kept>) -> Refusal {
     // The end of a call withdraws its approval too, and then the call has a result.
-    if kept.is_some_and(|kept| kept.state == ApprovalState::Withdrawn && kept.result.is_none()) {
+    if kept.is_some_and(|kept| kept.state == ApprovalState::Canceled && kept.result.is_none()) {
         return withdrawn();
     }
     let message = "the approval was already used or has expired; call again to request a new one";

@@ -160,7 +160,7 @@ async fn look_up(desk: &ApprovalService, id: InvocationId) -> Result<Option<Answ
         }
         (ApprovalState::Approved | ApprovalState::Rejected, Some(answer)) => Ok(Some(answer)),
         (ApprovalState::Expired, _) => Err(expired()),
-        (ApprovalState::Withdrawn, _) => Err(withdrawn()),
+        (ApprovalState::Canceled, _) => Err(withdrawn()),
         (state, _) => {
             let message = format!("the approval is not open any more: it is {state}");
             Err(Refusal::new(

@@ -176,7 +176,7 @@ pub(super) const PAGES: &[Page] = &[
         remedy: "Correct them as the message says; `toolcell describe` prints the schema.",
     },
     Page {
-        code: "arguments",
+        code: "argument_conversion",
         origins: &[Call(InvalidArguments)],
         means: "The arguments cannot be converted to the parameters of the function.",
         cause: "A number is out of range, or a text is not one of the cases of its type.",

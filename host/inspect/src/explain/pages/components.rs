@@ -221,14 +221,14 @@ pub(super) const PAGES: &[Page] = &[
         remedy: "Copy the URI from a result.",
     },
     Page {
-        code: "expired",
+        code: "reference_expired",
         origins: &[Call(InvalidArguments)],
         means: "The reference cannot be read any more.",
         cause: "Newer results have replaced it.",
         remedy: "Call the tool again.",
     },
     Page {
-        code: "gone",
+        code: "result_removed",
         origins: &[Call(InvalidArguments)],
         means: "The stored result was removed.",
         cause: "The log was pruned, or the file was deleted.",

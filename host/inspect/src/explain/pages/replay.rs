@@ -82,7 +82,7 @@ pub(super) const PAGES: &[Page] = &[
         remedy: "Make the call again.",
     },
     Page {
-        code: "retried",
+        code: "attempt_repeated",
         origins: &[Replay],
         means: "The call cannot be replayed, because an attempt failed and was repeated.",
         cause: "Only the last attempt is recorded.",

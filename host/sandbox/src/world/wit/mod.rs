@@ -107,7 +107,13 @@ impl World for Wit {
             };
             let arguments = match arguments(signature, &call.input) {
                 Ok(arguments) => arguments,
-                Err(why) => return Ok(failure(ErrorClass::InvalidArguments, "arguments", why)),
+                Err(why) => {
+                    return Ok(failure(
+                        ErrorClass::InvalidArguments,
+                        "argument_conversion",
+                        why,
+                    ));
+                }
             };
             let instance = self.instance.instantiate_async(&mut *store).await?;
             let function = instance
