@@ -17,12 +17,12 @@ pub struct Exchange {
     pub answers: fn(&[Ended<'_>]) -> Vec<Value>,
 }
 
-/// What a dialect can say.
+/// Features of a dialect.
 struct Facts {
     name: &'static str,
     rule: NameRule,
     tool: fn(&Listed<'_>, is_deferred: bool) -> Value,
-    /// Whether a model can load a deferred tool by itself.
+    /// `true` if a model can load deferred tools.
     defers: bool,
     exchange: Option<Exchange>,
 }
@@ -118,12 +118,12 @@ impl Dialect {
             .find(|dialect| dialect.as_str() == name)
     }
 
-    /// What the names of its tools are made of.
+    /// The rule for the names of its tools.
     pub fn rule(self) -> NameRule {
         self.facts().rule
     }
 
-    /// Whether a model can load a deferred tool by itself. Otherwise such a tool is not in the list.
+    /// Returns whether a model can load deferred tools itself. Otherwise the list omits them.
     pub fn defers(self) -> bool {
         self.facts().defers
     }

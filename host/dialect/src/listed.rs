@@ -17,14 +17,14 @@ pub struct Listed<'a> {
     pub declaration: &'a ToolDeclaration,
     pub interface: Option<&'a ToolInterface>,
     pub permission: &'a PermissionProfile,
-    /// What a model has to know beside the schema of the arguments; empty if there is nothing.
+    /// Notes for a model in addition to the schema of the arguments; may be empty.
     pub note: &'a str,
     /// One object without references, whatever the real schema is.
     pub input_schema: &'a Value,
     pub output_schema: Option<&'a Value>,
     /// `sha256:<hex>` of the component.
     pub component: &'a str,
-    /// Whether the API may hold the model to the schema.
+    /// `true` if the API may enforce the schema.
     pub strict_schemas: bool,
 }
 
@@ -62,8 +62,8 @@ impl Listed<'_> {
         )
     }
 
-    /// What the tool has to be taken for: what the sandbox prevents is certain, and what the tool does not state
-    /// counts against it.
+    /// The effects to assume of the tool: the sandbox's limits are certain; what the tool leaves open counts
+    /// against it.
     pub fn effects(&self) -> Effects {
         Effects::of(&self.declaration.tool_kind, self.interface, self.permission)
     }

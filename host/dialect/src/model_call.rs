@@ -17,7 +17,7 @@ pub struct ModelCall {
     pub arguments: Input,
 }
 
-/// What the message of a model repeats of its request: how the model may call tools.
+/// The rules for tool calls that a model's message repeats from its request.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct CallTerms {
@@ -39,7 +39,7 @@ impl CallTerms {
         terms
     }
 
-    /// Whether the calls of the message run one after the other.
+    /// Returns whether the message's calls run one by one.
     pub fn is_serial(&self) -> bool {
         let disabled = self
             .tool_choice

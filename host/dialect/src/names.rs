@@ -2,7 +2,7 @@ use std::collections::HashMap;
 
 use super::name::free;
 
-/// What the names of tools are made of in a dialect, apart from their length: at most 64 characters in each.
+/// The characters that a dialect allows in tool names. In all of them a name has at most 64 characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameRule {
     /// As the server exports them.

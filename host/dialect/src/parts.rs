@@ -9,7 +9,7 @@ use super::{class_name, hint_without_loading};
 /// A call that has ended.
 pub type Ended<'a> = (&'a ToolInvocation, &'a ToolResult);
 
-/// What a model gets in place of a result without output: its API takes no empty text.
+/// The text for a model if a result has no output: its API rejects an empty text.
 const NO_OUTPUT: &str = "(no output)";
 /// The images that the APIs of models take. With another one they refuse the whole request.
 const IMAGES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
@@ -47,8 +47,8 @@ pub(super) fn native_id(invocation: &ToolInvocation) -> String {
         .unwrap_or_else(|| invocation.invocation_id.to_string())
 }
 
-/// What a model reads of a result: the error first, then what there is of the output; at least one part. The detail of an
-/// error for developers is not in it.
+/// The parts of a result for a model: the error first, then the output; at least one part. An error's detail for
+/// developers is omitted.
 pub fn parts(result: &ToolResult) -> Vec<Part> {
     let mut parts: Vec<Part> = result
         .error

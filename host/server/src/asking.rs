@@ -25,7 +25,7 @@ use super::ApprovalSettings;
 /// Tells the operator which call waits for an approval.
 pub type Announcer = Arc<dyn Fn(&Prompt) + Send + Sync>;
 
-/// What happens to a call that needs an approval if the client cannot ask its user.
+/// The handling of a call that needs an approval if the client cannot ask its user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Away {
     /// The call waits for an answer through `toolcell approvals`.
@@ -68,7 +68,7 @@ impl AskChannel {
 
 /// A question of a call, for the task that handles the call's request.
 pub(super) enum Ask {
-    /// Whether the call may run.
+    /// An approval request.
     Approval {
         prompt: Prompt,
         reply: oneshot::Sender<Reply>,
@@ -84,12 +84,12 @@ pub(super) enum Ask {
 const HEARD: Duration = Duration::from_millis(300);
 
 impl Ask {
-    /// Whether it asks for an approval.
+    /// Returns whether it requests an approval.
     pub(super) fn is_approval(&self) -> bool {
         matches!(self, Self::Approval { .. })
     }
 
-    /// The call whose approval it asks for: that of the client, or one that its tool makes.
+    /// The call to approve: the client's call, or one that its tool makes.
     pub(super) fn approval_of(&self) -> Option<InvocationId> {
         match self {
             Self::Approval { prompt, .. } => Some(prompt.invocation_id()),
@@ -97,7 +97,7 @@ impl Ask {
         }
     }
 
-    /// Whether nothing waits for the answer any more.
+    /// Returns whether no receiver of the answer is left.
     pub(super) fn is_closed(&self) -> bool {
         match self {
             Self::Approval { reply, .. } => reply.is_closed(),
@@ -105,7 +105,7 @@ impl Ask {
         }
     }
 
-    /// Whether the question is still unanswered after [`HEARD`].
+    /// Waits for [`HEARD`]; `true` if still unanswered.
     pub(super) async fn is_open(&mut self) -> bool {
         let closed = async {
             match self {
@@ -205,7 +205,7 @@ pub(super) struct Messenger {
     outdated: CancellationToken,
 }
 
-/// Who hears of approvals that the client's user does not answer.
+/// Observers of approvals that the client's user does not answer.
 #[derive(Default)]
 pub(super) struct Announcers {
     /// Of all of them, beside the client.
@@ -291,8 +291,8 @@ pub(super) fn suspended(
     ))
 }
 
-/// The name of a key for the client. A key must not come back with another question, so those of later rounds carry the
-/// number. No tool can write such a key itself, because `~` is not for keys.
+/// The name of a key for the client. It must not return with another question, so the keys of later rounds have the
+/// round's number. No tool can write such a key, because keys have no `~`.
 pub(super) fn wire(key: &str, round: usize) -> String {
     match round {
         1 => key.to_owned(),

@@ -135,8 +135,8 @@ impl Budget {
         })
     }
 
-    /// What `bytes` take of the principal's share, and of the total. A single request may be larger than the share, and then
-    /// it counts as a whole, because the memory is not that of the principal.
+    /// The cost of `bytes` in the principal's share and in the total. A single request may exceed the share, and then
+    /// counts in full, because the principal does not own the memory.
     fn share_of(&self, bytes: usize) -> (u32, u32) {
         let units = |most: usize| u32::try_from(bytes.div_ceil(UNIT).min(most)).unwrap_or(u32::MAX);
         (units(self.of.own_units), units(self.of.all_units))

@@ -44,7 +44,7 @@ pub(super) struct Caller {
 pub(super) struct Seen<'a> {
     /// How an approval is requested, if one is needed.
     pub(super) channel: AskChannel,
-    /// Whether the client can ask about a task instead of waiting for the response (SEP-2663).
+    /// `true` if the client can poll a task instead of waiting for the response (SEP-2663).
     pub(super) tasks: bool,
     pub(super) wanted: Wanted,
     pub(super) caller: Caller,
@@ -77,7 +77,7 @@ pub(super) struct Incoming<'a> {
     pub(super) responses: Option<InputResponses>,
     /// The tool, or why there is none to call.
     pub(super) offer: Result<&'a Offer, Refusal>,
-    /// Whether the caller has the schema of the tool.
+    /// `true` if the caller has the tool's schema.
     pub(super) loaded: bool,
     /// The id of the caller's surface.
     pub(super) surface: Arc<str>,
@@ -279,7 +279,7 @@ impl Server {
         Some(call.await)
     }
 
-    /// What keeps the records of the calls that a tool makes.
+    /// The recorder of the calls that a tool makes.
     pub(super) fn keeper(&self) -> Option<Arc<dyn RecordKeeper>> {
         self.settings
             .recorder
@@ -375,7 +375,7 @@ impl Running {
         self
     }
 
-    /// Whether a call in a task of its own has ended.
+    /// Returns whether a call in its own task has ended.
     pub(super) fn has_ended(&self) -> bool {
         matches!(&self.done, Done::Apart(call) if call.is_finished())
     }
@@ -536,7 +536,7 @@ fn request(offering: &Offering, name: &str, input: Input, seen: &Seen<'_>) -> Re
     request
 }
 
-/// The name of the session of a call: the operator's, or else that of the client; `None` where the protocol has none.
+/// The name of a call's session: the operator's, or else the client's; `None` where the protocol has no sessions.
 pub(super) fn session(settings: &ApprovalSettings, caller: &Caller) -> Option<String> {
     settings
         .session

@@ -34,8 +34,8 @@ use super::{Offering, Server};
 
 /// Lists the tools in a dialect.
 pub(super) const EXPORT: &str = "toolcell/export";
-/// Makes the calls in a message of a model. The message is in `arguments`, so that its size and the memory for it are
-/// bounded as those of a call.
+/// Makes the calls in a message of a model. The message is in `arguments`, so that it has a call's limits of size and
+/// memory.
 pub(super) const RUN: &str = "toolcell/respond";
 
 /// Maximum number of calls in one message. Each has a place of the server, and its result is kept, until all have ended.
@@ -58,7 +58,7 @@ struct Params {
     _message: IgnoredAny,
 }
 
-/// What answers the calls of a message.
+/// Format of the answer to a message.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Form {
@@ -221,8 +221,8 @@ impl<'a> Exported<'a> {
     }
 }
 
-/// What happens beside the calls of a message, in the task of its request: rmcp knows from the task which request a
-/// question or a notification belongs to.
+/// Work during the calls of a message, in the task of its request: rmcp knows from the task which request a question or
+/// a notification belongs to.
 type Aside = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The calls of one message.
@@ -237,7 +237,7 @@ struct MessageCalls {
     places: Vec<Place>,
     /// The ids as they were sent, which the answers repeat.
     ids: Vec<String>,
-    /// Whether the calls run one after the other.
+    /// `true` if the calls run one by one.
     is_serial: bool,
 }
 
@@ -349,7 +349,7 @@ impl MessageCalls {
     }
 }
 
-/// Hands out the record of a call, and counts its result, which waits for those of the others.
+/// Records a call, and counts the memory of its result until the others have ended.
 async fn kept(
     server: &Server,
     seen: &Seen<'_>,
@@ -552,7 +552,7 @@ impl Session {
     }
 }
 
-/// What a client learns of a call beside the words for its model.
+/// Facts about a call for a client; its model gets the texts.
 fn facts(record: &CallRecord) -> Value {
     let result = &record.result;
     json!({

@@ -43,7 +43,7 @@ type Outgoing = TxJsonRpcMessage<RoleServer>;
 pub(super) struct NotPending;
 
 impl NotPending {
-    /// Whether the notification came with it, over stdio or HTTP.
+    /// Returns whether the notification has it, over stdio or HTTP.
     pub(super) fn is_in(extensions: &Extensions) -> bool {
         let of_http = || {
             extensions
@@ -65,7 +65,7 @@ pub(super) struct Frames {
     pending: Arc<Pending>,
     /// A refusal that is not yet in the output buffer.
     refusal: Option<Value>,
-    /// Whether a refusal is not yet written completely.
+    /// `true` until a refusal is written in full.
     owes: bool,
     /// The load of the tools that requests may wait for; the end of the input counts when that has ended.
     load: Option<LoadEnd>,
@@ -289,13 +289,13 @@ struct Lines {
     budget: Budget,
     /// Leading bytes of `read` that are known to contain no line end.
     searched: usize,
-    /// Whether the rest of an overlong line is being skipped.
+    /// `true` while skipping the rest of an overlong line.
     skipping: bool,
 }
 
 enum Line {
     Message(Box<Incoming>),
-    /// What is no MCP message, or none that is taken.
+    /// Not an MCP message, or one that is refused.
     Refused(Refused),
 }
 

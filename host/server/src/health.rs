@@ -1,4 +1,4 @@
-//! Whether a server can run calls: one whose calls cannot be put on record runs none.
+//! The health of a server: it runs no calls if it cannot record them.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -35,7 +35,7 @@ impl HeldCallKey {
         self.are_of(other) && self.arguments.same(&other.arguments)
     }
 
-    /// Whether both have the same owner and tool.
+    /// Compares the owners and the tools.
     fn are_of(&self, other: &Self) -> bool {
         self.owner == other.owner && self.tool == other.tool
     }
@@ -52,7 +52,7 @@ pub(super) struct HeldCall {
 }
 
 impl HeldCall {
-    /// Whether the call was seen to have ended more than [`KEPT`] ago.
+    /// Returns whether the end was seen more than [`KEPT`] ago.
     fn is_over(&mut self) -> bool {
         self.running.has_ended() && self.ended.get_or_insert_with(Instant::now).elapsed() > KEPT
     }
@@ -64,7 +64,7 @@ pub(super) struct HeldCalls(Arc<Mutex<Held<HeldCall>>>);
 
 struct Held<C> {
     calls: HashMap<String, C>,
-    /// Whether a task sweeps the expired calls.
+    /// `true` if a task sweeps the expired calls.
     swept: bool,
 }
 

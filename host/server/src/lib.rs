@@ -72,7 +72,7 @@ pub use tasks::CallStore;
 /// Boxed, because a future is compiled in the crate that polls it: each change of the program would compile the MCP
 /// library's futures again.
 pub type Serving<'a> = BoxFuture<'a, anyhow::Result<()>>;
-/// What ends a server when it is ready.
+/// Resolves to stop a server.
 pub type Interrupted = BoxFuture<'static, ()>;
 
 /// The settings of a server, apart from its offering.

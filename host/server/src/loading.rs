@@ -36,12 +36,12 @@ enum Progress {
 /// The load of the tools of a server that speaks already.
 pub(super) struct Loading {
     progress: watch::Sender<Progress>,
-    /// What is waited for, for the client.
+    /// The reason to wait, for the client.
     reason: String,
 }
 
 impl Loading {
-    /// Whether the tools are loaded.
+    /// Returns whether the tools are loaded.
     fn is_loaded(&self) -> bool {
         *self.progress.borrow() == Progress::Loaded
     }
@@ -61,7 +61,7 @@ impl LoadEnd {
     }
 }
 
-/// What a session has told its client of the load.
+/// `true` once the client was told of the load.
 #[derive(Debug, Default)]
 pub(super) struct ToldOfLoad(AtomicBool);
 

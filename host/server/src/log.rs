@@ -1,5 +1,5 @@
-//! What a server tells its operator while it runs: a line for each call, for refused access, and for what keeps calls from
-//! running. Lines are written by a thread of their own, so that a reader that does not read holds no call up.
+//! The log of a running server for its operator: a line for each call, for refused access, and for each obstacle to
+//! calls. A separate thread writes lines, so that a slow reader delays no call.
 
 use std::fmt;
 use std::io::Write;

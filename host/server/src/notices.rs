@@ -35,7 +35,7 @@ impl Listener for Notices {
     }
 }
 
-/// Whether the progress is what the tool or a hook says of its work.
+/// Returns whether the tool or a hook reports the progress.
 fn is_of_tool(event: &ToolEvent) -> bool {
     let status = event
         .data
@@ -51,7 +51,7 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    /// Whether the client requested any notification.
+    /// Returns whether the client requested any.
     pub(super) fn anything(&self) -> bool {
         self.progress.is_some() || self.logs.is_some()
     }

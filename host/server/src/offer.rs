@@ -26,7 +26,7 @@ pub struct Offers {
     by_name: HashMap<String, Arc<Offer>>,
     /// Qualified names, and bare names and aliases that only one tool has: accepted, but not listed.
     by_other_name: HashMap<String, Arc<Offer>>,
-    /// Whether a client has to repeat arguments of some tool in headers (`x-mcp-header`).
+    /// `true` if a client repeats arguments of some tool in headers (`x-mcp-header`).
     mirrors: bool,
     surface: Surface,
     /// The tools that a tool may call, if it was granted them: those that can be called through the surface, by their
@@ -42,13 +42,13 @@ pub(super) struct Offer {
     pub(super) name: String,
     pub(super) tool: Arc<Tool>,
     pub(super) qualified_name: String,
-    /// Whether the tool can report progress or write logs.
+    /// `true` if the tool can report progress or write logs.
     pub(super) speaks: bool,
-    /// Whether a client has to support tasks to call the tool.
+    /// `true` if only clients with tasks can call the tool.
     pub(super) needs_task: bool,
     /// The description of the tool for clients, made when it is first listed or loaded.
     described: OnceLock<Described>,
-    /// What a caller can do with the tool before it has loaded any.
+    /// The tool's availability to a caller without loads.
     pub(super) standing: Standing,
     /// Wall time limit of a call; the lower of this and the server's limit counts.
     pub(super) wall: Option<Duration>,
@@ -56,7 +56,7 @@ pub(super) struct Offer {
     pub(super) origin: Option<Arc<Value>>,
     /// The component of the tool.
     pub(super) provider: Option<Arc<Provider>>,
-    /// Whether the API may hold the model to the schema.
+    /// `true` if the API may enforce the schema.
     strict_schemas: bool,
 }
 
@@ -149,12 +149,12 @@ impl Offers {
         Some(offer.listed(|listed| describe(listed, offer.standing)))
     }
 
-    /// Whether some tool has to be loaded before it can be called.
+    /// Returns whether some tool must be loaded before a call.
     pub(super) fn defers(&self) -> bool {
         self.surface.defers()
     }
 
-    /// Whether a result of a tool that can be called may become a payload.
+    /// Returns whether a callable tool's result can become a payload.
     pub(super) fn can_persist(&self) -> bool {
         let can = |offer: &Arc<Offer>| {
             offer.standing.state != LoadingState::Unavailable && offer.tool.keeping().can_persist()
@@ -162,7 +162,7 @@ impl Offers {
         self.offers.iter().any(can)
     }
 
-    /// Whether a tool with this qualified name is offered.
+    /// Returns whether it has a tool of this qualified name.
     pub(super) fn has(&self, name: &str) -> bool {
         self.by_other_name.contains_key(name)
     }
@@ -172,7 +172,7 @@ impl Offers {
         Arc::clone(&self.callable)
     }
 
-    /// Whether a client has to repeat arguments of some tool in headers.
+    /// Returns whether some tool needs arguments in headers.
     pub(super) fn mirrors(&self) -> bool {
         self.mirrors
     }
@@ -256,7 +256,7 @@ impl Offers {
             .search(query, limit, |name| loaded.contains(name))
     }
 
-    /// Whether every caller gets the same list from `other`, whatever it has loaded.
+    /// Returns whether `other` lists the same to each caller, for any loads.
     pub(super) fn lists_as(&self, other: &Self) -> bool {
         self.listable().eq(other.listable())
     }
@@ -271,13 +271,13 @@ impl Offers {
 }
 
 impl Offer {
-    /// Whether a caller with these `loads` has the schema of the tool. A deprecated tool needs none, because its callers
-    /// know it from before (AT-LIFE-06).
+    /// Returns whether a caller with these `loads` has the tool's schema. Callers of a deprecated tool know it already
+    /// (AT-LIFE-06).
     pub(super) fn is_loaded(&self, loads: &Loads) -> bool {
         self.standing.state != LoadingState::Deferred || loads.has(&self.qualified_name)
     }
 
-    /// Whether clients are told that the tool returns structured output.
+    /// Returns whether clients expect structured output.
     pub(super) fn promises_output(&self) -> bool {
         self.described().output_schema.is_some()
     }
@@ -346,7 +346,7 @@ impl Offer {
     }
 }
 
-/// Whether any part of a schema has an `x-mcp-header`.
+/// Returns whether a schema has an `x-mcp-header`.
 fn mirrors(schema: &Value) -> bool {
     match schema {
         Value::Object(fields) => {

@@ -158,8 +158,8 @@ impl<'a> Outline<'a> {
 pub(super) const ARRAY: &str =
     "a message is a JSON object: send each message by itself, not in an array";
 
-/// Whether `text` is a JSON array. MCP has no batches since 2025-06-18, but rmcp parses some arrays as a request, each
-/// item as the member at its position; the outline does not.
+/// Returns whether `text` is a JSON array. MCP dropped batches in 2025-06-18, but rmcp parses some arrays as a request,
+/// each item as the member at its position; the outline does not.
 pub(super) fn is_array(text: &[u8]) -> bool {
     text.trim_ascii_start().starts_with(b"[") && serde_json::from_slice::<IgnoredAny>(text).is_ok()
 }
@@ -172,7 +172,7 @@ fn values(text: &[u8]) -> usize {
         .count()
 }
 
-/// Whether `name`, the raw text between the quotes, decodes to `meant`.
+/// Returns whether `name`, raw text from the quotes, is `meant`.
 fn is(name: &[u8], meant: &str) -> bool {
     name == meant.as_bytes()
         || name.contains(&b'\\')

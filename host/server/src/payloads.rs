@@ -93,12 +93,12 @@ impl ReadablePayloads {
             .collect()
     }
 
-    /// Whether the client may read any payload.
+    /// Returns whether the client has any payload.
     pub(super) fn has_any(&self) -> bool {
         !self.lock().is_empty()
     }
 
-    /// Whether the payload with this URI could be read until others displaced it.
+    /// Returns whether others displaced the payload with this URI.
     pub(super) fn has_expired(&self, uri: &str) -> bool {
         self.displaced
             .lock()

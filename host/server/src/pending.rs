@@ -1,4 +1,4 @@
-//! The request ids of one connection that are in use: those of unanswered requests, and of canceled ones.
+//! The request ids in use on one connection: of unanswered and of canceled requests.
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt::{self, Display, Formatter};
@@ -21,7 +21,7 @@ pub(super) struct Pending {
 #[derive(Debug, Default)]
 struct Ids {
     unanswered: HashSet<RequestId>,
-    /// Hashes. A late response of a canceled call would be taken for that of a second request with the same id.
+    /// Hashes. Otherwise a canceled call's late response could answer a second request with its id.
     canceled: VecDeque<u64>,
     hasher: RandomState,
 }

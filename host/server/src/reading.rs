@@ -166,7 +166,7 @@ fn unreadable_now(message: &str) -> Refusal {
     )
 }
 
-/// Whether the file of a payload was removed.
+/// Returns whether a payload's file was removed.
 pub(super) fn is_missing(error: &anyhow::Error) -> bool {
     let missing = |error: &std::io::Error| error.kind() == std::io::ErrorKind::NotFound;
     error

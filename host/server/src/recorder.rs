@@ -16,7 +16,8 @@ use super::budget::{Budget, Lease};
 const WAITING_MAX: usize = 256;
 const WAITING_BYTES_MAX: usize = 32 << 20;
 
-/// Appends the record of every call to a file, one JSON line each; those of the calls that a tool makes before its own. A new file is readable by its owner only.
+/// Appends the record of every call to a file as a JSON line, after the records of the calls that its tool makes. Only
+/// its owner can read a new file.
 pub struct Recorder {
     queue: Mutex<Option<mpsc::Sender<Line>>>,
     room: Budget,

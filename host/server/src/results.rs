@@ -22,7 +22,7 @@ const SMALL_BYTES: usize = 4 << 10;
 /// How long a response waits for its memory.
 const WAIT: Duration = Duration::from_secs(30);
 
-/// What one response over HTTP keeps reserved, an extension of its request.
+/// The memory reserved for one HTTP response; an extension of its request.
 #[derive(Clone, Debug)]
 pub(super) struct ResultRoom {
     budget: Budget,

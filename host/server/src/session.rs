@@ -40,7 +40,7 @@ use super::tasks::TASK_AFTER;
 use super::vain_cancels::VainCancels;
 use super::{Offering, Server};
 
-/// What the server calls itself.
+/// The server's name.
 pub(super) const NAME: &str = "toolcell";
 /// Maximum size of a payload in one response, in bytes.
 pub(super) const PAYLOAD_BYTES_MAX: u64 = 32 << 20;
@@ -51,12 +51,12 @@ pub(super) struct Identity {
     pub(super) actor: Option<Arc<str>>,
     /// The owner of the calls: the principal, or the connection if there is only one.
     pub(super) owner: Arc<str>,
-    /// Whether the connection counts as a session in revisions without sessions.
+    /// `true` if the connection is a session in revisions without sessions.
     pub(super) lasts: bool,
     pub(super) shelf: Arc<ReadablePayloads>,
     /// The tools that the owner has loaded without a session.
     pub(super) loads: Arc<Loads>,
-    /// What the owner canceled in vain.
+    /// Its cancels of unknown calls.
     pub(super) vain_cancels: Arc<VainCancels>,
 }
 
@@ -138,7 +138,7 @@ impl Session {
         }
     }
 
-    /// The id of the caller's own surface: that of the offering, and what this caller has loaded into it.
+    /// The id of the caller's own surface: the offering's id, and the number of loads of this caller.
     pub(super) fn surface_id(
         &self,
         offering: &Offering,
@@ -182,7 +182,7 @@ impl Session {
         .find(|known| *known as u8 == level)
     }
 
-    /// The name of the session in records: that of the calls of this request.
+    /// The name in records of the session of this request.
     pub(super) fn session_ref(&self, context: &RequestContext<RoleServer>) -> Option<String> {
         super::call::session(&self.offering().approvals, &self.caller(context))
     }
@@ -265,7 +265,7 @@ impl Session {
         Ok((self.server.begin(&offering, incoming), words, None))
     }
 
-    /// Whether a client could ask for tasks: earlier revisions have no such extension.
+    /// Returns whether a client can ask for tasks, which need a later revision.
     fn offers_tasks(&self, seen: &Seen<'_>) -> bool {
         self.server.tasks.is_some() && revision(seen.context) >= ProtocolVersion::V_2026_07_28
     }

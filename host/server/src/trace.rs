@@ -11,8 +11,7 @@ use super::Offering;
 const PARENT: &str = "traceparent";
 const STATE: &str = "tracestate";
 
-/// The trace of a call: that of its request's `_meta`, or of the HTTP request, or of the `session`. What is malformed counts
-/// as not sent.
+/// The trace of a call: from its request's `_meta`, the HTTP request, or the `session`. Malformed values are ignored.
 pub(super) fn of_mcp(
     offering: &Offering,
     session: Option<&str>,

@@ -14,7 +14,7 @@ use crate::{NameRule, Names};
 /// Name of an agent that neither said who it is, nor was known when it called.
 const UNKNOWN_AGENT: &str = "unknown";
 
-/// What is looked for in a trace.
+/// The detectors of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Detectors {
     /// A loop is so many calls of one tool with equal arguments.
@@ -361,7 +361,7 @@ impl TraceBuilder {
         (found.or(posted).or_else(|| is_over.then(observed)), noted)
     }
 
-    /// What the caller posted, and under `toolcell` what this program noted.
+    /// Merges the posted metadata; `toolcell` has the program's notes.
     fn metadata(&self, noted: Extra) -> Extra {
         let start = self
             .start

@@ -127,7 +127,7 @@ pub fn result(invocation: &ToolInvocation, result: &record::ToolResult) -> Value
     to_value(&ToolResult::of(invocation, result))
 }
 
-/// Whether some of the arguments are in no record, because the tool's contract calls them sensitive.
+/// Returns whether a record omits arguments that the tool's contract marks as sensitive.
 pub(super) fn is_concealed(invocation: &ToolInvocation) -> bool {
     invocation.model_input_ref.starts_with(CONCEALED)
 }

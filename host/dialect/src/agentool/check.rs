@@ -1,4 +1,4 @@
-//! What the specification says of each object, for strict readers.
+//! The specification's rules for each object, for strict readers.
 
 use std::collections::HashSet;
 

@@ -4,14 +4,14 @@ use toolcell_core::record::{Extra, Timestamp};
 
 use super::{Document, Step, TraceStatus};
 
-/// What a caller adds to a trace, because a tool host does not see it (AO-ST-01).
+/// An entry that a caller adds to a trace; a tool host cannot see it (AO-ST-01).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Post {
     pub at: Timestamp,
     pub what: Posted,
 }
 
-/// What an agent adds to the trace of its session.
+/// The content of an agent's entry in its trace.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Posted {
     Start(Start),

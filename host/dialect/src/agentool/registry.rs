@@ -43,7 +43,7 @@ pub struct Entry {
     pub extra: Extra,
 }
 
-/// What a request to an endpoint has to show.
+/// The credential for an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Auth {
@@ -90,7 +90,7 @@ pub fn registry(
     }
 }
 
-/// Whether a registry can name the tool that is exported as `exported` so.
+/// Returns whether a registry can list the tool `exported` under `name`.
 pub fn is_named(name: &str, exported: &str) -> bool {
     name == exported || is_made_of(name, &snake_case(exported))
 }

@@ -14,7 +14,7 @@ const COMPONENT: &str = "component";
 pub struct ToolSpec {
     /// Unique, in snake_case.
     pub name: String,
-    /// What the tool does, and when to use it.
+    /// Purpose of the tool, and its use.
     pub description: String,
     /// JSON Schema of the arguments, of type `object`.
     pub parameters: Value,
@@ -38,7 +38,7 @@ pub struct Metadata {
     pub category: Option<Word<Category>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_tier: Option<Word<CostTier>>,
-    /// Whether a call changes external state.
+    /// `true` if calls change external state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub side_effects: Option<bool>,
     #[serde(flatten)]
@@ -162,7 +162,7 @@ pub fn snake_case(name: &str) -> String {
     snake
 }
 
-/// Whether `name` is in snake_case.
+/// Checks `name` for snake_case.
 pub(super) fn is_snake_case(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_lowercase())
         && name

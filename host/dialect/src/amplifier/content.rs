@@ -21,7 +21,7 @@ impl Block {
         }
     }
 
-    /// What says that the block is there, where there is only text.
+    /// Returns the text, or a placeholder for the image.
     pub(super) fn to_text(&self) -> String {
         match self {
             Self::Text(text) => text.clone(),
@@ -68,7 +68,7 @@ fn image(fields: &Map<String, Value>) -> Option<Block> {
     })
 }
 
-/// Whether both are what `amplifier-core` accepts: a media type in small letters without parameters, and canonical base64.
+/// Returns whether `amplifier-core` accepts both: a lower-case media type without parameters, and canonical base64.
 fn is_image(media_type: &str, data: &str) -> bool {
     let plain = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || b"+-.".contains(&c);
     let subtype = media_type.strip_prefix("image/").unwrap_or_default();
@@ -81,7 +81,7 @@ fn media(kind: &str, fields: &Map<String, Value>) -> Option<String> {
     data.or_else(|| link(fields))
 }
 
-/// What takes the place of data that a text cannot hold.
+/// The placeholder for data that a text cannot hold.
 fn omitted(kind: &str, media_type: Option<&str>, data: &str) -> String {
     format!(
         "[{kind}, {}, {} bytes]",

@@ -147,7 +147,7 @@ fn message(invocation: &ToolInvocation, ended: &ToolResult, mode: Mode) -> Value
     })
 }
 
-/// What a model reads: the blocks of a result with images, or else `get_serialized_output` of `amplifier-core`.
+/// Content for a model: a result's blocks if it has images, else `get_serialized_output` of `amplifier-core`.
 fn content(answer: &Value) -> Value {
     match (answer.get("content"), answer.get("output")) {
         (Some(blocks), _) => blocks.clone(),

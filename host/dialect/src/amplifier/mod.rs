@@ -1,5 +1,5 @@
-//! Amplifier: the tool contract, in the form of its page (`Mode::Seed`) and in that of `amplifier-core` 2.0
-//! (`Mode::Upstream`), which differ in the types of `output` and `error` (requirements 2.4).
+//! Amplifier: the tool contract, in the format of its page (`Mode::Seed`) and of `amplifier-core` 2.0
+//! (`Mode::Upstream`). They differ in the types of `output` and `error` (requirements 2.4).
 
 mod content;
 mod event;

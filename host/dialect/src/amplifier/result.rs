@@ -73,13 +73,13 @@ pub fn result(invocation: &ToolInvocation, result: &ToolResult, mode: Mode) -> V
     }
 }
 
-/// What a result shows to a model.
+/// A result for a model.
 struct Shown<'a> {
     /// The structured output, unless something else is said to a model.
     value: Option<&'a Value>,
     /// The blocks, without the error.
     blocks: Vec<Block>,
-    /// What hooks of the operator add.
+    /// Context from the hooks.
     context: Vec<String>,
     error: Option<String>,
 }
@@ -144,8 +144,8 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// Whether the only texts are the copy of the structured value that the host makes for a tool without a text of its own.
-/// A tool with one says there what a model should read: the lines of a file, next to a value with their number.
+/// Returns whether the only text is the host's copy of the structured value. A tool with a text of its own says there
+/// what a model should read: the lines of a file, next to a value with their number.
 fn is_all_said(value: &Value, blocks: &[Block]) -> bool {
     let mut texts = blocks.iter().filter_map(|block| match block {
         Block::Text(text) => Some(text),
@@ -161,7 +161,7 @@ fn is_all_said(value: &Value, blocks: &[Block]) -> bool {
     }
 }
 
-/// What a model reads of an error.
+/// Formats an error for a model.
 fn line(error: &ToolError) -> String {
     let class = class_name(error.error_class);
     let hint = hint(error.error_class);
@@ -181,7 +181,7 @@ fn facts(error: &ToolError) -> Value {
     })
 }
 
-/// What Amplifier has no field for (AM-10).
+/// Data that Amplifier lacks (AM-10).
 fn metadata(invocation: &ToolInvocation, result: &ToolResult, shown: &Shown<'_>) -> Value {
     let duration = invocation
         .started_at()

@@ -2,8 +2,8 @@ use serde_json::{Value, json};
 
 use crate::{Listed, NameRule};
 
-/// Builds the description of a tool. Its name should be one of [`Names`](crate::Names); another one is made
-/// snake_case, and may then be that of another tool (AM-01). A tool without a schema accepts any object (AM-04).
+/// Builds the description of a tool. Its name should be one of [`Names`](crate::Names); any other becomes snake_case,
+/// and may collide with another tool's (AM-01). A tool without a schema accepts any object (AM-04).
 pub fn tool(listed: &Listed<'_>) -> Value {
     json!({
         "name": NameRule::SnakeCase.fit(listed.name),

@@ -90,7 +90,7 @@ pub fn read(text: &str) -> Result<Vec<ModelCall>, Unreadable> {
     calls.map(|(at, block)| call_of(at, block)).collect()
 }
 
-/// Whether the block calls a tool. The API itself runs its server tools, whose calls have another type.
+/// Returns whether the block is a tool call. Server tools, which the API runs, have another type.
 fn is_call(block: &RawValue) -> bool {
     let block = serde_json::from_str::<Written<'_>>(block.get());
     block.is_ok_and(|block| block.kind.as_deref() == Some(CALL))
@@ -107,7 +107,7 @@ fn call_of(at: usize, block: &RawValue) -> Result<ModelCall, Unreadable> {
     })
 }
 
-/// The block for one result. The API takes text alone in that of an error.
+/// The block for one result. In an error's block the API takes only text.
 pub fn result(invocation: &ToolInvocation, result: &ToolResult) -> Value {
     let block = |part: Part| match part {
         Part::Image { media_type, data } if !result.is_error => {

@@ -217,7 +217,7 @@ fn arguments(assertion: &Assertion) -> Result<Option<&Map<String, Value>>, Strin
     }
 }
 
-/// Whether `given` is an object with all fields of `wanted`; objects in it may have more fields too.
+/// Returns whether `given` is an object with all fields of `wanted`. It may have more, at any depth.
 fn has_all(given: &Value, wanted: &Map<String, Value>) -> bool {
     let Value::Object(given) = given else {
         return false;

@@ -18,7 +18,7 @@ pub struct EvalCase {
     pub case_id: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// What the agent was asked; `null` if the case does not say.
+    /// The agent's task; `null` if the case has none.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub input: Value,
     #[serde(default, skip_serializing_if = "Value::is_null")]
@@ -51,7 +51,7 @@ impl EvalCase {
     ///
     /// # Errors
     ///
-    /// What is wrong, with the number of the case or of the line.
+    /// Names the problem, and the number of the case or line.
     pub fn read_all(text: &str) -> Result<Vec<Self>, String> {
         let text = text.trim_start_matches('\u{feff}').trim();
         if text.len() > CASES_BYTES_MAX {

@@ -18,7 +18,7 @@ const VERDICT_VALUES_MAX: usize = 1_000;
 /// Maximum length of the reason of a verdict, in characters; the rest is cut.
 const REASON_MAX: usize = 4_000;
 
-/// What a judge is asked.
+/// The input of a judge.
 #[derive(Serialize)]
 struct Question<'a> {
     assertion: &'a Assertion,
@@ -26,7 +26,7 @@ struct Question<'a> {
     trace: &'a Value,
 }
 
-/// What a judge found.
+/// A judge's verdict.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Verdict {
     pub passed: bool,
@@ -56,7 +56,7 @@ impl Verdict {
     ///
     /// # Errors
     ///
-    /// What is wrong with it: it counts as a whole, or not at all.
+    /// Fails if any part of it is invalid.
     pub fn read(answer: &str) -> Result<Self, String> {
         if answer.len() > VERDICT_BYTES_MAX {
             return Err(format!("it answered more than {VERDICT_BYTES_MAX} bytes"));

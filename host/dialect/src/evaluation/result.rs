@@ -6,13 +6,13 @@ use super::cut;
 use super::judged::Verdict;
 use super::trace::Trace;
 
-/// What was found of one case: `EvalResult`, with 8 fields.
+/// The result of one case: `EvalResult`, with 8 fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EvalResult {
     pub eval_id: String,
     pub case_id: String,
     pub trace_id: String,
-    /// Whether all assertions hold.
+    /// `true` if all assertions hold.
     pub passed: bool,
     pub assertion_results: Vec<AssertionResult>,
     /// The arithmetic mean of all scores.
@@ -25,7 +25,7 @@ pub struct EvalResult {
     pub extra: Extra,
 }
 
-/// What was found of one assertion.
+/// The result of one assertion.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AssertionResult {
     pub assertion_type: String,

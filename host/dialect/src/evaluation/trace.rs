@@ -9,7 +9,7 @@ pub const TRACE_BYTES_MAX: usize = 16 << 20;
 /// Maximum number of values in a trace: a value takes some 100 bytes.
 const TRACE_VALUES_MAX: usize = 500_000;
 
-/// What evaluation reads of a ReasoningTrace. All of it is a claim of the agent's framework.
+/// The fields of a ReasoningTrace for evaluation. All are claims of the agent's framework.
 #[derive(Debug, Deserialize)]
 pub struct Trace {
     pub trace_id: String,
@@ -63,7 +63,7 @@ pub(super) struct CallStep<'t> {
     pub(super) call: &'t ToolCall,
 }
 
-/// What became of a call, as far as the trace tells.
+/// The outcome of a call, according to the trace.
 #[derive(Debug, PartialEq)]
 pub(super) enum Ended {
     Succeeded { at: String },
@@ -76,7 +76,7 @@ impl Trace {
     ///
     /// # Errors
     ///
-    /// What is wrong with it.
+    /// Says what is wrong.
     pub fn read(text: &str) -> Result<Self, String> {
         if text.len() > TRACE_BYTES_MAX {
             return Err(format!("there are more than {TRACE_BYTES_MAX} bytes"));
@@ -118,7 +118,7 @@ impl Trace {
         })
     }
 
-    /// What became of `call`: the first result after it that has its id.
+    /// The outcome of `call`: the first result after it that has its id.
     pub(super) fn end_of(&self, call: &CallStep<'_>) -> Ended {
         let Some(id) = &call.call.id else {
             return Ended::Untold;

@@ -22,11 +22,11 @@ pub struct ToolDocument {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Object)]
     pub output_schema: Option<Value>,
-    /// Whether a call changes nothing.
+    /// `true` if a call changes nothing.
     pub is_read_only: bool,
-    /// Whether a call may destroy or overwrite something.
+    /// `true` if a call can destroy or overwrite data.
     pub is_destructive: bool,
-    /// Whether a call may reach beyond this machine.
+    /// `true` if a call can reach other machines.
     pub is_open_world: bool,
     /// `sha256:` and the digest of the component.
     pub component: String,

@@ -29,7 +29,7 @@ pub struct Said {
     /// JSON text of the arguments that should run instead.
     pub edit: Option<String>,
     pub note: Option<String>,
-    /// Whether the user acknowledges that not all of the call was shown.
+    /// `true` if the user accepts that a part of the call was not shown.
     pub accept_partial_view: bool,
 }
 

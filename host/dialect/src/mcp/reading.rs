@@ -50,7 +50,7 @@ impl ReadArguments {
         read(input, READ_RESULT)
     }
 
-    /// What to read of a payload of `size` bytes for the part: where to begin, and how many bytes.
+    /// The start and length, in bytes, of the part to read of a payload of `size` bytes.
     pub fn window(&self, size: u64) -> (u64, u64) {
         let offset = self.offset.min(size);
         let from = offset.saturating_sub(AROUND);

@@ -31,7 +31,7 @@ const BROKEN: [&str; 11] = [
     Refusal::HOST_FAULT,
 ];
 
-/// What every answer about one task says.
+/// Facts in each answer about a task.
 #[derive(Clone, Debug)]
 pub struct TaskFacts {
     pub id: String,
@@ -76,7 +76,7 @@ pub fn task_working(facts: &TaskFacts, message: Option<String>) -> GetTaskResult
     facts.now(TaskPayload::Working, message)
 }
 
-/// A task that waits for its client's user. `meta` is that of the question.
+/// A task that waits for its client's user. `meta` belongs to the question.
 pub fn task_asks(
     facts: &TaskFacts,
     questions: BTreeMap<String, ElicitRequestParams>,
@@ -92,7 +92,7 @@ pub fn task_asks(
     asks
 }
 
-/// A task that is not going to have a result: that of the call `id`, because of `error`.
+/// A task that will have no result: its call `id` failed with `error`.
 pub fn task_failed(facts: &TaskFacts, id: InvocationId, error: &ToolError) -> GetTaskResult {
     let data = json!({ "toolcell/invocation_id": id, "toolcell/error": error_facts(error) });
     let error = ErrorData::internal_error(visible(&error.message), Some(data));

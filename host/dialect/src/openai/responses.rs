@@ -78,7 +78,7 @@ pub fn read(text: &str) -> Result<Vec<ModelCall>, Unreadable> {
     calls.map(|(at, item)| call_of(at, item)).collect()
 }
 
-/// Whether the item calls a function. Others, such as text and searches, need no result.
+/// Returns whether the item is a function call. Only such an item needs a result.
 fn is_call(item: &RawValue) -> bool {
     let item = serde_json::from_str::<Written<'_>>(item.get());
     item.is_ok_and(|item| item.kind.as_deref() == Some(CALL))

@@ -24,8 +24,8 @@ const PLAIN: [&str; 13] = [
     "maxItems",
 ];
 
-/// Whether the model takes strict schemas, the tool's contract is strict, and its schema is in the subset: every property of every object is required, and
-/// no other one is allowed.
+/// Returns whether the model takes strict schemas, the tool's contract is strict, and its schema is in the subset:
+/// objects require all their properties, and allow no others.
 pub(super) fn is_strict(listed: &Listed<'_>) -> bool {
     let contract = listed
         .declaration

@@ -118,7 +118,7 @@ fn lost(schema: &Value) -> Option<String> {
     }
 }
 
-/// Whether the argument `name` is a secret, which no model infers (OTC-D-09).
+/// Returns whether the argument `name` is a secret; no model infers it (OTC-D-09).
 fn is_sensitive(declaration: &ToolDeclaration, name: &str) -> bool {
     let fields = declaration
         .input_contract
@@ -193,7 +193,7 @@ fn available_modes(listed: &Listed<'_>, mode: Mode) -> Vec<&'static str> {
     modes
 }
 
-/// Whether the tool may answer with an artifact, or with an output that is so large that the host keeps it as one.
+/// Returns whether the tool can answer with an artifact, or an output so large that the host stores it as one.
 fn can_be_artifact(listed: &Listed<'_>, types: &[String]) -> bool {
     let contract = listed.declaration.output_contract.as_ref();
     let expects = contract.is_some_and(|contract| !contract.artifact_expectations.is_empty());

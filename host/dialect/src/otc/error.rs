@@ -64,7 +64,7 @@ fn prompt(error: &ToolError, result: Option<&ToolResult>) -> String {
     prompt
 }
 
-/// Whether the agent may call again, with other arguments where the hint says so (requirements 3.4).
+/// Returns whether the agent may retry, with changed arguments if the hint says so (requirements 3.4).
 fn can_retry(error: &ToolError) -> bool {
     use ErrorClass::*;
     match error.error_class {

@@ -10,7 +10,7 @@ use toolcell_core::record::{
 
 use super::output::{CONTENT, CONTEXT, MARK, WRAPPED};
 
-/// What a response says, in the host's terms.
+/// A response in the host's terms.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Imported {
     pub content: Vec<Content>,

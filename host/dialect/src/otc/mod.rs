@@ -38,7 +38,7 @@ pub enum Mode {
     Otc,
     /// The text of the RFC: a definition has an `id`, and a request needs no `created_at`.
     OtcSeed,
-    /// What an Arcade engine and its workers exchange (arcade-core 4).
+    /// Messages of an Arcade engine and its workers (arcade-core 4).
     Arcade,
 }
 

@@ -49,7 +49,7 @@ pub struct Request {
     /// `context.secrets`, whether the tool declares them or not.
     pub secrets: Vec<(String, SecretValue)>,
     pub user_id: Option<String>,
-    /// What the authorization server says of the user: for the record alone, because no tool can declare it.
+    /// The authorization server's data about the user: only for the record, because no tool can declare it.
     pub user_info: Option<Value>,
 }
 
@@ -145,7 +145,7 @@ impl Request {
     }
 }
 
-/// Whether a text in `value`, or the name of a field, is one that `is_meant` finds.
+/// Returns whether `is_meant` finds a text or field name in `value`.
 fn any_text(value: &Value, is_meant: &impl Fn(&str) -> bool) -> bool {
     match value {
         Value::String(text) => is_meant(text),
@@ -158,7 +158,7 @@ fn any_text(value: &Value, is_meant: &impl Fn(&str) -> bool) -> bool {
     }
 }
 
-/// Whether an id contains one of the values that are long enough to be kept secret.
+/// Returns whether an id contains a value that is long enough to be a secret.
 fn repeats<'v>(id: &str, mut values: impl Iterator<Item = &'v SecretValue>) -> bool {
     values.any(|value| value.expose().len() >= SECRET_BYTES_MIN && id.contains(value.expose()))
         && guard!("otc_ids")
@@ -215,7 +215,7 @@ impl Reader {
         self.wrong.push(format!("{place}/{name} {why}"));
     }
 
-    /// Whether the published schema counts: Arcade's types ignore unknown fields.
+    /// `true` if the published schema counts. Arcade ignores unknown fields.
     fn is_strict(&self) -> bool {
         self.reading == Reading::Strict && self.mode != Mode::Arcade
     }

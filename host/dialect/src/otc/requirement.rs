@@ -67,8 +67,8 @@ impl Requirement {
     }
 }
 
-/// The names of the secrets that a request may carry for a tool with this profile (OTC-D-12): its credentials, without
-/// that of the token.
+/// The names of the secrets that a request may carry for a tool with this profile (OTC-D-12): its credentials except
+/// the token.
 pub fn secrets(profile: &PermissionProfile) -> Vec<&str> {
     let token = Requirement::of(profile).map(|requirement| requirement.credential);
     let is_secret = |name: &&str| token.as_deref() != Some(*name);

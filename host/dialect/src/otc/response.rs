@@ -55,17 +55,17 @@ impl Authorization {
     }
 }
 
-/// What a response needs to know beside the record of the call.
+/// The data of a response in addition to the call's record.
 #[derive(Clone, Copy, Debug)]
 pub struct Reply<'a> {
     pub mode: Mode,
     /// `execution_id` of the request.
     pub execution_id: &'a str,
-    /// Whether the output contract of the tool promises artifacts: one of them then is the output.
+    /// `true` if the tool's output contract promises artifacts: one of them is then the output.
     pub expects_artifact: bool,
-    /// What an address of a payload begins with, before its digest; `None` for the host's own URIs.
+    /// The address of a payload up to its digest; `None` for the host's own URIs.
     pub artifacts: Option<&'a str>,
-    /// The authorization that the tool requires, and that of this call.
+    /// The tool's required authorization, and the call's authorization.
     pub authorization: Option<(&'a Requirement, &'a Authorization)>,
 }
 
@@ -139,9 +139,9 @@ fn failure(invocation: &ToolInvocation, result: &ToolResult, reply: &Reply<'_>) 
     json!({ "error": error(&known, Some(result), Some(&developer), reply.mode) })
 }
 
-/// What the developer of a client needs to find out more, in the host's own words: the call, the component, and the host's
-/// code of the error. What the engine and the tool said is the operator's alone: it may have paths of this machine, and
-/// what the tool printed.
+/// The call, the component and the host's error code, in the host's own words, so that a client's developer can
+/// investigate. Only the operator gets the texts of the engine and the tool: they may have paths of this machine, and
+/// the tool's output.
 fn for_developers(invocation: &ToolInvocation, result: &ToolResult, error: &ToolError) -> String {
     let mut said = format!(
         "call {} of {}",
@@ -182,7 +182,7 @@ fn unexplained(result: &ToolResult) -> ToolError {
 }
 
 impl Requirement {
-    /// Whether the call ended because the token is missing: the same call succeeds once there is one.
+    /// Returns whether the call failed for lack of the token. It succeeds once there is one.
     pub fn is_missing_in(&self, result: &ToolResult) -> bool {
         let Some(error) = &result.error else {
             return false;

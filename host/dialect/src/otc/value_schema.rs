@@ -28,7 +28,7 @@ const ANNOTATIONS: [&str; 9] = [
 /// A JSON Schema as a `value_schema` (OTC-D-08).
 pub(super) struct Shown {
     pub(super) value_schema: Value,
-    /// Whether the schema refuses values that the `value_schema` allows (O-16).
+    /// `true` if the schema refuses values that the `value_schema` allows (O-16).
     pub(super) is_lossy: bool,
 }
 
@@ -280,7 +280,7 @@ fn without_null(schema: &Value) -> (Cow<'_, Value>, bool) {
     (Cow::Borrowed(schema), false)
 }
 
-/// Whether a schema has a keyword that restricts values, apart from `type` and those that are `said`.
+/// Returns whether a schema has a restricting keyword other than `type` and those in `said`.
 fn has_other(fields: &Map<String, Value>, said: &[&str]) -> bool {
     let is_known =
         |name: &str| name == "type" || said.contains(&name) || ANNOTATIONS.contains(&name);

@@ -1,5 +1,5 @@
-//! What each principal has of the server: its sessions, its budgets and its calls. Tokens can change while the server runs;
-//! what a principal has stays with its name.
+//! The sessions, budgets and calls of each principal. Tokens can change while the server runs; a principal's state
+//! stays with its name.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,7 +46,7 @@ pub(super) struct Holder {
     pub(super) role: Role,
 }
 
-/// What the tokens of now stand for.
+/// The holders of current tokens.
 pub(super) struct Table {
     pub(super) tokens: Tokens,
     /// In the order of the tokens: of callers, and then of approvers.

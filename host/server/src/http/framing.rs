@@ -26,7 +26,7 @@ pub(super) struct Framed<S> {
 pub(super) struct Sound(Arc<AtomicU64>);
 
 impl Sound {
-    /// Whether the request with this number, counted from 0, is one of them.
+    /// Returns whether it includes request `number`, counted from 0.
     pub(super) fn is(&self, number: u64) -> bool {
         number < self.0.load(Ordering::Acquire) || !guard!("request_framing")
     }
@@ -53,7 +53,7 @@ impl<S> Framed<S> {
         self.stream
     }
 
-    /// Whether a part of the head of a request has arrived, and not yet all of it.
+    /// Returns whether the head of a request has arrived in part.
     pub(super) fn is_amid_head(&self) -> bool {
         self.requests.at == At::Head && !self.requests.kept.is_empty()
     }

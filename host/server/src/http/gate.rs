@@ -86,7 +86,7 @@ impl Gate {
     }
 }
 
-/// Whether `host` is a loopback name, which does not depend on DNS.
+/// Returns whether `host` is a loopback name that needs no DNS.
 fn is_loopback(host: &HostName) -> bool {
     match host {
         HostName::Name(name) => name == LOCALHOST,

@@ -55,8 +55,8 @@ pub struct HttpSettings {
     pub name: Option<String>,
     /// The secret that an Arcade engine signs its tokens with; without one, the server is no worker.
     pub worker: Option<WorkerSecret>,
-    /// Tokens that replace those of before, while the server runs: a principal of both keeps its sessions and its calls,
-    /// and the sessions of the others end. `None` if they never change.
+    /// Tokens that replace the current ones while the server runs: a principal in both keeps its sessions and its
+    /// calls; the other sessions end. `None` if they never change.
     pub new_tokens: Option<UnboundedReceiver<Tokens>>,
 }
 

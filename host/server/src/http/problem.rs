@@ -12,7 +12,7 @@ pub(super) struct Problem {
     /// The reason phrase of the status.
     title: String,
     pub(super) status: u16,
-    /// What is wrong, and what to do.
+    /// The problem, and the remedy.
     pub(super) detail: String,
     /// Stable, in snake_case.
     pub(super) code: &'static str,

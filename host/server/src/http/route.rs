@@ -37,7 +37,7 @@ use super::framing::Sound;
 use super::sessions::{Claim, InUse, Sessions};
 use super::{Gate, HttpLimits, Tokens, accept, pages};
 
-/// What a client is told whose principal has no place left, and the time after which one may be free, in seconds.
+/// Message to a client whose principal has no place left, and the time until one may be free, in seconds.
 const NO_PLACE: &str = "all of your connections are in use; end one, or wait";
 const RETRY_AFTER: u64 = 1;
 const NO_MEMORY: &str = "requests of others take all of the memory for bodies; try again later";
@@ -197,7 +197,7 @@ impl Client {
         OpenRequest(self)
     }
 
-    /// Whether a request has no answer yet.
+    /// Returns whether a request is unanswered.
     pub(super) fn is_open(&self) -> bool {
         self.open.load(Ordering::Relaxed) > 0
     }

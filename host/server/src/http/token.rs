@@ -19,7 +19,7 @@ const FILE_BYTES_MAX: u64 = 64 << 10;
 pub struct Tokens {
     callers: Vec<(blake3::Hash, Arc<str>)>,
     approvers: Vec<(blake3::Hash, Arc<str>)>,
-    /// Names of callers that no file gives: the numbers of lines, and that of a generated token.
+    /// Names of callers that no file gives: line numbers, and the generated token's name.
     unnamed: Vec<String>,
 }
 
@@ -158,7 +158,7 @@ impl Tokens {
         }
     }
 
-    /// Whether a caller has to send a token.
+    /// Returns whether callers need a token.
     pub(super) fn are_required(&self) -> bool {
         !self.callers.is_empty()
     }

@@ -16,7 +16,7 @@ const AUTHORIZATIONS_MAX: usize = 100;
 
 /// The authorizations that calls wait for, of each principal. An id is random, and only its principal can use it.
 pub(super) struct Authorizations {
-    /// What the address of an authorization begins with.
+    /// The start of an authorization's address.
     base: String,
     of_principals: Mutex<HashMap<Arc<str>, VecDeque<Pending>>>,
 }

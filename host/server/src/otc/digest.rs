@@ -3,8 +3,8 @@ use serde_json::Value;
 use toolcell_core::record::{JSON_VALUES_MAX, read_json};
 use toolcell_dialect::otc::{Mode, Request};
 
-/// What a request says, as digests: one with its credentials, and one without, because a request that waits for an
-/// authorization comes again with a token. `created_at` is in neither: it changes nothing.
+/// The digests of a request: with and without its credentials, because a request that waits for an authorization is
+/// repeated with a token. Neither has `created_at`: it changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Body {
     pub(super) whole: Hash,

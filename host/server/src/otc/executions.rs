@@ -13,7 +13,7 @@ const BYTES_MAX: usize = 64 << 20;
 const ENTRIES_MAX: usize = 20_000;
 /// Maximum number of executions of one principal that run at once, and of requests with an id.
 const RUNNING_MAX: usize = 1_024;
-/// What an execution takes beside its answer, in bytes.
+/// Memory of an execution without its answer, in bytes.
 const ENTRY_BYTES: usize = 512;
 
 /// Identifies an execution of one principal. An execution id is unique in its run.
@@ -23,8 +23,8 @@ pub(super) struct Key {
     pub(super) execution_id: String,
 }
 
-/// Which executions there were, so that none runs twice. However many a principal makes, those of another one stay; only a
-/// new principal makes the share of each smaller.
+/// The known executions, so that none runs twice. No number of them displaces another principal's; only a new principal
+/// makes each share smaller.
 #[derive(Default)]
 pub(super) struct Executions(Mutex<HashMap<Arc<str>, Ledger>>);
 

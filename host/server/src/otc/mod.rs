@@ -35,9 +35,9 @@ pub use worker::{ENGINE, Worker};
 pub struct Settings {
     /// How exactly requests have to be what the format demands.
     pub reading: Reading,
-    /// What the address of an authorization begins with, before its id.
+    /// The address of an authorization, up to its id.
     pub authorizations: String,
-    /// What the address of a call begins with, before its id; its artifacts are below it.
+    /// The address of a call, up to its id; its artifacts are below it.
     pub calls: String,
 }
 
@@ -48,7 +48,7 @@ pub struct Answer {
     pub status: u16,
     /// JSON.
     pub body: Arc<str>,
-    /// Whether the body is a problem (RFC 9457), because the request was none to execute a tool.
+    /// `true` if the body is a problem (RFC 9457): the request did not ask for an execution.
     pub is_problem: bool,
 }
 
@@ -85,7 +85,7 @@ impl Answer {
 /// A call that a request asks for.
 #[derive(Clone, Debug)]
 pub struct ParsedCall {
-    /// Who calls, as the transport authenticated it.
+    /// The caller, authenticated by the transport.
     pub principal: Arc<str>,
     /// The tool as the request names it: `Toolkit.Tool`.
     pub requested: String,
@@ -98,7 +98,7 @@ pub struct ParsedCall {
     pub run_id: Option<String>,
     /// The user for whom the caller acts, as the caller says.
     pub user_id: Option<String>,
-    /// What the request says of that user, for the record alone: no tool gets it.
+    /// The request's data about that user, for the record only: no tool gets it.
     pub user_info: Option<Value>,
     /// Secrets for this call only, by the names of the tool's credentials: none that the tool does not declare.
     pub secrets: Vec<(String, SecretValue)>,
@@ -149,8 +149,8 @@ impl Tool {
             .find_map(|(known, definition)| (*known == mode).then_some(definition))
     }
 
-    /// What a request brings for the credentials of the tool, and the number of secrets that it brings for none: those go
-    /// nowhere (OTC-Q-07).
+    /// A request's secrets for the credentials of the tool, and the number of its undeclared secrets: no tool gets
+    /// those (OTC-Q-07).
     fn secrets_of(&self, request: &Request) -> (Vec<(String, SecretValue)>, usize) {
         let is_declared =
             |name: &str| self.secrets.iter().any(|known| known == name) || !guard!("otc_secrets");

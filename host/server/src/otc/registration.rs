@@ -7,9 +7,9 @@ use super::Answer;
 /// Digits of a digest.
 const DIGEST_CHARS: usize = 64;
 
-/// Answers a client that registers the tool of the definition `text` (OTC-D-15). The tools are those of the components that
-/// the operator named: one of them is acknowledged. A tool is known by the digest of its component, so a definition brings
-/// no code, and changes neither what the tool does nor what it may do.
+/// Answers a client that registers the tool of the definition `text` (OTC-D-15). It acknowledges a tool of the
+/// operator's components; there are no others. A component's digest identifies its tools, so a definition brings no
+/// code, and changes neither the tool's behavior nor its permissions.
 pub(super) fn register(text: &str, mode: Mode, names: &Names) -> Answer {
     let bad = |why: &str| {
         let message = format!("cannot register the tool: {why}");

@@ -6,7 +6,7 @@ use super::{Answer, WorkerSecret};
 /// The principal of all calls of an engine.
 pub const ENGINE: &str = "arcade:engine";
 
-/// What an Arcade engine asks of a worker beside calls, and who is an engine.
+/// A worker's authentication of Arcade engines, and its health.
 #[derive(Debug)]
 pub struct Worker(WorkerSecret);
 

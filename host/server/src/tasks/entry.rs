@@ -23,7 +23,7 @@ pub(super) struct Entry {
     /// Numbers the rounds of questions.
     background: Background,
     ended: Option<Arc<Ended>>,
-    /// Whether the client got the result.
+    /// `true` if the client got the result.
     is_read: bool,
 }
 
@@ -36,7 +36,7 @@ struct Round {
     given: InputResponses,
 }
 
-/// What counts when results have to leave the memory.
+/// The order in which results leave the memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Weight {
     pub(super) bytes: usize,
@@ -50,7 +50,7 @@ pub(super) enum Look {
     Asks {
         questions: BTreeMap<String, ElicitRequestParams>,
         meta: MetaObject,
-        /// The call that needs an approval: that of the task, or one that its tool makes.
+        /// The call to approve: the task's call, or one that its tool makes.
         approval: Option<InvocationId>,
         updated: Timestamp,
     },
@@ -91,7 +91,7 @@ impl Entry {
         self.ended.is_none()
     }
 
-    /// What the result takes, and what its loss would mean; `None` before there is one.
+    /// The result's size, and the harm of its loss; `None` before there is one.
     pub(super) fn weight(&self) -> Option<Weight> {
         let ended = self.ended.as_ref()?;
         Some(Weight {
@@ -101,7 +101,7 @@ impl Entry {
         })
     }
 
-    /// Whether the call has ended, and its end could not be written.
+    /// Returns whether the end of the call could not be written.
     pub(super) fn is_unwritten(&self) -> bool {
         self.ended.as_ref().is_some_and(|ended| ended.is_unwritten)
     }
@@ -116,7 +116,7 @@ impl Entry {
         self.cancellation.cancel(AbortReason::UserInterruption);
     }
 
-    /// Whether the call was asked to stop.
+    /// Returns whether a cancel was requested.
     pub(super) fn is_canceled(&self) -> bool {
         self.cancellation.requested().is_some()
     }

@@ -24,7 +24,7 @@ impl Identified {
         self.0.is_task.store(true, Ordering::Release);
     }
 
-    /// Whether the client asks about the call, and no request of it waits.
+    /// Returns whether the client polls the call: no request waits.
     pub(crate) fn is_task(&self) -> bool {
         self.0.is_task.load(Ordering::Acquire)
     }

@@ -73,7 +73,7 @@ pub(super) struct Detached {
     pub(super) cancellation: Cancellation,
     pub(super) questions: Option<mpsc::Receiver<Ask>>,
     pub(super) background: Background,
-    /// What the log of its host keeps of calls that have ended.
+    /// The ended calls that the host's log keeps.
     pub(super) keep: Keep,
 }
 
@@ -189,12 +189,12 @@ impl Tasks {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the result of a call of this process is lost, although the log has the call as one that runs.
+    /// Returns whether this process lost the call's result, although the log has the call as running.
     fn has_lost(&self, id: InvocationId) -> bool {
         self.unwritten().contains(&id)
     }
 
-    /// Whether a call of this process has ended, whatever the log says.
+    /// Returns whether this process saw the call end, whatever the log says.
     fn has_ended(&self, id: InvocationId) -> bool {
         self.entries()
             .get(&id)

@@ -5,10 +5,10 @@ use std::sync::OnceLock;
 use toolcell_core::journal::{CallLog, LogError};
 use toolcell_core::record::InvocationId;
 
-/// What the key of the names is for; another text makes another key.
+/// The purpose of the names' key; another text makes another key.
 const CONTEXT: &str = "toolcell 2026-11-22 names of tasks";
 
-/// Writes and reads names. No record is needed to see that a name is forged, or that of another owner.
+/// Writes and reads names. It detects a forged name, or another owner's, without a record.
 pub(super) struct Names {
     calls: CallLog,
     key: OnceLock<[u8; 32]>,

@@ -37,8 +37,8 @@ pub(crate) struct RecordedEnd {
 }
 
 impl Server {
-    /// What is on record of the call `id`; `None` if there is no such call of `actor`. Goes on with a call that was
-    /// approved while no process ran it.
+    /// The record of the call `id`; `None` if `actor` has no such call. Continues a call that was approved while no
+    /// process ran it.
     pub(crate) async fn recorded(
         self: &Arc<Self>,
         id: InvocationId,
@@ -200,7 +200,7 @@ impl Server {
 }
 
 impl Tasks {
-    /// The record of the call `id`; that of a call that runs has no result.
+    /// The record of the call `id`; without a result while the call runs.
     async fn record(&self, id: InvocationId) -> Result<Option<Value>, Refusal> {
         let store = Arc::clone(&self.store);
         let read = STORE.run(move || store.calls.record(&id.to_string())).await;

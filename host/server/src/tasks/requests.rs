@@ -309,7 +309,7 @@ impl Session {
         }
     }
 
-    /// Whether the client's user may approve the call: its tool may name another channel (AT-PERM-12).
+    /// Returns whether the user may approve the call: its tool can name another channel (AT-PERM-12).
     fn is_of_client(&self, approval: &Approval) -> bool {
         let offering = self.offering();
         let offer = offering.offers.find(&approval.plan.tool).ok();
@@ -448,7 +448,7 @@ impl Session {
     }
 }
 
-/// Whether some of `responses` answers a question that the call waits for.
+/// Returns whether `responses` answer a question of the call.
 fn answers(kept: &Suspended, responses: &InputResponses) -> bool {
     let asked = suspended(&kept.suspension);
     asked.is_some_and(|(questions, _)| questions.keys().any(|key| responses.contains_key(key)))

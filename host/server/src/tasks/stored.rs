@@ -202,7 +202,7 @@ fn is_open(kept: &Suspended) -> bool {
     kept.state == SuspensionState::Waiting && kept.suspension.expires_at > Timestamp::now()
 }
 
-/// What the log has of a suspended call.
+/// A suspended call in the log.
 enum Line {
     /// That it waits. A log that lost its lines does not object either.
     Waits,
@@ -221,7 +221,7 @@ fn line(calls: &CallLog, id: InvocationId) -> Result<Line, Refusal> {
     })
 }
 
-/// Whether the call runs, as far as the log knows, and how it ended. Ends the calls of killed processes before.
+/// Reads from the log if the call runs, and how it ended. Ends the calls of killed processes first.
 fn on_record(calls: &CallLog, id: InvocationId) -> Result<(bool, Option<Ended>), Refusal> {
     let found = calls.record(&id.to_string()).map_err(unreadable)?;
     // A suspended call that the store does not have is gone: the machine lost power, or the store was moved away.
@@ -229,7 +229,7 @@ fn on_record(calls: &CallLog, id: InvocationId) -> Result<(bool, Option<Ended>),
     Ok((runs, found.and_then(Ended::read)))
 }
 
-/// Whether the log has the call as one that waits for an answer.
+/// Returns whether the log's call waits for an answer.
 fn is_suspended(record: &Value) -> bool {
     record.pointer("/invocation/status").and_then(Value::as_str)
         == Some(Status::NeedsInput.as_str())

@@ -23,7 +23,7 @@ const BOUNDS: [f64; 12] = [
 /// `AGGREGATION_TEMPORALITY_CUMULATIVE`.
 const CUMULATIVE: u8 = 2;
 
-/// What is counted.
+/// The counters.
 pub(super) struct Metrics {
     since: Timestamp,
     state: Mutex<State>,

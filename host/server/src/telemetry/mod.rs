@@ -43,14 +43,14 @@ const CLOSE_TIME: Duration = Duration::from_secs(2);
 /// Prints a warning.
 pub type Warn = fn(&str);
 
-/// What `[telemetry]` asks for.
+/// Exports spans and metrics.
 pub struct Telemetry {
     shared: Arc<Shared>,
     settings: TelemetrySettings,
     warn: Warn,
 }
 
-/// What the thread that sends needs, too.
+/// State that the sender needs, too.
 struct Shared {
     queue: Queue,
     sessions: Sessions,
@@ -65,7 +65,7 @@ struct Sender {
     poster: Poster,
     runtime: Runtime,
     warn: Warn,
-    /// Whether it was said that the collector fails.
+    /// `true` if the failure was reported.
     has_warned: bool,
 }
 

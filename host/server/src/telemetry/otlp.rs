@@ -31,7 +31,7 @@ pub(super) struct Span {
     status: Status,
 }
 
-/// What happened during a span.
+/// An event during a span.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct SpanEvent {
@@ -87,7 +87,7 @@ impl Span {
         }
     }
 
-    /// Says that the operation failed. Without a message, because that of a call can repeat its arguments.
+    /// Sets the status to failed. Without a message, because a call's can repeat its arguments.
     pub(super) fn failed(&mut self) {
         self.status.code = Some(ERROR);
     }

@@ -42,7 +42,7 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    /// Whether it may take the same later.
+    /// Returns whether a retry may work.
     pub(super) fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable | Self::TimedOut => true,

@@ -31,10 +31,10 @@ struct State {
     is_over: bool,
 }
 
-/// What is to be sent next.
+/// The next request's data.
 pub(super) struct Batch {
     pub(super) spans: Vec<Box<str>>,
-    /// Whether nothing comes after it.
+    /// `true` if it is the last one.
     pub(super) is_last: bool,
 }
 

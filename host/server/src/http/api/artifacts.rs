@@ -153,7 +153,7 @@ async fn result(shared: &Shared, caller: &Caller, id: InvocationId) -> Result<To
     }
 }
 
-/// The payload that `name` refers to. The references are those of the host; a tool cannot add one.
+/// The payload that `name` refers to. Only the host makes references; a tool cannot add one.
 fn stored(result: &ToolResult, name: &str) -> Option<Stored> {
     let has = |reference: &&Value, field: &str| {
         reference.get(field).and_then(Value::as_str) == Some(name)

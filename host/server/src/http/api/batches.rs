@@ -33,11 +33,11 @@ use super::{Caller, Shared};
 const LINES: &str = "application/x-ndjson";
 const ARRAY: &str = "application/json";
 
-/// Maximum number of calls in all batches of one principal that have not ended: those of the largest batch. Each call
-/// has a place of the server from the beginning of its batch on, which no other principal gets.
+/// Maximum number of calls in all unfinished batches of one principal: the size of the largest batch. From the
+/// beginning of its batch on, each call has a place of the server that no other principal gets.
 pub(super) const CALLS_MAX: usize = batch::CALLS_MAX;
 
-/// What a batch hands out.
+/// Output item of a batch.
 enum Said<R> {
     /// The end of the call at this place, and the memory that is reserved for its result.
     End(usize, Box<R>, Option<Lease>),
@@ -79,7 +79,7 @@ struct Running {
     interrupt: Cancellation,
 }
 
-/// What a batch takes up until its last call has ended.
+/// Resources of a batch, until its last call ends.
 struct Taken {
     _places: Vec<CallPlace>,
     _room: Option<OwnedSemaphorePermit>,

@@ -38,8 +38,8 @@ const RETRY_AFTER: u64 = 1;
 struct Waiting<'a> {
     call: Option<&'a LiveCall>,
     calls: &'a LiveCalls,
-    /// Whether the client has a key, with which it can come back for the answer. Then the call goes on if another request
-    /// waits for it, or if there is room.
+    /// `true` if the client has a key, with which it can return for the answer. The call then goes on if another
+    /// request waits for it, or if there is room.
     comes_back: bool,
 }
 
@@ -262,7 +262,7 @@ async fn answer(
 }
 
 impl Shared {
-    /// What is on record of a call of `caller`; `None` if there is no such call of its own.
+    /// The record of a call of `caller`; `None` if `caller` has no such call.
     pub(super) async fn recorded(
         &self,
         caller: &Caller,
@@ -423,8 +423,8 @@ pub(super) async fn cancel(
     }
 }
 
-/// Puts on record that `caller` canceled a call that it does not have, under the id that it gave; returns the problem. The id
-/// can be that of a call of another caller, which the record does not say.
+/// Records that `caller` canceled a call that it does not have, under the given id; returns the problem. The record
+/// does not say if the id belongs to another caller's call.
 async fn canceled_unknown(shared: &Shared, caller: &Caller, named: &str) -> Problem {
     caller
         .vain_cancels

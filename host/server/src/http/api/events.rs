@@ -147,8 +147,8 @@ async fn pass_on(
     }
 }
 
-/// Sends the events of a call that is not among those of this API from the log, once it has ended; or why they cannot be
-/// read, so that the client does not take a part for the whole.
+/// Sends the log's events of a call that this API did not make, once it has ended; or why they cannot be read, so that
+/// the client does not take a part for the whole.
 async fn send_recorded(
     shared: &Shared,
     caller: &Caller,

@@ -57,7 +57,7 @@ impl Keys {
 }
 
 impl Known {
-    /// Whether one more key has room, after the oldest whose call has ended has left.
+    /// Makes room for a key: drops the oldest whose call has ended.
     fn has_room(&mut self) -> bool {
         if self.order.len() < KEYS_MAX || !guard!("idempotency_keys") {
             return true;

@@ -33,7 +33,7 @@ pub(super) struct LiveCall {
 #[derive(Default)]
 struct State {
     events: Vec<Arc<ToolEvent>>,
-    /// Whether an approver has been asked, and the call waits.
+    /// `true` if the call waits for an approver.
     asks: bool,
     /// `Some` if the call runs without a request.
     room: Option<Room>,
@@ -63,7 +63,7 @@ pub(super) struct EndedCall {
     bytes: usize,
 }
 
-/// What a request that waits learns of its call.
+/// A change that a waiting request sees.
 pub(super) enum Step {
     Ended(End),
     Asks,
@@ -123,7 +123,7 @@ impl LiveCall {
         self.change(|state| (state.end, state.room) = (Some(end), None));
     }
 
-    /// Whether a request waits for a change of the call.
+    /// Returns whether a request waits for a change.
     pub(super) fn is_awaited(&self) -> bool {
         self.changes.receiver_count() > 0
     }

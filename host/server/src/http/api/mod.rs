@@ -51,23 +51,23 @@ pub(super) struct Api {
     shared: Arc<Shared>,
 }
 
-/// What the handlers share.
+/// State of all handlers.
 struct Shared {
     server: Arc<Server>,
     /// The names of all callers: approvers answer about their calls alone.
     callers: RwLock<Arc<[Arc<str>]>>,
-    /// Whether callers have tokens.
+    /// `true` if callers have tokens.
     needs_token: bool,
-    /// What the URLs of the server begin with.
+    /// The beginning of the server's URLs.
     base: String,
     otc: Otc,
-    /// Who is an Arcade engine, and its calls; `None` if none may call.
+    /// The Arcade engine and its calls; `None` if none may call.
     worker: Option<(Worker, Arc<Caller>)>,
     /// The OpenAPI document, made when it is first asked for.
     document: OnceLock<Bytes>,
 }
 
-/// What the holder of a token may do.
+/// The rights of a token's holder.
 #[derive(Clone)]
 pub(super) enum Role {
     /// Call tools, and see its own calls.
@@ -83,7 +83,7 @@ pub(super) struct Caller {
     name: Arc<str>,
     /// The tools that it has loaded, also through MCP without a session.
     loads: Arc<Loads>,
-    /// Whether its list has all tools, so that none is deferred for it.
+    /// `true` if its list has all tools, without deferring any.
     sees_all: bool,
     /// The budgets for the arguments of its calls, and for results that wait for others.
     arguments: Budget,
@@ -94,11 +94,11 @@ pub(super) struct Caller {
     keys: Keys,
     /// Room for the calls of its batches.
     batched: Arc<Semaphore>,
-    /// What it canceled in vain, also through MCP.
+    /// Cancels of unknown calls, also by MCP.
     vain_cancels: Arc<VainCancels>,
 }
 
-/// What the API and MCP share of one principal.
+/// State of a principal, for the API and MCP.
 pub(super) struct Principal {
     pub(super) name: Arc<str>,
     pub(super) loads: Arc<Loads>,
@@ -134,13 +134,13 @@ impl Principal {
     }
 }
 
-/// What the routes of dialects need to know.
+/// The settings of the dialects' routes.
 pub(super) struct Dialects {
-    /// What the URLs of the server begin with.
+    /// The beginning of the server's URLs.
     pub(super) base: String,
-    /// Whether callers have tokens.
+    /// `true` if callers have tokens.
     pub(super) needs_token: bool,
-    /// Who is an Arcade engine, and the budgets for the arguments and the results of its calls.
+    /// The Arcade engine, and the budgets for the arguments and the results of its calls.
     pub(super) worker: Option<(Worker, Budget, Budget)>,
 }
 
@@ -185,7 +185,7 @@ impl Api {
         Role::Caller(principal.caller(self.wait, false))
     }
 
-    /// Sets whose calls approvers answer about, beside those of an Arcade engine.
+    /// Sets whose calls approvers answer, in addition to an Arcade engine's.
     pub(super) fn set_callers(&self, names: Vec<Arc<str>>) {
         let engine = self.worker().map(|_| ENGINE.into());
         let names = names.into_iter().chain(engine).collect();
@@ -196,12 +196,12 @@ impl Api {
             .unwrap_or_else(PoisonError::into_inner) = names;
     }
 
-    /// Who is an Arcade engine.
+    /// Checks Arcade engines.
     pub(super) fn worker(&self) -> Option<&Worker> {
         self.shared.worker.as_ref().map(|(worker, _)| worker)
     }
 
-    /// Answers a request for a route of a worker, which is that of an engine if `is_engine`.
+    /// Answers a request for a worker's route; `is_engine` if an engine sent it.
     pub(super) async fn answer_engine(
         &self,
         is_engine: bool,

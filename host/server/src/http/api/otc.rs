@@ -1,5 +1,5 @@
-//! `/v1/dialects/{otc|otc-seed|arcade}`: Open Tool Calling (requirements 2.3, O-19). Its calls are those of `/v1/calls`, in
-//! other terms: with the same decision, limits and record.
+//! `/v1/dialects/{otc|otc-seed|arcade}`: Open Tool Calling (requirements 2.3, O-19). Its calls are `/v1/calls` in other
+//! terms: with the same decision, limits and record.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 

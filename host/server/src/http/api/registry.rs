@@ -27,7 +27,7 @@ use super::start::Wish;
 use super::{Caller, Shared};
 
 const REGISTRY_ID: &str = "toolcell";
-/// What the path of an endpoint begins with, before the name of its tool.
+/// Path of an endpoint, up to the name of its tool.
 const TOOLS: &str = "/v1/dialects/agentool/tools/";
 
 #[derive(Deserialize)]
@@ -86,7 +86,7 @@ fn whole<'o>(
     (offers, all)
 }
 
-/// Lists the tools that the caller can call as a registry of agentool, or those of all tools that match.
+/// Lists the tools that the caller can call, or all matching tools, as a registry of agentool.
 #[utoipa::path(
     get, path = "/v1/dialects/agentool/registry", tag = "agentool",
     params(

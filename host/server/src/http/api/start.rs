@@ -35,13 +35,13 @@ pub(super) struct Wish {
     pub(super) timeout: Option<Duration>,
     /// The route that it came through, for the record.
     pub(super) route: &'static str,
-    /// What the request names as the trace of the call.
+    /// Trace of the call, from the request.
     pub(super) trace: Option<TraceContext>,
     /// The rest of a call in the terms of a dialect.
     pub(super) foreign: Option<Foreign>,
 }
 
-/// What a dialect adds to a call.
+/// A dialect's data of a call.
 pub(super) struct Foreign {
     /// Which component has to have the tool, or why the call does not run.
     pub(super) tool: Result<Named, Refusal>,
@@ -191,7 +191,7 @@ impl Wish {
 }
 
 impl Caller {
-    /// The id of the caller's own surface: that of the offering, and what this caller has loaded into it.
+    /// The id of the caller's own surface: the offering's id, and the number of loads of this caller.
     pub(super) fn surface_id(&self, offering: &Offering) -> Arc<str> {
         let shared = offering.offers.surface().id();
         match self.loads.count() {
@@ -200,12 +200,12 @@ impl Caller {
         }
     }
 
-    /// Whether the caller has the definition of the tool.
+    /// Returns whether the caller has the tool's schema.
     pub(super) fn has_loaded(&self, offer: &Offer) -> bool {
         self.sees_all || offer.is_loaded(&self.loads)
     }
 
-    /// Whether the caller can call the tool without a search.
+    /// Returns whether the caller need not search for it.
     pub(super) fn is_listed(&self, offer: &Offer) -> bool {
         match offer.standing.state {
             LoadingState::Loaded => true,
@@ -214,7 +214,7 @@ impl Caller {
         }
     }
 
-    /// Whether a list of Open Tool Calling has the tool: also without a secret, which a request can bring.
+    /// Returns whether Open Tool Calling lists the tool: even without a secret, which a request can carry.
     pub(super) fn is_defined(&self, offer: &Offer) -> bool {
         self.is_listed(offer) || offer.standing.reason == Some(SurfaceReason::CredentialMissing)
     }

@@ -33,7 +33,7 @@ pub(super) struct Search {
     limit: Option<usize>,
 }
 
-/// Lists the tools that the caller can call, or those of all tools that a search finds.
+/// Lists the tools that the caller can call, or that a search finds among all tools.
 #[utoipa::path(
     get, path = "/v1/tools", tag = "tools",
     params(
