@@ -49,7 +49,7 @@ pub(super) enum AskChannel {
 }
 
 impl AskChannel {
-    pub(super) fn of(
+    pub(super) fn choose(
         settings: &ApprovalSettings,
         revision: &ProtocolVersion,
         capabilities: Option<&ClientCapabilities>,

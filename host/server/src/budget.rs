@@ -33,10 +33,10 @@ pub(super) struct Room {
 }
 
 /// The room of this process. The limit of its control group is read once.
-pub(super) static ROOM: LazyLock<Room> = LazyLock::new(|| Room::of(memory_bytes()));
+pub(super) static ROOM: LazyLock<Room> = LazyLock::new(|| Room::from_memory(memory_bytes()));
 
 impl Room {
-    fn of(memory: u64) -> Self {
+    fn from_memory(memory: u64) -> Self {
         let part = |part: u64, (least, most): (u64, u64)| {
             usize::try_from((memory / part).clamp(least, most)).unwrap_or(usize::MAX)
         };
@@ -61,7 +61,7 @@ pub fn beside_calls_bytes(memory: u64) -> u64 {
         bodies,
         arguments,
         results,
-    } = Room::of(memory);
+    } = Room::from_memory(memory);
     [bodies, arguments, results]
         .iter()
         .fold(IDLE_BYTES, |all, part| all.saturating_add(*part as u64))
@@ -230,7 +230,7 @@ mod tests {
                 bodies,
                 arguments,
                 results,
-            } = Room::of(mib << 20);
+            } = Room::from_memory(mib << 20);
             (bodies >> 20, arguments >> 20, results >> 20)
         };
         assert_eq!(

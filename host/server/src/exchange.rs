@@ -356,7 +356,7 @@ async fn kept(
     (at, mut record): (usize, CallRecord),
 ) -> (usize, CallRecord) {
     server.keep(&record).await;
-    if let Some(room) = ResultRoom::of(seen.context) {
+    if let Some(room) = ResultRoom::from_context(seen.context) {
         room.collect(&mut record.result);
     }
     (at, record)

@@ -392,7 +392,7 @@ fn parse(line: &[u8], budget: &Budget) -> Option<Line> {
         return None;
     }
     let refused = |error, id| Some(Line::Refused(Refused { error, id }));
-    let outline = match Outline::of(line) {
+    let outline = match Outline::scan(line) {
         Ok(outline) => outline,
         Err(unread) => return Some(Line::Refused(unread.into())),
     };

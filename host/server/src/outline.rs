@@ -34,7 +34,7 @@ impl<'a> Outline<'a> {
     ///
     /// Fails for more than 100,000 values beside the arguments of a `tools/call`, or for a duplicate key that the
     /// outline reads.
-    pub(super) fn of(text: &'a [u8]) -> Result<Option<Self>, Unread> {
+    pub(super) fn scan(text: &'a [u8]) -> Result<Option<Self>, Unread> {
         let mut cursor = Cursor {
             text,
             at: 0,
@@ -282,7 +282,7 @@ mod tests {
     use super::{Outline, is_array};
 
     fn of(text: &str) -> Outline<'_> {
-        Outline::of(text.as_bytes()).unwrap().unwrap()
+        Outline::scan(text.as_bytes()).unwrap().unwrap()
     }
 
     #[test]
@@ -324,7 +324,7 @@ mod tests {
             r#"{"a\"#,
             r#"{"params":{"arguments":[}"#,
         ] {
-            assert!(Outline::of(text.as_bytes()).unwrap().is_none(), "{text}");
+            assert!(Outline::scan(text.as_bytes()).unwrap().is_none(), "{text}");
         }
     }
 
@@ -334,11 +334,11 @@ mod tests {
         let in_params =
             |name: &str| format!(r#"{{"id":7,"method":"x","params":{{"{name}":[{commas}]}}}}"#);
         for text in [format!("[{commas}"), in_params("a"), in_params("arguments")] {
-            let unread = Outline::of(text.as_bytes()).unwrap_err();
+            let unread = Outline::scan(text.as_bytes()).unwrap_err();
             assert!(unread.why.contains("100000"), "{}", unread.why);
             assert_eq!(unread.id.is_some(), text.starts_with('{'));
         }
-        assert!(Outline::of(format!(r#"{{"a":"{commas}"}}"#).as_bytes()).is_ok());
+        assert!(Outline::scan(format!(r#"{{"a":"{commas}"}}"#).as_bytes()).is_ok());
         let arguments =
             format!(r#"{{"method":"tools/call","params":{{"arguments":{{"a":[{commas}]}}}}}}"#);
         assert!(
@@ -348,7 +348,7 @@ mod tests {
         let mut no_text = arguments.into_bytes();
         drop(no_text.splice(no_text.len() - 4..no_text.len() - 4, *b",\"\xff\""));
         assert!(
-            Outline::of(&no_text).is_err(),
+            Outline::scan(&no_text).is_err(),
             "arguments that are not taken out count"
         );
     }
@@ -367,7 +367,7 @@ mod tests {
             r#"{"params":{},"params":{}}"#,
             r#"{"params":{"arguments":{},"argument\u0073":{}}}"#,
         ] {
-            assert!(Outline::of(text.as_bytes()).is_err(), "{text}");
+            assert!(Outline::scan(text.as_bytes()).is_err(), "{text}");
         }
     }
 }

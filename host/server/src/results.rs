@@ -38,7 +38,7 @@ impl ResultRoom {
     }
 
     /// The room of the request of `context`; `None` for a client of standard streams, which is the only one of its server.
-    pub(super) fn of(context: &RequestContext<RoleServer>) -> Option<&Self> {
+    pub(super) fn from_context(context: &RequestContext<RoleServer>) -> Option<&Self> {
         context
             .extensions
             .get::<::http::request::Parts>()?
@@ -89,7 +89,7 @@ pub(super) async fn reserve(
     context: &RequestContext<RoleServer>,
     bytes: usize,
 ) -> Result<(), ErrorData> {
-    let Some(room) = ResultRoom::of(context) else {
+    let Some(room) = ResultRoom::from_context(context) else {
         return Ok(());
     };
     let lease = tokio::time::timeout(WAIT, room.budget.take(bytes.saturating_mul(COPIES))).await;

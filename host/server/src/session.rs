@@ -375,7 +375,7 @@ impl Session {
             .is_some_and(ClientCapabilities::supports_tasks);
         let tasks =
             has_tasks && revision >= ProtocolVersion::V_2026_07_28 && self.server.tasks.is_some();
-        let channel = match AskChannel::of(
+        let channel = match AskChannel::choose(
             &self.server.offering().approvals,
             &revision,
             capabilities.as_ref(),

@@ -80,7 +80,7 @@ impl TraceBuilder {
         if invocation.extra.contains_key("parent_invocation_id") {
             return;
         }
-        let mut call = ToolCall::of(invocation);
+        let mut call = ToolCall::from_invocation(invocation);
         // A caller may give one id to several calls, and a result has to find its own.
         if !self.call_ids.insert(call.id.clone()) {
             call.id = invocation.invocation_id.to_string();
@@ -114,7 +114,7 @@ impl TraceBuilder {
         }
         let outcome = ToolResult {
             call_id: id,
-            ..ToolResult::of(invocation, result)
+            ..ToolResult::from_record(invocation, result)
         };
         self.step(
             at,

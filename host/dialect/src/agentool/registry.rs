@@ -141,10 +141,10 @@ fn category_of(entry: &Entry) -> Option<&str> {
 
 impl Entry {
     /// The entry of a tool.
-    pub fn of(offer: &Offer<'_>) -> Self {
+    pub fn from_offer(offer: &Offer<'_>) -> Self {
         let declaration = offer.listed.declaration;
         Self {
-            spec: ToolSpec::of(&offer.listed),
+            spec: ToolSpec::from_listed(&offer.listed),
             endpoint: offer.endpoint.map(str::to_owned),
             auth: Some(Word::Known(offer.auth)),
             provider: Some(visible(&declaration.namespace)),

@@ -288,9 +288,11 @@ fn a_tool_is_described_by_what_it_can_do_and_not_by_what_it_claims() {
         json!({ "cost_tier": "priceless" }),
     );
     let writes = json!({ "access_kinds": ["file_write"], "write_effects": ["local_persistent"] });
-    let metadata = with_listed(&declaration, writes, |listed| ToolSpec::of(&listed))
-        .metadata
-        .unwrap();
+    let metadata = with_listed(&declaration, writes, |listed| {
+        ToolSpec::from_listed(&listed)
+    })
+    .metadata
+    .unwrap();
     assert_eq!(
         to_value(&metadata),
         json!({ "category": "io", "side_effects": true })
@@ -357,7 +359,7 @@ fn names_are_in_snake_case_and_unique_in_a_registry() {
     let registry = with_listed(&declarations[0], access.clone(), |first| {
         with_listed(&declarations[1], access, |second| {
             let entry = |listed, endpoint| {
-                Entry::of(&Offer {
+                Entry::from_offer(&Offer {
                     listed,
                     endpoint,
                     auth: Auth::Bearer,

@@ -81,7 +81,7 @@ pub enum CostTier {
 
 impl ToolSpec {
     /// The tool as agentool describes it.
-    pub fn of(listed: &Listed<'_>) -> Self {
+    pub fn from_listed(listed: &Listed<'_>) -> Self {
         let name = snake_case(listed.name);
         let description = listed.said();
         let description = match description.trim() {
@@ -120,7 +120,7 @@ impl ToolSpec {
 
 /// The `ToolSpec` of a tool as JSON.
 pub fn spec(listed: &Listed<'_>) -> Value {
-    to_value(&ToolSpec::of(listed))
+    to_value(&ToolSpec::from_listed(listed))
 }
 
 /// The category of a kind of tool. `None` for kinds that say how a tool is connected, and not what it does.

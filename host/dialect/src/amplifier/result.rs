@@ -49,7 +49,7 @@ pub fn error_type(class: ErrorClass) -> ErrorType {
 /// Converts the result of a call (requirements 1.37, 3.3). The `output` of an error says class, code and hint, because
 /// a model sees nothing else.
 pub fn result(invocation: &ToolInvocation, result: &ToolResult, mode: Mode) -> Value {
-    let shown = Shown::of(result);
+    let shown = Shown::from_result(result);
     let metadata = metadata(invocation, result, &shown);
     match mode {
         Mode::Seed => json!({
@@ -85,7 +85,7 @@ struct Shown<'a> {
 }
 
 impl<'a> Shown<'a> {
-    fn of(result: &'a ToolResult) -> Self {
+    fn from_result(result: &'a ToolResult) -> Self {
         let blocks: Vec<Block> = shared::output(result).iter().map(block).collect();
         let no_context = result.additional_context.is_empty();
         Self {

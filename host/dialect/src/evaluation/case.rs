@@ -80,7 +80,9 @@ impl EvalCase {
         }
         let numbered = (1_usize..).zip(items);
         numbered
-            .map(|(number, item)| Self::of(item).map_err(|why| format!("case {number}: {why}")))
+            .map(|(number, item)| {
+                Self::from_value(item).map_err(|why| format!("case {number}: {why}"))
+            })
             .collect()
     }
 
@@ -91,7 +93,7 @@ impl EvalCase {
             && serde_json::from_str::<serde::de::IgnoredAny>(first).is_err()
         {
             return read_unique_json(text, CASES_VALUES_MAX)
-                .and_then(Self::of)
+                .and_then(Self::from_value)
                 .map(|case| vec![case]);
         }
         let mut cases = Vec::new();
@@ -113,12 +115,12 @@ impl EvalCase {
                     "the cases hold more than {CASES_VALUES_MAX} values; split the file"
                 )));
             }
-            cases.push(Self::of(value).map_err(fail)?);
+            cases.push(Self::from_value(value).map_err(fail)?);
         }
         Ok(cases)
     }
 
-    fn of(value: Value) -> Result<Self, String> {
+    fn from_value(value: Value) -> Result<Self, String> {
         // Without this, an array of the fields would be accepted, too.
         if !value.is_object() {
             return Err("it is not an object".to_owned());

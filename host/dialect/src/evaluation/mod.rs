@@ -1,5 +1,5 @@
 //! agentool's EvalCase and EvalResult (AO-EV): properties that a run of an agent should have, checked against its trace.
-//! Pure functions: a judge is asked between [`check`] and [`EvalResult::of`], by the caller.
+//! Pure functions: a judge is asked between [`check`] and [`EvalResult::new`], by the caller.
 
 mod assertion;
 mod case;

@@ -74,7 +74,7 @@ impl AssertionResult {
 
 impl EvalResult {
     /// The result of `case` on `trace`. `models` names the judges that gave verdicts, one for each verdict.
-    pub fn of(
+    pub fn new(
         case: &EvalCase,
         trace: &Trace,
         assertion_results: Vec<AssertionResult>,
@@ -133,7 +133,7 @@ mod tests {
             .iter()
             .map(|(_, _, model)| (*model).to_owned())
             .collect();
-        EvalResult::of(
+        EvalResult::new(
             &case,
             &trace,
             results.collect(),

@@ -11,7 +11,7 @@ const SCHEMA: &str = "https://github.com/toolcell/toolcell/schemas/otc/tool-defi
 /// Describes a tool (requirements 1.34). What the format cannot say of the arguments is in the descriptions.
 pub fn definition(listed: &Listed<'_>, mode: Mode) -> Value {
     let declaration = listed.declaration;
-    let named = Named::of(declaration, listed.component);
+    let named = Named::new(declaration, listed.component);
     let (parameters, note) = parameters(listed, mode);
     let mut description = listed.said();
     if let Some(note) = note {
@@ -187,7 +187,7 @@ fn available_modes(listed: &Listed<'_>, mode: Mode) -> Vec<&'static str> {
     if mode != Mode::Arcade && can_be_artifact(listed, types) {
         modes.push("artifact");
     }
-    if Requirement::of(listed.permission).is_some() {
+    if Requirement::from_profile(listed.permission).is_some() {
         modes.push("requires_authorization");
     }
     modes
@@ -239,7 +239,7 @@ fn requirements(listed: &Listed<'_>, mode: Mode) -> Value {
     } else {
         Value::Array(items)
     };
-    let authorization = Requirement::of(listed.permission);
+    let authorization = Requirement::from_profile(listed.permission);
     let authorization = authorization.map_or(Value::Null, |requirement| requirement.to_value(mode));
     json!({ "secrets": secrets, "authorization": authorization })
 }

@@ -21,7 +21,7 @@ pub struct Named {
 
 impl Named {
     /// The name of a tool of `component`.
-    pub fn of(declaration: &ToolDeclaration, component: &str) -> Self {
+    pub fn new(declaration: &ToolDeclaration, component: &str) -> Self {
         let toolkit = declaration.namespace.clone();
         let name = declaration.name.clone();
         Self {
@@ -47,7 +47,7 @@ impl Named {
 
 /// `fully_qualified_name` of a tool (OTC-D-04).
 pub fn fully_qualified_name(listed: &Listed<'_>, mode: Mode) -> String {
-    Named::of(listed.declaration, listed.component).fully_qualified(mode)
+    Named::new(listed.declaration, listed.component).fully_qualified(mode)
 }
 
 /// The tools of one surface by their names. A name is looked up and never taken apart, because a namespace may have dots

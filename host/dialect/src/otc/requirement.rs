@@ -20,7 +20,7 @@ pub struct Requirement {
 
 impl Requirement {
     /// The first one of a profile: a request carries one token. A demand that the format cannot say is none.
-    pub fn of(profile: &PermissionProfile) -> Option<Self> {
+    pub fn from_profile(profile: &PermissionProfile) -> Option<Self> {
         profile.credential_uses.iter().find_map(Self::of_use)
     }
 
@@ -70,7 +70,7 @@ impl Requirement {
 /// The names of the secrets that a request may carry for a tool with this profile (OTC-D-12): its credentials except
 /// the token.
 pub fn secrets(profile: &PermissionProfile) -> Vec<&str> {
-    let token = Requirement::of(profile).map(|requirement| requirement.credential);
+    let token = Requirement::from_profile(profile).map(|requirement| requirement.credential);
     let is_secret = |name: &&str| token.as_deref() != Some(*name);
     profile
         .credential_refs

@@ -519,7 +519,7 @@ fn times_are_in_utc_and_durations_in_milliseconds() {
 #[test]
 fn a_missing_token_asks_for_an_authorization_and_a_missing_secret_does_not() {
     let sample = Sample::new();
-    let requirement = Requirement::of(&sample.permission).unwrap();
+    let requirement = Requirement::from_profile(&sample.permission).unwrap();
     let authorization = Authorization {
         id: "auth-1".to_owned(),
         url: "https://tools.example.com/authorizations/auth-1".to_owned(),

@@ -169,7 +169,7 @@ async fn result(case: &EvalCase, trace: &Trace, judge: &Judge) -> EvalResult {
         models.extend(verdict.as_ref().ok().map(|verdict| verdict.model.clone()));
         results.push(AssertionResult::judged(assertion, verdict));
     }
-    EvalResult::of(case, trace, results, models, Timestamp::now())
+    EvalResult::new(case, trace, results, models, Timestamp::now())
 }
 
 /// Says why the judge cannot be loaded.

@@ -169,7 +169,7 @@ impl Unread {
 }
 
 impl Answer {
-    fn of(body: Content) -> Self {
+    fn from_body(body: Content) -> Self {
         Self {
             body,
             _waits: None,
@@ -302,8 +302,9 @@ impl Routes {
         if pages::asks(request.method(), request.headers())
             && self.gate.reader(request.headers()).is_some()
         {
-            let mut permission =
-                Response::new(Answer::of(Content::Mcp(Full::<Bytes>::default().boxed())));
+            let mut permission = Response::new(Answer::from_body(Content::Mcp(
+                Full::<Bytes>::default().boxed(),
+            )));
             *permission.status_mut() = StatusCode::NO_CONTENT;
             *permission.headers_mut() = pages::permission(request.headers());
             return permission;
@@ -394,7 +395,7 @@ impl Routes {
             .api
             .answer(&holder.role, request)
             .await
-            .map(|body| Answer::of(Content::Api(body))))
+            .map(|body| Answer::from_body(Content::Api(body))))
     }
 
     /// Answers a request of an Arcade engine, which has limits as a principal of tokens has.
@@ -413,8 +414,8 @@ impl Routes {
                 .filter(|_| given.next().is_none())
                 .and_then(|value| value.to_str().ok());
             if let Some(refused) = self.api.worker().and_then(|worker| worker.refusal(only)) {
-                let mut response =
-                    super::api::answered(&refused).map(|body| Answer::of(Content::Api(body)));
+                let mut response = super::api::answered(&refused)
+                    .map(|body| Answer::from_body(Content::Api(body)));
                 response
                     .headers_mut()
                     .insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -427,7 +428,7 @@ impl Routes {
             .api
             .answer_engine(!is_health, request)
             .await
-            .map(|body| Answer::of(Content::Api(body))))
+            .map(|body| Answer::from_body(Content::Api(body))))
     }
 
     /// Gives the connection to the principal, and reads the whole body within its budget.
@@ -578,7 +579,7 @@ impl Routes {
         mut head: Parts,
         body: Lent,
     ) -> Result<(Parts, Bytes, Option<RequestId>), Refused> {
-        let outline = Outline::of(&body.bytes)
+        let outline = Outline::scan(&body.bytes)
             .map_err(|unread| rpc_error(unread.id.as_ref(), &unread.why))?;
         if is_array(&body.bytes) {
             return Err(rpc_error(None, ARRAY));
@@ -644,7 +645,7 @@ async fn named(headers: &HeaderMap, sessions: &Arc<Sessions>) -> Option<InUse> {
 }
 
 fn opens_session(head: &Parts, body: &[u8]) -> bool {
-    let opens = || matches!(Outline::of(body), Ok(Some(outline)) if outline.is("initialize"));
+    let opens = || matches!(Outline::scan(body), Ok(Some(outline)) if outline.is("initialize"));
     head.method == Method::POST && !head.headers.contains_key(SESSION_HEADER) && opens()
 }
 
@@ -654,8 +655,7 @@ fn canceled(head: &Parts, body: &[u8]) -> Option<RequestId> {
     struct Notification {
         params: CancelledNotificationParam,
     }
-    let cancels =
-        || matches!(Outline::of(body), Ok(Some(outline)) if outline.is("notifications/cancelled"));
+    let cancels = || matches!(Outline::scan(body), Ok(Some(outline)) if outline.is("notifications/cancelled"));
     let notification = || {
         serde_json::from_slice::<Notification>(body)
             .ok()?
@@ -736,7 +736,7 @@ fn problem(problem: &Problem) -> Response<Answer> {
     problem
         .clone()
         .into_response()
-        .map(|body| Answer::of(Content::Api(body)))
+        .map(|body| Answer::from_body(Content::Api(body)))
 }
 
 fn plain(status: StatusCode, text: &'static str) -> Response<Answer> {
@@ -783,7 +783,7 @@ fn rpc_refusal(id: Option<&RequestId>, error: &ErrorData) -> Refused {
 }
 
 fn response(status: StatusCode, media_type: &'static str, body: Bytes) -> Response<Answer> {
-    let mut response = Response::new(Answer::of(Content::Mcp(Full::new(body).boxed())));
+    let mut response = Response::new(Answer::from_body(Content::Mcp(Full::new(body).boxed())));
     *response.status_mut() = status;
     response
         .headers_mut()

@@ -31,7 +31,7 @@ impl Tokens {
             .context("cannot create a random token")?;
         let text = HEXLOWER.encode(&bytes);
         let name = "token:generated";
-        let tokens = Self::of(vec![(blake3::hash(text.as_bytes()), name.into())]);
+        let tokens = Self::from_callers(vec![(blake3::hash(text.as_bytes()), name.into())]);
         Ok((
             Self {
                 unnamed: vec![name.to_owned()],
@@ -90,11 +90,11 @@ impl Tokens {
         }
         Ok(Self {
             unnamed: numbers,
-            ..Self::of(tokens)
+            ..Self::from_callers(tokens)
         })
     }
 
-    fn of(callers: Vec<(blake3::Hash, Arc<str>)>) -> Self {
+    fn from_callers(callers: Vec<(blake3::Hash, Arc<str>)>) -> Self {
         Self {
             callers,
             approvers: Vec::new(),
@@ -147,7 +147,7 @@ impl Tokens {
 
     /// Requires no token. For loopback only.
     pub fn none() -> Self {
-        Self::of(Vec::new())
+        Self::from_callers(Vec::new())
     }
 
     /// The names of the principals that call tools.

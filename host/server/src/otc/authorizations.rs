@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn an_authorization_is_seen_by_its_principal_only_and_ends_once() {
-        let requirement = Requirement::of(&Sample::new().permission).unwrap();
+        let requirement = Requirement::from_profile(&Sample::new().permission).unwrap();
         let authorizations =
             Authorizations::new("https://tools.example.com/authorizations/".to_owned());
         let anna = Arc::from("anna");

@@ -12,7 +12,7 @@ pub(super) struct Body {
 }
 
 impl Body {
-    pub(super) fn of(request: &Request, mode: Mode) -> Self {
+    pub(super) fn from_request(request: &Request, mode: Mode) -> Self {
         let mut hasher = Hasher::new();
         text(&mut hasher, &format!("{mode:?}"));
         text(&mut hasher, &request.tool.toolkit);
@@ -94,7 +94,7 @@ mod tests {
             r#"{{"run_id":"r","execution_id":"e","created_at":"{created_at}","inputs":{inputs},"context":{context},
             "tool":{{"name":"n","toolkit":"t","version":"v"}}}}"#
         );
-        Body::of(
+        Body::from_request(
             &Request::read(&text, Mode::Otc, Reading::Strict).unwrap(),
             Mode::Otc,
         )

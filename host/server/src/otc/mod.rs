@@ -128,7 +128,7 @@ impl Tool {
     pub fn new(listed: &Listed<'_>) -> Self {
         let contract = listed.declaration.output_contract.as_ref();
         Self {
-            named: Named::of(listed.declaration, listed.component),
+            named: Named::new(listed.declaration, listed.component),
             definitions: Mode::ALL
                 .iter()
                 .map(|mode| (*mode, definition(listed, *mode)))
@@ -137,7 +137,7 @@ impl Tool {
                 .into_iter()
                 .map(str::to_owned)
                 .collect(),
-            requirement: Requirement::of(listed.permission),
+            requirement: Requirement::from_profile(listed.permission),
             expects_artifact: contract
                 .is_some_and(|contract| !contract.artifact_expectations.is_empty()),
         }
@@ -268,7 +268,7 @@ impl Service {
         };
         match self
             .executions
-            .claim(principal, &key, Body::of(&request, mode))
+            .claim(principal, &key, Body::from_request(&request, mode))
             .await
         {
             Ok(ticket) => {

@@ -165,7 +165,7 @@ impl Server {
             .close_suspended(request(&offering, Left::from(kept)), kept, held)
             .await?;
         self.keep(&record).await;
-        Some(Ended::of(record, offering.keep))
+        Some(Ended::from_record(record, offering.keep))
     }
 
     /// Ends a call that cannot run any more; `None` if it turns out that it can, or has ended.
@@ -176,7 +176,7 @@ impl Server {
             .close(request(&offering, Left::from(kept)), kept, held)
             .await?;
         self.keep(&record).await;
-        Some(Ended::of(record, offering.keep))
+        Some(Ended::from_record(record, offering.keep))
     }
 }
 

@@ -27,7 +27,7 @@ pub(super) struct Ended {
 
 impl Ended {
     /// Converts `record`; `keep` says which calls the log keeps.
-    pub(super) fn of(record: CallRecord, keep: Keep) -> Self {
+    pub(super) fn from_record(record: CallRecord, keep: Keep) -> Self {
         let shut_down = record.events.iter().any(|event| is_shut_down(&event.data));
         let tool = mapped(&record.invocation.extra, "tool_name")
             .and_then(Value::as_str)

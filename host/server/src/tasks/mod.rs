@@ -143,7 +143,7 @@ impl Tasks {
         let tasks = Arc::clone(self);
         tokio::spawn(async move {
             match call.await {
-                Ok(Some(record)) => tasks.end(id, Ended::of(*record, keep)),
+                Ok(Some(record)) => tasks.end(id, Ended::from_record(*record, keep)),
                 // From now on, the journal has it.
                 Ok(None) => {
                     let entry = tasks.entries().remove(&id);

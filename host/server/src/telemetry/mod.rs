@@ -128,7 +128,7 @@ impl Telemetry {
     /// Sends the steps that an agent added to the trace of its session, at their `place` among the spans of its calls.
     pub fn steps(&self, posts: &[Post], place: &TraceContext) {
         if self.settings.collector.is_some()
-            && let Some(span) = steps::of(posts, place)
+            && let Some(span) = steps::steps_span(posts, place)
         {
             self.shared.push(&span);
         }
@@ -163,7 +163,7 @@ impl Listener for Telemetry {
         self.shared.metrics.ended(record);
         if self.settings.collector.is_some() {
             self.shared.sessions.ended(record, Timestamp::now());
-            if let Some(span) = span::of(record, self.settings.arguments) {
+            if let Some(span) = span::call_span(record, self.settings.arguments) {
                 self.shared.push(&span);
             }
         }

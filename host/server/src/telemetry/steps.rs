@@ -10,7 +10,7 @@ const NAME: &str = "invoke_agent";
 
 /// The span of `posts`, at its place in a trace, with an event for each; `None` if there are none, or if the trace is not
 /// recorded. What a step says is never in it: no contract tells which part of it is sensitive, so nothing could redact it.
-pub(super) fn of(posts: &[Post], place: &TraceContext) -> Option<Span> {
+pub(super) fn steps_span(posts: &[Post], place: &TraceContext) -> Option<Span> {
     let times = (
         posts.iter().map(|post| post.at).min()?,
         posts.iter().map(|post| post.at).max()?,
@@ -90,7 +90,7 @@ mod tests {
             { "type": "end", "output": SAID, "status": "success", "total_tokens": 3200, "timestamp": "2026-01-01T00:00:05Z" },
         ]));
         let place = TraceContext::begin();
-        let made = serde_json::to_value(of(&posts, &place).unwrap()).unwrap();
+        let made = serde_json::to_value(steps_span(&posts, &place).unwrap()).unwrap();
         assert!(!made.to_string().contains(SAID), "{made:#}");
         let names: Vec<&str> = made["events"]
             .as_array()
@@ -125,19 +125,19 @@ mod tests {
             json!({ "type": "reasoning", "content": "c" });
             EVENTS_MAX + 3
         ]));
-        let made = of(&many, &TraceContext::begin()).unwrap();
+        let made = steps_span(&many, &TraceContext::begin()).unwrap();
         assert_eq!(
             (made.events.len(), made.dropped_events_count),
             (EVENTS_MAX, 3)
         );
-        assert!(of(&[], &TraceContext::begin()).is_none());
+        assert!(steps_span(&[], &TraceContext::begin()).is_none());
         let parent = TraceContext::parse(
             "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00",
             None,
         )
         .unwrap();
         assert!(
-            of(&many, &parent).is_none(),
+            steps_span(&many, &parent).is_none(),
             "its caller does not record it"
         );
     }

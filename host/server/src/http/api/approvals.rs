@@ -35,7 +35,7 @@ pub(super) async fn list(
         .server
         .questions(&shared.callers())
         .await
-        .map_err(|refusal| Problem::of(&refusal))?;
+        .map_err(|refusal| Problem::from_refusal(&refusal))?;
     Ok(json(StatusCode::OK, &value!({ "approvals": found })))
 }
 
@@ -147,7 +147,7 @@ pub(super) async fn answer(
         .server
         .answer_question(id, answer)
         .await
-        .map_err(|refusal| Problem::of(&refusal))?;
+        .map_err(|refusal| Problem::from_refusal(&refusal))?;
     match given {
         Given::Taken => {
             let state = if approved { "approved" } else { "rejected" };
@@ -179,7 +179,7 @@ async fn find(shared: &Shared, id: &str) -> Result<Kept, Problem> {
         .server
         .question(id, &shared.callers())
         .await
-        .map_err(|refusal| Problem::of(&refusal))?;
+        .map_err(|refusal| Problem::from_refusal(&refusal))?;
     found.ok_or_else(unknown)
 }
 

@@ -271,7 +271,7 @@ impl Shared {
         self.server
             .recorded(id, &caller.name)
             .await
-            .map_err(|refusal| Problem::of(&refusal))
+            .map_err(|refusal| Problem::from_refusal(&refusal))
     }
 }
 
@@ -396,7 +396,7 @@ pub(super) async fn cancel(
         .server
         .withdraw(id)
         .await
-        .map_err(|refusal| Problem::of(&refusal))?
+        .map_err(|refusal| Problem::from_refusal(&refusal))?
     {
         return Ok(asked());
     }

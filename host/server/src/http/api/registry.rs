@@ -69,7 +69,7 @@ fn whole<'o>(
                 output_schema,
                 ..listed
             };
-            Entry::of(&agentool::Offer {
+            Entry::from_offer(&agentool::Offer {
                 listed,
                 endpoint: Some(endpoint.as_str()),
                 auth,
@@ -134,7 +134,7 @@ pub(super) async fn entry(
     let offer = offering
         .offers
         .find(&name)
-        .map_err(|refusal| Problem::of(&refusal))?;
+        .map_err(|refusal| Problem::from_refusal(&refusal))?;
     alone(&shared, &caller, &offering, offer, &method).await
 }
 
@@ -147,7 +147,7 @@ async fn alone(
     method: &Method,
 ) -> Result<Response<Body>, Problem> {
     if offer.standing.state == LoadingState::Unavailable {
-        return Err(Problem::of(&unavailable(offer)));
+        return Err(Problem::from_refusal(&unavailable(offer)));
     }
     caller.load(offering, offer, method).await;
     let (offers, mut all) = whole(shared, caller, offering);
@@ -251,7 +251,7 @@ pub(super) async fn call(
     let offer = offering
         .offers
         .find(&name)
-        .map_err(|refusal| Problem::of(&refusal))?;
+        .map_err(|refusal| Problem::from_refusal(&refusal))?;
     if !is_named(&called, &offer.name) {
         return Err(invalid(format!(
             "its name is not that of the tool of this endpoint, {}",

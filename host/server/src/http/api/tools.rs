@@ -86,7 +86,7 @@ pub(super) async fn show(
     let offer = offering
         .offers
         .find(&name)
-        .map_err(|refusal| Problem::of(&refusal))?;
+        .map_err(|refusal| Problem::from_refusal(&refusal))?;
     caller.load(&offering, offer, &method).await;
     Ok(json(StatusCode::OK, &document(&offering, offer)))
 }
@@ -148,7 +148,7 @@ async fn search_for(
     words: &str,
     limit: usize,
 ) -> Result<ToolSearchResult, Problem> {
-    let query = Words::parse(words).map_err(|refusal| Problem::of(&refusal))?;
+    let query = Words::parse(words).map_err(|refusal| Problem::from_refusal(&refusal))?;
     // Before the offering, because a provider that is loaded in between must be in one of the two.
     let providers = shared.server.providers();
     let offering = shared.server.offering();
@@ -171,7 +171,7 @@ async fn search_for(
     };
     let mut found = found
         .map_err(busy)?
-        .map_err(|refusal| Problem::of(&refusal))?;
+        .map_err(|refusal| Problem::from_refusal(&refusal))?;
     providers.tell(&mut found, &offering.offers);
     host.announce_discovered(&surface, &found, session).await;
     Ok(found)
