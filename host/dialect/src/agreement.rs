@@ -91,7 +91,10 @@ fn told(record: &CallRecord) -> Vec<(String, Value)> {
             json!(mcp::call_result(result, &revision, None)),
         ));
     }
-    for mode in [amplifier::Mode::Seed, amplifier::Mode::Upstream] {
+    for mode in [
+        amplifier::AmplifierMode::Seed,
+        amplifier::AmplifierMode::Upstream,
+    ] {
         told.push((
             format!("amplifier {mode:?}"),
             amplifier::result(invocation, result, mode),
@@ -101,10 +104,10 @@ fn told(record: &CallRecord) -> Vec<(String, Value)> {
             json!(amplifier::events(invocation, result, "find", mode)),
         ));
     }
-    for mode in otc::Mode::ALL {
+    for mode in otc::OtcMode::ALL {
         told.push((
             format!("otc {mode:?}"),
-            otc::result(invocation, result, &otc::Reply::new(mode, "call-1")),
+            otc::result(invocation, result, &otc::OtcReply::new(mode, "call-1")),
         ));
     }
     for dialect in Dialect::ALL {

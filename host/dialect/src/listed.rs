@@ -8,7 +8,7 @@ const DESCRIPTION_CHARS_MIN: usize = 200;
 
 /// The parts of the description of a tool. The schemas are those that a model may see.
 #[derive(Clone, Copy, Debug)]
-pub struct Listed<'a> {
+pub struct ListedTool<'a> {
     /// The name in this server.
     pub name: &'a str,
     /// Title and description, as a model may see them.
@@ -28,7 +28,7 @@ pub struct Listed<'a> {
     pub strict_schemas: bool,
 }
 
-impl Listed<'_> {
+impl ListedTool<'_> {
     /// The schema of the arguments, with `type: object`, which every API demands; the host accepts only objects anyway.
     pub fn parameters(&self) -> Map<String, Value> {
         let mut schema = self.input_schema.as_object().cloned().unwrap_or_default();

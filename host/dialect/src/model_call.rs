@@ -95,9 +95,9 @@ impl CallTerms {
 /// Why a text is no message of a model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Unreadable(pub(super) String);
+pub struct MessageError(pub(super) String);
 
-impl Unreadable {
+impl MessageError {
     /// The error of the part `place` of a message: `output[2]`.
     pub(super) fn at(place: &str, error: &serde_json::Error) -> Self {
         Self(format!("cannot read {place}: {error}"))

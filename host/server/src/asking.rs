@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use toolcell::{Approver, Inquiry, Prompt, Reply, Requested, Respondent};
 use toolcell_core::approval::{COLUMNS, visible_json};
 use toolcell_core::record::{InputResponse, InputResponses, InvocationId, Suspension};
-use toolcell_dialect::mcp::{self, Said};
+use toolcell_dialect::mcp::{self, UserDecision};
 
 use super::ApprovalSettings;
 
@@ -144,7 +144,7 @@ impl Ask {
     /// Ends the question without an answer.
     pub(super) fn refuse(self, why: String) {
         match self {
-            Self::Approval { prompt, reply } => decide(&prompt, reply, Said::refused(why)),
+            Self::Approval { prompt, reply } => decide(&prompt, reply, UserDecision::refused(why)),
             Self::Input { inquiry, responses } => {
                 let cancel =
                     |request: &Requested| (request.key().to_owned(), InputResponse::Cancel);
@@ -154,8 +154,8 @@ impl Ask {
     }
 }
 
-fn decide(prompt: &Prompt, reply: oneshot::Sender<Reply>, said: Said) {
-    let Said {
+fn decide(prompt: &Prompt, reply: oneshot::Sender<Reply>, said: UserDecision) {
+    let UserDecision {
         approved,
         always,
         edit,
@@ -173,9 +173,9 @@ fn decide(prompt: &Prompt, reply: oneshot::Sender<Reply>, said: Said) {
 }
 
 /// A yes to a question that is `cut` is a no, unless it says that it knows.
-pub(super) fn heeding_cut(said: Said, cut: bool) -> Said {
+pub(super) fn heeding_cut(said: UserDecision, cut: bool) -> UserDecision {
     if said.approved && cut && !said.accept_partial_view {
-        Said::refused(
+        UserDecision::refused(
             "the question showed a part of the call only, and the yes does not say that it knows"
                 .to_owned(),
         )
@@ -439,7 +439,7 @@ pub(super) async fn elicit(ask: Ask, peer: Peer<RoleServer>) {
         Ask::Approval { prompt, reply } => {
             let said = match send(&peer, question(&prompt)).await {
                 Ok(result) => mcp::said(&result),
-                Err(why) => Said::refused(why),
+                Err(why) => UserDecision::refused(why),
             };
             decide(&prompt, reply, said);
         }

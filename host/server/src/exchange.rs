@@ -20,7 +20,9 @@ use toolcell::{
 use toolcell_core::record::{
     AbortReason, CallRecord, ContextModifier, ErrorClass, ExternalMapping, LoadingState, Refusal,
 };
-use toolcell_dialect::{CallTerms, Dialect, Ended, Exchange, Listed, ModelCall, Names, mcp};
+use toolcell_dialect::{
+    CallTerms, Dialect, DialectNames, FinishedCall, ListedTool, MessageExchange, ModelCall, mcp,
+};
 
 use super::asking::{AskChannel, elicit};
 use super::call::{Incoming, Prepared, Seen, name_too_long};
@@ -95,7 +97,7 @@ impl Params {
         Dialect::named(&self.dialect).ok_or_else(unknown)
     }
 
-    fn exchange(&self) -> Result<(Dialect, Exchange), ErrorData> {
+    fn exchange(&self) -> Result<(Dialect, MessageExchange), ErrorData> {
         let dialect = self.dialect()?;
         if dialect == Dialect::Mcp {
             return Ok((dialect, mcp::PLAIN));
@@ -148,7 +150,7 @@ fn invalid(why: String) -> ErrorData {
 struct Exported<'a> {
     offering: &'a Offering,
     dialect: Dialect,
-    names: Names,
+    names: DialectNames,
 }
 
 impl<'a> Exported<'a> {
@@ -163,14 +165,17 @@ impl<'a> Exported<'a> {
         Self {
             offering,
             dialect,
-            names: Names::new(dialect.rule(), tools),
+            names: DialectNames::new(dialect.rule(), tools),
         }
     }
 
     /// The description of a tool by this name.
     fn description(&self, offer: &Offer, name: &str, loads: &Loads) -> Value {
         let is_deferred = offer.standing.state == LoadingState::Deferred && !offer.is_loaded(loads);
-        offer.listed(|listed| self.dialect.tool(&Listed { name, ..listed }, is_deferred))
+        offer.listed(|listed| {
+            self.dialect
+                .tool(&ListedTool { name, ..listed }, is_deferred)
+        })
     }
 
     /// The listed tools, by their index, and whether each is deferred.
@@ -192,7 +197,10 @@ impl<'a> Exported<'a> {
     fn described(&self, loads: &Loads) -> Vec<Value> {
         let describe = |(at, offer, is_deferred): (usize, &Offer, bool)| {
             let name = self.names.name(at).unwrap_or_default();
-            offer.listed(|listed| self.dialect.tool(&Listed { name, ..listed }, is_deferred))
+            offer.listed(|listed| {
+                self.dialect
+                    .tool(&ListedTool { name, ..listed }, is_deferred)
+            })
         };
         self.listed(loads).map(describe).collect()
     }
@@ -453,7 +461,7 @@ impl Session {
         for (record, id) in records.iter_mut().zip(ids) {
             record.invocation.native_call_id = Some(id);
         }
-        let ended: Vec<Ended<'_>> = records
+        let ended: Vec<FinishedCall<'_>> = records
             .iter()
             .map(|record| (&record.invocation, &record.result))
             .collect();

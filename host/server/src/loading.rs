@@ -17,7 +17,7 @@ use rmcp::model::{
 use rmcp::service::RequestContext;
 use serde_json::json;
 use tokio::sync::watch;
-use toolcell_dialect::mcp::{self, Steps};
+use toolcell_dialect::mcp::{self, ProgressSteps};
 
 use super::session::Session;
 use super::{Offering, Server, Settings};
@@ -129,7 +129,7 @@ impl Session {
             return Ok(());
         };
         let mut end = LoadEnd(loading.progress.subscribe());
-        let mut steps = progress.map(Steps::new);
+        let mut steps = progress.map(ProgressSteps::new);
         let is_loaded = loop {
             match tokio::time::timeout(TOLD_EVERY, end.wait()).await {
                 Ok(is_loaded) => break is_loaded,
@@ -153,7 +153,7 @@ impl Session {
         &self,
         reason: &str,
         context: &RequestContext<RoleServer>,
-        steps: Option<&mut Steps>,
+        steps: Option<&mut ProgressSteps>,
     ) {
         if let Some(steps) = steps {
             let param = steps.next(&json!({ "progress": { "message": reason } }));

@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use toolcell::Listener;
 use toolcell_core::record::{EventType, ToolEvent};
-use toolcell_dialect::mcp::{self, Level, Steps};
+use toolcell_dialect::mcp::{self, Level, ProgressSteps};
 
 /// Maximum number of queued notices for a slow client; more are dropped, so that they never block the tool.
 const WAITING_MAX: usize = 256;
@@ -77,7 +77,7 @@ pub(super) struct Spoken {
 impl Spoken {
     /// Sends the events as notifications until the listener is dropped or the client disconnects.
     pub(super) async fn pass_on(&mut self, wanted: &Wanted, peer: &Peer<RoleServer>) {
-        let mut steps = wanted.progress.clone().map(Steps::new);
+        let mut steps = wanted.progress.clone().map(ProgressSteps::new);
         while let Some(event) = self.waiting.recv().await {
             let Some(notification) = notification(&event, &mut steps, wanted.logs, &self.logger)
             else {
@@ -96,7 +96,7 @@ impl Spoken {
 )]
 fn notification(
     event: &ToolEvent,
-    steps: &mut Option<Steps>,
+    steps: &mut Option<ProgressSteps>,
     least: Option<Level>,
     logger: &str,
 ) -> Option<ServerNotification> {

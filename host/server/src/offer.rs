@@ -7,7 +7,7 @@ use serde_json::Value;
 use toolcell_core::catalog::{Standing, Surface, Tool};
 use toolcell_core::find::{Finder, Query};
 use toolcell_core::record::{ErrorClass, LoadingState, Refusal, ToolSearchResult};
-use toolcell_dialect::{self as dialect, Listed, mcp};
+use toolcell_dialect::{self as dialect, ListedTool, mcp};
 
 use super::Provider;
 use super::loads::Loads;
@@ -134,7 +134,7 @@ impl Offers {
     }
 
     /// Describes each tool with `describe`, in the terms of a dialect, in the order in which they are offered.
-    pub fn describe<T>(&self, mut describe: impl FnMut(Listed<'_>, Standing) -> T) -> Vec<T> {
+    pub fn describe<T>(&self, mut describe: impl FnMut(ListedTool<'_>, Standing) -> T) -> Vec<T> {
         let one = |offer: &Arc<Offer>| offer.listed(|listed| describe(listed, offer.standing));
         self.offers.iter().map(one).collect()
     }
@@ -143,7 +143,7 @@ impl Offers {
     pub fn describe_one<T>(
         &self,
         at: usize,
-        describe: impl FnOnce(Listed<'_>, Standing) -> T,
+        describe: impl FnOnce(ListedTool<'_>, Standing) -> T,
     ) -> Option<T> {
         let offer = self.offers.get(at)?;
         Some(offer.listed(|listed| describe(listed, offer.standing)))
@@ -288,14 +288,14 @@ impl Offer {
     }
 
     /// Describes the tool with `describe`, in the terms of a dialect.
-    pub(super) fn listed<T>(&self, describe: impl FnOnce(Listed<'_>) -> T) -> T {
+    pub(super) fn listed<T>(&self, describe: impl FnOnce(ListedTool<'_>) -> T) -> T {
         let declaration = self.tool.declaration();
         let contract = self.tool.contract();
         let title = declaration
             .title
             .as_deref()
             .map(|title| contract.shown(title));
-        describe(Listed {
+        describe(ListedTool {
             name: &self.name,
             title: title.as_deref(),
             description: &contract.shown(&declaration.description),

@@ -10,7 +10,7 @@ use rmcp::service::RequestContext;
 use serde_json::json;
 use toolcell_core::journal::PayloadChanged;
 use toolcell_core::record::{ErrorClass, Input, Refusal};
-use toolcell_dialect::mcp::{self, READ_RESULT, ReadArguments, Unreadable};
+use toolcell_dialect::mcp::{self, READ_RESULT, ReadArguments, ReferenceError};
 
 use super::payloads::Shelved;
 use super::results;
@@ -131,14 +131,14 @@ impl Session {
         }) = self.payloads().find(&uri)
         else {
             return unreadable(if self.payloads().has_expired(&uri) {
-                Unreadable::Expired
+                ReferenceError::Expired
             } else {
-                Unreadable::Unknown
+                ReferenceError::Unknown
             });
         };
         // The operator may have decided since that no output leaves the host.
         if !offering.host.keeping().output {
-            return unreadable(Unreadable::Redacted);
+            return unreadable(ReferenceError::Redacted);
         }
         let (from, count) = arguments.window(link.size.unwrap_or_default());
         let bytes = match offering.host.payload_part(&digest, from, count).await {
@@ -148,7 +148,7 @@ impl Session {
                     "the stored result was changed on disk; call the tool again",
                 ));
             }
-            Err(error) if is_missing(&error) => return unreadable(Unreadable::Gone),
+            Err(error) if is_missing(&error) => return unreadable(ReferenceError::Gone),
             Err(error) => {
                 let refusal = unreadable_now("the stored result cannot be read; call again later");
                 return Err(refusal.detail(format!("{error:#}")));

@@ -10,7 +10,7 @@ use toolcell::{Grants, Host, Policy, Tool};
 use toolcell_config::{self as config, Layers};
 use toolcell_core::catalog::{Conditions, Selection, Standing, Surface};
 use toolcell_core::record::{ErrorClass, LoadingState, Refusal};
-use toolcell_dialect::{Dialect, Listed, Names};
+use toolcell_dialect::{Dialect, DialectNames, ListedTool};
 use toolcell_server::{Offered, Offers};
 
 /// Maximum number of names in an error.
@@ -52,7 +52,7 @@ pub(super) fn dialect(is_meant: fn(Dialect) -> bool) -> impl TypedValueParser<Va
 pub(super) struct Exported {
     tools: Vec<Arc<Tool>>,
     offers: Offers,
-    names: Names,
+    names: DialectNames,
     dialect: Dialect,
 }
 
@@ -82,7 +82,7 @@ impl Exported {
         });
         let entries: Vec<(String, String)> = offers
             .describe(|listed, _| (listed.name.to_owned(), listed.declaration.tool_id.clone()));
-        let names = Names::new(
+        let names = DialectNames::new(
             dialect.rule(),
             entries
                 .iter()
@@ -106,9 +106,9 @@ impl Exported {
 
     /// The description of the tool with this name.
     pub(super) fn description(&self, name: &str) -> Option<Value> {
-        let describe = |listed: Listed<'_>, standing: Standing| {
+        let describe = |listed: ListedTool<'_>, standing: Standing| {
             self.dialect.tool(
-                &Listed { name, ..listed },
+                &ListedTool { name, ..listed },
                 standing.state == LoadingState::Deferred,
             )
         };
@@ -151,7 +151,10 @@ impl Exported {
             at += 1;
             if self.lists(standing.state) {
                 let is_deferred = standing.state == LoadingState::Deferred;
-                described.push(self.dialect.tool(&Listed { name, ..listed }, is_deferred));
+                described.push(
+                    self.dialect
+                        .tool(&ListedTool { name, ..listed }, is_deferred),
+                );
             } else if standing.state == LoadingState::Deferred {
                 left_out += 1;
             }

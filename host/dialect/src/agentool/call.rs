@@ -54,7 +54,8 @@ pub struct ToolResult {
 
 /// A call and its result in one object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Exchange {
+#[serde(expecting = "struct Exchange")]
+pub struct CallExchange {
     pub tool_call: ToolCall,
     pub tool_result: ToolResult,
     #[serde(flatten)]

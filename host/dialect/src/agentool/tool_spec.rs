@@ -3,7 +3,7 @@ use serde_json::Value;
 use toolcell_core::record::{Extra, ToolKind};
 
 use super::{Word, present, to_value};
-use crate::{Listed, visible};
+use crate::{ListedTool, visible};
 
 /// The fields with the id of the tool, and with the digest of its component: with them, a host imports what it exported.
 pub(super) const TOOL_ID: &str = "tool_id";
@@ -26,14 +26,15 @@ pub struct ToolSpec {
     )]
     pub returns: Option<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub metadata: Option<Metadata>,
+    pub metadata: Option<SpecMetadata>,
     #[serde(flatten)]
     pub extra: Extra,
 }
 
 /// `metadata` of a [`ToolSpec`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Metadata {
+#[serde(expecting = "struct Metadata")]
+pub struct SpecMetadata {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub category: Option<Word<Category>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -81,14 +82,14 @@ pub enum CostTier {
 
 impl ToolSpec {
     /// The tool as agentool describes it.
-    pub fn from_listed(listed: &Listed<'_>) -> Self {
+    pub fn from_listed(listed: &ListedTool<'_>) -> Self {
         let name = snake_case(listed.name);
         let description = listed.said();
         let description = match description.trim() {
             "" => listed.title.map_or_else(|| name.clone(), visible),
             _ => description,
         };
-        let metadata = Metadata {
+        let metadata = SpecMetadata {
             category: category(&listed.declaration.tool_kind).map(Word::Known),
             cost_tier: cost_tier(listed),
             side_effects: Some(!listed.effects().is_read_only),
@@ -119,7 +120,7 @@ impl ToolSpec {
 }
 
 /// The `ToolSpec` of a tool as JSON.
-pub fn spec(listed: &Listed<'_>) -> Value {
+pub fn spec(listed: &ListedTool<'_>) -> Value {
     to_value(&ToolSpec::from_listed(listed))
 }
 
@@ -136,7 +137,7 @@ pub fn category(kind: &ToolKind) -> Option<Category> {
 }
 
 /// The tier that the annotations claim, if it is one of the four.
-fn cost_tier(listed: &Listed<'_>) -> Option<Word<CostTier>> {
+fn cost_tier(listed: &ListedTool<'_>) -> Option<Word<CostTier>> {
     let claimed = listed.declaration.annotations.as_ref()?.get("cost_tier")?;
     CostTier::deserialize(claimed).ok().map(Word::Known)
 }

@@ -9,9 +9,9 @@ mod trace;
 
 pub use assertion::check;
 pub use case::{Assertion, CASES_BYTES_MAX, EvalCase};
-pub use judged::{VERDICT_BYTES_MAX, Verdict, question};
+pub use judged::{JudgeVerdict, VERDICT_BYTES_MAX, question};
 pub use result::{AssertionResult, EvalResult};
-pub use trace::{TRACE_BYTES_MAX, Trace};
+pub use trace::{EvaluationTrace, TRACE_BYTES_MAX};
 
 /// Maximum length of a name or a message of others in a reason, in characters.
 const SHOWN_MAX: usize = 300;

@@ -2,7 +2,7 @@ use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use crate::{Listed, visible};
+use crate::{ListedTool, visible};
 
 /// A tool that the caller can use.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -41,7 +41,7 @@ pub struct ToolList {
 }
 
 /// Describes a tool. Texts of its author lose the characters that a reader does not see.
-pub fn tool(listed: &Listed<'_>) -> ToolDocument {
+pub fn tool(listed: &ListedTool<'_>) -> ToolDocument {
     let effects = listed.effects();
     ToolDocument {
         name: listed.name.to_owned(),

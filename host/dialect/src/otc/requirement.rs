@@ -1,7 +1,7 @@
 use serde_json::{Map, Value, json};
 use toolcell_core::record::{CredentialUse, PermissionProfile};
 
-use super::Mode;
+use super::OtcMode;
 
 /// `requirements.authorization` of a tool (OTC-D-13): one of its credentials comes with each request, in
 /// `context.authorization.token`.
@@ -59,9 +59,9 @@ impl Requirement {
     }
 
     /// As a definition says it. Arcade knows no plain `token`, but providers of any type.
-    pub(super) fn to_value(&self, mode: Mode) -> Value {
+    pub(super) fn to_value(&self, mode: OtcMode) -> Value {
         match (mode, self.demand.as_str()) {
-            (Mode::Arcade, Some(kind)) => json!({ "provider_type": kind }),
+            (OtcMode::Arcade, Some(kind)) => json!({ "provider_type": kind }),
             _ => self.demand.clone(),
         }
     }

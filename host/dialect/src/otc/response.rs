@@ -5,7 +5,7 @@ use toolcell_core::record::{
 
 use super::error::error;
 use super::output::output;
-use super::{Mode, Requirement};
+use super::{OtcMode, Requirement};
 use crate::class_name;
 
 /// Status of an authorization. The published schema leaves the words open (O-13).
@@ -46,10 +46,10 @@ pub struct Authorization {
 
 impl Authorization {
     /// The object in a response; all four fields are there (O-13).
-    pub fn to_value(&self, mode: Mode) -> Value {
+    pub fn to_value(&self, mode: OtcMode) -> Value {
         let (id, url) = match mode {
-            Mode::Otc | Mode::OtcSeed => ("id", "url"),
-            Mode::Arcade => ("authorization_id", "authorization_url"),
+            OtcMode::Otc | OtcMode::OtcSeed => ("id", "url"),
+            OtcMode::Arcade => ("authorization_id", "authorization_url"),
         };
         json!({ id: self.id, url: self.url, "scopes": self.scopes, "status": self.status.as_str() })
     }
@@ -57,8 +57,8 @@ impl Authorization {
 
 /// The data of a response in addition to the call's record.
 #[derive(Clone, Copy, Debug)]
-pub struct Reply<'a> {
-    pub mode: Mode,
+pub struct OtcReply<'a> {
+    pub mode: OtcMode,
     /// `execution_id` of the request.
     pub execution_id: &'a str,
     /// `true` if the tool's output contract promises artifacts: one of them is then the output.
@@ -69,9 +69,9 @@ pub struct Reply<'a> {
     pub authorization: Option<(&'a Requirement, &'a Authorization)>,
 }
 
-impl<'a> Reply<'a> {
+impl<'a> OtcReply<'a> {
     /// A reply for any client, to the call of a tool that promises no artifact.
-    pub fn new(mode: Mode, execution_id: &'a str) -> Self {
+    pub fn new(mode: OtcMode, execution_id: &'a str) -> Self {
         Self {
             mode,
             execution_id,
@@ -84,7 +84,7 @@ impl<'a> Reply<'a> {
 
 /// Converts a call that ended into a response (requirements 1.36, 3.4). `success` and the arm of `output` agree, and there
 /// is at most one arm.
-pub fn result(invocation: &ToolInvocation, result: &ToolResult, reply: &Reply<'_>) -> Value {
+pub fn result(invocation: &ToolInvocation, result: &ToolResult, reply: &OtcReply<'_>) -> Value {
     let finished = invocation.ended_at().unwrap_or(result.created_at);
     let started = invocation
         .started_at()
@@ -104,13 +104,13 @@ pub fn result(invocation: &ToolInvocation, result: &ToolResult, reply: &Reply<'_
 }
 
 /// The response to a request that was refused before there was a call.
-pub fn refused(refusal: &Refusal, reply: &Reply<'_>) -> Value {
+pub fn refused(refusal: &Refusal, reply: &OtcReply<'_>) -> Value {
     let output = json!({ "error": error(&refusal.to_error(), None, None, reply.mode) });
     response(reply, Timestamp::now(), 0, false, Some(output))
 }
 
 fn response(
-    reply: &Reply<'_>,
+    reply: &OtcReply<'_>,
     finished: Timestamp,
     millis: u64,
     success: bool,
@@ -128,7 +128,7 @@ fn response(
     Value::Object(response)
 }
 
-fn failure(invocation: &ToolInvocation, result: &ToolResult, reply: &Reply<'_>) -> Value {
+fn failure(invocation: &ToolInvocation, result: &ToolResult, reply: &OtcReply<'_>) -> Value {
     if let Some((requirement, authorization)) = reply.authorization
         && requirement.is_missing_in(result)
     {

@@ -1,7 +1,7 @@
 use blake3::{Hash, Hasher};
 use serde_json::Value;
 use toolcell_core::record::{JSON_VALUES_MAX, read_json};
-use toolcell_dialect::otc::{Mode, Request};
+use toolcell_dialect::otc::{OtcMode, OtcRequest};
 
 /// The digests of a request: with and without its credentials, because a request that waits for an authorization is
 /// repeated with a token. Neither has `created_at`: it changes nothing.
@@ -12,7 +12,7 @@ pub(super) struct Body {
 }
 
 impl Body {
-    pub(super) fn from_request(request: &Request, mode: Mode) -> Self {
+    pub(super) fn from_request(request: &OtcRequest, mode: OtcMode) -> Self {
         let mut hasher = Hasher::new();
         text(&mut hasher, &format!("{mode:?}"));
         text(&mut hasher, &request.tool.toolkit);
@@ -85,7 +85,7 @@ fn value(hasher: &mut Hasher, of: &Value) {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use toolcell_dialect::otc::{Mode, Reading, Request};
+    use toolcell_dialect::otc::{OtcMode, OtcRequest, RequestReading};
 
     use super::Body;
 
@@ -95,8 +95,8 @@ mod tests {
             "tool":{{"name":"n","toolkit":"t","version":"v"}}}}"#
         );
         Body::from_request(
-            &Request::read(&text, Mode::Otc, Reading::Strict).unwrap(),
-            Mode::Otc,
+            &OtcRequest::read(&text, OtcMode::Otc, RequestReading::Strict).unwrap(),
+            OtcMode::Otc,
         )
     }
 

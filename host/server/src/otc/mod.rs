@@ -18,9 +18,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 use serde_json::{Value, json};
 use toolcell_core::record::{CallRecord, ErrorClass, Refusal, Timestamp};
 use toolcell_core::secret::SecretValue;
-use toolcell_dialect::Listed;
+use toolcell_dialect::ListedTool;
 use toolcell_dialect::otc::{
-    Mode, Named, Names, Reading, Reply, Request, Requirement, definition, refused, result, secrets,
+    OtcMode, OtcReply, OtcRequest, OtcToolName, OtcToolNames, RequestReading, Requirement,
+    definition, refused, result, secrets,
 };
 
 use authorizations::Authorizations;
@@ -34,7 +35,7 @@ pub use worker::{ENGINE, Worker};
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// How exactly requests have to be what the format demands.
-    pub reading: Reading,
+    pub reading: RequestReading,
     /// The address of an authorization, up to its id.
     pub authorizations: String,
     /// The address of a call, up to its id; its artifacts are below it.
@@ -77,8 +78,11 @@ impl Answer {
     }
 
     /// The answer to an execution that led to no call: a response, because a client expects one.
-    fn refused(status: u16, refusal: &Refusal, mode: Mode, execution_id: &str) -> Self {
-        Self::new(status, &refused(refusal, &Reply::new(mode, execution_id)))
+    fn refused(status: u16, refusal: &Refusal, mode: OtcMode, execution_id: &str) -> Self {
+        Self::new(
+            status,
+            &refused(refusal, &OtcReply::new(mode, execution_id)),
+        )
     }
 }
 
@@ -90,7 +94,7 @@ pub struct ParsedCall {
     /// The tool as the request names it: `Toolkit.Tool`.
     pub requested: String,
     /// The tool, or the refusal that the record of the call ends in. The component has to be the named version.
-    pub tool: Result<Named, Refusal>,
+    pub tool: Result<OtcToolName, Refusal>,
     /// The arguments as they were sent.
     pub input: String,
     /// `execution_id`, for `native_call_id`.
@@ -110,14 +114,14 @@ pub struct ParsedCall {
 #[derive(Default)]
 struct Tools {
     tools: Vec<Tool>,
-    names: Names,
+    names: OtcToolNames,
 }
 
 /// One tool of a service, in the terms of each format.
 pub struct Tool {
-    named: Named,
-    /// In the order of [`Mode::ALL`].
-    definitions: Vec<(Mode, Value)>,
+    named: OtcToolName,
+    /// In the order of [`OtcMode::ALL`].
+    definitions: Vec<(OtcMode, Value)>,
     secrets: Vec<String>,
     requirement: Option<Requirement>,
     expects_artifact: bool,
@@ -125,11 +129,11 @@ pub struct Tool {
 
 impl Tool {
     /// Describes a tool.
-    pub fn new(listed: &Listed<'_>) -> Self {
+    pub fn new(listed: &ListedTool<'_>) -> Self {
         let contract = listed.declaration.output_contract.as_ref();
         Self {
-            named: Named::new(listed.declaration, listed.component),
-            definitions: Mode::ALL
+            named: OtcToolName::new(listed.declaration, listed.component),
+            definitions: OtcMode::ALL
                 .iter()
                 .map(|mode| (*mode, definition(listed, *mode)))
                 .collect(),
@@ -143,7 +147,7 @@ impl Tool {
         }
     }
 
-    fn definition(&self, mode: Mode) -> Option<&Value> {
+    fn definition(&self, mode: OtcMode) -> Option<&Value> {
         self.definitions
             .iter()
             .find_map(|(known, definition)| (*known == mode).then_some(definition))
@@ -151,7 +155,7 @@ impl Tool {
 
     /// A request's secrets for the credentials of the tool, and the number of its undeclared secrets: no tool gets
     /// those (OTC-Q-07).
-    fn secrets_of(&self, request: &Request) -> (Vec<(String, SecretValue)>, usize) {
+    fn secrets_of(&self, request: &OtcRequest) -> (Vec<(String, SecretValue)>, usize) {
         let is_declared =
             |name: &str| self.secrets.iter().any(|known| known == name) || !guard!("otc_secrets");
         let given = request
@@ -189,7 +193,7 @@ impl Service {
 
     /// Replaces the tools. Calls that run go on with those that they began with.
     pub fn offer(&self, tools: Vec<Tool>) {
-        let names = Names::new(tools.iter().map(|tool| tool.named.clone()).collect());
+        let names = OtcToolNames::new(tools.iter().map(|tool| tool.named.clone()).collect());
         *self.tools.write().unwrap_or_else(PoisonError::into_inner) =
             Arc::new(Tools { tools, names });
     }
@@ -199,7 +203,7 @@ impl Service {
     }
 
     /// The definitions of the tools that `is_listed` (OTC-D-15).
-    pub fn list(&self, mode: Mode, is_listed: impl Fn(&Named) -> bool) -> Answer {
+    pub fn list(&self, mode: OtcMode, is_listed: impl Fn(&OtcToolName) -> bool) -> Answer {
         let tools = self.tools();
         let listed = tools.tools.iter().filter(|tool| is_listed(&tool.named));
         Answer::new(
@@ -213,7 +217,7 @@ impl Service {
     }
 
     /// The tool with this fully qualified name.
-    pub fn find(&self, name: &str) -> Option<Named> {
+    pub fn find(&self, name: &str) -> Option<OtcToolName> {
         let tools = self.tools();
         tools
             .names
@@ -223,7 +227,7 @@ impl Service {
     }
 
     /// The definition of the tool with this fully qualified name.
-    pub fn definition(&self, name: &str, mode: Mode) -> Answer {
+    pub fn definition(&self, name: &str, mode: OtcMode) -> Answer {
         let tools = self.tools();
         let tool = tools.names.find(name).and_then(|at| tools.tools.get(at));
         match tool.and_then(|tool| tool.definition(mode)) {
@@ -240,8 +244,8 @@ impl Service {
     }
 
     /// Reads a request to call a tool. Fails with the answer to what is none.
-    pub fn read(&self, text: &str, mode: Mode) -> Result<Request, Answer> {
-        Request::read(text, mode, self.settings.reading)
+    pub fn read(&self, text: &str, mode: OtcMode) -> Result<OtcRequest, Answer> {
+        OtcRequest::read(text, mode, self.settings.reading)
             .map_err(|refusal| Answer::problem(400, &refusal))
     }
 
@@ -251,8 +255,8 @@ impl Service {
     pub async fn execute<F, R>(
         &self,
         principal: &Arc<str>,
-        request: Request,
-        mode: Mode,
+        request: OtcRequest,
+        mode: OtcMode,
         call: F,
     ) -> Answer
     where
@@ -287,9 +291,9 @@ impl Service {
     async fn run<F, R>(
         &self,
         principal: &Arc<str>,
-        request: Request,
+        request: OtcRequest,
         key: Option<&Key>,
-        mode: Mode,
+        mode: OtcMode,
         call: F,
     ) -> (Answer, Option<Answer>)
     where
@@ -357,12 +361,12 @@ impl Service {
             "{}{}/artifacts/",
             self.settings.calls, record.invocation.invocation_id
         );
-        let reply = Reply {
+        let reply = OtcReply {
             expects_artifact: tool.is_some_and(|tool| tool.expects_artifact),
             // The token of an engine opens no route but those of a worker.
             artifacts: Some(artifacts.as_str()).filter(|_| **principal != *ENGINE),
             authorization: missing.zip(authorization.as_ref()),
-            ..Reply::new(mode, &id)
+            ..OtcReply::new(mode, &id)
         };
         let answer = Answer::new(200, &result(&record.invocation, &record.result, &reply));
         // If the tool never ran, the same request may come again once the authorization is there.
@@ -376,7 +380,7 @@ impl Service {
         &self,
         principal: &str,
         id: &str,
-        mode: Mode,
+        mode: OtcMode,
         is_set: impl Fn(&str) -> bool,
     ) -> Answer {
         match self
@@ -397,7 +401,7 @@ impl Service {
     }
 
     /// Answers a client that registers the tool of the definition `text` (OTC-D-15).
-    pub fn register(&self, text: &str, mode: Mode) -> Answer {
+    pub fn register(&self, text: &str, mode: OtcMode) -> Answer {
         registration::register(text, mode, &self.tools().names)
     }
 }

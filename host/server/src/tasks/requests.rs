@@ -17,7 +17,7 @@ use toolcell_core::record::{
     AbortReason, Answer, Approval, ErrorClass, InvocationId, Refusal, SuspensionState, Timestamp,
     ToolError,
 };
-use toolcell_dialect::mcp::{self, Said, TaskFacts};
+use toolcell_dialect::mcp::{self, TaskFacts, UserDecision};
 use ulid::Ulid;
 
 use crate::asking::{Ask, AskChannel, CHANNEL, heeding_cut, suspended, user_at};
@@ -323,9 +323,9 @@ impl Session {
         &self,
         named: &Named<'_>,
         approval: &Approval,
-        said: Said,
+        said: UserDecision,
     ) -> Result<(), ErrorData> {
-        let Said {
+        let UserDecision {
             approved,
             always,
             edit,

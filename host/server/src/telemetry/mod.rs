@@ -22,7 +22,7 @@ use tokio::runtime::Runtime;
 use toolcell::Listener;
 use toolcell_config::TelemetrySettings;
 use toolcell_core::record::{CallRecord, Timestamp, ToolEvent, TraceContext};
-use toolcell_dialect::agentool::Post;
+use toolcell_dialect::agentool::TracePost;
 
 use metrics::Metrics;
 use post::{Failure, Poster};
@@ -126,7 +126,7 @@ impl Telemetry {
     }
 
     /// Sends the steps that an agent added to the trace of its session, at their `place` among the spans of its calls.
-    pub fn steps(&self, posts: &[Post], place: &TraceContext) {
+    pub fn steps(&self, posts: &[TracePost], place: &TraceContext) {
         if self.settings.collector.is_some()
             && let Some(span) = steps::steps_span(posts, place)
         {

@@ -12,8 +12,8 @@ use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 use toolcell_core::record::{Extra, Input, TraceContext};
 use toolcell_core::secret::Secrets;
-use toolcell_dialect::Listed;
-use toolcell_dialect::otc::{Mode, Named, Reading};
+use toolcell_dialect::ListedTool;
+use toolcell_dialect::otc::{OtcMode, OtcToolName, RequestReading};
 
 use crate::Offering;
 use crate::http::problem::Problem;
@@ -38,7 +38,7 @@ pub(super) enum Dialect {
     Arcade,
 }
 
-impl From<Dialect> for Mode {
+impl From<Dialect> for OtcMode {
     fn from(dialect: Dialect) -> Self {
         match dialect {
             Dialect::Otc => Self::Otc,
@@ -59,7 +59,7 @@ impl Otc {
     /// `base` is what the URLs of the server begin with.
     pub(super) fn new(base: &str) -> Self {
         let settings = Settings {
-            reading: Reading::Lenient,
+            reading: RequestReading::Lenient,
             authorizations: format!("{base}/v1/dialects/otc/authorizations/"),
             calls: format!("{base}/v1/calls/"),
         };
@@ -77,7 +77,7 @@ impl Otc {
             let tools = offering.offers.describe(|listed, _| {
                 // Output that is kept by reference is never in a response.
                 let output_schema = listed.output_schema.filter(|_| inline);
-                Tool::new(&Listed {
+                Tool::new(&ListedTool {
                     output_schema,
                     ..listed
                 })
@@ -93,16 +93,17 @@ impl Otc {
         &self,
         offering: &Arc<Offering>,
         caller: &Caller,
-        mode: Mode,
+        mode: OtcMode,
     ) -> Response<Body> {
-        let is_listed =
-            |named: &Named| find(offering, named).is_some_and(|offer| caller.is_defined(offer));
+        let is_listed = |named: &OtcToolName| {
+            find(offering, named).is_some_and(|offer| caller.is_defined(offer))
+        };
         answered(&self.with(offering).list(mode, is_listed))
     }
 }
 
 /// The tool that the service knows by this name.
-fn find<'a>(offering: &'a Offering, named: &Named) -> Option<&'a Arc<Offer>> {
+fn find<'a>(offering: &'a Offering, named: &OtcToolName) -> Option<&'a Arc<Offer>> {
     let name = named.qualified_name();
     offering
         .offers
@@ -227,7 +228,7 @@ pub(super) async fn execute(
 pub(super) async fn invoke(
     shared: &Arc<Shared>,
     caller: &Arc<Caller>,
-    mode: Mode,
+    mode: OtcMode,
     route: &'static str,
     headers: &HeaderMap,
     body: Bytes,
@@ -295,7 +296,7 @@ fn wish(parsed: ParsedCall, route: &'static str, trace: Option<TraceContext>) ->
     }
     fields.extend(user_info.map(|info| ("user_info".to_owned(), info)));
     Wish {
-        tool: tool.as_ref().map_or(requested, Named::qualified_name),
+        tool: tool.as_ref().map_or(requested, OtcToolName::qualified_name),
         input: Input::from_text(input),
         native_call_id: execution_id,
         timeout: None,

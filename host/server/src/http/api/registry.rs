@@ -10,9 +10,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 use toolcell_core::record::{Input, LoadingState};
-use toolcell_dialect::Listed;
+use toolcell_dialect::ListedTool;
 use toolcell_dialect::agentool::{
-    self, Auth, Entry, Query, ToolRegistry, ToolSpec, is_named, query,
+    self, Auth, RegistryEntry, RegistryQuery, ToolRegistry, ToolSpec, is_named, query,
 };
 
 use crate::Offering;
@@ -65,11 +65,11 @@ fn whole<'o>(
         let endpoint = format!("{}{TOOLS}{}", shared.base, offer.name);
         offer.listed(|listed| {
             let output_schema = listed.output_schema.filter(|_| inline);
-            let listed = Listed {
+            let listed = ListedTool {
                 output_schema,
                 ..listed
             };
-            Entry::from_offer(&agentool::Offer {
+            RegistryEntry::from_offer(&agentool::RegistryOffer {
                 listed,
                 endpoint: Some(endpoint.as_str()),
                 auth,
@@ -103,7 +103,7 @@ pub(super) async fn show(
 ) -> Response<Body> {
     let offering = shared.server.offering();
     let (offers, mut all) = whole(&shared, &caller, &offering);
-    let wanted = Query {
+    let wanted = RegistryQuery {
         words: q.as_deref(),
         tag: tag.as_deref(),
         category: category.as_deref(),

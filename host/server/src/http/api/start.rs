@@ -12,7 +12,7 @@ use toolcell_core::record::{
     SurfaceReason, TraceContext,
 };
 use toolcell_core::secret::Secrets;
-use toolcell_dialect::otc::Named;
+use toolcell_dialect::otc::OtcToolName;
 
 use crate::asking::Announcing;
 use crate::budget::Lease;
@@ -44,7 +44,7 @@ pub(super) struct Wish {
 /// A dialect's data of a call.
 pub(super) struct Foreign {
     /// Which component has to have the tool, or why the call does not run.
-    pub(super) tool: Result<Named, Refusal>,
+    pub(super) tool: Result<OtcToolName, Refusal>,
     /// The dialect, and what its request says beside the call, for the record.
     pub(super) source: &'static str,
     pub(super) fields: Extra,

@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::extract::State;
 use bytes::Bytes;
 use http::{HeaderMap, Response};
-use toolcell_dialect::otc::Mode;
+use toolcell_dialect::otc::OtcMode;
 
 use super::answer::Engine;
 use super::otc::{answered, invoke};
@@ -43,7 +43,7 @@ pub(super) async fn tools(
 ) -> Response<Body> {
     shared
         .otc
-        .list(&shared.server.offering(), &engine, Mode::Arcade)
+        .list(&shared.server.offering(), &engine, OtcMode::Arcade)
 }
 
 /// Calls a tool, once for each `execution_id` of a run.
@@ -63,7 +63,7 @@ pub(super) async fn call(
     invoke(
         &shared,
         &engine,
-        Mode::Arcade,
+        OtcMode::Arcade,
         "POST /worker/tools/invoke",
         &headers,
         body,
