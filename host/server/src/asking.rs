@@ -23,11 +23,11 @@ use toolcell_dialect::mcp::{self, UserDecision};
 use super::ApprovalSettings;
 
 /// Tells the operator which call waits for an approval.
-pub type Announcer = Arc<dyn Fn(&Prompt) + Send + Sync>;
+pub type AnnounceFn = Arc<dyn Fn(&Prompt) + Send + Sync>;
 
 /// The handling of a call that needs an approval if the client cannot ask its user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Away {
+pub enum ApprovalFallback {
     /// The call waits for an answer through `toolcell approvals`.
     #[default]
     Wait,
@@ -60,14 +60,14 @@ impl AskChannel {
         match settings.elicitation && by_form {
             true if *revision >= ProtocolVersion::V_2026_07_28 => Self::InputRequired,
             true => Self::Elicitation,
-            false if settings.away == Away::Return => Self::Return,
+            false if settings.away == ApprovalFallback::Return => Self::Return,
             false => Self::Wait,
         }
     }
 }
 
 /// A question of a call, for the task that handles the call's request.
-pub(super) enum Ask {
+pub(super) enum CallQuestion {
     /// An approval request.
     Approval {
         prompt: Prompt,
@@ -83,7 +83,7 @@ pub(super) enum Ask {
 /// How long a client that comes back for a call waits for this process to notice an answer that was given elsewhere.
 const HEARD: Duration = Duration::from_millis(300);
 
-impl Ask {
+impl CallQuestion {
     /// Returns whether it requests an approval.
     pub(super) fn is_approval(&self) -> bool {
         matches!(self, Self::Approval { .. })
@@ -193,42 +193,42 @@ pub(super) fn user_at(caller: Option<&str>) -> String {
 }
 
 /// Passes on the questions of one call.
-pub(super) struct Messenger {
+pub(super) struct QuestionRelay {
     principal: String,
     /// The answers to the question that an earlier process asked, until they are taken.
     earlier: Mutex<Option<oneshot::Receiver<InputResponses>>>,
     /// Hears of approvals that the client's user is not asked for.
-    announcer: Option<Announcer>,
+    announcer: Option<AnnounceFn>,
     /// Hears of approvals that the client's user may not give. `None` if the client is told where to answer anyway.
-    elsewhere: Option<Announcer>,
-    questions: mpsc::Sender<Ask>,
+    elsewhere: Option<AnnounceFn>,
+    questions: mpsc::Sender<CallQuestion>,
     outdated: CancellationToken,
 }
 
 /// Observers of approvals that the client's user does not answer.
 #[derive(Default)]
-pub(super) struct Announcers {
+pub(super) struct ApprovalAnnouncers {
     /// Of all of them, beside the client.
-    pub(super) always: Option<Announcer>,
+    pub(super) always: Option<AnnounceFn>,
     /// Of those whose tool names another channel, instead of the client.
-    pub(super) elsewhere: Option<Announcer>,
+    pub(super) elsewhere: Option<AnnounceFn>,
 }
 
 /// Returns the approver of a call, and the receiver of its questions.
 pub(super) fn messenger(
     caller: Option<&str>,
-    announcers: Announcers,
+    announcers: ApprovalAnnouncers,
     outdated: CancellationToken,
-) -> (Arc<Messenger>, mpsc::Receiver<Ask>) {
+) -> (Arc<QuestionRelay>, mpsc::Receiver<CallQuestion>) {
     let (questions, waiting) = mpsc::channel(1);
     let principal = user_at(caller);
     let earlier = Mutex::default();
-    let Announcers {
+    let ApprovalAnnouncers {
         always: announcer,
         elsewhere,
     } = announcers;
     (
-        Arc::new(Messenger {
+        Arc::new(QuestionRelay {
             principal,
             earlier,
             announcer,
@@ -241,19 +241,22 @@ pub(super) fn messenger(
 }
 
 /// The respondent of a call whose tool asked in an earlier process, and what the client gets of it.
-pub(super) struct Reopened {
-    pub(super) messenger: Arc<Messenger>,
+pub(super) struct ReopenedQuestion {
+    pub(super) messenger: Arc<QuestionRelay>,
     /// The question of that process.
-    pub(super) ask: Ask,
+    pub(super) ask: CallQuestion,
     /// Later questions.
-    pub(super) questions: mpsc::Receiver<Ask>,
+    pub(super) questions: mpsc::Receiver<CallQuestion>,
 }
 
 /// Asks anew what a suspended call waits for. `None` if it cannot be read.
-pub(super) fn reopen(suspension: &Suspension, outdated: CancellationToken) -> Option<Reopened> {
+pub(super) fn reopen(
+    suspension: &Suspension,
+    outdated: CancellationToken,
+) -> Option<ReopenedQuestion> {
     let (answers, earlier) = oneshot::channel();
     let (questions, waiting) = mpsc::channel(1);
-    let messenger = Messenger {
+    let messenger = QuestionRelay {
         principal: user_at(suspension.actor_ref.as_deref()),
         earlier: Mutex::new(Some(earlier)),
         announcer: None,
@@ -261,11 +264,11 @@ pub(super) fn reopen(suspension: &Suspension, outdated: CancellationToken) -> Op
         questions,
         outdated,
     };
-    let ask = Ask::Input {
+    let ask = CallQuestion::Input {
         inquiry: expressible(&Inquiry::of(suspension).ok()?).0,
         responses: answers,
     };
-    Some(Reopened {
+    Some(ReopenedQuestion {
         messenger: Arc::new(messenger),
         ask,
         questions: waiting,
@@ -313,7 +316,7 @@ fn expressible(inquiry: &Inquiry) -> (Inquiry, Vec<Requested>) {
     )
 }
 
-impl Messenger {
+impl QuestionRelay {
     fn earlier(&self) -> Option<oneshot::Receiver<InputResponses>> {
         self.earlier
             .lock()
@@ -322,7 +325,7 @@ impl Messenger {
     }
 }
 
-impl Approver for Messenger {
+impl Approver for QuestionRelay {
     fn principal(&self) -> &str {
         &self.principal
     }
@@ -340,7 +343,7 @@ impl Approver for Messenger {
                 announcer(prompt);
             }
             let (reply, said) = oneshot::channel();
-            let ask = Ask::Approval {
+            let ask = CallQuestion::Approval {
                 prompt: prompt.clone(),
                 reply,
             };
@@ -369,7 +372,7 @@ impl Approver for Messenger {
     }
 }
 
-impl Respondent for Messenger {
+impl Respondent for QuestionRelay {
     fn respond<'a>(
         &'a self,
         inquiry: &'a Inquiry,
@@ -386,7 +389,7 @@ impl Respondent for Messenger {
             } else if !inquiry.requests.is_empty() {
                 let (responses, said) = oneshot::channel();
                 self.questions
-                    .send(Ask::Input { inquiry, responses })
+                    .send(CallQuestion::Input { inquiry, responses })
                     .await
                     .ok()?;
                 found.extend(said.await.ok()?);
@@ -397,12 +400,12 @@ impl Respondent for Messenger {
 }
 
 /// Announces to the operator that a call waits; the answer comes from elsewhere.
-pub(super) struct Announcing {
-    pub(super) announcer: Announcer,
+pub(super) struct AnnouncingApprover {
+    pub(super) announcer: AnnounceFn,
     pub(super) outdated: CancellationToken,
 }
 
-impl Approver for Announcing {
+impl Approver for AnnouncingApprover {
     fn principal(&self) -> &str {
         "server"
     }
@@ -434,16 +437,16 @@ fn changed() -> Reply {
 }
 
 /// Asks the client's user, and passes on the answer. Dropping the future withdraws the question.
-pub(super) async fn elicit(ask: Ask, peer: Peer<RoleServer>) {
+pub(super) async fn elicit(ask: CallQuestion, peer: Peer<RoleServer>) {
     match ask {
-        Ask::Approval { prompt, reply } => {
+        CallQuestion::Approval { prompt, reply } => {
             let said = match send(&peer, question(&prompt)).await {
                 Ok(result) => mcp::said(&result),
                 Err(why) => UserDecision::refused(why),
             };
             decide(&prompt, reply, said);
         }
-        Ask::Input { inquiry, responses } => {
+        CallQuestion::Input { inquiry, responses } => {
             let mut found = InputResponses::new();
             for request in &inquiry.requests {
                 let response = match input_question(&inquiry, request) {
@@ -469,7 +472,7 @@ async fn send(
         .send_cancellable_request(request, PeerRequestOptions::no_options())
         .await;
     let handle = sent.map_err(|error| format!("the client could not be asked: {error}"))?;
-    let mut open = Open {
+    let mut open = OpenElicitation {
         peer: handle.peer.clone(),
         id: Some(handle.id.clone()),
     };
@@ -483,7 +486,7 @@ async fn send(
     }
 }
 
-impl Ask {
+impl CallQuestion {
     /// The `_meta` of a result that carries this question.
     pub(super) fn meta(&self) -> MetaObject {
         match self {
@@ -537,12 +540,12 @@ fn input_question(inquiry: &Inquiry, request: &Requested) -> Option<ElicitReques
 }
 
 /// A question that the client shows; dropping it cancels the question.
-struct Open {
+struct OpenElicitation {
     peer: Peer<RoleServer>,
     id: Option<RequestId>,
 }
 
-impl Drop for Open {
+impl Drop for OpenElicitation {
     fn drop(&mut self) {
         let (Some(id), Ok(runtime)) = (self.id.take(), tokio::runtime::Handle::try_current())
         else {

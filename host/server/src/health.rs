@@ -16,13 +16,13 @@ const FAILURE_TIME: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default)]
 pub(super) struct Health {
-    seen: tokio::sync::Mutex<Seen>,
+    seen: tokio::sync::Mutex<LogCheck>,
     /// When the last call could not be put on record.
     failed: Mutex<Option<Instant>>,
 }
 
 #[derive(Debug, Default)]
-struct Seen {
+struct LogCheck {
     at: Option<Instant>,
     /// Why calls do not run.
     why: Option<String>,

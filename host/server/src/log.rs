@@ -60,11 +60,11 @@ pub struct Log {
     /// Completes when the last line is written.
     written: Mutex<Receiver<()>>,
     lost: AtomicU64,
-    refused: Mutex<Refused>,
+    refused: Mutex<RefusedAccess>,
 }
 
 /// Refused access in the current period.
-struct Refused {
+struct RefusedAccess {
     since: Instant,
     /// How often, and how often of that without a line.
     count: u64,
@@ -102,7 +102,7 @@ impl Log {
                 }
                 let _ = ends.send(());
             })?;
-        let refused = Mutex::new(Refused {
+        let refused = Mutex::new(RefusedAccess {
             since: Instant::now(),
             count: 0,
             untold: 0,

@@ -45,38 +45,38 @@ fn is_of_tool(event: &ToolEvent) -> bool {
 }
 
 /// The notifications that a client requested for one call.
-pub(super) struct Wanted {
+pub(super) struct WantedNotices {
     pub(super) progress: Option<ProgressToken>,
     pub(super) logs: Option<Level>,
 }
 
-impl Wanted {
+impl WantedNotices {
     /// Returns whether the client requested any.
     pub(super) fn anything(&self) -> bool {
         self.progress.is_some() || self.logs.is_some()
     }
 
     /// Returns a listener for the call, and the queue of the events that it hears.
-    pub(super) fn listen(&self, logger: String) -> (Arc<dyn Listener>, Spoken) {
+    pub(super) fn listen(&self, logger: String) -> (Arc<dyn Listener>, CallEventQueue) {
         let (queue, waiting) = mpsc::channel(WAITING_MAX);
         let listener = Notices {
             queue,
             progress: self.progress.is_some(),
             logs: self.logs.is_some(),
         };
-        (Arc::new(listener), Spoken { waiting, logger })
+        (Arc::new(listener), CallEventQueue { waiting, logger })
     }
 }
 
 /// The queued events of one call.
-pub(super) struct Spoken {
+pub(super) struct CallEventQueue {
     waiting: mpsc::Receiver<ToolEvent>,
     logger: String,
 }
 
-impl Spoken {
+impl CallEventQueue {
     /// Sends the events as notifications until the listener is dropped or the client disconnects.
-    pub(super) async fn pass_on(&mut self, wanted: &Wanted, peer: &Peer<RoleServer>) {
+    pub(super) async fn pass_on(&mut self, wanted: &WantedNotices, peer: &Peer<RoleServer>) {
         let mut steps = wanted.progress.clone().map(ProgressSteps::new);
         while let Some(event) = self.waiting.recv().await {
             let Some(notification) = notification(&event, &mut steps, wanted.logs, &self.logger)

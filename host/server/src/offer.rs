@@ -10,7 +10,7 @@ use toolcell_core::record::{ErrorClass, LoadingState, Refusal, ToolSearchResult}
 use toolcell_dialect::{self as dialect, ListedTool, mcp};
 
 use super::Provider;
-use super::loads::Loads;
+use super::loads::LoadedTools;
 
 /// Maximum number of tool names in an `unknown_tool` error.
 const CANDIDATES_MAX: usize = 20;
@@ -21,11 +21,11 @@ const RESERVED: [&str; 3] = [mcp::SEARCH_TOOLS, mcp::LOAD_TOOL, mcp::READ_RESULT
 
 /// The tools that a server offers, each under one name. Other tools of the same components cannot be called through the
 /// server. Those that are deferred can be called only by a caller that has loaded them (AT-SURF-06, AT-SURF-07).
-pub struct Offers {
-    offers: Vec<Arc<Offer>>,
-    by_name: HashMap<String, Arc<Offer>>,
+pub struct ExposedTools {
+    offers: Vec<Arc<ExposedTool>>,
+    by_name: HashMap<String, Arc<ExposedTool>>,
     /// Qualified names, and bare names and aliases that only one tool has: accepted, but not listed.
-    by_other_name: HashMap<String, Arc<Offer>>,
+    by_other_name: HashMap<String, Arc<ExposedTool>>,
     /// `true` if a client repeats arguments of some tool in headers (`x-mcp-header`).
     mirrors: bool,
     surface: Surface,
@@ -37,7 +37,7 @@ pub struct Offers {
 }
 
 /// One offered tool.
-pub(super) struct Offer {
+pub(super) struct ExposedTool {
     /// The name that the server exports it under.
     pub(super) name: String,
     pub(super) tool: Arc<Tool>,
@@ -61,7 +61,7 @@ pub(super) struct Offer {
 }
 
 /// A tool to offer.
-pub struct Offered {
+pub struct ToolOffer {
     pub tool: Arc<Tool>,
     /// Wall time limit of a call; `None` for the server's limit.
     pub wall: Option<Duration>,
@@ -71,18 +71,19 @@ pub struct Offered {
     pub provider: Option<Arc<Provider>>,
 }
 
-impl Offers {
+impl ExposedTools {
     /// Offers `tools`; a duplicate is offered once. At most `budget` of them are listed before a caller loads others. If
     /// that defers some, the host's own tools to search and load them are listed too, and keep their names.
-    pub fn new(tools: Vec<Offered>, budget: usize) -> Self {
+    pub fn new(tools: Vec<ToolOffer>, budget: usize) -> Self {
         Self::on(tools, |tools| Surface::new(tools, budget))
     }
 
     /// Offers `tools` through the surface that `build` makes of them.
-    pub fn on(tools: Vec<Offered>, build: impl FnOnce(Vec<Arc<Tool>>) -> Surface) -> Self {
+    pub fn on(tools: Vec<ToolOffer>, build: impl FnOnce(Vec<Arc<Tool>>) -> Surface) -> Self {
         let mut known = HashSet::new();
-        let is_new = |offered: &Offered| known.insert(offered.tool.declaration().qualified_name());
-        let chosen: Vec<Offered> = tools.into_iter().filter(is_new).collect();
+        let is_new =
+            |offered: &ToolOffer| known.insert(offered.tool.declaration().qualified_name());
+        let chosen: Vec<ToolOffer> = tools.into_iter().filter(is_new).collect();
         let surface = build(
             chosen
                 .iter()
@@ -96,12 +97,12 @@ impl Offers {
         let names = dialect::exported(&declarations, &RESERVED);
         let standings = surface.tools().map(|(_, standing)| standing);
         let strict = surface.selection().model.strict_schemas;
-        let offers: Vec<Arc<Offer>> = names
+        let offers: Vec<Arc<ExposedTool>> = names
             .into_iter()
             .zip(&chosen)
             .zip(standings)
             .map(|((name, offered), standing)| {
-                Arc::new(Offer::new(name, offered, standing, strict))
+                Arc::new(ExposedTool::new(name, offered, standing, strict))
             })
             .collect();
         let by_name = offers
@@ -135,7 +136,8 @@ impl Offers {
 
     /// Describes each tool with `describe`, in the terms of a dialect, in the order in which they are offered.
     pub fn describe<T>(&self, mut describe: impl FnMut(ListedTool<'_>, Standing) -> T) -> Vec<T> {
-        let one = |offer: &Arc<Offer>| offer.listed(|listed| describe(listed, offer.standing));
+        let one =
+            |offer: &Arc<ExposedTool>| offer.listed(|listed| describe(listed, offer.standing));
         self.offers.iter().map(one).collect()
     }
 
@@ -156,7 +158,7 @@ impl Offers {
 
     /// Returns whether a callable tool's result can become a payload.
     pub(super) fn can_persist(&self) -> bool {
-        let can = |offer: &Arc<Offer>| {
+        let can = |offer: &Arc<ExposedTool>| {
             offer.standing.state != LoadingState::Unavailable && offer.tool.keeping().can_persist()
         };
         self.offers.iter().any(can)
@@ -178,7 +180,7 @@ impl Offers {
     }
 
     /// Returns the tool that `name` refers to. Fails with `unknown_tool`.
-    pub(super) fn find(&self, name: &str) -> Result<&Arc<Offer>, Refusal> {
+    pub(super) fn find(&self, name: &str) -> Result<&Arc<ExposedTool>, Refusal> {
         self.by_name
             .get(name)
             .or_else(|| self.by_other_name.get(name))
@@ -212,7 +214,7 @@ impl Offers {
     }
 
     /// All tools, in their order.
-    pub(super) fn offered(&self) -> impl Iterator<Item = &Arc<Offer>> {
+    pub(super) fn offered(&self) -> impl Iterator<Item = &Arc<ExposedTool>> {
         self.offers.iter()
     }
 
@@ -224,8 +226,8 @@ impl Offers {
     }
 
     /// The result of `tools/list` for a caller with these `loads`, in an order that does not depend on when it loaded them.
-    pub(super) fn listed(&self, loads: &Loads) -> Vec<Described> {
-        let is_listed = |offer: &&Arc<Offer>| match offer.standing.state {
+    pub(super) fn listed(&self, loads: &LoadedTools) -> Vec<Described> {
+        let is_listed = |offer: &&Arc<ExposedTool>| match offer.standing.state {
             LoadingState::Loaded => true,
             LoadingState::Unavailable => false,
             _ => loads.has(&offer.qualified_name),
@@ -270,10 +272,10 @@ impl Offers {
     }
 }
 
-impl Offer {
+impl ExposedTool {
     /// Returns whether a caller with these `loads` has the tool's schema. Callers of a deprecated tool know it already
     /// (AT-LIFE-06).
-    pub(super) fn is_loaded(&self, loads: &Loads) -> bool {
+    pub(super) fn is_loaded(&self, loads: &LoadedTools) -> bool {
         self.standing.state != LoadingState::Deferred || loads.has(&self.qualified_name)
     }
 
@@ -313,8 +315,8 @@ impl Offer {
         })
     }
 
-    fn new(name: String, offered: &Offered, standing: Standing, strict_schemas: bool) -> Self {
-        let Offered {
+    fn new(name: String, offered: &ToolOffer, standing: Standing, strict_schemas: bool) -> Self {
+        let ToolOffer {
             tool,
             wall,
             origin,
@@ -357,8 +359,8 @@ fn mirrors(schema: &Value) -> bool {
     }
 }
 
-fn other_names(offers: &[Arc<Offer>]) -> HashMap<String, Arc<Offer>> {
-    let mut names: HashMap<String, Option<Arc<Offer>>> = HashMap::new();
+fn other_names(offers: &[Arc<ExposedTool>]) -> HashMap<String, Arc<ExposedTool>> {
+    let mut names: HashMap<String, Option<Arc<ExposedTool>>> = HashMap::new();
     for offer in offers {
         let declaration = offer.tool.declaration();
         let mut own: HashSet<&String> = declaration.aliases.iter().collect();

@@ -9,12 +9,12 @@ use toolcell_core::record::Timestamp;
 
 use crate::telemetry::Telemetry;
 
-use super::{Away, Offers};
+use super::{ApprovalFallback, ExposedTools};
 
 /// The tools of a server, and the host, grants, policy and limits of their calls. Any change replaces it as a whole.
-pub struct Offering {
+pub struct ToolSet {
     pub host: Arc<Host>,
-    pub offers: Offers,
+    pub offers: ExposedTools,
     pub grants: Arc<Grants>,
     pub policy: Arc<Policy>,
     pub limits: Limits,
@@ -40,14 +40,14 @@ pub struct ApprovalSettings {
     /// `true` if the client may ask its user.
     pub elicitation: bool,
     /// The handling of a call if the user cannot be asked.
-    pub away: Away,
+    pub away: ApprovalFallback,
 }
 
-impl Offering {
+impl ToolSet {
     /// An offering whose host logs every call.
     pub fn new(
         host: Arc<Host>,
-        offers: Offers,
+        offers: ExposedTools,
         grants: Arc<Grants>,
         policy: Arc<Policy>,
         limits: Limits,

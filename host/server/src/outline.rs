@@ -22,7 +22,7 @@ pub(super) struct Outline<'a> {
 
 /// Why a frame is refused before it is parsed, and the id of the request that the refusal answers.
 #[derive(Debug)]
-pub(super) struct Unread {
+pub(super) struct OutlineError {
     pub(super) id: Option<RequestId>,
     pub(super) why: String,
 }
@@ -34,7 +34,7 @@ impl<'a> Outline<'a> {
     ///
     /// Fails for more than 100,000 values beside the arguments of a `tools/call`, or for a duplicate key that the
     /// outline reads.
-    pub(super) fn scan(text: &'a [u8]) -> Result<Option<Self>, Unread> {
+    pub(super) fn scan(text: &'a [u8]) -> Result<Option<Self>, OutlineError> {
         let mut cursor = Cursor {
             text,
             at: 0,
@@ -95,7 +95,7 @@ impl<'a> Outline<'a> {
             None => values(text),
         };
         let unread = |why| {
-            Err(Unread {
+            Err(OutlineError {
                 id: whole.and_then(|()| outline.request_id()),
                 why,
             })

@@ -12,15 +12,15 @@ use toolcell_core::journal::PayloadChanged;
 use toolcell_core::record::{ErrorClass, Input, Refusal};
 use toolcell_dialect::mcp::{self, READ_RESULT, ReadArguments, ReferenceError};
 
-use super::payloads::Shelved;
+use super::payloads::ReadablePayload;
 use super::results;
-use super::sent::Sent;
-use super::session::{PAYLOAD_BYTES_MAX, Session};
+use super::sent::SentArguments;
+use super::session::{ClientSession, PAYLOAD_BYTES_MAX};
 
 /// Maximum size of a part of a larger payload in one response, in bytes.
 const PART_BYTES_MAX: u64 = 8 << 20;
 
-impl Session {
+impl ClientSession {
     /// Answers `resources/read`, for a payload that a result referred this client to.
     pub(super) async fn read_payload(
         &self,
@@ -34,7 +34,7 @@ impl Session {
             ))
         };
         let (whole, from) = mcp::part_of(uri).map_or((uri, None), |(whole, at)| (whole, Some(at)));
-        let Some(Shelved {
+        let Some(ReadablePayload {
             link,
             digest,
             provenance,
@@ -109,7 +109,7 @@ impl Session {
         if name != READ_RESULT || !(self.offering().can_persist() || self.payloads().has_any()) {
             return None;
         }
-        let sent = Sent::with(context).unwrap_or_else(|| Sent::new("{}", None));
+        let sent = SentArguments::with(context).unwrap_or_else(|| SentArguments::new("{}", None));
         Some(
             self.read_part(&sent.arguments)
                 .await
@@ -124,7 +124,7 @@ impl Session {
         let uri = arguments.uri();
         let offering = self.offering();
         let unreadable = |state| Ok(mcp::unreadable(&uri, state));
-        let Some(Shelved {
+        let Some(ReadablePayload {
             link,
             digest,
             provenance,

@@ -11,7 +11,7 @@ use toolcell_config::{self as config, Layers};
 use toolcell_core::catalog::{Conditions, Selection, Standing, Surface};
 use toolcell_core::record::{ErrorClass, LoadingState, Refusal};
 use toolcell_dialect::{Dialect, DialectNames, ListedTool};
-use toolcell_server::{Offered, Offers};
+use toolcell_server::{ExposedTools, ToolOffer};
 
 /// Maximum number of names in an error.
 const NAMES_MAX: usize = 20;
@@ -51,7 +51,7 @@ pub(super) fn dialect(is_meant: fn(Dialect) -> bool) -> impl TypedValueParser<Va
 /// Tools with their names in a dialect.
 pub(super) struct Exported {
     tools: Vec<Arc<Tool>>,
-    offers: Offers,
+    offers: ExposedTools,
     names: DialectNames,
     dialect: Dialect,
 }
@@ -60,14 +60,15 @@ impl Exported {
     /// Names `offered`, in their order; a duplicate counts once.
     pub(super) async fn build(
         host: &Host,
-        offered: Vec<Offered>,
+        offered: Vec<ToolOffer>,
         selection: Selection,
         (policy, grants): (&Policy, &Grants),
         dialect: Dialect,
     ) -> Self {
         let mut known = HashSet::new();
-        let is_new = |offered: &Offered| known.insert(offered.tool.declaration().qualified_name());
-        let offered: Vec<Offered> = offered.into_iter().filter(is_new).collect();
+        let is_new =
+            |offered: &ToolOffer| known.insert(offered.tool.declaration().qualified_name());
+        let offered: Vec<ToolOffer> = offered.into_iter().filter(is_new).collect();
         let tools = offered
             .iter()
             .map(|offered| Arc::clone(&offered.tool))
@@ -77,7 +78,7 @@ impl Exported {
             policy,
             missing_secrets: &missing,
         };
-        let offers = Offers::on(offered, |tools| {
+        let offers = ExposedTools::on(offered, |tools| {
             Surface::build(tools, selection, &conditions)
         });
         let entries: Vec<(String, String)> = offers

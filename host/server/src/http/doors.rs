@@ -9,28 +9,28 @@ use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio_util::sync::CancellationToken;
 
 use crate::Server;
-use crate::budget::{Budget, Budgets, ROOM};
-use crate::loads::Loads;
+use crate::budget::{ByteBudget, ByteBudgets, ROOM};
+use crate::loads::LoadedTools;
 use crate::payloads::ReadablePayloads;
-use crate::session::{Identity, Session};
-use crate::vain_cancels::VainCancels;
+use crate::session::{ClientIdentity, ClientSession};
+use crate::unknown_cancels::UnknownCancels;
 
 use super::api::{Api, Principal, Role};
 use super::route::BODY_BYTES_MAX;
 use super::sessions::Sessions;
 use super::{HttpLimits, Tokens};
 
-type Mcp = StreamableHttpService<Session, LocalSessionManager>;
+type Mcp = StreamableHttpService<ClientSession, LocalSessionManager>;
 
 /// The MCP service of one principal, with its sessions and budgets.
 pub(super) struct Door {
     pub(super) mcp: Mcp,
     pub(super) sessions: Arc<Sessions>,
     /// The budgets for request bodies, for the arguments in them, and for results.
-    pub(super) bodies: Budget,
-    pub(super) arguments: Budget,
-    pub(super) results: Budget,
-    pub(super) vain_cancels: Arc<VainCancels>,
+    pub(super) bodies: ByteBudget,
+    pub(super) arguments: ByteBudget,
+    pub(super) results: ByteBudget,
+    pub(super) unknown_cancels: Arc<UnknownCancels>,
     /// Canceled once the principal has no token any more.
     close: CancellationToken,
 }
@@ -42,7 +42,7 @@ pub(super) struct Holder {
     /// `None` for an approver, which makes no calls.
     pub(super) door: Option<Arc<Door>>,
     /// The budget for request bodies.
-    pub(super) bodies: Budget,
+    pub(super) bodies: ByteBudget,
     pub(super) role: Role,
 }
 
@@ -56,9 +56,9 @@ pub(super) struct Table {
 /// Makes tables.
 pub(super) struct Doors {
     server: Arc<Server>,
-    bodies: Budgets,
-    arguments: Budgets,
-    results: Budgets,
+    bodies: ByteBudgets,
+    arguments: ByteBudgets,
+    results: ByteBudgets,
     session_idle: Duration,
     close: CancellationToken,
 }
@@ -73,16 +73,16 @@ impl Doors {
     ) -> Self {
         Self {
             server: Arc::clone(server),
-            bodies: Budgets::new(ROOM.bodies, callers + approvers + engines),
-            arguments: Budgets::new(ROOM.arguments, callers + engines),
-            results: Budgets::new(ROOM.results, callers + engines),
+            bodies: ByteBudgets::new(ROOM.bodies, callers + approvers + engines),
+            arguments: ByteBudgets::new(ROOM.arguments, callers + engines),
+            results: ByteBudgets::new(ROOM.results, callers + engines),
             session_idle: limits.session_idle,
             close,
         }
     }
 
     /// The budgets of one more principal for request bodies, for arguments, and for results.
-    pub(super) fn budgets(&self) -> (Budget, Budget, Budget) {
+    pub(super) fn budgets(&self) -> (ByteBudget, ByteBudget, ByteBudget) {
         (self.bodies.one(), self.arguments.one(), self.results.one())
     }
 
@@ -132,43 +132,43 @@ impl Doors {
             .with_cancellation_token(close.clone());
         let server = Arc::clone(&self.server);
         let shelf = Arc::<ReadablePayloads>::default();
-        let loads = Arc::<Loads>::default();
-        let vain_cancels = Arc::<VainCancels>::default();
+        let loads = Arc::<LoadedTools>::default();
+        let unknown_cancels = Arc::<UnknownCancels>::default();
         let (bodies, arguments, results) = self.budgets();
         let role = api.caller(Principal {
             name: Arc::clone(&name),
             loads: Arc::clone(&loads),
             arguments: arguments.clone(),
             results: results.clone(),
-            vain_cancels: Arc::clone(&vain_cancels),
+            unknown_cancels: Arc::clone(&unknown_cancels),
         });
         let principal = Arc::clone(&name);
-        let of_door = Arc::clone(&vain_cancels);
+        let of_door = Arc::clone(&unknown_cancels);
         let session = move || {
             let actor = Some(Arc::clone(&principal));
             let owner = Arc::clone(&principal);
             let shelf = Arc::clone(&shelf);
             let loads = Arc::clone(&loads);
-            let vain_cancels = Arc::clone(&vain_cancels);
-            let identity = Identity {
+            let unknown_cancels = Arc::clone(&unknown_cancels);
+            let identity = ClientIdentity {
                 actor,
                 owner,
                 lasts: false,
                 shelf,
                 loads,
-                vain_cancels,
+                unknown_cancels,
             };
-            Ok(Session::new(Arc::clone(&server), identity))
+            Ok(ClientSession::new(Arc::clone(&server), identity))
         };
         let mcp = StreamableHttpService::new(session, sessions.manager(), config);
-        let vain_cancels = of_door;
+        let unknown_cancels = of_door;
         let door = Door {
             mcp,
             sessions,
             bodies: bodies.clone(),
             arguments,
             results,
-            vain_cancels,
+            unknown_cancels,
             close,
         };
         Holder {

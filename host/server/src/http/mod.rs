@@ -31,7 +31,7 @@ use tokio_util::sync::CancellationToken;
 use toolcell::Listening;
 
 use super::otc::{Worker, WorkerSecret};
-use super::{Interrupted, Server, Serving};
+use super::{InterruptFuture, ServeFuture, Server};
 
 pub use gate::Gate;
 pub use limits::HttpLimits;
@@ -65,15 +65,15 @@ pub struct HttpSettings {
 pub fn serve_http<'a>(
     server: &'a Arc<Server>,
     settings: HttpSettings,
-    interrupted: Interrupted,
-) -> Serving<'a> {
+    interrupted: InterruptFuture,
+) -> ServeFuture<'a> {
     Box::pin(accept(server, settings, interrupted))
 }
 
 async fn accept(
     server: &Arc<Server>,
     settings: HttpSettings,
-    interrupted: Interrupted,
+    interrupted: InterruptFuture,
 ) -> anyhow::Result<()> {
     let HttpSettings {
         listener,

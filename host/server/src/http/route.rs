@@ -20,15 +20,15 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::budget::{Budget, Lease};
+use crate::budget::{ByteBudget, Lease};
 use crate::frames::{self, NotPending};
 use crate::greeting;
 use crate::http::problem::Problem;
 use crate::otc::{ENGINE, Worker};
 use crate::outline::{ARRAY, Outline, is_array};
 use crate::results::ResultRoom;
-use crate::sent::{Sent, weight};
-use crate::{Gone, Server};
+use crate::sent::{SentArguments, weight};
+use crate::{GoneToken, Server};
 
 use super::api::{Api, Dialects};
 use super::connections::Connection;
@@ -88,7 +88,7 @@ pub(super) struct Routes {
     doors: Doors,
     api: Api,
     /// The name of an Arcade engine as a principal, and its budget for request bodies.
-    engine: (Arc<str>, Budget),
+    engine: (Arc<str>, ByteBudget),
     limits: HttpLimits,
     drain: CancellationToken,
 }
@@ -434,7 +434,7 @@ impl Routes {
     /// Gives the connection to the principal, and reads the whole body within its budget.
     async fn admit(
         &self,
-        (principal, budget): (&Arc<str>, &Budget),
+        (principal, budget): (&Arc<str>, &ByteBudget),
         request: Request<Incoming>,
         client: &Client,
     ) -> Result<Request<Full<Bytes>>, Refused> {
@@ -477,7 +477,7 @@ impl Routes {
         let results = ResultRoom::new(door.results.clone());
         head.extensions.insert(results.clone());
         let gone = CancellationToken::new();
-        head.extensions.insert(Gone(gone.clone()));
+        head.extensions.insert(GoneToken(gone.clone()));
         // Cancels `gone` also if the connection closes before there is a response.
         let waits = gone.drop_guard();
         let mut in_use = named(&head.headers, &door.sessions).await;
@@ -502,7 +502,7 @@ impl Routes {
                 Some(_) => _ = head.extensions.insert(NotPending),
                 // Without a session, a client ends the connection of a request instead: rmcp ignores the notification.
                 None if !head.headers.contains_key(SESSION_HEADER) => {
-                    door.vain_cancels
+                    door.unknown_cancels
                         .tell(&self.server.offering().host, &id.to_string(), None)
                         .await;
                 }
@@ -546,7 +546,7 @@ impl Routes {
     }
 
     /// Reads the whole body, after reserving memory for it.
-    async fn take(&self, budget: &Budget, body: Incoming) -> Result<Lent, Unread> {
+    async fn take(&self, budget: &ByteBudget, body: Incoming) -> Result<Lent, Unread> {
         let expected = body.size_hint().upper().map_or(BODY_BYTES_MAX, |bytes| {
             usize::try_from(bytes).unwrap_or(usize::MAX)
         });
@@ -612,7 +612,7 @@ impl Routes {
         let lease = lease.map_err(|_| {
             busy("the arguments of your calls take too much memory; wait for answers")
         })?;
-        let sent = Sent::new(arguments, lease);
+        let sent = SentArguments::new(arguments, lease);
         // rmcp checks headers that repeat arguments against the body.
         let whole = sent.arguments.value().is_ok() && self.server.offering().offers.mirrors();
         let left = if whole {

@@ -6,12 +6,12 @@ use toolcell_dialect::otc::{OtcMode, OtcRequest};
 /// The digests of a request: with and without its credentials, because a request that waits for an authorization is
 /// repeated with a token. Neither has `created_at`: it changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Body {
+pub(super) struct RequestDigests {
     pub(super) whole: Hash,
     pub(super) without_credentials: Hash,
 }
 
-impl Body {
+impl RequestDigests {
     pub(super) fn from_request(request: &OtcRequest, mode: OtcMode) -> Self {
         let mut hasher = Hasher::new();
         text(&mut hasher, &format!("{mode:?}"));
@@ -87,14 +87,14 @@ mod tests {
     use serde_json::{Value, json};
     use toolcell_dialect::otc::{OtcMode, OtcRequest, RequestReading};
 
-    use super::Body;
+    use super::RequestDigests;
 
-    fn body(inputs: &str, context: &Value, created_at: &str) -> Body {
+    fn body(inputs: &str, context: &Value, created_at: &str) -> RequestDigests {
         let text = format!(
             r#"{{"run_id":"r","execution_id":"e","created_at":"{created_at}","inputs":{inputs},"context":{context},
             "tool":{{"name":"n","toolkit":"t","version":"v"}}}}"#
         );
-        Body::from_request(
+        RequestDigests::from_request(
             &OtcRequest::read(&text, OtcMode::Otc, RequestReading::Strict).unwrap(),
             OtcMode::Otc,
         )

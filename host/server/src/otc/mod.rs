@@ -25,15 +25,15 @@ use toolcell_dialect::otc::{
 };
 
 use authorizations::Authorizations;
-use digest::Body;
-use executions::{Ended, Executions, Key};
+use digest::RequestDigests;
+use executions::{ClaimRefusal, ExecutionKey, Executions};
 
 pub use token::WorkerSecret;
 pub use worker::{ENGINE, Worker};
 
 /// The settings of a service.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct OtcSettings {
     /// How exactly requests have to be what the format demands.
     pub reading: RequestReading,
     /// The address of an authorization, up to its id.
@@ -44,7 +44,7 @@ pub struct Settings {
 
 /// An answer to a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct OtcAnswer {
     /// The status code of HTTP.
     pub status: u16,
     /// JSON.
@@ -53,7 +53,7 @@ pub struct Answer {
     pub is_problem: bool,
 }
 
-impl Answer {
+impl OtcAnswer {
     fn new(status: u16, body: &Value) -> Self {
         Self {
             status,
@@ -112,13 +112,13 @@ pub struct ParsedCall {
 
 /// The tools of a service.
 #[derive(Default)]
-struct Tools {
-    tools: Vec<Tool>,
+struct OtcTools {
+    tools: Vec<OtcTool>,
     names: OtcToolNames,
 }
 
 /// One tool of a service, in the terms of each format.
-pub struct Tool {
+pub struct OtcTool {
     named: OtcToolName,
     /// In the order of [`OtcMode::ALL`].
     definitions: Vec<(OtcMode, Value)>,
@@ -127,7 +127,7 @@ pub struct Tool {
     expects_artifact: bool,
 }
 
-impl Tool {
+impl OtcTool {
     /// Describes a tool.
     pub fn new(listed: &ListedTool<'_>) -> Self {
         let contract = listed.declaration.output_contract.as_ref();
@@ -172,16 +172,16 @@ impl Tool {
 }
 
 /// Serves tools to clients of Open Tool Calling. What it remembers of calls outlives a change of its tools.
-pub struct Service {
-    settings: Settings,
-    tools: RwLock<Arc<Tools>>,
+pub struct OtcService {
+    settings: OtcSettings,
+    tools: RwLock<Arc<OtcTools>>,
     executions: Executions,
     authorizations: Authorizations,
 }
 
-impl Service {
+impl OtcService {
     /// Serves no tools yet.
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: OtcSettings) -> Self {
         let authorizations = Authorizations::new(settings.authorizations.clone());
         Self {
             settings,
@@ -192,21 +192,21 @@ impl Service {
     }
 
     /// Replaces the tools. Calls that run go on with those that they began with.
-    pub fn offer(&self, tools: Vec<Tool>) {
+    pub fn offer(&self, tools: Vec<OtcTool>) {
         let names = OtcToolNames::new(tools.iter().map(|tool| tool.named.clone()).collect());
         *self.tools.write().unwrap_or_else(PoisonError::into_inner) =
-            Arc::new(Tools { tools, names });
+            Arc::new(OtcTools { tools, names });
     }
 
-    fn tools(&self) -> Arc<Tools> {
+    fn tools(&self) -> Arc<OtcTools> {
         Arc::clone(&self.tools.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The definitions of the tools that `is_listed` (OTC-D-15).
-    pub fn list(&self, mode: OtcMode, is_listed: impl Fn(&OtcToolName) -> bool) -> Answer {
+    pub fn list(&self, mode: OtcMode, is_listed: impl Fn(&OtcToolName) -> bool) -> OtcAnswer {
         let tools = self.tools();
         let listed = tools.tools.iter().filter(|tool| is_listed(&tool.named));
-        Answer::new(
+        OtcAnswer::new(
             200,
             &json!(
                 listed
@@ -227,26 +227,26 @@ impl Service {
     }
 
     /// The definition of the tool with this fully qualified name.
-    pub fn definition(&self, name: &str, mode: OtcMode) -> Answer {
+    pub fn definition(&self, name: &str, mode: OtcMode) -> OtcAnswer {
         let tools = self.tools();
         let tool = tools.names.find(name).and_then(|at| tools.tools.get(at));
         match tool.and_then(|tool| tool.definition(mode)) {
-            Some(definition) => Answer::new(200, definition),
+            Some(definition) => OtcAnswer::new(200, definition),
             None => {
                 let refusal = Refusal::new(
                     ErrorClass::UnknownTool,
                     "unknown_tool",
                     "there is no tool of that name here",
                 );
-                Answer::problem(404, &refusal)
+                OtcAnswer::problem(404, &refusal)
             }
         }
     }
 
     /// Reads a request to call a tool. Fails with the answer to what is none.
-    pub fn read(&self, text: &str, mode: OtcMode) -> Result<OtcRequest, Answer> {
+    pub fn read(&self, text: &str, mode: OtcMode) -> Result<OtcRequest, OtcAnswer> {
         OtcRequest::read(text, mode, self.settings.reading)
-            .map_err(|refusal| Answer::problem(400, &refusal))
+            .map_err(|refusal| OtcAnswer::problem(400, &refusal))
     }
 
     /// Answers a request to call a tool, which `principal` sent. `call` makes the call, at most once for each execution id
@@ -258,7 +258,7 @@ impl Service {
         request: OtcRequest,
         mode: OtcMode,
         call: F,
-    ) -> Answer
+    ) -> OtcAnswer
     where
         F: FnOnce(ParsedCall) -> R,
         R: Future<Output = Option<CallRecord>>,
@@ -266,13 +266,17 @@ impl Service {
         let Some(execution_id) = request.execution_id.clone() else {
             return self.run(principal, request, None, mode, call).await.0;
         };
-        let key = Key {
+        let key = ExecutionKey {
             run_id: request.run_id.clone().unwrap_or_default(),
             execution_id,
         };
         match self
             .executions
-            .claim(principal, &key, Body::from_request(&request, mode))
+            .claim(
+                principal,
+                &key,
+                RequestDigests::from_request(&request, mode),
+            )
             .await
         {
             Ok(ticket) => {
@@ -280,9 +284,9 @@ impl Service {
                 ticket.end(ended);
                 answer
             }
-            Err(Ended::Answered(answer)) => answer,
-            Err(Ended::Refused(status, refusal)) => {
-                Answer::refused(status, &refusal, mode, &key.execution_id)
+            Err(ClaimRefusal::Answered(answer)) => answer,
+            Err(ClaimRefusal::Refused(status, refusal)) => {
+                OtcAnswer::refused(status, &refusal, mode, &key.execution_id)
             }
         }
     }
@@ -292,10 +296,10 @@ impl Service {
         &self,
         principal: &Arc<str>,
         request: OtcRequest,
-        key: Option<&Key>,
+        key: Option<&ExecutionKey>,
         mode: OtcMode,
         call: F,
-    ) -> (Answer, Option<Answer>)
+    ) -> (OtcAnswer, Option<OtcAnswer>)
     where
         F: FnOnce(ParsedCall) -> R,
         R: Future<Output = Option<CallRecord>>,
@@ -334,7 +338,7 @@ impl Service {
                 "the call was lost; it is not repeated, because it may have had effects",
             );
             let id = key.map(|key| key.execution_id.as_str()).unwrap_or_default();
-            let answer = Answer::refused(500, &lost, mode, id);
+            let answer = OtcAnswer::refused(500, &lost, mode, id);
             return (answer.clone(), Some(answer));
         };
         let missing = tool.and_then(|tool| tool.requirement.as_ref());
@@ -347,7 +351,7 @@ impl Service {
             Ok(authorization) => authorization,
             Err(refusal) => {
                 let id = key.map(|key| key.execution_id.as_str()).unwrap_or_default();
-                return (Answer::refused(500, &refusal, mode, id), None);
+                return (OtcAnswer::refused(500, &refusal, mode, id), None);
             }
         };
         if let (None, Some(key)) = (missing, key) {
@@ -368,7 +372,7 @@ impl Service {
             authorization: missing.zip(authorization.as_ref()),
             ..OtcReply::new(mode, &id)
         };
-        let answer = Answer::new(200, &result(&record.invocation, &record.result, &reply));
+        let answer = OtcAnswer::new(200, &result(&record.invocation, &record.result, &reply));
         // If the tool never ran, the same request may come again once the authorization is there.
         let has_run = record.invocation.started_at().is_some() && guard!("otc_ran");
         let ended = (missing.is_none() || has_run).then(|| answer.clone());
@@ -382,12 +386,12 @@ impl Service {
         id: &str,
         mode: OtcMode,
         is_set: impl Fn(&str) -> bool,
-    ) -> Answer {
+    ) -> OtcAnswer {
         match self
             .authorizations
             .poll(principal, id, Timestamp::now(), is_set)
         {
-            Some(authorization) => Answer::new(200, &authorization.to_value(mode)),
+            Some(authorization) => OtcAnswer::new(200, &authorization.to_value(mode)),
             None => {
                 let message = "there is no authorization of that id; it may have been too long ago";
                 let refusal = Refusal::new(
@@ -395,13 +399,13 @@ impl Service {
                     "unknown_authorization",
                     message,
                 );
-                Answer::problem(404, &refusal)
+                OtcAnswer::problem(404, &refusal)
             }
         }
     }
 
     /// Answers a client that registers the tool of the definition `text` (OTC-D-15).
-    pub fn register(&self, text: &str, mode: OtcMode) -> Answer {
+    pub fn register(&self, text: &str, mode: OtcMode) -> OtcAnswer {
         registration::register(text, mode, &self.tools().names)
     }
 }

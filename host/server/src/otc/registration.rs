@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 use toolcell_core::record::{ErrorClass, JSON_VALUES_MAX, Refusal, read_unique_json};
 use toolcell_dialect::otc::{OtcMode, OtcToolName, OtcToolNames, ToolReference};
 
-use super::Answer;
+use super::OtcAnswer;
 
 /// Digits of a digest.
 const DIGEST_CHARS: usize = 64;
@@ -10,10 +10,10 @@ const DIGEST_CHARS: usize = 64;
 /// Answers a client that registers the tool of the definition `text` (OTC-D-15). It acknowledges a tool of the
 /// operator's components; there are no others. A component's digest identifies its tools, so a definition brings no
 /// code, and changes neither the tool's behavior nor its permissions.
-pub(super) fn register(text: &str, mode: OtcMode, names: &OtcToolNames) -> Answer {
+pub(super) fn register(text: &str, mode: OtcMode, names: &OtcToolNames) -> OtcAnswer {
     let bad = |why: &str| {
         let message = format!("cannot register the tool: {why}");
-        Answer::problem(
+        OtcAnswer::problem(
             422,
             &Refusal::new(ErrorClass::InvalidArguments, "protocol_error", message),
         )
@@ -56,9 +56,9 @@ pub(super) fn register(text: &str, mode: OtcMode, names: &OtcToolNames) -> Answe
     if names.resolve(&reference).is_err() {
         let message = "cannot register the tool: this server does not have its component, which only the operator adds";
         let refusal = Refusal::new(ErrorClass::PermissionDenied, "may_not_install", message);
-        return Answer::problem(403, &refusal);
+        return OtcAnswer::problem(403, &refusal);
     }
-    Answer::new(
+    OtcAnswer::new(
         200,
         &json!({ "id": named.fully_qualified(mode), "status": "registered" }),
     )

@@ -8,7 +8,9 @@ use toolcell_dialect::otc::{OtcMode, RequestReading};
 
 use super::samples::{COMPONENT, SECRET, Sample, TOKEN, check, failed, record};
 use super::token::tests::{SECRET as WORKER_SECRET, engine};
-use super::{Answer, ENGINE, ParsedCall, Service, Settings, Tool, Worker, WorkerSecret};
+use super::{
+    ENGINE, OtcAnswer, OtcService, OtcSettings, OtcTool, ParsedCall, Worker, WorkerSecret,
+};
 
 const CALLS: &str = "https://tools.example.com/v1/calls/";
 const BASE: &str = "https://tools.example.com/otc/1.0/authorizations/";
@@ -21,13 +23,13 @@ fn unstarted(mut record: CallRecord) -> CallRecord {
     record
 }
 
-fn service() -> Service {
-    let service = Service::new(Settings {
+fn service() -> OtcService {
+    let service = OtcService::new(OtcSettings {
         reading: RequestReading::Strict,
         authorizations: BASE.to_owned(),
         calls: CALLS.to_owned(),
     });
-    service.offer(vec![Tool::new(&Sample::new().listed())]);
+    service.offer(vec![OtcTool::new(&Sample::new().listed())]);
     service
 }
 
@@ -69,7 +71,7 @@ impl Pipeline {
         }
     }
 
-    async fn answer(&self, service: &Service, request: &Value) -> (u16, Value) {
+    async fn answer(&self, service: &OtcService, request: &Value) -> (u16, Value) {
         read(
             &self.sent(service, "anna", request, OtcMode::Otc).await,
             OtcMode::Otc,
@@ -78,11 +80,11 @@ impl Pipeline {
 
     async fn sent(
         &self,
-        service: &Service,
+        service: &OtcService,
         principal: &str,
         request: &Value,
         mode: OtcMode,
-    ) -> Answer {
+    ) -> OtcAnswer {
         let call = async |parsed| Some(self.call(parsed));
         match service.read(&request.to_string(), mode) {
             Ok(request) => {
@@ -96,7 +98,7 @@ impl Pipeline {
 }
 
 #[track_caller]
-fn read(answer: &Answer, mode: OtcMode) -> (u16, Value) {
+fn read(answer: &OtcAnswer, mode: OtcMode) -> (u16, Value) {
     let body: Value = serde_json::from_str(&answer.body).unwrap();
     if answer.is_problem {
         assert!(

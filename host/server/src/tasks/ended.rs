@@ -8,7 +8,7 @@ use toolcell_core::record::{
 
 /// The end of a call, for its client.
 #[derive(Clone, Debug)]
-pub(super) struct Ended {
+pub(super) struct CallEnd {
     pub(super) result: ToolResult,
     pub(super) persistence: Vec<ResultPersistence>,
     /// The name under which the client called the tool.
@@ -25,7 +25,7 @@ pub(super) struct Ended {
     pub(super) is_gone: bool,
 }
 
-impl Ended {
+impl CallEnd {
     /// Converts `record`; `keep` says which calls the log keeps.
     pub(super) fn from_record(record: CallRecord, keep: Keep) -> Self {
         let shut_down = record.events.iter().any(|event| is_shut_down(&event.data));

@@ -6,15 +6,15 @@ use toolcell_core::record::{InvocationId, ToolEvent};
 
 /// The id of one call, once it is known, and whether the call became a task.
 #[derive(Clone, Default)]
-pub(crate) struct Identified(Arc<Known>);
+pub(crate) struct CallIdentity(Arc<IdentityState>);
 
 #[derive(Default)]
-struct Known {
+struct IdentityState {
     id: OnceLock<InvocationId>,
     is_task: AtomicBool,
 }
 
-impl Identified {
+impl CallIdentity {
     /// The id; `None` before the first event.
     pub(crate) fn id(&self) -> Option<InvocationId> {
         self.0.id.get().copied()
@@ -31,7 +31,7 @@ impl Identified {
 
     /// A listener that learns the id from the first event, and passes every event on to `next`.
     pub(crate) fn before(&self, next: Option<Arc<dyn Listener>>) -> Arc<dyn Listener> {
-        Arc::new(Learning {
+        Arc::new(IdListener {
             identified: self.clone(),
             next,
         })
@@ -39,12 +39,12 @@ impl Identified {
 }
 
 /// Owned by the call alone: `next` learns that the call has ended when it is dropped.
-struct Learning {
-    identified: Identified,
+struct IdListener {
+    identified: CallIdentity,
     next: Option<Arc<dyn Listener>>,
 }
 
-impl Listener for Learning {
+impl Listener for IdListener {
     fn event(&self, event: &ToolEvent) {
         if let Some(id) = event.invocation_id {
             let _ = self.identified.0.id.set(id);

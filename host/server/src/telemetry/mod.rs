@@ -24,10 +24,10 @@ use toolcell_config::TelemetrySettings;
 use toolcell_core::record::{CallRecord, Timestamp, ToolEvent, TraceContext};
 use toolcell_dialect::agentool::TracePost;
 
-use metrics::Metrics;
-use post::{Failure, Poster};
-use queue::{Batch, Queue};
-use sessions::Sessions;
+use metrics::CallMetrics;
+use post::{CollectorClient, PostFailure};
+use queue::{SpanBatch, SpanQueue};
+use sessions::SessionSpans;
 
 /// How often metrics are sent.
 const METRICS_PERIOD: Duration = Duration::from_secs(60);
@@ -41,30 +41,30 @@ const PAUSE: Duration = Duration::from_secs(1);
 const CLOSE_TIME: Duration = Duration::from_secs(2);
 
 /// Prints a warning.
-pub type Warn = fn(&str);
+pub type WarnFn = fn(&str);
 
 /// Exports spans and metrics.
 pub struct Telemetry {
-    shared: Arc<Shared>,
+    shared: Arc<TelemetryState>,
     settings: TelemetrySettings,
-    warn: Warn,
+    warn: WarnFn,
 }
 
 /// State that the sender needs, too.
-struct Shared {
-    queue: Queue,
-    sessions: Sessions,
-    metrics: Metrics,
+struct TelemetryState {
+    queue: SpanQueue,
+    sessions: SessionSpans,
+    metrics: CallMetrics,
     /// The name of the spans above calls.
     above: &'static str,
 }
 
 /// The thread that sends.
-struct Sender {
-    shared: Arc<Shared>,
-    poster: Poster,
+struct SenderThread {
+    shared: Arc<TelemetryState>,
+    poster: CollectorClient,
     runtime: Runtime,
-    warn: Warn,
+    warn: WarnFn,
     /// `true` if the failure was reported.
     has_warned: bool,
 }
@@ -76,27 +76,27 @@ impl Telemetry {
         settings: &TelemetrySettings,
         roots: Option<&Path>,
         above: &'static str,
-        warn: Warn,
+        warn: WarnFn,
     ) -> anyhow::Result<Option<Arc<Self>>> {
         if settings.collector.is_none() && !settings.metrics {
             return Ok(None);
         }
-        let queue = Queue::default();
-        let sessions = Sessions::default();
-        let metrics = Metrics::default();
-        let shared = Arc::new(Shared {
+        let queue = SpanQueue::default();
+        let sessions = SessionSpans::default();
+        let metrics = CallMetrics::default();
+        let shared = Arc::new(TelemetryState {
             queue,
             sessions,
             metrics,
             above,
         });
         if let Some(collector) = &settings.collector {
-            let poster = Poster::new(collector.clone(), roots)?;
+            let poster = CollectorClient::new(collector.clone(), roots)?;
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build();
             let runtime = runtime.context("cannot start the runtime for telemetry")?;
-            let sender = Sender {
+            let sender = SenderThread {
                 shared: Arc::clone(&shared),
                 poster,
                 runtime,
@@ -178,7 +178,7 @@ impl fmt::Debug for Telemetry {
     }
 }
 
-impl Shared {
+impl TelemetryState {
     fn push(&self, span: &otlp::Span) {
         if let Ok(span) = serde_json::to_string(span) {
             self.queue.push(span);
@@ -186,11 +186,11 @@ impl Shared {
     }
 }
 
-impl Sender {
+impl SenderThread {
     fn run(mut self) {
         let mut measured = Instant::now();
         loop {
-            let Batch { spans, is_last } = self.shared.queue.take(TICK);
+            let SpanBatch { spans, is_last } = self.shared.queue.take(TICK);
             self.spans(&spans);
             let over = self
                 .shared
@@ -236,12 +236,12 @@ impl Sender {
         }
     }
 
-    fn post(&self, path: &str, body: String) -> Result<(), Failure> {
+    fn post(&self, path: &str, body: String) -> Result<(), PostFailure> {
         self.runtime.block_on(self.poster.post(path, body))
     }
 
     /// Says once that the collector fails.
-    fn tell(&mut self, failure: &Failure) {
+    fn tell(&mut self, failure: &PostFailure) {
         if !std::mem::replace(&mut self.has_warned, true) {
             (self.warn)(&format!(
                 "warning: the collector of telemetry {failure}; calls go on, and spans may be lost"

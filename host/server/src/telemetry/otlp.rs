@@ -28,7 +28,7 @@ pub(super) struct Span {
     pub(super) attributes: Vec<Attribute>,
     pub(super) events: Vec<SpanEvent>,
     pub(super) dropped_events_count: usize,
-    status: Status,
+    status: SpanStatus,
 }
 
 /// An event during a span.
@@ -57,7 +57,7 @@ pub(super) enum AnyValue {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-struct Status {
+struct SpanStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<u8>,
 }
@@ -83,7 +83,7 @@ impl Span {
             attributes: Vec::new(),
             events: Vec::new(),
             dropped_events_count: 0,
-            status: Status::default(),
+            status: SpanStatus::default(),
         }
     }
 

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use toolcell_core::record::{InvocationId, ToolResult};
 use toolcell_dialect::http as dialect;
 
-use crate::Offering;
+use crate::ToolSet;
 use crate::http::problem::{Problem, whole_seconds};
 
 use super::{Caller, Role};
@@ -141,7 +141,7 @@ pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Response<Body>
 }
 
 /// The answer to a call that has ended.
-pub(super) fn ended(offering: &Offering, result: &ToolResult) -> Response<Body> {
+pub(super) fn ended(offering: &ToolSet, result: &ToolResult) -> Response<Body> {
     let status =
         StatusCode::from_u16(dialect::status(result)).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = json(status, &shown(offering, result));
@@ -163,7 +163,7 @@ pub(super) fn ended(offering: &Offering, result: &ToolResult) -> Response<Body> 
 }
 
 /// A result as the caller gets it.
-pub(super) fn shown(offering: &Offering, result: &ToolResult) -> serde_json::Value {
+pub(super) fn shown(offering: &ToolSet, result: &ToolResult) -> serde_json::Value {
     let mut result = result.clone();
     offering
         .offers

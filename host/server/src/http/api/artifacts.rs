@@ -16,7 +16,7 @@ use toolcell_core::record::InvocationId;
 
 use crate::http::problem::Problem;
 use crate::reading::is_missing;
-use crate::tasks::Recorded;
+use crate::tasks::RecordedCall;
 
 use super::answer::{Place, Who, call_id, unknown_call};
 use super::calls::not_kept;
@@ -147,9 +147,9 @@ async fn result(shared: &Shared, caller: &Caller, id: InvocationId) -> Result<To
     }
     match shared.recorded(caller, id).await? {
         None => Err(unknown_call()),
-        Some(Recorded::NotKept) => Err(not_kept()),
-        Some(Recorded::Runs { .. }) => Err(running()),
-        Some(Recorded::Ended(found)) => Ok(found.result),
+        Some(RecordedCall::NotKept) => Err(not_kept()),
+        Some(RecordedCall::Runs { .. }) => Err(running()),
+        Some(RecordedCall::Ended(found)) => Ok(found.result),
     }
 }
 

@@ -17,13 +17,13 @@ use toolcell_core::record::{AbortReason, ContextModifier, Input, ToolResult, Tra
 use toolcell_core::scheduler::batch;
 use toolcell_dialect::http::{BatchCallRequest, BatchDocument, batch as read_batch};
 
-use crate::budget::{Budget, Lease};
+use crate::budget::{ByteBudget, Lease};
 use crate::call::name_too_long;
-use crate::calls::Place as CallPlace;
+use crate::calls::CallPlace;
 use crate::http::problem::Problem;
 use crate::results::collect;
 use crate::trace::of_headers;
-use crate::{Offering, Server};
+use crate::{Server, ToolSet};
 
 use super::answer::{JSON, Who, is_media_type, shown, text};
 use super::feed::feed;
@@ -73,7 +73,7 @@ impl BatchListener for Results {
 
 /// A batch that runs; dropping it cancels the calls that run.
 struct Running {
-    offering: Arc<Offering>,
+    offering: Arc<ToolSet>,
     ids: Vec<String>,
     results: mpsc::UnboundedReceiver<Said<ToolResult>>,
     interrupt: Cancellation,
@@ -278,7 +278,7 @@ fn start(
 /// Keeps the record of each call, also after the client has gone, and passes the results on.
 async fn keep_all(
     server: Arc<Server>,
-    budget: Budget,
+    budget: ByteBudget,
     mut records: mpsc::UnboundedReceiver<Said<CallRecord>>,
     results: mpsc::UnboundedSender<Said<ToolResult>>,
     taken: Taken,

@@ -13,10 +13,10 @@ use toolcell::CancelOutcome;
 use toolcell_core::record::{AbortReason, Input, InvocationId};
 use toolcell_dialect::http::{CallDocument, CallRequest};
 
-use crate::Away;
+use crate::ApprovalFallback;
 use crate::call::name_too_long;
 use crate::http::problem::Problem;
-use crate::tasks::Recorded;
+use crate::tasks::RecordedCall;
 use crate::trace::of_headers;
 
 use super::answer::{Asked, Place, Who, call_id, ended, json, located, read, shown, unknown_call};
@@ -83,7 +83,7 @@ pub(super) async fn create(
     let digest = blake3::hash(&body);
     drop(body);
     let lease = caller.reserve(wish.input.text()).await?;
-    let returns = shared.server.offering().approvals.away == Away::Return;
+    let returns = shared.server.offering().approvals.away == ApprovalFallback::Return;
     let begin = || -> Result<Arc<LiveCall>, Problem> {
         let room = if is_left {
             Some(caller.calls.room().ok_or_else(too_many_open)?)
@@ -254,7 +254,7 @@ async fn answer(
         End::Recorded => {
             let id = call.identified().await.ok_or_else(lost)?;
             match shared.recorded(caller, id).await? {
-                Some(Recorded::Ended(found)) => Ok(ended(&offering, &found.result)),
+                Some(RecordedCall::Ended(found)) => Ok(ended(&offering, &found.result)),
                 Some(_) | None => Err(not_kept()),
             }
         }
@@ -267,7 +267,7 @@ impl Shared {
         &self,
         caller: &Caller,
         id: InvocationId,
-    ) -> Result<Option<Recorded>, Problem> {
+    ) -> Result<Option<RecordedCall>, Problem> {
         self.server
             .recorded(id, &caller.name)
             .await
@@ -307,7 +307,7 @@ pub(super) async fn show(
         }
         Some((_, Err(End::Recorded | End::Lost))) | None => {
             match shared.recorded(&caller, id).await? {
-                Some(Recorded::Runs { tool_id, waits }) => document(
+                Some(RecordedCall::Runs { tool_id, waits }) => document(
                     tool_id,
                     if waits {
                         "awaiting_approval"
@@ -316,11 +316,11 @@ pub(super) async fn show(
                     },
                     None,
                 ),
-                Some(Recorded::Ended(found)) => {
+                Some(RecordedCall::Ended(found)) => {
                     let result = Some(shown(&offering, &found.result));
                     document(Some(found.tool_id), &found.status, result)
                 }
-                Some(Recorded::NotKept) => return Err(not_kept()),
+                Some(RecordedCall::NotKept) => return Err(not_kept()),
                 None => return Err(unknown_call()),
             }
         }
@@ -401,7 +401,7 @@ pub(super) async fn cancel(
         return Ok(asked());
     }
     // A cancellation that changes nothing is on record too.
-    let notes = || caller.vain_cancels.admits(Instant::now());
+    let notes = || caller.unknown_cancels.admits(Instant::now());
     match shared
         .server
         .offering()
@@ -427,7 +427,7 @@ pub(super) async fn cancel(
 /// does not say if the id belongs to another caller's call.
 async fn canceled_unknown(shared: &Shared, caller: &Caller, named: &str) -> Problem {
     caller
-        .vain_cancels
+        .unknown_cancels
         .tell(&shared.server.offering().host, named, None)
         .await;
     unknown_call()

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use toolcell_core::record::InvocationId;
 
 use crate::http::problem::Problem;
-use crate::tasks::Recorded;
+use crate::tasks::RecordedCall;
 
 use super::answer::{Asked, Place, Who, call_id, unknown_call};
 use super::calls::not_kept;
@@ -72,14 +72,14 @@ pub(super) async fn follow(
     }
     match shared.recorded(&caller, id).await? {
         None => Err(unknown_call()),
-        Some(Recorded::NotKept) => Err(not_kept()),
-        Some(Recorded::Ended(found)) if found.events.len() <= from => Ok(nothing()),
-        Some(Recorded::Ended(found)) => {
+        Some(RecordedCall::NotKept) => Err(not_kept()),
+        Some(RecordedCall::Ended(found)) if found.events.len() <= from => Ok(nothing()),
+        Some(RecordedCall::Ended(found)) => {
             let (feed, body) = feed(None);
             tokio::spawn(async move { send_all(&feed, &found.events, from).await });
             Ok(stream(body))
         }
-        Some(Recorded::Runs { .. }) => {
+        Some(RecordedCall::Runs { .. }) => {
             let (feed, body) = feed(None);
             tokio::spawn(async move { send_recorded(&shared, &caller, id, &feed, from).await });
             Ok(stream(body))
@@ -180,14 +180,14 @@ async fn wait(shared: &Shared, caller: &Caller, id: InvocationId) -> Result<Vec<
 /// The events in what was `found` in the log, or why there are none; `None` if it has to be asked again. `failures` counts
 /// those in a row.
 fn outcome(
-    found: Result<Option<Recorded>, Problem>,
+    found: Result<Option<RecordedCall>, Problem>,
     failures: &mut u32,
 ) -> Option<Result<Vec<Value>, Problem>> {
     match found {
-        Ok(Some(Recorded::Ended(found))) => Some(Ok(found.events)),
-        Ok(Some(Recorded::NotKept)) => Some(Err(not_kept())),
+        Ok(Some(RecordedCall::Ended(found))) => Some(Ok(found.events)),
+        Ok(Some(RecordedCall::NotKept)) => Some(Err(not_kept())),
         Ok(None) => Some(Err(unknown_call())),
-        Ok(Some(Recorded::Runs { .. })) => {
+        Ok(Some(RecordedCall::Runs { .. })) => {
             *failures = 0;
             None
         }
@@ -241,7 +241,7 @@ mod tests {
 
     use super::{FAILURES_MAX, LAST_EVENT_ID, Query, begin, frame, outcome, told};
     use crate::http::problem::Problem;
-    use crate::tasks::Recorded;
+    use crate::tasks::RecordedCall;
 
     #[test]
     fn a_stream_begins_after_the_last_event_or_with_the_first_that_is_wanted() {
@@ -278,7 +278,7 @@ mod tests {
     fn a_log_that_is_busy_for_a_while_ends_no_stream_and_later_the_stream_says_why() {
         let busy = || Err(Problem::new(429, "too_many_reads", "a\nb"));
         let runs = || {
-            Ok(Some(Recorded::Runs {
+            Ok(Some(RecordedCall::Runs {
                 tool_id: None,
                 waits: false,
             }))
@@ -302,7 +302,7 @@ mod tests {
         );
         for (found, code) in [
             (Ok(None), "unknown_call"),
-            (Ok(Some(Recorded::NotKept)), "result_not_kept"),
+            (Ok(Some(RecordedCall::NotKept)), "result_not_kept"),
         ] {
             assert_eq!(outcome(found, &mut 0).unwrap().unwrap_err().code, code);
         }

@@ -10,7 +10,7 @@ use toolcell_core::record::{
 };
 
 use crate::results::json_bytes;
-use crate::tasks::Identified;
+use crate::tasks::CallIdentity;
 
 /// Maximum number of ended calls of one principal that are kept in memory, and maximum size of their results and events,
 /// in bytes of JSON. The log has others, as its settings say.
@@ -24,7 +24,7 @@ pub(super) struct LiveCall {
     id: OnceLock<InvocationId>,
     pub(super) cancellation: Cancellation,
     /// `Some` if the call can go on without its request.
-    task: Option<(Identified, Background)>,
+    task: Option<(CallIdentity, Background)>,
     state: Mutex<State>,
     /// Counts the changes of the state.
     changes: watch::Sender<u64>,
@@ -80,7 +80,7 @@ pub(super) enum News {
 
 impl LiveCall {
     /// A call that can go on without its request is a `task`; one that does has `room`.
-    pub(super) fn new(task: Option<(Identified, Background)>, room: Option<Room>) -> Self {
+    pub(super) fn new(task: Option<(CallIdentity, Background)>, room: Option<Room>) -> Self {
         let state = Mutex::new(State {
             room,
             ..State::default()

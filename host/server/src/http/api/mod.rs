@@ -32,11 +32,11 @@ use tokio::sync::Semaphore;
 use tower_service::Service;
 
 use crate::Server;
-use crate::budget::Budget;
+use crate::budget::ByteBudget;
 use crate::http::problem::Problem;
-use crate::loads::Loads;
+use crate::loads::LoadedTools;
 use crate::otc::{ENGINE, Worker};
-use crate::vain_cancels::VainCancels;
+use crate::unknown_cancels::UnknownCancels;
 
 use keys::Keys;
 use live::LiveCalls;
@@ -82,12 +82,12 @@ pub(super) enum Role {
 pub(super) struct Caller {
     name: Arc<str>,
     /// The tools that it has loaded, also through MCP without a session.
-    loads: Arc<Loads>,
+    loads: Arc<LoadedTools>,
     /// `true` if its list has all tools, without deferring any.
     sees_all: bool,
     /// The budgets for the arguments of its calls, and for results that wait for others.
-    arguments: Budget,
-    results: Budget,
+    arguments: ByteBudget,
+    results: ByteBudget,
     /// How long a call waits for memory for its arguments.
     wait: Duration,
     calls: Arc<LiveCalls>,
@@ -95,16 +95,16 @@ pub(super) struct Caller {
     /// Room for the calls of its batches.
     batched: Arc<Semaphore>,
     /// Cancels of unknown calls, also by MCP.
-    vain_cancels: Arc<VainCancels>,
+    unknown_cancels: Arc<UnknownCancels>,
 }
 
 /// State of a principal, for the API and MCP.
 pub(super) struct Principal {
     pub(super) name: Arc<str>,
-    pub(super) loads: Arc<Loads>,
-    pub(super) arguments: Budget,
-    pub(super) results: Budget,
-    pub(super) vain_cancels: Arc<VainCancels>,
+    pub(super) loads: Arc<LoadedTools>,
+    pub(super) arguments: ByteBudget,
+    pub(super) results: ByteBudget,
+    pub(super) unknown_cancels: Arc<UnknownCancels>,
 }
 
 impl Principal {
@@ -114,7 +114,7 @@ impl Principal {
             loads,
             arguments,
             results,
-            vain_cancels,
+            unknown_cancels,
         } = self;
         let calls = Arc::default();
         let keys = Keys::default();
@@ -129,7 +129,7 @@ impl Principal {
             calls,
             keys,
             batched,
-            vain_cancels,
+            unknown_cancels,
         })
     }
 }
@@ -141,7 +141,7 @@ pub(super) struct Dialects {
     /// `true` if callers have tokens.
     pub(super) needs_token: bool,
     /// The Arcade engine, and the budgets for the arguments and the results of its calls.
-    pub(super) worker: Option<(Worker, Budget, Budget)>,
+    pub(super) worker: Option<(Worker, ByteBudget, ByteBudget)>,
 }
 
 impl Api {
@@ -154,13 +154,13 @@ impl Api {
         } = dialects;
         let engine = |arguments, results| {
             let loads = Arc::default();
-            let vain_cancels = Arc::default();
+            let unknown_cancels = Arc::default();
             Principal {
                 name: ENGINE.into(),
                 loads,
                 arguments,
                 results,
-                vain_cancels,
+                unknown_cancels,
             }
             .caller(wait, true)
         };

@@ -15,10 +15,10 @@ use toolcell_core::secret::Secrets;
 use toolcell_dialect::ListedTool;
 use toolcell_dialect::otc::{OtcMode, OtcToolName, RequestReading};
 
-use crate::Offering;
+use crate::ToolSet;
 use crate::http::problem::Problem;
-use crate::offer::Offer;
-use crate::otc::{Answer, ParsedCall, Service, Settings, Tool};
+use crate::offer::ExposedTool;
+use crate::otc::{OtcAnswer, OtcService, OtcSettings, OtcTool, ParsedCall};
 use crate::trace::of_headers;
 
 use super::answer::{JSON, PROBLEM, Place, Who, is_media_type, text};
@@ -50,34 +50,34 @@ impl From<Dialect> for OtcMode {
 
 /// The tools of the server in the terms of Open Tool Calling, and what is remembered of their calls.
 pub(super) struct Otc {
-    service: Arc<Service>,
+    service: Arc<OtcService>,
     /// The offering whose tools the service has.
-    offered: Mutex<Weak<Offering>>,
+    offered: Mutex<Weak<ToolSet>>,
 }
 
 impl Otc {
     /// `base` is what the URLs of the server begin with.
     pub(super) fn new(base: &str) -> Self {
-        let settings = Settings {
+        let settings = OtcSettings {
             reading: RequestReading::Lenient,
             authorizations: format!("{base}/v1/dialects/otc/authorizations/"),
             calls: format!("{base}/v1/calls/"),
         };
         Self {
-            service: Arc::new(Service::new(settings)),
+            service: Arc::new(OtcService::new(settings)),
             offered: Mutex::default(),
         }
     }
 
     /// The service, with the tools of `offering`.
-    fn with(&self, offering: &Arc<Offering>) -> &Arc<Service> {
+    fn with(&self, offering: &Arc<ToolSet>) -> &Arc<OtcService> {
         let mut offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
         if !std::ptr::eq(offered.as_ptr(), Arc::as_ptr(offering)) {
             let inline = offering.host.keeping().inline;
             let tools = offering.offers.describe(|listed, _| {
                 // Output that is kept by reference is never in a response.
                 let output_schema = listed.output_schema.filter(|_| inline);
-                Tool::new(&ListedTool {
+                OtcTool::new(&ListedTool {
                     output_schema,
                     ..listed
                 })
@@ -91,7 +91,7 @@ impl Otc {
     /// The definitions of the tools that `caller` can call, if only with a secret that its request brings.
     pub(super) fn list(
         &self,
-        offering: &Arc<Offering>,
+        offering: &Arc<ToolSet>,
         caller: &Caller,
         mode: OtcMode,
     ) -> Response<Body> {
@@ -103,7 +103,7 @@ impl Otc {
 }
 
 /// The tool that the service knows by this name.
-fn find<'a>(offering: &'a Offering, named: &OtcToolName) -> Option<&'a Arc<Offer>> {
+fn find<'a>(offering: &'a ToolSet, named: &OtcToolName) -> Option<&'a Arc<ExposedTool>> {
     let name = named.qualified_name();
     offering
         .offers
@@ -113,7 +113,7 @@ fn find<'a>(offering: &'a Offering, named: &OtcToolName) -> Option<&'a Arc<Offer
 }
 
 /// An answer of the service.
-pub(in crate::http) fn answered(answer: &Answer) -> Response<Body> {
+pub(in crate::http) fn answered(answer: &OtcAnswer) -> Response<Body> {
     let mut response = Response::new(Body::from(Bytes::copy_from_slice(answer.body.as_bytes())));
     *response.status_mut() =
         StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);

@@ -15,10 +15,10 @@ use toolcell_dialect::agentool::{
     self, Auth, RegistryEntry, RegistryQuery, ToolRegistry, ToolSpec, is_named, query,
 };
 
-use crate::Offering;
+use crate::ToolSet;
 use crate::discovery::unavailable;
 use crate::http::problem::Problem;
-use crate::offer::Offer;
+use crate::offer::ExposedTool;
 use crate::trace::of_headers;
 
 use super::answer::{Asked, Place, Who, json, located, read};
@@ -51,17 +51,18 @@ struct ToolCall {
 fn whole<'o>(
     shared: &Shared,
     caller: &Caller,
-    offering: &'o Offering,
-) -> (Vec<&'o Arc<Offer>>, ToolRegistry) {
+    offering: &'o ToolSet,
+) -> (Vec<&'o Arc<ExposedTool>>, ToolRegistry) {
     let inline = offering.host.keeping().inline;
     let auth = if shared.needs_token {
         Auth::Bearer
     } else {
         Auth::None
     };
-    let can_be_called = |offer: &&Arc<Offer>| offer.standing.state != LoadingState::Unavailable;
-    let offers: Vec<&Arc<Offer>> = offering.offers.offered().filter(can_be_called).collect();
-    let entry = |offer: &&Arc<Offer>| {
+    let can_be_called =
+        |offer: &&Arc<ExposedTool>| offer.standing.state != LoadingState::Unavailable;
+    let offers: Vec<&Arc<ExposedTool>> = offering.offers.offered().filter(can_be_called).collect();
+    let entry = |offer: &&Arc<ExposedTool>| {
         let endpoint = format!("{}{TOOLS}{}", shared.base, offer.name);
         offer.listed(|listed| {
             let output_schema = listed.output_schema.filter(|_| inline);
@@ -142,8 +143,8 @@ pub(super) async fn entry(
 async fn alone(
     shared: &Shared,
     caller: &Caller,
-    offering: &Arc<Offering>,
-    offer: &Arc<Offer>,
+    offering: &Arc<ToolSet>,
+    offer: &Arc<ExposedTool>,
     method: &Method,
 ) -> Result<Response<Body>, Problem> {
     if offer.standing.state == LoadingState::Unavailable {

@@ -14,15 +14,15 @@ use toolcell_core::record::{
 use toolcell_core::secret::Secrets;
 use toolcell_dialect::otc::OtcToolName;
 
-use crate::asking::Announcing;
+use crate::asking::AnnouncingApprover;
 use crate::budget::Lease;
 use crate::call::{TIMEOUT_KEY, too_many};
-use crate::calls::Place;
+use crate::calls::CallPlace;
 use crate::http::problem::Problem;
-use crate::offer::Offer;
+use crate::offer::ExposedTool;
 use crate::sent::weight;
-use crate::tasks::Identified;
-use crate::{Announcer, Offering, Server};
+use crate::tasks::CallIdentity;
+use crate::{AnnounceFn, Server, ToolSet};
 
 use super::Caller;
 use super::live::{LiveCall, Room};
@@ -54,7 +54,7 @@ pub(super) struct Foreign {
 
 impl Foreign {
     /// Checks that `offer` is the tool that was named: the offering may have changed since.
-    fn check(&self, offer: &Offer) -> Result<(), Refusal> {
+    fn check(&self, offer: &ExposedTool) -> Result<(), Refusal> {
         let named = self.tool.as_ref().map_err(Clone::clone)?;
         let component = offer.tool.component();
         if **component == *named.version && offer.qualified_name == named.qualified_name() {
@@ -75,7 +75,7 @@ pub(super) struct Ready {
     /// Why it does not run.
     pub(super) refused: Option<Refusal>,
     /// `None` if all places of the server are taken.
-    pub(super) place: Option<Place>,
+    pub(super) place: Option<CallPlace>,
 }
 
 impl Wish {
@@ -83,9 +83,9 @@ impl Wish {
     pub(super) fn ready(
         self,
         server: &Server,
-        offering: &Offering,
+        offering: &ToolSet,
         caller: &Caller,
-        announcer: Announcer,
+        announcer: AnnounceFn,
         cancellation: Cancellation,
     ) -> Ready {
         let place = server.calls.begin();
@@ -152,7 +152,7 @@ impl Wish {
                     .map_or(request.limits.wall, |wall| wall.min(request.limits.wall));
                 request.approval.origin.clone_from(&offer.origin);
                 request.offered = Some(offering.offers.callable());
-                request.approval.approver = Some(Arc::new(Announcing {
+                request.approval.approver = Some(Arc::new(AnnouncingApprover {
                     announcer,
                     outdated: offering.outdated(),
                 }));
@@ -192,7 +192,7 @@ impl Wish {
 
 impl Caller {
     /// The id of the caller's own surface: the offering's id, and the number of loads of this caller.
-    pub(super) fn surface_id(&self, offering: &Offering) -> Arc<str> {
+    pub(super) fn surface_id(&self, offering: &ToolSet) -> Arc<str> {
         let shared = offering.offers.surface().id();
         match self.loads.count() {
             0 => Arc::clone(shared),
@@ -201,12 +201,12 @@ impl Caller {
     }
 
     /// Returns whether the caller has the tool's schema.
-    pub(super) fn has_loaded(&self, offer: &Offer) -> bool {
+    pub(super) fn has_loaded(&self, offer: &ExposedTool) -> bool {
         self.sees_all || offer.is_loaded(&self.loads)
     }
 
     /// Returns whether the caller need not search for it.
-    pub(super) fn is_listed(&self, offer: &Offer) -> bool {
+    pub(super) fn is_listed(&self, offer: &ExposedTool) -> bool {
         match offer.standing.state {
             LoadingState::Loaded => true,
             LoadingState::Unavailable => false,
@@ -215,7 +215,7 @@ impl Caller {
     }
 
     /// Returns whether Open Tool Calling lists the tool: even without a secret, which a request can carry.
-    pub(super) fn is_defined(&self, offer: &Offer) -> bool {
+    pub(super) fn is_defined(&self, offer: &ExposedTool) -> bool {
         self.is_listed(offer) || offer.standing.reason == Some(SurfaceReason::CredentialMissing)
     }
 
@@ -287,8 +287,8 @@ impl Caller {
         room: Option<Room>,
         can_be_left: bool,
     ) -> (Arc<LiveCall>, JoinHandle<Option<Box<CallRecord>>>) {
-        let task =
-            (can_be_left || room.is_some()).then(|| (Identified::default(), Background::default()));
+        let task = (can_be_left || room.is_some())
+            .then(|| (CallIdentity::default(), Background::default()));
         if let (Some((identified, _)), Some(_)) = (&task, &room) {
             identified.become_task();
         }
@@ -296,7 +296,7 @@ impl Caller {
         let call = Arc::new(LiveCall::new(task.clone(), room));
         let asking = Arc::clone(&call);
         let announcer = Arc::clone(&server.settings.announcer);
-        let announcer: Announcer = Arc::new(move |prompt| {
+        let announcer: AnnounceFn = Arc::new(move |prompt| {
             asking.asks();
             announcer(prompt);
         });

@@ -12,9 +12,9 @@ use toolcell_core::pool::STORE;
 use toolcell_core::record::{LoadingState, ToolSearchResult};
 use toolcell_dialect::http::{ToolDocument, ToolList, tool};
 
-use crate::Offering;
+use crate::ToolSet;
 use crate::http::problem::Problem;
-use crate::offer::Offer;
+use crate::offer::ExposedTool;
 
 use super::answer::{Asked, Place, Who, json};
 use super::{Caller, Shared};
@@ -177,7 +177,7 @@ async fn search_for(
     Ok(found)
 }
 
-fn document(offering: &Offering, offer: &Offer) -> ToolDocument {
+fn document(offering: &ToolSet, offer: &ExposedTool) -> ToolDocument {
     let mut document = offer.listed(|listed| tool(&listed));
     if !offering.host.keeping().inline {
         document.output_schema = None;
@@ -188,7 +188,7 @@ fn document(offering: &Offering, offer: &Offer) -> ToolDocument {
 impl Caller {
     /// Notes that the caller gets the definition of a tool. From then on, it can call a deferred one. That loads no code:
     /// the first call does.
-    pub(super) async fn load(&self, offering: &Offering, offer: &Offer, method: &Method) {
+    pub(super) async fn load(&self, offering: &ToolSet, offer: &ExposedTool, method: &Method) {
         // The answer to a HEAD request has no definition.
         if *method == Method::GET
             && matches!(
