@@ -11,8 +11,8 @@ use tokio::runtime::Runtime;
 use toolcell_core::catalog::TOOL_BUDGET;
 use toolcell_core::policy::Limits;
 use toolcell_server::{
-    ApprovalFallback, ApprovalSettings, ExposedTools, Gate, HttpLimits, HttpSettings,
-    InterruptFuture, Server, ServerSettings, Tokens, ToolOffer, ToolSet, serve_http,
+    ApprovalFallback, ApprovalSettings, ExposedTools, HttpLimits, HttpSettings, InterruptFuture,
+    OriginGate, Server, ServerSettings, Tokens, ToolOffer, ToolSet, serve_http,
 };
 
 use super::{NEW, OLD, Toolcell, fixture, host};
@@ -163,7 +163,7 @@ impl Web {
             );
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
-            let gate = Gate::new(address.port(), &[], &[]);
+            let gate = OriginGate::new(address.port(), &[], &[]);
             let tokens = Tokens::none();
             let name = None;
             let worker = None;

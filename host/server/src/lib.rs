@@ -58,7 +58,7 @@ use tasks::Tasks;
 
 pub use asking::{AnnounceFn, ApprovalFallback};
 pub use budget::beside_calls_bytes;
-pub use http::{Gate, HttpLimits, HttpSettings, Tokens, read_private, serve_http};
+pub use http::{HttpLimits, HttpSettings, OriginGate, Tokens, read_private, serve_http};
 pub use log::{Log, LogForm, LogLevel};
 pub use offer::{ExposedTools, ToolOffer};
 pub use offering::{ApprovalSettings, ToolSet};

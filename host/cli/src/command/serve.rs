@@ -13,7 +13,7 @@ use toolcell_command::runtime::Runtime;
 use toolcell_core::policy::network::Authority;
 use toolcell_server::otc::WorkerSecret;
 use toolcell_server::{
-    Gate, HttpLimits, HttpSettings, Log, LogForm, LogLevel, Tokens, read_private, serve_http,
+    HttpLimits, HttpSettings, Log, LogForm, LogLevel, OriginGate, Tokens, read_private, serve_http,
 };
 
 use super::exit::{BadRequest, Exit};
@@ -133,7 +133,7 @@ impl Serve {
                 BadRequest(format!("cannot listen at {}: {error}", self.listen))
             })?;
             let address = listener.local_addr().context("cannot find the address")?;
-            let gate = Gate::new(address.port(), &self.allow_host, &self.allow_origin);
+            let gate = OriginGate::new(address.port(), &self.allow_host, &self.allow_origin);
             let interrupted = serving::interrupted();
             let mut err = std::io::stderr();
             if let Some(token) = generated {

@@ -19,11 +19,14 @@ use crate::http::problem::Problem;
 use crate::tasks::RecordedCall;
 use crate::trace::of_headers;
 
-use super::answer::{Asked, Place, Who, call_id, ended, json, located, read, shown, unknown_call};
-use super::keys::{Claimed, KEY_BYTES_MAX};
-use super::live::{End, LiveCall, LiveCalls, Step};
-use super::start::Wish;
-use super::{Caller, Shared};
+use super::answer::{
+    PathParams, QueryParams, RequestCaller, call_id, ended, json, located, read, shown,
+    unknown_call,
+};
+use super::keys::{KEY_BYTES_MAX, KeyClaim};
+use super::live::{LiveCall, LiveCallEnd, LiveCalls, LiveChange};
+use super::start::CallSpec;
+use super::{ApiCaller, ApiState};
 
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 const PREFER: &str = "prefer";
@@ -35,7 +38,7 @@ pub(super) const NATIVE_ID_BYTES_MAX: usize = 256;
 const RETRY_AFTER: u64 = 1;
 
 /// Cancels a call when its request is dropped, because its client is gone.
-struct Waiting<'a> {
+struct CancelOnDrop<'a> {
     call: Option<&'a LiveCall>,
     calls: &'a LiveCalls,
     /// `true` if the client has a key, with which it can return for the answer. The call then goes on if another
@@ -43,7 +46,7 @@ struct Waiting<'a> {
     comes_back: bool,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
         let Some(call) = self.call.take() else { return };
         if self.comes_back && call.is_awaited() {
@@ -71,8 +74,8 @@ impl Drop for Waiting<'_> {
     ),
 )]
 pub(super) async fn create(
-    State(shared): State<Arc<Shared>>,
-    Who(caller): Who,
+    State(shared): State<Arc<ApiState>>,
+    RequestCaller(caller): RequestCaller,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response<Body>, Problem> {
@@ -103,33 +106,33 @@ pub(super) async fn create(
         }
         return accepted(&call, prefers).await;
     }
-    let mut waiting = Waiting {
+    let mut waiting = CancelOnDrop {
         call: Some(&call),
         calls: &caller.calls,
         comes_back: key.is_some(),
     };
     let mut step = call.step(returns).await;
     // Without room the request waits for the approver, so that its connection counts.
-    if matches!(step, Step::Asks) && !caller.calls.leave(&call) {
+    if matches!(step, LiveChange::Asks) && !caller.calls.leave(&call) {
         step = call.step(false).await;
     }
     waiting.call = None;
     match step {
-        Step::Asks => accepted(&call, false).await,
-        Step::Ended(end) => answer(&shared, &caller, &call, end).await,
+        LiveChange::Asks => accepted(&call, false).await,
+        LiveChange::Ended(end) => answer(&shared, &caller, &call, end).await,
     }
 }
 
 /// The call of an idempotency key.
-fn known(claimed: Claimed) -> Result<Arc<LiveCall>, Problem> {
+fn known(claimed: KeyClaim) -> Result<Arc<LiveCall>, Problem> {
     match claimed {
-        Claimed::Call(call) => Ok(call),
-        Claimed::OtherBody => {
+        KeyClaim::Call(call) => Ok(call),
+        KeyClaim::OtherBody => {
             let why =
                 "this Idempotency-Key is that of a request with another body; take another key";
             Err(Problem::new(422, "idempotency_key_reused", why))
         }
-        Claimed::Full => {
+        KeyClaim::Full => {
             let why = "all Idempotency-Keys that are remembered are those of calls that run; wait for them";
             Err(Problem::new(429, "too_many_keys", why).after(RETRY_AFTER))
         }
@@ -143,7 +146,7 @@ fn too_many_open() -> Problem {
 }
 
 /// Reads the call, and whether the request waits for it.
-fn wish(headers: &HeaderMap, body: &[u8]) -> Result<(Wish, Option<bool>), Problem> {
+fn wish(headers: &HeaderMap, body: &[u8]) -> Result<(CallSpec, Option<bool>), Problem> {
     let CallRequest {
         tool,
         input,
@@ -175,7 +178,7 @@ fn wish(headers: &HeaderMap, body: &[u8]) -> Result<(Wish, Option<bool>), Proble
     let route = "POST /v1/calls";
     let trace = of_headers(headers);
     Ok((
-        Wish {
+        CallSpec {
             tool,
             input,
             native_call_id,
@@ -242,16 +245,16 @@ async fn accepted(call: &LiveCall, preferred: bool) -> Result<Response<Body>, Pr
 
 /// The answer to a request whose call has ended.
 async fn answer(
-    shared: &Shared,
-    caller: &Caller,
+    shared: &ApiState,
+    caller: &ApiCaller,
     call: &LiveCall,
-    end: End,
+    end: LiveCallEnd,
 ) -> Result<Response<Body>, Problem> {
     let offering = shared.server.offering();
     match end {
-        End::Ended(end) => Ok(ended(&offering, &end.result)),
-        End::Lost => Err(lost()),
-        End::Recorded => {
+        LiveCallEnd::Ended(end) => Ok(ended(&offering, &end.result)),
+        LiveCallEnd::Lost => Err(lost()),
+        LiveCallEnd::Recorded => {
             let id = call.identified().await.ok_or_else(lost)?;
             match shared.recorded(caller, id).await? {
                 Some(RecordedCall::Ended(found)) => Ok(ended(&offering, &found.result)),
@@ -261,11 +264,11 @@ async fn answer(
     }
 }
 
-impl Shared {
+impl ApiState {
     /// The record of a call of `caller`; `None` if `caller` has no such call.
     pub(super) async fn recorded(
         &self,
-        caller: &Caller,
+        caller: &ApiCaller,
         id: InvocationId,
     ) -> Result<Option<RecordedCall>, Problem> {
         self.server
@@ -286,9 +289,9 @@ impl Shared {
     ),
 )]
 pub(super) async fn show(
-    State(shared): State<Arc<Shared>>,
-    Who(caller): Who,
-    Place(id): Place<String>,
+    State(shared): State<Arc<ApiState>>,
+    RequestCaller(caller): RequestCaller,
+    PathParams(id): PathParams<String>,
 ) -> Result<Response<Body>, Problem> {
     let id = call_id(&id)?;
     let offering = shared.server.offering();
@@ -301,11 +304,11 @@ pub(super) async fn show(
     let live = caller.calls.find(id);
     let document = match live.as_ref().map(|call| (call, call.look())) {
         Some((call, Ok(status))) => document(call.tool_id(), status, None),
-        Some((_, Err(End::Ended(end)))) => {
+        Some((_, Err(LiveCallEnd::Ended(end)))) => {
             let result = Some(shown(&offering, &end.result));
             document(Some(end.tool_id.clone()), end.status.as_str(), result)
         }
-        Some((_, Err(End::Recorded | End::Lost))) | None => {
+        Some((_, Err(LiveCallEnd::Recorded | LiveCallEnd::Lost))) | None => {
             match shared.recorded(&caller, id).await? {
                 Some(RecordedCall::Runs { tool_id, waits }) => document(
                     tool_id,
@@ -331,7 +334,7 @@ pub(super) async fn show(
 /// Why a caller cancels its call.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Canceled {
+pub(super) struct CancelParams {
     #[serde(default)]
     reason: CancelReason,
 }
@@ -368,10 +371,10 @@ impl From<CancelReason> for AbortReason {
     ),
 )]
 pub(super) async fn cancel(
-    State(shared): State<Arc<Shared>>,
-    Who(caller): Who,
-    Place(id): Place<String>,
-    Asked(Canceled { reason }): Asked<Canceled>,
+    State(shared): State<Arc<ApiState>>,
+    RequestCaller(caller): RequestCaller,
+    PathParams(id): PathParams<String>,
+    QueryParams(CancelParams { reason }): QueryParams<CancelParams>,
 ) -> Result<Response<Body>, Problem> {
     let named = id;
     let reason = AbortReason::from(reason);
@@ -425,7 +428,7 @@ pub(super) async fn cancel(
 
 /// Records that `caller` canceled a call that it does not have, under the given id; returns the problem. The record
 /// does not say if the id belongs to another caller's call.
-async fn canceled_unknown(shared: &Shared, caller: &Caller, named: &str) -> Problem {
+async fn canceled_unknown(shared: &ApiState, caller: &ApiCaller, named: &str) -> Problem {
     caller
         .unknown_cancels
         .tell(&shared.server.offering().host, named, None)

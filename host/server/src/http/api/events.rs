@@ -14,11 +14,11 @@ use toolcell_core::record::InvocationId;
 use crate::http::problem::Problem;
 use crate::tasks::RecordedCall;
 
-use super::answer::{Asked, Place, Who, call_id, unknown_call};
+use super::answer::{PathParams, QueryParams, RequestCaller, call_id, unknown_call};
+use super::body_sender::{BodySender, ClientGone, feed};
 use super::calls::not_kept;
-use super::feed::{Feed, Left, feed};
-use super::live::{LiveCall, News};
-use super::{Caller, Shared};
+use super::live::{LiveCall, LiveEvents};
+use super::{ApiCaller, ApiState};
 
 const LAST_EVENT_ID: &str = "last-event-id";
 /// How often a line is sent that says nothing, so that the connection counts as alive.
@@ -30,7 +30,7 @@ const FAILURES_MAX: u32 = 20;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Query {
+pub(super) struct EventsParams {
     from: Option<u64>,
 }
 
@@ -51,20 +51,20 @@ pub(super) struct Query {
     ),
 )]
 pub(super) async fn follow(
-    State(shared): State<Arc<Shared>>,
-    Who(caller): Who,
-    Place(id): Place<String>,
-    Asked(query): Asked<Query>,
+    State(shared): State<Arc<ApiState>>,
+    RequestCaller(caller): RequestCaller,
+    PathParams(id): PathParams<String>,
+    QueryParams(query): QueryParams<EventsParams>,
     headers: HeaderMap,
 ) -> Result<Response<Body>, Problem> {
     let id = call_id(&id)?;
     let from = begin(&headers, &query)?;
     if let Some(call) = caller.calls.find(id) {
         // Says at once that nothing is left, because a browser would connect again and again.
-        if !call.is_open() && matches!(call.events(from).await, News::Over) {
+        if !call.is_open() && matches!(call.events(from).await, LiveEvents::Over) {
             return Ok(nothing());
         }
-        if call.is_open() || !matches!(call.events(from).await, News::Recorded) {
+        if call.is_open() || !matches!(call.events(from).await, LiveEvents::Recorded) {
             let (feed, body) = feed(None);
             tokio::spawn(pass_on(shared, caller, call, from, feed));
             return Ok(stream(body));
@@ -88,7 +88,7 @@ pub(super) async fn follow(
 }
 
 /// The index of the first event to send.
-fn begin(headers: &HeaderMap, query: &Query) -> Result<usize, Problem> {
+fn begin(headers: &HeaderMap, query: &EventsParams) -> Result<usize, Problem> {
     let wrong = |what: &str| {
         Problem::new(
             400,
@@ -109,11 +109,11 @@ fn begin(headers: &HeaderMap, query: &Query) -> Result<usize, Problem> {
 
 /// Sends the events of a call of this process until it has ended, or the client is gone.
 async fn pass_on(
-    shared: Arc<Shared>,
-    caller: Arc<Caller>,
+    shared: Arc<ApiState>,
+    caller: Arc<ApiCaller>,
     call: Arc<LiveCall>,
     from: usize,
-    feed: Feed,
+    feed: BodySender,
 ) {
     let mut next = from;
     loop {
@@ -128,8 +128,8 @@ async fn pass_on(
             news = call.events(next) => news,
         };
         match news {
-            News::Over => return,
-            News::Events(events) => {
+            LiveEvents::Over => return,
+            LiveEvents::Events(events) => {
                 for event in events {
                     next += 1;
                     if feed.send(frame(next, &json!(*event))).await.is_err() {
@@ -137,7 +137,7 @@ async fn pass_on(
                     }
                 }
             }
-            News::Recorded => {
+            LiveEvents::Recorded => {
                 let Some(id) = call.identified().await else {
                     return;
                 };
@@ -150,10 +150,10 @@ async fn pass_on(
 /// Sends the log's events of a call that this API did not make, once it has ended; or why they cannot be read, so that
 /// the client does not take a part for the whole.
 async fn send_recorded(
-    shared: &Shared,
-    caller: &Caller,
+    shared: &ApiState,
+    caller: &ApiCaller,
     id: InvocationId,
-    feed: &Feed,
+    feed: &BodySender,
     from: usize,
 ) {
     let waited = tokio::select! {
@@ -167,7 +167,11 @@ async fn send_recorded(
 }
 
 /// Waits for the end of a call, and returns its events.
-async fn wait(shared: &Shared, caller: &Caller, id: InvocationId) -> Result<Vec<Value>, Problem> {
+async fn wait(
+    shared: &ApiState,
+    caller: &ApiCaller,
+    id: InvocationId,
+) -> Result<Vec<Value>, Problem> {
     let mut failures = 0;
     loop {
         if let Some(events) = outcome(shared.recorded(caller, id).await, &mut failures) {
@@ -204,7 +208,7 @@ fn told(problem: &Problem) -> String {
     format!("event: problem\ndata: {}\n\n", json!(problem))
 }
 
-async fn send_all(feed: &Feed, events: &[Value], from: usize) -> Result<(), Left> {
+async fn send_all(feed: &BodySender, events: &[Value], from: usize) -> Result<(), ClientGone> {
     for (at, event) in events.iter().enumerate().skip(from) {
         feed.send(frame(at + 1, event)).await?;
     }
@@ -239,7 +243,7 @@ mod tests {
     use http::{HeaderMap, HeaderValue};
     use serde_json::json;
 
-    use super::{FAILURES_MAX, LAST_EVENT_ID, Query, begin, frame, outcome, told};
+    use super::{EventsParams, FAILURES_MAX, LAST_EVENT_ID, begin, frame, outcome, told};
     use crate::http::problem::Problem;
     use crate::tasks::RecordedCall;
 
@@ -250,7 +254,7 @@ mod tests {
             if let Some(last) = last {
                 headers.insert(LAST_EVENT_ID, HeaderValue::from_str(last).unwrap());
             }
-            begin(&headers, &Query { from }).ok()
+            begin(&headers, &EventsParams { from }).ok()
         };
         assert_eq!(
             [of(None, None), of(None, Some(1)), of(None, Some(4))],

@@ -5,9 +5,9 @@ mod answer;
 mod approvals;
 mod artifacts;
 mod batches;
+mod body_sender;
 mod calls;
 mod events;
-mod feed;
 mod keys;
 mod live;
 mod openapi;
@@ -38,7 +38,7 @@ use crate::loads::LoadedTools;
 use crate::otc::{ENGINE, Worker};
 use crate::unknown_cancels::UnknownCancels;
 
-use keys::Keys;
+use keys::IdempotencyKeys;
 use live::LiveCalls;
 use otc::Otc;
 pub(super) use otc::answered;
@@ -48,11 +48,11 @@ pub(super) struct Api {
     router: Router,
     /// How long a call waits for memory for its arguments.
     wait: Duration,
-    shared: Arc<Shared>,
+    shared: Arc<ApiState>,
 }
 
 /// State of all handlers.
-struct Shared {
+struct ApiState {
     server: Arc<Server>,
     /// The names of all callers: approvers answer about their calls alone.
     callers: RwLock<Arc<[Arc<str>]>>,
@@ -62,24 +62,24 @@ struct Shared {
     base: String,
     otc: Otc,
     /// The Arcade engine and its calls; `None` if none may call.
-    worker: Option<(Worker, Arc<Caller>)>,
+    worker: Option<(Worker, Arc<ApiCaller>)>,
     /// The OpenAPI document, made when it is first asked for.
     document: OnceLock<Bytes>,
 }
 
 /// The rights of a token's holder.
 #[derive(Clone)]
-pub(super) enum Role {
+pub(super) enum TokenRole {
     /// Call tools, and see its own calls.
-    Caller(Arc<Caller>),
+    Caller(Arc<ApiCaller>),
     /// Answer questions about calls.
     Approver(Arc<str>),
     /// Call tools through the routes of a worker.
-    Engine(Arc<Caller>),
+    Engine(Arc<ApiCaller>),
 }
 
 /// One principal that calls tools.
-pub(super) struct Caller {
+pub(super) struct ApiCaller {
     name: Arc<str>,
     /// The tools that it has loaded, also through MCP without a session.
     loads: Arc<LoadedTools>,
@@ -91,7 +91,7 @@ pub(super) struct Caller {
     /// How long a call waits for memory for its arguments.
     wait: Duration,
     calls: Arc<LiveCalls>,
-    keys: Keys,
+    keys: IdempotencyKeys,
     /// Room for the calls of its batches.
     batched: Arc<Semaphore>,
     /// Cancels of unknown calls, also by MCP.
@@ -99,7 +99,7 @@ pub(super) struct Caller {
 }
 
 /// State of a principal, for the API and MCP.
-pub(super) struct Principal {
+pub(super) struct PrincipalState {
     pub(super) name: Arc<str>,
     pub(super) loads: Arc<LoadedTools>,
     pub(super) arguments: ByteBudget,
@@ -107,8 +107,8 @@ pub(super) struct Principal {
     pub(super) unknown_cancels: Arc<UnknownCancels>,
 }
 
-impl Principal {
-    fn caller(self, wait: Duration, sees_all: bool) -> Arc<Caller> {
+impl PrincipalState {
+    fn caller(self, wait: Duration, sees_all: bool) -> Arc<ApiCaller> {
         let Self {
             name,
             loads,
@@ -117,9 +117,9 @@ impl Principal {
             unknown_cancels,
         } = self;
         let calls = Arc::default();
-        let keys = Keys::default();
+        let keys = IdempotencyKeys::default();
         let batched = Arc::new(Semaphore::new(batches::CALLS_MAX));
-        Arc::new(Caller {
+        Arc::new(ApiCaller {
             name,
             loads,
             sees_all,
@@ -135,7 +135,7 @@ impl Principal {
 }
 
 /// The settings of the dialects' routes.
-pub(super) struct Dialects {
+pub(super) struct DialectSettings {
     /// The beginning of the server's URLs.
     pub(super) base: String,
     /// `true` if callers have tokens.
@@ -146,8 +146,8 @@ pub(super) struct Dialects {
 
 impl Api {
     /// Serves nobody yet but an Arcade engine.
-    pub(super) fn new(server: &Arc<Server>, wait: Duration, dialects: Dialects) -> Self {
-        let Dialects {
+    pub(super) fn new(server: &Arc<Server>, wait: Duration, dialects: DialectSettings) -> Self {
+        let DialectSettings {
             base,
             needs_token,
             worker,
@@ -155,7 +155,7 @@ impl Api {
         let engine = |arguments, results| {
             let loads = Arc::default();
             let unknown_cancels = Arc::default();
-            Principal {
+            PrincipalState {
                 name: ENGINE.into(),
                 loads,
                 arguments,
@@ -164,7 +164,7 @@ impl Api {
             }
             .caller(wait, true)
         };
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ApiState {
             server: Arc::clone(server),
             callers: RwLock::default(),
             needs_token,
@@ -181,8 +181,8 @@ impl Api {
     }
 
     /// The role of one more caller.
-    pub(super) fn caller(&self, principal: Principal) -> Role {
-        Role::Caller(principal.caller(self.wait, false))
+    pub(super) fn caller(&self, principal: PrincipalState) -> TokenRole {
+        TokenRole::Caller(principal.caller(self.wait, false))
     }
 
     /// Sets whose calls approvers answer, in addition to an Arcade engine's.
@@ -210,7 +210,7 @@ impl Api {
         if let (true, Some((_, engine))) = (is_engine, &self.shared.worker) {
             request
                 .extensions_mut()
-                .insert(Role::Engine(Arc::clone(engine)));
+                .insert(TokenRole::Engine(Arc::clone(engine)));
         }
         self.routed(request).await
     }
@@ -218,7 +218,7 @@ impl Api {
     /// Answers an authorized request.
     pub(super) async fn answer(
         &self,
-        role: &Role,
+        role: &TokenRole,
         mut request: Request<Full<Bytes>>,
     ) -> Response<Body> {
         request.extensions_mut().insert(role.clone());
@@ -233,7 +233,7 @@ impl Api {
     }
 }
 
-impl Shared {
+impl ApiState {
     /// The names of all callers.
     fn callers(&self) -> Arc<[Arc<str>]> {
         Arc::clone(&self.callers.read().unwrap_or_else(PoisonError::into_inner))
@@ -248,7 +248,7 @@ fn unknown_path() -> Problem {
     )
 }
 
-fn router(shared: Arc<Shared>) -> Router {
+fn router(shared: Arc<ApiState>) -> Router {
     let wrong = || async {
         Problem::new(
             405,

@@ -21,10 +21,10 @@ use crate::offer::ExposedTool;
 use crate::otc::{OtcAnswer, OtcService, OtcSettings, OtcTool, ParsedCall};
 use crate::trace::of_headers;
 
-use super::answer::{JSON, PROBLEM, Place, Who, is_media_type, text};
+use super::answer::{JSON, PROBLEM, PathParams, RequestCaller, is_media_type, text};
 use super::calls::lost;
-use super::start::{Foreign, Wish};
-use super::{Caller, Shared};
+use super::start::{CallSpec, DialectCall};
+use super::{ApiCaller, ApiState};
 
 /// `source` of the mapping in the record of a call.
 const SOURCE: &str = "open-tool-calling";
@@ -32,18 +32,18 @@ const SOURCE: &str = "open-tool-calling";
 /// A format in a path.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Dialect {
+pub(super) enum OtcFormat {
     Otc,
     OtcSeed,
     Arcade,
 }
 
-impl From<Dialect> for OtcMode {
-    fn from(dialect: Dialect) -> Self {
+impl From<OtcFormat> for OtcMode {
+    fn from(dialect: OtcFormat) -> Self {
         match dialect {
-            Dialect::Otc => Self::Otc,
-            Dialect::OtcSeed => Self::OtcSeed,
-            Dialect::Arcade => Self::Arcade,
+            OtcFormat::Otc => Self::Otc,
+            OtcFormat::OtcSeed => Self::OtcSeed,
+            OtcFormat::Arcade => Self::Arcade,
         }
     }
 }
@@ -92,7 +92,7 @@ impl Otc {
     pub(super) fn list(
         &self,
         offering: &Arc<ToolSet>,
-        caller: &Caller,
+        caller: &ApiCaller,
         mode: OtcMode,
     ) -> Response<Body> {
         let is_listed = |named: &OtcToolName| {
@@ -130,9 +130,9 @@ pub(in crate::http) fn answered(answer: &OtcAnswer) -> Response<Body> {
     responses((status = 200, description = "The definitions"), (status = 404, description = "There is no such dialect")),
 )]
 pub(super) async fn list(
-    State(shared): State<Arc<Shared>>,
-    Who(caller): Who,
-    Place(dialect): Place<Dialect>,
+    State(shared): State<Arc<ApiState>>,
+    RequestCaller(caller): RequestCaller,
+    PathParams(dialect): PathParams<OtcFormat>,
 ) -> Response<Body> {
     shared
         .otc
@@ -149,9 +149,9 @@ pub(super) async fn list(
     responses((status = 200, description = "The definition"), (status = 404, description = "There is no such dialect or tool")),
 )]
 pub(super) async fn show(
-    State(shared): State<Arc<Shared>>,
-    Who(caller): Who,
-    Place((dialect, name)): Place<(Dialect, String)>,
+    State(shared): State<Arc<ApiState>>,
+    RequestCaller(caller): RequestCaller,
+    PathParams((dialect, name)): PathParams<(OtcFormat, String)>,
     method: Method,
 ) -> Response<Body> {
     let offering = shared.server.offering();
@@ -177,9 +177,9 @@ pub(super) async fn show(
     ),
 )]
 pub(super) async fn register(
-    State(shared): State<Arc<Shared>>,
-    Who(_): Who,
-    Place(dialect): Place<Dialect>,
+    State(shared): State<Arc<ApiState>>,
+    RequestCaller(_): RequestCaller,
+    PathParams(dialect): PathParams<OtcFormat>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response<Body>, Problem> {
@@ -207,9 +207,9 @@ pub(super) async fn register(
     ),
 )]
 pub(super) async fn execute(
-    State(shared): State<Arc<Shared>>,
-    Who(caller): Who,
-    Place(dialect): Place<Dialect>,
+    State(shared): State<Arc<ApiState>>,
+    RequestCaller(caller): RequestCaller,
+    PathParams(dialect): PathParams<OtcFormat>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response<Body>, Problem> {
@@ -226,8 +226,8 @@ pub(super) async fn execute(
 
 /// Makes the call that a request asks for.
 pub(super) async fn invoke(
-    shared: &Arc<Shared>,
-    caller: &Arc<Caller>,
+    shared: &Arc<ApiState>,
+    caller: &Arc<ApiCaller>,
     mode: OtcMode,
     route: &'static str,
     headers: &HeaderMap,
@@ -271,7 +271,7 @@ pub(super) async fn invoke(
 }
 
 /// The call in the terms of the host.
-fn wish(parsed: ParsedCall, route: &'static str, trace: Option<TraceContext>) -> Wish {
+fn wish(parsed: ParsedCall, route: &'static str, trace: Option<TraceContext>) -> CallSpec {
     let ParsedCall {
         requested,
         tool,
@@ -295,14 +295,14 @@ fn wish(parsed: ParsedCall, route: &'static str, trace: Option<TraceContext>) ->
         }
     }
     fields.extend(user_info.map(|info| ("user_info".to_owned(), info)));
-    Wish {
+    CallSpec {
         tool: tool.as_ref().map_or(requested, OtcToolName::qualified_name),
         input: Input::from_text(input),
         native_call_id: execution_id,
         timeout: None,
         route,
         trace,
-        foreign: Some(Foreign {
+        foreign: Some(DialectCall {
             tool,
             source: SOURCE,
             fields,
@@ -324,9 +324,9 @@ fn wish(parsed: ParsedCall, route: &'static str, trace: Option<TraceContext>) ->
     ),
 )]
 pub(super) async fn authorization(
-    State(shared): State<Arc<Shared>>,
-    Who(caller): Who,
-    Place((dialect, id)): Place<(Dialect, String)>,
+    State(shared): State<Arc<ApiState>>,
+    RequestCaller(caller): RequestCaller,
+    PathParams((dialect, id)): PathParams<(OtcFormat, String)>,
 ) -> Response<Body> {
     let offering = shared.server.offering();
     let missing = offering.host.missing_secrets(&offering.grants).await;

@@ -21,10 +21,10 @@ use crate::http::problem::Problem;
 use crate::offer::ExposedTool;
 use crate::trace::of_headers;
 
-use super::answer::{Asked, Place, Who, json, located, read};
+use super::answer::{PathParams, QueryParams, RequestCaller, json, located, read};
 use super::calls::{NATIVE_ID_BYTES_MAX, lost};
-use super::start::Wish;
-use super::{Caller, Shared};
+use super::start::CallSpec;
+use super::{ApiCaller, ApiState};
 
 const REGISTRY_ID: &str = "toolcell";
 /// Path of an endpoint, up to the name of its tool.
@@ -32,7 +32,7 @@ const TOOLS: &str = "/v1/dialects/agentool/tools/";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Wanted {
+pub(super) struct RegistryParams {
     q: Option<String>,
     tag: Option<String>,
     category: Option<String>,
@@ -49,8 +49,8 @@ struct ToolCall {
 
 /// The tools that can be called, and the registry of them, in the same order.
 fn whole<'o>(
-    shared: &Shared,
-    caller: &Caller,
+    shared: &ApiState,
+    caller: &ApiCaller,
     offering: &'o ToolSet,
 ) -> (Vec<&'o Arc<ExposedTool>>, ToolRegistry) {
     let inline = offering.host.keeping().inline;
@@ -98,9 +98,9 @@ fn whole<'o>(
     responses((status = 200, description = "The registry")),
 )]
 pub(super) async fn show(
-    State(shared): State<Arc<Shared>>,
-    Who(caller): Who,
-    Asked(Wanted { q, tag, category }): Asked<Wanted>,
+    State(shared): State<Arc<ApiState>>,
+    RequestCaller(caller): RequestCaller,
+    QueryParams(RegistryParams { q, tag, category }): QueryParams<RegistryParams>,
 ) -> Response<Body> {
     let offering = shared.server.offering();
     let (offers, mut all) = whole(&shared, &caller, &offering);
@@ -126,9 +126,9 @@ pub(super) async fn show(
     responses((status = 200, description = "The registry with this tool alone"), (status = 404, description = "There is no such tool")),
 )]
 pub(super) async fn entry(
-    State(shared): State<Arc<Shared>>,
-    Who(caller): Who,
-    Place(name): Place<String>,
+    State(shared): State<Arc<ApiState>>,
+    RequestCaller(caller): RequestCaller,
+    PathParams(name): PathParams<String>,
     method: Method,
 ) -> Result<Response<Body>, Problem> {
     let offering = shared.server.offering();
@@ -141,8 +141,8 @@ pub(super) async fn entry(
 
 /// The registry with this tool alone, which the caller can call from then on. Fails if nobody can.
 async fn alone(
-    shared: &Shared,
-    caller: &Caller,
+    shared: &ApiState,
+    caller: &ApiCaller,
     offering: &Arc<ToolSet>,
     offer: &Arc<ExposedTool>,
     method: &Method,
@@ -168,8 +168,8 @@ async fn alone(
     ),
 )]
 pub(super) async fn import(
-    State(shared): State<Arc<Shared>>,
-    Who(caller): Who,
+    State(shared): State<Arc<ApiState>>,
+    RequestCaller(caller): RequestCaller,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response<Body>, Problem> {
@@ -216,9 +216,9 @@ pub(super) async fn import(
     ),
 )]
 pub(super) async fn call(
-    State(shared): State<Arc<Shared>>,
-    Who(caller): Who,
-    Place(name): Place<String>,
+    State(shared): State<Arc<ApiState>>,
+    RequestCaller(caller): RequestCaller,
+    PathParams(name): PathParams<String>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response<Body>, Problem> {
@@ -262,7 +262,7 @@ pub(super) async fn call(
     let route = "POST /v1/dialects/agentool/tools/{name}";
     let trace = of_headers(&headers);
     let input = Input::from_text(arguments.get());
-    let wish = Wish {
+    let wish = CallSpec {
         tool: name,
         input,
         native_call_id: id,

@@ -24,11 +24,11 @@ use crate::sent::weight;
 use crate::tasks::CallIdentity;
 use crate::{AnnounceFn, Server, ToolSet};
 
-use super::Caller;
-use super::live::{LiveCall, Room};
+use super::ApiCaller;
+use super::live::{BackgroundPlace, LiveCall};
 
 /// A call that a request asks for.
-pub(super) struct Wish {
+pub(super) struct CallSpec {
     pub(super) tool: String,
     pub(super) input: Input,
     pub(super) native_call_id: Option<String>,
@@ -38,11 +38,11 @@ pub(super) struct Wish {
     /// Trace of the call, from the request.
     pub(super) trace: Option<TraceContext>,
     /// The rest of a call in the terms of a dialect.
-    pub(super) foreign: Option<Foreign>,
+    pub(super) foreign: Option<DialectCall>,
 }
 
 /// A dialect's data of a call.
-pub(super) struct Foreign {
+pub(super) struct DialectCall {
     /// Which component has to have the tool, or why the call does not run.
     pub(super) tool: Result<OtcToolName, Refusal>,
     /// The dialect, and what its request says beside the call, for the record.
@@ -52,7 +52,7 @@ pub(super) struct Foreign {
     pub(super) secrets: Secrets,
 }
 
-impl Foreign {
+impl DialectCall {
     /// Checks that `offer` is the tool that was named: the offering may have changed since.
     fn check(&self, offer: &ExposedTool) -> Result<(), Refusal> {
         let named = self.tool.as_ref().map_err(Clone::clone)?;
@@ -70,7 +70,7 @@ impl Foreign {
 }
 
 /// A call that is ready to run.
-pub(super) struct Ready {
+pub(super) struct ReadyCall {
     pub(super) request: Request,
     /// Why it does not run.
     pub(super) refused: Option<Refusal>,
@@ -78,16 +78,16 @@ pub(super) struct Ready {
     pub(super) place: Option<CallPlace>,
 }
 
-impl Wish {
+impl CallSpec {
     /// Makes the request of the call. `announcer` tells that it waits for an approval.
     pub(super) fn ready(
         self,
         server: &Server,
         offering: &ToolSet,
-        caller: &Caller,
+        caller: &ApiCaller,
         announcer: AnnounceFn,
         cancellation: Cancellation,
-    ) -> Ready {
+    ) -> ReadyCall {
         let place = server.calls.begin();
         let settings = &offering.approvals;
         let session = settings
@@ -127,7 +127,7 @@ impl Wish {
         let found = offering.offers.find(&self.tool);
         let checked = match (&self.foreign, found) {
             (
-                Some(Foreign {
+                Some(DialectCall {
                     tool: Err(refusal), ..
                 }),
                 _,
@@ -161,7 +161,7 @@ impl Wish {
         request.tool = request
             .tool
             .on_surface(caller.surface_id(offering), withheld);
-        Ready {
+        ReadyCall {
             request,
             refused,
             place,
@@ -190,7 +190,7 @@ impl Wish {
     }
 }
 
-impl Caller {
+impl ApiCaller {
     /// The id of the caller's own surface: the offering's id, and the number of loads of this caller.
     pub(super) fn surface_id(&self, offering: &ToolSet) -> Arc<str> {
         let shared = offering.offers.surface().id();
@@ -233,9 +233,9 @@ impl Caller {
     pub(super) fn start(
         self: &Arc<Self>,
         server: &Arc<Server>,
-        wish: Wish,
+        wish: CallSpec,
         lease: Option<Arc<Lease>>,
-        room: Option<Room>,
+        room: Option<BackgroundPlace>,
         can_be_left: bool,
     ) -> Arc<LiveCall> {
         let (call, run) = self.begin(server, wish, lease, room, can_be_left);
@@ -254,7 +254,7 @@ impl Caller {
     pub(super) async fn finish(
         self: &Arc<Self>,
         server: &Arc<Server>,
-        wish: Wish,
+        wish: CallSpec,
         lease: Option<Arc<Lease>>,
         gone: &CancellationToken,
     ) -> Option<Box<CallRecord>> {
@@ -282,9 +282,9 @@ impl Caller {
     fn begin(
         self: &Arc<Self>,
         server: &Arc<Server>,
-        wish: Wish,
+        wish: CallSpec,
         lease: Option<Arc<Lease>>,
-        room: Option<Room>,
+        room: Option<BackgroundPlace>,
         can_be_left: bool,
     ) -> (Arc<LiveCall>, JoinHandle<Option<Box<CallRecord>>>) {
         let task = (can_be_left || room.is_some())
@@ -300,7 +300,7 @@ impl Caller {
             asking.asks();
             announcer(prompt);
         });
-        let Ready {
+        let ReadyCall {
             mut request,
             refused,
             place,

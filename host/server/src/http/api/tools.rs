@@ -16,19 +16,19 @@ use crate::ToolSet;
 use crate::http::problem::Problem;
 use crate::offer::ExposedTool;
 
-use super::answer::{Asked, Place, Who, json};
-use super::{Caller, Shared};
+use super::answer::{PathParams, QueryParams, RequestCaller, json};
+use super::{ApiCaller, ApiState};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Wanted {
+pub(super) struct ToolsParams {
     q: Option<String>,
     limit: Option<usize>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Search {
+pub(super) struct SearchParams {
     q: String,
     limit: Option<usize>,
 }
@@ -43,9 +43,9 @@ pub(super) struct Search {
     responses((status = 200, description = "The tools", body = ToolList), (status = 422, description = "The query is empty or too long"), (status = 429, description = "Too many searches run")),
 )]
 pub(super) async fn list(
-    State(shared): State<Arc<Shared>>,
-    Who(caller): Who,
-    Asked(Wanted { q, limit }): Asked<Wanted>,
+    State(shared): State<Arc<ApiState>>,
+    RequestCaller(caller): RequestCaller,
+    QueryParams(ToolsParams { q, limit }): QueryParams<ToolsParams>,
 ) -> Result<Response<Body>, Problem> {
     let limit = limited(limit)?;
     let offering = shared.server.offering();
@@ -77,9 +77,9 @@ pub(super) async fn list(
     responses((status = 200, description = "The tool", body = ToolDocument), (status = 404, description = "There is no such tool")),
 )]
 pub(super) async fn show(
-    State(shared): State<Arc<Shared>>,
-    Who(caller): Who,
-    Place(name): Place<String>,
+    State(shared): State<Arc<ApiState>>,
+    RequestCaller(caller): RequestCaller,
+    PathParams(name): PathParams<String>,
     method: Method,
 ) -> Result<Response<Body>, Problem> {
     let offering = shared.server.offering();
@@ -101,9 +101,9 @@ pub(super) async fn show(
     responses((status = 200, description = "What was found"), (status = 422, description = "The query is empty or too long"), (status = 429, description = "Too many searches run")),
 )]
 pub(super) async fn search(
-    State(shared): State<Arc<Shared>>,
-    Who(caller): Who,
-    Asked(Search { q, limit }): Asked<Search>,
+    State(shared): State<Arc<ApiState>>,
+    RequestCaller(caller): RequestCaller,
+    QueryParams(SearchParams { q, limit }): QueryParams<SearchParams>,
 ) -> Result<Response<Body>, Problem> {
     let limit = limited(limit)?;
     Ok(json(
@@ -117,7 +117,10 @@ pub(super) async fn search(
     get, path = "/v1/surface", tag = "tools",
     responses((status = 200, description = "The surface of the caller")),
 )]
-pub(super) async fn surface(State(shared): State<Arc<Shared>>, Who(caller): Who) -> Response<Body> {
+pub(super) async fn surface(
+    State(shared): State<Arc<ApiState>>,
+    RequestCaller(caller): RequestCaller,
+) -> Response<Body> {
     // Before the offering, because a provider that is loaded in between must be in one of the two.
     let providers = shared.server.providers();
     let offering = shared.server.offering();
@@ -143,8 +146,8 @@ fn limited(limit: Option<usize>) -> Result<usize, Problem> {
 }
 
 async fn search_for(
-    shared: &Shared,
-    caller: &Caller,
+    shared: &ApiState,
+    caller: &ApiCaller,
     words: &str,
     limit: usize,
 ) -> Result<ToolSearchResult, Problem> {
@@ -185,7 +188,7 @@ fn document(offering: &ToolSet, offer: &ExposedTool) -> ToolDocument {
     document
 }
 
-impl Caller {
+impl ApiCaller {
     /// Notes that the caller gets the definition of a tool. From then on, it can call a deferred one. That loads no code:
     /// the first call does.
     pub(super) async fn load(&self, offering: &ToolSet, offer: &ExposedTool, method: &Method) {
