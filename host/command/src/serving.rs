@@ -22,7 +22,7 @@ use toolcell_core::record::{ErrorClass, Refusal};
 use toolcell_server::telemetry::Telemetry;
 use toolcell_server::{
     self as server, ApprovalFallback, ApprovalSettings, CallRecorder, CallStore, ExposedTools,
-    InterruptFuture, Log, Provider, Server, ToolOffer, ToolSet,
+    InterruptFuture, OperatorLog, Provider, Server, ToolOffer, ToolSet,
 };
 
 use super::agreed::Agreed;
@@ -88,7 +88,7 @@ pub struct Serving {
     pub listens: bool,
     /// Where calls and refused access are told.
     #[arg(skip)]
-    pub log: Option<Arc<Log>>,
+    pub log: Option<Arc<OperatorLog>>,
     #[command(flatten)]
     approvals: ApprovalOptions,
     /// Do not ask through the client; take answers only from `toolcell approvals`

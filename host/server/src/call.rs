@@ -21,8 +21,8 @@ use super::asking::{
 };
 use super::budget::Lease;
 use super::calls::{CALLS_MAX, CallPlace};
+use super::exposed_tools::ExposedTool;
 use super::notices::{CallEventQueue, WantedNotices};
-use super::offer::ExposedTool;
 use super::session::NAME;
 use super::tasks::{CallIdentity, DetachedCall};
 use super::{ApprovalSettings, Server, ToolSet, trace};

@@ -11,8 +11,8 @@ use toolcell_core::record::{ErrorClass, Input, LoadingState, Refusal, SurfaceRea
 use toolcell_dialect::mcp::{self, LOAD_TOOL, LoadArguments, SEARCH_TOOLS, SearchArguments};
 
 use super::call::revision;
-use super::offer::ExposedTool;
-use super::sent::SentArguments;
+use super::exposed_tools::ExposedTool;
+use super::sent_arguments::SentArguments;
 use super::session::ClientSession;
 use super::{Providers, ToolSet};
 

@@ -27,10 +27,10 @@ use toolcell_dialect::{
 use super::asking::{AskChannel, elicit};
 use super::call::{IncomingCall, PreparedCall, WaitingRequest, name_too_long};
 use super::calls::CallPlace;
-use super::loads::LoadedTools;
-use super::offer::ExposedTool;
+use super::exposed_tools::ExposedTool;
+use super::loaded_tools::LoadedTools;
 use super::results::ResultRoom;
-use super::sent::SentArguments;
+use super::sent_arguments::SentArguments;
 use super::session::ClientSession;
 use super::{Server, ToolSet};
 

@@ -25,7 +25,7 @@ use super::greeting;
 use super::loading::LoadEnd;
 use super::outline::{ARRAY, Outline, OutlineError, is_array};
 use super::pending::{IdInUse, PendingRequests};
-use super::sent::{SentArguments, weight};
+use super::sent_arguments::{SentArguments, weight};
 use super::stdio::{ClientReader, ClientWriter};
 
 /// Maximum length of a line, in bytes; a longer line is discarded.

@@ -13,18 +13,17 @@ mod call;
 mod calls;
 mod discovery;
 mod exchange;
+mod exposed_tools;
 mod frames;
 mod greeting;
 mod health;
-mod held;
+mod held_calls;
 mod http;
 mod instructions;
+mod loaded_tools;
 mod loading;
-mod loads;
 mod log;
 mod notices;
-mod offer;
-mod offering;
 pub mod otc;
 mod outline;
 mod payloads;
@@ -33,12 +32,13 @@ mod providers;
 mod reading;
 mod recorder;
 mod results;
-mod sent;
+mod sent_arguments;
 mod session;
 mod stdio;
 mod surfaces;
 mod tasks;
 pub mod telemetry;
+mod tool_set;
 mod trace;
 mod unknown_cancels;
 
@@ -52,20 +52,20 @@ use toolcell_core::executor::BoxFuture;
 
 use calls::OpenCalls;
 use health::Health;
-use held::HeldCalls;
+use held_calls::HeldCalls;
 use loading::ToolLoad;
 use tasks::Tasks;
 
 pub use asking::{AnnounceFn, ApprovalFallback};
 pub use budget::beside_calls_bytes;
+pub use exposed_tools::{ExposedTools, ToolOffer};
 pub use http::{HttpLimits, HttpSettings, OriginGate, Tokens, read_private, serve_http};
-pub use log::{Log, LogForm, LogLevel};
-pub use offer::{ExposedTools, ToolOffer};
-pub use offering::{ApprovalSettings, ToolSet};
+pub use log::{LogForm, LogLevel, OperatorLog};
 pub use providers::{Provider, Providers};
 pub use recorder::CallRecorder;
 pub use stdio::{ClientReader, ClientWriter, serve_stdio, serve_streams};
 pub use tasks::CallStore;
+pub use tool_set::{ApprovalSettings, ToolSet};
 
 /// A server at work; ready when it has ended.
 ///
@@ -84,7 +84,7 @@ pub struct ServerSettings {
     /// Where calls are found again that a client asks about; without it, no call becomes a task.
     pub store: Option<CallStore>,
     /// Where the operator learns of calls, of refused access, and of what keeps calls from running.
-    pub log: Option<Arc<Log>>,
+    pub log: Option<Arc<OperatorLog>>,
 }
 
 /// Offers tools to clients over any transport.

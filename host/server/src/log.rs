@@ -52,7 +52,7 @@ pub enum LogForm {
 }
 
 /// The log of a server for its operator.
-pub struct Log {
+pub struct OperatorLog {
     form: LogForm,
     /// Lines that matter less are left out.
     least: LogLevel,
@@ -71,7 +71,7 @@ struct RefusedAccess {
     untold: u64,
 }
 
-impl fmt::Debug for Log {
+impl fmt::Debug for OperatorLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Log")
             .field("form", &self.form)
@@ -80,7 +80,7 @@ impl fmt::Debug for Log {
     }
 }
 
-impl Log {
+impl OperatorLog {
     /// A log that writes to `out`.
     ///
     /// # Errors
@@ -295,7 +295,7 @@ mod tests {
     #[test]
     fn a_flood_of_refusals_is_counted() {
         let (out, lines) = sync_channel(10_000);
-        let log = Log::new(LogForm::Json, LogLevel::Info, Pipe(out)).unwrap();
+        let log = OperatorLog::new(LogForm::Json, LogLevel::Info, Pipe(out)).unwrap();
         (0..1_000).for_each(|_| log.refused(401, "POST /mcp", "127.0.0.1"));
         log.close();
         let lines: Vec<Value> = lines
@@ -313,7 +313,7 @@ mod tests {
     #[test]
     fn what_a_stranger_sends_is_one_line_and_no_more() {
         let (out, lines) = sync_channel(10);
-        let log = Log::new(LogForm::Text, LogLevel::Warning, Pipe(out)).unwrap();
+        let log = OperatorLog::new(LogForm::Text, LogLevel::Warning, Pipe(out)).unwrap();
         log.write(LogLevel::Info, "x", "left out", &json!({}));
         log.refused(
             401,
@@ -334,7 +334,7 @@ mod tests {
     #[test]
     fn a_reader_that_does_not_read_holds_nobody_up() {
         let (out, lines) = sync_channel(0);
-        let log = Log::new(LogForm::Text, LogLevel::Info, Pipe(out)).unwrap();
+        let log = OperatorLog::new(LogForm::Text, LogLevel::Info, Pipe(out)).unwrap();
         (0..5_000).for_each(|n| log.write(LogLevel::Info, "x", &n.to_string(), &json!({})));
         assert!(log.lost.load(Ordering::Relaxed) > 3_000);
         let began = Instant::now();

@@ -14,7 +14,7 @@ use toolcell_dialect::mcp::{self, READ_RESULT, ReadArguments, ReferenceError};
 
 use super::payloads::ReadablePayload;
 use super::results;
-use super::sent::SentArguments;
+use super::sent_arguments::SentArguments;
 use super::session::{ClientSession, PAYLOAD_BYTES_MAX};
 
 /// Maximum size of a part of a larger payload in one response, in bytes.

@@ -27,16 +27,16 @@ use super::call::{
     CallProgress, CallerContext, IncomingCall, RunningCall, WaitingRequest, name_too_long, revision,
 };
 use super::exchange;
+use super::exposed_tools::ExposedTool;
 use super::frames::NotPending;
-use super::held::HeldCallKey;
+use super::held_calls::HeldCallKey;
 use super::instructions::instructions;
+use super::loaded_tools::LoadedTools;
 use super::loading::ToldOfLoad;
-use super::loads::LoadedTools;
 use super::notices::WantedNotices;
-use super::offer::ExposedTool;
 use super::payloads::ReadablePayloads;
 use super::results;
-use super::sent::SentArguments;
+use super::sent_arguments::SentArguments;
 use super::surfaces;
 use super::tasks::TASK_AFTER;
 use super::unknown_cancels::UnknownCancels;

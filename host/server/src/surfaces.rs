@@ -9,7 +9,7 @@ use toolcell_core::catalog::Surface;
 use toolcell_core::record::{LoadingState, SurfaceScope, ToolSurface};
 use toolcell_dialect::mcp;
 
-use super::loads::LoadedTools;
+use super::loaded_tools::LoadedTools;
 use super::session::ClientSession;
 use super::{Providers, ToolSet};
 

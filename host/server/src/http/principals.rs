@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Server;
 use crate::budget::{ByteBudget, ByteBudgets, ROOM};
-use crate::loads::LoadedTools;
+use crate::loaded_tools::LoadedTools;
 use crate::payloads::ReadablePayloads;
 use crate::session::{ClientIdentity, ClientSession};
 use crate::unknown_cancels::UnknownCancels;
@@ -132,7 +132,7 @@ impl PrincipalTables {
         let sessions = ClientSessions::new();
         let close = self.close.child_token();
         tokio::spawn(Arc::clone(&sessions).end_idle(self.session_idle, close.clone()));
-        // `Gate` has already checked hosts and origins, for every route.
+        // `OriginGate` has already checked hosts and origins, for every route.
         let config = StreamableHttpServerConfig::default()
             .disable_allowed_hosts()
             .with_max_request_body_bytes(BODY_BYTES_MAX)

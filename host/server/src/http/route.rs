@@ -27,7 +27,7 @@ use crate::http::problem::Problem;
 use crate::otc::{ENGINE, Worker};
 use crate::outline::{ARRAY, Outline, is_array};
 use crate::results::ResultRoom;
-use crate::sent::{SentArguments, weight};
+use crate::sent_arguments::{SentArguments, weight};
 use crate::{GoneToken, Server};
 
 use super::api::{Api, DialectSettings};

@@ -4,13 +4,13 @@
 //! [`Tasks`]. Afterwards, and in later processes, its end is read from the log of calls, and a call that waits for an
 //! approval, or for an answer to its tool's question, from the journal of approvals.
 
-mod again;
 mod ended;
 mod entry;
 mod identified;
 mod name;
 mod recorded;
 mod requests;
+mod resume;
 mod stored;
 
 use std::collections::{BTreeMap, BTreeSet};

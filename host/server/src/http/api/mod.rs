@@ -34,7 +34,7 @@ use tower_service::Service;
 use crate::Server;
 use crate::budget::ByteBudget;
 use crate::http::problem::Problem;
-use crate::loads::LoadedTools;
+use crate::loaded_tools::LoadedTools;
 use crate::otc::{ENGINE, Worker};
 use crate::unknown_cancels::UnknownCancels;
 

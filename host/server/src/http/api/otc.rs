@@ -16,8 +16,8 @@ use toolcell_dialect::ListedTool;
 use toolcell_dialect::otc::{OtcMode, OtcToolName, RequestReading};
 
 use crate::ToolSet;
+use crate::exposed_tools::ExposedTool;
 use crate::http::problem::Problem;
-use crate::offer::ExposedTool;
 use crate::otc::{OtcAnswer, OtcService, OtcSettings, OtcTool, ParsedCall};
 use crate::trace::of_headers;
 

@@ -17,8 +17,8 @@ use toolcell_dialect::agentool::{
 
 use crate::ToolSet;
 use crate::discovery::unavailable;
+use crate::exposed_tools::ExposedTool;
 use crate::http::problem::Problem;
-use crate::offer::ExposedTool;
 use crate::trace::of_headers;
 
 use super::answer::{PathParams, QueryParams, RequestCaller, json, located, read};

@@ -18,9 +18,9 @@ use crate::asking::AnnouncingApprover;
 use crate::budget::Lease;
 use crate::call::{TIMEOUT_KEY, too_many};
 use crate::calls::CallPlace;
+use crate::exposed_tools::ExposedTool;
 use crate::http::problem::Problem;
-use crate::offer::ExposedTool;
-use crate::sent::weight;
+use crate::sent_arguments::weight;
 use crate::tasks::CallIdentity;
 use crate::{AnnounceFn, Server, ToolSet};
 

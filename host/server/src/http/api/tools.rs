@@ -13,8 +13,8 @@ use toolcell_core::record::{LoadingState, ToolSearchResult};
 use toolcell_dialect::http::{ToolDocument, ToolList, tool};
 
 use crate::ToolSet;
+use crate::exposed_tools::ExposedTool;
 use crate::http::problem::Problem;
-use crate::offer::ExposedTool;
 
 use super::answer::{PathParams, QueryParams, RequestCaller, json};
 use super::{ApiCaller, ApiState};

@@ -10,7 +10,7 @@ use toolcell_core::record::{ErrorClass, LoadingState, Refusal, ToolSearchResult}
 use toolcell_dialect::{self as dialect, ListedTool, mcp};
 
 use super::Provider;
-use super::loads::LoadedTools;
+use super::loaded_tools::LoadedTools;
 
 /// Maximum number of tool names in an `unknown_tool` error.
 const CANDIDATES_MAX: usize = 20;
