@@ -172,7 +172,7 @@ fn decide(prompt: &Prompt, reply: oneshot::Sender<Reply>, said: UserDecision) {
     });
 }
 
-/// A yes to a question that is `cut` is a no, unless it says that it knows.
+/// Turns a yes to a `cut` question into a no, unless it accepts that.
 pub(super) fn heeding_cut(said: UserDecision, cut: bool) -> UserDecision {
     if said.approved && cut && !said.accept_partial_view {
         UserDecision::refused(
@@ -208,7 +208,7 @@ pub(super) struct QuestionRelay {
 /// Observers of approvals that the client's user does not answer.
 #[derive(Default)]
 pub(super) struct ApprovalAnnouncers {
-    /// Of all of them, beside the client.
+    /// Of all of them, besides the client.
     pub(super) always: Option<AnnounceFn>,
     /// Of those whose tool names another channel, instead of the client.
     pub(super) elsewhere: Option<AnnounceFn>,
@@ -249,7 +249,7 @@ pub(super) struct ReopenedQuestion {
     pub(super) questions: mpsc::Receiver<CallQuestion>,
 }
 
-/// Asks anew what a suspended call waits for. `None` if it cannot be read.
+/// Repeats a suspended call's question; `None` if it is unreadable.
 pub(super) fn reopen(
     suspension: &Suspension,
     outdated: CancellationToken,

@@ -168,7 +168,7 @@ impl Server {
         }
     }
 
-    /// Makes the request of a call, which the host can run, alone or in a batch.
+    /// Builds a call's request, which the host can run by itself or in a batch.
     pub(super) fn prepare(
         &self,
         offering: &Arc<ToolSet>,

@@ -72,7 +72,7 @@ impl ClientSession {
         Ok(mcp::found(&found))
     }
 
-    /// Loads a tool for this caller alone, and tells its client that the list has changed.
+    /// Loads a tool for this caller only, and tells its client that the list has changed.
     async fn load(
         &self,
         offering: &ToolSet,
@@ -99,7 +99,7 @@ impl ClientSession {
         }
         // In 2026-07-28 a client hears of changes only where it listens.
         if added && revision(context) < ProtocolVersion::V_2026_07_28 {
-            // A client that is gone gets no answer either.
+            // A client that left gets no answer either.
             let _ = context.peer.notify_tool_list_changed().await;
         }
         Ok(mcp::loaded(&offering.shown(offer.described().clone())))

@@ -172,7 +172,7 @@ impl HeldCalls {
                 .collect()
         };
         let mut same = of_caller.iter().filter(|(_, known)| known.are(words));
-        // Another request may have taken one of them by now.
+        // Another request may have taken one of them.
         same.find_map(|(name, _)| self.lock().calls.remove(name))
     }
 }

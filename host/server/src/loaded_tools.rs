@@ -23,7 +23,7 @@ impl LoadedTools {
     }
 
     /// Adds a tool. Returns whether it was not loaded before. Tools that are no longer offered are forgotten, so that
-    /// changes of the configuration cannot let the set grow for ever.
+    /// changes of the configuration cannot grow the set forever.
     pub(super) fn add(&self, name: &str, is_offered: impl Fn(&str) -> bool) -> bool {
         self.0.send_if_modified(|names| {
             names.retain(|known| is_offered(known));

@@ -27,7 +27,7 @@ const END_TIME: Duration = Duration::from_millis(500);
 pub enum LogLevel {
     /// Calls do not run, or the host failed.
     Error,
-    /// A call failed, or somebody was refused.
+    /// A call failed, or access was refused.
     Warning,
     Info,
 }
@@ -255,7 +255,7 @@ impl OperatorLog {
     }
 }
 
-/// The code of a call that did not run because it could not be put on record.
+/// The code of a call that did not run because it could not be recorded.
 pub(super) const UNRECORDED: &str = "journal_unavailable";
 
 fn lines_lost(count: u64) -> String {

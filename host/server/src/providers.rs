@@ -41,7 +41,7 @@ impl Providers {
         found.unavailable_providers = self.unavailable;
     }
 
-    /// Says of `tool`, which has its name in `offers`, that its component is being loaded anew (AT-DEF-09, AT-DEF-12).
+    /// Marks `tool`, which has its name in `offers`, if its component is being reloaded (AT-DEF-09, AT-DEF-12).
     pub(super) fn mark(&self, tool: &mut ToolRef, offers: &ExposedTools) {
         if self.pending.is_empty() {
             return;

@@ -57,7 +57,7 @@ impl ResultRoom {
 }
 
 /// Counts the result of one of many calls that an answer is collected of. Without memory, its output is left out of the
-/// answer, and is on record alone: to wait would help nobody, because the answer itself has what is reserved.
+/// answer, and only the record has it. Waiting would not help, because the answer itself holds the memory.
 pub(super) fn collect(budget: &ByteBudget, result: &mut ToolResult) -> Option<Lease> {
     let bytes = json_bytes(result);
     if bytes <= SMALL_BYTES {

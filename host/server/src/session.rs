@@ -103,7 +103,7 @@ impl ClientSession {
         self.server.offering()
     }
 
-    /// Puts on record that the client canceled a request or a task that there is not.
+    /// Records that the client canceled an unknown request or task.
     pub(super) async fn tell_unknown_cancel(
         &self,
         offering: &ToolSet,
@@ -430,7 +430,7 @@ pub(super) async fn fill_structured(
     if !promised || result.is_error {
         return;
     }
-    // The host alone writes these references: a block of a tool could name any digest.
+    // Only the host writes these references: a block of a tool could name any digest.
     let moved = result
         .resource_refs
         .iter()
@@ -515,7 +515,7 @@ impl ServerHandler for ClientSession {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         Box::pin(async move {
-            // The tool's own progress must not begin below that of the load.
+            // The tool's own progress must not begin below the load's.
             self.loaded(&context, None).await?;
             if let Some(answer) = self.discover(&params.name, &context).await {
                 return Ok(answer.into());

@@ -12,7 +12,7 @@ const WINDOW: Duration = Duration::from_secs(3_600);
 /// Maximum characters of the id of such a request on record.
 const ID_CHARS_MAX: usize = 128;
 
-/// The cancellations in vain of one caller: of all its connections and sessions.
+/// One caller's cancels of unknown calls, on all its connections and sessions.
 #[derive(Debug, Default)]
 pub(super) struct UnknownCancels(Mutex<CancelWindow>);
 
@@ -24,7 +24,7 @@ struct CancelWindow {
 }
 
 impl UnknownCancels {
-    /// Puts on record that the client canceled a request, a task or a call that there is not, and that has the client's `id`.
+    /// Records that the client canceled an unknown request, task or call; `id` is the client's.
     pub(super) async fn tell(&self, host: &Host, id: &str, session: Option<String>) {
         if self.admits(Instant::now()) {
             let id: String = id.chars().take(ID_CHARS_MAX).collect();

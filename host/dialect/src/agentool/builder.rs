@@ -305,7 +305,7 @@ impl TraceBuilder {
             .filter(|(_, step)| step.is(StepType::ToolCall))
             .count();
         TraceMetrics {
-            // The tokens of the model are not those of the steps' contexts: only the caller knows them.
+            // The model's tokens are not in the steps' contexts: only the caller knows them.
             total_tokens: end.and_then(|end| end.total_tokens).unwrap_or(spent).into(),
             total_cost_usd: end
                 .and_then(|end| end.total_cost_usd.clone())

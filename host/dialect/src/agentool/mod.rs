@@ -72,7 +72,7 @@ pub fn read<D: SpecDocument>(value: Value, reading: DocumentReading) -> Result<D
     }
 }
 
-/// Reads a field that is there, so that `null` is not the same as an absent field.
+/// Reads a present field, so that `null` differs from an absent field.
 fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {

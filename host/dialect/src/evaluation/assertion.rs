@@ -1,4 +1,4 @@
-//! The five assertions that a trace alone settles (AO-AS-02, 03, 05..07).
+//! The five assertions that need only a trace (AO-AS-02, 03, 05..07).
 
 use serde_json::{Map, Number, Value};
 use toolcell_core::catalog::BoundedSchema;

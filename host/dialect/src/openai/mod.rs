@@ -157,7 +157,7 @@ fn call_of(at: usize, call: &RawValue) -> Result<ModelCall, MessageError> {
     })
 }
 
-/// The message for one result. It takes text alone: [`answers`] adds the images.
+/// The message for one result. It takes only text: [`answers`] adds the images.
 pub fn result(invocation: &ToolInvocation, result: &ToolResult) -> Value {
     message(&native_id(invocation), text(parts(result)))
 }

@@ -45,7 +45,7 @@ pub struct Authorization {
 }
 
 impl Authorization {
-    /// The object in a response; all four fields are there (O-13).
+    /// The object in a response, with all four fields (O-13).
     pub fn to_value(&self, mode: OtcMode) -> Value {
         let (id, url) = match mode {
             OtcMode::Otc | OtcMode::OtcSeed => ("id", "url"),

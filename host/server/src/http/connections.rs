@@ -162,7 +162,7 @@ impl Connections {
                     return self.add(&mut strangers);
                 }
             }
-            // A crowd can come meanwhile.
+            // A crowd can form now.
             let _ = tokio::time::timeout(CROWDED / 4, room).await;
         }
     }

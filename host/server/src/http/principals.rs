@@ -31,7 +31,7 @@ pub(super) struct PrincipalService {
     pub(super) arguments: ByteBudget,
     pub(super) results: ByteBudget,
     pub(super) unknown_cancels: Arc<UnknownCancels>,
-    /// Canceled once the principal has no token any more.
+    /// Canceled when the principal loses its last token.
     close: CancellationToken,
 }
 

@@ -316,7 +316,7 @@ impl Routes {
         match request.uri().path() {
             "/healthz" => probe(&request, None),
             "/readyz" => probe(&request, self.unready().await),
-            // A request that was accepted before goes on; another server takes this one.
+            // An accepted request continues; another server takes this one.
             _ if self.drain.is_cancelled() => ending(&request),
             path if path.starts_with(API) => self
                 .api(request, client)
@@ -349,7 +349,7 @@ impl Routes {
         ))
     }
 
-    /// The metrics of all callers, for callers alone: they name tools that an approver is not asked about.
+    /// The metrics of all callers, only for callers: they name tools that an approver is not asked about.
     fn metrics(&self, request: &Request<Incoming>) -> Response<ResponseBody> {
         let table = self.table();
         let Some(holder) = table.holder(request.headers()) else {

@@ -80,7 +80,7 @@ impl Tokens {
             tokens.push((hash, format!("token:{name}").into()));
         }
         ensure!(!tokens.is_empty(), "there is no token");
-        // Calls belong to names, so a name that is the number of a line would be that of two callers.
+        // Calls belong to names, so a name equal to a line number would belong to two callers.
         for number in &numbers {
             let same = tokens.iter().filter(|(_, name)| **name == **number).count();
             ensure!(

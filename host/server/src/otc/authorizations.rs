@@ -32,7 +32,7 @@ struct PendingAuthorization {
 }
 
 impl PendingAuthorization {
-    /// A pending authorization does not wait for ever.
+    /// A pending authorization expires.
     fn expire(&mut self, now: Timestamp) {
         if self.status == AuthorizationStatus::Pending && now > self.opened.plus(PENDING_TIME) {
             self.status = AuthorizationStatus::Expired;
@@ -124,7 +124,7 @@ impl Authorizations {
         Some(self.shown(pending))
     }
 
-    /// The execution did not lack the credential any more.
+    /// The execution no longer lacked the credential.
     pub(super) fn complete(&self, principal: &str, execution: &ExecutionKey) {
         let mut of_principals = self.lock();
         for pending in of_principals.get_mut(principal).into_iter().flatten() {

@@ -97,7 +97,7 @@ impl Executions {
     ) -> ExecutionLookup<'_> {
         let mut ledgers = self.lock();
         if !ledgers.contains_key(principal) {
-            // Now, because a principal that sends nothing more would keep its earlier share for ever.
+            // Now, because a principal that sends nothing more would never give up its earlier share.
             let shares = ledgers.len() + 1;
             ledgers
                 .values_mut()

@@ -191,7 +191,7 @@ impl OtcService {
         }
     }
 
-    /// Replaces the tools. Calls that run go on with those that they began with.
+    /// Replaces the tools. Running calls keep the tools they began with.
     pub fn offer(&self, tools: Vec<OtcTool>) {
         let names = OtcToolNames::new(tools.iter().map(|tool| tool.named.clone()).collect());
         *self.tools.write().unwrap_or_else(PoisonError::into_inner) =
@@ -367,7 +367,7 @@ impl OtcService {
         );
         let reply = OtcReply {
             expects_artifact: tool.is_some_and(|tool| tool.expects_artifact),
-            // The token of an engine opens no route but those of a worker.
+            // The token of an engine opens only a worker's routes.
             artifacts: Some(artifacts.as_str()).filter(|_| **principal != *ENGINE),
             authorization: missing.zip(authorization.as_ref()),
             ..OtcReply::new(mode, &id)
@@ -379,7 +379,7 @@ impl OtcService {
         (answer, ended)
     }
 
-    /// The status of an authorization of `principal`. `is_set` says whether the host has a credential of that name by now.
+    /// The status of an authorization of `principal`. `is_set` says whether the host has a credential of that name.
     pub fn authorization(
         &self,
         principal: &str,

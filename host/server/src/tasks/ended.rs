@@ -71,7 +71,7 @@ impl CallEnd {
         })
     }
 
-    /// The result of a call whose record is gone, for example because the host crashed in it.
+    /// The result of a call that lost its record, for example because the host crashed.
     pub(super) fn lost(id: InvocationId) -> Self {
         let refusal = Refusal::host_fault("the call was lost");
         let provenance = ResultProvenance {

@@ -38,7 +38,7 @@ impl CallIdentity {
     }
 }
 
-/// Owned by the call alone: `next` learns that the call has ended when it is dropped.
+/// Only the call owns it: dropping it tells `next` that the call has ended.
 struct IdListener {
     identified: CallIdentity,
     next: Option<Arc<dyn Listener>>,

@@ -66,7 +66,7 @@ pub(super) struct Tasks {
     unwritten: Mutex<BTreeSet<InvocationId>>,
 }
 
-/// A call that goes on without a request.
+/// A call that runs without a request.
 pub(super) struct DetachedCall {
     /// The record; `None` if the call was left to another process.
     pub(super) call: JoinHandle<Option<Box<CallRecord>>>,

@@ -16,7 +16,7 @@ use super::ended::CallEnd;
 use super::entry::TaskState;
 use super::stored::StoredState;
 
-/// A call that is on record.
+/// A recorded call.
 pub(crate) enum RecordedCall {
     /// It runs, or `waits` for an approval.
     Runs {

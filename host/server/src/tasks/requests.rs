@@ -300,7 +300,7 @@ impl ClientSession {
                 .server
                 .take_over(tasks, owner, kept, held, responses)
                 .map_err(large)?,
-            // Another request of this process may have taken it over meanwhile.
+            // Another request of this process may have taken it over.
             None => tasks.give(*id, responses).map_err(large)?,
         };
         if taken {
@@ -369,7 +369,7 @@ impl ClientSession {
         }
     }
 
-    /// Answers `tasks/cancel`. A task that has ended stays as it is, which is on record.
+    /// Answers `tasks/cancel`. An ended task stays unchanged; the log records that.
     pub(crate) async fn stop_task(
         &self,
         name: &str,
@@ -415,7 +415,7 @@ impl ClientSession {
             }
             _ => false,
         };
-        // It may have come to this process meanwhile.
+        // It may have come to this process since.
         if is_elsewhere && tasks.cancel(id) {
             return Ok(());
         }
@@ -432,7 +432,7 @@ impl ClientSession {
 }
 
 impl ClientSession {
-    /// Ends a call whose tool asked in an earlier process. Returns whether no other process has taken it over meanwhile.
+    /// Ends a call whose tool asked in an earlier process. Returns whether no other process has taken it over.
     async fn stop_suspended(&self, named: &NamedTask<'_>) -> Result<bool, ErrorData> {
         let failed = |refusal: Refusal| internal(&refusal);
         let Some((mut kept, held)) = named.tasks.take_suspended(named.id).await.map_err(failed)?
@@ -460,7 +460,7 @@ fn answers(kept: &Suspended, responses: &InputResponses) -> bool {
     asked.is_some_and(|(questions, _)| questions.keys().any(|key| responses.contains_key(key)))
 }
 
-/// The error for a call of which nothing is on record; `keep` says what the log keeps.
+/// The error for a call without a record; `keep` says which calls the log keeps.
 fn lost(keep: Keep) -> ToolError {
     if keep != Keep::All {
         return not_kept(KEPT_OFF);

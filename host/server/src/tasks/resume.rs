@@ -1,4 +1,4 @@
-//! Calls that another process began: goes on with them, or ends them.
+//! Resumes or ends calls that another process began.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -147,7 +147,7 @@ impl Server {
             .map(|()| true)
     }
 
-    /// Ends the suspended calls that no living process has and that cannot go on, so that none of their state stays.
+    /// Ends the suspended calls that no living process has and none can resume, and removes all of their state.
     pub(crate) async fn end_all_suspended(&self, tasks: &Tasks) {
         // Whatever cannot be read now is looked at when its client asks for it, or by the next server.
         for id in tasks.unfinished_suspended().await.unwrap_or_default() {
@@ -157,7 +157,7 @@ impl Server {
         }
     }
 
-    /// Ends a suspended call that cannot go on; `None` if it turns out that it can.
+    /// Ends a suspended call that cannot be resumed; `None` if it can.
     pub(super) async fn end_suspended(&self, kept: &Suspended, held: Held) -> Option<CallEnd> {
         let offering = self.offering();
         let record = offering
@@ -168,7 +168,7 @@ impl Server {
         Some(CallEnd::from_record(record, offering.keep))
     }
 
-    /// Ends a call that cannot run any more; `None` if it turns out that it can, or has ended.
+    /// Ends a call that can no longer run; `None` if it turns out that it can, or has ended.
     pub(super) async fn end_orphan(&self, kept: &Kept, held: Held) -> Option<CallEnd> {
         let offering = self.offering();
         let record = offering
@@ -218,7 +218,7 @@ impl<'k> From<&'k Suspended> for ResumableCall<'k> {
     }
 }
 
-/// The request of a stored call, made from the present offering: what it denies by now stays denied.
+/// The request of a stored call, built from the current tool set, which may deny more than before.
 fn request(offering: &ToolSet, left: ResumableCall<'_>) -> Request {
     let ResumableCall {
         plan,
@@ -235,7 +235,7 @@ fn request(offering: &ToolSet, left: ResumableCall<'_>) -> Request {
     {
         limits.wall = limits.wall.min(wall);
     }
-    // What is not offered any more does not run.
+    // A tool no longer offered does not run.
     let withheld = match &found {
         Ok(offer) => surface.refusal(&offer.tool, offer.standing),
         Err(refusal) => Some(refusal.clone()),

@@ -26,14 +26,14 @@ pub(super) enum StoredState {
     Waits(Box<Approval>),
     /// It was approved, and no living process runs it.
     Approved(Box<Kept>, Held),
-    /// It cannot run any more, and has no result yet.
+    /// It can no longer run, and has no result yet.
     Over(Box<Kept>, Held),
     /// Its tool asked, and no living process has it.
     Asks(Box<Suspended>),
     /// Its tool asked, or ran with the answers, and it cannot go on. It has no result yet.
     Interrupted(Box<Suspended>, Held),
     Ended(Box<CallEnd>),
-    /// Nothing is on record.
+    /// There is no record.
     Lost,
 }
 
@@ -56,7 +56,7 @@ impl Tasks {
         taken.unwrap_or_else(|error| Err(StoreError::Unavailable(error.to_string()).into()))
     }
 
-    /// The suspended calls that may be orphaned and cannot go on.
+    /// The suspended calls that may be orphaned and cannot resume.
     pub(super) async fn unfinished_suspended(&self) -> Result<Vec<InvocationId>, Refusal> {
         if !self.store.approvals.exists() {
             return Ok(Vec::new());
@@ -64,7 +64,7 @@ impl Tasks {
         self.approvals(Store::unfinished_suspended).await
     }
 
-    /// Withdraws the approval of the call `id`, open or given. Returns whether the call cannot run any more; `false` for
+    /// Withdraws the approval of the call `id`, open or given. Returns whether the call can no longer run; `false` for
     /// one that has used its approval, or needed none.
     pub(super) async fn withdraw(&self, id: InvocationId) -> Result<bool, Refusal> {
         if !self.store.approvals.exists() {
@@ -149,12 +149,12 @@ fn suspended(store: &CallStore, id: InvocationId) -> Result<Option<StoredState>,
     let Some(held) = hold(approvals, id)? else {
         return Ok(Some(StoredState::Working));
     };
-    // Read anew: the process that had the role has left by now.
+    // Read again: the process that had the role has left.
     let Some(kept) = approvals.with(|store| store.suspended(id))? else {
         held.retire();
         return Ok(None);
     };
-    // A call that can go on stays free for who answers: the log may take long to read.
+    // A call that can resume stays free for an answer: the log may take long to read.
     let held = if is_open(&kept) { None } else { Some(held) };
     Ok(Some(match (line(calls, id)?, held) {
         (LoggedState::Ended(ended), held) => {
@@ -227,7 +227,7 @@ fn line(calls: &CallLog, id: InvocationId) -> Result<LoggedState, Refusal> {
 /// Reads from the log if the call runs, and how it ended. Ends the calls of killed processes first.
 fn on_record(calls: &CallLog, id: InvocationId) -> Result<(bool, Option<CallEnd>), Refusal> {
     let found = calls.record(&id.to_string()).map_err(unreadable)?;
-    // A suspended call that the store does not have is gone: the machine lost power, or the store was moved away.
+    // A suspended call that the store lacks is lost: the machine lost power, or the store was moved away.
     let runs = found.as_ref().is_some_and(|record| !is_suspended(record));
     Ok((runs, found.and_then(CallEnd::read)))
 }

@@ -89,7 +89,7 @@ impl SpanQueue {
         }
     }
 
-    /// Waits before spans are sent again. Returns whether the queue is closed meanwhile.
+    /// Waits before spans are sent again. Returns whether the queue is closed by then.
     pub(super) fn pause(&self, pause: Duration) -> bool {
         let waited = self
             .news

@@ -37,7 +37,7 @@ pub(super) const NATIVE_ID_BYTES_MAX: usize = 256;
 /// Seconds after which a call that was refused for want of room may be tried again.
 const RETRY_AFTER: u64 = 1;
 
-/// Cancels a call when its request is dropped, because its client is gone.
+/// Cancels a call when its request is dropped, because its client left.
 struct CancelOnDrop<'a> {
     call: Option<&'a LiveCall>,
     calls: &'a LiveCalls,
@@ -100,7 +100,7 @@ pub(super) async fn create(
         Some(key) => known(caller.keys.claim(key, digest, begin)?)?,
     };
     if is_left {
-        // A call of a key can be that of a request that waits, and then it has no room yet.
+        // A waiting request can have the key's call, and then it has no room yet.
         if !caller.calls.leave(&call) {
             return Err(too_many_open());
         }
@@ -403,7 +403,7 @@ pub(super) async fn cancel(
     {
         return Ok(asked());
     }
-    // A cancellation that changes nothing is on record too.
+    // The log records ineffective cancellations, too.
     let notes = || caller.unknown_cancels.admits(Instant::now());
     match shared
         .server

@@ -203,7 +203,7 @@ fn outcome(
     }
 }
 
-/// The last event of a stream that cannot go on. It has no number, so a client that connects again misses nothing.
+/// The last event of a broken stream. It has no number, so a client that connects again misses nothing.
 fn told(problem: &Problem) -> String {
     format!("event: problem\ndata: {}\n\n", json!(problem))
 }

@@ -131,8 +131,8 @@ impl LiveCall {
         self.changes.receiver_count() > 0
     }
 
-    /// Records that no request waits for the call any more. If the server stops before the call was approved and ran,
-    /// another process goes on with it.
+    /// Records that no request waits for the call. If the server stops before the call was approved and ran,
+    /// another process resumes it.
     pub(super) fn enter_background(&self) {
         if let Some((identified, background)) = &self.task {
             identified.become_task();

@@ -54,7 +54,7 @@ pub(super) struct Api {
 /// State of all handlers.
 struct ApiState {
     server: Arc<Server>,
-    /// The names of all callers: approvers answer about their calls alone.
+    /// The names of all callers: approvers answer only about their calls.
     callers: RwLock<Arc<[Arc<str>]>>,
     /// `true` if callers have tokens.
     needs_token: bool,
@@ -145,7 +145,7 @@ pub(super) struct DialectSettings {
 }
 
 impl Api {
-    /// Serves nobody yet but an Arcade engine.
+    /// Serves only an Arcade engine so far.
     pub(super) fn new(server: &Arc<Server>, wait: Duration, dialects: DialectSettings) -> Self {
         let DialectSettings {
             base,

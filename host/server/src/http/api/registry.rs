@@ -139,7 +139,7 @@ pub(super) async fn entry(
     alone(&shared, &caller, &offering, offer, &method).await
 }
 
-/// The registry with this tool alone, which the caller can call from then on. Fails if nobody can.
+/// The registry with only this tool, which the caller can then call. Fails if no caller can.
 async fn alone(
     shared: &ApiState,
     caller: &ApiCaller,

@@ -45,10 +45,10 @@ pub(super) struct CallSpec {
 pub(super) struct DialectCall {
     /// Which component has to have the tool, or why the call does not run.
     pub(super) tool: Result<OtcToolName, Refusal>,
-    /// The dialect, and what its request says beside the call, for the record.
+    /// The dialect, and the rest of its request, for the record.
     pub(super) source: &'static str,
     pub(super) fields: Extra,
-    /// Values of secrets for this call alone.
+    /// Values of secrets for this call only.
     pub(super) secrets: Secrets,
 }
 
