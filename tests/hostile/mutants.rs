@@ -802,7 +802,7 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
         &[],
         &[
             "server::tasks::ends::a_flood_of_cancellations",
-            "unit:vain_cancels::",
+            "unit:unknown_cancels::",
         ],
     ),
     (

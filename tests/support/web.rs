@@ -11,8 +11,8 @@ use tokio::runtime::Runtime;
 use toolcell_core::catalog::TOOL_BUDGET;
 use toolcell_core::policy::Limits;
 use toolcell_server::{
-    ApprovalSettings, Away, Gate, HttpLimits, HttpSettings, Interrupted, Offered, Offering, Offers,
-    Server, Settings, Tokens, serve_http,
+    ApprovalFallback, ApprovalSettings, ExposedTools, HttpLimits, HttpSettings, InterruptFuture,
+    OriginGate, Server, ServerSettings, Tokens, ToolOffer, ToolSet, serve_http,
 };
 
 use super::{NEW, OLD, Toolcell, fixture, host};
@@ -121,7 +121,7 @@ impl Web {
     pub(crate) fn embedded_until(
         guest: &str,
         limits: HttpLimits,
-        interrupted: Interrupted,
+        interrupted: InterruptFuture,
     ) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -134,27 +134,26 @@ impl Web {
             let tools = host.load_file(&component).await.unwrap().tools;
             let offered = tools
                 .into_iter()
-                .map(|tool| Offered {
+                .map(|tool| ToolOffer {
                     tool,
                     wall: None,
                     origin: None,
                     provider: None,
                 })
                 .collect();
-            let offers = Offers::new(offered, TOOL_BUDGET);
+            let offers = ExposedTools::new(offered, TOOL_BUDGET);
             let approvals = ApprovalSettings {
                 expire: Duration::from_secs(60),
                 session: None,
                 elicitation: true,
-                away: Away::Wait,
+                away: ApprovalFallback::Wait,
             };
             let host = Arc::new(host);
             let grants = Arc::default();
             let policy = Arc::default();
-            let offering =
-                Offering::new(host, offers, grants, policy, Limits::default(), approvals);
+            let offering = ToolSet::new(host, offers, grants, policy, Limits::default(), approvals);
             let server = Server::new(
-                Settings {
+                ServerSettings {
                     recorder: None,
                     announcer: Arc::new(|_| {}),
                     store: None,
@@ -164,7 +163,7 @@ impl Web {
             );
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
-            let gate = Gate::new(address.port(), &[], &[]);
+            let gate = OriginGate::new(address.port(), &[], &[]);
             let tokens = Tokens::none();
             let name = None;
             let worker = None;

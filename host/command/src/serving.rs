@@ -21,8 +21,8 @@ use toolcell_core::journal::{CallLog, Journal};
 use toolcell_core::record::{ErrorClass, Refusal};
 use toolcell_server::telemetry::Telemetry;
 use toolcell_server::{
-    self as server, ApprovalSettings, Away, CallStore, Interrupted, Log, Offered, Offering, Offers,
-    Provider, Recorder, Server,
+    self as server, ApprovalFallback, ApprovalSettings, CallRecorder, CallStore, ExposedTools,
+    InterruptFuture, OperatorLog, Provider, Server, ToolOffer, ToolSet,
 };
 
 use super::agreed::Agreed;
@@ -88,7 +88,7 @@ pub struct Serving {
     pub listens: bool,
     /// Where calls and refused access are told.
     #[arg(skip)]
-    pub log: Option<Arc<Log>>,
+    pub log: Option<Arc<OperatorLog>>,
     #[command(flatten)]
     approvals: ApprovalOptions,
     /// Do not ask through the client; take answers only from `toolcell approvals`
@@ -153,10 +153,10 @@ impl Named {
         &self,
         tools: Vec<Arc<Tool>>,
         origin: Option<Arc<Value>>,
-    ) -> impl Iterator<Item = Offered> {
+    ) -> impl Iterator<Item = ToolOffer> {
         let wall = self.timeout;
         let provider = Arc::new(self.provider());
-        let one = move |tool| Offered {
+        let one = move |tool| ToolOffer {
             tool,
             wall,
             origin: origin.clone(),
@@ -191,7 +191,7 @@ pub fn offered(
     layers: &Layers,
     policy: &mut Policy,
     (home, host, runtime): (&Home, &Host, &Runtime),
-) -> Result<Vec<Offered>, Refusal> {
+) -> Result<Vec<ToolOffer>, Refusal> {
     let named = named(typed, layers)?;
     let locate = |named: &Named| {
         named
@@ -229,11 +229,11 @@ fn is_one(named: &[Named], paths: &[PathBuf]) -> bool {
 }
 
 impl Serving {
-    pub fn settings(&self, home: &Home) -> anyhow::Result<server::Settings> {
+    pub fn settings(&self, home: &Home) -> anyhow::Result<server::ServerSettings> {
         let recorder = self
             .record_to
             .as_deref()
-            .map(|file| Recorder::open(file, unwritable))
+            .map(|file| CallRecorder::open(file, unwritable))
             .transpose()?
             .map(Arc::new);
         let store = CallStore {
@@ -241,7 +241,7 @@ impl Serving {
             calls: CallLog::new(home.calls(), home.calls_key(), LogSettings::default()),
             approvals: Journal::new(home.journal(), home.journal_key()),
         };
-        Ok(server::Settings {
+        Ok(server::ServerSettings {
             recorder,
             announcer: Arc::new(ask::announce),
             store: Some(store),
@@ -271,7 +271,7 @@ impl Serving {
         components: &mut Components,
         watched: &mut Watched,
         reload: Option<&Reload<'_>>,
-    ) -> Result<Offering, Stop> {
+    ) -> Result<ToolSet, Stop> {
         let mut settings = self.options.settings(home)?;
         watched.add_layers(settings.layers.files());
         let named = named(&self.tools, &settings.layers)?;
@@ -354,10 +354,10 @@ impl Serving {
             policy: &policy,
             missing_secrets: &missing,
         };
-        let offers = Offers::on(offered, |tools| {
+        let offers = ExposedTools::on(offered, |tools| {
             Surface::build(tools, selection, &conditions)
         });
-        let mut offering = Offering::new(
+        let mut offering = ToolSet::new(
             Arc::new(host),
             offers,
             Arc::new(grants),
@@ -437,8 +437,8 @@ impl Serving {
         let silent =
             self.no_elicitation || sections().any(|section| section.elicitation == Some(false));
         let away = match self.if_client_cannot_ask.or(away_of_files(layers)?) {
-            Some(AwayWord::Return) => Away::Return,
-            Some(AwayWord::Wait) | None => Away::Wait,
+            Some(AwayWord::Return) => ApprovalFallback::Return,
+            Some(AwayWord::Wait) | None => ApprovalFallback::Wait,
         };
         Ok(ApprovalSettings {
             expire,
@@ -727,7 +727,7 @@ fn unwritable(error: &std::io::Error) {
 
 /// Completes on SIGINT or SIGTERM. Signals count from this call on, not from the first poll, because a client may end
 /// the server as soon as it reads that it is ready. Must be called within a runtime.
-pub fn interrupted() -> Interrupted {
+pub fn interrupted() -> InterruptFuture {
     use tokio::signal::unix::{SignalKind, signal};
     let signals = (
         signal(SignalKind::interrupt()),

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use toolcell::{Home, Limits};
 use toolcell_core::approval::EXPIRE_DEFAULT;
 use toolcell_core::catalog::Surface;
-use toolcell_server::{ApprovalSettings, Away, Offering, Offers, Server};
+use toolcell_server::{ApprovalFallback, ApprovalSettings, ExposedTools, Server, ToolSet};
 
 use super::exit::{self, Exit, Stop};
 use super::runtime::Runtime;
@@ -33,7 +33,7 @@ pub struct Loading {
     load: Load,
 }
 
-type Load = Pin<Box<dyn Future<Output = (Start, Result<Offering, Stop>)> + Send>>;
+type Load = Pin<Box<dyn Future<Output = (Start, Result<ToolSet, Stop>)> + Send>>;
 
 /// What it takes to load the tools of a server for the first time.
 struct Start {
@@ -86,7 +86,7 @@ impl Start {
         })
     }
 
-    async fn load(mut self) -> (Self, Result<Offering, Stop>) {
+    async fn load(mut self) -> (Self, Result<ToolSet, Stop>) {
         let loaded = self
             .serving
             .assemble(&self.home, &mut self.components, &mut self.watched, None)
@@ -94,7 +94,7 @@ impl Start {
         (self, loaded)
     }
 
-    fn ready(self, loaded: Result<Offering, Stop>, runtime: &Runtime) -> anyhow::Result<Ready> {
+    fn ready(self, loaded: Result<ToolSet, Stop>, runtime: &Runtime) -> anyhow::Result<Ready> {
         let offering = match loaded {
             Ok(offering) => offering,
             Err(stop) => return refused(stop).map(Ready::Refused),
@@ -156,7 +156,7 @@ fn refused(stop: Stop) -> anyhow::Result<Exit> {
 
 /// An offering without tools, for a server that waits for its own. It has the grants, because a client that connects is told
 /// of them.
-fn interim(home: &Home, serving: &Serving) -> anyhow::Result<Offering> {
+fn interim(home: &Home, serving: &Serving) -> anyhow::Result<ToolSet> {
     // What is wrong with the files is said when the tools are loaded.
     let grants = serving
         .options
@@ -164,14 +164,14 @@ fn interim(home: &Home, serving: &Serving) -> anyhow::Result<Offering> {
         .map(|settings| settings.grants)
         .unwrap_or_default();
     let host = Arc::new(target::host(home, |_| {})?);
-    let offers = Offers::on(Vec::new(), |tools| Surface::new(tools, 0));
+    let offers = ExposedTools::on(Vec::new(), |tools| Surface::new(tools, 0));
     let approvals = ApprovalSettings {
         expire: EXPIRE_DEFAULT,
         session: None,
         elicitation: false,
-        away: Away::Return,
+        away: ApprovalFallback::Return,
     };
-    Ok(Offering::new(
+    Ok(ToolSet::new(
         host,
         offers,
         Arc::new(grants),

@@ -41,9 +41,9 @@ const TABLE: [(ErrorClass, bool, u16, &str); 22] = [
 ];
 
 const MESSAGE: &str = "it broke down";
-/// What only developers may read, in the places where a record has it.
+/// Texts for developers only, in every place that a record has.
 const FOR_DEVELOPERS: [&str; 2] = ["zz-detail", "zz-native"];
-/// What only people may read: the summary of a result, and the logs of a tool.
+/// Texts for people only: the summary of a result, and a tool's logs.
 const FOR_PEOPLE: [&str; 2] = ["zz-summary", "zz-log"];
 
 /// The record of a call with `blocks` for the model, and an error of this class.
@@ -91,7 +91,10 @@ fn told(record: &CallRecord) -> Vec<(String, Value)> {
             json!(mcp::call_result(result, &revision, None)),
         ));
     }
-    for mode in [amplifier::Mode::Seed, amplifier::Mode::Upstream] {
+    for mode in [
+        amplifier::AmplifierMode::Seed,
+        amplifier::AmplifierMode::Upstream,
+    ] {
         told.push((
             format!("amplifier {mode:?}"),
             amplifier::result(invocation, result, mode),
@@ -101,10 +104,10 @@ fn told(record: &CallRecord) -> Vec<(String, Value)> {
             json!(amplifier::events(invocation, result, "find", mode)),
         ));
     }
-    for mode in otc::Mode::ALL {
+    for mode in otc::OtcMode::ALL {
         told.push((
             format!("otc {mode:?}"),
-            otc::result(invocation, result, &otc::Reply::new(mode, "call-1")),
+            otc::result(invocation, result, &otc::OtcReply::new(mode, "call-1")),
         ));
     }
     for dialect in Dialect::ALL {
@@ -116,7 +119,7 @@ fn told(record: &CallRecord) -> Vec<(String, Value)> {
     told
 }
 
-/// Whether every answer has `wanted`, and none has anything that is for others.
+/// Asserts that every answer has `wanted`, and none has texts for others.
 #[track_caller]
 fn all_say(record: &CallRecord, wanted: &[&str]) {
     for (dialect, answer) in told(record) {

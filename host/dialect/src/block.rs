@@ -1,4 +1,4 @@
-//! What the dialects share in reading the blocks of a result.
+//! Reading the blocks of a result, for all dialects.
 
 use serde_json::{Map, Value};
 use toolcell_core::record::{Content, PersistedRef, ToolResult};
@@ -16,7 +16,7 @@ pub(super) fn output(result: &ToolResult) -> &[Content] {
     }
 }
 
-/// What hooks and approvers add for the model, as texts.
+/// Texts that hooks and approvers add for the model.
 pub(super) fn context(result: &ToolResult) -> impl Iterator<Item = String> {
     result.additional_context.iter().map(|said| {
         said.as_str()

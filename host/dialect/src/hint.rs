@@ -9,7 +9,7 @@ pub(crate) fn class_name(class: ErrorClass) -> String {
     }
 }
 
-/// What the caller can do about an error of this class.
+/// The caller's remedy for an error of this class.
 pub fn hint(class: ErrorClass) -> &'static str {
     use ErrorClass::*;
     match class {

@@ -3,32 +3,35 @@ use toolcell_core::record::{ToolInvocation, ToolResult};
 
 use super::NameRule::{Function, SnakeCase};
 use super::openai::{self, responses};
-use super::otc::{self, Mode};
-use super::{Ended, Listed, ModelCall, NameRule, Unreadable, agentool, amplifier, anthropic, mcp};
+use super::otc::{self, OtcMode};
+use super::{
+    FinishedCall, ListedTool, MessageError, ModelCall, NameRule, agentool, amplifier, anthropic,
+    mcp,
+};
 
 /// How a dialect carries calls in the messages of a model.
 #[derive(Clone, Copy)]
-pub struct Exchange {
+pub struct MessageExchange {
     /// Reads the calls of a message.
-    pub read: fn(&str) -> Result<Vec<ModelCall>, Unreadable>,
+    pub read: fn(&str) -> Result<Vec<ModelCall>, MessageError>,
     /// The result of one call, for a caller that makes the messages.
     pub result: fn(&ToolInvocation, &ToolResult) -> Value,
     /// The messages that give the model the results of all calls, in their order.
-    pub answers: fn(&[Ended<'_>]) -> Vec<Value>,
+    pub answers: fn(&[FinishedCall<'_>]) -> Vec<Value>,
 }
 
-/// What a dialect can say.
-struct Facts {
+/// Features of a dialect.
+struct DialectFeatures {
     name: &'static str,
     rule: NameRule,
-    tool: fn(&Listed<'_>, is_deferred: bool) -> Value,
-    /// Whether a model can load a deferred tool by itself.
+    tool: fn(&ListedTool<'_>, is_deferred: bool) -> Value,
+    /// `true` if a model can load deferred tools.
     defers: bool,
-    exchange: Option<Exchange>,
+    exchange: Option<MessageExchange>,
 }
 
-impl Facts {
-    fn new(name: &'static str, rule: NameRule, tool: fn(&Listed<'_>, bool) -> Value) -> Self {
+impl DialectFeatures {
+    fn new(name: &'static str, rule: NameRule, tool: fn(&ListedTool<'_>, bool) -> Value) -> Self {
         Self {
             name,
             rule,
@@ -47,12 +50,12 @@ impl Facts {
 
     fn calls(
         self,
-        read: fn(&str) -> Result<Vec<ModelCall>, Unreadable>,
+        read: fn(&str) -> Result<Vec<ModelCall>, MessageError>,
         result: fn(&ToolInvocation, &ToolResult) -> Value,
-        answers: fn(&[Ended<'_>]) -> Vec<Value>,
+        answers: fn(&[FinishedCall<'_>]) -> Vec<Value>,
     ) -> Self {
         Self {
-            exchange: Some(Exchange {
+            exchange: Some(MessageExchange {
                 read,
                 result,
                 answers,
@@ -75,7 +78,7 @@ macro_rules! dialects {
             /// Every dialect.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
-            fn facts(self) -> Facts {
+            fn facts(self) -> DialectFeatures {
                 match self {
                     $(Self::$variant => $facts),+
                 }
@@ -85,22 +88,22 @@ macro_rules! dialects {
 }
 
 dialects! {
-    Mcp => Facts::new("mcp", NameRule::Exported, |listed, _| json!(mcp::tool(*listed)));
-    OpenAi => Facts::new("openai", Function, |listed, _| openai::tool(listed))
+    Mcp => DialectFeatures::new("mcp", NameRule::Exported, |listed, _| json!(mcp::tool(*listed)));
+    OpenAi => DialectFeatures::new("openai", Function, |listed, _| openai::tool(listed))
         .calls(openai::read, openai::result, openai::answers);
-    OpenAiResponses => Facts::new("openai-responses", Function, responses::tool)
+    OpenAiResponses => DialectFeatures::new("openai-responses", Function, responses::tool)
         .defers()
         .calls(responses::read, responses::result, responses::answers);
-    Anthropic => Facts::new("anthropic", Function, anthropic::tool)
+    Anthropic => DialectFeatures::new("anthropic", Function, anthropic::tool)
         .defers()
         .calls(anthropic::read, anthropic::result, anthropic::answers);
-    Agentool => Facts::new("agentool", SnakeCase, |listed, _| agentool::spec(listed));
-    Otc => Facts::new("otc", NameRule::Exported, |listed, _| otc::definition(listed, Mode::Otc));
-    OtcSeed => Facts::new("otc-seed", NameRule::Exported, |listed, _| otc::definition(listed, Mode::OtcSeed));
-    Arcade => Facts::new("arcade", NameRule::Exported, |listed, _| otc::definition(listed, Mode::Arcade));
-    Amplifier => Facts::new("amplifier", SnakeCase, |listed, _| amplifier::tool(listed))
+    Agentool => DialectFeatures::new("agentool", SnakeCase, |listed, _| agentool::spec(listed));
+    Otc => DialectFeatures::new("otc", NameRule::Exported, |listed, _| otc::definition(listed, OtcMode::Otc));
+    OtcSeed => DialectFeatures::new("otc-seed", NameRule::Exported, |listed, _| otc::definition(listed, OtcMode::OtcSeed));
+    Arcade => DialectFeatures::new("arcade", NameRule::Exported, |listed, _| otc::definition(listed, OtcMode::Arcade));
+    Amplifier => DialectFeatures::new("amplifier", SnakeCase, |listed, _| amplifier::tool(listed))
         .calls(amplifier::read, amplifier::answer, amplifier::answers);
-    AmplifierSeed => Facts::new("amplifier-seed", SnakeCase, |listed, _| amplifier::tool(listed))
+    AmplifierSeed => DialectFeatures::new("amplifier-seed", SnakeCase, |listed, _| amplifier::tool(listed))
         .calls(amplifier::read, amplifier::seed_answer, amplifier::seed_answers);
 }
 
@@ -118,23 +121,23 @@ impl Dialect {
             .find(|dialect| dialect.as_str() == name)
     }
 
-    /// What the names of its tools are made of.
+    /// The rule for the names of its tools.
     pub fn rule(self) -> NameRule {
         self.facts().rule
     }
 
-    /// Whether a model can load a deferred tool by itself. Otherwise such a tool is not in the list.
+    /// Returns whether a model can load deferred tools itself. Otherwise the list omits them.
     pub fn defers(self) -> bool {
         self.facts().defers
     }
 
     /// Describes a tool.
-    pub fn tool(self, listed: &Listed<'_>, is_deferred: bool) -> Value {
+    pub fn tool(self, listed: &ListedTool<'_>, is_deferred: bool) -> Value {
         (self.facts().tool)(listed, is_deferred)
     }
 
     /// How it carries calls in the messages of a model; `None` for a dialect that only describes tools, or has a server.
-    pub fn exchange(self) -> Option<Exchange> {
+    pub fn exchange(self) -> Option<MessageExchange> {
         self.facts().exchange
     }
 }

@@ -26,11 +26,11 @@ mod whole;
 
 pub use hint::hint;
 pub(crate) use hint::{class_name, hint_without_loading};
-pub use kind::{Dialect, Exchange};
-pub use listed::Listed;
-pub use model_call::{CallTerms, ModelCall, Unreadable};
+pub use kind::{Dialect, MessageExchange};
+pub use listed::ListedTool;
+pub use model_call::{CallTerms, MessageError, ModelCall};
 pub use name::exported;
-pub use names::{NameRule, Names};
-pub use parts::{Ended, Part, parts};
+pub use names::{DialectNames, NameRule};
+pub use parts::{FinishedCall, ResultPart, parts};
 pub use visible::visible;
 pub use whole::whole;

@@ -17,7 +17,7 @@ pub struct ModelCall {
     pub arguments: Input,
 }
 
-/// What the message of a model repeats of its request: how the model may call tools.
+/// The rules for tool calls that a model's message repeats from its request.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct CallTerms {
@@ -39,7 +39,7 @@ impl CallTerms {
         terms
     }
 
-    /// Whether the calls of the message run one after the other.
+    /// Returns whether the message's calls run one by one.
     pub fn is_serial(&self) -> bool {
         let disabled = self
             .tool_choice
@@ -95,9 +95,9 @@ impl CallTerms {
 /// Why a text is no message of a model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Unreadable(pub(super) String);
+pub struct MessageError(pub(super) String);
 
-impl Unreadable {
+impl MessageError {
     /// The error of the part `place` of a message: `output[2]`.
     pub(super) fn at(place: &str, error: &serde_json::Error) -> Self {
         Self(format!("cannot read {place}: {error}"))

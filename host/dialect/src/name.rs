@@ -23,9 +23,9 @@ pub fn exported(tools: &[&ToolDeclaration], reserved: &[&str]) -> Vec<String> {
     tools.iter().map(&mut name).collect()
 }
 
-/// Returns `name`, or, if it is too long or taken, the first name after it that `is_free`, which ends in six hexadecimal
-/// digits of the digest of `identity`. Six digits are few: a tool can be made whose own name ends in those of another one,
-/// and then the digest is that of the identity with a number.
+/// Returns `name`, or, if it is too long or taken, the first name after it that `is_free`, with six hexadecimal digits
+/// of the digest of `identity` at the end. Six are few: somebody can make a tool whose own name ends in another tool's
+/// digits. The digest is then made of the identity and a number.
 pub(super) fn free(name: &str, identity: &str, is_free: impl Fn(&str) -> bool) -> String {
     if name.chars().count() <= NAME_CHARS_MAX && is_free(name) {
         return name.to_owned();
@@ -39,7 +39,7 @@ pub(super) fn free(name: &str, identity: &str, is_free: impl Fn(&str) -> bool) -
     found
 }
 
-/// Whether `found` is `name`, or has the form of what [`free`] makes of it.
+/// Returns whether `found` can be a result of [`free`] for `name`.
 pub(super) fn is_made_of(found: &str, name: &str) -> bool {
     let start: String = name.chars().take(NAME_CHARS_MAX - 7).collect();
     let mark = found

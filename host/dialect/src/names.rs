@@ -2,7 +2,7 @@ use std::collections::HashMap;
 
 use super::name::free;
 
-/// What the names of tools are made of in a dialect, apart from their length: at most 64 characters in each.
+/// The characters that a dialect allows in tool names. In all of them a name has at most 64 characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameRule {
     /// As the server exports them.
@@ -46,13 +46,13 @@ impl NameRule {
 /// The names of a list of tools in one dialect. A name that comes back is looked up here; it is never parsed, because two
 /// tools can have names that the rule makes the same.
 #[derive(Clone, Debug)]
-pub struct Names {
+pub struct DialectNames {
     /// By the index of the tool.
     names: Vec<String>,
     by_name: HashMap<String, usize>,
 }
 
-impl Names {
+impl DialectNames {
     /// Names `tools`: for each, its name in the server ([`exported`](super::exported)) and its `tool_id`. A name that the
     /// rule changes into one that is taken, or that is too long, ends in six hexadecimal digits of the digest of the id.
     pub fn new<'a>(rule: NameRule, tools: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
@@ -94,10 +94,10 @@ impl Names {
 
 #[cfg(test)]
 mod tests {
-    use super::{NameRule, Names};
+    use super::{DialectNames, NameRule};
 
     fn named(rule: NameRule, tools: &[(&str, &str)]) -> Vec<String> {
-        let names = Names::new(rule, tools.iter().copied());
+        let names = DialectNames::new(rule, tools.iter().copied());
         let all: Vec<String> = (0..tools.len())
             .map(|at| names.name(at).unwrap().to_owned())
             .collect();

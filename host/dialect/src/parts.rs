@@ -7,16 +7,16 @@ use super::block::{context, decoded_bytes, handoff, output, persisted, resource,
 use super::{class_name, hint_without_loading};
 
 /// A call that has ended.
-pub type Ended<'a> = (&'a ToolInvocation, &'a ToolResult);
+pub type FinishedCall<'a> = (&'a ToolInvocation, &'a ToolResult);
 
-/// What a model gets in place of a result without output: its API takes no empty text.
+/// The text for a model if a result has no output: its API rejects an empty text.
 const NO_OUTPUT: &str = "(no output)";
 /// The images that the APIs of models take. With another one they refuse the whole request.
 const IMAGES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 
 /// A part of a result, in the terms that the APIs of models share.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum ResultPart {
     /// Never blank.
     Text(String),
     Image {
@@ -27,7 +27,7 @@ pub enum Part {
     },
 }
 
-impl Part {
+impl ResultPart {
     /// The words for an API that takes no image at this place.
     pub(super) fn into_text(self) -> String {
         match self {
@@ -47,28 +47,28 @@ pub(super) fn native_id(invocation: &ToolInvocation) -> String {
         .unwrap_or_else(|| invocation.invocation_id.to_string())
 }
 
-/// What a model reads of a result: the error first, then what there is of the output; at least one part. The detail of an
-/// error for developers is not in it.
-pub fn parts(result: &ToolResult) -> Vec<Part> {
-    let mut parts: Vec<Part> = result
+/// The parts of a result for a model: the error first, then the output; at least one part. An error's detail for
+/// developers is omitted.
+pub fn parts(result: &ToolResult) -> Vec<ResultPart> {
+    let mut parts: Vec<ResultPart> = result
         .error
         .iter()
-        .map(|error| Part::Text(failure(error)))
+        .map(|error| ResultPart::Text(failure(error)))
         .collect();
     parts.extend(output(result).iter().map(part));
-    parts.extend(context(result).map(Part::Text));
-    parts.retain(|part| !matches!(part, Part::Text(text) if text.trim().is_empty()));
+    parts.extend(context(result).map(ResultPart::Text));
+    parts.retain(|part| !matches!(part, ResultPart::Text(text) if text.trim().is_empty()));
     if parts.is_empty() {
-        parts.push(Part::Text(NO_OUTPUT.to_owned()));
+        parts.push(ResultPart::Text(NO_OUTPUT.to_owned()));
     }
     parts
 }
 
 /// The parts as one text, without their images.
-pub(super) fn text(parts: impl IntoIterator<Item = Part>) -> String {
+pub(super) fn text(parts: impl IntoIterator<Item = ResultPart>) -> String {
     parts
         .into_iter()
-        .map(Part::into_text)
+        .map(ResultPart::into_text)
         .collect::<Vec<_>>()
         .join("\n")
 }
@@ -92,10 +92,10 @@ fn failure(error: &ToolError) -> String {
     )
 }
 
-fn part(block: &Content) -> Part {
+fn part(block: &Content) -> ResultPart {
     match image(block) {
         Some(image) => image,
-        None => Part::Text(words(block)),
+        None => ResultPart::Text(words(block)),
     }
 }
 
@@ -127,14 +127,14 @@ fn words(block: &Content) -> String {
     }
 }
 
-fn image(block: &Content) -> Option<Part> {
+fn image(block: &Content) -> Option<ResultPart> {
     let fields = Some(&block.fields).filter(|_| block.kind == "image")?;
     let wanted = media_type(fields)?;
     let media_type = IMAGES
         .into_iter()
         .find(|known| known.eq_ignore_ascii_case(wanted))?;
     let data = string(fields, "data").filter(|data| !data.is_empty() && is_base64(data))?;
-    Some(Part::Image {
+    Some(ResultPart::Image {
         media_type,
         data: data.to_owned(),
     })
@@ -262,7 +262,7 @@ mod tests {
     use toolcell_core::record::{ErrorClass, InvocationId, Refusal, ToolResult};
 
     use super::samples::{blocks, log, result, saying};
-    use super::{Part, parts, text};
+    use super::{ResultPart, parts, text};
 
     #[test]
     fn every_class_of_content_has_its_words() {
@@ -271,13 +271,13 @@ mod tests {
         assert!(all.len() == 12 && !log().is_model_facing());
         for (block, words) in all {
             let found = parts(&saying(json!([block])));
-            let image = Part::Image {
+            let image = ResultPart::Image {
                 media_type: "image/png",
                 data: "AAAA".to_owned(),
             };
             assert_eq!(
                 found,
-                [words.map_or(image, |words| Part::Text(words.to_owned()))],
+                [words.map_or(image, |words| ResultPart::Text(words.to_owned()))],
                 "{block}"
             );
         }
@@ -305,7 +305,7 @@ mod tests {
         ] {
             assert_eq!(
                 parts(&saying(json!([block]))),
-                [Part::Text(words.to_owned())]
+                [ResultPart::Text(words.to_owned())]
             );
         }
         let jpeg = parts(&saying(
@@ -313,7 +313,7 @@ mod tests {
         ));
         assert_eq!(
             jpeg,
-            [Part::Image {
+            [ResultPart::Image {
                 media_type: "image/jpeg",
                 data: "AAAA".to_owned()
             }]

@@ -18,16 +18,16 @@ use tokio_util::sync::CancellationToken;
 use toolcell::{Approver, Inquiry, Prompt, Reply, Requested, Respondent};
 use toolcell_core::approval::{COLUMNS, visible_json};
 use toolcell_core::record::{InputResponse, InputResponses, InvocationId, Suspension};
-use toolcell_dialect::mcp::{self, Said};
+use toolcell_dialect::mcp::{self, UserDecision};
 
 use super::ApprovalSettings;
 
 /// Tells the operator which call waits for an approval.
-pub type Announcer = Arc<dyn Fn(&Prompt) + Send + Sync>;
+pub type AnnounceFn = Arc<dyn Fn(&Prompt) + Send + Sync>;
 
-/// What happens to a call that needs an approval if the client cannot ask its user.
+/// The handling of a call that needs an approval if the client cannot ask its user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Away {
+pub enum ApprovalFallback {
     /// The call waits for an answer through `toolcell approvals`.
     #[default]
     Wait,
@@ -49,7 +49,7 @@ pub(super) enum AskChannel {
 }
 
 impl AskChannel {
-    pub(super) fn of(
+    pub(super) fn choose(
         settings: &ApprovalSettings,
         revision: &ProtocolVersion,
         capabilities: Option<&ClientCapabilities>,
@@ -60,15 +60,15 @@ impl AskChannel {
         match settings.elicitation && by_form {
             true if *revision >= ProtocolVersion::V_2026_07_28 => Self::InputRequired,
             true => Self::Elicitation,
-            false if settings.away == Away::Return => Self::Return,
+            false if settings.away == ApprovalFallback::Return => Self::Return,
             false => Self::Wait,
         }
     }
 }
 
 /// A question of a call, for the task that handles the call's request.
-pub(super) enum Ask {
-    /// Whether the call may run.
+pub(super) enum CallQuestion {
+    /// An approval request.
     Approval {
         prompt: Prompt,
         reply: oneshot::Sender<Reply>,
@@ -83,13 +83,13 @@ pub(super) enum Ask {
 /// How long a client that comes back for a call waits for this process to notice an answer that was given elsewhere.
 const HEARD: Duration = Duration::from_millis(300);
 
-impl Ask {
-    /// Whether it asks for an approval.
+impl CallQuestion {
+    /// Returns whether it requests an approval.
     pub(super) fn is_approval(&self) -> bool {
         matches!(self, Self::Approval { .. })
     }
 
-    /// The call whose approval it asks for: that of the client, or one that its tool makes.
+    /// The call to approve: the client's call, or one that its tool makes.
     pub(super) fn approval_of(&self) -> Option<InvocationId> {
         match self {
             Self::Approval { prompt, .. } => Some(prompt.invocation_id()),
@@ -97,7 +97,7 @@ impl Ask {
         }
     }
 
-    /// Whether nothing waits for the answer any more.
+    /// Returns whether no receiver of the answer is left.
     pub(super) fn is_closed(&self) -> bool {
         match self {
             Self::Approval { reply, .. } => reply.is_closed(),
@@ -105,7 +105,7 @@ impl Ask {
         }
     }
 
-    /// Whether the question is still unanswered after [`HEARD`].
+    /// Waits for [`HEARD`]; `true` if still unanswered.
     pub(super) async fn is_open(&mut self) -> bool {
         let closed = async {
             match self {
@@ -144,7 +144,7 @@ impl Ask {
     /// Ends the question without an answer.
     pub(super) fn refuse(self, why: String) {
         match self {
-            Self::Approval { prompt, reply } => decide(&prompt, reply, Said::refused(why)),
+            Self::Approval { prompt, reply } => decide(&prompt, reply, UserDecision::refused(why)),
             Self::Input { inquiry, responses } => {
                 let cancel =
                     |request: &Requested| (request.key().to_owned(), InputResponse::Cancel);
@@ -154,8 +154,8 @@ impl Ask {
     }
 }
 
-fn decide(prompt: &Prompt, reply: oneshot::Sender<Reply>, said: Said) {
-    let Said {
+fn decide(prompt: &Prompt, reply: oneshot::Sender<Reply>, said: UserDecision) {
+    let UserDecision {
         approved,
         always,
         edit,
@@ -172,10 +172,10 @@ fn decide(prompt: &Prompt, reply: oneshot::Sender<Reply>, said: Said) {
     });
 }
 
-/// A yes to a question that is `cut` is a no, unless it says that it knows.
-pub(super) fn heeding_cut(said: Said, cut: bool) -> Said {
+/// Turns a yes to a `cut` question into a no, unless it accepts that.
+pub(super) fn heeding_cut(said: UserDecision, cut: bool) -> UserDecision {
     if said.approved && cut && !said.accept_partial_view {
-        Said::refused(
+        UserDecision::refused(
             "the question showed a part of the call only, and the yes does not say that it knows"
                 .to_owned(),
         )
@@ -193,42 +193,42 @@ pub(super) fn user_at(caller: Option<&str>) -> String {
 }
 
 /// Passes on the questions of one call.
-pub(super) struct Messenger {
+pub(super) struct QuestionRelay {
     principal: String,
     /// The answers to the question that an earlier process asked, until they are taken.
     earlier: Mutex<Option<oneshot::Receiver<InputResponses>>>,
     /// Hears of approvals that the client's user is not asked for.
-    announcer: Option<Announcer>,
+    announcer: Option<AnnounceFn>,
     /// Hears of approvals that the client's user may not give. `None` if the client is told where to answer anyway.
-    elsewhere: Option<Announcer>,
-    questions: mpsc::Sender<Ask>,
+    elsewhere: Option<AnnounceFn>,
+    questions: mpsc::Sender<CallQuestion>,
     outdated: CancellationToken,
 }
 
-/// Who hears of approvals that the client's user does not answer.
+/// Observers of approvals that the client's user does not answer.
 #[derive(Default)]
-pub(super) struct Announcers {
-    /// Of all of them, beside the client.
-    pub(super) always: Option<Announcer>,
+pub(super) struct ApprovalAnnouncers {
+    /// Of all of them, besides the client.
+    pub(super) always: Option<AnnounceFn>,
     /// Of those whose tool names another channel, instead of the client.
-    pub(super) elsewhere: Option<Announcer>,
+    pub(super) elsewhere: Option<AnnounceFn>,
 }
 
 /// Returns the approver of a call, and the receiver of its questions.
 pub(super) fn messenger(
     caller: Option<&str>,
-    announcers: Announcers,
+    announcers: ApprovalAnnouncers,
     outdated: CancellationToken,
-) -> (Arc<Messenger>, mpsc::Receiver<Ask>) {
+) -> (Arc<QuestionRelay>, mpsc::Receiver<CallQuestion>) {
     let (questions, waiting) = mpsc::channel(1);
     let principal = user_at(caller);
     let earlier = Mutex::default();
-    let Announcers {
+    let ApprovalAnnouncers {
         always: announcer,
         elsewhere,
     } = announcers;
     (
-        Arc::new(Messenger {
+        Arc::new(QuestionRelay {
             principal,
             earlier,
             announcer,
@@ -241,19 +241,22 @@ pub(super) fn messenger(
 }
 
 /// The respondent of a call whose tool asked in an earlier process, and what the client gets of it.
-pub(super) struct Reopened {
-    pub(super) messenger: Arc<Messenger>,
+pub(super) struct ReopenedQuestion {
+    pub(super) messenger: Arc<QuestionRelay>,
     /// The question of that process.
-    pub(super) ask: Ask,
+    pub(super) ask: CallQuestion,
     /// Later questions.
-    pub(super) questions: mpsc::Receiver<Ask>,
+    pub(super) questions: mpsc::Receiver<CallQuestion>,
 }
 
-/// Asks anew what a suspended call waits for. `None` if it cannot be read.
-pub(super) fn reopen(suspension: &Suspension, outdated: CancellationToken) -> Option<Reopened> {
+/// Repeats a suspended call's question; `None` if it is unreadable.
+pub(super) fn reopen(
+    suspension: &Suspension,
+    outdated: CancellationToken,
+) -> Option<ReopenedQuestion> {
     let (answers, earlier) = oneshot::channel();
     let (questions, waiting) = mpsc::channel(1);
-    let messenger = Messenger {
+    let messenger = QuestionRelay {
         principal: user_at(suspension.actor_ref.as_deref()),
         earlier: Mutex::new(Some(earlier)),
         announcer: None,
@@ -261,11 +264,11 @@ pub(super) fn reopen(suspension: &Suspension, outdated: CancellationToken) -> Op
         questions,
         outdated,
     };
-    let ask = Ask::Input {
+    let ask = CallQuestion::Input {
         inquiry: expressible(&Inquiry::of(suspension).ok()?).0,
         responses: answers,
     };
-    Some(Reopened {
+    Some(ReopenedQuestion {
         messenger: Arc::new(messenger),
         ask,
         questions: waiting,
@@ -291,8 +294,8 @@ pub(super) fn suspended(
     ))
 }
 
-/// The name of a key for the client. A key must not come back with another question, so those of later rounds carry the
-/// number. No tool can write such a key itself, because `~` is not for keys.
+/// The name of a key for the client. It must not return with another question, so the keys of later rounds have the
+/// round's number. No tool can write such a key, because keys have no `~`.
 pub(super) fn wire(key: &str, round: usize) -> String {
     match round {
         1 => key.to_owned(),
@@ -313,7 +316,7 @@ fn expressible(inquiry: &Inquiry) -> (Inquiry, Vec<Requested>) {
     )
 }
 
-impl Messenger {
+impl QuestionRelay {
     fn earlier(&self) -> Option<oneshot::Receiver<InputResponses>> {
         self.earlier
             .lock()
@@ -322,7 +325,7 @@ impl Messenger {
     }
 }
 
-impl Approver for Messenger {
+impl Approver for QuestionRelay {
     fn principal(&self) -> &str {
         &self.principal
     }
@@ -340,7 +343,7 @@ impl Approver for Messenger {
                 announcer(prompt);
             }
             let (reply, said) = oneshot::channel();
-            let ask = Ask::Approval {
+            let ask = CallQuestion::Approval {
                 prompt: prompt.clone(),
                 reply,
             };
@@ -369,7 +372,7 @@ impl Approver for Messenger {
     }
 }
 
-impl Respondent for Messenger {
+impl Respondent for QuestionRelay {
     fn respond<'a>(
         &'a self,
         inquiry: &'a Inquiry,
@@ -386,7 +389,7 @@ impl Respondent for Messenger {
             } else if !inquiry.requests.is_empty() {
                 let (responses, said) = oneshot::channel();
                 self.questions
-                    .send(Ask::Input { inquiry, responses })
+                    .send(CallQuestion::Input { inquiry, responses })
                     .await
                     .ok()?;
                 found.extend(said.await.ok()?);
@@ -397,12 +400,12 @@ impl Respondent for Messenger {
 }
 
 /// Announces to the operator that a call waits; the answer comes from elsewhere.
-pub(super) struct Announcing {
-    pub(super) announcer: Announcer,
+pub(super) struct AnnouncingApprover {
+    pub(super) announcer: AnnounceFn,
     pub(super) outdated: CancellationToken,
 }
 
-impl Approver for Announcing {
+impl Approver for AnnouncingApprover {
     fn principal(&self) -> &str {
         "server"
     }
@@ -434,16 +437,16 @@ fn changed() -> Reply {
 }
 
 /// Asks the client's user, and passes on the answer. Dropping the future withdraws the question.
-pub(super) async fn elicit(ask: Ask, peer: Peer<RoleServer>) {
+pub(super) async fn elicit(ask: CallQuestion, peer: Peer<RoleServer>) {
     match ask {
-        Ask::Approval { prompt, reply } => {
+        CallQuestion::Approval { prompt, reply } => {
             let said = match send(&peer, question(&prompt)).await {
                 Ok(result) => mcp::said(&result),
-                Err(why) => Said::refused(why),
+                Err(why) => UserDecision::refused(why),
             };
             decide(&prompt, reply, said);
         }
-        Ask::Input { inquiry, responses } => {
+        CallQuestion::Input { inquiry, responses } => {
             let mut found = InputResponses::new();
             for request in &inquiry.requests {
                 let response = match input_question(&inquiry, request) {
@@ -469,7 +472,7 @@ async fn send(
         .send_cancellable_request(request, PeerRequestOptions::no_options())
         .await;
     let handle = sent.map_err(|error| format!("the client could not be asked: {error}"))?;
-    let mut open = Open {
+    let mut open = OpenElicitation {
         peer: handle.peer.clone(),
         id: Some(handle.id.clone()),
     };
@@ -483,7 +486,7 @@ async fn send(
     }
 }
 
-impl Ask {
+impl CallQuestion {
     /// The `_meta` of a result that carries this question.
     pub(super) fn meta(&self) -> MetaObject {
         match self {
@@ -537,12 +540,12 @@ fn input_question(inquiry: &Inquiry, request: &Requested) -> Option<ElicitReques
 }
 
 /// A question that the client shows; dropping it cancels the question.
-struct Open {
+struct OpenElicitation {
     peer: Peer<RoleServer>,
     id: Option<RequestId>,
 }
 
-impl Drop for Open {
+impl Drop for OpenElicitation {
     fn drop(&mut self) {
         let (Some(id), Ok(runtime)) = (self.id.take(), tokio::runtime::Handle::try_current())
         else {

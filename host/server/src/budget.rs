@@ -26,17 +26,18 @@ const IDLE_BYTES: u64 = 96 << 20;
 
 /// The memory for what clients send and are sent, in bytes: parts of what this process may have.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Room {
+pub(super) struct MemoryLimits {
     pub(super) bodies: usize,
     pub(super) arguments: usize,
     pub(super) results: usize,
 }
 
 /// The room of this process. The limit of its control group is read once.
-pub(super) static ROOM: LazyLock<Room> = LazyLock::new(|| Room::of(memory_bytes()));
+pub(super) static ROOM: LazyLock<MemoryLimits> =
+    LazyLock::new(|| MemoryLimits::from_memory(memory_bytes()));
 
-impl Room {
-    fn of(memory: u64) -> Self {
+impl MemoryLimits {
+    fn from_memory(memory: u64) -> Self {
         let part = |part: u64, (least, most): (u64, u64)| {
             usize::try_from((memory / part).clamp(least, most)).unwrap_or(usize::MAX)
         };
@@ -57,11 +58,11 @@ impl Room {
 /// assert!(beside_calls_bytes(512 << 20) < beside_calls_bytes(16 << 30));
 /// ```
 pub fn beside_calls_bytes(memory: u64) -> u64 {
-    let Room {
+    let MemoryLimits {
         bodies,
         arguments,
         results,
-    } = Room::of(memory);
+    } = MemoryLimits::from_memory(memory);
     [bodies, arguments, results]
         .iter()
         .fold(IDLE_BYTES, |all, part| all.saturating_add(*part as u64))
@@ -69,7 +70,7 @@ pub fn beside_calls_bytes(memory: u64) -> u64 {
 
 /// The budgets of principals, which share a total.
 #[derive(Clone, Debug)]
-pub(super) struct Budgets {
+pub(super) struct ByteBudgets {
     all: Arc<Semaphore>,
     all_units: usize,
     own_units: usize,
@@ -77,9 +78,9 @@ pub(super) struct Budgets {
 
 /// The bytes that one principal may take at once, out of a total that all principals share.
 #[derive(Clone, Debug)]
-pub(super) struct Budget {
+pub(super) struct ByteBudget {
     own: Arc<Semaphore>,
-    of: Budgets,
+    of: ByteBudgets,
 }
 
 /// Bytes taken from a budget; dropping the lease returns them.
@@ -89,10 +90,10 @@ pub(super) struct Lease {
     _all: OwnedSemaphorePermit,
 }
 
-impl Budget {
+impl ByteBudget {
     /// Creates the budget of a single principal.
     pub(super) fn new(bytes: usize) -> Self {
-        Budgets::new(bytes, 1).one()
+        ByteBudgets::new(bytes, 1).one()
     }
 
     /// Waits for `bytes`; what is more than everything takes everything. `None` if `bytes` is too small to be counted.
@@ -111,32 +112,32 @@ impl Budget {
     }
 
     /// Takes `bytes` as [`Self::take`] does, but fails instead of waiting.
-    pub(super) fn try_take(&self, bytes: usize) -> Result<Option<Lease>, Spent> {
+    pub(super) fn try_take(&self, bytes: usize) -> Result<Option<Lease>, BudgetExceeded> {
         self.units(bytes)
             .map(|units| self.try_units(units))
             .transpose()
     }
 
     /// Takes `bytes`, however few, or fails: of many small ones, each counts.
-    pub(super) fn try_take_any(&self, bytes: usize) -> Result<Lease, Spent> {
+    pub(super) fn try_take_any(&self, bytes: usize) -> Result<Lease, BudgetExceeded> {
         self.try_units(self.share_of(bytes))
     }
 
-    fn try_units(&self, (own, all): (u32, u32)) -> Result<Lease, Spent> {
+    fn try_units(&self, (own, all): (u32, u32)) -> Result<Lease, BudgetExceeded> {
         let own = Arc::clone(&self.own)
             .try_acquire_many_owned(own)
-            .map_err(|_| Spent)?;
+            .map_err(|_| BudgetExceeded)?;
         let all = Arc::clone(&self.of.all)
             .try_acquire_many_owned(all)
-            .map_err(|_| Spent)?;
+            .map_err(|_| BudgetExceeded)?;
         Ok(Lease {
             _own: own,
             _all: all,
         })
     }
 
-    /// What `bytes` take of the principal's share, and of the total. A single request may be larger than the share, and then
-    /// it counts as a whole, because the memory is not that of the principal.
+    /// The cost of `bytes` in the principal's share and in the total. A single request may exceed the share, and then
+    /// counts in full, because the principal does not own the memory.
     fn share_of(&self, bytes: usize) -> (u32, u32) {
         let units = |most: usize| u32::try_from(bytes.div_ceil(UNIT).min(most)).unwrap_or(u32::MAX);
         (units(self.of.own_units), units(self.of.all_units))
@@ -147,7 +148,7 @@ impl Budget {
     }
 }
 
-impl Budgets {
+impl ByteBudgets {
     /// Budgets of `principals`, which together never exceed `bytes`.
     pub(super) fn new(bytes: usize, principals: usize) -> Self {
         let all_units = bytes / UNIT;
@@ -159,8 +160,8 @@ impl Budgets {
     }
 
     /// The budget of one more principal.
-    pub(super) fn one(&self) -> Budget {
-        Budget {
+    pub(super) fn one(&self) -> ByteBudget {
+        ByteBudget {
             own: Arc::new(Semaphore::new(self.own_units)),
             of: self.clone(),
         }
@@ -169,7 +170,7 @@ impl Budgets {
 
 /// The budget has too few free bytes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Spent;
+pub(super) struct BudgetExceeded;
 
 impl Drop for Lease {
     fn drop(&mut self) {
@@ -205,11 +206,11 @@ pub(super) fn give_back_soon() {
 
 #[cfg(test)]
 mod tests {
-    use super::{Budgets, IDLE_BYTES, Room, UNIT, beside_calls_bytes};
+    use super::{ByteBudgets, IDLE_BYTES, MemoryLimits, UNIT, beside_calls_bytes};
 
     #[test]
     fn one_principal_leaves_the_others_their_share() {
-        let budgets = Budgets::new(400 * UNIT, 2);
+        let budgets = ByteBudgets::new(400 * UNIT, 2);
         let anna = budgets.one();
         let bert = budgets.one();
         let all_of_hers = anna.try_take(200 * UNIT).unwrap();
@@ -226,11 +227,11 @@ mod tests {
     #[test]
     fn the_room_is_a_part_of_the_memory() {
         let of = |mib: u64| {
-            let Room {
+            let MemoryLimits {
                 bodies,
                 arguments,
                 results,
-            } = Room::of(mib << 20);
+            } = MemoryLimits::from_memory(mib << 20);
             (bodies >> 20, arguments >> 20, results >> 20)
         };
         assert_eq!(

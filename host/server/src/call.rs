@@ -16,14 +16,16 @@ use toolcell_core::record::{
     AbortReason, CallRecord, ErrorClass, ExternalMapping, Extra, Input, InvocationId, Refusal,
 };
 
-use super::asking::{Announcers, Announcing, Ask, AskChannel, elicit, messenger};
+use super::asking::{
+    AnnouncingApprover, ApprovalAnnouncers, AskChannel, CallQuestion, elicit, messenger,
+};
 use super::budget::Lease;
-use super::calls::{CALLS_MAX, Place};
-use super::notices::{Spoken, Wanted};
-use super::offer::Offer;
+use super::calls::{CALLS_MAX, CallPlace};
+use super::exposed_tools::ExposedTool;
+use super::notices::{CallEventQueue, WantedNotices};
 use super::session::NAME;
-use super::tasks::{Detached, Identified};
-use super::{ApprovalSettings, Offering, Server, trace};
+use super::tasks::{CallIdentity, DetachedCall};
+use super::{ApprovalSettings, Server, ToolSet, trace};
 
 /// The `_meta` key of a timeout that the request asks for, in milliseconds. It can only shorten the server's limit.
 pub(super) const TIMEOUT_KEY: &str = "toolcell/timeout_ms";
@@ -32,7 +34,7 @@ pub(super) const TIMEOUT_KEY: &str = "toolcell/timeout_ms";
 const RETRY_AFTER: f64 = 1.0;
 
 /// The caller, and the connection whose end cancels the call.
-pub(super) struct Caller {
+pub(super) struct CallerContext {
     pub(super) actor: Option<Arc<str>>,
     /// The name of the client's session, if it has one.
     pub(super) session: Option<Arc<str>>,
@@ -41,17 +43,17 @@ pub(super) struct Caller {
 }
 
 /// A request whose client waits for the response.
-pub(super) struct Seen<'a> {
+pub(super) struct WaitingRequest<'a> {
     /// How an approval is requested, if one is needed.
     pub(super) channel: AskChannel,
-    /// Whether the client can ask about a task instead of waiting for the response (SEP-2663).
+    /// `true` if the client can poll a task instead of waiting for the response (SEP-2663).
     pub(super) tasks: bool,
-    pub(super) wanted: Wanted,
-    pub(super) caller: Caller,
+    pub(super) wanted: WantedNotices,
+    pub(super) caller: CallerContext,
     pub(super) context: &'a RequestContext<RoleServer>,
 }
 
-impl Seen<'_> {
+impl WaitingRequest<'_> {
     /// Completes once the client cancels the request, or disconnects.
     pub(super) async fn ended(&self) {
         let gone = async {
@@ -68,7 +70,7 @@ impl Seen<'_> {
 }
 
 /// An incoming call.
-pub(super) struct Incoming<'a> {
+pub(super) struct IncomingCall<'a> {
     pub(super) name: &'a str,
     pub(super) input: Input,
     /// The memory that is reserved for the input.
@@ -76,47 +78,47 @@ pub(super) struct Incoming<'a> {
     /// Answers to questions that the tool may ask; a client may send them with the call, before the tool asks.
     pub(super) responses: Option<InputResponses>,
     /// The tool, or why there is none to call.
-    pub(super) offer: Result<&'a Offer, Refusal>,
-    /// Whether the caller has the schema of the tool.
+    pub(super) offer: Result<&'a ExposedTool, Refusal>,
+    /// `true` if the caller has the tool's schema.
     pub(super) loaded: bool,
     /// The id of the caller's surface.
     pub(super) surface: Arc<str>,
-    pub(super) seen: &'a Seen<'a>,
+    pub(super) seen: &'a WaitingRequest<'a>,
 }
 
 /// A call that has not begun.
-pub(super) struct Prepared {
+pub(super) struct PreparedCall {
     pub(super) request: Request,
     /// Why it does not run.
     pub(super) refused: Option<Refusal>,
     /// `None` if all places of the server are taken.
-    pub(super) place: Option<Place>,
+    pub(super) place: Option<CallPlace>,
     /// The questions of the call, if its client is to be asked.
-    pub(super) questions: Option<mpsc::Receiver<Ask>>,
+    pub(super) questions: Option<mpsc::Receiver<CallQuestion>>,
     /// The events of the tool, if its client requested them.
-    pub(super) spoken: Option<Spoken>,
-    identified: Option<Identified>,
+    pub(super) spoken: Option<CallEventQueue>,
+    identified: Option<CallIdentity>,
     background: Option<Background>,
 }
 
 /// A call in progress; its record is kept when it ends.
-pub(super) struct Running {
+pub(super) struct RunningCall {
     /// The offering that the call began with.
-    offering: Arc<Offering>,
-    done: Done,
+    offering: Arc<ToolSet>,
+    done: CallFuture,
     cancellation: Cancellation,
     /// The questions of the call, if its client is to be asked.
-    questions: Option<mpsc::Receiver<Ask>>,
+    questions: Option<mpsc::Receiver<CallQuestion>>,
     responses: Option<InputResponses>,
     /// The events of the tool, if its client requested them.
-    spoken: Option<Spoken>,
+    spoken: Option<CallEventQueue>,
     /// The id of the call, if it can become a task.
-    identified: Option<Identified>,
+    identified: Option<CallIdentity>,
     /// Tells that the call goes on without its client; `None` for a call that cannot.
     background: Option<Background>,
 }
 
-enum Done {
+enum CallFuture {
     /// Makes progress only while its request is handled.
     Here(Pin<Box<dyn Future<Output = Option<Box<CallRecord>>> + Send>>),
     /// Runs in a task of its own.
@@ -124,22 +126,22 @@ enum Done {
 }
 
 /// The next step of a call.
-pub(super) enum Step {
+pub(super) enum CallProgress {
     Done(Box<CallRecord>),
     /// A question for which the client has to come back.
-    Asks(Ask),
+    Asks(CallQuestion),
 }
 
 impl Server {
-    /// Begins a call. It makes progress only while [`Running::attend`] runs.
+    /// Begins a call. It makes progress only while [`RunningCall::attend`] runs.
     pub(super) fn begin(
         self: &Arc<Self>,
-        offering: &Arc<Offering>,
-        mut incoming: Incoming<'_>,
-    ) -> Running {
+        offering: &Arc<ToolSet>,
+        mut incoming: IncomingCall<'_>,
+    ) -> RunningCall {
         let responses = incoming.responses.take();
         let lease = incoming.lease.take();
-        let Prepared {
+        let PreparedCall {
             request,
             refused,
             place,
@@ -152,9 +154,9 @@ impl Server {
         let task = identified.clone().zip(background.clone());
         let run =
             Arc::clone(self).run(Arc::clone(offering), request, refused, (place, lease), task);
-        let done = Done::Here(Box::pin(run));
+        let done = CallFuture::Here(Box::pin(run));
         let offering = Arc::clone(offering);
-        Running {
+        RunningCall {
             offering,
             done,
             cancellation,
@@ -166,9 +168,13 @@ impl Server {
         }
     }
 
-    /// Makes the request of a call, which the host can run, alone or in a batch.
-    pub(super) fn prepare(&self, offering: &Arc<Offering>, incoming: Incoming<'_>) -> Prepared {
-        let Incoming {
+    /// Builds a call's request, which the host can run by itself or in a batch.
+    pub(super) fn prepare(
+        &self,
+        offering: &Arc<ToolSet>,
+        incoming: IncomingCall<'_>,
+    ) -> PreparedCall {
+        let IncomingCall {
             name,
             input,
             offer,
@@ -209,14 +215,14 @@ impl Server {
                     spoken = Some(said);
                 }
                 if seen.tasks {
-                    let learns = Identified::default();
+                    let learns = CallIdentity::default();
                     request.listener = Some(learns.before(request.listener.take()));
                     identified = Some(learns);
                 }
             }
         }
         request.tool = request.tool.on_surface(surface, withheld);
-        Prepared {
+        PreparedCall {
             request,
             refused,
             place,
@@ -231,11 +237,11 @@ impl Server {
     /// process.
     pub(super) async fn run(
         self: Arc<Self>,
-        offering: Arc<Offering>,
+        offering: Arc<ToolSet>,
         request: Request,
         refused: Option<Refusal>,
-        held: (Option<Place>, Option<Arc<Lease>>),
-        task: Option<(Identified, Background)>,
+        held: (Option<CallPlace>, Option<Arc<Lease>>),
+        task: Option<(CallIdentity, Background)>,
     ) -> Option<Box<CallRecord>> {
         let cancellation = request.cancellation.clone();
         let record = {
@@ -279,7 +285,7 @@ impl Server {
         Some(call.await)
     }
 
-    /// What keeps the records of the calls that a tool makes.
+    /// The recorder of the calls that a tool makes.
     pub(super) fn keeper(&self) -> Option<Arc<dyn RecordKeeper>> {
         self.settings
             .recorder
@@ -298,14 +304,14 @@ impl Server {
     /// Attaches the approver to `request`; returns the receiver of its questions if the client answers them.
     fn ask(
         &self,
-        offering: &Offering,
+        offering: &ToolSet,
         request: &mut Request,
-        seen: &Seen<'_>,
-    ) -> Option<mpsc::Receiver<Ask>> {
+        seen: &WaitingRequest<'_>,
+    ) -> Option<mpsc::Receiver<CallQuestion>> {
         let outdated = offering.outdated();
         if seen.channel == AskChannel::Wait {
             let announcer = Arc::clone(&self.settings.announcer);
-            request.approval.approver = Some(Arc::new(Announcing {
+            request.approval.approver = Some(Arc::new(AnnouncingApprover {
                 announcer,
                 outdated,
             }));
@@ -315,7 +321,7 @@ impl Server {
         let announced = seen.tasks && seen.channel == AskChannel::Return;
         let announcer = |is_told: bool| is_told.then(|| Arc::clone(&self.settings.announcer));
         let elsewhere = announcer(seen.channel != AskChannel::Return);
-        let announcers = Announcers {
+        let announcers = ApprovalAnnouncers {
             always: announcer(announced),
             elsewhere,
         };
@@ -328,10 +334,13 @@ impl Server {
     }
 }
 
-impl Running {
+impl RunningCall {
     /// Drives a call until it has its record, or its client has to come back. Progress and logs are sent to the client
     /// before this returns. The call is canceled if the client cancels the request or disconnects.
-    pub(super) async fn attend(&mut self, seen: &Seen<'_>) -> Result<Step, Refusal> {
+    pub(super) async fn attend(
+        &mut self,
+        seen: &WaitingRequest<'_>,
+    ) -> Result<CallProgress, Refusal> {
         let Self {
             done,
             cancellation,
@@ -343,7 +352,7 @@ impl Running {
         let step = progress(
             done,
             cancellation,
-            Questions {
+            CallQuestions {
                 questions,
                 responses,
             },
@@ -359,7 +368,7 @@ impl Running {
             step = &mut step => step?,
             () = &mut pass_on => return step.await,
         };
-        if matches!(step, Step::Done(_)) {
+        if matches!(step, CallProgress::Done(_)) {
             // The listener was dropped with the call, so the queue of events ends.
             pass_on.await;
         }
@@ -368,20 +377,20 @@ impl Running {
 
     /// Moves the call to a task of its own, so that it continues without a request.
     pub(super) fn leave(mut self) -> Self {
-        if let Done::Here(call) = self.done {
+        if let CallFuture::Here(call) = self.done {
             self.background.iter().for_each(Background::enter);
-            self.done = Done::Apart(tokio::spawn(call));
+            self.done = CallFuture::Apart(tokio::spawn(call));
         }
         self
     }
 
-    /// Whether a call in a task of its own has ended.
+    /// Returns whether a call in its own task has ended.
     pub(super) fn has_ended(&self) -> bool {
-        matches!(&self.done, Done::Apart(call) if call.is_finished())
+        matches!(&self.done, CallFuture::Apart(call) if call.is_finished())
     }
 
     /// The offering that the call began with.
-    pub(super) fn offering(&self) -> &Arc<Offering> {
+    pub(super) fn offering(&self) -> &Arc<ToolSet> {
         &self.offering
     }
 
@@ -391,15 +400,15 @@ impl Running {
     }
 
     /// Moves the call to a task of its own, for a client that asks about it.
-    pub(super) fn detach(self) -> Detached {
-        self.identified.iter().for_each(Identified::become_task);
+    pub(super) fn detach(self) -> DetachedCall {
+        self.identified.iter().for_each(CallIdentity::become_task);
         self.background.iter().for_each(Background::set_returns);
         let call = match self.done {
-            Done::Here(call) => {
+            CallFuture::Here(call) => {
                 self.background.iter().for_each(Background::enter);
                 tokio::spawn(call)
             }
-            Done::Apart(call) => call,
+            CallFuture::Apart(call) => call,
         };
         let questions = match (self.questions, self.responses) {
             (Some(questions), Some(responses)) => Some(answered_early(questions, responses)),
@@ -409,7 +418,7 @@ impl Running {
         let keep = self.offering.keep;
         // A call that can become a task has one.
         let background = self.background.unwrap_or_default();
-        Detached {
+        DetachedCall {
             call,
             cancellation,
             questions,
@@ -419,7 +428,7 @@ impl Running {
     }
 }
 
-impl Done {
+impl CallFuture {
     async fn record(&mut self) -> Result<Box<CallRecord>, Refusal> {
         let record = match self {
             Self::Here(call) => call.await,
@@ -433,17 +442,17 @@ impl Done {
 }
 
 async fn progress(
-    done: &mut Done,
+    done: &mut CallFuture,
     cancellation: &Cancellation,
-    mut asks: Questions<'_>,
-    seen: &Seen<'_>,
-) -> Result<Step, Refusal> {
+    mut asks: CallQuestions<'_>,
+    seen: &WaitingRequest<'_>,
+) -> Result<CallProgress, Refusal> {
     let mut asked: Option<Pin<Box<dyn Future<Output = ()> + Send>>> = None;
     let mut stopping = false;
     loop {
         tokio::select! {
             biased;
-            record = done.record() => return record.map(Step::Done),
+            record = done.record() => return record.map(CallProgress::Done),
             () = seen.ended(), if !stopping => {
                 stopping = true;
                 cancellation.cancel(AbortReason::UserInterruption);
@@ -451,7 +460,7 @@ async fn progress(
             Some(ask) = asks.next() => match seen.channel {
                 // In this task, so that the client learns which of its requests the question belongs to.
                 AskChannel::Elicitation => asked = Some(Box::pin(elicit(ask, seen.context.peer.clone()))),
-                AskChannel::InputRequired | AskChannel::Return | AskChannel::Wait => return Ok(Step::Asks(ask)),
+                AskChannel::InputRequired | AskChannel::Return | AskChannel::Wait => return Ok(CallProgress::Asks(ask)),
             },
             () = answered(&mut asked), if asked.is_some() => asked = None,
         }
@@ -459,18 +468,18 @@ async fn progress(
 }
 
 /// The questions of a call, and the answers that came before them.
-struct Questions<'a> {
-    questions: &'a mut Option<mpsc::Receiver<Ask>>,
+struct CallQuestions<'a> {
+    questions: &'a mut Option<mpsc::Receiver<CallQuestion>>,
     responses: &'a mut Option<InputResponses>,
 }
 
-impl Questions<'_> {
+impl CallQuestions<'_> {
     /// The next question that is still open.
-    async fn next(&mut self) -> Option<Ask> {
+    async fn next(&mut self) -> Option<CallQuestion> {
         loop {
             let ask = self.questions.as_mut()?.recv().await?;
             // An answer that came before the question approves nothing.
-            if !matches!(ask, Ask::Input { .. }) {
+            if !matches!(ask, CallQuestion::Input { .. }) {
                 return Some(ask);
             }
             let Some(responses) = self.responses.take() else {
@@ -486,15 +495,15 @@ impl Questions<'_> {
 /// Answers questions with `responses`, which came before them; returns the receiver of the others. The call does not wait
 /// until its client asks about it.
 fn answered_early(
-    questions: mpsc::Receiver<Ask>,
+    questions: mpsc::Receiver<CallQuestion>,
     responses: InputResponses,
-) -> mpsc::Receiver<Ask> {
+) -> mpsc::Receiver<CallQuestion> {
     let (pass_on, open) = mpsc::channel(1);
     tokio::spawn(async move {
         let mut questions = Some(questions);
         let mut responses = Some(responses);
         loop {
-            let mut asks = Questions {
+            let mut asks = CallQuestions {
                 questions: &mut questions,
                 responses: &mut responses,
             };
@@ -513,8 +522,8 @@ async fn answered(asked: &mut Option<Pin<Box<dyn Future<Output = ()> + Send>>>) 
     }
 }
 
-fn request(offering: &Offering, name: &str, input: Input, seen: &Seen<'_>) -> Request {
-    let Seen {
+fn request(offering: &ToolSet, name: &str, input: Input, seen: &WaitingRequest<'_>) -> Request {
+    let WaitingRequest {
         caller, context, ..
     } = seen;
     let settings = &offering.approvals;
@@ -536,8 +545,8 @@ fn request(offering: &Offering, name: &str, input: Input, seen: &Seen<'_>) -> Re
     request
 }
 
-/// The name of the session of a call: the operator's, or else that of the client; `None` where the protocol has none.
-pub(super) fn session(settings: &ApprovalSettings, caller: &Caller) -> Option<String> {
+/// The name of a call's session: the operator's, or else the client's; `None` where the protocol has no sessions.
+pub(super) fn session(settings: &ApprovalSettings, caller: &CallerContext) -> Option<String> {
     settings
         .session
         .clone()

@@ -10,23 +10,23 @@ use tokio::sync::Notify;
 pub(super) const CALLS_MAX: usize = 4_096;
 
 #[derive(Debug, Default)]
-pub(super) struct Calls {
+pub(super) struct OpenCalls {
     count: AtomicUsize,
     none: Notify,
 }
 
 /// The place of one call; dropping it frees the place.
 #[derive(Debug)]
-pub(super) struct Place(Arc<Calls>);
+pub(super) struct CallPlace(Arc<OpenCalls>);
 
-impl Calls {
+impl OpenCalls {
     /// Takes a place; `None` if [`CALLS_MAX`] are taken.
-    pub(super) fn begin(self: &Arc<Self>) -> Option<Place> {
+    pub(super) fn begin(self: &Arc<Self>) -> Option<CallPlace> {
         let more = |count| (count < CALLS_MAX).then_some(count + 1);
         self.count
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, more)
             .ok()
-            .map(|_| Place(Arc::clone(self)))
+            .map(|_| CallPlace(Arc::clone(self)))
     }
 
     /// Waits until no call is left.
@@ -44,7 +44,7 @@ impl Calls {
     }
 }
 
-impl Drop for Place {
+impl Drop for CallPlace {
     fn drop(&mut self) {
         if self.0.count.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.0.none.notify_waiters();
@@ -56,11 +56,11 @@ impl Drop for Place {
 mod tests {
     use std::sync::Arc;
 
-    use super::{CALLS_MAX, Calls};
+    use super::{CALLS_MAX, OpenCalls};
 
     #[tokio::test]
     async fn who_waits_for_the_last_call_takes_no_place() {
-        let calls = Arc::new(Calls::default());
+        let calls = Arc::new(OpenCalls::default());
         let first = calls.begin().unwrap();
         let mut ends = Box::pin(calls.end());
         assert!(futures_now(&mut ends).is_none());

@@ -11,12 +11,12 @@ use toolcell_core::record::{ErrorClass, Input, LoadingState, Refusal, SurfaceRea
 use toolcell_dialect::mcp::{self, LOAD_TOOL, LoadArguments, SEARCH_TOOLS, SearchArguments};
 
 use super::call::revision;
-use super::offer::Offer;
-use super::sent::Sent;
-use super::session::Session;
-use super::{Offering, Providers};
+use super::exposed_tools::ExposedTool;
+use super::sent_arguments::SentArguments;
+use super::session::ClientSession;
+use super::{Providers, ToolSet};
 
-impl Session {
+impl ClientSession {
     /// Answers a call of one of the host's own tools; `None` if `name` is not one of them here.
     pub(super) async fn discover(
         &self,
@@ -32,7 +32,7 @@ impl Session {
         if !offering.offers.defers() {
             return None;
         }
-        let sent = Sent::with(context).unwrap_or_else(|| Sent::new("{}", None));
+        let sent = SentArguments::with(context).unwrap_or_else(|| SentArguments::new("{}", None));
         let answered = match name {
             SEARCH_TOOLS => {
                 self.search(offering, providers, &sent.arguments, context)
@@ -45,7 +45,7 @@ impl Session {
 
     async fn search(
         &self,
-        offering: Arc<Offering>,
+        offering: Arc<ToolSet>,
         providers: Providers,
         input: &Input,
         context: &RequestContext<RoleServer>,
@@ -72,10 +72,10 @@ impl Session {
         Ok(mcp::found(&found))
     }
 
-    /// Loads a tool for this caller alone, and tells its client that the list has changed.
+    /// Loads a tool for this caller only, and tells its client that the list has changed.
     async fn load(
         &self,
-        offering: &Offering,
+        offering: &ToolSet,
         input: &Input,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResult, Refusal> {
@@ -99,7 +99,7 @@ impl Session {
         }
         // In 2026-07-28 a client hears of changes only where it listens.
         if added && revision(context) < ProtocolVersion::V_2026_07_28 {
-            // A client that is gone gets no answer either.
+            // A client that left gets no answer either.
             let _ = context.peer.notify_tool_list_changed().await;
         }
         Ok(mcp::loaded(&offering.shown(offer.described().clone())))
@@ -107,7 +107,7 @@ impl Session {
 }
 
 /// The refusal to load a tool that cannot be called.
-pub(super) fn unavailable(offer: &Offer) -> Refusal {
+pub(super) fn unavailable(offer: &ExposedTool) -> Refusal {
     let (class, code, why) = match offer.standing.reason {
         Some(SurfaceReason::SetupRequired) => (
             ErrorClass::SetupRequired,

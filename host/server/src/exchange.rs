@@ -20,22 +20,24 @@ use toolcell::{
 use toolcell_core::record::{
     AbortReason, CallRecord, ContextModifier, ErrorClass, ExternalMapping, LoadingState, Refusal,
 };
-use toolcell_dialect::{CallTerms, Dialect, Ended, Exchange, Listed, ModelCall, Names, mcp};
+use toolcell_dialect::{
+    CallTerms, Dialect, DialectNames, FinishedCall, ListedTool, MessageExchange, ModelCall, mcp,
+};
 
 use super::asking::{AskChannel, elicit};
-use super::call::{Incoming, Prepared, Seen, name_too_long};
-use super::calls::Place;
-use super::loads::Loads;
-use super::offer::Offer;
+use super::call::{IncomingCall, PreparedCall, WaitingRequest, name_too_long};
+use super::calls::CallPlace;
+use super::exposed_tools::ExposedTool;
+use super::loaded_tools::LoadedTools;
 use super::results::ResultRoom;
-use super::sent::Sent;
-use super::session::Session;
-use super::{Offering, Server};
+use super::sent_arguments::SentArguments;
+use super::session::ClientSession;
+use super::{Server, ToolSet};
 
 /// Lists the tools in a dialect.
 pub(super) const EXPORT: &str = "toolcell/export";
-/// Makes the calls in a message of a model. The message is in `arguments`, so that its size and the memory for it are
-/// bounded as those of a call.
+/// Makes the calls in a message of a model. The message is in `arguments`, so that it has a call's limits of size and
+/// memory.
 pub(super) const RUN: &str = "toolcell/respond";
 
 /// Maximum number of calls in one message. Each has a place of the server, and its result is kept, until all have ended.
@@ -52,16 +54,16 @@ const NAMES_MAX: usize = 20;
 struct Params {
     dialect: String,
     #[serde(default)]
-    form: Form,
+    form: AnswerFormat,
     /// The message, which is read as it was sent.
     #[serde(default, rename = "arguments")]
     _message: IgnoredAny,
 }
 
-/// What answers the calls of a message.
+/// Format of the answer to a message.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Form {
+enum AnswerFormat {
     /// The messages that continue the conversation.
     #[default]
     Messages,
@@ -95,7 +97,7 @@ impl Params {
         Dialect::named(&self.dialect).ok_or_else(unknown)
     }
 
-    fn exchange(&self) -> Result<(Dialect, Exchange), ErrorData> {
+    fn exchange(&self) -> Result<(Dialect, MessageExchange), ErrorData> {
         let dialect = self.dialect()?;
         if dialect == Dialect::Mcp {
             return Ok((dialect, mcp::PLAIN));
@@ -145,14 +147,14 @@ fn invalid(why: String) -> ErrorData {
 }
 
 /// The tools of an offering under their names in a dialect.
-struct Exported<'a> {
-    offering: &'a Offering,
+struct ExportedTools<'a> {
+    offering: &'a ToolSet,
     dialect: Dialect,
-    names: Names,
+    names: DialectNames,
 }
 
-impl<'a> Exported<'a> {
-    fn new(offering: &'a Offering, dialect: Dialect) -> Self {
+impl<'a> ExportedTools<'a> {
+    fn new(offering: &'a ToolSet, dialect: Dialect) -> Self {
         let tools = offering.offers.offered();
         let tools = tools.map(|offer| {
             (
@@ -163,20 +165,23 @@ impl<'a> Exported<'a> {
         Self {
             offering,
             dialect,
-            names: Names::new(dialect.rule(), tools),
+            names: DialectNames::new(dialect.rule(), tools),
         }
     }
 
     /// The description of a tool by this name.
-    fn description(&self, offer: &Offer, name: &str, loads: &Loads) -> Value {
+    fn description(&self, offer: &ExposedTool, name: &str, loads: &LoadedTools) -> Value {
         let is_deferred = offer.standing.state == LoadingState::Deferred && !offer.is_loaded(loads);
-        offer.listed(|listed| self.dialect.tool(&Listed { name, ..listed }, is_deferred))
+        offer.listed(|listed| {
+            self.dialect
+                .tool(&ListedTool { name, ..listed }, is_deferred)
+        })
     }
 
     /// The listed tools, by their index, and whether each is deferred.
-    fn listed(&self, loads: &Loads) -> impl Iterator<Item = (usize, &'a Offer, bool)> {
+    fn listed(&self, loads: &LoadedTools) -> impl Iterator<Item = (usize, &'a ExposedTool, bool)> {
         let defers = self.dialect.defers();
-        let is_deferred = move |offer: &Offer, is_loaded: bool| match offer.standing.state {
+        let is_deferred = move |offer: &ExposedTool, is_loaded: bool| match offer.standing.state {
             LoadingState::Loaded => Some(false),
             LoadingState::Deferred | LoadingState::Discoverable if is_loaded => Some(false),
             LoadingState::Deferred if defers => Some(true),
@@ -189,16 +194,19 @@ impl<'a> Exported<'a> {
         })
     }
 
-    fn described(&self, loads: &Loads) -> Vec<Value> {
-        let describe = |(at, offer, is_deferred): (usize, &Offer, bool)| {
+    fn described(&self, loads: &LoadedTools) -> Vec<Value> {
+        let describe = |(at, offer, is_deferred): (usize, &ExposedTool, bool)| {
             let name = self.names.name(at).unwrap_or_default();
-            offer.listed(|listed| self.dialect.tool(&Listed { name, ..listed }, is_deferred))
+            offer.listed(|listed| {
+                self.dialect
+                    .tool(&ListedTool { name, ..listed }, is_deferred)
+            })
         };
         self.listed(loads).map(describe).collect()
     }
 
     /// The tool with this name, and whether a model that calls it has its schema. Where the API can search, it has.
-    fn find(&self, name: &str, loads: &Loads) -> Result<(&'a Offer, bool), Refusal> {
+    fn find(&self, name: &str, loads: &LoadedTools) -> Result<(&'a ExposedTool, bool), Refusal> {
         let offers = &self.offering.offers;
         let at = self.names.find(name).or_else(|| offers.position(name));
         let offered = at.and_then(|at| offers.offered().nth(at));
@@ -208,7 +216,7 @@ impl<'a> Exported<'a> {
         Ok((offer, self.dialect.defers() || offer.is_loaded(loads)))
     }
 
-    fn unknown(&self, name: &str, loads: &Loads) -> Refusal {
+    fn unknown(&self, name: &str, loads: &LoadedTools) -> Refusal {
         let names = self
             .listed(loads)
             .filter_map(|(at, ..)| self.names.name(at))
@@ -221,23 +229,23 @@ impl<'a> Exported<'a> {
     }
 }
 
-/// What happens beside the calls of a message, in the task of its request: rmcp knows from the task which request a
-/// question or a notification belongs to.
-type Aside = Pin<Box<dyn Future<Output = ()> + Send>>;
+/// Work during the calls of a message, in the task of its request: rmcp knows from the task which request a question or
+/// a notification belongs to.
+type SideTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The calls of one message.
 #[derive(Default)]
 struct MessageCalls {
     calls: Vec<BatchCall>,
     /// Questions for the client's user.
-    asked: Vec<Aside>,
+    asked: Vec<SideTask>,
     /// Progress and logs for the client.
-    told: Vec<Aside>,
+    told: Vec<SideTask>,
     /// Held until all calls have ended.
-    places: Vec<Place>,
+    places: Vec<CallPlace>,
     /// The ids as they were sent, which the answers repeat.
     ids: Vec<String>,
-    /// Whether the calls run one after the other.
+    /// `true` if the calls run one by one.
     is_serial: bool,
 }
 
@@ -245,11 +253,11 @@ impl MessageCalls {
     fn add(
         &mut self,
         call: ModelCall,
-        prepared: Prepared,
+        prepared: PreparedCall,
         mapping: ExternalMapping,
-        seen: Seen<'_>,
+        seen: WaitingRequest<'_>,
     ) {
-        let Prepared {
+        let PreparedCall {
             mut request,
             refused,
             place,
@@ -285,8 +293,8 @@ impl MessageCalls {
     async fn run(
         mut self,
         server: &Server,
-        offering: &Offering,
-        seen: &Seen<'_>,
+        offering: &ToolSet,
+        seen: &WaitingRequest<'_>,
     ) -> Result<Vec<CallRecord>, Refusal> {
         let count = self.calls.len();
         let (sender, mut ended) = mpsc::unbounded_channel();
@@ -310,7 +318,7 @@ impl MessageCalls {
         let batch = Batch {
             policy,
             interrupt: interrupt.clone(),
-            ..Batch::new(calls, Arc::new(Records(sender)))
+            ..Batch::new(calls, Arc::new(RecordForwarder(sender)))
         };
         let batch = std::pin::pin!(offering.host.batch(batch));
         let mut run = std::pin::pin!(server.until_stopped(&interrupt, || false, batch));
@@ -349,21 +357,21 @@ impl MessageCalls {
     }
 }
 
-/// Hands out the record of a call, and counts its result, which waits for those of the others.
+/// Records a call, and counts the memory of its result until the others have ended.
 async fn kept(
     server: &Server,
-    seen: &Seen<'_>,
+    seen: &WaitingRequest<'_>,
     (at, mut record): (usize, CallRecord),
 ) -> (usize, CallRecord) {
     server.keep(&record).await;
-    if let Some(room) = ResultRoom::of(seen.context) {
+    if let Some(room) = ResultRoom::from_context(seen.context) {
         room.collect(&mut record.result);
     }
     (at, record)
 }
 
 /// Drives all `asides`, and removes those that have ended.
-fn all(asides: &mut Vec<Aside>) -> impl Future<Output = ()> {
+fn all(asides: &mut Vec<SideTask>) -> impl Future<Output = ()> {
     poll_fn(|context| {
         asides.retain_mut(|aside| aside.as_mut().poll(context).is_pending());
         if asides.is_empty() {
@@ -391,9 +399,9 @@ fn next<F: Future + Unpin>(futures: &mut Vec<F>) -> impl Future<Output = F::Outp
 }
 
 /// Passes the records of a batch on. There are at most as many as calls, so the queue is bounded.
-struct Records(mpsc::UnboundedSender<(usize, CallRecord)>);
+struct RecordForwarder(mpsc::UnboundedSender<(usize, CallRecord)>);
 
-impl BatchListener for Records {
+impl BatchListener for RecordForwarder {
     fn event(&self, _: usize, _: &ToolEvent) {}
 
     fn ended(&self, at: usize, record: CallRecord) {
@@ -404,7 +412,7 @@ impl BatchListener for Records {
     fn modified(&self, _: usize, _: Vec<ContextModifier>) {}
 }
 
-impl Session {
+impl ClientSession {
     /// Answers `toolcell/export`.
     pub(super) async fn export(
         &self,
@@ -414,7 +422,7 @@ impl Session {
         self.loaded(context, None).await?;
         let dialect = Params::read(&request)?.dialect()?;
         let offering = self.offering();
-        let tools = Exported::new(&offering, dialect).described(self.loads(context));
+        let tools = ExportedTools::new(&offering, dialect).described(self.loads(context));
         Ok(CustomResult::new(json!({ "tools": tools })))
     }
 
@@ -432,10 +440,10 @@ impl Session {
                 "{RUN} takes the message of a model as its arguments"
             ))
         };
-        let Sent {
+        let SentArguments {
             arguments: message,
             lease: _lease,
-        } = Sent::with(context).ok_or_else(none)?;
+        } = SentArguments::with(context).ok_or_else(none)?;
         let terms = CallTerms::read(message.text());
         let calls = (exchange.read)(message.text()).map_err(|error| invalid(error.to_string()))?;
         if let Some(why) = too_much(&calls) {
@@ -453,13 +461,13 @@ impl Session {
         for (record, id) in records.iter_mut().zip(ids) {
             record.invocation.native_call_id = Some(id);
         }
-        let ended: Vec<Ended<'_>> = records
+        let ended: Vec<FinishedCall<'_>> = records
             .iter()
             .map(|record| (&record.invocation, &record.result))
             .collect();
         let (key, answers) = match params.form {
-            Form::Messages => ("messages", (exchange.answers)(&ended)),
-            Form::Results => (
+            AnswerFormat::Messages => ("messages", (exchange.answers)(&ended)),
+            AnswerFormat::Results => (
                 "results",
                 ended
                     .iter()
@@ -474,11 +482,11 @@ impl Session {
     fn prepare_message(
         &self,
         (calls, terms): (Vec<ModelCall>, &CallTerms),
-        offering: &Arc<Offering>,
+        offering: &Arc<ToolSet>,
         dialect: Dialect,
         context: &RequestContext<RoleServer>,
     ) -> MessageCalls {
-        let exported = Exported::new(offering, dialect);
+        let exported = ExportedTools::new(offering, dialect);
         let loads = self.loads(context);
         let surface = self.surface_id(offering, context);
         let mut message = MessageCalls {
@@ -501,7 +509,7 @@ impl Session {
             let name = &call.name;
             let lease = None;
             let responses = None;
-            let incoming = Incoming {
+            let incoming = IncomingCall {
                 name,
                 input,
                 lease,
@@ -519,7 +527,11 @@ impl Session {
 
     /// The request as one of its calls sees it: with a progress token of its own, `TOKEN/INDEX`, because the numbers of
     /// one token have to grow. A call of a message can only wait for an answer, because its client cannot repeat it.
-    fn seen_by_call<'a>(&self, at: usize, context: &'a RequestContext<RoleServer>) -> Seen<'a> {
+    fn seen_by_call<'a>(
+        &self,
+        at: usize,
+        context: &'a RequestContext<RoleServer>,
+    ) -> WaitingRequest<'a> {
         let mut seen = self.seen(context);
         seen.tasks = false;
         seen.channel = match seen.channel {
@@ -537,7 +549,7 @@ impl Session {
     }
 
     /// Makes readable what the records refer to.
-    fn readable(&self, mut records: Vec<CallRecord>, offering: &Offering) -> Vec<CallRecord> {
+    fn readable(&self, mut records: Vec<CallRecord>, offering: &ToolSet) -> Vec<CallRecord> {
         for record in &mut records {
             self.payloads()
                 .put(&record.persistence, &record.result.provenance);
@@ -552,7 +564,7 @@ impl Session {
     }
 }
 
-/// What a client learns of a call beside the words for its model.
+/// Facts about a call for a client; its model gets the texts.
 fn facts(record: &CallRecord) -> Value {
     let result = &record.result;
     json!({

@@ -20,13 +20,13 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_util::sync::CancellationToken;
 
-use super::budget::{Budget, ROOM, give_back_soon};
+use super::budget::{ByteBudget, ROOM, give_back_soon};
 use super::greeting;
 use super::loading::LoadEnd;
-use super::outline::{ARRAY, Outline, Unread, is_array};
-use super::pending::{Pending, Taken};
-use super::sent::{Sent, weight};
-use super::stdio::{Reader, Writer};
+use super::outline::{ARRAY, Outline, OutlineError, is_array};
+use super::pending::{IdInUse, PendingRequests};
+use super::sent_arguments::{SentArguments, weight};
+use super::stdio::{ClientReader, ClientWriter};
 
 /// Maximum length of a line, in bytes; a longer line is discarded.
 const LINE_BYTES_MAX: usize = 16 << 20;
@@ -35,15 +35,15 @@ const KEPT_BYTES_MAX: usize = 64 << 10;
 /// Room for each read, in bytes: a call that fits takes one.
 const READ_BYTES: usize = 4 << 10;
 
-type Incoming = RxJsonRpcMessage<RoleServer>;
-type Outgoing = TxJsonRpcMessage<RoleServer>;
+type IncomingMessage = RxJsonRpcMessage<RoleServer>;
+type OutgoingMessage = TxJsonRpcMessage<RoleServer>;
 
 /// An extension of a notification that cancels a request: no such request is unanswered.
 #[derive(Clone, Debug)]
 pub(super) struct NotPending;
 
 impl NotPending {
-    /// Whether the notification came with it, over stdio or HTTP.
+    /// Returns whether the notification has it, over stdio or HTTP.
     pub(super) fn is_in(extensions: &Extensions) -> bool {
         let of_http = || {
             extensions
@@ -56,29 +56,33 @@ impl NotPending {
 }
 
 /// A transport that reports when the client closes its end, and that rejects a request id that is in use.
-pub(super) struct Frames {
-    reader: Reader,
-    lines: Lines,
+pub(super) struct FrameTransport {
+    reader: ClientReader,
+    lines: LineBuffer,
     /// `None` once it is closed.
-    output: Arc<tokio::sync::Mutex<Option<Output>>>,
+    output: Arc<tokio::sync::Mutex<Option<OutputState>>>,
     closed: CancellationToken,
-    pending: Arc<Pending>,
+    pending: Arc<PendingRequests>,
     /// A refusal that is not yet in the output buffer.
     refusal: Option<Value>,
-    /// Whether a refusal is not yet written completely.
+    /// `true` until a refusal is written in full.
     owes: bool,
     /// The load of the tools that requests may wait for; the end of the input counts when that has ended.
     load: Option<LoadEnd>,
 }
 
-impl Frames {
-    pub(super) fn new(reader: Reader, writer: Writer, closed: CancellationToken) -> Self {
-        let output = Output {
+impl FrameTransport {
+    pub(super) fn new(
+        reader: ClientReader,
+        writer: ClientWriter,
+        closed: CancellationToken,
+    ) -> Self {
+        let output = OutputState {
             writer,
             left: BytesMut::new(),
         };
         let output = Arc::new(tokio::sync::Mutex::new(Some(output)));
-        let lines = Lines::default();
+        let lines = LineBuffer::default();
         Self {
             reader,
             lines,
@@ -96,12 +100,12 @@ impl Frames {
     }
 
     /// The ids of unanswered requests.
-    pub(super) fn pending(&self) -> Arc<Pending> {
+    pub(super) fn pending(&self) -> Arc<PendingRequests> {
         Arc::clone(&self.pending)
     }
 
     /// Registers a request, or ends a canceled one. Fails if the id is in use.
-    fn begins(&self, message: &mut Incoming) -> Result<(), Taken> {
+    fn begins(&self, message: &mut IncomingMessage) -> Result<(), IdInUse> {
         match message {
             JsonRpcMessage::Request(request) => self.pending.begin(&request.id),
             JsonRpcMessage::Notification(notification) => {
@@ -118,7 +122,7 @@ impl Frames {
         }
     }
 
-    fn ends(&self, message: &Outgoing) {
+    fn ends(&self, message: &OutgoingMessage) {
         let id = match message {
             JsonRpcMessage::Response(response) => Some(&response.id),
             JsonRpcMessage::Error(error) => error.id.as_ref(),
@@ -130,12 +134,12 @@ impl Frames {
     }
 
     /// Returns the next message; `None` once the client closed its end. Cancel safe: no input is lost.
-    async fn next(&mut self) -> io::Result<Option<Incoming>> {
+    async fn next(&mut self) -> io::Result<Option<IncomingMessage>> {
         loop {
             self.settle().await?;
             match self.lines.next() {
-                Some(Line::Message(message)) => return Ok(Some(*message)),
-                Some(Line::Refused(refused)) => {
+                Some(InputLine::Message(message)) => return Ok(Some(*message)),
+                Some(InputLine::Refused(refused)) => {
                     let id = refused.id.filter(|id| self.pending.is_free(id));
                     self.refuse(&refused.error, id.as_ref());
                 }
@@ -172,14 +176,14 @@ impl Frames {
     }
 }
 
-impl Transport<RoleServer> for Frames {
+impl Transport<RoleServer> for FrameTransport {
     type Error = io::Error;
 
     /// Writes what the client takes at once here: rmcp polls the future in a task of its own, and the client would wait for
     /// that task.
     fn send(
         &mut self,
-        item: Outgoing,
+        item: OutgoingMessage,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
         self.ends(&item);
         let output = Arc::clone(&self.output);
@@ -196,7 +200,7 @@ impl Transport<RoleServer> for Frames {
         }
     }
 
-    async fn receive(&mut self) -> Option<Incoming> {
+    async fn receive(&mut self) -> Option<IncomingMessage> {
         loop {
             // A read error counts as the end of the stream.
             let Ok(Some(mut message)) = self.next().await else {
@@ -221,14 +225,17 @@ impl Transport<RoleServer> for Frames {
     }
 }
 
-async fn send(output: &tokio::sync::Mutex<Option<Output>>, item: &Outgoing) -> io::Result<()> {
+async fn send(
+    output: &tokio::sync::Mutex<Option<OutputState>>,
+    item: &OutgoingMessage,
+) -> io::Result<()> {
     let mut output = output.lock().await;
     let output = output.as_mut().ok_or(io::ErrorKind::NotConnected)?;
     output.put(item)?;
     output.drain().await
 }
 
-async fn drain(output: &tokio::sync::Mutex<Option<Output>>) -> io::Result<()> {
+async fn drain(output: &tokio::sync::Mutex<Option<OutputState>>) -> io::Result<()> {
     output
         .lock()
         .await
@@ -238,13 +245,13 @@ async fn drain(output: &tokio::sync::Mutex<Option<Output>>) -> io::Result<()> {
         .await
 }
 
-struct Output {
-    writer: Writer,
+struct OutputState {
+    writer: ClientWriter,
     /// Unwritten bytes: a line must be complete before the next one begins.
     left: BytesMut,
 }
 
-impl Output {
+impl OutputState {
     fn put(&mut self, item: &impl Serialize) -> io::Result<()> {
         let whole = self.left.len();
         if let Err(error) = serde_json::to_writer((&mut self.left).writer(), item) {
@@ -256,7 +263,7 @@ impl Output {
     }
 
     /// Writes a message, and what is left of the ones before it, as far as that is possible without waiting.
-    fn send_now(&mut self, item: &Outgoing) -> Poll<io::Result<()>> {
+    fn send_now(&mut self, item: &OutgoingMessage) -> Poll<io::Result<()>> {
         self.put(item)?;
         // A later call of `drain` registers a waker.
         pin!(self.drain()).poll(&mut Context::from_waker(Waker::noop()))
@@ -283,30 +290,30 @@ fn shrink(buffer: &mut BytesMut) {
 }
 
 /// Input that was read but not yet taken.
-struct Lines {
+struct LineBuffer {
     read: BytesMut,
     /// For the arguments of calls.
-    budget: Budget,
+    budget: ByteBudget,
     /// Leading bytes of `read` that are known to contain no line end.
     searched: usize,
-    /// Whether the rest of an overlong line is being skipped.
+    /// `true` while skipping the rest of an overlong line.
     skipping: bool,
 }
 
-enum Line {
-    Message(Box<Incoming>),
-    /// What is no MCP message, or none that is taken.
-    Refused(Refused),
+enum InputLine {
+    Message(Box<IncomingMessage>),
+    /// Not an MCP message, or one that is refused.
+    Refused(RefusedLine),
 }
 
 /// Why a line is refused, and the id of the request that the refusal answers.
-struct Refused {
+struct RefusedLine {
     error: ErrorData,
     id: Option<RequestId>,
 }
 
-impl From<Unread> for Refused {
-    fn from(Unread { id, why }: Unread) -> Self {
+impl From<OutlineError> for RefusedLine {
+    fn from(OutlineError { id, why }: OutlineError) -> Self {
         Self {
             error: invalid(why),
             id,
@@ -341,9 +348,9 @@ pub(super) fn unreadable(text: &[u8]) -> ErrorData {
     )
 }
 
-impl Default for Lines {
+impl Default for LineBuffer {
     fn default() -> Self {
-        let budget = Budget::new(ROOM.arguments);
+        let budget = ByteBudget::new(ROOM.arguments);
         Self {
             read: BytesMut::new(),
             budget,
@@ -353,9 +360,9 @@ impl Default for Lines {
     }
 }
 
-impl Lines {
+impl LineBuffer {
     /// Returns the next complete line that needs handling.
-    fn next(&mut self) -> Option<Line> {
+    fn next(&mut self) -> Option<InputLine> {
         loop {
             let Some(end) = self
                 .read
@@ -376,7 +383,7 @@ impl Lines {
             self.searched = 0;
             if std::mem::take(&mut self.skipping) || line.len() > LINE_BYTES_MAX {
                 let why = format!("the message has more than {LINE_BYTES_MAX} bytes: send less");
-                return Some(Line::Refused(Unread { id: None, why }.into()));
+                return Some(InputLine::Refused(OutlineError { id: None, why }.into()));
             }
             if let Some(line) = parse(line.trim_ascii(), &self.budget) {
                 return Some(line);
@@ -386,15 +393,15 @@ impl Lines {
 }
 
 /// Parses a line; `None` for an empty one, and for a notification that cannot be read.
-fn parse(line: &[u8], budget: &Budget) -> Option<Line> {
+fn parse(line: &[u8], budget: &ByteBudget) -> Option<InputLine> {
     let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
     if line.is_empty() {
         return None;
     }
-    let refused = |error, id| Some(Line::Refused(Refused { error, id }));
-    let outline = match Outline::of(line) {
+    let refused = |error, id| Some(InputLine::Refused(RefusedLine { error, id }));
+    let outline = match Outline::scan(line) {
         Ok(outline) => outline,
-        Err(unread) => return Some(Line::Refused(unread.into())),
+        Err(unread) => return Some(InputLine::Refused(unread.into())),
     };
     if is_array(line) {
         return refused(invalid(ARRAY.to_owned()), None);
@@ -419,13 +426,13 @@ fn parse(line: &[u8], budget: &Budget) -> Option<Line> {
     };
     message(
         &outline.without_arguments(),
-        Some(Sent::new(arguments, lease)),
+        Some(SentArguments::new(arguments, lease)),
     )
 }
 
 /// Parses a message; `sent` holds the arguments that were taken out of it.
-fn message(line: &[u8], sent: Option<Sent>) -> Option<Line> {
-    let read = match serde_json::from_slice::<Call>(line) {
+fn message(line: &[u8], sent: Option<SentArguments>) -> Option<InputLine> {
+    let read = match serde_json::from_slice::<ToolCallFrame>(line) {
         Ok(call) => Ok(call.into()),
         Err(_) => serde_json::from_slice(line),
     };
@@ -434,11 +441,11 @@ fn message(line: &[u8], sent: Option<Sent>) -> Option<Line> {
             if let (Some(sent), JsonRpcMessage::Request(request)) = (sent, &mut message) {
                 request.request.extensions_mut().insert(sent);
             }
-            Some(Line::Message(Box::new(message)))
+            Some(InputLine::Message(Box::new(message)))
         }
         // A notification has no response.
         Err(_) if is_notification(line) => None,
-        Err(_) => Some(Line::Refused(Refused {
+        Err(_) => Some(InputLine::Refused(RefusedLine {
             error: unreadable(line),
             id: None,
         })),
@@ -452,16 +459,16 @@ fn is_notification(line: &[u8]) -> bool {
 
 /// A `tools/call` request, parsed first because it must be fast: rmcp tries one message type after the other.
 #[derive(Deserialize)]
-struct Call {
+struct ToolCallFrame {
     jsonrpc: JsonRpcVersion2_0,
     id: RequestId,
     method: CallToolRequestMethod,
     params: CallToolRequestParams,
 }
 
-impl From<Call> for Incoming {
-    fn from(call: Call) -> Self {
-        let Call {
+impl From<ToolCallFrame> for IncomingMessage {
+    fn from(call: ToolCallFrame) -> Self {
+        let ToolCallFrame {
             jsonrpc,
             id,
             method,
@@ -486,14 +493,16 @@ mod tests {
 
     use rmcp::model::{GetExtensions, JsonRpcMessage};
 
-    use super::{Budget, Incoming, LINE_BYTES_MAX, Line, Lines, Sent};
+    use super::{
+        ByteBudget, IncomingMessage, InputLine, LINE_BYTES_MAX, LineBuffer, SentArguments,
+    };
 
-    fn read(lines: &mut Lines, bytes: &[u8]) -> Vec<Option<Value>> {
+    fn read(lines: &mut LineBuffer, bytes: &[u8]) -> Vec<Option<Value>> {
         lines.read.extend_from_slice(bytes);
         std::iter::from_fn(|| lines.next())
             .map(|line| match line {
-                Line::Message(message) => Some(serde_json::to_value(message).unwrap()),
-                Line::Refused(_) => None,
+                InputLine::Message(message) => Some(serde_json::to_value(message).unwrap()),
+                InputLine::Refused(_) => None,
             })
             .collect()
     }
@@ -501,14 +510,15 @@ mod tests {
     #[test]
     fn the_arguments_of_a_call_come_as_they_were_sent() {
         let text = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"arguments":{"n": 1.50},"name":"a"}}"#;
-        let Some(Line::Message(message)) = super::parse(text.as_bytes(), &Budget::new(1 << 20))
+        let Some(InputLine::Message(message)) =
+            super::parse(text.as_bytes(), &ByteBudget::new(1 << 20))
         else {
             panic!()
         };
         let JsonRpcMessage::Request(request) = *message else {
             panic!()
         };
-        let sent = request.request.extensions().get::<Sent>().unwrap();
+        let sent = request.request.extensions().get::<SentArguments>().unwrap();
         assert_eq!(sent.arguments.text(), r#"{"n": 1.50}"#);
     }
 
@@ -523,11 +533,12 @@ mod tests {
             for id in [json!(7), json!("7")] {
                 let frame =
                     json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params });
-                let Some(Line::Message(fast)) = super::message(frame.to_string().as_bytes(), None)
+                let Some(InputLine::Message(fast)) =
+                    super::message(frame.to_string().as_bytes(), None)
                 else {
                     panic!("{frame}")
                 };
-                let slow: Incoming = serde_json::from_value(frame).unwrap();
+                let slow: IncomingMessage = serde_json::from_value(frame).unwrap();
                 // The debug output includes the extensions, which hold the metadata.
                 assert_eq!(format!("{fast:?}"), format!("{slow:?}"));
             }
@@ -536,7 +547,7 @@ mod tests {
 
     #[test]
     fn lines_come_in_pieces_and_what_is_no_message_is_refused() {
-        let mut lines = Lines::default();
+        let mut lines = LineBuffer::default();
         let ping = json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" }).to_string();
         let (first, second) = ping.split_at(9);
         assert!(read(&mut lines, first.as_bytes()).is_empty());
@@ -567,7 +578,8 @@ mod tests {
             (b"{}", -32600),
         ];
         for (line, code) in lines {
-            let Some(Line::Refused(refused)) = super::parse(line, &Budget::new(1 << 20)) else {
+            let Some(InputLine::Refused(refused)) = super::parse(line, &ByteBudget::new(1 << 20))
+            else {
                 panic!("{line:?}")
             };
             assert_eq!(
@@ -581,7 +593,7 @@ mod tests {
 
     #[test]
     fn a_line_that_is_too_long_is_refused_and_not_kept() {
-        let mut lines = Lines::default();
+        let mut lines = LineBuffer::default();
         let ping = json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" }).to_string();
         for _ in 0..40 {
             assert!(read(&mut lines, &[b'x'; 1 << 20]).is_empty());

@@ -1,4 +1,4 @@
-//! Whether a server can run calls: one whose calls cannot be put on record runs none.
+//! The health of a server: it runs no calls if it cannot record them.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,19 +10,19 @@ use crate::log::{LogLevel, UNRECORDED};
 
 use super::Server;
 
-/// How long a look counts, and how long a call that could not be put on record does.
+/// How long a check counts, and how long a failure to record a call does.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const FAILURE_TIME: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default)]
 pub(super) struct Health {
-    seen: tokio::sync::Mutex<Seen>,
-    /// When the last call could not be put on record.
+    seen: tokio::sync::Mutex<LogCheck>,
+    /// When a call could last not be recorded.
     failed: Mutex<Option<Instant>>,
 }
 
 #[derive(Debug, Default)]
-struct Seen {
+struct LogCheck {
     at: Option<Instant>,
     /// Why calls do not run.
     why: Option<String>,
@@ -35,7 +35,7 @@ impl Health {
 }
 
 impl Server {
-    /// Why calls cannot be put on record now, and so do not run; `None` if they can. Tells the operator of each change.
+    /// Why calls cannot be recorded now, and so do not run; `None` if they can. Tells the operator of each change.
     pub(super) async fn unready(&self) -> Option<String> {
         let mut seen = self.health.seen.lock().await;
         let is_new = |at: Instant| {
@@ -82,7 +82,7 @@ impl Server {
         why
     }
 
-    /// Notes a call that has ended: tells the operator of it, and looks what is wrong if it could not be put on record.
+    /// Notes a call that has ended: tells the operator, and looks for the cause if it could not be recorded.
     pub(super) async fn note(&self, record: &CallRecord) {
         if let Some(log) = &self.settings.log {
             log.call(record);

@@ -6,8 +6,8 @@ use toolcell_core::policy::FolderGrant;
 /// Maximum number of folders, and of hosts, that are named: the text is part of every conversation.
 const NAMED_MAX: usize = 20;
 
-/// What a client is told of the grants when it connects, for its model: where tools may read, write and send requests. A
-/// model cannot guess that, and would ask for it in calls that fail.
+/// The grants, for the model of a client that connects: where tools may read, write and send requests. A model cannot
+/// guess that, and would try it in calls that fail.
 pub(super) fn instructions(grants: &Grants) -> String {
     let folders = |folders: &[FolderGrant]| listed(folders.iter().map(|grant| grant.guest.clone()));
     let mut lines = vec![

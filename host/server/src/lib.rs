@@ -13,18 +13,17 @@ mod call;
 mod calls;
 mod discovery;
 mod exchange;
+mod exposed_tools;
 mod frames;
 mod greeting;
 mod health;
-mod held;
+mod held_calls;
 mod http;
 mod instructions;
+mod loaded_tools;
 mod loading;
-mod loads;
 mod log;
 mod notices;
-mod offer;
-mod offering;
 pub mod otc;
 mod outline;
 mod payloads;
@@ -33,14 +32,15 @@ mod providers;
 mod reading;
 mod recorder;
 mod results;
-mod sent;
+mod sent_arguments;
 mod session;
 mod stdio;
 mod surfaces;
 mod tasks;
 pub mod telemetry;
+mod tool_set;
 mod trace;
-mod vain_cancels;
+mod unknown_cancels;
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -50,68 +50,72 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use toolcell_core::executor::BoxFuture;
 
-use calls::Calls;
+use calls::OpenCalls;
 use health::Health;
-use held::HeldCalls;
-use loading::Loading;
+use held_calls::HeldCalls;
+use loading::ToolLoad;
 use tasks::Tasks;
 
-pub use asking::{Announcer, Away};
+pub use asking::{AnnounceFn, ApprovalFallback};
 pub use budget::beside_calls_bytes;
-pub use http::{Gate, HttpLimits, HttpSettings, Tokens, read_private, serve_http};
-pub use log::{Log, LogForm, LogLevel};
-pub use offer::{Offered, Offers};
-pub use offering::{ApprovalSettings, Offering};
+pub use exposed_tools::{ExposedTools, ToolOffer};
+pub use http::{HttpLimits, HttpSettings, OriginGate, Tokens, read_private, serve_http};
+pub use log::{LogForm, LogLevel, OperatorLog};
 pub use providers::{Provider, Providers};
-pub use recorder::Recorder;
-pub use stdio::{Reader, Writer, serve_stdio, serve_streams};
+pub use recorder::CallRecorder;
+pub use stdio::{ClientReader, ClientWriter, serve_stdio, serve_streams};
 pub use tasks::CallStore;
+pub use tool_set::{ApprovalSettings, ToolSet};
 
 /// A server at work; ready when it has ended.
 ///
 /// Boxed, because a future is compiled in the crate that polls it: each change of the program would compile the MCP
 /// library's futures again.
-pub type Serving<'a> = BoxFuture<'a, anyhow::Result<()>>;
-/// What ends a server when it is ready.
-pub type Interrupted = BoxFuture<'static, ()>;
+pub type ServeFuture<'a> = BoxFuture<'a, anyhow::Result<()>>;
+/// Resolves to stop a server.
+pub type InterruptFuture = BoxFuture<'static, ()>;
 
 /// The settings of a server, apart from its offering.
-pub struct Settings {
+pub struct ServerSettings {
     /// Writes the record of every call, and of the calls that tools make.
-    pub recorder: Option<Arc<Recorder>>,
+    pub recorder: Option<Arc<CallRecorder>>,
     /// Tells the operator that a call waits for an approval.
-    pub announcer: Announcer,
+    pub announcer: AnnounceFn,
     /// Where calls are found again that a client asks about; without it, no call becomes a task.
     pub store: Option<CallStore>,
     /// Where the operator learns of calls, of refused access, and of what keeps calls from running.
-    pub log: Option<Arc<Log>>,
+    pub log: Option<Arc<OperatorLog>>,
 }
 
 /// Offers tools to clients over any transport.
 pub struct Server {
-    settings: Settings,
-    offering: RwLock<Arc<Offering>>,
+    settings: ServerSettings,
+    offering: RwLock<Arc<ToolSet>>,
     /// The components that the offering lacks.
     providers: Mutex<Providers>,
     /// The number of changes of the `tools/list` result.
     changes: watch::Sender<u64>,
-    calls: Arc<Calls>,
+    calls: Arc<OpenCalls>,
     held: HeldCalls,
     health: Health,
     /// The calls that clients ask about; `None` without a store.
     tasks: Option<Arc<Tasks>>,
     stop: CancellationToken,
     /// `None` if the server was created with its tools.
-    loading: Option<Loading>,
+    loading: Option<ToolLoad>,
 }
 
 impl Server {
     /// A server that has its tools.
-    pub fn new(settings: Settings, offering: Offering) -> Arc<Self> {
+    pub fn new(settings: ServerSettings, offering: ToolSet) -> Arc<Self> {
         Self::with(settings, offering, None)
     }
 
-    fn with(mut settings: Settings, offering: Offering, loading: Option<Loading>) -> Arc<Self> {
+    fn with(
+        mut settings: ServerSettings,
+        offering: ToolSet,
+        loading: Option<ToolLoad>,
+    ) -> Arc<Self> {
         let tasks = settings.store.take().map(Tasks::new);
         Arc::new(Self {
             settings,
@@ -142,14 +146,14 @@ impl Server {
     }
 
     /// The current offering. A call keeps the offering that it began with.
-    fn offering(&self) -> Arc<Offering> {
+    fn offering(&self) -> Arc<ToolSet> {
         Arc::clone(&self.offering.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Replaces the offering as a whole. Running calls finish with the offering that they began with. Calls that still
     /// wait for an approval are refused, because the question was about the old offering. Returns what changed of the
     /// surface of tools, if anything did.
-    pub async fn replace(&self, mut offering: Offering) -> Option<String> {
+    pub async fn replace(&self, mut offering: ToolSet) -> Option<String> {
         let before = self.offering();
         let update = offering.offers.surface().update(before.offers.surface());
         offering.surface_reason = update.unwrap_or_else(|| before.surface_reason.clone());
@@ -166,7 +170,7 @@ impl Server {
     }
 
     /// Makes `new` the current offering, and returns the one before.
-    fn install(&self, new: Arc<Offering>) -> Arc<Offering> {
+    fn install(&self, new: Arc<ToolSet>) -> Arc<ToolSet> {
         let mut current = self
             .offering
             .write()
@@ -221,10 +225,10 @@ fn gone(context: &RequestContext<RoleServer>) -> Option<CancellationToken> {
         .extensions
         .get::<::http::request::Parts>()?
         .extensions
-        .get::<Gone>()
+        .get::<GoneToken>()
         .map(|gone| gone.0.clone())
 }
 
 /// An extension of HTTP requests, see [`gone`].
 #[derive(Clone)]
-struct Gone(CancellationToken);
+struct GoneToken(CancellationToken);

@@ -17,77 +17,77 @@ use rmcp::model::{
 use rmcp::service::RequestContext;
 use serde_json::json;
 use tokio::sync::watch;
-use toolcell_dialect::mcp::{self, Steps};
+use toolcell_dialect::mcp::{self, ProgressSteps};
 
-use super::session::Session;
-use super::{Offering, Server, Settings};
+use super::session::ClientSession;
+use super::{Server, ServerSettings, ToolSet};
 
 /// Interval at which a client that waits is told why, and time before it is told at first: most loads end before.
 const TOLD_EVERY: Duration = Duration::from_secs(1);
 
 /// How far the load of the tools is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Progress {
+enum LoadProgress {
     Loading,
     Loaded,
     Failed,
 }
 
 /// The load of the tools of a server that speaks already.
-pub(super) struct Loading {
-    progress: watch::Sender<Progress>,
-    /// What is waited for, for the client.
+pub(super) struct ToolLoad {
+    progress: watch::Sender<LoadProgress>,
+    /// The reason to wait, for the client.
     reason: String,
 }
 
-impl Loading {
-    /// Whether the tools are loaded.
+impl ToolLoad {
+    /// Returns whether the tools are loaded.
     fn is_loaded(&self) -> bool {
-        *self.progress.borrow() == Progress::Loaded
+        *self.progress.borrow() == LoadProgress::Loaded
     }
 }
 
 /// Ends when the load has ended.
-pub(super) struct LoadEnd(watch::Receiver<Progress>);
+pub(super) struct LoadEnd(watch::Receiver<LoadProgress>);
 
 impl LoadEnd {
     /// Waits for the end. Returns whether the tools are loaded. Cancel safe.
     pub(super) async fn wait(&mut self) -> bool {
         let ended = self
             .0
-            .wait_for(|progress| *progress != Progress::Loading)
+            .wait_for(|progress| *progress != LoadProgress::Loading)
             .await;
-        ended.is_ok_and(|progress| *progress == Progress::Loaded)
+        ended.is_ok_and(|progress| *progress == LoadProgress::Loaded)
     }
 }
 
-/// What a session has told its client of the load.
+/// `true` once the client was told of the load.
 #[derive(Debug, Default)]
 pub(super) struct ToldOfLoad(AtomicBool);
 
 impl Server {
     /// Returns a server that waits for its tools. `interim` has none; `reason` says what is waited for.
-    pub fn loading(settings: Settings, interim: Offering, reason: String) -> Arc<Self> {
-        let loading = Loading {
-            progress: watch::Sender::new(Progress::Loading),
+    pub fn loading(settings: ServerSettings, interim: ToolSet, reason: String) -> Arc<Self> {
+        let loading = ToolLoad {
+            progress: watch::Sender::new(LoadProgress::Loading),
             reason,
         };
         Self::with(settings, interim, Some(loading))
     }
 
     /// Offers the tools that were waited for. The list of tools counts as unchanged, because no client has seen another.
-    pub async fn loaded(self: &Arc<Self>, offering: Offering) {
+    pub async fn loaded(self: &Arc<Self>, offering: ToolSet) {
         self.install(Arc::new(offering));
         self.announce().await;
-        self.end_load(Progress::Loaded);
+        self.end_load(LoadProgress::Loaded);
     }
 
     /// Ends the wait without tools: requests that wait are answered with an error, and the server stops.
     pub fn not_loaded(&self) {
-        self.end_load(Progress::Failed);
+        self.end_load(LoadProgress::Failed);
     }
 
-    fn end_load(&self, progress: Progress) {
+    fn end_load(&self, progress: LoadProgress) {
         if let Some(loading) = &self.loading {
             loading.progress.send_replace(progress);
         }
@@ -112,7 +112,7 @@ impl Server {
     }
 }
 
-impl Session {
+impl ClientSession {
     /// Waits until the tools are loaded, and tells the client every second that it waits: in a log message, and to
     /// `progress`, so that the request does not time out. Fails if they cannot be loaded.
     pub(super) async fn loaded(
@@ -129,7 +129,7 @@ impl Session {
             return Ok(());
         };
         let mut end = LoadEnd(loading.progress.subscribe());
-        let mut steps = progress.map(Steps::new);
+        let mut steps = progress.map(ProgressSteps::new);
         let is_loaded = loop {
             match tokio::time::timeout(TOLD_EVERY, end.wait()).await {
                 Ok(is_loaded) => break is_loaded,
@@ -153,7 +153,7 @@ impl Session {
         &self,
         reason: &str,
         context: &RequestContext<RoleServer>,
-        steps: Option<&mut Steps>,
+        steps: Option<&mut ProgressSteps>,
     ) {
         if let Some(steps) = steps {
             let param = steps.next(&json!({ "progress": { "message": reason } }));

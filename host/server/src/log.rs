@@ -1,5 +1,5 @@
-//! What a server tells its operator while it runs: a line for each call, for refused access, and for what keeps calls from
-//! running. Lines are written by a thread of their own, so that a reader that does not read holds no call up.
+//! The log of a running server for its operator: a line for each call, for refused access, and for each obstacle to
+//! calls. A separate thread writes lines, so that a slow reader delays no call.
 
 use std::fmt;
 use std::io::Write;
@@ -27,7 +27,7 @@ const END_TIME: Duration = Duration::from_millis(500);
 pub enum LogLevel {
     /// Calls do not run, or the host failed.
     Error,
-    /// A call failed, or somebody was refused.
+    /// A call failed, or access was refused.
     Warning,
     Info,
 }
@@ -52,7 +52,7 @@ pub enum LogForm {
 }
 
 /// The log of a server for its operator.
-pub struct Log {
+pub struct OperatorLog {
     form: LogForm,
     /// Lines that matter less are left out.
     least: LogLevel,
@@ -60,18 +60,18 @@ pub struct Log {
     /// Completes when the last line is written.
     written: Mutex<Receiver<()>>,
     lost: AtomicU64,
-    refused: Mutex<Refused>,
+    refused: Mutex<RefusedAccess>,
 }
 
 /// Refused access in the current period.
-struct Refused {
+struct RefusedAccess {
     since: Instant,
     /// How often, and how often of that without a line.
     count: u64,
     untold: u64,
 }
 
-impl fmt::Debug for Log {
+impl fmt::Debug for OperatorLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Log")
             .field("form", &self.form)
@@ -80,7 +80,7 @@ impl fmt::Debug for Log {
     }
 }
 
-impl Log {
+impl OperatorLog {
     /// A log that writes to `out`.
     ///
     /// # Errors
@@ -102,7 +102,7 @@ impl Log {
                 }
                 let _ = ends.send(());
             })?;
-        let refused = Mutex::new(Refused {
+        let refused = Mutex::new(RefusedAccess {
             since: Instant::now(),
             count: 0,
             untold: 0,
@@ -255,7 +255,7 @@ impl Log {
     }
 }
 
-/// The code of a call that did not run because it could not be put on record.
+/// The code of a call that did not run because it could not be recorded.
 pub(super) const UNRECORDED: &str = "journal_unavailable";
 
 fn lines_lost(count: u64) -> String {
@@ -295,7 +295,7 @@ mod tests {
     #[test]
     fn a_flood_of_refusals_is_counted() {
         let (out, lines) = sync_channel(10_000);
-        let log = Log::new(LogForm::Json, LogLevel::Info, Pipe(out)).unwrap();
+        let log = OperatorLog::new(LogForm::Json, LogLevel::Info, Pipe(out)).unwrap();
         (0..1_000).for_each(|_| log.refused(401, "POST /mcp", "127.0.0.1"));
         log.close();
         let lines: Vec<Value> = lines
@@ -313,7 +313,7 @@ mod tests {
     #[test]
     fn what_a_stranger_sends_is_one_line_and_no_more() {
         let (out, lines) = sync_channel(10);
-        let log = Log::new(LogForm::Text, LogLevel::Warning, Pipe(out)).unwrap();
+        let log = OperatorLog::new(LogForm::Text, LogLevel::Warning, Pipe(out)).unwrap();
         log.write(LogLevel::Info, "x", "left out", &json!({}));
         log.refused(
             401,
@@ -334,7 +334,7 @@ mod tests {
     #[test]
     fn a_reader_that_does_not_read_holds_nobody_up() {
         let (out, lines) = sync_channel(0);
-        let log = Log::new(LogForm::Text, LogLevel::Info, Pipe(out)).unwrap();
+        let log = OperatorLog::new(LogForm::Text, LogLevel::Info, Pipe(out)).unwrap();
         (0..5_000).for_each(|n| log.write(LogLevel::Info, "x", &n.to_string(), &json!({})));
         assert!(log.lost.load(Ordering::Relaxed) > 3_000);
         let began = Instant::now();

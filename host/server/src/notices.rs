@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use toolcell::Listener;
 use toolcell_core::record::{EventType, ToolEvent};
-use toolcell_dialect::mcp::{self, Level, Steps};
+use toolcell_dialect::mcp::{self, Level, ProgressSteps};
 
 /// Maximum number of queued notices for a slow client; more are dropped, so that they never block the tool.
 const WAITING_MAX: usize = 256;
@@ -35,7 +35,7 @@ impl Listener for Notices {
     }
 }
 
-/// Whether the progress is what the tool or a hook says of its work.
+/// Returns whether the tool or a hook reports the progress.
 fn is_of_tool(event: &ToolEvent) -> bool {
     let status = event
         .data
@@ -45,39 +45,39 @@ fn is_of_tool(event: &ToolEvent) -> bool {
 }
 
 /// The notifications that a client requested for one call.
-pub(super) struct Wanted {
+pub(super) struct WantedNotices {
     pub(super) progress: Option<ProgressToken>,
     pub(super) logs: Option<Level>,
 }
 
-impl Wanted {
-    /// Whether the client requested any notification.
+impl WantedNotices {
+    /// Returns whether the client requested any.
     pub(super) fn anything(&self) -> bool {
         self.progress.is_some() || self.logs.is_some()
     }
 
     /// Returns a listener for the call, and the queue of the events that it hears.
-    pub(super) fn listen(&self, logger: String) -> (Arc<dyn Listener>, Spoken) {
+    pub(super) fn listen(&self, logger: String) -> (Arc<dyn Listener>, CallEventQueue) {
         let (queue, waiting) = mpsc::channel(WAITING_MAX);
         let listener = Notices {
             queue,
             progress: self.progress.is_some(),
             logs: self.logs.is_some(),
         };
-        (Arc::new(listener), Spoken { waiting, logger })
+        (Arc::new(listener), CallEventQueue { waiting, logger })
     }
 }
 
 /// The queued events of one call.
-pub(super) struct Spoken {
+pub(super) struct CallEventQueue {
     waiting: mpsc::Receiver<ToolEvent>,
     logger: String,
 }
 
-impl Spoken {
+impl CallEventQueue {
     /// Sends the events as notifications until the listener is dropped or the client disconnects.
-    pub(super) async fn pass_on(&mut self, wanted: &Wanted, peer: &Peer<RoleServer>) {
-        let mut steps = wanted.progress.clone().map(Steps::new);
+    pub(super) async fn pass_on(&mut self, wanted: &WantedNotices, peer: &Peer<RoleServer>) {
+        let mut steps = wanted.progress.clone().map(ProgressSteps::new);
         while let Some(event) = self.waiting.recv().await {
             let Some(notification) = notification(&event, &mut steps, wanted.logs, &self.logger)
             else {
@@ -96,7 +96,7 @@ impl Spoken {
 )]
 fn notification(
     event: &ToolEvent,
-    steps: &mut Option<Steps>,
+    steps: &mut Option<ProgressSteps>,
     least: Option<Level>,
     logger: &str,
 ) -> Option<ServerNotification> {

@@ -22,7 +22,7 @@ pub(super) struct Outline<'a> {
 
 /// Why a frame is refused before it is parsed, and the id of the request that the refusal answers.
 #[derive(Debug)]
-pub(super) struct Unread {
+pub(super) struct OutlineError {
     pub(super) id: Option<RequestId>,
     pub(super) why: String,
 }
@@ -34,7 +34,7 @@ impl<'a> Outline<'a> {
     ///
     /// Fails for more than 100,000 values beside the arguments of a `tools/call`, or for a duplicate key that the
     /// outline reads.
-    pub(super) fn of(text: &'a [u8]) -> Result<Option<Self>, Unread> {
+    pub(super) fn scan(text: &'a [u8]) -> Result<Option<Self>, OutlineError> {
         let mut cursor = Cursor {
             text,
             at: 0,
@@ -95,7 +95,7 @@ impl<'a> Outline<'a> {
             None => values(text),
         };
         let unread = |why| {
-            Err(Unread {
+            Err(OutlineError {
                 id: whole.and_then(|()| outline.request_id()),
                 why,
             })
@@ -158,8 +158,8 @@ impl<'a> Outline<'a> {
 pub(super) const ARRAY: &str =
     "a message is a JSON object: send each message by itself, not in an array";
 
-/// Whether `text` is a JSON array. MCP has no batches since 2025-06-18, but rmcp parses some arrays as a request, each
-/// item as the member at its position; the outline does not.
+/// Returns whether `text` is a JSON array. MCP dropped batches in 2025-06-18, but rmcp parses some arrays as a request,
+/// each item as the member at its position; the outline does not.
 pub(super) fn is_array(text: &[u8]) -> bool {
     text.trim_ascii_start().starts_with(b"[") && serde_json::from_slice::<IgnoredAny>(text).is_ok()
 }
@@ -172,7 +172,7 @@ fn values(text: &[u8]) -> usize {
         .count()
 }
 
-/// Whether `name`, the raw text between the quotes, decodes to `meant`.
+/// Returns whether `name`, raw text from the quotes, is `meant`.
 fn is(name: &[u8], meant: &str) -> bool {
     name == meant.as_bytes()
         || name.contains(&b'\\')
@@ -282,7 +282,7 @@ mod tests {
     use super::{Outline, is_array};
 
     fn of(text: &str) -> Outline<'_> {
-        Outline::of(text.as_bytes()).unwrap().unwrap()
+        Outline::scan(text.as_bytes()).unwrap().unwrap()
     }
 
     #[test]
@@ -324,7 +324,7 @@ mod tests {
             r#"{"a\"#,
             r#"{"params":{"arguments":[}"#,
         ] {
-            assert!(Outline::of(text.as_bytes()).unwrap().is_none(), "{text}");
+            assert!(Outline::scan(text.as_bytes()).unwrap().is_none(), "{text}");
         }
     }
 
@@ -334,11 +334,11 @@ mod tests {
         let in_params =
             |name: &str| format!(r#"{{"id":7,"method":"x","params":{{"{name}":[{commas}]}}}}"#);
         for text in [format!("[{commas}"), in_params("a"), in_params("arguments")] {
-            let unread = Outline::of(text.as_bytes()).unwrap_err();
+            let unread = Outline::scan(text.as_bytes()).unwrap_err();
             assert!(unread.why.contains("100000"), "{}", unread.why);
             assert_eq!(unread.id.is_some(), text.starts_with('{'));
         }
-        assert!(Outline::of(format!(r#"{{"a":"{commas}"}}"#).as_bytes()).is_ok());
+        assert!(Outline::scan(format!(r#"{{"a":"{commas}"}}"#).as_bytes()).is_ok());
         let arguments =
             format!(r#"{{"method":"tools/call","params":{{"arguments":{{"a":[{commas}]}}}}}}"#);
         assert!(
@@ -348,7 +348,7 @@ mod tests {
         let mut no_text = arguments.into_bytes();
         drop(no_text.splice(no_text.len() - 4..no_text.len() - 4, *b",\"\xff\""));
         assert!(
-            Outline::of(&no_text).is_err(),
+            Outline::scan(&no_text).is_err(),
             "arguments that are not taken out count"
         );
     }
@@ -367,7 +367,7 @@ mod tests {
             r#"{"params":{},"params":{}}"#,
             r#"{"params":{"arguments":{},"argument\u0073":{}}}"#,
         ] {
-            assert!(Outline::of(text.as_bytes()).is_err(), "{text}");
+            assert!(Outline::scan(text.as_bytes()).is_err(), "{text}");
         }
     }
 }

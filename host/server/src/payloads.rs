@@ -12,14 +12,14 @@ const PAYLOADS_MAX: usize = 1_000;
 /// The payloads that results referred one client to. It can read no others, even if it guesses a digest.
 #[derive(Debug, Default)]
 pub(super) struct ReadablePayloads {
-    readable: Mutex<VecDeque<Shelved>>,
+    readable: Mutex<VecDeque<ReadablePayload>>,
     /// The URIs of the payloads that were displaced last, to tell them from unknown ones.
     displaced: Mutex<VecDeque<String>>,
 }
 
 /// One payload.
 #[derive(Clone, Debug)]
-pub(super) struct Shelved {
+pub(super) struct ReadablePayload {
     pub(super) link: Resource,
     /// The digest of the payload's bytes.
     pub(super) digest: String,
@@ -28,7 +28,7 @@ pub(super) struct Shelved {
 }
 
 impl ReadablePayloads {
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Shelved>> {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<ReadablePayload>> {
         self.readable.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -77,7 +77,7 @@ impl ReadablePayloads {
                 displaced.pop_front();
             }
         }
-        shelf.push_back(Shelved {
+        shelf.push_back(ReadablePayload {
             link: mcp::payload_link(reference),
             digest: reference.digest.clone(),
             provenance: Arc::clone(provenance),
@@ -93,12 +93,12 @@ impl ReadablePayloads {
             .collect()
     }
 
-    /// Whether the client may read any payload.
+    /// Returns whether the client has any payload.
     pub(super) fn has_any(&self) -> bool {
         !self.lock().is_empty()
     }
 
-    /// Whether the payload with this URI could be read until others displaced it.
+    /// Returns whether others displaced the payload with this URI.
     pub(super) fn has_expired(&self, uri: &str) -> bool {
         self.displaced
             .lock()
@@ -108,7 +108,7 @@ impl ReadablePayloads {
     }
 
     /// Returns the payload with this URI.
-    pub(super) fn find(&self, uri: &str) -> Option<Shelved> {
+    pub(super) fn find(&self, uri: &str) -> Option<ReadablePayload> {
         self.lock()
             .iter()
             .find(|shelved| shelved.link.uri == uri)

@@ -1,4 +1,4 @@
-//! The request ids of one connection that are in use: those of unanswered requests, and of canceled ones.
+//! The request ids in use on one connection: of unanswered and of canceled requests.
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt::{self, Display, Formatter};
@@ -13,27 +13,27 @@ use tokio::sync::Notify;
 const CANCELED_MAX: usize = 4_096;
 
 #[derive(Debug, Default)]
-pub(super) struct Pending {
-    ids: Mutex<Ids>,
+pub(super) struct PendingRequests {
+    ids: Mutex<RequestIds>,
     none: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Ids {
+struct RequestIds {
     unanswered: HashSet<RequestId>,
-    /// Hashes. A late response of a canceled call would be taken for that of a second request with the same id.
+    /// Hashes. Otherwise a canceled call's late response could answer a second request with its id.
     canceled: VecDeque<u64>,
     hasher: RandomState,
 }
 
 /// Why an id cannot be used.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Taken {
+pub(super) enum IdInUse {
     Unanswered(RequestId),
     Canceled(RequestId),
 }
 
-impl Display for Taken {
+impl Display for IdInUse {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let (id, whose) = match self {
             Self::Unanswered(id) => (id, "still runs"),
@@ -46,27 +46,27 @@ impl Display for Taken {
     }
 }
 
-impl Ids {
+impl RequestIds {
     fn is_canceled(&self, id: &RequestId) -> bool {
         self.canceled.contains(&self.hasher.hash_one(id)) && guard!("canceled_ids")
     }
 }
 
-impl Pending {
-    fn ids(&self) -> MutexGuard<'_, Ids> {
+impl PendingRequests {
+    fn ids(&self) -> MutexGuard<'_, RequestIds> {
         self.ids.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Registers the id of a request. Fails if it is in use.
-    pub(super) fn begin(&self, id: &RequestId) -> Result<(), Taken> {
+    pub(super) fn begin(&self, id: &RequestId) -> Result<(), IdInUse> {
         let mut ids = self.ids();
         if ids.is_canceled(id) {
-            return Err(Taken::Canceled(id.clone()));
+            return Err(IdInUse::Canceled(id.clone()));
         }
         if ids.unanswered.insert(id.clone()) {
             Ok(())
         } else {
-            Err(Taken::Unanswered(id.clone()))
+            Err(IdInUse::Unanswered(id.clone()))
         }
     }
 
@@ -98,7 +98,7 @@ impl Pending {
         self.notify(&ids);
     }
 
-    fn notify(&self, ids: &Ids) {
+    fn notify(&self, ids: &RequestIds) {
         if ids.unanswered.is_empty() {
             self.none.notify_waiters();
         }
@@ -123,7 +123,7 @@ impl Pending {
 mod tests {
     use rmcp::model::RequestId;
 
-    use super::{CANCELED_MAX, Pending, Taken};
+    use super::{CANCELED_MAX, IdInUse, PendingRequests};
 
     fn id(number: usize) -> RequestId {
         RequestId::Number(i64::try_from(number).unwrap())
@@ -131,13 +131,13 @@ mod tests {
 
     #[test]
     fn an_id_is_free_once_its_request_is_answered_and_not_when_it_is_canceled() {
-        let pending = Pending::default();
+        let pending = PendingRequests::default();
         pending.begin(&id(1)).unwrap();
-        assert_eq!(pending.begin(&id(1)), Err(Taken::Unanswered(id(1))));
+        assert_eq!(pending.begin(&id(1)), Err(IdInUse::Unanswered(id(1))));
         pending.end(&id(1));
         pending.begin(&id(1)).unwrap();
         assert!(pending.cancel(&id(1)) && !pending.cancel(&id(1)));
-        assert_eq!(pending.begin(&id(1)), Err(Taken::Canceled(id(1))));
+        assert_eq!(pending.begin(&id(1)), Err(IdInUse::Canceled(id(1))));
         assert!(!pending.is_free(&id(1)) && pending.is_free(&id(2)));
         // Only requests are canceled.
         assert!(!pending.cancel(&id(2)));
@@ -151,7 +151,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_canceled_is_not_waited_for() {
-        let pending = Pending::default();
+        let pending = PendingRequests::default();
         pending.begin(&id(1)).unwrap();
         pending.begin(&id(2)).unwrap();
         let mut empty = Box::pin(pending.empty());

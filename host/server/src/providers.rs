@@ -4,7 +4,7 @@ use toolcell_core::record::{
     LoadingState, NextAction, ToolRef, ToolSearchResult, UnavailableProvider,
 };
 
-use super::Offers;
+use super::ExposedTools;
 
 /// A component, where tools come from.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,7 +25,7 @@ pub struct Providers {
 
 impl Providers {
     /// Adds the providers to the result of a search through `offers`.
-    pub(super) fn tell(self, found: &mut ToolSearchResult, offers: &Offers) {
+    pub(super) fn tell(self, found: &mut ToolSearchResult, offers: &ExposedTools) {
         found
             .matches
             .iter_mut()
@@ -41,8 +41,8 @@ impl Providers {
         found.unavailable_providers = self.unavailable;
     }
 
-    /// Says of `tool`, which has its name in `offers`, that its component is being loaded anew (AT-DEF-09, AT-DEF-12).
-    pub(super) fn mark(&self, tool: &mut ToolRef, offers: &Offers) {
+    /// Marks `tool`, which has its name in `offers`, if its component is being reloaded (AT-DEF-09, AT-DEF-12).
+    pub(super) fn mark(&self, tool: &mut ToolRef, offers: &ExposedTools) {
         if self.pending.is_empty() {
             return;
         }

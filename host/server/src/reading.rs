@@ -10,17 +10,17 @@ use rmcp::service::RequestContext;
 use serde_json::json;
 use toolcell_core::journal::PayloadChanged;
 use toolcell_core::record::{ErrorClass, Input, Refusal};
-use toolcell_dialect::mcp::{self, READ_RESULT, ReadArguments, Unreadable};
+use toolcell_dialect::mcp::{self, READ_RESULT, ReadArguments, ReferenceError};
 
-use super::payloads::Shelved;
+use super::payloads::ReadablePayload;
 use super::results;
-use super::sent::Sent;
-use super::session::{PAYLOAD_BYTES_MAX, Session};
+use super::sent_arguments::SentArguments;
+use super::session::{ClientSession, PAYLOAD_BYTES_MAX};
 
 /// Maximum size of a part of a larger payload in one response, in bytes.
 const PART_BYTES_MAX: u64 = 8 << 20;
 
-impl Session {
+impl ClientSession {
     /// Answers `resources/read`, for a payload that a result referred this client to.
     pub(super) async fn read_payload(
         &self,
@@ -34,7 +34,7 @@ impl Session {
             ))
         };
         let (whole, from) = mcp::part_of(uri).map_or((uri, None), |(whole, at)| (whole, Some(at)));
-        let Some(Shelved {
+        let Some(ReadablePayload {
             link,
             digest,
             provenance,
@@ -109,7 +109,7 @@ impl Session {
         if name != READ_RESULT || !(self.offering().can_persist() || self.payloads().has_any()) {
             return None;
         }
-        let sent = Sent::with(context).unwrap_or_else(|| Sent::new("{}", None));
+        let sent = SentArguments::with(context).unwrap_or_else(|| SentArguments::new("{}", None));
         Some(
             self.read_part(&sent.arguments)
                 .await
@@ -124,21 +124,21 @@ impl Session {
         let uri = arguments.uri();
         let offering = self.offering();
         let unreadable = |state| Ok(mcp::unreadable(&uri, state));
-        let Some(Shelved {
+        let Some(ReadablePayload {
             link,
             digest,
             provenance,
         }) = self.payloads().find(&uri)
         else {
             return unreadable(if self.payloads().has_expired(&uri) {
-                Unreadable::Expired
+                ReferenceError::Expired
             } else {
-                Unreadable::Unknown
+                ReferenceError::Unknown
             });
         };
         // The operator may have decided since that no output leaves the host.
         if !offering.host.keeping().output {
-            return unreadable(Unreadable::Redacted);
+            return unreadable(ReferenceError::Redacted);
         }
         let (from, count) = arguments.window(link.size.unwrap_or_default());
         let bytes = match offering.host.payload_part(&digest, from, count).await {
@@ -148,7 +148,7 @@ impl Session {
                     "the stored result was changed on disk; call the tool again",
                 ));
             }
-            Err(error) if is_missing(&error) => return unreadable(Unreadable::Gone),
+            Err(error) if is_missing(&error) => return unreadable(ReferenceError::Gone),
             Err(error) => {
                 let refusal = unreadable_now("the stored result cannot be read; call again later");
                 return Err(refusal.detail(format!("{error:#}")));
@@ -166,7 +166,7 @@ fn unreadable_now(message: &str) -> Refusal {
     )
 }
 
-/// Whether the file of a payload was removed.
+/// Returns whether a payload's file was removed.
 pub(super) fn is_missing(error: &anyhow::Error) -> bool {
     let missing = |error: &std::io::Error| error.kind() == std::io::ErrorKind::NotFound;
     error

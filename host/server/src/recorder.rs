@@ -9,27 +9,28 @@ use tokio::sync::mpsc;
 use toolcell::{BoxFuture, RecordKeeper};
 use toolcell_core::record::CallRecord;
 
-use super::budget::{Budget, Lease};
+use super::budget::{ByteBudget, Lease};
 
 /// Maximum number of queued records, and maximum memory of large ones, in bytes; while the queue is full, a call that ends
 /// waits (backpressure).
 const WAITING_MAX: usize = 256;
 const WAITING_BYTES_MAX: usize = 32 << 20;
 
-/// Appends the record of every call to a file, one JSON line each; those of the calls that a tool makes before its own. A new file is readable by its owner only.
-pub struct Recorder {
-    queue: Mutex<Option<mpsc::Sender<Line>>>,
-    room: Budget,
+/// Appends the record of every call to a file as a JSON line, after the records of the calls that its tool makes. Only
+/// its owner can read a new file.
+pub struct CallRecorder {
+    queue: Mutex<Option<mpsc::Sender<RecordLine>>>,
+    room: ByteBudget,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// A record as JSON, and the memory that is reserved for it.
-struct Line {
+struct RecordLine {
     text: Vec<u8>,
     _lease: Option<Lease>,
 }
 
-impl Recorder {
+impl CallRecorder {
     /// Opens or creates `file`. `failed` is called once, at the first write error.
     pub fn open(
         file: &Path,
@@ -50,7 +51,7 @@ impl Recorder {
                     failed(&error);
                 }
             })?;
-        let room = Budget::new(WAITING_BYTES_MAX);
+        let room = ByteBudget::new(WAITING_BYTES_MAX);
         Ok(Self {
             queue: Mutex::new(Some(queue)),
             room,
@@ -69,7 +70,7 @@ impl Recorder {
         let lease = self.room.take(text.len()).await;
         // Sending fails after a write error, which was reported; calls continue.
         let _ = queue
-            .send(Line {
+            .send(RecordLine {
                 text,
                 _lease: lease,
             })
@@ -85,7 +86,7 @@ impl Recorder {
     }
 }
 
-impl RecordKeeper for Recorder {
+impl RecordKeeper for CallRecorder {
     fn ended<'a>(&'a self, record: &'a CallRecord) -> BoxFuture<'a, ()> {
         Box::pin(self.keep(record))
     }
@@ -96,7 +97,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Writes line by line, because a record matters most if the process dies.
-fn write(mut out: File, mut records: mpsc::Receiver<Line>) -> std::io::Result<()> {
+fn write(mut out: File, mut records: mpsc::Receiver<RecordLine>) -> std::io::Result<()> {
     while let Some(line) = records.blocking_recv() {
         out.write_all(&line.text)?;
     }

@@ -11,7 +11,7 @@ use rmcp::service::RequestContext;
 use serde::Serialize;
 use toolcell_core::record::{Content, ToolResult};
 
-use crate::budget::{Budget, Lease, Spent};
+use crate::budget::{BudgetExceeded, ByteBudget, Lease};
 
 /// Bytes of memory per byte of a payload that goes into a response: as it is read, as it is parsed, and as it is sent.
 const COPIES: usize = 4;
@@ -22,15 +22,15 @@ const SMALL_BYTES: usize = 4 << 10;
 /// How long a response waits for its memory.
 const WAIT: Duration = Duration::from_secs(30);
 
-/// What one response over HTTP keeps reserved, an extension of its request.
+/// The memory reserved for one HTTP response; an extension of its request.
 #[derive(Clone, Debug)]
 pub(super) struct ResultRoom {
-    budget: Budget,
+    budget: ByteBudget,
     held: Arc<Mutex<Vec<Lease>>>,
 }
 
 impl ResultRoom {
-    pub(super) fn new(budget: Budget) -> Self {
+    pub(super) fn new(budget: ByteBudget) -> Self {
         Self {
             budget,
             held: Arc::default(),
@@ -38,7 +38,7 @@ impl ResultRoom {
     }
 
     /// The room of the request of `context`; `None` for a client of standard streams, which is the only one of its server.
-    pub(super) fn of(context: &RequestContext<RoleServer>) -> Option<&Self> {
+    pub(super) fn from_context(context: &RequestContext<RoleServer>) -> Option<&Self> {
         context
             .extensions
             .get::<::http::request::Parts>()?
@@ -57,15 +57,15 @@ impl ResultRoom {
 }
 
 /// Counts the result of one of many calls that an answer is collected of. Without memory, its output is left out of the
-/// answer, and is on record alone: to wait would help nobody, because the answer itself has what is reserved.
-pub(super) fn collect(budget: &Budget, result: &mut ToolResult) -> Option<Lease> {
+/// answer, and only the record has it. Waiting would not help, because the answer itself holds the memory.
+pub(super) fn collect(budget: &ByteBudget, result: &mut ToolResult) -> Option<Lease> {
     let bytes = json_bytes(result);
     if bytes <= SMALL_BYTES {
         return None;
     }
     match budget.try_take_any(bytes.saturating_mul(COLLECTED_COPIES)) {
         Ok(lease) => Some(lease),
-        Err(Spent) => {
+        Err(BudgetExceeded) => {
             let id = result.invocation_id;
             let note = format!(
                 "the output of this call is left out here: the results that you have not read take all of the memory for \
@@ -89,7 +89,7 @@ pub(super) async fn reserve(
     context: &RequestContext<RoleServer>,
     bytes: usize,
 ) -> Result<(), ErrorData> {
-    let Some(room) = ResultRoom::of(context) else {
+    let Some(room) = ResultRoom::from_context(context) else {
         return Ok(());
     };
     let lease = tokio::time::timeout(WAIT, room.budget.take(bytes.saturating_mul(COPIES))).await;
@@ -104,9 +104,9 @@ pub(super) async fn reserve(
 
 /// Size of `value` as JSON, in bytes. The text is not made, because each call is measured.
 pub(super) fn json_bytes(value: &impl Serialize) -> usize {
-    struct Count(usize);
+    struct ByteCount(usize);
 
-    impl std::io::Write for Count {
+    impl std::io::Write for ByteCount {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
             self.0 = self.0.saturating_add(bytes.len());
             Ok(bytes.len())
@@ -117,7 +117,7 @@ pub(super) fn json_bytes(value: &impl Serialize) -> usize {
         }
     }
 
-    let mut count = Count(0);
+    let mut count = ByteCount(0);
     // Counting cannot fail, and these records can be written as JSON.
     let _ = serde_json::to_writer(&mut count, value);
     count.0

@@ -22,53 +22,55 @@ use toolcell_core::record::{CallRecord, ErrorClass, Refusal, ToolResult};
 use toolcell_dialect::mcp::{self, Level};
 use ulid::Ulid;
 
-use super::asking::{Ask, AskChannel};
-use super::call::{Caller, Incoming, Running, Seen, Step, name_too_long, revision};
+use super::asking::{AskChannel, CallQuestion};
+use super::call::{
+    CallProgress, CallerContext, IncomingCall, RunningCall, WaitingRequest, name_too_long, revision,
+};
 use super::exchange;
+use super::exposed_tools::ExposedTool;
 use super::frames::NotPending;
-use super::held::HeldCallKey;
+use super::held_calls::HeldCallKey;
 use super::instructions::instructions;
+use super::loaded_tools::LoadedTools;
 use super::loading::ToldOfLoad;
-use super::loads::Loads;
-use super::notices::Wanted;
-use super::offer::Offer;
+use super::notices::WantedNotices;
 use super::payloads::ReadablePayloads;
 use super::results;
-use super::sent::Sent;
+use super::sent_arguments::SentArguments;
 use super::surfaces;
 use super::tasks::TASK_AFTER;
-use super::vain_cancels::VainCancels;
-use super::{Offering, Server};
+use super::unknown_cancels::UnknownCancels;
+use super::{Server, ToolSet};
 
-/// What the server calls itself.
+/// The server's name.
 pub(super) const NAME: &str = "toolcell";
 /// Maximum size of a payload in one response, in bytes.
 pub(super) const PAYLOAD_BYTES_MAX: u64 = 32 << 20;
 
 /// The identity of a client.
-pub(super) struct Identity {
+pub(super) struct ClientIdentity {
     /// The caller; `None` if the transport cannot tell.
     pub(super) actor: Option<Arc<str>>,
     /// The owner of the calls: the principal, or the connection if there is only one.
     pub(super) owner: Arc<str>,
-    /// Whether the connection counts as a session in revisions without sessions.
+    /// `true` if the connection is a session in revisions without sessions.
     pub(super) lasts: bool,
     pub(super) shelf: Arc<ReadablePayloads>,
     /// The tools that the owner has loaded without a session.
-    pub(super) loads: Arc<Loads>,
-    /// What the owner canceled in vain.
-    pub(super) vain_cancels: Arc<VainCancels>,
+    pub(super) loads: Arc<LoadedTools>,
+    /// Its cancels of unknown calls.
+    pub(super) unknown_cancels: Arc<UnknownCancels>,
 }
 
 /// The session of one client: the payloads that it may read, the tools that it has loaded, and the log level that it
 /// wants.
-pub(super) struct Session {
+pub(super) struct ClientSession {
     pub(super) server: Arc<Server>,
-    pub(super) identity: Identity,
+    pub(super) identity: ClientIdentity,
     /// The name of the session in records and in remembered approvals.
     id: Arc<str>,
     /// The tools that the session has loaded.
-    loads: Loads,
+    loads: LoadedTools,
     /// The minimum log level that a client of 2025-11-25 set.
     level: AtomicU8,
     pub(super) told_of_load: ToldOfLoad,
@@ -77,8 +79,8 @@ pub(super) struct Session {
     _ends: DropGuard,
 }
 
-impl Session {
-    pub(super) fn new(server: Arc<Server>, identity: Identity) -> Self {
+impl ClientSession {
+    pub(super) fn new(server: Arc<Server>, identity: ClientIdentity) -> Self {
         let ended = CancellationToken::new();
         let _ends = ended.clone().drop_guard();
         let id = Ulid::generate().to_string().into();
@@ -88,7 +90,7 @@ impl Session {
             server,
             identity,
             id,
-            loads: Loads::default(),
+            loads: LoadedTools::default(),
             level,
             told_of_load,
             ended,
@@ -97,19 +99,19 @@ impl Session {
     }
 
     /// The current offering.
-    pub(super) fn offering(&self) -> Arc<Offering> {
+    pub(super) fn offering(&self) -> Arc<ToolSet> {
         self.server.offering()
     }
 
-    /// Puts on record that the client canceled a request or a task that there is not.
+    /// Records that the client canceled an unknown request or task.
     pub(super) async fn tell_unknown_cancel(
         &self,
-        offering: &Offering,
+        offering: &ToolSet,
         id: &str,
         session: Option<String>,
     ) {
         self.identity
-            .vain_cancels
+            .unknown_cancels
             .tell(&offering.host, id, session)
             .await;
     }
@@ -121,7 +123,7 @@ impl Session {
 
     /// The tools that the caller of this request has loaded: in its session, or, in 2026-07-28 over HTTP, which has no
     /// sessions, as the same principal.
-    pub(super) fn loads(&self, context: &RequestContext<RoleServer>) -> &Loads {
+    pub(super) fn loads(&self, context: &RequestContext<RoleServer>) -> &LoadedTools {
         let old = revision(context) < ProtocolVersion::V_2026_07_28;
         if old {
             &self.loads
@@ -130,7 +132,7 @@ impl Session {
         }
     }
 
-    fn lasting_loads(&self) -> &Loads {
+    fn lasting_loads(&self) -> &LoadedTools {
         if self.identity.lasts {
             &self.loads
         } else {
@@ -138,10 +140,10 @@ impl Session {
         }
     }
 
-    /// The id of the caller's own surface: that of the offering, and what this caller has loaded into it.
+    /// The id of the caller's own surface: the offering's id, and the number of loads of this caller.
     pub(super) fn surface_id(
         &self,
-        offering: &Offering,
+        offering: &ToolSet,
         context: &RequestContext<RoleServer>,
     ) -> Arc<str> {
         let shared = offering.offers.surface().id();
@@ -155,8 +157,8 @@ impl Session {
         }
     }
 
-    fn wanted(&self, context: &RequestContext<RoleServer>) -> Wanted {
-        Wanted {
+    fn wanted(&self, context: &RequestContext<RoleServer>) -> WantedNotices {
+        WantedNotices {
             progress: context.meta.get_progress_token(),
             logs: self.least_level(context),
         }
@@ -182,14 +184,14 @@ impl Session {
         .find(|known| *known as u8 == level)
     }
 
-    /// The name of the session in records: that of the calls of this request.
+    /// The name in records of the session of this request.
     pub(super) fn session_ref(&self, context: &RequestContext<RoleServer>) -> Option<String> {
         super::call::session(&self.offering().approvals, &self.caller(context))
     }
 
-    fn caller(&self, context: &RequestContext<RoleServer>) -> Caller {
+    fn caller(&self, context: &RequestContext<RoleServer>) -> CallerContext {
         let lasts = self.identity.lasts || revision(context) < ProtocolVersion::V_2026_07_28;
-        Caller {
+        CallerContext {
             actor: self.identity.actor.clone(),
             session: lasts.then(|| Arc::clone(&self.id)),
             gone: super::gone(context),
@@ -200,11 +202,14 @@ impl Session {
     fn enter(
         &self,
         params: CallToolRequestParams,
-        seen: &Seen<'_>,
-    ) -> Result<(Running, HeldCallKey, Option<Ask>), ErrorData> {
-        let Sent { arguments, lease } = match (Sent::with(seen.context), &params.arguments) {
+        seen: &WaitingRequest<'_>,
+    ) -> Result<(RunningCall, HeldCallKey, Option<CallQuestion>), ErrorData> {
+        let SentArguments { arguments, lease } = match (
+            SentArguments::with(seen.context),
+            &params.arguments,
+        ) {
             (Some(sent), _) => sent,
-            (None, None) => Sent::new("{}", None),
+            (None, None) => SentArguments::new("{}", None),
             // rmcp also accepts params as an array, in which the outline finds no arguments.
             (None, Some(_)) => {
                 let why = "the arguments cannot be read: send params as a JSON object with a name and arguments";
@@ -252,7 +257,7 @@ impl Session {
         let lease = words.lease.clone();
         let responses = params.input_responses;
         let surface = self.surface_id(&offering, seen.context);
-        let incoming = Incoming {
+        let incoming = IncomingCall {
             name: &words.tool,
             input,
             lease,
@@ -265,18 +270,18 @@ impl Session {
         Ok((self.server.begin(&offering, incoming), words, None))
     }
 
-    /// Whether a client could ask for tasks: earlier revisions have no such extension.
-    fn offers_tasks(&self, seen: &Seen<'_>) -> bool {
+    /// Returns whether a client can ask for tasks, which need a later revision.
+    fn offers_tasks(&self, seen: &WaitingRequest<'_>) -> bool {
         self.server.tasks.is_some() && revision(seen.context) >= ProtocolVersion::V_2026_07_28
     }
 
     /// Drives a call until there is a response. `open` is the unanswered question of a held call.
     async fn answer(
         &self,
-        mut running: Running,
+        mut running: RunningCall,
         words: HeldCallKey,
-        open: Option<Ask>,
-        seen: &Seen<'_>,
+        open: Option<CallQuestion>,
+        seen: &WaitingRequest<'_>,
     ) -> Result<CallToolResponse, ErrorData> {
         let lost = |refusal: Refusal| ErrorData::internal_error(refusal.message, None);
         let mut open = match open {
@@ -288,11 +293,11 @@ impl Session {
             let ask = match open.take() {
                 Some(ask) => Some(ask),
                 None => match step(&mut running, seen, defers).await.map_err(lost)? {
-                    Some(Step::Done(record)) => {
+                    Some(CallProgress::Done(record)) => {
                         let offering = Arc::clone(running.offering());
                         return self.result(*record, &offering, &words.tool, seen).await;
                     }
-                    Some(Step::Asks(ask)) => Some(ask),
+                    Some(CallProgress::Asks(ask)) => Some(ask),
                     None => None,
                 },
             };
@@ -319,15 +324,15 @@ impl Session {
     /// Holds a call that waits for an answer, and returns the response that tells the client how to continue.
     fn hold(
         &self,
-        running: Running,
-        ask: Ask,
+        running: RunningCall,
+        ask: CallQuestion,
         words: HeldCallKey,
-        seen: &Seen<'_>,
+        seen: &WaitingRequest<'_>,
     ) -> Result<CallToolResponse, Refusal> {
         let held = &self.server.held;
         let questions = ask.questions();
         let meta = ask.meta();
-        if let (AskChannel::Return, Ask::Approval { prompt, .. }) = (seen.channel, &ask) {
+        if let (AskChannel::Return, CallQuestion::Approval { prompt, .. }) = (seen.channel, &ask) {
             // That of a client with tasks was announced already.
             if !seen.tasks {
                 (self.server.settings.announcer)(prompt);
@@ -344,9 +349,9 @@ impl Session {
     async fn result(
         &self,
         record: CallRecord,
-        offering: &Offering,
+        offering: &ToolSet,
         tool: &str,
-        seen: &Seen<'_>,
+        seen: &WaitingRequest<'_>,
     ) -> Result<CallToolResponse, ErrorData> {
         let mut result = record.result;
         let Ok(offer) = offering.offers.find(tool) else {
@@ -367,7 +372,7 @@ impl Session {
         Ok(mcp::call_result(&result, &revision(seen.context), output_schema).into())
     }
 
-    pub(super) fn seen<'a>(&self, context: &'a RequestContext<RoleServer>) -> Seen<'a> {
+    pub(super) fn seen<'a>(&self, context: &'a RequestContext<RoleServer>) -> WaitingRequest<'a> {
         let revision = revision(context);
         let capabilities = context.client_capabilities();
         let has_tasks = capabilities
@@ -375,7 +380,7 @@ impl Session {
             .is_some_and(ClientCapabilities::supports_tasks);
         let tasks =
             has_tasks && revision >= ProtocolVersion::V_2026_07_28 && self.server.tasks.is_some();
-        let channel = match AskChannel::of(
+        let channel = match AskChannel::choose(
             &self.server.offering().approvals,
             &revision,
             capabilities.as_ref(),
@@ -384,7 +389,7 @@ impl Session {
             AskChannel::Wait if tasks => AskChannel::Return,
             channel => channel,
         };
-        Seen {
+        WaitingRequest {
             channel,
             tasks,
             wanted: self.wanted(context),
@@ -396,10 +401,10 @@ impl Session {
 
 /// The next step of a call; `None` if it `defers` and is not there in time.
 async fn step(
-    running: &mut Running,
-    seen: &Seen<'_>,
+    running: &mut RunningCall,
+    seen: &WaitingRequest<'_>,
     defers: bool,
-) -> Result<Option<Step>, Refusal> {
+) -> Result<Option<CallProgress>, Refusal> {
     let mut step = std::pin::pin!(running.attend(seen));
     if !defers {
         return step.await.map(Some);
@@ -412,7 +417,11 @@ async fn step(
 
 /// Restores structured output that was moved to a payload, if the tool declares an output schema, because clients
 /// refuse a result without it. The content stays a preview.
-pub(super) async fn fill_structured(offering: &Offering, offer: &Offer, result: &mut ToolResult) {
+pub(super) async fn fill_structured(
+    offering: &ToolSet,
+    offer: &ExposedTool,
+    result: &mut ToolResult,
+) {
     let keeping = offering.host.keeping();
     let promised = result.structured_content.is_none()
         && keeping.output
@@ -421,7 +430,7 @@ pub(super) async fn fill_structured(offering: &Offering, offer: &Offer, result: 
     if !promised || result.is_error {
         return;
     }
-    // The host alone writes these references: a block of a tool could name any digest.
+    // Only the host writes these references: a block of a tool could name any digest.
     let moved = result
         .resource_refs
         .iter()
@@ -445,7 +454,7 @@ pub(super) fn moved_bytes(result: &ToolResult) -> usize {
 
 /// Boxes what its futures hold: rmcp's future of a request has room for each of them, and is moved several times before it
 /// runs.
-impl ServerHandler for Session {
+impl ServerHandler for ClientSession {
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder()
             .enable_tools()
@@ -506,7 +515,7 @@ impl ServerHandler for Session {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         Box::pin(async move {
-            // The tool's own progress must not begin below that of the load.
+            // The tool's own progress must not begin below the load's.
             self.loaded(&context, None).await?;
             if let Some(answer) = self.discover(&params.name, &context).await {
                 return Ok(answer.into());
@@ -600,10 +609,11 @@ impl ServerHandler for Session {
                         .get("name")
                         .and_then(Value::as_str)
                         .unwrap_or_default();
-                    let Sent {
+                    let SentArguments {
                         arguments: input,
                         lease,
-                    } = Sent::with(&context).unwrap_or_else(|| Sent::new("null", None));
+                    } = SentArguments::with(&context)
+                        .unwrap_or_else(|| SentArguments::new("null", None));
                     let message = "tools/call takes a name, and arguments that are a JSON object";
                     let refusal =
                         Refusal::new(ErrorClass::InvalidArguments, "protocol_error", message);
@@ -614,7 +624,7 @@ impl ServerHandler for Session {
                     let responses = None;
                     let loaded = false;
                     let seen = &seen;
-                    let incoming = Incoming {
+                    let incoming = IncomingCall {
                         name,
                         input,
                         lease,
@@ -626,7 +636,7 @@ impl ServerHandler for Session {
                     };
                     let mut running = self.server.begin(&offering, incoming);
                     match Box::pin(running.attend(seen)).await {
-                        Ok(Step::Done(record)) => Err(mcp::protocol_error(&record.result)),
+                        Ok(CallProgress::Done(record)) => Err(mcp::protocol_error(&record.result)),
                         _ => Err(ErrorData::invalid_params(message, None)),
                     }
                 }

@@ -12,9 +12,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::unix::pipe;
 use tokio_util::sync::CancellationToken;
 
-use super::frames::Frames;
-use super::session::{Identity, Session};
-use super::{Interrupted, Server, Serving};
+use super::frames::FrameTransport;
+use super::session::{ClientIdentity, ClientSession};
+use super::{InterruptFuture, ServeFuture, Server};
 
 /// How long calls may still run after standard input closes. A client that pipes requests in closes it at once and
 /// wants the responses; a killed client wants nothing.
@@ -23,9 +23,9 @@ const LINGER: Duration = Duration::from_millis(100);
 const STOP: Duration = Duration::from_millis(600);
 
 /// The stream from a client.
-pub type Reader = Box<dyn AsyncRead + Send + Unpin>;
+pub type ClientReader = Box<dyn AsyncRead + Send + Unpin>;
 /// The stream to a client.
-pub type Writer = Box<dyn AsyncWrite + Send + Unpin>;
+pub type ClientWriter = Box<dyn AsyncWrite + Send + Unpin>;
 
 /// Serves the client on standard input and output until it disconnects or `interrupted` completes.
 ///
@@ -35,8 +35,8 @@ pub type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 pub fn serve_stdio<'a>(
     server: &'a Arc<Server>,
     actor: Option<String>,
-    interrupted: Interrupted,
-) -> Serving<'a> {
+    interrupted: InterruptFuture,
+) -> ServeFuture<'a> {
     Box::pin(async move {
         run(
             server,
@@ -56,30 +56,31 @@ pub fn serve_stdio<'a>(
 pub fn serve_streams<'a>(
     server: &'a Arc<Server>,
     actor: Option<String>,
-    streams: (Reader, Writer),
-    interrupted: Interrupted,
-) -> Serving<'a> {
+    streams: (ClientReader, ClientWriter),
+    interrupted: InterruptFuture,
+) -> ServeFuture<'a> {
     Box::pin(run(server, actor, streams, interrupted))
 }
 
 async fn run(
     server: &Arc<Server>,
     actor: Option<String>,
-    (reader, writer): (Reader, Writer),
-    interrupted: Interrupted,
+    (reader, writer): (ClientReader, ClientWriter),
+    interrupted: InterruptFuture,
 ) -> anyhow::Result<()> {
     let closed = CancellationToken::new();
-    let frames = Frames::new(reader, writer, closed.clone()).until_loaded(server.load_end());
+    let frames =
+        FrameTransport::new(reader, writer, closed.clone()).until_loaded(server.load_end());
     let pending = frames.pending();
-    let identity = Identity {
+    let identity = ClientIdentity {
         actor: actor.map(Into::into),
         owner: "stdio".into(),
         lasts: true,
         shelf: Arc::default(),
         loads: Arc::default(),
-        vain_cancels: Arc::default(),
+        unknown_cancels: Arc::default(),
     };
-    let session = Session::new(Arc::clone(server), identity);
+    let session = ClientSession::new(Arc::clone(server), identity);
     let ends = async {
         tokio::select! {
             () = interrupted => {}
@@ -127,7 +128,7 @@ async fn run(
 }
 
 /// Pipes and sockets need no reader thread, which would cost each call two context switches.
-fn standard_input() -> anyhow::Result<Reader> {
+fn standard_input() -> anyhow::Result<ClientReader> {
     let stdin = std::io::stdin();
     let owned = || {
         stdin
@@ -144,7 +145,7 @@ fn standard_input() -> anyhow::Result<Reader> {
     Ok(Box::new(tokio::io::stdin()))
 }
 
-fn standard_output() -> anyhow::Result<Writer> {
+fn standard_output() -> anyhow::Result<ClientWriter> {
     let stdout = std::io::stdout();
     let owned = || {
         stdout

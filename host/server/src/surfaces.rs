@@ -9,19 +9,19 @@ use toolcell_core::catalog::Surface;
 use toolcell_core::record::{LoadingState, SurfaceScope, ToolSurface};
 use toolcell_dialect::mcp;
 
-use super::loads::Loads;
-use super::session::Session;
-use super::{Offering, Providers};
+use super::loaded_tools::LoadedTools;
+use super::session::ClientSession;
+use super::{Providers, ToolSet};
 
 /// Gives the surface of the client.
 pub(super) const SURFACE: &str = "toolcell/surface";
 
-impl Offering {
+impl ToolSet {
     /// The surface of a caller that knows it by the id `id`, and has loaded `loads`.
     pub(super) fn surface_of(
         &self,
         id: Arc<str>,
-        loads: &Loads,
+        loads: &LoadedTools,
         providers: &Providers,
     ) -> ToolSurface {
         let shared = self.offers.surface();
@@ -49,7 +49,7 @@ impl Offering {
     }
 }
 
-impl Session {
+impl ClientSession {
     /// Answers `toolcell/surface`.
     pub(super) async fn surface(
         &self,

@@ -6,15 +6,14 @@ use rmcp::service::RequestContext;
 use serde_json::Value;
 use toolcell_core::record::TraceContext;
 
-use super::Offering;
+use super::ToolSet;
 
 const PARENT: &str = "traceparent";
 const STATE: &str = "tracestate";
 
-/// The trace of a call: that of its request's `_meta`, or of the HTTP request, or of the `session`. What is malformed counts
-/// as not sent.
+/// The trace of a call: from its request's `_meta`, the HTTP request, or the `session`. Malformed values are ignored.
 pub(super) fn of_mcp(
-    offering: &Offering,
+    offering: &ToolSet,
     session: Option<&str>,
     context: &RequestContext<RoleServer>,
 ) -> Option<TraceContext> {

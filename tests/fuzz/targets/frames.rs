@@ -8,7 +8,8 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use toolcell::{Host, Limits};
 use toolcell_core::catalog::TOOL_BUDGET;
 use toolcell_server::{
-    ApprovalSettings, Away, Offered, Offering, Offers, Server, Settings, serve_streams,
+    ApprovalFallback, ApprovalSettings, ExposedTools, Server, ServerSettings, ToolOffer, ToolSet,
+    serve_streams,
 };
 
 /// Capacity of the pipe between client and server, in bytes.
@@ -50,7 +51,7 @@ fn parts() -> &'static Parts {
 }
 
 fn server(parts: &Parts) -> Arc<Server> {
-    let offered = |tool| Offered {
+    let offered = |tool| ToolOffer {
         tool: Arc::clone(tool),
         wall: Some(Duration::from_secs(1)),
         origin: None,
@@ -60,18 +61,18 @@ fn server(parts: &Parts) -> Arc<Server> {
         expire: Duration::from_secs(1),
         session: None,
         elicitation: true,
-        away: Away::Wait,
+        away: ApprovalFallback::Wait,
     };
-    let offering = Offering::new(
+    let offering = ToolSet::new(
         Arc::clone(&parts.host),
-        Offers::new(parts.tools.iter().map(offered).collect(), TOOL_BUDGET),
+        ExposedTools::new(parts.tools.iter().map(offered).collect(), TOOL_BUDGET),
         Arc::default(),
         Arc::default(),
         Limits::default(),
         approvals,
     );
     Server::new(
-        Settings {
+        ServerSettings {
             recorder: None,
             announcer: Arc::new(|_| {}),
             store: None,

@@ -10,8 +10,8 @@ use toolcell::{Grants, Host, Policy, Tool};
 use toolcell_config::{self as config, Layers};
 use toolcell_core::catalog::{Conditions, Selection, Standing, Surface};
 use toolcell_core::record::{ErrorClass, LoadingState, Refusal};
-use toolcell_dialect::{Dialect, Listed, Names};
-use toolcell_server::{Offered, Offers};
+use toolcell_dialect::{Dialect, DialectNames, ListedTool};
+use toolcell_server::{ExposedTools, ToolOffer};
 
 /// Maximum number of names in an error.
 const NAMES_MAX: usize = 20;
@@ -51,8 +51,8 @@ pub(super) fn dialect(is_meant: fn(Dialect) -> bool) -> impl TypedValueParser<Va
 /// Tools with their names in a dialect.
 pub(super) struct Exported {
     tools: Vec<Arc<Tool>>,
-    offers: Offers,
-    names: Names,
+    offers: ExposedTools,
+    names: DialectNames,
     dialect: Dialect,
 }
 
@@ -60,14 +60,15 @@ impl Exported {
     /// Names `offered`, in their order; a duplicate counts once.
     pub(super) async fn build(
         host: &Host,
-        offered: Vec<Offered>,
+        offered: Vec<ToolOffer>,
         selection: Selection,
         (policy, grants): (&Policy, &Grants),
         dialect: Dialect,
     ) -> Self {
         let mut known = HashSet::new();
-        let is_new = |offered: &Offered| known.insert(offered.tool.declaration().qualified_name());
-        let offered: Vec<Offered> = offered.into_iter().filter(is_new).collect();
+        let is_new =
+            |offered: &ToolOffer| known.insert(offered.tool.declaration().qualified_name());
+        let offered: Vec<ToolOffer> = offered.into_iter().filter(is_new).collect();
         let tools = offered
             .iter()
             .map(|offered| Arc::clone(&offered.tool))
@@ -77,12 +78,12 @@ impl Exported {
             policy,
             missing_secrets: &missing,
         };
-        let offers = Offers::on(offered, |tools| {
+        let offers = ExposedTools::on(offered, |tools| {
             Surface::build(tools, selection, &conditions)
         });
         let entries: Vec<(String, String)> = offers
             .describe(|listed, _| (listed.name.to_owned(), listed.declaration.tool_id.clone()));
-        let names = Names::new(
+        let names = DialectNames::new(
             dialect.rule(),
             entries
                 .iter()
@@ -106,9 +107,9 @@ impl Exported {
 
     /// The description of the tool with this name.
     pub(super) fn description(&self, name: &str) -> Option<Value> {
-        let describe = |listed: Listed<'_>, standing: Standing| {
+        let describe = |listed: ListedTool<'_>, standing: Standing| {
             self.dialect.tool(
-                &Listed { name, ..listed },
+                &ListedTool { name, ..listed },
                 standing.state == LoadingState::Deferred,
             )
         };
@@ -151,7 +152,10 @@ impl Exported {
             at += 1;
             if self.lists(standing.state) {
                 let is_deferred = standing.state == LoadingState::Deferred;
-                described.push(self.dialect.tool(&Listed { name, ..listed }, is_deferred));
+                described.push(
+                    self.dialect
+                        .tool(&ListedTool { name, ..listed }, is_deferred),
+                );
             } else if standing.state == LoadingState::Deferred {
                 left_out += 1;
             }

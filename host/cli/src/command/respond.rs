@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::Args;
 use toolcell::PlanError;
 use toolcell_core::scheduler::batch::CALLS_MAX;
-use toolcell_dialect::{CallTerms, Dialect, Ended, ModelCall};
+use toolcell_dialect::{CallTerms, Dialect, FinishedCall, ModelCall};
 
 use super::batch::{self, Job, Line, Naming, OrderOptions, Output};
 use super::exit::{BadRequest, Exit};
@@ -95,7 +95,7 @@ impl Respond {
             return Ok(exit);
         }
         let kept = output.take_kept();
-        let ended: Vec<Ended<'_>> = kept
+        let ended: Vec<FinishedCall<'_>> = kept
             .iter()
             .map(|record| (&record.invocation, &record.result))
             .collect();

@@ -13,7 +13,8 @@ use toolcell_command::runtime::Runtime;
 use toolcell_core::policy::network::Authority;
 use toolcell_server::otc::WorkerSecret;
 use toolcell_server::{
-    Gate, HttpLimits, HttpSettings, Log, LogForm, LogLevel, Tokens, read_private, serve_http,
+    HttpLimits, HttpSettings, LogForm, LogLevel, OperatorLog, OriginGate, Tokens, read_private,
+    serve_http,
 };
 
 use super::exit::{BadRequest, Exit};
@@ -133,7 +134,7 @@ impl Serve {
                 BadRequest(format!("cannot listen at {}: {error}", self.listen))
             })?;
             let address = listener.local_addr().context("cannot find the address")?;
-            let gate = Gate::new(address.port(), &self.allow_host, &self.allow_origin);
+            let gate = OriginGate::new(address.port(), &self.allow_host, &self.allow_origin);
             let interrupted = serving::interrupted();
             let mut err = std::io::stderr();
             if let Some(token) = generated {
@@ -193,7 +194,7 @@ impl Serve {
     }
 
     /// The lines about calls and refused access. As JSON, every other line is one of them, too.
-    fn log(&self) -> anyhow::Result<Arc<Log>> {
+    fn log(&self) -> anyhow::Result<Arc<OperatorLog>> {
         let form = if self.log == FormWord::Json {
             LogForm::Json
         } else {
@@ -204,7 +205,8 @@ impl Serve {
             LevelWord::Warning => LogLevel::Warning,
             LevelWord::Error => LogLevel::Error,
         };
-        let log = Log::new(form, level, std::io::stderr()).context("cannot start the log")?;
+        let log =
+            OperatorLog::new(form, level, std::io::stderr()).context("cannot start the log")?;
         if form == LogForm::Json {
             let lines = Arc::clone(&log);
             show::say_through(move |line| {

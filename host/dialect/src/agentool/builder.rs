@@ -5,16 +5,16 @@ use toolcell_core::record::{self, ErrorClass, Extra, Timestamp, ToolInvocation};
 
 use super::call::{bare_name, is_concealed};
 use super::{
-    End, Metrics, Post, Posted, ReasoningTrace, Start, Step, StepType, ToolCall, ToolResult,
-    TraceStatus, Word,
+    PostContent, ReasoningTrace, StepType, ToolCall, ToolResult, TraceEnd, TraceMetrics, TracePost,
+    TraceStart, TraceStatus, TraceStep, Word,
 };
 use crate::block::string;
-use crate::{NameRule, Names};
+use crate::{DialectNames, NameRule};
 
 /// Name of an agent that neither said who it is, nor was known when it called.
 const UNKNOWN_AGENT: &str = "unknown";
 
-/// What is looked for in a trace.
+/// The detectors of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Detectors {
     /// A loop is so many calls of one tool with equal arguments.
@@ -37,15 +37,15 @@ impl Default for Detectors {
 pub struct TraceBuilder {
     session: String,
     detectors: Detectors,
-    steps: Vec<(Timestamp, Step)>,
+    steps: Vec<(Timestamp, TraceStep)>,
     call_ids: HashSet<String>,
     /// How often each tool was called with which arguments.
     equal_calls: HashMap<blake3::Hash, u32>,
     /// A tool that was called too often with equal arguments, and the digest of these calls.
     looping: Option<(String, blake3::Hash)>,
     caller: Option<String>,
-    start: Option<(Timestamp, Start)>,
-    end: Option<(Timestamp, End)>,
+    start: Option<(Timestamp, TraceStart)>,
+    end: Option<(Timestamp, TraceEnd)>,
     is_running: bool,
     has_failed: bool,
     /// When the last call ended, and with which error.
@@ -80,7 +80,7 @@ impl TraceBuilder {
         if invocation.extra.contains_key("parent_invocation_id") {
             return;
         }
-        let mut call = ToolCall::of(invocation);
+        let mut call = ToolCall::from_invocation(invocation);
         // A caller may give one id to several calls, and a result has to find its own.
         if !self.call_ids.insert(call.id.clone()) {
             call.id = invocation.invocation_id.to_string();
@@ -95,9 +95,9 @@ impl TraceBuilder {
         let planned = invocation.created_at();
         self.step(
             planned,
-            Step {
+            TraceStep {
                 tool_call: Some(call),
-                ..Step::new(StepType::ToolCall)
+                ..TraceStep::new(StepType::ToolCall)
             },
         );
         let Some(result) = result else {
@@ -114,13 +114,13 @@ impl TraceBuilder {
         }
         let outcome = ToolResult {
             call_id: id,
-            ..ToolResult::of(invocation, result)
+            ..ToolResult::from_record(invocation, result)
         };
         self.step(
             at,
-            Step {
+            TraceStep {
                 tool_result: Some(outcome),
-                ..Step::new(StepType::ToolResult)
+                ..TraceStep::new(StepType::ToolResult)
             },
         );
         self.consequences(at, result);
@@ -139,10 +139,10 @@ impl TraceBuilder {
             let message = text("message");
             self.step(
                 at,
-                Step {
+                TraceStep {
                     to_agent,
                     message,
-                    ..Step::new(StepType::Handoff)
+                    ..TraceStep::new(StepType::Handoff)
                 },
             );
         }
@@ -155,23 +155,23 @@ impl TraceBuilder {
             let key = Some(modifier.key.as_str().into());
             self.step(
                 at,
-                Step {
+                TraceStep {
                     content,
                     key,
-                    ..Step::new(StepType::MemoryWrite)
+                    ..TraceStep::new(StepType::MemoryWrite)
                 },
             );
         }
     }
 
     /// Adds what the caller posted.
-    pub fn post(&mut self, post: Post) {
-        let Post { at, what } = post;
+    pub fn post(&mut self, post: TracePost) {
+        let TracePost { at, what } = post;
         match what {
-            Posted::Step(step) => self.step(at, *step),
-            Posted::Start(start) if self.start.is_none() => self.start = Some((at, start)),
-            Posted::Start(_) => {}
-            Posted::End(end) => self.end = Some((at, end)),
+            PostContent::Step(step) => self.step(at, *step),
+            PostContent::Start(start) if self.start.is_none() => self.start = Some((at, start)),
+            PostContent::Start(_) => {}
+            PostContent::End(end) => self.end = Some((at, end)),
         }
     }
 
@@ -180,7 +180,7 @@ impl TraceBuilder {
         self.latest_calls = Some(latest);
     }
 
-    fn step(&mut self, at: Timestamp, step: Step) {
+    fn step(&mut self, at: Timestamp, step: TraceStep) {
         self.steps.push((at, step));
     }
 
@@ -275,7 +275,7 @@ impl TraceBuilder {
             .iter()
             .zip(&ids)
             .map(|(name, id)| (name.as_str(), id.as_str()));
-        let table = Names::new(NameRule::SnakeCase, pairs);
+        let table = DialectNames::new(NameRule::SnakeCase, pairs);
         let name = |(at, id): (usize, String)| (id, table.name(at).unwrap_or_default().to_owned());
         let names: BTreeMap<String, String> = ids.into_iter().enumerate().map(name).collect();
         for (number, (at, step)) in self.steps.iter_mut().enumerate() {
@@ -290,7 +290,7 @@ impl TraceBuilder {
         names
     }
 
-    fn metrics(&self, total_duration_ms: u64) -> Metrics {
+    fn metrics(&self, total_duration_ms: u64) -> TraceMetrics {
         let end = self.end.as_ref().map(|(_, end)| end);
         let results = self
             .steps
@@ -304,8 +304,8 @@ impl TraceBuilder {
             .iter()
             .filter(|(_, step)| step.is(StepType::ToolCall))
             .count();
-        Metrics {
-            // The tokens of the model are not those of the steps' contexts: only the caller knows them.
+        TraceMetrics {
+            // The model's tokens are not in the steps' contexts: only the caller knows them.
             total_tokens: end.and_then(|end| end.total_tokens).unwrap_or(spent).into(),
             total_cost_usd: end
                 .and_then(|end| end.total_cost_usd.clone())
@@ -321,7 +321,7 @@ impl TraceBuilder {
     /// because an agent that loops may well call that a success.
     fn status(
         &self,
-        metrics: &Metrics,
+        metrics: &TraceMetrics,
         names: &BTreeMap<String, String>,
     ) -> (Option<TraceStatus>, Extra) {
         let mut noted = Extra::new();
@@ -361,7 +361,7 @@ impl TraceBuilder {
         (found.or(posted).or_else(|| is_over.then(observed)), noted)
     }
 
-    /// What the caller posted, and under `toolcell` what this program noted.
+    /// Merges the posted metadata; `toolcell` has the program's notes.
     fn metadata(&self, noted: Extra) -> Extra {
         let start = self
             .start

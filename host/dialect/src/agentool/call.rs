@@ -54,7 +54,8 @@ pub struct ToolResult {
 
 /// A call and its result in one object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Exchange {
+#[serde(expecting = "struct Exchange")]
+pub struct CallExchange {
     pub tool_call: ToolCall,
     pub tool_result: ToolResult,
     #[serde(flatten)]
@@ -64,7 +65,7 @@ pub struct Exchange {
 impl ToolCall {
     /// The call of an invocation. Its name is the last part of the tool's id; `tool_id` and `invocation_id` say which tool
     /// and which call it was.
-    pub fn of(invocation: &ToolInvocation) -> Self {
+    pub fn from_invocation(invocation: &ToolInvocation) -> Self {
         let mut extra = Extra::new();
         extra.insert("tool_id".to_owned(), invocation.tool_id.as_str().into());
         extra.insert(
@@ -91,7 +92,7 @@ impl ToolCall {
 
 impl ToolResult {
     /// The result of an invocation: the output as the caller got it, with previews of what is too large.
-    pub fn of(invocation: &ToolInvocation, result: &record::ToolResult) -> Self {
+    pub fn from_record(invocation: &ToolInvocation, result: &record::ToolResult) -> Self {
         let begun = invocation
             .started_at()
             .unwrap_or_else(|| invocation.created_at());
@@ -119,15 +120,15 @@ impl ToolResult {
 
 /// The `tool_call` of an invocation as JSON.
 pub fn call(invocation: &ToolInvocation) -> Value {
-    to_value(&ToolCall::of(invocation))
+    to_value(&ToolCall::from_invocation(invocation))
 }
 
 /// The `tool_result` of an invocation as JSON.
 pub fn result(invocation: &ToolInvocation, result: &record::ToolResult) -> Value {
-    to_value(&ToolResult::of(invocation, result))
+    to_value(&ToolResult::from_record(invocation, result))
 }
 
-/// Whether some of the arguments are in no record, because the tool's contract calls them sensitive.
+/// Returns whether a record omits arguments that the tool's contract marks as sensitive.
 pub(super) fn is_concealed(invocation: &ToolInvocation) -> bool {
     invocation.model_input_ref.starts_with(CONCEALED)
 }

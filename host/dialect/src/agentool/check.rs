@@ -1,4 +1,4 @@
-//! What the specification says of each object, for strict readers.
+//! The specification's rules for each object, for strict readers.
 
 use std::collections::HashSet;
 
@@ -8,55 +8,55 @@ use toolcell_core::record::Timestamp;
 
 use super::tool_spec::is_snake_case;
 use super::{
-    Document, Exchange, ReasoningTrace, Step, StepType, ToolCall, ToolRegistry, ToolResult,
-    ToolSpec, Word,
+    CallExchange, ReasoningTrace, SpecDocument, StepType, ToolCall, ToolRegistry, ToolResult,
+    ToolSpec, TraceStep, Word,
 };
 
-type Checked = Result<(), String>;
+type CheckResult = Result<(), String>;
 
-impl Document for ToolSpec {
+impl SpecDocument for ToolSpec {
     fn problem(&self) -> Option<String> {
         tool_spec(self).err()
     }
 }
 
-impl Document for ToolCall {
+impl SpecDocument for ToolCall {
     fn problem(&self) -> Option<String> {
         tool_call(self).err()
     }
 }
 
-impl Document for ToolResult {
+impl SpecDocument for ToolResult {
     fn problem(&self) -> Option<String> {
         tool_result(self).err()
     }
 }
 
-impl Document for Exchange {
+impl SpecDocument for CallExchange {
     fn problem(&self) -> Option<String> {
         exchange(self).err()
     }
 }
 
-impl Document for Step {
+impl SpecDocument for TraceStep {
     fn problem(&self) -> Option<String> {
         step(self).err()
     }
 }
 
-impl Document for ReasoningTrace {
+impl SpecDocument for ReasoningTrace {
     fn problem(&self) -> Option<String> {
         trace(self).err()
     }
 }
 
-impl Document for ToolRegistry {
+impl SpecDocument for ToolRegistry {
     fn problem(&self) -> Option<String> {
         registry(self).err()
     }
 }
 
-fn require(holds: bool, what: &str) -> Checked {
+fn require(holds: bool, what: &str) -> CheckResult {
     if holds { Ok(()) } else { Err(what.to_owned()) }
 }
 
@@ -78,7 +78,7 @@ fn is_text(value: Option<&Value>) -> bool {
     value.is_some_and(Value::is_string)
 }
 
-fn tool_spec(spec: &ToolSpec) -> Checked {
+fn tool_spec(spec: &ToolSpec) -> CheckResult {
     require(is_snake_case(&spec.name), "`name` is not in snake_case")?;
     require(
         !spec.description.trim().is_empty(),
@@ -107,7 +107,7 @@ fn tool_spec(spec: &ToolSpec) -> Checked {
     )
 }
 
-fn tool_call(call: &ToolCall) -> Checked {
+fn tool_call(call: &ToolCall) -> CheckResult {
     require(!call.id.is_empty(), "`id` is empty")?;
     require(!call.name.is_empty(), "`name` is empty")?;
     require(call.arguments.is_object(), "`arguments` is not an object")?;
@@ -116,7 +116,7 @@ fn tool_call(call: &ToolCall) -> Checked {
         .map_or(Ok(()), |timestamp| time(timestamp, "timestamp").map(drop))
 }
 
-fn tool_result(result: &ToolResult) -> Checked {
+fn tool_result(result: &ToolResult) -> CheckResult {
     require(!result.call_id.is_empty(), "`call_id` is empty")?;
     require(result.output.is_some(), "it has no `output`")?;
     let is_error =
@@ -135,8 +135,8 @@ fn tool_result(result: &ToolResult) -> Checked {
     )
 }
 
-fn exchange(exchange: &Exchange) -> Checked {
-    let Exchange {
+fn exchange(exchange: &CallExchange) -> CheckResult {
+    let CallExchange {
         tool_call: call,
         tool_result: result,
         ..
@@ -149,7 +149,7 @@ fn exchange(exchange: &Exchange) -> Checked {
     )
 }
 
-fn step(step: &Step) -> Checked {
+fn step(step: &TraceStep) -> CheckResult {
     require(!step.step_id.is_empty(), "`step_id` is empty")?;
     time(&step.timestamp, "timestamp")?;
     let Word::Known(kind) = step.kind else {
@@ -193,7 +193,7 @@ fn step(step: &Step) -> Checked {
     }
 }
 
-fn trace(trace: &ReasoningTrace) -> Checked {
+fn trace(trace: &ReasoningTrace) -> CheckResult {
     let ids = [
         (&trace.trace_id, "trace_id"),
         (&trace.agent_id, "agent_id"),
@@ -256,7 +256,7 @@ fn trace(trace: &ReasoningTrace) -> Checked {
 }
 
 /// Checks each step, and what is between them: unique ids, times in order, and a call before each result.
-fn steps(steps: &[Step]) -> Checked {
+fn steps(steps: &[TraceStep]) -> CheckResult {
     let mut ids = HashSet::new();
     let mut calls = HashSet::new();
     let mut last: Option<Timestamp> = None;
@@ -285,7 +285,7 @@ fn steps(steps: &[Step]) -> Checked {
     Ok(())
 }
 
-fn registry(registry: &ToolRegistry) -> Checked {
+fn registry(registry: &ToolRegistry) -> CheckResult {
     require(!registry.registry_id.is_empty(), "`registry_id` is empty")?;
     require(!registry.version.is_empty(), "`version` is empty")?;
     time(&registry.updated_at, "updated_at")?;

@@ -14,11 +14,13 @@ mod trace;
 
 pub use builder::{Detectors, TraceBuilder};
 pub(super) use call::arguments;
-pub use call::{Exchange, ToolCall, ToolResult, call, result};
-pub use post::{End, Post, Posted, Start};
-pub use registry::{Auth, Entry, Offer, Query, ToolRegistry, is_named, query, registry};
-pub use tool_spec::{Category, CostTier, Metadata, ToolSpec, category, snake_case, spec};
-pub use trace::{Metrics, ReasoningTrace, Step, StepType, TraceStatus};
+pub use call::{CallExchange, ToolCall, ToolResult, call, result};
+pub use post::{PostContent, TraceEnd, TracePost, TraceStart};
+pub use registry::{
+    Auth, RegistryEntry, RegistryOffer, RegistryQuery, ToolRegistry, is_named, query, registry,
+};
+pub use tool_spec::{Category, CostTier, SpecMetadata, ToolSpec, category, snake_case, spec};
+pub use trace::{ReasoningTrace, StepType, TraceMetrics, TraceStatus, TraceStep};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -44,7 +46,7 @@ impl<T: Copy> Word<T> {
 
 /// How a document of another program is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reading {
+pub enum DocumentReading {
     /// Every word has to be known, and every field to have its form.
     Strict,
     /// The required fields suffice.
@@ -52,7 +54,7 @@ pub enum Reading {
 }
 
 /// An object of the specification.
-pub trait Document: DeserializeOwned {
+pub trait SpecDocument: DeserializeOwned {
     /// The first difference to what the specification says; `None` if there is none.
     fn problem(&self) -> Option<String>;
 }
@@ -61,16 +63,16 @@ pub trait Document: DeserializeOwned {
 ///
 /// # Errors
 ///
-/// A required field is missing or has another type. If the reading is strict, also [`Document::problem`].
-pub fn read<D: Document>(value: Value, reading: Reading) -> Result<D, String> {
+/// A required field is missing or has another type. If the reading is strict, also [`SpecDocument::problem`].
+pub fn read<D: SpecDocument>(value: Value, reading: DocumentReading) -> Result<D, String> {
     let document: D = serde_json::from_value(value).map_err(|error| error.to_string())?;
     match (reading, document.problem()) {
-        (Reading::Strict, Some(problem)) => Err(problem),
+        (DocumentReading::Strict, Some(problem)) => Err(problem),
         _ => Ok(document),
     }
 }
 
-/// Reads a field that is there, so that `null` is not the same as an absent field.
+/// Reads a present field, so that `null` differs from an absent field.
 fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {

@@ -2,26 +2,26 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value, json};
 use toolcell_core::record::{Extra, Timestamp};
 
-use super::{Document, Step, TraceStatus};
+use super::{SpecDocument, TraceStatus, TraceStep};
 
-/// What a caller adds to a trace, because a tool host does not see it (AO-ST-01).
+/// An entry that a caller adds to a trace; a tool host cannot see it (AO-ST-01).
 #[derive(Clone, Debug, PartialEq)]
-pub struct Post {
+pub struct TracePost {
     pub at: Timestamp,
-    pub what: Posted,
+    pub what: PostContent,
 }
 
-/// What an agent adds to the trace of its session.
+/// The content of an agent's entry in its trace.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Posted {
-    Start(Start),
-    Step(Box<Step>),
-    End(End),
+pub enum PostContent {
+    Start(TraceStart),
+    Step(Box<TraceStep>),
+    End(TraceEnd),
 }
 
 /// `{"type": "start"}`: what the agent was asked. The first one counts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Start {
+pub struct TraceStart {
     pub input: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<String>,
@@ -31,7 +31,7 @@ pub struct Start {
 
 /// `{"type": "end"}`: what the agent answered. The last one counts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct End {
+pub struct TraceEnd {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -45,7 +45,7 @@ pub struct End {
     pub metadata: Option<Extra>,
 }
 
-impl Post {
+impl TracePost {
     /// Reads one object. Without a `timestamp`, its time is `now`.
     ///
     /// # Errors
@@ -67,15 +67,19 @@ impl Post {
             .to_owned();
         let wrong = |error: serde_json::Error| error.to_string();
         let what = match kind.as_str() {
-            "start" => Posted::Start(serde_json::from_value(Value::Object(fields)).map_err(wrong)?),
-            "end" => Posted::End(serde_json::from_value(Value::Object(fields)).map_err(wrong)?),
+            "start" => {
+                PostContent::Start(serde_json::from_value(Value::Object(fields)).map_err(wrong)?)
+            }
+            "end" => {
+                PostContent::End(serde_json::from_value(Value::Object(fields)).map_err(wrong)?)
+            }
             "reasoning" | "handoff" | "memory_read" | "memory_write" => {
                 // The ids of a trace are unique, so the trace gives them.
                 if let Some(id) = fields.insert("step_id".to_owned(), "posted".into()) {
                     fields.insert("caller_step_id".to_owned(), id);
                 }
                 fields.insert("timestamp".to_owned(), json!(at));
-                Posted::Step(Box::new(
+                PostContent::Step(Box::new(
                     serde_json::from_value(Value::Object(fields)).map_err(wrong)?,
                 ))
             }
@@ -100,9 +104,9 @@ impl Post {
     /// The post as an object that [`Self::read`] reads.
     pub fn to_value(&self) -> Value {
         let (mut value, kind) = match &self.what {
-            Posted::Start(start) => (super::to_value(start), Some("start")),
-            Posted::End(end) => (super::to_value(end), Some("end")),
-            Posted::Step(step) => (super::to_value(step), None),
+            PostContent::Start(start) => (super::to_value(start), Some("start")),
+            PostContent::End(end) => (super::to_value(end), Some("end")),
+            PostContent::Step(step) => (super::to_value(step), None),
         };
         if let Some(fields) = value.as_object_mut() {
             fields.remove("step_id");
@@ -115,7 +119,7 @@ impl Post {
     }
 }
 
-impl Posted {
+impl PostContent {
     fn problem(&self) -> Option<String> {
         match self {
             Self::Start(_) => None,

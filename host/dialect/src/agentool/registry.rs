@@ -7,7 +7,7 @@ use toolcell_core::record::{Extra, Timestamp};
 use super::tool_spec::TOOL_ID;
 use super::{ToolSpec, Word, category, snake_case};
 use crate::name::{free, is_made_of};
-use crate::{Listed, visible};
+use crate::{ListedTool, visible};
 
 /// Maximum number of tags that the annotations of a tool add.
 const TAGS_MAX: usize = 16;
@@ -20,14 +20,15 @@ pub struct ToolRegistry {
     pub registry_id: String,
     pub version: String,
     pub updated_at: String,
-    pub tools: Vec<Entry>,
+    pub tools: Vec<RegistryEntry>,
     #[serde(flatten)]
     pub extra: Extra,
 }
 
 /// One tool of a registry (AO-RG-02).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Entry {
+#[serde(expecting = "struct Entry")]
+pub struct RegistryEntry {
     pub spec: ToolSpec,
     /// The URL that takes a `tool_call`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -43,7 +44,7 @@ pub struct Entry {
     pub extra: Extra,
 }
 
-/// What a request to an endpoint has to show.
+/// The credential for an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Auth {
@@ -54,8 +55,8 @@ pub enum Auth {
 
 /// A tool, and where it is called.
 #[derive(Clone, Copy, Debug)]
-pub struct Offer<'a> {
-    pub listed: Listed<'a>,
+pub struct RegistryOffer<'a> {
+    pub listed: ListedTool<'a>,
     /// `None` for a tool without a URL.
     pub endpoint: Option<&'a str>,
     pub auth: Auth,
@@ -63,7 +64,7 @@ pub struct Offer<'a> {
 
 /// Which entries are wanted. `None` matches all.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Query<'a> {
+pub struct RegistryQuery<'a> {
     /// Words, each of which has to be in the name, the description, the provider or a tag.
     pub words: Option<&'a str>,
     pub tag: Option<&'a str>,
@@ -75,7 +76,7 @@ pub fn registry(
     registry_id: &str,
     version: &str,
     updated_at: Timestamp,
-    mut tools: Vec<Entry>,
+    mut tools: Vec<RegistryEntry>,
 ) -> ToolRegistry {
     let mut taken = HashSet::new();
     tools
@@ -90,20 +91,20 @@ pub fn registry(
     }
 }
 
-/// Whether a registry can name the tool that is exported as `exported` so.
+/// Returns whether a registry can list the tool `exported` under `name`.
 pub fn is_named(name: &str, exported: &str) -> bool {
     name == exported || is_made_of(name, &snake_case(exported))
 }
 
 /// The entries that match, in their order.
-pub fn query<'r>(registry: &'r ToolRegistry, query: &Query<'_>) -> Vec<&'r Entry> {
+pub fn query<'r>(registry: &'r ToolRegistry, query: &RegistryQuery<'_>) -> Vec<&'r RegistryEntry> {
     let words: Vec<String> = query
         .words
         .unwrap_or_default()
         .split_whitespace()
         .map(str::to_lowercase)
         .collect();
-    let is_wanted = |entry: &&Entry| {
+    let is_wanted = |entry: &&RegistryEntry| {
         let tag = query.tag.is_none_or(|wanted| {
             entry
                 .tags
@@ -118,7 +119,7 @@ pub fn query<'r>(registry: &'r ToolRegistry, query: &Query<'_>) -> Vec<&'r Entry
     registry.tools.iter().filter(is_wanted).collect()
 }
 
-fn has_words(entry: &Entry, words: &[String]) -> bool {
+fn has_words(entry: &RegistryEntry, words: &[String]) -> bool {
     if words.is_empty() {
         return true;
     }
@@ -132,19 +133,19 @@ fn has_words(entry: &Entry, words: &[String]) -> bool {
         .all(|word| texts.iter().any(|text| text.contains(word)))
 }
 
-fn category_of(entry: &Entry) -> Option<&str> {
+fn category_of(entry: &RegistryEntry) -> Option<&str> {
     match entry.spec.metadata.as_ref()?.category.as_ref()? {
         Word::Known(category) => Some(category.as_str()),
         Word::Other(word) => Some(word),
     }
 }
 
-impl Entry {
+impl RegistryEntry {
     /// The entry of a tool.
-    pub fn of(offer: &Offer<'_>) -> Self {
+    pub fn from_offer(offer: &RegistryOffer<'_>) -> Self {
         let declaration = offer.listed.declaration;
         Self {
-            spec: ToolSpec::of(&offer.listed),
+            spec: ToolSpec::from_listed(&offer.listed),
             endpoint: offer.endpoint.map(str::to_owned),
             auth: Some(Word::Known(offer.auth)),
             provider: Some(visible(&declaration.namespace)),
@@ -166,7 +167,7 @@ impl Entry {
 }
 
 /// The category, the kind, and the `tags` that the annotations claim: they find a tool, and decide nothing.
-fn tags(offer: &Offer<'_>) -> Vec<String> {
+fn tags(offer: &RegistryOffer<'_>) -> Vec<String> {
     let declaration = offer.listed.declaration;
     let kind = &declaration.tool_kind;
     let mut tags: Vec<String> = category(kind)

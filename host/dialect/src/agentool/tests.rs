@@ -6,7 +6,7 @@ use toolcell_core::record::{
 };
 
 use super::*;
-use crate::Listed;
+use crate::ListedTool;
 
 macro_rules! example {
     ($name:literal) => {
@@ -64,12 +64,19 @@ fn is_valid(name: &str, value: &Value) -> bool {
         .is_empty()
 }
 
-fn again<D: Document + Serialize>(value: &Value, reading: Reading) -> Result<Value, String> {
+fn again<D: SpecDocument + Serialize>(
+    value: &Value,
+    reading: DocumentReading,
+) -> Result<Value, String> {
     read::<D>(value.clone(), reading).map(|document| to_value(&document))
 }
 
 /// Reads and writes a document of the type that belongs to a schema. The types of evaluations are not here.
-fn round_trip(name: &str, value: &Value, reading: Reading) -> Option<Result<Value, String>> {
+fn round_trip(
+    name: &str,
+    value: &Value,
+    reading: DocumentReading,
+) -> Option<Result<Value, String>> {
     Some(match name {
         "tool-spec" => again::<ToolSpec>(value, reading),
         "tool-call" => again::<ToolCall>(value, reading),
@@ -103,7 +110,7 @@ fn every_example_of_the_specification_survives_with_and_without_unknown_fields()
     for (name, plain) in examples() {
         for value in [plain.clone(), extended(&plain)] {
             assert!(is_valid(name, &value), "{name}");
-            for reading in [Reading::Strict, Reading::Lenient] {
+            for reading in [DocumentReading::Strict, DocumentReading::Lenient] {
                 if let Some(read) = round_trip(name, &value, reading) {
                     assert_eq!(read.unwrap(), value, "{name}");
                 }
@@ -112,7 +119,7 @@ fn every_example_of_the_specification_survives_with_and_without_unknown_fields()
     }
     let exchange = extended(&example!("exchange"));
     assert_eq!(
-        again::<Exchange>(&exchange, Reading::Strict).unwrap(),
+        again::<CallExchange>(&exchange, DocumentReading::Strict).unwrap(),
         exchange
     );
 }
@@ -174,7 +181,7 @@ fn a_document_with_one_thing_wrong_is_refused() {
             _ = fields.insert(field.to_owned(), wrong.clone())
         }
         assert!(!is_valid(name, &value), "{name} {place} {wrong}");
-        if let Some(read) = round_trip(name, &value, Reading::Strict) {
+        if let Some(read) = round_trip(name, &value, DocumentReading::Strict) {
             assert!(read.is_err(), "{name} {place} {wrong}");
         }
     }
@@ -195,11 +202,11 @@ fn a_strict_reader_compares_the_parts_of_a_trace() {
         *trace.pointer_mut(place).unwrap() = wrong;
         assert!(is_valid("reasoning-trace", &trace), "{place}");
         assert!(
-            again::<ReasoningTrace>(&trace, Reading::Strict).is_err(),
+            again::<ReasoningTrace>(&trace, DocumentReading::Strict).is_err(),
             "{place}"
         );
         assert_eq!(
-            again::<ReasoningTrace>(&trace, Reading::Lenient).unwrap(),
+            again::<ReasoningTrace>(&trace, DocumentReading::Lenient).unwrap(),
             trace,
             "{place}"
         );
@@ -212,15 +219,18 @@ fn a_lenient_reader_keeps_words_that_it_does_not_know() {
     trace["status"] = json!("paused");
     trace["steps"][0]["type"] = json!("observation");
     assert_eq!(
-        again::<ReasoningTrace>(&trace, Reading::Lenient).unwrap(),
+        again::<ReasoningTrace>(&trace, DocumentReading::Lenient).unwrap(),
         trace
     );
     let spec = json!({ "name": "searchWeb", "description": "", "parameters": {}, "metadata": { "category": "search" } });
-    assert_eq!(again::<ToolSpec>(&spec, Reading::Lenient).unwrap(), spec);
+    assert_eq!(
+        again::<ToolSpec>(&spec, DocumentReading::Lenient).unwrap(),
+        spec
+    );
     assert!(
         read::<ToolSpec>(
             json!({ "description": "d", "parameters": {} }),
-            Reading::Lenient
+            DocumentReading::Lenient
         )
         .is_err()
     );
@@ -248,11 +258,11 @@ fn profile(fields: Value) -> PermissionProfile {
 fn with_listed<T>(
     declaration: &ToolDeclaration,
     access: Value,
-    with: impl FnOnce(Listed<'_>) -> T,
+    with: impl FnOnce(ListedTool<'_>) -> T,
 ) -> T {
     let interface = json!({ "schema_version": "0.2.0", "interface_id": "i", "tool_id": "t", "is_read_only": true });
     let interface: ToolInterface = serde_json::from_value(interface).unwrap();
-    with(Listed {
+    with(ListedTool {
         name: &declaration.name,
         title: None,
         description: &declaration.description,
@@ -281,16 +291,18 @@ fn a_tool_is_described_by_what_it_can_do_and_not_by_what_it_claims() {
     });
     assert_eq!(spec, expected);
     assert!(is_valid("tool-spec", &spec));
-    read::<ToolSpec>(spec, Reading::Strict).unwrap();
+    read::<ToolSpec>(spec, DocumentReading::Strict).unwrap();
     let declaration = declared(
         "write",
         "file_operation",
         json!({ "cost_tier": "priceless" }),
     );
     let writes = json!({ "access_kinds": ["file_write"], "write_effects": ["local_persistent"] });
-    let metadata = with_listed(&declaration, writes, |listed| ToolSpec::of(&listed))
-        .metadata
-        .unwrap();
+    let metadata = with_listed(&declaration, writes, |listed| {
+        ToolSpec::from_listed(&listed)
+    })
+    .metadata
+    .unwrap();
     assert_eq!(
         to_value(&metadata),
         json!({ "category": "io", "side_effects": true })
@@ -357,7 +369,7 @@ fn names_are_in_snake_case_and_unique_in_a_registry() {
     let registry = with_listed(&declarations[0], access.clone(), |first| {
         with_listed(&declarations[1], access, |second| {
             let entry = |listed, endpoint| {
-                Entry::of(&Offer {
+                RegistryEntry::from_offer(&RegistryOffer {
                     listed,
                     endpoint,
                     auth: Auth::Bearer,
@@ -399,14 +411,14 @@ fn names_are_in_snake_case_and_unique_in_a_registry() {
         (first.provider.as_deref(), &first.extra["tool_id"]),
         (Some("acme"), &json!("acme.read_all"))
     );
-    let found = |wanted: Query<'_>| query(&registry, &wanted).len();
-    let words = |words| Query {
+    let found = |wanted: RegistryQuery<'_>| query(&registry, &wanted).len();
+    let words = |words| RegistryQuery {
         words: Some(words),
-        ..Query::default()
+        ..RegistryQuery::default()
     };
     assert_eq!(
         (
-            found(Query::default()),
+            found(RegistryQuery::default()),
             found(words("")),
             found(words("FINDS disk")),
             found(words("disk web"))
@@ -414,24 +426,24 @@ fn names_are_in_snake_case_and_unique_in_a_registry() {
         (2, 2, 1, 0)
     );
     assert_eq!(
-        found(Query {
+        found(RegistryQuery {
             tag: Some("Disk"),
-            ..Query::default()
+            ..RegistryQuery::default()
         }),
         1
     );
     assert_eq!(
-        found(Query {
+        found(RegistryQuery {
             category: Some("retrieval"),
-            ..Query::default()
+            ..RegistryQuery::default()
         }),
         1
     );
     assert_eq!(
-        found(Query {
+        found(RegistryQuery {
             tag: Some("disk"),
             category: Some("retrieval"),
-            ..Query::default()
+            ..RegistryQuery::default()
         }),
         0
     );
@@ -546,7 +558,7 @@ fn each_class_of_error_is_a_text_without_what_is_for_developers() {
         assert_eq!(told["output"], usable, "{told}");
         assert!(!told.to_string().contains("secret place"), "{told}");
         assert!(is_valid("tool-result", &told));
-        read::<ToolResult>(told, Reading::Strict).unwrap();
+        read::<ToolResult>(told, DocumentReading::Strict).unwrap();
     }
 }
 
@@ -591,7 +603,7 @@ fn traced(
     }
     posts
         .iter()
-        .for_each(|post| builder.post(Post::read(post.clone(), Timestamp::now()).unwrap()));
+        .for_each(|post| builder.post(TracePost::read(post.clone(), Timestamp::now()).unwrap()));
     let trace = builder.finish().unwrap();
     assert_eq!(trace.problem(), None, "{trace:#?}");
     let trace = to_value(&trace);
@@ -790,11 +802,11 @@ fn a_post_reads_back_as_it_was_written() {
         json!({ "type": "memory_write", "content": "c", "key": "k" }),
         json!({ "type": "end", "output": "o", "status": "refusal", "total_tokens": 3200, "total_cost_usd": 0.0032 }),
     ] {
-        let read = Post::read(post.clone(), now).unwrap();
-        let again = Post::read(read.to_value(), Timestamp::of_unix_millis(0)).unwrap();
+        let read = TracePost::read(post.clone(), now).unwrap();
+        let again = TracePost::read(read.to_value(), Timestamp::of_unix_millis(0)).unwrap();
         assert_eq!(again, read, "{post}");
     }
-    let step = Post::read(
+    let step = TracePost::read(
         json!({ "type": "reasoning", "content": "c", "step_id": "mine" }),
         now,
     )

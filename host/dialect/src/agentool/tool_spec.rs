@@ -3,7 +3,7 @@ use serde_json::Value;
 use toolcell_core::record::{Extra, ToolKind};
 
 use super::{Word, present, to_value};
-use crate::{Listed, visible};
+use crate::{ListedTool, visible};
 
 /// The fields with the id of the tool, and with the digest of its component: with them, a host imports what it exported.
 pub(super) const TOOL_ID: &str = "tool_id";
@@ -14,7 +14,7 @@ const COMPONENT: &str = "component";
 pub struct ToolSpec {
     /// Unique, in snake_case.
     pub name: String,
-    /// What the tool does, and when to use it.
+    /// Purpose of the tool, and its use.
     pub description: String,
     /// JSON Schema of the arguments, of type `object`.
     pub parameters: Value,
@@ -26,19 +26,20 @@ pub struct ToolSpec {
     )]
     pub returns: Option<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub metadata: Option<Metadata>,
+    pub metadata: Option<SpecMetadata>,
     #[serde(flatten)]
     pub extra: Extra,
 }
 
 /// `metadata` of a [`ToolSpec`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Metadata {
+#[serde(expecting = "struct Metadata")]
+pub struct SpecMetadata {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub category: Option<Word<Category>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_tier: Option<Word<CostTier>>,
-    /// Whether a call changes external state.
+    /// `true` if calls change external state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub side_effects: Option<bool>,
     #[serde(flatten)]
@@ -81,14 +82,14 @@ pub enum CostTier {
 
 impl ToolSpec {
     /// The tool as agentool describes it.
-    pub fn of(listed: &Listed<'_>) -> Self {
+    pub fn from_listed(listed: &ListedTool<'_>) -> Self {
         let name = snake_case(listed.name);
         let description = listed.said();
         let description = match description.trim() {
             "" => listed.title.map_or_else(|| name.clone(), visible),
             _ => description,
         };
-        let metadata = Metadata {
+        let metadata = SpecMetadata {
             category: category(&listed.declaration.tool_kind).map(Word::Known),
             cost_tier: cost_tier(listed),
             side_effects: Some(!listed.effects().is_read_only),
@@ -119,8 +120,8 @@ impl ToolSpec {
 }
 
 /// The `ToolSpec` of a tool as JSON.
-pub fn spec(listed: &Listed<'_>) -> Value {
-    to_value(&ToolSpec::of(listed))
+pub fn spec(listed: &ListedTool<'_>) -> Value {
+    to_value(&ToolSpec::from_listed(listed))
 }
 
 /// The category of a kind of tool. `None` for kinds that say how a tool is connected, and not what it does.
@@ -136,7 +137,7 @@ pub fn category(kind: &ToolKind) -> Option<Category> {
 }
 
 /// The tier that the annotations claim, if it is one of the four.
-fn cost_tier(listed: &Listed<'_>) -> Option<Word<CostTier>> {
+fn cost_tier(listed: &ListedTool<'_>) -> Option<Word<CostTier>> {
     let claimed = listed.declaration.annotations.as_ref()?.get("cost_tier")?;
     CostTier::deserialize(claimed).ok().map(Word::Known)
 }
@@ -162,7 +163,7 @@ pub fn snake_case(name: &str) -> String {
     snake
 }
 
-/// Whether `name` is in snake_case.
+/// Checks `name` for snake_case.
 pub(super) fn is_snake_case(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_lowercase())
         && name

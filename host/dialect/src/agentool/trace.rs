@@ -24,9 +24,9 @@ pub struct ReasoningTrace {
     pub output: Option<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<Word<TraceStatus>>,
-    pub steps: Vec<Step>,
+    pub steps: Vec<TraceStep>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub metrics: Option<Metrics>,
+    pub metrics: Option<TraceMetrics>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Extra>,
     #[serde(flatten)]
@@ -73,7 +73,8 @@ impl StepType {
 
 /// One step. Its type says which of the other fields it has.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Step {
+#[serde(expecting = "struct Step")]
+pub struct TraceStep {
     pub step_id: String,
     #[serde(rename = "type")]
     pub kind: Word<StepType>,
@@ -129,7 +130,7 @@ pub struct Step {
     pub extra: Extra,
 }
 
-impl Step {
+impl TraceStep {
     /// A step without an id, a time and content.
     pub(super) fn new(kind: StepType) -> Self {
         Self {
@@ -156,7 +157,8 @@ impl Step {
 
 /// `metrics` of a trace (AO-RT-10).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Metrics {
+#[serde(expecting = "struct Metrics")]
+pub struct TraceMetrics {
     pub total_tokens: Number,
     pub total_cost_usd: Number,
     pub total_duration_ms: Number,

@@ -5,12 +5,12 @@ use toolcell_core::record::{ARTIFACT, Content, is_uri, media_type};
 use crate::block::{decoded_bytes, handoff, persisted, resource, string};
 
 /// One block of a result in Amplifier, which knows texts and images.
-pub(super) enum Block {
+pub(super) enum AmplifierBlock {
     Text(String),
     Image { media_type: String, data: String },
 }
 
-impl Block {
+impl AmplifierBlock {
     /// The block in `content`.
     pub(super) fn to_value(&self) -> Value {
         match self {
@@ -21,7 +21,7 @@ impl Block {
         }
     }
 
-    /// What says that the block is there, where there is only text.
+    /// Returns the text, or a placeholder for the image.
     pub(super) fn to_text(&self) -> String {
         match self {
             Self::Text(text) => text.clone(),
@@ -35,9 +35,9 @@ impl Block {
 }
 
 /// Converts one block of a result. What Amplifier has no word for becomes text that names it.
-pub(super) fn block(content: &Content) -> Block {
+pub(super) fn block(content: &Content) -> AmplifierBlock {
     if content.is_persisted() {
-        return Block::Text(persisted(content).0);
+        return AmplifierBlock::Text(persisted(content).0);
     }
     let fields = &content.fields;
     let text = match content.kind.as_str() {
@@ -55,20 +55,20 @@ pub(super) fn block(content: &Content) -> Block {
         "handoff_ref" => handoff(fields),
         _ => None,
     };
-    Block::Text(text.unwrap_or_else(|| serde_json::to_string(content).unwrap_or_default()))
+    AmplifierBlock::Text(text.unwrap_or_else(|| serde_json::to_string(content).unwrap_or_default()))
 }
 
 /// An image as `amplifier-core` accepts it: it refuses the whole result because of one image that is not valid.
-fn image(fields: &Map<String, Value>) -> Option<Block> {
+fn image(fields: &Map<String, Value>) -> Option<AmplifierBlock> {
     let data = string(fields, "data")?;
     let media_type = media_type(fields)?;
-    is_image(media_type, data).then(|| Block::Image {
+    is_image(media_type, data).then(|| AmplifierBlock::Image {
         media_type: media_type.to_owned(),
         data: data.to_owned(),
     })
 }
 
-/// Whether both are what `amplifier-core` accepts: a media type in small letters without parameters, and canonical base64.
+/// Returns whether `amplifier-core` accepts both: a lower-case media type without parameters, and canonical base64.
 fn is_image(media_type: &str, data: &str) -> bool {
     let plain = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || b"+-.".contains(&c);
     let subtype = media_type.strip_prefix("image/").unwrap_or_default();
@@ -81,7 +81,7 @@ fn media(kind: &str, fields: &Map<String, Value>) -> Option<String> {
     data.or_else(|| link(fields))
 }
 
-/// What takes the place of data that a text cannot hold.
+/// The placeholder for data that a text cannot hold.
 fn omitted(kind: &str, media_type: Option<&str>, data: &str) -> String {
     format!(
         "[{kind}, {}, {} bytes]",

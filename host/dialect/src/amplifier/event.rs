@@ -1,7 +1,7 @@
 use serde_json::{Map, Value, json};
 use toolcell_core::record::{Timestamp, ToolInvocation, ToolResult};
 
-use super::result::{Mode, result};
+use super::result::{AmplifierMode, result};
 use crate::agentool::arguments;
 
 /// In place of an image in an event, which reaches logs.
@@ -14,7 +14,7 @@ pub fn events(
     invocation: &ToolInvocation,
     ended: &ToolResult,
     tool_name: &str,
-    mode: Mode,
+    mode: AmplifierMode,
 ) -> Vec<Value> {
     let began = invocation
         .started_at()
@@ -79,7 +79,7 @@ mod tests {
     use toolcell_core::record::{Content, ErrorClass, Input, Refusal, ToolInvocation, ToolResult};
 
     use super::events;
-    use crate::amplifier::Mode;
+    use crate::amplifier::AmplifierMode;
 
     fn call() -> ToolInvocation {
         let mut invocation =
@@ -109,7 +109,7 @@ mod tests {
         let mut result = failed(&call, ErrorClass::Canceled);
         (result.is_error, result.error) = (false, None);
         result.model_facing_content = vec![Content::text("said"), Content::new("image", image)];
-        let events = events(&call, &result, "read", Mode::Upstream);
+        let events = events(&call, &result, "read", AmplifierMode::Upstream);
         assert_eq!(names(&events), ["tool:pre", "tool:post"]);
         for event in &events {
             let data = &event["data"];
@@ -134,11 +134,11 @@ mod tests {
         for class in ErrorClass::ALL {
             let call = call();
             let result = failed(&call, class);
-            let upstream = events(&call, &result, "read", Mode::Upstream);
+            let upstream = events(&call, &result, "read", AmplifierMode::Upstream);
             assert_eq!(names(&upstream), ["tool:pre", "tool:error"], "{class:?}");
             assert_eq!(upstream[1]["data"]["error"]["class"], json!(class));
             assert_eq!(upstream[1]["data"]["error"]["message"], "the message");
-            let seed = events(&call, &result, "read", Mode::Seed);
+            let seed = events(&call, &result, "read", AmplifierMode::Seed);
             assert!(
                 seed[1]["data"]["error"]
                     .as_str()

@@ -7,17 +7,18 @@ use serde_json::{Value, json};
 use toolcell_core::record::{ToolInvocation, ToolResult};
 
 use super::event::events;
-use super::result::{Mode, result};
+use super::result::{AmplifierMode, result};
 use crate::model_call::arguments;
 use crate::parts::native_id;
-use crate::{Ended, ModelCall, Unreadable};
+use crate::{FinishedCall, MessageError, ModelCall};
 
 /// The type of a block that calls a tool.
 const CALL: &str = "tool_call";
 
 /// A `ChatResponse`, or a `Message` of an assistant.
 #[derive(Deserialize)]
-struct Written<'a> {
+#[serde(expecting = "struct Written")]
+struct AmplifierResponse<'a> {
     #[serde(borrow, default)]
     tool_calls: Option<Vec<&'a RawValue>>,
     #[serde(borrow, default)]
@@ -26,7 +27,8 @@ struct Written<'a> {
 
 /// A `ToolCall`, or a block that calls a tool, which has `input`.
 #[derive(Deserialize)]
-struct Call<'a> {
+#[serde(expecting = "struct Call")]
+struct AmplifierCall<'a> {
     id: String,
     name: String,
     #[serde(borrow, default, alias = "input")]
@@ -34,7 +36,7 @@ struct Call<'a> {
 }
 
 #[derive(Deserialize)]
-struct Block {
+struct BlockKind {
     #[serde(rename = "type", default)]
     kind: Option<String>,
 }
@@ -44,41 +46,41 @@ struct Block {
 /// # Errors
 ///
 /// A text that is no response.
-pub fn read(text: &str) -> Result<Vec<ModelCall>, Unreadable> {
+pub fn read(text: &str) -> Result<Vec<ModelCall>, MessageError> {
     if !text.trim_start().starts_with('{') {
-        return Err(Unreadable(
+        return Err(MessageError(
             "cannot read a message: the text is not a JSON object".to_owned(),
         ));
     }
-    let fails = |error: serde_json::Error| Unreadable::at("the message", &error);
-    let written: Written<'_> = serde_json::from_str(text).map_err(fails)?;
+    let fails = |error: serde_json::Error| MessageError::at("the message", &error);
+    let written: AmplifierResponse<'_> = serde_json::from_str(text).map_err(fails)?;
     let (place, calls) = match written {
-        Written {
+        AmplifierResponse {
             tool_calls: Some(calls),
             ..
         } if !calls.is_empty() => ("tool_calls", calls),
         // A message that is one text calls nothing.
-        Written {
+        AmplifierResponse {
             content: Some(content),
             ..
         } if content.get().starts_with('"') => return Ok(Vec::new()),
-        Written {
+        AmplifierResponse {
             content: Some(content),
             ..
         } => (
             "content",
             serde_json::from_str(content.get()).map_err(fails)?,
         ),
-        Written {
+        AmplifierResponse {
             tool_calls: Some(_),
             content: None,
         } => return Ok(Vec::new()),
-        Written {
+        AmplifierResponse {
             tool_calls: None,
             content: None,
         } => {
             let message = "cannot find a message: pass a response with content and tool_calls, or a message with content";
-            return Err(Unreadable(message.to_owned()));
+            return Err(MessageError(message.to_owned()));
         }
     };
     let calls = calls
@@ -91,13 +93,13 @@ pub fn read(text: &str) -> Result<Vec<ModelCall>, Unreadable> {
 }
 
 fn is_call(block: &RawValue) -> bool {
-    serde_json::from_str::<Block>(block.get())
+    serde_json::from_str::<BlockKind>(block.get())
         .is_ok_and(|block| block.kind.as_deref() == Some(CALL))
 }
 
-fn call_of(place: &str, call: &RawValue) -> Result<ModelCall, Unreadable> {
-    let call: Call<'_> =
-        serde_json::from_str(call.get()).map_err(|error| Unreadable::at(place, &error))?;
+fn call_of(place: &str, call: &RawValue) -> Result<ModelCall, MessageError> {
+    let call: AmplifierCall<'_> =
+        serde_json::from_str(call.get()).map_err(|error| MessageError::at(place, &error))?;
     Ok(ModelCall {
         id: call.id,
         name: call.name,
@@ -107,39 +109,39 @@ fn call_of(place: &str, call: &RawValue) -> Result<ModelCall, Unreadable> {
 
 /// The messages for the results of all calls, in their order. `metadata` of each has the `ToolResult` of `amplifier-core`,
 /// and the events of the call.
-pub fn answers(ended: &[Ended<'_>]) -> Vec<Value> {
-    messages(ended, Mode::Upstream)
+pub fn answers(ended: &[FinishedCall<'_>]) -> Vec<Value> {
+    messages(ended, AmplifierMode::Upstream)
 }
 
 /// The message for the result of one call.
 pub fn answer(invocation: &ToolInvocation, ended: &ToolResult) -> Value {
-    message(invocation, ended, Mode::Upstream)
+    message(invocation, ended, AmplifierMode::Upstream)
 }
 
 /// As [`answer`], with the `ToolResult` of the contract's page.
 pub fn seed_answer(invocation: &ToolInvocation, ended: &ToolResult) -> Value {
-    message(invocation, ended, Mode::Seed)
+    message(invocation, ended, AmplifierMode::Seed)
 }
 
 /// As [`answers`], with the `ToolResult` of the contract's page.
-pub fn seed_answers(ended: &[Ended<'_>]) -> Vec<Value> {
-    messages(ended, Mode::Seed)
+pub fn seed_answers(ended: &[FinishedCall<'_>]) -> Vec<Value> {
+    messages(ended, AmplifierMode::Seed)
 }
 
-fn messages(ended: &[Ended<'_>], mode: Mode) -> Vec<Value> {
+fn messages(ended: &[FinishedCall<'_>], mode: AmplifierMode) -> Vec<Value> {
     ended
         .iter()
         .map(|(invocation, ended)| message(invocation, ended, mode))
         .collect()
 }
 
-fn message(invocation: &ToolInvocation, ended: &ToolResult, mode: Mode) -> Value {
+fn message(invocation: &ToolInvocation, ended: &ToolResult, mode: AmplifierMode) -> Value {
     let name = name(invocation);
     json!({
         "role": "tool",
         "tool_call_id": native_id(invocation),
         "name": name,
-        "content": content(&result(invocation, ended, Mode::Upstream)),
+        "content": content(&result(invocation, ended, AmplifierMode::Upstream)),
         "metadata": {
             "tool_result": result(invocation, ended, mode),
             "events": events(invocation, ended, &name, mode),
@@ -147,7 +149,7 @@ fn message(invocation: &ToolInvocation, ended: &ToolResult, mode: Mode) -> Value
     })
 }
 
-/// What a model reads: the blocks of a result with images, or else `get_serialized_output` of `amplifier-core`.
+/// Content for a model: a result's blocks if it has images, else `get_serialized_output` of `amplifier-core`.
 fn content(answer: &Value) -> Value {
     match (answer.get("content"), answer.get("output")) {
         (Some(blocks), _) => blocks.clone(),

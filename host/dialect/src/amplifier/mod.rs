@@ -1,5 +1,5 @@
-//! Amplifier: the tool contract, in the form of its page (`Mode::Seed`) and in that of `amplifier-core` 2.0
-//! (`Mode::Upstream`), which differ in the types of `output` and `error` (requirements 2.4).
+//! Amplifier: the tool contract, in the format of its page (`AmplifierMode::Seed`) and of `amplifier-core` 2.0
+//! (`AmplifierMode::Upstream`). They differ in the types of `output` and `error` (requirements 2.4).
 
 mod content;
 mod event;
@@ -9,5 +9,5 @@ mod tool;
 
 pub use event::events;
 pub use exchange::{answer, answers, read, seed_answer, seed_answers};
-pub use result::{ErrorType, Mode, error_type, result};
+pub use result::{AmplifierMode, ErrorType, error_type, result};
 pub use tool::tool;

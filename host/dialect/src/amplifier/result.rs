@@ -1,12 +1,12 @@
 use serde_json::{Value, json};
 use toolcell_core::record::{ErrorClass, ToolError, ToolInvocation, ToolResult};
 
-use super::content::{Block, block};
+use super::content::{AmplifierBlock, block};
 use crate::{block as shared, class_name, hint};
 
 /// The form of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum AmplifierMode {
     /// The contract's page: `output` and `error` are texts.
     Seed,
     /// `amplifier-core` 2.0: `output` is any value, `error` an object, and `content` has images.
@@ -48,17 +48,17 @@ pub fn error_type(class: ErrorClass) -> ErrorType {
 
 /// Converts the result of a call (requirements 1.37, 3.3). The `output` of an error says class, code and hint, because
 /// a model sees nothing else.
-pub fn result(invocation: &ToolInvocation, result: &ToolResult, mode: Mode) -> Value {
-    let shown = Shown::of(result);
+pub fn result(invocation: &ToolInvocation, result: &ToolResult, mode: AmplifierMode) -> Value {
+    let shown = ModelView::from_result(result);
     let metadata = metadata(invocation, result, &shown);
     match mode {
-        Mode::Seed => json!({
+        AmplifierMode::Seed => json!({
             "success": !result.is_error,
             "output": shown.text(),
             "error": shown.error,
             "metadata": metadata,
         }),
-        Mode::Upstream => {
+        AmplifierMode::Upstream => {
             let mut answer = json!({
                 "success": !result.is_error,
                 "output": shown.value(),
@@ -73,20 +73,20 @@ pub fn result(invocation: &ToolInvocation, result: &ToolResult, mode: Mode) -> V
     }
 }
 
-/// What a result shows to a model.
-struct Shown<'a> {
+/// A result for a model.
+struct ModelView<'a> {
     /// The structured output, unless something else is said to a model.
     value: Option<&'a Value>,
     /// The blocks, without the error.
-    blocks: Vec<Block>,
-    /// What hooks of the operator add.
+    blocks: Vec<AmplifierBlock>,
+    /// Context from the hooks.
     context: Vec<String>,
     error: Option<String>,
 }
 
-impl<'a> Shown<'a> {
-    fn of(result: &'a ToolResult) -> Self {
-        let blocks: Vec<Block> = shared::output(result).iter().map(block).collect();
+impl<'a> ModelView<'a> {
+    fn from_result(result: &'a ToolResult) -> Self {
+        let blocks: Vec<AmplifierBlock> = shared::output(result).iter().map(block).collect();
         let no_context = result.additional_context.is_empty();
         Self {
             value: result
@@ -103,7 +103,7 @@ impl<'a> Shown<'a> {
     fn text(&self) -> Option<String> {
         let mut texts: Vec<String> = match self.value {
             Some(value) => vec![value.to_string()],
-            None => self.blocks.iter().map(Block::to_text).collect(),
+            None => self.blocks.iter().map(AmplifierBlock::to_text).collect(),
         };
         texts.extend(self.context.iter().cloned());
         (!texts.is_empty()).then(|| texts.join("\n"))
@@ -125,16 +125,20 @@ impl<'a> Shown<'a> {
     /// `content`, where `output` alone would leave something out: it holds no image, and next to a value no error.
     fn content(&self) -> Option<Value> {
         let says_more = self.value.is_some() && self.error.is_some();
-        if !says_more && !self.blocks.iter().any(Block::is_image) {
+        if !says_more && !self.blocks.iter().any(AmplifierBlock::is_image) {
             return None;
         }
         let value = self
             .value
-            .filter(|_| self.blocks.iter().all(Block::is_image))
+            .filter(|_| self.blocks.iter().all(AmplifierBlock::is_image))
             .map(Value::to_string);
-        let texts = |texts: Vec<String>| texts.into_iter().map(|text| Block::Text(text).to_value());
+        let texts = |texts: Vec<String>| {
+            texts
+                .into_iter()
+                .map(|text| AmplifierBlock::Text(text).to_value())
+        };
         let after: Vec<String> = self.context.iter().chain(&self.error).cloned().collect();
-        let blocks = self.blocks.iter().map(Block::to_value);
+        let blocks = self.blocks.iter().map(AmplifierBlock::to_value);
         Some(
             texts(value.into_iter().collect())
                 .chain(blocks)
@@ -144,12 +148,12 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// Whether the only texts are the copy of the structured value that the host makes for a tool without a text of its own.
-/// A tool with one says there what a model should read: the lines of a file, next to a value with their number.
-fn is_all_said(value: &Value, blocks: &[Block]) -> bool {
+/// Returns whether the only text is the host's copy of the structured value. A tool with a text of its own says there
+/// what a model should read: the lines of a file, next to a value with their number.
+fn is_all_said(value: &Value, blocks: &[AmplifierBlock]) -> bool {
     let mut texts = blocks.iter().filter_map(|block| match block {
-        Block::Text(text) => Some(text),
-        Block::Image { .. } => None,
+        AmplifierBlock::Text(text) => Some(text),
+        AmplifierBlock::Image { .. } => None,
     });
     match (texts.next(), texts.next()) {
         (None, _) => true,
@@ -161,7 +165,7 @@ fn is_all_said(value: &Value, blocks: &[Block]) -> bool {
     }
 }
 
-/// What a model reads of an error.
+/// Formats an error for a model.
 fn line(error: &ToolError) -> String {
     let class = class_name(error.error_class);
     let hint = hint(error.error_class);
@@ -181,8 +185,8 @@ fn facts(error: &ToolError) -> Value {
     })
 }
 
-/// What Amplifier has no field for (AM-10).
-fn metadata(invocation: &ToolInvocation, result: &ToolResult, shown: &Shown<'_>) -> Value {
+/// Data that Amplifier lacks (AM-10).
+fn metadata(invocation: &ToolInvocation, result: &ToolResult, shown: &ModelView<'_>) -> Value {
     let duration = invocation
         .started_at()
         .zip(invocation.ended_at())
@@ -210,7 +214,7 @@ mod tests {
     use serde_json::{Value, json};
     use toolcell_core::record::{ErrorClass, Input, Refusal, ToolInvocation, ToolResult};
 
-    use super::{Mode, result};
+    use super::{AmplifierMode, result};
     use crate::mcp::call_result;
     use crate::parts::samples;
 
@@ -222,7 +226,7 @@ mod tests {
         samples::result(said)
     }
 
-    fn mapped(change: Value, mode: Mode) -> Value {
+    fn mapped(change: Value, mode: AmplifierMode) -> Value {
         let mut invocation = ToolInvocation::planned("files.read", &Input::from_text("{}"));
         invocation.native_call_id = Some("call-1".to_owned());
         result(&invocation, &record(change), mode)
@@ -258,7 +262,7 @@ mod tests {
                 _ => "execution",
             };
             let said = format!("the message [{}/the_code]\n", word.as_str().unwrap());
-            let answer = mapped(failed(class, json!({})), Mode::Upstream);
+            let answer = mapped(failed(class, json!({})), AmplifierMode::Upstream);
             assert_eq!(answer["success"], false, "{class:?}");
             let error = &answer["error"];
             assert_eq!(
@@ -275,7 +279,7 @@ mod tests {
                 output.starts_with(&said) && output.ends_with(error["hint"].as_str().unwrap()),
                 "{output}"
             );
-            let seed = mapped(failed(class, json!({})), Mode::Seed);
+            let seed = mapped(failed(class, json!({})), AmplifierMode::Seed);
             assert_eq!(
                 (&seed["success"], &seed["output"], &seed["error"]),
                 (&json!(false), &Value::Null, &json!(output))
@@ -294,20 +298,20 @@ mod tests {
     fn a_value_stays_a_value_upstream_and_is_json_text_in_the_seed() {
         for copy in [json!([{ "type": "text", "text": r#"{"n":1}"# }]), json!([])] {
             let change = json!({ "structured_content": { "n": 1 }, "model_facing_content": copy });
-            let upstream = mapped(change.clone(), Mode::Upstream);
+            let upstream = mapped(change.clone(), AmplifierMode::Upstream);
             assert_eq!(
                 (&upstream["output"], &upstream["error"]),
                 (&json!({ "n": 1 }), &Value::Null)
             );
             assert!(upstream.get("content").is_none(), "{upstream}");
             assert_eq!(upstream["metadata"]["structured_content"], Value::Null);
-            assert_eq!(mapped(change, Mode::Seed)["output"], r#"{"n":1}"#);
+            assert_eq!(mapped(change, AmplifierMode::Seed)["output"], r#"{"n":1}"#);
         }
     }
 
     #[test]
     fn a_text_of_the_tool_is_the_output_although_there_is_a_value() {
-        for mode in [Mode::Seed, Mode::Upstream] {
+        for mode in [AmplifierMode::Seed, AmplifierMode::Upstream] {
             assert_eq!(mapped(json!({}), mode)["output"], "t");
             let answer = mapped(json!({ "structured_content": { "lines": 1 } }), mode);
             assert_eq!(answer["output"], "t");
@@ -320,7 +324,7 @@ mod tests {
 
     #[test]
     fn an_empty_result_is_a_success_without_output() {
-        for mode in [Mode::Seed, Mode::Upstream] {
+        for mode in [AmplifierMode::Seed, AmplifierMode::Upstream] {
             let answer = mapped(json!({ "empty_result": true }), mode);
             assert_eq!(
                 (&answer["success"], &answer["output"]),
@@ -334,7 +338,7 @@ mod tests {
     fn an_image_is_content_and_named_in_the_output() {
         let image = json!({ "type": "image", "data": "AAAA", "media_type": "image/png" });
         let blocks = json!({ "model_facing_content": [{ "type": "text", "text": "look" }, image] });
-        let upstream = mapped(blocks.clone(), Mode::Upstream);
+        let upstream = mapped(blocks.clone(), AmplifierMode::Upstream);
         assert_eq!(upstream["output"], "look\n[image, image/png, 3 bytes]");
         let source = json!({ "type": "base64", "media_type": "image/png", "data": "AAAA" });
         assert_eq!(
@@ -342,7 +346,7 @@ mod tests {
             json!([{ "type": "text", "text": "look" }, { "type": "image", "source": source }])
         );
         assert_eq!(
-            mapped(blocks, Mode::Seed)["output"],
+            mapped(blocks, AmplifierMode::Seed)["output"],
             "look\n[image, image/png, 3 bytes]"
         );
     }
@@ -356,7 +360,7 @@ mod tests {
                 ErrorClass::PartialFailure,
                 json!({ "model_facing_content": text }),
             ),
-            Mode::Upstream,
+            AmplifierMode::Upstream,
         );
         assert!(
             answer["output"]
@@ -370,7 +374,7 @@ mod tests {
         });
         let answer = mapped(
             failed(ErrorClass::PartialFailure, value.clone()),
-            Mode::Upstream,
+            AmplifierMode::Upstream,
         );
         assert_eq!(
             (&answer["success"], &answer["output"]),
@@ -388,7 +392,10 @@ mod tests {
                 .unwrap()
                 .starts_with("the message [partial_failure/the_code]")
         );
-        let seed = mapped(failed(ErrorClass::PartialFailure, value), Mode::Seed);
+        let seed = mapped(
+            failed(ErrorClass::PartialFailure, value),
+            AmplifierMode::Seed,
+        );
         assert_eq!(seed["output"], "[1]");
         assert!(seed["error"].as_str().unwrap().starts_with("the message ["));
     }
@@ -401,7 +408,7 @@ mod tests {
             "model_facing_content": [moved], "redaction_state": "partial",
             "persistence_refs": ["01ARZ3NDEKTSV4RRFFQ69G5FAV"],
         });
-        let answer = mapped(change, Mode::Upstream);
+        let answer = mapped(change, AmplifierMode::Upstream);
         assert_eq!(
             answer["output"],
             "pre\n[cut: 99 bytes of text in all, in the resource toolcell:payload/x]"
@@ -420,7 +427,7 @@ mod tests {
 
     #[test]
     fn context_of_hooks_follows_what_the_tool_said() {
-        for mode in [Mode::Seed, Mode::Upstream] {
+        for mode in [AmplifierMode::Seed, AmplifierMode::Upstream] {
             assert_eq!(
                 mapped(
                     json!({ "additional_context": ["take care", { "a": 1 }] }),
@@ -442,7 +449,7 @@ mod tests {
             serde_json::from_str(&std::fs::read_to_string(table).unwrap()).unwrap();
         assert!(table.len() >= 8);
         for case in table {
-            let answer = mapped(case["result"].clone(), Mode::Upstream);
+            let answer = mapped(case["result"].clone(), AmplifierMode::Upstream);
             for field in ["success", "output", "error", "content"] {
                 assert_eq!(
                     answer.get(field).unwrap_or(&Value::Null),

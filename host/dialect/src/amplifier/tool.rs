@@ -1,10 +1,10 @@
 use serde_json::{Value, json};
 
-use crate::{Listed, NameRule};
+use crate::{ListedTool, NameRule};
 
-/// Builds the description of a tool. Its name should be one of [`Names`](crate::Names); another one is made
-/// snake_case, and may then be that of another tool (AM-01). A tool without a schema accepts any object (AM-04).
-pub fn tool(listed: &Listed<'_>) -> Value {
+/// Builds the description of a tool. Its name should be one of [`DialectNames`](crate::DialectNames); any other
+/// becomes snake_case, and may collide with another tool's (AM-01). A tool without a schema accepts any object (AM-04).
+pub fn tool(listed: &ListedTool<'_>) -> Value {
     json!({
         "name": NameRule::SnakeCase.fit(listed.name),
         "description": listed.said(),
@@ -23,7 +23,7 @@ mod tests {
     use toolcell_core::record::{PermissionProfile, ToolDeclaration};
 
     use super::tool;
-    use crate::Listed;
+    use crate::ListedTool;
 
     fn described(name: &str, description: &str, schema: &Value) -> Value {
         let declaration: ToolDeclaration = serde_json::from_value(json!({
@@ -34,7 +34,7 @@ mod tests {
         let profile =
             json!({ "schema_version": "0.2.0", "permission_profile_id": "p", "risk_level": "low" });
         let permission: PermissionProfile = serde_json::from_value(profile).unwrap();
-        tool(&Listed {
+        tool(&ListedTool {
             name,
             title: None,
             description: &declaration.description,

@@ -7,14 +7,14 @@ use toolcell_core::record::{ToolInvocation, ToolResult};
 
 use super::model_call::arguments;
 use super::parts::native_id;
-use super::{Ended, Listed, ModelCall, Part, Unreadable, parts};
+use super::{FinishedCall, ListedTool, MessageError, ModelCall, ResultPart, parts};
 
 /// The type of a block that calls a tool.
 const CALL: &str = "tool_use";
 
 /// Describes a tool. The model finds a deferred one through the API's own search. No tool is `strict`, because the API takes
 /// few of those in one request.
-pub fn tool(listed: &Listed<'_>, is_deferred: bool) -> Value {
+pub fn tool(listed: &ListedTool<'_>, is_deferred: bool) -> Value {
     let mut tool = json!({
         "name": listed.name,
         "description": listed.said(),
@@ -28,7 +28,8 @@ pub fn tool(listed: &Listed<'_>, is_deferred: bool) -> Value {
 
 /// A message, or one block of it.
 #[derive(Deserialize)]
-struct Written<'a> {
+#[serde(expecting = "struct Written")]
+struct MessageOrBlock<'a> {
     #[serde(rename = "type", default)]
     kind: Option<String>,
     #[serde(borrow, default)]
@@ -36,7 +37,8 @@ struct Written<'a> {
 }
 
 #[derive(Deserialize)]
-struct Call<'a> {
+#[serde(expecting = "struct Call")]
+struct ToolUse<'a> {
     id: String,
     name: String,
     #[serde(borrow, default)]
@@ -48,37 +50,37 @@ struct Call<'a> {
 /// # Errors
 ///
 /// A text that is none of them.
-pub fn read(text: &str) -> Result<Vec<ModelCall>, Unreadable> {
-    let fails = |error: serde_json::Error| Unreadable::at("the message", &error);
+pub fn read(text: &str) -> Result<Vec<ModelCall>, MessageError> {
+    let fails = |error: serde_json::Error| MessageError::at("the message", &error);
     let blocks: Vec<&RawValue> = match text.trim_start().chars().next() {
         Some('[') => serde_json::from_str(text).map_err(fails)?,
-        Some('{') => match serde_json::from_str::<Written<'_>>(text).map_err(fails)? {
-            Written {
+        Some('{') => match serde_json::from_str::<MessageOrBlock<'_>>(text).map_err(fails)? {
+            MessageOrBlock {
                 kind: Some(kind), ..
             } if kind == CALL => vec![serde_json::from_str(text).map_err(fails)?],
             // A message that is one text calls nothing.
-            Written {
+            MessageOrBlock {
                 content: Some(content),
                 ..
             } if content.get().starts_with('"') => Vec::new(),
-            Written {
+            MessageOrBlock {
                 content: Some(content),
                 ..
             } => serde_json::from_str(content.get()).map_err(fails)?,
-            Written {
+            MessageOrBlock {
                 kind: Some(_),
                 content: None,
             } => Vec::new(),
-            Written {
+            MessageOrBlock {
                 kind: None,
                 content: None,
             } => {
                 let message = "cannot find a message: pass one with content, a list of its blocks, or one block";
-                return Err(Unreadable(message.to_owned()));
+                return Err(MessageError(message.to_owned()));
             }
         },
         _ => {
-            return Err(Unreadable(
+            return Err(MessageError(
                 "cannot read a message: the text is not a JSON object".to_owned(),
             ));
         }
@@ -90,16 +92,16 @@ pub fn read(text: &str) -> Result<Vec<ModelCall>, Unreadable> {
     calls.map(|(at, block)| call_of(at, block)).collect()
 }
 
-/// Whether the block calls a tool. The API itself runs its server tools, whose calls have another type.
+/// Returns whether the block is a tool call. Server tools, which the API runs, have another type.
 fn is_call(block: &RawValue) -> bool {
-    let block = serde_json::from_str::<Written<'_>>(block.get());
+    let block = serde_json::from_str::<MessageOrBlock<'_>>(block.get());
     block.is_ok_and(|block| block.kind.as_deref() == Some(CALL))
 }
 
-fn call_of(at: usize, block: &RawValue) -> Result<ModelCall, Unreadable> {
+fn call_of(at: usize, block: &RawValue) -> Result<ModelCall, MessageError> {
     let place = format!("content[{at}]");
-    let call: Call<'_> =
-        serde_json::from_str(block.get()).map_err(|error| Unreadable::at(&place, &error))?;
+    let call: ToolUse<'_> =
+        serde_json::from_str(block.get()).map_err(|error| MessageError::at(&place, &error))?;
     Ok(ModelCall {
         id: call.id,
         name: call.name,
@@ -107,10 +109,10 @@ fn call_of(at: usize, block: &RawValue) -> Result<ModelCall, Unreadable> {
     })
 }
 
-/// The block for one result. The API takes text alone in that of an error.
+/// The block for one result. In an error's block the API takes only text.
 pub fn result(invocation: &ToolInvocation, result: &ToolResult) -> Value {
-    let block = |part: Part| match part {
-        Part::Image { media_type, data } if !result.is_error => {
+    let block = |part: ResultPart| match part {
+        ResultPart::Image { media_type, data } if !result.is_error => {
             json!({ "type": "image", "source": { "type": "base64", "media_type": media_type, "data": data } })
         }
         part => json!({ "type": "text", "text": part.into_text() }),
@@ -125,7 +127,7 @@ pub fn result(invocation: &ToolInvocation, result: &ToolResult) -> Value {
 
 /// The message for all results of one message of the model, in the order of its calls: the API wants them in one. None, if
 /// there was no call.
-pub fn answers(ended: &[Ended<'_>]) -> Vec<Value> {
+pub fn answers(ended: &[FinishedCall<'_>]) -> Vec<Value> {
     let blocks: Vec<Value> = ended
         .iter()
         .map(|(invocation, ended)| result(invocation, ended))

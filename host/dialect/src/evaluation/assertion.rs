@@ -1,4 +1,4 @@
-//! The five assertions that a trace alone settles (AO-AS-02, 03, 05..07).
+//! The five assertions that need only a trace (AO-AS-02, 03, 05..07).
 
 use serde_json::{Map, Number, Value};
 use toolcell_core::catalog::BoundedSchema;
@@ -6,7 +6,7 @@ use toolcell_core::record::{JSON_VALUES_MAX, read_unique_json};
 
 use super::case::Assertion;
 use super::result::AssertionResult;
-use super::trace::{CallStep, Ended, Trace, amount, compare};
+use super::trace::{CallOutcome, CallStep, EvaluationTrace, amount, compare};
 use super::{cut, judged};
 
 /// The types that this version knows.
@@ -23,12 +23,12 @@ const KINDS: [&str; 7] = [
 const STEPS_SHOWN_MAX: usize = 5;
 
 /// Why an assertion holds, or why not.
-type Outcome = Result<String, String>;
+type AssertionOutcome = Result<String, String>;
 
 /// Checks `assertion` against `trace`; `None` if only a judge can tell. Of an assertion that cannot be checked, because
 /// its type is unknown or its parameters are wrong, the result says so, and is failed. A schema needs a thread with a
 /// stack of [`toolcell_core::catalog::SCHEMA_STACK_BYTES`].
-pub fn check(assertion: &Assertion, trace: &Trace) -> Option<AssertionResult> {
+pub fn check(assertion: &Assertion, trace: &EvaluationTrace) -> Option<AssertionResult> {
     let outcome = match assertion.kind.as_str() {
         "contains_tool_call" => contains_tool_call(assertion, trace),
         "tool_call_count" => tool_call_count(assertion, trace),
@@ -49,7 +49,7 @@ pub fn check(assertion: &Assertion, trace: &Trace) -> Option<AssertionResult> {
     Some(AssertionResult::settled(assertion, outcome))
 }
 
-fn contains_tool_call(assertion: &Assertion, trace: &Trace) -> Outcome {
+fn contains_tool_call(assertion: &Assertion, trace: &EvaluationTrace) -> AssertionOutcome {
     let name = text(assertion, "tool_name")?;
     let wanted = arguments(assertion)?;
     let must_succeed = flag(assertion, "require_success")?;
@@ -65,13 +65,13 @@ fn contains_tool_call(assertion: &Assertion, trace: &Trace) -> Outcome {
         }
         match trace.end_of(&call) {
             _ if !must_succeed => return Ok(format!("{shown} called at {at}")),
-            Ended::Succeeded { at: end } => {
+            CallOutcome::Succeeded { at: end } => {
                 return Ok(format!("{shown} called at {at}, and succeeded at {end}"));
             }
-            Ended::Failed { at: end } => {
+            CallOutcome::Failed { at: end } => {
                 missed = Some(format!("{shown} is called at {at}, but failed at {end}"))
             }
-            Ended::Untold => {
+            CallOutcome::Untold => {
                 missed = Some(format!(
                     "{shown} is called at {at}, but the trace has no result of it"
                 ))
@@ -81,7 +81,7 @@ fn contains_tool_call(assertion: &Assertion, trace: &Trace) -> Outcome {
     Err(missed.unwrap_or_else(|| format!("{shown} is not called")))
 }
 
-fn tool_call_count(assertion: &Assertion, trace: &Trace) -> Outcome {
+fn tool_call_count(assertion: &Assertion, trace: &EvaluationTrace) -> AssertionOutcome {
     let name = match assertion.parameters.get("tool_name") {
         None | Some(Value::Null) => None,
         Some(_) => Some(text(assertion, "tool_name")?),
@@ -122,7 +122,7 @@ fn tool_call_count(assertion: &Assertion, trace: &Trace) -> Outcome {
     Ok(said)
 }
 
-fn response_format(assertion: &Assertion, trace: &Trace) -> Outcome {
+fn response_format(assertion: &Assertion, trace: &EvaluationTrace) -> AssertionOutcome {
     let schema = assertion
         .parameters
         .get("schema")
@@ -147,7 +147,7 @@ fn response_format(assertion: &Assertion, trace: &Trace) -> Outcome {
     }
 }
 
-fn context_efficiency(assertion: &Assertion, trace: &Trace) -> Outcome {
+fn context_efficiency(assertion: &Assertion, trace: &EvaluationTrace) -> AssertionOutcome {
     let max = bound(assertion, "max_tokens")?.ok_or("the assertion has no `max_tokens`")?;
     let (tokens, place) = trace
         .tokens()
@@ -155,7 +155,7 @@ fn context_efficiency(assertion: &Assertion, trace: &Trace) -> Outcome {
     within(&format!("{tokens} tokens {place}"), tokens, max)
 }
 
-fn latency(assertion: &Assertion, trace: &Trace) -> Outcome {
+fn latency(assertion: &Assertion, trace: &EvaluationTrace) -> AssertionOutcome {
     let max = bound(assertion, "max_ms")?.ok_or("the assertion has no `max_ms`")?;
     let took = trace
         .duration()
@@ -167,7 +167,7 @@ fn latency(assertion: &Assertion, trace: &Trace) -> Outcome {
     )
 }
 
-fn within(said: &str, measured: &Number, max: &Number) -> Outcome {
+fn within(said: &str, measured: &Number, max: &Number) -> AssertionOutcome {
     if compare(measured, max).is_le() {
         Ok(format!("{said}, of {max} at most"))
     } else {
@@ -217,7 +217,7 @@ fn arguments(assertion: &Assertion) -> Result<Option<&Map<String, Value>>, Strin
     }
 }
 
-/// Whether `given` is an object with all fields of `wanted`; objects in it may have more fields too.
+/// Returns whether `given` is an object with all fields of `wanted`. It may have more, at any depth.
 fn has_all(given: &Value, wanted: &Map<String, Value>) -> bool {
     let Value::Object(given) = given else {
         return false;
@@ -251,13 +251,17 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::super::case::Assertion;
-    use super::super::trace::Trace;
+    use super::super::trace::EvaluationTrace;
     use super::check;
 
     /// Whether the assertion passes, and why.
     fn checked(assertion: Value, trace: Value) -> (bool, String) {
         let assertion: Assertion = serde_json::from_value(assertion).unwrap();
-        let result = check(&assertion, &Trace::read(&trace.to_string()).unwrap()).unwrap();
+        let result = check(
+            &assertion,
+            &EvaluationTrace::read(&trace.to_string()).unwrap(),
+        )
+        .unwrap();
         assert_eq!(result.score, if result.passed { 1.0 } else { 0.0 });
         assert_eq!(result.assertion_type, assertion.kind);
         (result.passed, result.reason)

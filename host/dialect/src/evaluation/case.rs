@@ -18,7 +18,7 @@ pub struct EvalCase {
     pub case_id: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// What the agent was asked; `null` if the case does not say.
+    /// The agent's task; `null` if the case has none.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub input: Value,
     #[serde(default, skip_serializing_if = "Value::is_null")]
@@ -51,7 +51,7 @@ impl EvalCase {
     ///
     /// # Errors
     ///
-    /// What is wrong, with the number of the case or of the line.
+    /// Names the problem, and the number of the case or line.
     pub fn read_all(text: &str) -> Result<Vec<Self>, String> {
         let text = text.trim_start_matches('\u{feff}').trim();
         if text.len() > CASES_BYTES_MAX {
@@ -80,7 +80,9 @@ impl EvalCase {
         }
         let numbered = (1_usize..).zip(items);
         numbered
-            .map(|(number, item)| Self::of(item).map_err(|why| format!("case {number}: {why}")))
+            .map(|(number, item)| {
+                Self::from_value(item).map_err(|why| format!("case {number}: {why}"))
+            })
             .collect()
     }
 
@@ -91,7 +93,7 @@ impl EvalCase {
             && serde_json::from_str::<serde::de::IgnoredAny>(first).is_err()
         {
             return read_unique_json(text, CASES_VALUES_MAX)
-                .and_then(Self::of)
+                .and_then(Self::from_value)
                 .map(|case| vec![case]);
         }
         let mut cases = Vec::new();
@@ -113,12 +115,12 @@ impl EvalCase {
                     "the cases hold more than {CASES_VALUES_MAX} values; split the file"
                 )));
             }
-            cases.push(Self::of(value).map_err(fail)?);
+            cases.push(Self::from_value(value).map_err(fail)?);
         }
         Ok(cases)
     }
 
-    fn of(value: Value) -> Result<Self, String> {
+    fn from_value(value: Value) -> Result<Self, String> {
         // Without this, an array of the fields would be accepted, too.
         if !value.is_object() {
             return Err("it is not an object".to_owned());

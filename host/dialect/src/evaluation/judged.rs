@@ -6,7 +6,7 @@ use toolcell_core::record::read_unique_json;
 
 use super::case::{Assertion, EvalCase};
 use super::cut;
-use super::trace::Trace;
+use super::trace::EvaluationTrace;
 
 pub(super) const OUTPUT_PROPERTY: &str = "output_property";
 pub(super) const NO_HALLUCINATION: &str = "no_hallucination";
@@ -18,17 +18,18 @@ const VERDICT_VALUES_MAX: usize = 1_000;
 /// Maximum length of the reason of a verdict, in characters; the rest is cut.
 const REASON_MAX: usize = 4_000;
 
-/// What a judge is asked.
+/// The input of a judge.
 #[derive(Serialize)]
-struct Question<'a> {
+struct JudgeQuestion<'a> {
     assertion: &'a Assertion,
     case: &'a EvalCase,
     trace: &'a Value,
 }
 
-/// What a judge found.
+/// A judge's verdict.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-pub struct Verdict {
+#[serde(expecting = "struct Verdict")]
+pub struct JudgeVerdict {
     pub passed: bool,
     /// From 0 to 1.
     pub score: f64,
@@ -42,8 +43,12 @@ pub struct Verdict {
 /// # Errors
 ///
 /// Fields that cannot be written as JSON.
-pub fn question(assertion: &Assertion, case: &EvalCase, trace: &Trace) -> Result<String, String> {
-    serde_json::to_string(&Question {
+pub fn question(
+    assertion: &Assertion,
+    case: &EvalCase,
+    trace: &EvaluationTrace,
+) -> Result<String, String> {
+    serde_json::to_string(&JudgeQuestion {
         assertion,
         case,
         trace: &trace.whole,
@@ -51,12 +56,12 @@ pub fn question(assertion: &Assertion, case: &EvalCase, trace: &Trace) -> Result
     .map_err(|error| error.to_string())
 }
 
-impl Verdict {
+impl JudgeVerdict {
     /// Reads the answer of a judge.
     ///
     /// # Errors
     ///
-    /// What is wrong with it: it counts as a whole, or not at all.
+    /// Fails if any part of it is invalid.
     pub fn read(answer: &str) -> Result<Self, String> {
         if answer.len() > VERDICT_BYTES_MAX {
             return Err(format!("it answered more than {VERDICT_BYTES_MAX} bytes"));
@@ -90,13 +95,13 @@ impl Verdict {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{VERDICT_BYTES_MAX, Verdict};
+    use super::{JudgeVerdict, VERDICT_BYTES_MAX};
 
-    fn verdict(change: impl FnOnce(&mut Value)) -> Result<Verdict, String> {
+    fn verdict(change: impl FnOnce(&mut Value)) -> Result<JudgeVerdict, String> {
         let mut verdict =
             json!({ "passed": true, "score": 0.5, "reason": "r", "model": "m", "more": [1] });
         change(&mut verdict);
-        Verdict::read(&verdict.to_string())
+        JudgeVerdict::read(&verdict.to_string())
     }
 
     #[test]
@@ -139,7 +144,7 @@ mod tests {
             "{} {}",
             r#"{"passed":false,"passed":true}"#,
         ] {
-            assert!(Verdict::read(answer).is_err(), "{answer}");
+            assert!(JudgeVerdict::read(answer).is_err(), "{answer}");
         }
         let long = "x".repeat(VERDICT_BYTES_MAX);
         assert!(

@@ -1,5 +1,5 @@
 //! agentool's EvalCase and EvalResult (AO-EV): properties that a run of an agent should have, checked against its trace.
-//! Pure functions: a judge is asked between [`check`] and [`EvalResult::of`], by the caller.
+//! Pure functions: a judge is asked between [`check`] and [`EvalResult::new`], by the caller.
 
 mod assertion;
 mod case;
@@ -9,9 +9,9 @@ mod trace;
 
 pub use assertion::check;
 pub use case::{Assertion, CASES_BYTES_MAX, EvalCase};
-pub use judged::{VERDICT_BYTES_MAX, Verdict, question};
+pub use judged::{JudgeVerdict, VERDICT_BYTES_MAX, question};
 pub use result::{AssertionResult, EvalResult};
-pub use trace::{TRACE_BYTES_MAX, Trace};
+pub use trace::{EvaluationTrace, TRACE_BYTES_MAX};
 
 /// Maximum length of a name or a message of others in a reason, in characters.
 const SHOWN_MAX: usize = 300;

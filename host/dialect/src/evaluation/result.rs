@@ -3,16 +3,16 @@ use toolcell_core::record::{Extra, Timestamp};
 
 use super::case::{Assertion, EvalCase};
 use super::cut;
-use super::judged::Verdict;
-use super::trace::Trace;
+use super::judged::JudgeVerdict;
+use super::trace::EvaluationTrace;
 
-/// What was found of one case: `EvalResult`, with 8 fields.
+/// The result of one case: `EvalResult`, with 8 fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EvalResult {
     pub eval_id: String,
     pub case_id: String,
     pub trace_id: String,
-    /// Whether all assertions hold.
+    /// `true` if all assertions hold.
     pub passed: bool,
     pub assertion_results: Vec<AssertionResult>,
     /// The arithmetic mean of all scores.
@@ -25,7 +25,7 @@ pub struct EvalResult {
     pub extra: Extra,
 }
 
-/// What was found of one assertion.
+/// The result of one assertion.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AssertionResult {
     pub assertion_type: String,
@@ -49,9 +49,9 @@ impl AssertionResult {
     }
 
     /// The result of an assertion that a judge was asked about; failed if the judge gave no verdict, because of `Err`.
-    pub fn judged(assertion: &Assertion, verdict: Result<Verdict, String>) -> Self {
+    pub fn judged(assertion: &Assertion, verdict: Result<JudgeVerdict, String>) -> Self {
         match verdict {
-            Ok(Verdict {
+            Ok(JudgeVerdict {
                 passed,
                 score,
                 reason,
@@ -74,9 +74,9 @@ impl AssertionResult {
 
 impl EvalResult {
     /// The result of `case` on `trace`. `models` names the judges that gave verdicts, one for each verdict.
-    pub fn of(
+    pub fn new(
         case: &EvalCase,
-        trace: &Trace,
+        trace: &EvaluationTrace,
         assertion_results: Vec<AssertionResult>,
         mut models: Vec<String>,
         evaluated_at: Timestamp,
@@ -110,16 +110,16 @@ mod tests {
     use serde_json::json;
     use toolcell_core::record::Timestamp;
 
-    use super::super::judged::Verdict;
+    use super::super::judged::JudgeVerdict;
     use super::*;
 
     /// The result of a case with these verdicts of judges.
     fn result(verdicts: &[(bool, f64, &str)]) -> EvalResult {
         let case = json!({ "eval_id": "e", "case_id": "c", "assertions": [{ "type": "no_hallucination" }] });
         let case = EvalCase::read_all(&case.to_string()).unwrap().remove(0);
-        let trace = Trace::read(r#"{"trace_id":"t"}"#).unwrap();
+        let trace = EvaluationTrace::read(r#"{"trace_id":"t"}"#).unwrap();
         let verdict = |(passed, score, model): &(bool, f64, &str)| {
-            Ok(Verdict {
+            Ok(JudgeVerdict {
                 passed: *passed,
                 score: *score,
                 reason: "r".to_owned(),
@@ -133,7 +133,7 @@ mod tests {
             .iter()
             .map(|(_, _, model)| (*model).to_owned())
             .collect();
-        EvalResult::of(
+        EvalResult::new(
             &case,
             &trace,
             results.collect(),

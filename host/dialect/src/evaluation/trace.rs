@@ -9,14 +9,14 @@ pub const TRACE_BYTES_MAX: usize = 16 << 20;
 /// Maximum number of values in a trace: a value takes some 100 bytes.
 const TRACE_VALUES_MAX: usize = 500_000;
 
-/// What evaluation reads of a ReasoningTrace. All of it is a claim of the agent's framework.
+/// The fields of a ReasoningTrace for evaluation. All are claims of the agent's framework.
 #[derive(Debug, Deserialize)]
-pub struct Trace {
+pub struct EvaluationTrace {
     pub trace_id: String,
     #[serde(default)]
     pub(super) output: Value,
     #[serde(default)]
-    steps: Vec<Step>,
+    steps: Vec<EvaluatedStep>,
     #[serde(default)]
     metrics: Option<Extra>,
     /// The trace as it was written, for a judge.
@@ -25,7 +25,8 @@ pub struct Trace {
 }
 
 #[derive(Debug, Deserialize)]
-struct Step {
+#[serde(expecting = "struct Step")]
+struct EvaluatedStep {
     #[serde(default)]
     step_id: String,
     #[serde(rename = "type")]
@@ -59,24 +60,24 @@ struct ToolResult {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CallStep<'t> {
     at: usize,
-    step: &'t Step,
+    step: &'t EvaluatedStep,
     pub(super) call: &'t ToolCall,
 }
 
-/// What became of a call, as far as the trace tells.
+/// The outcome of a call, according to the trace.
 #[derive(Debug, PartialEq)]
-pub(super) enum Ended {
+pub(super) enum CallOutcome {
     Succeeded { at: String },
     Failed { at: String },
     Untold,
 }
 
-impl Trace {
+impl EvaluationTrace {
     /// Reads a ReasoningTrace. Steps of types that this version does not know are not read.
     ///
     /// # Errors
     ///
-    /// What is wrong with it.
+    /// Says what is wrong.
     pub fn read(text: &str) -> Result<Self, String> {
         if text.len() > TRACE_BYTES_MAX {
             return Err(format!("there are more than {TRACE_BYTES_MAX} bytes"));
@@ -118,10 +119,10 @@ impl Trace {
         })
     }
 
-    /// What became of `call`: the first result after it that has its id.
-    pub(super) fn end_of(&self, call: &CallStep<'_>) -> Ended {
+    /// The outcome of `call`: the first result after it that has its id.
+    pub(super) fn end_of(&self, call: &CallStep<'_>) -> CallOutcome {
         let Some(id) = &call.call.id else {
-            return Ended::Untold;
+            return CallOutcome::Untold;
         };
         let mut later = self
             .steps
@@ -137,14 +138,14 @@ impl Trace {
             Some((step.name(at), result))
         });
         match result {
-            None => Ended::Untold,
+            None => CallOutcome::Untold,
             Some((
                 at,
                 ToolResult {
                     error: Value::Null, ..
                 },
-            )) => Ended::Succeeded { at },
-            Some((at, _)) => Ended::Failed { at },
+            )) => CallOutcome::Succeeded { at },
+            Some((at, _)) => CallOutcome::Failed { at },
         }
     }
 
@@ -176,7 +177,7 @@ impl Trace {
     }
 }
 
-impl Step {
+impl EvaluatedStep {
     /// The step's id; its number, from 1 on, if it has none.
     fn name(&self, at: usize) -> String {
         match self.step_id.as_str() {
@@ -216,11 +217,11 @@ pub(super) fn compare(left: &Number, right: &Number) -> Ordering {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Ended, Trace};
+    use super::{CallOutcome, EvaluationTrace};
 
-    fn trace(steps: &Value, metrics: &Value) -> Trace {
+    fn trace(steps: &Value, metrics: &Value) -> EvaluationTrace {
         let text = json!({ "trace_id": "t", "steps": steps, "metrics": metrics }).to_string();
-        Trace::read(&text).unwrap()
+        EvaluationTrace::read(&text).unwrap()
     }
 
     #[test]
@@ -231,9 +232,9 @@ mod tests {
             let trace = trace(&steps, &json!({}));
             let call = trace.calls().next().unwrap();
             match trace.end_of(&call) {
-                Ended::Succeeded { at } => format!("succeeded {at}"),
-                Ended::Failed { at } => format!("failed {at}"),
-                Ended::Untold => "untold".to_owned(),
+                CallOutcome::Succeeded { at } => format!("succeeded {at}"),
+                CallOutcome::Failed { at } => format!("failed {at}"),
+                CallOutcome::Untold => "untold".to_owned(),
             }
         };
         assert_eq!(
@@ -285,7 +286,7 @@ mod tests {
 
     #[test]
     fn what_is_no_trace_is_refused() {
-        let refused = |text: &str| Trace::read(text).unwrap_err();
+        let refused = |text: &str| EvaluationTrace::read(text).unwrap_err();
         assert!(refused("[]").contains("not an object") && refused("{}").contains("`trace_id`"));
         assert!(refused(r#"{"trace_id":"a","trace_id":"b"}"#).contains("trace_id"));
         let empty = r#"{"trace_id":"a","steps":[{"type":"tool_call","step_id":"s"}]}"#;

@@ -24,7 +24,7 @@ pub struct ApprovalDocument {
     pub prompt: String,
     /// The arguments, as JSON text, as far as they may be shown.
     pub arguments: String,
-    /// Whether the prompt shows a part of the call only.
+    /// `true` if the prompt omits a part of the call.
     pub cut: bool,
 }
 
@@ -32,7 +32,7 @@ pub struct ApprovalDocument {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ApprovalAnswer {
-    /// Whether the call may run, once.
+    /// `true` if the call may run, once.
     pub approved: bool,
     /// Approve although the prompt shows a part of the call only.
     #[serde(default)]
@@ -46,7 +46,7 @@ pub struct ApprovalAnswer {
     pub feedback: Option<String>,
 }
 
-/// What became of a question after an answer.
+/// The state of a question after an answer.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct ApprovalState {
     #[schema(value_type = String)]

@@ -23,7 +23,7 @@ pub struct BatchCallRequest {
     pub depends_on: Vec<String>,
 }
 
-/// What a batch came to.
+/// Results of a batch.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct BatchDocument {
     /// The result of each call with its id, then the deferred context modifiers of calls.
@@ -35,7 +35,7 @@ pub struct BatchDocument {
 ///
 /// # Errors
 ///
-/// What is wrong with the text, or with the calls as a batch.
+/// Fails if the text, or the batch of calls, is invalid.
 pub fn batch(text: &str, is_lines: bool) -> Result<Vec<BatchCallRequest>, String> {
     let calls = if is_lines {
         lines(text)?

@@ -2,7 +2,7 @@ use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use crate::{Listed, visible};
+use crate::{ListedTool, visible};
 
 /// A tool that the caller can use.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -22,11 +22,11 @@ pub struct ToolDocument {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Object)]
     pub output_schema: Option<Value>,
-    /// Whether a call changes nothing.
+    /// `true` if a call changes nothing.
     pub is_read_only: bool,
-    /// Whether a call may destroy or overwrite something.
+    /// `true` if a call can destroy or overwrite data.
     pub is_destructive: bool,
-    /// Whether a call may reach beyond this machine.
+    /// `true` if a call can reach other machines.
     pub is_open_world: bool,
     /// `sha256:` and the digest of the component.
     pub component: String,
@@ -41,7 +41,7 @@ pub struct ToolList {
 }
 
 /// Describes a tool. Texts of its author lose the characters that a reader does not see.
-pub fn tool(listed: &Listed<'_>) -> ToolDocument {
+pub fn tool(listed: &ListedTool<'_>) -> ToolDocument {
     let effects = listed.effects();
     ToolDocument {
         name: listed.name.to_owned(),

@@ -35,9 +35,9 @@ const OF_THE_WHOLE: [&str; 14] = [
     "then",
 ];
 
-/// Makes both forms of `answer` whole: adds the structured content to the content, and the words of the content to the
-/// structured content, unless they are there. `schema` is that of the tool's output. `is_repeated`: the content refers to
-/// the structured content, which is too large to be in it.
+/// Completes both forms of `answer`: adds the structured content to the content, and the words of the content to the
+/// structured content, where missing. `schema` is the tool's output schema. `is_repeated`: the content refers to the
+/// structured content, which is too large to be in it.
 pub(super) fn complete(answer: &mut CallToolResult, schema: Option<&Value>, is_repeated: bool) {
     let Some(structured) = answer.structured_content.take() else {
         return;
@@ -211,7 +211,7 @@ fn words<'b>(block: &'b ContentBlock, told: &str) -> Cow<'b, str> {
     }
 }
 
-/// Whether `text` is `structured` in JSON.
+/// Compares `text` with `structured`.
 fn is(text: &str, structured: &Value, serialised: &str) -> bool {
     let same_kind = || text.trim_start().chars().next() == serialised.chars().next();
     text == serialised
@@ -219,8 +219,8 @@ fn is(text: &str, structured: &Value, serialised: &str) -> bool {
             && serde_json::from_str::<Value>(text).is_ok_and(|value| value == *structured))
 }
 
-/// Whether the values of `structured`, without those that say nothing, have words that `text` has not. One word in ten may
-/// be missing: what kind of thing an entry is, for example.
+/// Returns whether `structured` has words that `text` lacks, values without information aside. One word in ten may be
+/// missing: for example, the kind of an entry.
 fn says_more(structured: &Value, text: &str) -> bool {
     let mut left = counted(text);
     let mut all = 0_usize;
@@ -232,8 +232,8 @@ fn says_more(structured: &Value, text: &str) -> bool {
     missing * 10 > all
 }
 
-/// What `structured` does not say of `text`: the whole of it; or some of its lines, if it is long and the words of nearly all
-/// the others are in `structured`, because then it is the same in other words; `None` if it says everything.
+/// The part of `text` that `structured` lacks: all of it; or, if it is long and `structured` has nearly all its words,
+/// only some lines, because the rest is the same in other words; `None` if nothing is missing.
 fn unsaid(text: &str, structured: &Value) -> Option<String> {
     let whole = text.trim();
     if whole.is_empty() || (whole.len() >= CHANCE && has_value(structured, whole)) {

@@ -113,8 +113,8 @@ fn embedded(fields: &Map<String, Value>) -> Option<ContentBlock> {
     Some(ContentBlock::Resource(EmbeddedResource::new(contents)))
 }
 
-/// Copies `annotations` and `_meta` of the block, if they are valid in the protocol. Keys of toolcell are reserved for
-/// the host: those of a guest are dropped.
+/// Copies `annotations` and `_meta` of the block, if the protocol allows them. Drops a guest's toolcell keys: they are
+/// reserved for the host.
 fn with_asides(mut block: ContentBlock, fields: &Map<String, Value>) -> ContentBlock {
     let annotations = || {
         fields

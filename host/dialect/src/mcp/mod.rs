@@ -16,13 +16,13 @@ mod tool;
 pub use discovery::{
     LOAD_TOOL, LoadArguments, SEARCH_TOOLS, SearchArguments, cleaned, discovery, found, loaded,
 };
-pub use notice::{Level, Steps, log, log_level};
+pub use notice::{Level, ProgressSteps, log, log_level};
 pub use plain::PLAIN;
 pub use question::{
-    APPROVAL, Said, approval_meta, approval_pending, filled, form, input_meta, input_required,
-    input_response, marked, question, response, said,
+    APPROVAL, UserDecision, approval_meta, approval_pending, filled, form, input_meta,
+    input_required, input_response, marked, question, response, said,
 };
-pub use reading::{READ_RESULT, ReadArguments, Unreadable, part, read_result, unreadable};
+pub use reading::{READ_RESULT, ReadArguments, ReferenceError, part, read_result, unreadable};
 pub use result::{
     call_result, error_facts, part_of, payload, payload_link, payload_part, protocol_error,
     refused, structured_at,

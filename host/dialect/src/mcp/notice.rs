@@ -60,13 +60,13 @@ pub fn log(logger: &str, data: &Value, least: Level) -> Option<LoggingMessageNot
 /// The progress of one call in numbers that only grow, as the protocol demands: percent if the first update has one,
 /// otherwise the number of updates.
 #[derive(Debug)]
-pub struct Steps {
+pub struct ProgressSteps {
     token: ProgressToken,
     last: Option<f64>,
     in_percent: bool,
 }
 
-impl Steps {
+impl ProgressSteps {
     /// The progress of the call that `token` names, before its first update.
     pub fn new(token: ProgressToken) -> Self {
         Self {
@@ -111,10 +111,10 @@ mod tests {
     use rmcp::model::{NumberOrString, ProgressToken};
     use serde_json::{Value, json};
 
-    use super::{Level, Steps, log};
+    use super::{Level, ProgressSteps, log};
 
-    fn steps() -> Steps {
-        Steps::new(ProgressToken(NumberOrString::Number(7)))
+    fn steps() -> ProgressSteps {
+        ProgressSteps::new(ProgressToken(NumberOrString::Number(7)))
     }
 
     #[test]

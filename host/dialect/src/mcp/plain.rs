@@ -8,10 +8,10 @@ use toolcell_core::record::{ToolInvocation, ToolResult};
 
 use super::call_result;
 use crate::model_call::arguments;
-use crate::{Ended, Exchange, ModelCall, Unreadable};
+use crate::{FinishedCall, MessageError, MessageExchange, ModelCall};
 
 /// How MCP would carry several calls in one message.
-pub const PLAIN: Exchange = Exchange {
+pub const PLAIN: MessageExchange = MessageExchange {
     read,
     result,
     answers,
@@ -19,7 +19,8 @@ pub const PLAIN: Exchange = Exchange {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Call<'a> {
+#[serde(expecting = "struct Call")]
+struct PlainCall<'a> {
     #[serde(default)]
     id: Option<String>,
     name: String,
@@ -27,10 +28,10 @@ struct Call<'a> {
     arguments: Option<&'a RawValue>,
 }
 
-fn read(text: &str) -> Result<Vec<ModelCall>, Unreadable> {
-    let calls: Vec<Call<'_>> =
-        serde_json::from_str(text).map_err(|error| Unreadable::at("the calls", &error))?;
-    let call = |(at, call): (usize, Call<'_>)| ModelCall {
+fn read(text: &str) -> Result<Vec<ModelCall>, MessageError> {
+    let calls: Vec<PlainCall<'_>> =
+        serde_json::from_str(text).map_err(|error| MessageError::at("the calls", &error))?;
+    let call = |(at, call): (usize, PlainCall<'_>)| ModelCall {
         id: call.id.unwrap_or_else(|| at.to_string()),
         name: call.name,
         arguments: arguments(call.arguments),
@@ -42,7 +43,7 @@ fn result(_: &ToolInvocation, result: &ToolResult) -> Value {
     json!(call_result(result, &ProtocolVersion::V_2025_11_25, None))
 }
 
-fn answers(ended: &[Ended<'_>]) -> Vec<Value> {
+fn answers(ended: &[FinishedCall<'_>]) -> Vec<Value> {
     ended
         .iter()
         .map(|(call, ended)| result(call, ended))

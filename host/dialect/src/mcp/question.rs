@@ -23,17 +23,17 @@ const EDIT_CHARS_MAX: usize = 16_000;
 
 /// The decision of the client's user about a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Said {
+pub struct UserDecision {
     pub approved: bool,
     pub always: bool,
     /// JSON text of the arguments that should run instead.
     pub edit: Option<String>,
     pub note: Option<String>,
-    /// Whether the user acknowledges that not all of the call was shown.
+    /// `true` if the user accepts that a part of the call was not shown.
     pub accept_partial_view: bool,
 }
 
-impl Said {
+impl UserDecision {
     /// Creates a refusal with its reason.
     pub fn refused(note: String) -> Self {
         Self {
@@ -101,7 +101,7 @@ pub fn question(text: &str, arguments: &str, can_remember: bool, cut: bool) -> E
 }
 
 /// Reads the decision of the client's user. Anything but a clear approval is a refusal.
-pub fn said(result: &ElicitResult) -> Said {
+pub fn said(result: &ElicitResult) -> UserDecision {
     let field = |name: &str| {
         let text = result.content.as_ref()?.get(name)?.as_str()?;
         (!text.trim().is_empty()).then(|| text.to_owned())
@@ -112,14 +112,14 @@ pub fn said(result: &ElicitResult) -> Said {
         .and_then(|content| content.get(ALTHOUGH_CUT)?.as_bool())
         .unwrap_or_default();
     match (&result.action, field("decision").as_deref()) {
-        (ElicitationAction::Accept, Some(RUN)) => Said {
+        (ElicitationAction::Accept, Some(RUN)) => UserDecision {
             approved: true,
             always: false,
             edit: field("arguments"),
             note,
             accept_partial_view,
         },
-        (ElicitationAction::Accept, Some(RUN_ALWAYS)) => Said {
+        (ElicitationAction::Accept, Some(RUN_ALWAYS)) => UserDecision {
             approved: true,
             always: true,
             edit: field("arguments"),
@@ -127,11 +127,11 @@ pub fn said(result: &ElicitResult) -> Said {
             accept_partial_view,
         },
         (ElicitationAction::Cancel, _) => {
-            Said::refused("the question was closed without an answer".to_owned())
+            UserDecision::refused("the question was closed without an answer".to_owned())
         }
-        _ => Said {
+        _ => UserDecision {
             note,
-            ..Said::default()
+            ..UserDecision::default()
         },
     }
 }
@@ -203,11 +203,11 @@ pub fn input_response(responses: Option<&InputResponses>, key: &str) -> Option<I
 
 /// Returns the decision of the client's user among the `responses` of a repeated call; `None` if there is no answer.
 /// One that cannot be read is a refusal.
-pub fn response(responses: Option<&InputResponses>) -> Option<Said> {
+pub fn response(responses: Option<&InputResponses>) -> Option<UserDecision> {
     let response = responses?.get(APPROVAL)?;
     let result: Option<ElicitResult> = serde_json::from_value(response.clone()).ok();
     Some(result.map_or_else(
-        || Said::refused("the client's answer could not be read".to_owned()),
+        || UserDecision::refused("the client's answer could not be read".to_owned()),
         |result| said(&result),
     ))
 }
@@ -253,9 +253,9 @@ mod tests {
     use rmcp::model::{ElicitResult, InputResponses};
     use serde_json::{Value, json};
 
-    use super::{Said, question, response, said};
+    use super::{UserDecision, question, response, said};
 
-    fn of(answer: Value) -> Said {
+    fn of(answer: Value) -> UserDecision {
         said(&serde_json::from_value::<ElicitResult>(answer).unwrap())
     }
 
@@ -300,10 +300,10 @@ mod tests {
         );
         assert_eq!(
             yes,
-            Said {
+            UserDecision {
                 approved: true,
                 edit: Some("{}".to_owned()),
-                ..Said::default()
+                ..UserDecision::default()
             }
         );
         assert!(

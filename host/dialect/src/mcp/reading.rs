@@ -50,7 +50,7 @@ impl ReadArguments {
         read(input, READ_RESULT)
     }
 
-    /// What to read of a payload of `size` bytes for the part: where to begin, and how many bytes.
+    /// The start and length, in bytes, of the part to read of a payload of `size` bytes.
     pub fn window(&self, size: u64) -> (u64, u64) {
         let offset = self.offset.min(size);
         let from = offset.saturating_sub(AROUND);
@@ -77,7 +77,7 @@ impl ReadArguments {
 
 /// Why a reference cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unreadable {
+pub enum ReferenceError {
     /// No result referred this client to it.
     Unknown,
     /// Newer payloads displaced it.
@@ -88,7 +88,7 @@ pub enum Unreadable {
     Redacted,
 }
 
-impl Unreadable {
+impl ReferenceError {
     /// The word for it, the class of the error, and what to do.
     fn said(self) -> (&'static str, ErrorClass, &'static str) {
         use ErrorClass::{InvalidArguments, ResultRedacted};
@@ -224,7 +224,7 @@ fn range(text: &str, from: usize, length: usize) -> (usize, usize) {
 }
 
 /// Answers that `uri` cannot be read, in words and in a form for programs.
-pub fn unreadable(uri: &str, why: Unreadable) -> CallToolResult {
+pub fn unreadable(uri: &str, why: ReferenceError) -> CallToolResult {
     let (code, class, advice) = why.said();
     let shown: String = uri.chars().take(100).collect();
     let refusal = Refusal::new(class, code, format!("{shown:?} cannot be read: {advice}"));
@@ -241,7 +241,7 @@ mod tests {
     use serde_json::{Value, json};
     use toolcell_core::record::{Input, ResultProvenance, Trust, Writer};
 
-    use super::{ReadArguments, Unreadable, part, range, unreadable};
+    use super::{ReadArguments, ReferenceError, part, range, unreadable};
 
     const URI: &str = "toolcell:payload/sha256:ab";
 
@@ -390,10 +390,10 @@ mod tests {
     #[test]
     fn a_reference_that_cannot_be_read_has_a_word_for_programs() {
         for (why, word) in [
-            (Unreadable::Unknown, "unknown_reference"),
-            (Unreadable::Expired, "reference_expired"),
-            (Unreadable::Gone, "result_removed"),
-            (Unreadable::Redacted, "redacted"),
+            (ReferenceError::Unknown, "unknown_reference"),
+            (ReferenceError::Expired, "reference_expired"),
+            (ReferenceError::Gone, "result_removed"),
+            (ReferenceError::Redacted, "redacted"),
         ] {
             let answer = serde_json::to_value(unreadable(URI, why)).unwrap();
             assert_eq!(

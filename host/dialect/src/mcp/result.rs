@@ -14,7 +14,7 @@ use crate::{block, hint, whole};
 
 /// Converts a tool_result into the answer to `tools/call` in `revision` (requirements 3.3, 3.4). Every error of a call
 /// is an `isError` result, so that the model can read it. Content and structured content are each the whole answer;
-/// `output_schema` is that of the tool, whose properties keep their names.
+/// `output_schema` is the tool's; its properties keep their names.
 pub fn call_result(
     result: &ToolResult,
     revision: &ProtocolVersion,
@@ -51,7 +51,7 @@ pub fn call_result(
     answer
 }
 
-/// Whether structured content may be this value: any value since 2026-07-28, an object before.
+/// Checks the value of structured content: any since 2026-07-28, only an object before.
 pub fn structured_at(revision: &ProtocolVersion, value: &Value) -> bool {
     value.is_object() || *revision >= ProtocolVersion::V_2026_07_28
 }
@@ -140,13 +140,13 @@ pub fn payload_part(
     contents
 }
 
-/// Splits the URI of a part into that of the payload and the offset; `None` for the URI of a whole payload.
+/// Splits a part's URI into the payload's URI and the offset; `None` for the URI of a whole payload.
 pub fn part_of(uri: &str) -> Option<(&str, u64)> {
     let (whole, offset) = uri.rsplit_once(PART)?;
     Some((whole, offset.parse().ok()?))
 }
 
-/// What follows the URI of a payload in the URI of a part of it, before the offset in bytes.
+/// The text between a payload's URI and the offset, in bytes, in a part's URI.
 const PART: &str = "?offset=";
 pub(super) const PROVENANCE_KEY: &str = "toolcell/provenance";
 

@@ -31,7 +31,7 @@ const BROKEN: [&str; 11] = [
     Refusal::HOST_FAULT,
 ];
 
-/// What every answer about one task says.
+/// Facts in each answer about a task.
 #[derive(Clone, Debug)]
 pub struct TaskFacts {
     pub id: String,
@@ -76,7 +76,7 @@ pub fn task_working(facts: &TaskFacts, message: Option<String>) -> GetTaskResult
     facts.now(TaskPayload::Working, message)
 }
 
-/// A task that waits for its client's user. `meta` is that of the question.
+/// A task that waits for its client's user. `meta` belongs to the question.
 pub fn task_asks(
     facts: &TaskFacts,
     questions: BTreeMap<String, ElicitRequestParams>,
@@ -92,7 +92,7 @@ pub fn task_asks(
     asks
 }
 
-/// A task that is not going to have a result: that of the call `id`, because of `error`.
+/// A task that will have no result: its call `id` failed with `error`.
 pub fn task_failed(facts: &TaskFacts, id: InvocationId, error: &ToolError) -> GetTaskResult {
     let data = json!({ "toolcell/invocation_id": id, "toolcell/error": error_facts(error) });
     let error = ErrorData::internal_error(visible(&error.message), Some(data));
@@ -112,8 +112,8 @@ pub fn task_ended(
     shut_down: bool,
 ) -> GetTaskResult {
     match (end(result, shut_down), &result.error) {
-        (End::Failed, Some(error)) => task_failed(facts, result.invocation_id, error),
-        (End::Canceled, error) => facts.now(
+        (TaskEnd::Failed, Some(error)) => task_failed(facts, result.invocation_id, error),
+        (TaskEnd::Canceled, error) => facts.now(
             TaskPayload::Cancelled,
             error.as_ref().map(|error| error.message.clone()),
         ),
@@ -130,23 +130,23 @@ pub fn task_ended(
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum End {
+enum TaskEnd {
     Completed,
     Canceled,
     Failed,
 }
 
 /// How a task ended: an error that its tool or the policy reports is a result, which the model reads.
-fn end(result: &ToolResult, shut_down: bool) -> End {
+fn end(result: &ToolResult, shut_down: bool) -> TaskEnd {
     let Some(error) = &result.error else {
-        return End::Completed;
+        return TaskEnd::Completed;
     };
     let broken = BROKEN.contains(&error.error_code.as_str());
     match error.error_class {
-        ErrorClass::Canceled if broken || shut_down => End::Failed,
-        ErrorClass::Canceled => End::Canceled,
-        ErrorClass::ExecutionFailed if broken => End::Failed,
-        _ => End::Completed,
+        ErrorClass::Canceled if broken || shut_down => TaskEnd::Failed,
+        ErrorClass::Canceled => TaskEnd::Canceled,
+        ErrorClass::ExecutionFailed if broken => TaskEnd::Failed,
+        _ => TaskEnd::Completed,
     }
 }
 
@@ -161,7 +161,7 @@ fn object(value: &impl serde::Serialize) -> JsonObject {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{End, TaskFacts, Timestamp, end, task_created, task_ended};
+    use super::{TaskEnd, TaskFacts, Timestamp, end, task_created, task_ended};
     use toolcell_core::record::{ErrorClass, InvocationId, Refusal, ToolResult};
 
     fn ended(error: Option<(ErrorClass, &'static str)>) -> ToolResult {
@@ -181,52 +181,56 @@ mod tests {
     #[test]
     fn a_task_fails_only_if_its_tool_gave_no_answer_and_nobody_canceled_it() {
         for (error, shut_down, expected) in [
-            (None, false, End::Completed),
+            (None, false, TaskEnd::Completed),
             (
                 Some((ErrorClass::ExecutionFailed, "tool_failed")),
                 false,
-                End::Completed,
+                TaskEnd::Completed,
             ),
             (
                 Some((ErrorClass::Timeout, "deadline_exceeded")),
                 false,
-                End::Completed,
+                TaskEnd::Completed,
             ),
             (
                 Some((ErrorClass::ApprovalRejected, "approval_rejected")),
                 false,
-                End::Completed,
+                TaskEnd::Completed,
             ),
             (
                 Some((ErrorClass::Canceled, "approval_withdrawn")),
                 false,
-                End::Canceled,
+                TaskEnd::Canceled,
             ),
             (
                 Some((ErrorClass::Canceled, "canceled")),
                 false,
-                End::Canceled,
+                TaskEnd::Canceled,
             ),
-            (Some((ErrorClass::Canceled, "canceled")), true, End::Failed),
+            (
+                Some((ErrorClass::Canceled, "canceled")),
+                true,
+                TaskEnd::Failed,
+            ),
             (
                 Some((ErrorClass::Canceled, "runtime_shutdown")),
                 false,
-                End::Failed,
+                TaskEnd::Failed,
             ),
             (
                 Some((ErrorClass::Canceled, "interrupted")),
                 false,
-                End::Failed,
+                TaskEnd::Failed,
             ),
             (
                 Some((ErrorClass::ExecutionFailed, "guest_panicked")),
                 false,
-                End::Failed,
+                TaskEnd::Failed,
             ),
             (
                 Some((ErrorClass::ExecutionFailed, "host_fault")),
                 false,
-                End::Failed,
+                TaskEnd::Failed,
             ),
         ] {
             assert_eq!(end(&ended(error), shut_down), expected, "{error:?}");

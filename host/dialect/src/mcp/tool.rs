@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 use toolcell_core::record::Effects;
 
 use super::both::widened;
-use crate::{Listed, visible};
+use crate::{ListedTool, visible};
 
 /// Builds the description of a tool for clients (requirements 3.1).
-pub fn tool(listed: Listed<'_>) -> Tool {
+pub fn tool(listed: ListedTool<'_>) -> Tool {
     let description = listed.said();
     let mut tool = Tool::new(
         listed.name.to_owned(),
@@ -42,7 +42,7 @@ fn is_object(schema: &Value) -> bool {
 }
 
 /// Hints, from what the tool can do. There is none whether calls are idempotent, because only the tool knows.
-fn annotations(listed: &Listed<'_>) -> ToolAnnotations {
+fn annotations(listed: &ListedTool<'_>) -> ToolAnnotations {
     let Effects {
         is_read_only,
         is_destructive,
@@ -58,7 +58,7 @@ fn annotations(listed: &Listed<'_>) -> ToolAnnotations {
     annotations
 }
 
-fn meta(listed: &Listed<'_>) -> MetaObject {
+fn meta(listed: &ListedTool<'_>) -> MetaObject {
     let declaration = listed.declaration;
     let facts = json!({
         "tool_id": declaration.tool_id,
@@ -75,7 +75,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::tool;
-    use crate::Listed;
+    use crate::ListedTool;
     use toolcell_core::record::{PermissionProfile, ToolDeclaration, ToolInterface};
 
     fn described(
@@ -106,7 +106,7 @@ mod tests {
             .unwrap()
             .extend(permission.as_object().unwrap().clone());
         let permission: PermissionProfile = serde_json::from_value(profile).unwrap();
-        let described = tool(Listed {
+        let described = tool(ListedTool {
             name: "b",
             title: declaration.title.as_deref(),
             description: &declaration.description,

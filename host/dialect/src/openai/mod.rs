@@ -11,14 +11,14 @@ use toolcell_core::record::{ToolInvocation, ToolResult};
 
 use super::model_call::arguments;
 use super::parts::{native_id, text};
-use super::{Ended, Listed, ModelCall, Part, Unreadable, parts};
+use super::{FinishedCall, ListedTool, MessageError, ModelCall, ResultPart, parts};
 use strict::is_strict;
 
 /// Maximum length of a description in chat completions, in characters: the API refuses a longer one, and all tools with it.
 const DESCRIPTION_CHARS_MAX: usize = 1_024;
 
 /// Describes a tool for chat completions.
-pub fn tool(listed: &Listed<'_>) -> Value {
+pub fn tool(listed: &ListedTool<'_>) -> Value {
     let description = listed.said_within(DESCRIPTION_CHARS_MAX);
     let mut function = json!({
         "name": listed.name,
@@ -35,7 +35,8 @@ pub fn tool(listed: &Listed<'_>) -> Value {
 
 /// A response of the API, or one message of it.
 #[derive(Deserialize)]
-struct Written<'a> {
+#[serde(expecting = "struct Written")]
+struct CompletionOrMessage<'a> {
     #[serde(borrow, default)]
     choices: Option<Vec<Choice<'a>>>,
     #[serde(default)]
@@ -47,26 +48,29 @@ struct Written<'a> {
 #[derive(Deserialize)]
 struct Choice<'a> {
     #[serde(borrow)]
-    message: Message<'a>,
+    message: ChoiceMessage<'a>,
 }
 
 #[derive(Deserialize)]
-struct Message<'a> {
+#[serde(expecting = "struct Message")]
+struct ChoiceMessage<'a> {
     #[serde(borrow, default)]
     tool_calls: Option<Vec<&'a RawValue>>,
 }
 
 #[derive(Deserialize)]
-struct Call<'a> {
+#[serde(expecting = "struct Call")]
+struct ChatCall<'a> {
     id: String,
     #[serde(borrow, default)]
-    function: Option<Function<'a>>,
+    function: Option<FunctionCall<'a>>,
     #[serde(borrow, default)]
-    custom: Option<Custom<'a>>,
+    custom: Option<CustomCall<'a>>,
 }
 
 #[derive(Deserialize)]
-struct Function<'a> {
+#[serde(expecting = "struct Function")]
+struct FunctionCall<'a> {
     name: String,
     #[serde(borrow, default)]
     arguments: Option<&'a RawValue>,
@@ -74,7 +78,8 @@ struct Function<'a> {
 
 /// A call whose input is free text. No tool that is exported takes one, and it gets a result all the same.
 #[derive(Deserialize)]
-struct Custom<'a> {
+#[serde(expecting = "struct Custom")]
+struct CustomCall<'a> {
     name: String,
     #[serde(borrow, default)]
     input: Option<&'a RawValue>,
@@ -85,16 +90,16 @@ struct Custom<'a> {
 /// # Errors
 ///
 /// A text that is neither. Arguments that are not JSON are no error: the result of their call says so.
-pub fn read(text: &str) -> Result<Vec<ModelCall>, Unreadable> {
+pub fn read(text: &str) -> Result<Vec<ModelCall>, MessageError> {
     if !text.trim_start().starts_with('{') {
-        return Err(Unreadable(
+        return Err(MessageError(
             "cannot read a message: the text is not a JSON object".to_owned(),
         ));
     }
-    let written: Written<'_> =
-        serde_json::from_str(text).map_err(|error| Unreadable::at("the message", &error))?;
+    let written: CompletionOrMessage<'_> =
+        serde_json::from_str(text).map_err(|error| MessageError::at("the message", &error))?;
     let calls = match written {
-        Written {
+        CompletionOrMessage {
             choices: Some(choices),
             ..
         } => match <[Choice<'_>; 1]>::try_from(choices) {
@@ -105,17 +110,17 @@ pub fn read(text: &str) -> Result<Vec<ModelCall>, Unreadable> {
                     "cannot tell which of {} choices the conversation goes on with; pass its message alone",
                     choices.len()
                 );
-                return Err(Unreadable(message));
+                return Err(MessageError(message));
             }
         },
-        Written {
+        CompletionOrMessage {
             tool_calls: Some(calls),
             ..
         } => Some(calls),
-        Written { role: Some(_), .. } => None,
-        Written { .. } => {
+        CompletionOrMessage { role: Some(_), .. } => None,
+        CompletionOrMessage { .. } => {
             let message = "cannot find a message: pass one with role and tool_calls, or a response with choices";
-            return Err(Unreadable(message.to_owned()));
+            return Err(MessageError(message.to_owned()));
         }
     };
     calls
@@ -126,21 +131,21 @@ pub fn read(text: &str) -> Result<Vec<ModelCall>, Unreadable> {
         .collect()
 }
 
-fn call_of(at: usize, call: &RawValue) -> Result<ModelCall, Unreadable> {
+fn call_of(at: usize, call: &RawValue) -> Result<ModelCall, MessageError> {
     let place = format!("tool_calls[{at}]");
-    let call: Call<'_> =
-        serde_json::from_str(call.get()).map_err(|error| Unreadable::at(&place, &error))?;
+    let call: ChatCall<'_> =
+        serde_json::from_str(call.get()).map_err(|error| MessageError::at(&place, &error))?;
     let (name, written) = match call {
-        Call {
-            function: Some(Function { name, arguments }),
+        ChatCall {
+            function: Some(FunctionCall { name, arguments }),
             ..
         } => (name, arguments),
-        Call {
-            custom: Some(Custom { name, input }),
+        ChatCall {
+            custom: Some(CustomCall { name, input }),
             ..
         } => (name, input),
-        Call { .. } => {
-            return Err(Unreadable(format!(
+        ChatCall { .. } => {
+            return Err(MessageError(format!(
                 "cannot read {place}: it has no function"
             )));
         }
@@ -152,7 +157,7 @@ fn call_of(at: usize, call: &RawValue) -> Result<ModelCall, Unreadable> {
     })
 }
 
-/// The message for one result. It takes text alone: [`answers`] adds the images.
+/// The message for one result. It takes only text: [`answers`] adds the images.
 pub fn result(invocation: &ToolInvocation, result: &ToolResult) -> Value {
     message(&native_id(invocation), text(parts(result)))
 }
@@ -164,7 +169,7 @@ fn message(id: &str, content: String) -> Value {
 /// The messages for all results of one message of the model, in the order of its calls. The API wants all of them directly
 /// after that message, so the images of all calls are in one message behind them. It has to be the user's, and says whose
 /// images they are.
-pub fn answers(ended: &[Ended<'_>]) -> Vec<Value> {
+pub fn answers(ended: &[FinishedCall<'_>]) -> Vec<Value> {
     let mut images = Vec::new();
     let mut messages: Vec<Value> = Vec::with_capacity(ended.len() + 1);
     for (invocation, result) in ended {
@@ -185,8 +190,8 @@ pub fn answers(ended: &[Ended<'_>]) -> Vec<Value> {
 }
 
 /// The image of a call, after a text that says what it is.
-fn image(id: &str, part: &Part) -> Option<[Value; 2]> {
-    let Part::Image { media_type, data } = part else {
+fn image(id: &str, part: &ResultPart) -> Option<[Value; 2]> {
+    let ResultPart::Image { media_type, data } = part else {
         return None;
     };
     let said = format!(

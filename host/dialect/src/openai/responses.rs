@@ -7,13 +7,15 @@ use toolcell_core::record::{ToolInvocation, ToolResult};
 
 use super::super::model_call::arguments;
 use super::super::parts::{native_id, text};
-use super::{Ended, Listed, ModelCall, Part, Unreadable, data_url, is_strict, parts};
+use super::{
+    FinishedCall, ListedTool, MessageError, ModelCall, ResultPart, data_url, is_strict, parts,
+};
 
 /// The type of an item that calls a function.
 const CALL: &str = "function_call";
 
 /// Describes a tool. The model finds a deferred one through the API's own search.
-pub fn tool(listed: &Listed<'_>, is_deferred: bool) -> Value {
+pub fn tool(listed: &ListedTool<'_>, is_deferred: bool) -> Value {
     let mut tool = json!({
         "type": "function",
         "name": listed.name,
@@ -30,7 +32,8 @@ pub fn tool(listed: &Listed<'_>, is_deferred: bool) -> Value {
 
 /// A response, or one item of it.
 #[derive(Deserialize)]
-struct Written<'a> {
+#[serde(expecting = "struct Written")]
+struct ResponseOrItem<'a> {
     #[serde(borrow, default)]
     output: Option<Vec<&'a RawValue>>,
     #[serde(rename = "type", default)]
@@ -38,7 +41,8 @@ struct Written<'a> {
 }
 
 #[derive(Deserialize)]
-struct Call<'a> {
+#[serde(expecting = "struct Call")]
+struct FunctionCallItem<'a> {
     call_id: String,
     name: String,
     #[serde(borrow, default)]
@@ -50,23 +54,25 @@ struct Call<'a> {
 /// # Errors
 ///
 /// A text that is none of them. Arguments that are not JSON are no error: the result of their call says so.
-pub fn read(text: &str) -> Result<Vec<ModelCall>, Unreadable> {
-    let fails = |error: serde_json::Error| Unreadable::at("the response", &error);
+pub fn read(text: &str) -> Result<Vec<ModelCall>, MessageError> {
+    let fails = |error: serde_json::Error| MessageError::at("the response", &error);
     let items: Vec<&RawValue> = match text.trim_start().chars().next() {
         Some('[') => serde_json::from_str(text).map_err(fails)?,
-        Some('{') => match serde_json::from_str::<Written<'_>>(text).map_err(fails)? {
-            Written {
+        Some('{') => match serde_json::from_str::<ResponseOrItem<'_>>(text).map_err(fails)? {
+            ResponseOrItem {
                 output: Some(items),
                 ..
             } => items,
-            Written { kind: Some(_), .. } => vec![serde_json::from_str(text).map_err(fails)?],
-            Written { .. } => {
+            ResponseOrItem { kind: Some(_), .. } => {
+                vec![serde_json::from_str(text).map_err(fails)?]
+            }
+            ResponseOrItem { .. } => {
                 let message = "cannot find a response: pass one with output, a list of its items, or one item";
-                return Err(Unreadable(message.to_owned()));
+                return Err(MessageError(message.to_owned()));
             }
         },
         _ => {
-            return Err(Unreadable(
+            return Err(MessageError(
                 "cannot read a response: the text is not a JSON object".to_owned(),
             ));
         }
@@ -78,16 +84,16 @@ pub fn read(text: &str) -> Result<Vec<ModelCall>, Unreadable> {
     calls.map(|(at, item)| call_of(at, item)).collect()
 }
 
-/// Whether the item calls a function. Others, such as text and searches, need no result.
+/// Returns whether the item is a function call. Only such an item needs a result.
 fn is_call(item: &RawValue) -> bool {
-    let item = serde_json::from_str::<Written<'_>>(item.get());
+    let item = serde_json::from_str::<ResponseOrItem<'_>>(item.get());
     item.is_ok_and(|item| item.kind.as_deref() == Some(CALL))
 }
 
-fn call_of(at: usize, item: &RawValue) -> Result<ModelCall, Unreadable> {
+fn call_of(at: usize, item: &RawValue) -> Result<ModelCall, MessageError> {
     let place = format!("output[{at}]");
-    let call: Call<'_> =
-        serde_json::from_str(item.get()).map_err(|error| Unreadable::at(&place, &error))?;
+    let call: FunctionCallItem<'_> =
+        serde_json::from_str(item.get()).map_err(|error| MessageError::at(&place, &error))?;
     Ok(ModelCall {
         id: call.call_id,
         name: call.name,
@@ -98,7 +104,10 @@ fn call_of(at: usize, item: &RawValue) -> Result<ModelCall, Unreadable> {
 /// The item for one result: a text, or a list if there are images.
 pub fn result(invocation: &ToolInvocation, result: &ToolResult) -> Value {
     let parts = parts(result);
-    let output = if parts.iter().any(|part| matches!(part, Part::Image { .. })) {
+    let output = if parts
+        .iter()
+        .any(|part| matches!(part, ResultPart::Image { .. }))
+    {
         parts.into_iter().map(content).collect()
     } else {
         Value::String(text(parts))
@@ -106,17 +115,17 @@ pub fn result(invocation: &ToolInvocation, result: &ToolResult) -> Value {
     json!({ "type": "function_call_output", "call_id": native_id(invocation), "output": output })
 }
 
-fn content(part: Part) -> Value {
+fn content(part: ResultPart) -> Value {
     match part {
-        Part::Text(text) => json!({ "type": "input_text", "text": text }),
-        Part::Image { media_type, data } => {
+        ResultPart::Text(text) => json!({ "type": "input_text", "text": text }),
+        ResultPart::Image { media_type, data } => {
             json!({ "type": "input_image", "image_url": data_url(media_type, &data), "detail": "auto" })
         }
     }
 }
 
 /// The items for all results, in the order of the calls.
-pub fn answers(ended: &[Ended<'_>]) -> Vec<Value> {
+pub fn answers(ended: &[FinishedCall<'_>]) -> Vec<Value> {
     ended
         .iter()
         .map(|(invocation, ended)| result(invocation, ended))

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use super::Listed;
+use super::ListedTool;
 
 /// Maximum depth of a strict schema. The API takes ten levels of objects.
 const DEPTH_MAX: usize = 10;
@@ -24,9 +24,9 @@ const PLAIN: [&str; 13] = [
     "maxItems",
 ];
 
-/// Whether the model takes strict schemas, the tool's contract is strict, and its schema is in the subset: every property of every object is required, and
-/// no other one is allowed.
-pub(super) fn is_strict(listed: &Listed<'_>) -> bool {
+/// Returns whether the model takes strict schemas, the tool's contract is strict, and its schema is in the subset:
+/// objects require all their properties, and allow no others.
+pub(super) fn is_strict(listed: &ListedTool<'_>) -> bool {
     let contract = listed
         .declaration
         .input_contract

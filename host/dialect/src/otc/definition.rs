@@ -2,16 +2,16 @@ use serde_json::{Map, Value, json};
 use toolcell_core::record::{ARTIFACT, Keeping, Strategy, ToolDeclaration};
 
 use super::value_schema::Translation;
-use super::{Mode, Named, Requirement, secrets};
-use crate::{Listed, visible};
+use super::{OtcMode, OtcToolName, Requirement, secrets};
+use crate::{ListedTool, visible};
 
 /// `$schema` of a definition (OTC-D-01).
 const SCHEMA: &str = "https://github.com/toolcell/toolcell/schemas/otc/tool-definition.schema.json";
 
 /// Describes a tool (requirements 1.34). What the format cannot say of the arguments is in the descriptions.
-pub fn definition(listed: &Listed<'_>, mode: Mode) -> Value {
+pub fn definition(listed: &ListedTool<'_>, mode: OtcMode) -> Value {
     let declaration = listed.declaration;
-    let named = Named::of(declaration, listed.component);
+    let named = OtcToolName::new(declaration, listed.component);
     let (parameters, note) = parameters(listed, mode);
     let mut description = listed.said();
     if let Some(note) = note {
@@ -21,12 +21,12 @@ pub fn definition(listed: &Listed<'_>, mode: Mode) -> Value {
     let mut definition = Map::new();
     let mut say = |key: &str, value: Value| _ = definition.insert(key.to_owned(), value);
     match mode {
-        Mode::Otc => say("$schema", SCHEMA.into()),
-        Mode::OtcSeed => {
+        OtcMode::Otc => say("$schema", SCHEMA.into()),
+        OtcMode::OtcSeed => {
             say("$schema", SCHEMA.into());
             say("id", name.clone().into());
         }
-        Mode::Arcade => {}
+        OtcMode::Arcade => {}
     }
     // Requests name a tool by its name, so the title, which need not be unique, is no name.
     say("name", declaration.name.clone().into());
@@ -39,14 +39,14 @@ pub fn definition(listed: &Listed<'_>, mode: Mode) -> Value {
     say("input", json!({ "parameters": parameters }));
     say("output", output(listed, mode));
     say("requirements", requirements(listed, mode));
-    if let (Mode::Arcade, Some(title)) = (mode, listed.title) {
+    if let (OtcMode::Arcade, Some(title)) = (mode, listed.title) {
         say("_meta", json!({ "toolcell/title": visible(title) }));
     }
     Value::Object(definition)
 }
 
 /// The parameters, and a note if the schema refuses arguments that they allow.
-fn parameters(listed: &Listed<'_>, mode: Mode) -> (Vec<Value>, Option<String>) {
+fn parameters(listed: &ListedTool<'_>, mode: OtcMode) -> (Vec<Value>, Option<String>) {
     let root = listed.input_schema;
     let translation = Translation::new(root, mode);
     let schema = translation.resolved(root);
@@ -118,7 +118,7 @@ fn lost(schema: &Value) -> Option<String> {
     }
 }
 
-/// Whether the argument `name` is a secret, which no model infers (OTC-D-09).
+/// Returns whether the argument `name` is a secret; no model infers it (OTC-D-09).
 fn is_sensitive(declaration: &ToolDeclaration, name: &str) -> bool {
     let fields = declaration
         .input_contract
@@ -135,7 +135,7 @@ fn is_sensitive(declaration: &ToolDeclaration, name: &str) -> bool {
         })
 }
 
-fn output(listed: &Listed<'_>, mode: Mode) -> Value {
+fn output(listed: &ListedTool<'_>, mode: OtcMode) -> Value {
     let mut output = Map::new();
     output.insert(
         "available_modes".to_owned(),
@@ -153,7 +153,7 @@ fn output(listed: &Listed<'_>, mode: Mode) -> Value {
             .value_schema
             .get("val_type")
             .is_some_and(|kind| kind == "array")
-            && mode != Mode::Arcade
+            && mode != OtcMode::Arcade
         {
             description.push_str(" [the list is the field `value` of an object]");
         }
@@ -169,13 +169,13 @@ fn output(listed: &Listed<'_>, mode: Mode) -> Value {
 }
 
 /// The arms of responses that can come (OTC-D-10).
-fn available_modes(listed: &Listed<'_>, mode: Mode) -> Vec<&'static str> {
+fn available_modes(listed: &ListedTool<'_>, mode: OtcMode) -> Vec<&'static str> {
     let contract = listed.declaration.output_contract.as_ref();
     let types: &[String] = contract.map_or(&[], |contract| contract.content_types.as_slice());
     let only_artifacts = !types.is_empty() && types.iter().all(|kind| kind == ARTIFACT);
     let is_structured = listed.output_schema.is_some();
     let mut modes = Vec::with_capacity(5);
-    if !only_artifacts || is_structured || mode == Mode::Arcade {
+    if !only_artifacts || is_structured || mode == OtcMode::Arcade {
         modes.push("value");
     }
     modes.push("error");
@@ -184,17 +184,17 @@ fn available_modes(listed: &Listed<'_>, mode: Mode) -> Vec<&'static str> {
         modes.push("null");
     }
     // Arcade's responses have no such arm.
-    if mode != Mode::Arcade && can_be_artifact(listed, types) {
+    if mode != OtcMode::Arcade && can_be_artifact(listed, types) {
         modes.push("artifact");
     }
-    if Requirement::of(listed.permission).is_some() {
+    if Requirement::from_profile(listed.permission).is_some() {
         modes.push("requires_authorization");
     }
     modes
 }
 
-/// Whether the tool may answer with an artifact, or with an output that is so large that the host keeps it as one.
-fn can_be_artifact(listed: &Listed<'_>, types: &[String]) -> bool {
+/// Returns whether the tool can answer with an artifact, or an output so large that the host stores it as one.
+fn can_be_artifact(listed: &ListedTool<'_>, types: &[String]) -> bool {
     let contract = listed.declaration.output_contract.as_ref();
     let expects = contract.is_some_and(|contract| !contract.artifact_expectations.is_empty());
     let kept = contract.and_then(|contract| contract.persistence_policy_ref);
@@ -227,10 +227,10 @@ fn allows_null(schema: &Value) -> bool {
     }
 }
 
-fn requirements(listed: &Listed<'_>, mode: Mode) -> Value {
+fn requirements(listed: &ListedTool<'_>, mode: OtcMode) -> Value {
     let key = match mode {
-        Mode::Otc | Mode::OtcSeed => "key_id",
-        Mode::Arcade => "key",
+        OtcMode::Otc | OtcMode::OtcSeed => "key_id",
+        OtcMode::Arcade => "key",
     };
     let names = secrets(listed.permission);
     let items: Vec<Value> = names.iter().map(|name| json!({ key: name })).collect();
@@ -239,7 +239,7 @@ fn requirements(listed: &Listed<'_>, mode: Mode) -> Value {
     } else {
         Value::Array(items)
     };
-    let authorization = Requirement::of(listed.permission);
+    let authorization = Requirement::from_profile(listed.permission);
     let authorization = authorization.map_or(Value::Null, |requirement| requirement.to_value(mode));
     json!({ "secrets": secrets, "authorization": authorization })
 }

@@ -1,7 +1,7 @@
 use serde_json::{Map, Value, json};
 use toolcell_core::record::{ErrorClass, Recoverability, ToolError, ToolResult};
 
-use super::Mode;
+use super::OtcMode;
 use crate::block::context;
 use crate::parts::output_text;
 use crate::{class_name, hint_without_loading};
@@ -14,13 +14,13 @@ pub(super) fn error(
     error: &ToolError,
     result: Option<&ToolResult>,
     developer_message: Option<&str>,
-    mode: Mode,
+    mode: OtcMode,
 ) -> Value {
     let can_retry = can_retry(error);
     let mut said = Map::new();
     let mut say = |key: &str, value: Value| _ = said.insert(key.to_owned(), value);
     say("message", error.message.clone().into());
-    if mode == Mode::Arcade {
+    if mode == OtcMode::Arcade {
         say("kind", kind(error.error_class, can_retry).into());
     }
     if let Some(text) = developer_message {
@@ -31,7 +31,7 @@ pub(super) fn error(
     if let Some(millis) = error.retry_after.and_then(retry_after_ms) {
         say("retry_after_ms", millis.into());
     }
-    if mode == Mode::Arcade {
+    if mode == OtcMode::Arcade {
         say(
             "extra",
             json!({ "error_class": error.error_class, "error_code": error.error_code }),
@@ -64,7 +64,7 @@ fn prompt(error: &ToolError, result: Option<&ToolResult>) -> String {
     prompt
 }
 
-/// Whether the agent may call again, with other arguments where the hint says so (requirements 3.4).
+/// Returns whether the agent may retry, with changed arguments if the hint says so (requirements 3.4).
 fn can_retry(error: &ToolError) -> bool {
     use ErrorClass::*;
     match error.error_class {

@@ -10,9 +10,9 @@ use toolcell_core::record::{
 
 use super::output::{CONTENT, CONTEXT, MARK, WRAPPED};
 
-/// What a response says, in the host's terms.
+/// A response in the host's terms.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Imported {
+pub(super) struct ImportedResponse {
     pub content: Vec<Content>,
     pub structured_content: Option<Value>,
     /// The error, if the call failed.
@@ -25,7 +25,7 @@ pub(super) struct Imported {
 
 /// Reads a response in any of the formats. Unknown fields are ignored (O-15). Fails if it has several outputs, or if its
 /// output contradicts `success`.
-pub(super) fn import(response: &Value) -> Result<Imported, Refusal> {
+pub(super) fn import(response: &Value) -> Result<ImportedResponse, Refusal> {
     let success = response.get("success").and_then(Value::as_bool);
     let success = success.ok_or_else(|| bad("`success` is missing"))?;
     let output = response.get("output").filter(|output| !output.is_null());
@@ -36,7 +36,7 @@ pub(super) fn import(response: &Value) -> Result<Imported, Refusal> {
     };
     let arms = ["value", "artifact", "error", "requires_authorization"].map(arm);
     match (success, arms) {
-        (true, [None, None, None, None]) => Ok(Imported::default()),
+        (true, [None, None, None, None]) => Ok(ImportedResponse::default()),
         (true, [Some(value), None, None, None]) => Ok(of_value(value)),
         (true, [None, Some(artifact), None, None]) => of_artifact(artifact),
         (false, [None, None, Some(error), None]) => of_error(error),
@@ -54,23 +54,23 @@ fn bad(why: &str) -> Refusal {
     Refusal::new(ErrorClass::ExecutionFailed, "bad_response", message)
 }
 
-fn of_value(value: &Value) -> Imported {
+fn of_value(value: &Value) -> ImportedResponse {
     let (value, additional_context) = unwrapped(value);
     let (content, structured_content) = match value {
-        Unwrapped::Content(content) => (content, None),
-        Unwrapped::Value(Value::String(text)) => (vec![Content::text(text)], None),
-        Unwrapped::Value(Value::Null) => (Vec::new(), None),
-        Unwrapped::Value(value) => (Vec::new(), Some(value)),
+        UnwrappedValue::Content(content) => (content, None),
+        UnwrappedValue::Value(Value::String(text)) => (vec![Content::text(text)], None),
+        UnwrappedValue::Value(Value::Null) => (Vec::new(), None),
+        UnwrappedValue::Value(value) => (Vec::new(), Some(value)),
     };
-    Imported {
+    ImportedResponse {
         content,
         structured_content,
         additional_context,
-        ..Imported::default()
+        ..ImportedResponse::default()
     }
 }
 
-fn of_artifact(artifact: &Value) -> Result<Imported, Refusal> {
+fn of_artifact(artifact: &Value) -> Result<ImportedResponse, Refusal> {
     let text = |pointer: &str| artifact.pointer(pointer).and_then(Value::as_str);
     let url = text("/url")
         .filter(|url| is_uri(url))
@@ -81,13 +81,13 @@ fn of_artifact(artifact: &Value) -> Result<Imported, Refusal> {
         "media_type": text("/content_type").unwrap_or("application/octet-stream"),
         "size_bytes": artifact.get("size").and_then(Value::as_u64),
     });
-    Ok(Imported {
+    Ok(ImportedResponse {
         content: vec![Content::new("resource_link", link)],
-        ..Imported::default()
+        ..ImportedResponse::default()
     })
 }
 
-fn of_error(error: &Value) -> Result<Imported, Refusal> {
+fn of_error(error: &Value) -> Result<ImportedResponse, Refusal> {
     let text = |name: &str| error.get(name).and_then(Value::as_str);
     let message = text("message").ok_or_else(|| bad("its error has no message"))?;
     let mut refusal = Refusal::new(ErrorClass::ExecutionFailed, Refusal::TOOL_FAILED, message);
@@ -103,15 +103,15 @@ fn of_error(error: &Value) -> Result<Imported, Refusal> {
     // That it can be called again does not mean that the first call changed nothing.
     known.retry.safe = false;
     let context = text("additional_prompt_content").map(Value::from);
-    Ok(Imported {
+    Ok(ImportedResponse {
         error: Some(known),
         additional_context: context.into_iter().collect(),
         developer_message: text("developer_message").map(str::to_owned),
-        ..Imported::default()
+        ..ImportedResponse::default()
     })
 }
 
-fn of_authorization(authorization: &Value) -> Imported {
+fn of_authorization(authorization: &Value) -> ImportedResponse {
     let url = ["url", "authorization_url"]
         .into_iter()
         .find_map(|name| authorization.get(name))
@@ -127,25 +127,25 @@ fn of_authorization(authorization: &Value) -> Imported {
         message,
     )
     .to_error();
-    Imported {
+    ImportedResponse {
         error: Some(error),
-        ..Imported::default()
+        ..ImportedResponse::default()
     }
 }
 
 /// A value of a response as it was before it was fitted.
-enum Unwrapped {
+enum UnwrappedValue {
     Value(Value),
     Content(Vec<Content>),
 }
 
 /// Undoes what [`output`](super::output::output) did to a value. The second part is context for the model.
-fn unwrapped(value: &Value) -> (Unwrapped, Vec<Value>) {
+fn unwrapped(value: &Value) -> (UnwrappedValue, Vec<Value>) {
     let mark = value.get(MARK).and_then(Value::as_str).map(str::to_owned);
     let (Some(mark @ (WRAPPED | CONTENT)), Value::Object(mut fields)) =
         (mark.as_deref(), value.clone())
     else {
-        return (Unwrapped::Value(value.clone()), Vec::new());
+        return (UnwrappedValue::Value(value.clone()), Vec::new());
     };
     let context = match fields.remove(CONTEXT) {
         Some(Value::Array(context)) => context,
@@ -156,10 +156,10 @@ fn unwrapped(value: &Value) -> (Unwrapped, Vec<Value>) {
         .unwrap_or_default();
     match (mark, inner) {
         (CONTENT, Value::Array(blocks)) => (
-            Unwrapped::Content(blocks.into_iter().map(block).collect()),
+            UnwrappedValue::Content(blocks.into_iter().map(block).collect()),
             context,
         ),
-        (_, value) => (Unwrapped::Value(value), context),
+        (_, value) => (UnwrappedValue::Value(value), context),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Open Tool Calling: definitions, requests and responses (requirements 1.34 to 1.36, 2.3, 3.4).
 //!
-//! A [`Mode`] is one of three formats with one meaning: the published JSON Schemas, the text of the RFC, which differs from
-//! them, and what Arcade's programs exchange today. A tool is described by [`definition`], called by a [`Request`], and
+//! A [`OtcMode`] is one of three formats with one meaning: the published JSON Schemas, the text of the RFC, which differs from
+//! them, and what Arcade's programs exchange today. A tool is described by [`definition`], called by a [`OtcRequest`], and
 //! answers with a [`result`]. What the format cannot say of a schema is in a note in the description, and the host checks
 //! arguments against the whole schema in any case.
 
@@ -22,27 +22,27 @@ pub(crate) mod samples;
 mod tests;
 
 #[cfg(test)]
-use crate::Listed;
+use crate::ListedTool;
 pub use definition::definition;
 #[cfg(test)]
-use import::{Imported, import};
-pub use name::{Named, Names, fully_qualified_name};
-pub use request::{Reading, Request, ToolReference};
+use import::{ImportedResponse, import};
+pub use name::{OtcToolName, OtcToolNames, fully_qualified_name};
+pub use request::{OtcRequest, RequestReading, ToolReference};
 pub use requirement::{Requirement, secrets};
-pub use response::{Authorization, AuthorizationStatus, Reply, refused, result};
+pub use response::{Authorization, AuthorizationStatus, OtcReply, refused, result};
 
 /// A format of Open Tool Calling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Mode {
+pub enum OtcMode {
     /// The published schemas, with the repairs of `schemas/otc`.
     Otc,
     /// The text of the RFC: a definition has an `id`, and a request needs no `created_at`.
     OtcSeed,
-    /// What an Arcade engine and its workers exchange (arcade-core 4).
+    /// Messages of an Arcade engine and its workers (arcade-core 4).
     Arcade,
 }
 
-impl Mode {
+impl OtcMode {
     /// All formats.
     pub const ALL: [Self; 3] = [Self::Otc, Self::OtcSeed, Self::Arcade];
 }

@@ -2,8 +2,8 @@ use std::collections::HashMap;
 
 use toolcell_core::record::{ErrorClass, Refusal, ToolDeclaration};
 
-use super::{Mode, ToolReference};
-use crate::Listed;
+use super::{OtcMode, ToolReference};
+use crate::ListedTool;
 
 /// Maximum number of tool names in an `unknown_tool` error.
 const CANDIDATES_MAX: usize = 20;
@@ -11,7 +11,7 @@ const CANDIDATES_MAX: usize = 20;
 /// The three parts of the name of a tool. Its version is the digest of its component: what a caller names is what runs
 /// (OTC-D-14).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Named {
+pub struct OtcToolName {
     /// The namespace of the tool.
     pub toolkit: String,
     pub name: String,
@@ -19,9 +19,9 @@ pub struct Named {
     pub version: String,
 }
 
-impl Named {
+impl OtcToolName {
     /// The name of a tool of `component`.
-    pub fn of(declaration: &ToolDeclaration, component: &str) -> Self {
+    pub fn new(declaration: &ToolDeclaration, component: &str) -> Self {
         let toolkit = declaration.namespace.clone();
         let name = declaration.name.clone();
         Self {
@@ -37,33 +37,35 @@ impl Named {
     }
 
     /// `Toolkit.Tool@version`; for Arcade `Toolkit.Tool`.
-    pub fn fully_qualified(&self, mode: Mode) -> String {
+    pub fn fully_qualified(&self, mode: OtcMode) -> String {
         match mode {
-            Mode::Otc | Mode::OtcSeed => format!("{}.{}@{}", self.toolkit, self.name, self.version),
-            Mode::Arcade => self.qualified_name(),
+            OtcMode::Otc | OtcMode::OtcSeed => {
+                format!("{}.{}@{}", self.toolkit, self.name, self.version)
+            }
+            OtcMode::Arcade => self.qualified_name(),
         }
     }
 }
 
 /// `fully_qualified_name` of a tool (OTC-D-04).
-pub fn fully_qualified_name(listed: &Listed<'_>, mode: Mode) -> String {
-    Named::of(listed.declaration, listed.component).fully_qualified(mode)
+pub fn fully_qualified_name(listed: &ListedTool<'_>, mode: OtcMode) -> String {
+    OtcToolName::new(listed.declaration, listed.component).fully_qualified(mode)
 }
 
 /// The tools of one surface by their names. A name is looked up and never taken apart, because a namespace may have dots
 /// (requirements 3.2).
 #[derive(Clone, Debug, Default)]
-pub struct Names {
-    tools: Vec<Named>,
+pub struct OtcToolNames {
+    tools: Vec<OtcToolName>,
     by_qualified: HashMap<String, usize>,
 }
 
-impl Names {
+impl OtcToolNames {
     /// Names `tools`; of two with one name the first one has it.
-    pub fn new(tools: Vec<Named>) -> Self {
+    pub fn new(tools: Vec<OtcToolName>) -> Self {
         let mut by_qualified = HashMap::new();
         for (at, tool) in tools.iter().enumerate() {
-            for mode in [Mode::Otc, Mode::Arcade] {
+            for mode in [OtcMode::Otc, OtcMode::Arcade] {
                 by_qualified.entry(tool.fully_qualified(mode)).or_insert(at);
             }
         }
@@ -91,7 +93,7 @@ impl Names {
             let known: Vec<String> = self
                 .tools
                 .iter()
-                .map(|tool| tool.fully_qualified(Mode::Arcade))
+                .map(|tool| tool.fully_qualified(OtcMode::Arcade))
                 .take(CANDIDATES_MAX)
                 .collect();
             let known = if known.is_empty() {
@@ -106,7 +108,7 @@ impl Names {
                 message,
             ));
         };
-        let is_asked = |tool: &Named| version.is_none_or(|version| version == tool.version);
+        let is_asked = |tool: &OtcToolName| version.is_none_or(|version| version == tool.version);
         found
             .find(|(_, tool)| is_asked(tool) || !guard!("otc_version"))
             .map(|(at, _)| at)

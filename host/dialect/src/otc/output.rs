@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 use toolcell_core::record::{ARTIFACT, Content, PersistedRef, ToolResult, is_uri};
 
-use super::{Mode, Reply};
+use super::{OtcMode, OtcReply};
 
 /// Marks an object as made by toolcell, because a value may be neither a list nor blocks of content (O-11): `wrapped` or
 /// `content`.
@@ -11,7 +11,7 @@ pub(super) const CONTENT: &str = "content";
 pub(super) const CONTEXT: &str = "additional_context";
 
 /// `output` of a call that succeeded; `None` for the mode `null`.
-pub(super) fn output(result: &ToolResult, reply: &Reply<'_>) -> Option<Value> {
+pub(super) fn output(result: &ToolResult, reply: &OtcReply<'_>) -> Option<Value> {
     let blocks = result.model_facing_content.as_slice();
     let artifacts = || blocks.iter().filter_map(|block| artifact(block, reply));
     if reply.expects_artifact
@@ -41,7 +41,7 @@ pub(super) fn output(result: &ToolResult, reply: &Reply<'_>) -> Option<Value> {
     };
     // Arcade has a value in every output.
     let is_silent = value.is_null() && context.is_empty();
-    if is_silent && reply.mode != Mode::Arcade {
+    if is_silent && reply.mode != OtcMode::Arcade {
         None
     } else {
         Some(json!({ "value": fitted(value, context, reply.mode) }))
@@ -50,9 +50,9 @@ pub(super) fn output(result: &ToolResult, reply: &Reply<'_>) -> Option<Value> {
 
 /// A value that the format allows: a list, and a value with context of hooks, become an object. So does an object that has
 /// the mark itself, because it would be taken for one that the host made.
-fn fitted(value: Value, context: &[Value], mode: Mode) -> Value {
+fn fitted(value: Value, context: &[Value], mode: OtcMode) -> Value {
     let fits = match &value {
-        Value::Array(_) | Value::Null => mode == Mode::Arcade,
+        Value::Array(_) | Value::Null => mode == OtcMode::Arcade,
         Value::Object(fields) => !fields.contains_key(MARK),
         _ => true,
     };
@@ -76,15 +76,15 @@ fn with_context(mut made: Value, context: &[Value]) -> Value {
 }
 
 /// Arcade's responses have no arm for an artifact.
-fn artifact_arm(artifact: Value, mode: Mode) -> Value {
+fn artifact_arm(artifact: Value, mode: OtcMode) -> Value {
     match mode {
-        Mode::Otc | Mode::OtcSeed => json!({ "artifact": artifact }),
-        Mode::Arcade => json!({ "value": { "artifact": artifact } }),
+        OtcMode::Otc | OtcMode::OtcSeed => json!({ "artifact": artifact }),
+        OtcMode::Arcade => json!({ "value": { "artifact": artifact } }),
     }
 }
 
 /// The artifact that a block refers to (OTC-R-08); `None` for any other block.
-fn artifact(block: &Content, reply: &Reply<'_>) -> Option<Value> {
+fn artifact(block: &Content, reply: &OtcReply<'_>) -> Option<Value> {
     let text = |name: &str| block.fields.get(name).and_then(Value::as_str);
     if block.is_persisted() {
         let reference = block.fields.get("persisted_ref").cloned();
@@ -114,7 +114,7 @@ fn artifact(block: &Content, reply: &Reply<'_>) -> Option<Value> {
 }
 
 /// Where a client fetches a payload: below the address of the server, if it has one.
-fn address(uri: &str, digest: Option<&str>, reply: &Reply<'_>) -> Option<String> {
+fn address(uri: &str, digest: Option<&str>, reply: &OtcReply<'_>) -> Option<String> {
     match (reply.artifacts, digest) {
         (Some(base), Some(digest)) => Some(format!("{base}{digest}")),
         _ => is_uri(uri).then(|| uri.to_owned()),

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 use toolcell_core::record::{ErrorClass, JSON_VALUES_MAX, Refusal, Timestamp, read_unique_json};
 use toolcell_core::secret::SecretValue;
 
-use super::Mode;
+use super::OtcMode;
 
 /// Maximum number of violations in the message of a refused request.
 const VIOLATIONS_MAX: usize = 10;
@@ -17,7 +17,7 @@ const USER_INFO_BYTES_MAX: usize = 4_096;
 
 /// How exactly a request has to be what the format demands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reading {
+pub enum RequestReading {
     /// As the format says.
     Strict,
     /// Unknown fields are ignored (OTC-R-11), a missing `created_at` or `context` is accepted, and secrets may have the shape
@@ -36,7 +36,7 @@ pub struct ToolReference {
 
 /// A request to call a tool (requirements 1.35). It cannot be serialized, because it has secrets.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct OtcRequest {
     /// Only Arcade leaves it out, and `execution_id`.
     pub run_id: Option<String>,
     pub execution_id: Option<String>,
@@ -49,14 +49,14 @@ pub struct Request {
     /// `context.secrets`, whether the tool declares them or not.
     pub secrets: Vec<(String, SecretValue)>,
     pub user_id: Option<String>,
-    /// What the authorization server says of the user: for the record alone, because no tool can declare it.
+    /// The authorization server's data about the user: only for the record, because no tool can declare it.
     pub user_info: Option<Value>,
 }
 
-impl Request {
+impl OtcRequest {
     /// Reads a request. Fails with `invalid_arguments`/`protocol_error`, and names each field that is wrong, but no value:
     /// it could be a secret.
-    pub fn read(text: &str, mode: Mode, reading: Reading) -> Result<Self, Refusal> {
+    pub fn read(text: &str, mode: OtcMode, reading: RequestReading) -> Result<Self, Refusal> {
         let whole = read_unique_json(text, JSON_VALUES_MAX);
         // What serde says of a text quotes it.
         let whole = whole.map_err(|_| {
@@ -65,7 +65,7 @@ impl Request {
         let Value::Object(fields) = &whole else {
             return Err(refusal("it is not a JSON object"));
         };
-        let mut reader = Reader {
+        let mut reader = RequestReader {
             mode,
             reading,
             wrong: Vec::new(),
@@ -87,12 +87,12 @@ impl Request {
         let execution_id = reader.id(fields, "execution_id");
         let created_at = reader.created_at(fields);
         let tool = reader.tool(fields);
-        reader.object(fields, "", "inputs", mode != Mode::Arcade);
+        reader.object(fields, "", "inputs", mode != OtcMode::Arcade);
         let context = reader.object(
             fields,
             "",
             "context",
-            mode != Mode::Arcade && reading == Reading::Strict,
+            mode != OtcMode::Arcade && reading == RequestReading::Strict,
         );
         let token = reader.token(context);
         let secrets = reader.secrets(context);
@@ -145,7 +145,7 @@ impl Request {
     }
 }
 
-/// Whether a text in `value`, or the name of a field, is one that `is_meant` finds.
+/// Returns whether `is_meant` finds a text or field name in `value`.
 fn any_text(value: &Value, is_meant: &impl Fn(&str) -> bool) -> bool {
     match value {
         Value::String(text) => is_meant(text),
@@ -158,7 +158,7 @@ fn any_text(value: &Value, is_meant: &impl Fn(&str) -> bool) -> bool {
     }
 }
 
-/// Whether an id contains one of the values that are long enough to be kept secret.
+/// Returns whether an id contains a value that is long enough to be a secret.
 fn repeats<'v>(id: &str, mut values: impl Iterator<Item = &'v SecretValue>) -> bool {
     values.any(|value| value.expose().len() >= SECRET_BYTES_MIN && id.contains(value.expose()))
         && guard!("otc_ids")
@@ -193,14 +193,14 @@ fn refusal(why: &str) -> Refusal {
     )
 }
 
-struct Reader {
-    mode: Mode,
-    reading: Reading,
+struct RequestReader {
+    mode: OtcMode,
+    reading: RequestReading,
     /// The fields that are wrong, with the reasons.
     wrong: Vec<String>,
 }
 
-impl Reader {
+impl RequestReader {
     fn refusal(&self) -> Refusal {
         let shown: Vec<&str> = self
             .wrong
@@ -215,9 +215,9 @@ impl Reader {
         self.wrong.push(format!("{place}/{name} {why}"));
     }
 
-    /// Whether the published schema counts: Arcade's types ignore unknown fields.
+    /// `true` if the published schema counts. Arcade ignores unknown fields.
     fn is_strict(&self) -> bool {
-        self.reading == Reading::Strict && self.mode != Mode::Arcade
+        self.reading == RequestReading::Strict && self.mode != OtcMode::Arcade
     }
 
     fn known(&mut self, place: &str, fields: &Map<String, Value>, names: &[&str]) {
@@ -286,7 +286,7 @@ impl Reader {
 
     /// An id of the call. An empty one identifies nothing.
     fn id(&mut self, fields: &Map<String, Value>, name: &str) -> Option<String> {
-        let required = self.mode != Mode::Arcade;
+        let required = self.mode != OtcMode::Arcade;
         let id = self.text(fields, "", name, required)?;
         if id.is_empty() && required {
             self.wrong("", name, "is empty");
@@ -296,7 +296,7 @@ impl Reader {
 
     /// The published schema demands it, the RFC does not name it (O-06).
     fn created_at(&mut self, fields: &Map<String, Value>) -> Option<Timestamp> {
-        let required = self.mode == Mode::Otc && self.reading == Reading::Strict;
+        let required = self.mode == OtcMode::Otc && self.reading == RequestReading::Strict;
         let found = self.field(fields, ("", "created_at"), required)?;
         let read = serde_json::from_value(found.clone());
         // Arcade writes local times.
@@ -311,7 +311,7 @@ impl Reader {
         self.known("/tool", tool, &["name", "toolkit", "version"]);
         let toolkit = self.text(tool, "/tool", "toolkit", true);
         let name = self.text(tool, "/tool", "name", true);
-        let version = self.text(tool, "/tool", "version", self.mode != Mode::Arcade);
+        let version = self.text(tool, "/tool", "version", self.mode != OtcMode::Arcade);
         Some(ToolReference {
             toolkit: toolkit?,
             name: name?,
@@ -340,22 +340,22 @@ impl Reader {
                 SecretValue::new(value.as_str()?.to_owned()),
             ))
         };
-        let is_lenient = self.reading == Reading::Lenient;
+        let is_lenient = self.reading == RequestReading::Lenient;
         let secrets: Option<Vec<_>> = match found {
             None => Some(Vec::new()),
-            Some(Value::Object(fields)) if self.mode != Mode::Arcade || is_lenient => fields
+            Some(Value::Object(fields)) if self.mode != OtcMode::Arcade || is_lenient => fields
                 .iter()
                 .map(|(name, value)| secret(name, value))
                 .collect(),
-            Some(Value::Array(items)) if self.mode == Mode::Arcade || is_lenient => items
+            Some(Value::Array(items)) if self.mode == OtcMode::Arcade || is_lenient => items
                 .iter()
                 .map(|item| secret(item.get("key")?.as_str()?, item.get("value")?))
                 .collect(),
             Some(_) => None,
         };
         let shape = match self.mode {
-            Mode::Otc | Mode::OtcSeed => "is not an object of texts",
-            Mode::Arcade => "is not a list of {key, value}",
+            OtcMode::Otc | OtcMode::OtcSeed => "is not an object of texts",
+            OtcMode::Arcade => "is not a list of {key, value}",
         };
         let Some(secrets) = secrets else {
             self.wrong("/context", "secrets", shape);
@@ -379,8 +379,8 @@ const SECRETS_MAX: usize = 100;
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Reading, Request};
-    use crate::otc::Mode;
+    use super::{OtcRequest, RequestReading};
+    use crate::otc::OtcMode;
 
     fn whole() -> Value {
         json!({
@@ -422,7 +422,8 @@ mod tests {
             for value in ["a the-token", "the-secret"] {
                 let text =
                     changed(|request| request.pointer_mut(pointer).unwrap()[field] = value.into());
-                let refusal = Request::read(&text, Mode::OtcSeed, Reading::Lenient).unwrap_err();
+                let refusal =
+                    OtcRequest::read(&text, OtcMode::OtcSeed, RequestReading::Lenient).unwrap_err();
                 assert!(refusal.message.ends_with(&format!(
                     "{pointer}/{field} repeats a secret of the request"
                 )));
@@ -445,7 +446,8 @@ mod tests {
             ),
         ] {
             let text = changed(|request| request["context"]["user_info"] = info);
-            let refusal = Request::read(&text, Mode::OtcSeed, Reading::Lenient).unwrap_err();
+            let refusal =
+                OtcRequest::read(&text, OtcMode::OtcSeed, RequestReading::Lenient).unwrap_err();
             assert!(
                 refusal.message.contains(why) && !refusal.message.contains("the-"),
                 "{}",
@@ -456,12 +458,12 @@ mod tests {
 
     #[test]
     fn a_whole_request_is_read_in_every_format() {
-        for mode in Mode::ALL {
+        for mode in OtcMode::ALL {
             let mut sent = whole();
-            if mode == Mode::Arcade {
+            if mode == OtcMode::Arcade {
                 sent["context"]["secrets"] = json!([{ "key": "KEY", "value": "the-secret" }]);
             }
-            let read = Request::read(&sent.to_string(), mode, Reading::Strict).unwrap();
+            let read = OtcRequest::read(&sent.to_string(), mode, RequestReading::Strict).unwrap();
             assert_eq!(
                 (read.run_id.as_deref(), read.execution_id.as_deref()),
                 (Some("run-1"), Some("exec-1"))
@@ -497,14 +499,14 @@ mod tests {
         let text = whole()
             .to_string()
             .replace(r#"{"path":"a"}"#, r#"{ "n": 1.0e2,"a" : "\u0061" }"#);
-        let read = Request::read(&text, Mode::Otc, Reading::Strict).unwrap();
+        let read = OtcRequest::read(&text, OtcMode::Otc, RequestReading::Strict).unwrap();
         assert_eq!(read.inputs, r#"{ "n": 1.0e2,"a" : "\u0061" }"#);
     }
 
     #[test]
     fn each_format_demands_its_fields() {
-        use Reading::{Lenient, Strict};
-        let accepts = |text: &str, mode, reading| Request::read(text, mode, reading).is_ok();
+        use RequestReading::{Lenient, Strict};
+        let accepts = |text: &str, mode, reading| OtcRequest::read(text, mode, reading).is_ok();
         // For each text: Otc strict and lenient, OtcSeed strict and lenient, Arcade.
         for (what, text, expected) in [
             (
@@ -584,20 +586,20 @@ mod tests {
             // Arcade's own shape of secrets is tested above.
             let arcade = text.replace(r#""secrets":{"KEY":"the-secret"},"#, "");
             let found = [
-                accepts(&text, Mode::Otc, Strict),
-                accepts(&text, Mode::Otc, Lenient),
-                accepts(&text, Mode::OtcSeed, Strict),
-                accepts(&text, Mode::OtcSeed, Lenient),
-                accepts(&arcade, Mode::Arcade, Strict),
+                accepts(&text, OtcMode::Otc, Strict),
+                accepts(&text, OtcMode::Otc, Lenient),
+                accepts(&text, OtcMode::OtcSeed, Strict),
+                accepts(&text, OtcMode::OtcSeed, Lenient),
+                accepts(&arcade, OtcMode::Arcade, Strict),
             ];
             assert_eq!(found, expected, "{what}");
         }
         let listed =
             changed(|sent| sent["context"]["secrets"] = json!([{ "key": "K", "value": "v" }]));
-        assert!(!accepts(&listed, Mode::Otc, Strict) && accepts(&listed, Mode::Otc, Lenient));
+        assert!(!accepts(&listed, OtcMode::Otc, Strict) && accepts(&listed, OtcMode::Otc, Lenient));
         assert!(
-            !accepts(&whole().to_string(), Mode::Arcade, Strict)
-                && accepts(&whole().to_string(), Mode::Arcade, Lenient)
+            !accepts(&whole().to_string(), OtcMode::Arcade, Strict)
+                && accepts(&whole().to_string(), OtcMode::Arcade, Lenient)
         );
     }
 
@@ -607,7 +609,7 @@ mod tests {
             sent["context"]["secrets"] = json!(["hunter2"]);
             sent["tool"]["version"] = json!(7);
         });
-        let refusal = Request::read(&text, Mode::Otc, Reading::Strict).unwrap_err();
+        let refusal = OtcRequest::read(&text, OtcMode::Otc, RequestReading::Strict).unwrap_err();
         assert_eq!(refusal.code, "protocol_error");
         assert!(
             refusal.message.contains("/context/secrets")
@@ -620,12 +622,13 @@ mod tests {
             r#"{"run_id":"a","run_id":"hunter2"}"#,
             r#"{"hunter2""#,
         ] {
-            let refusal = Request::read(text, Mode::Arcade, Reading::Lenient).unwrap_err();
+            let refusal =
+                OtcRequest::read(text, OtcMode::Arcade, RequestReading::Lenient).unwrap_err();
             assert!(!refusal.message.contains("hunter2"), "{}", refusal.message);
         }
         let twice = json!([{ "key": "K", "value": "hunter2" }, { "key": "K", "value": "b" }]);
         let text = changed(|sent| sent["context"]["secrets"] = twice);
-        let refusal = Request::read(&text, Mode::Arcade, Reading::Strict).unwrap_err();
+        let refusal = OtcRequest::read(&text, OtcMode::Arcade, RequestReading::Strict).unwrap_err();
         assert!(
             refusal.message.contains("twice") && !refusal.message.contains("hunter2"),
             "{}",

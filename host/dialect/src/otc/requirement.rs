@@ -1,7 +1,7 @@
 use serde_json::{Map, Value, json};
 use toolcell_core::record::{CredentialUse, PermissionProfile};
 
-use super::Mode;
+use super::OtcMode;
 
 /// `requirements.authorization` of a tool (OTC-D-13): one of its credentials comes with each request, in
 /// `context.authorization.token`.
@@ -20,7 +20,7 @@ pub struct Requirement {
 
 impl Requirement {
     /// The first one of a profile: a request carries one token. A demand that the format cannot say is none.
-    pub fn of(profile: &PermissionProfile) -> Option<Self> {
+    pub fn from_profile(profile: &PermissionProfile) -> Option<Self> {
         profile.credential_uses.iter().find_map(Self::of_use)
     }
 
@@ -59,18 +59,18 @@ impl Requirement {
     }
 
     /// As a definition says it. Arcade knows no plain `token`, but providers of any type.
-    pub(super) fn to_value(&self, mode: Mode) -> Value {
+    pub(super) fn to_value(&self, mode: OtcMode) -> Value {
         match (mode, self.demand.as_str()) {
-            (Mode::Arcade, Some(kind)) => json!({ "provider_type": kind }),
+            (OtcMode::Arcade, Some(kind)) => json!({ "provider_type": kind }),
             _ => self.demand.clone(),
         }
     }
 }
 
-/// The names of the secrets that a request may carry for a tool with this profile (OTC-D-12): its credentials, without
-/// that of the token.
+/// The names of the secrets that a request may carry for a tool with this profile (OTC-D-12): its credentials except
+/// the token.
 pub fn secrets(profile: &PermissionProfile) -> Vec<&str> {
-    let token = Requirement::of(profile).map(|requirement| requirement.credential);
+    let token = Requirement::from_profile(profile).map(|requirement| requirement.credential);
     let is_secret = |name: &&str| token.as_deref() != Some(*name);
     profile
         .credential_refs

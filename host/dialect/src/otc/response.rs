@@ -5,7 +5,7 @@ use toolcell_core::record::{
 
 use super::error::error;
 use super::output::output;
-use super::{Mode, Requirement};
+use super::{OtcMode, Requirement};
 use crate::class_name;
 
 /// Status of an authorization. The published schema leaves the words open (O-13).
@@ -45,33 +45,33 @@ pub struct Authorization {
 }
 
 impl Authorization {
-    /// The object in a response; all four fields are there (O-13).
-    pub fn to_value(&self, mode: Mode) -> Value {
+    /// The object in a response, with all four fields (O-13).
+    pub fn to_value(&self, mode: OtcMode) -> Value {
         let (id, url) = match mode {
-            Mode::Otc | Mode::OtcSeed => ("id", "url"),
-            Mode::Arcade => ("authorization_id", "authorization_url"),
+            OtcMode::Otc | OtcMode::OtcSeed => ("id", "url"),
+            OtcMode::Arcade => ("authorization_id", "authorization_url"),
         };
         json!({ id: self.id, url: self.url, "scopes": self.scopes, "status": self.status.as_str() })
     }
 }
 
-/// What a response needs to know beside the record of the call.
+/// The data of a response in addition to the call's record.
 #[derive(Clone, Copy, Debug)]
-pub struct Reply<'a> {
-    pub mode: Mode,
+pub struct OtcReply<'a> {
+    pub mode: OtcMode,
     /// `execution_id` of the request.
     pub execution_id: &'a str,
-    /// Whether the output contract of the tool promises artifacts: one of them then is the output.
+    /// `true` if the tool's output contract promises artifacts: one of them is then the output.
     pub expects_artifact: bool,
-    /// What an address of a payload begins with, before its digest; `None` for the host's own URIs.
+    /// The address of a payload up to its digest; `None` for the host's own URIs.
     pub artifacts: Option<&'a str>,
-    /// The authorization that the tool requires, and that of this call.
+    /// The tool's required authorization, and the call's authorization.
     pub authorization: Option<(&'a Requirement, &'a Authorization)>,
 }
 
-impl<'a> Reply<'a> {
+impl<'a> OtcReply<'a> {
     /// A reply for any client, to the call of a tool that promises no artifact.
-    pub fn new(mode: Mode, execution_id: &'a str) -> Self {
+    pub fn new(mode: OtcMode, execution_id: &'a str) -> Self {
         Self {
             mode,
             execution_id,
@@ -84,7 +84,7 @@ impl<'a> Reply<'a> {
 
 /// Converts a call that ended into a response (requirements 1.36, 3.4). `success` and the arm of `output` agree, and there
 /// is at most one arm.
-pub fn result(invocation: &ToolInvocation, result: &ToolResult, reply: &Reply<'_>) -> Value {
+pub fn result(invocation: &ToolInvocation, result: &ToolResult, reply: &OtcReply<'_>) -> Value {
     let finished = invocation.ended_at().unwrap_or(result.created_at);
     let started = invocation
         .started_at()
@@ -104,13 +104,13 @@ pub fn result(invocation: &ToolInvocation, result: &ToolResult, reply: &Reply<'_
 }
 
 /// The response to a request that was refused before there was a call.
-pub fn refused(refusal: &Refusal, reply: &Reply<'_>) -> Value {
+pub fn refused(refusal: &Refusal, reply: &OtcReply<'_>) -> Value {
     let output = json!({ "error": error(&refusal.to_error(), None, None, reply.mode) });
     response(reply, Timestamp::now(), 0, false, Some(output))
 }
 
 fn response(
-    reply: &Reply<'_>,
+    reply: &OtcReply<'_>,
     finished: Timestamp,
     millis: u64,
     success: bool,
@@ -128,7 +128,7 @@ fn response(
     Value::Object(response)
 }
 
-fn failure(invocation: &ToolInvocation, result: &ToolResult, reply: &Reply<'_>) -> Value {
+fn failure(invocation: &ToolInvocation, result: &ToolResult, reply: &OtcReply<'_>) -> Value {
     if let Some((requirement, authorization)) = reply.authorization
         && requirement.is_missing_in(result)
     {
@@ -139,9 +139,9 @@ fn failure(invocation: &ToolInvocation, result: &ToolResult, reply: &Reply<'_>) 
     json!({ "error": error(&known, Some(result), Some(&developer), reply.mode) })
 }
 
-/// What the developer of a client needs to find out more, in the host's own words: the call, the component, and the host's
-/// code of the error. What the engine and the tool said is the operator's alone: it may have paths of this machine, and
-/// what the tool printed.
+/// The call, the component and the host's error code, in the host's own words, so that a client's developer can
+/// investigate. Only the operator gets the texts of the engine and the tool: they may have paths of this machine, and
+/// the tool's output.
 fn for_developers(invocation: &ToolInvocation, result: &ToolResult, error: &ToolError) -> String {
     let mut said = format!(
         "call {} of {}",
@@ -182,7 +182,7 @@ fn unexplained(result: &ToolResult) -> ToolError {
 }
 
 impl Requirement {
-    /// Whether the call ended because the token is missing: the same call succeeds once there is one.
+    /// Returns whether the call failed for lack of the token. It succeeds once there is one.
     pub fn is_missing_in(&self, result: &ToolResult) -> bool {
         let Some(error) = &result.error else {
             return false;

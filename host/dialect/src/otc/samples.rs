@@ -7,7 +7,7 @@ use toolcell_core::record::{
     ToolInvocation, ToolResult,
 };
 
-use super::{Listed, Mode};
+use super::{ListedTool, OtcMode};
 
 /// Digest of the component of [`Sample`].
 pub(crate) const COMPONENT: &str = "sha256:00";
@@ -55,8 +55,8 @@ impl Sample {
         }
     }
 
-    pub(crate) fn listed(&self) -> Listed<'_> {
-        Listed {
+    pub(crate) fn listed(&self) -> ListedTool<'_> {
+        ListedTool {
             name: "find",
             title: self.declaration.title.as_deref(),
             description: &self.declaration.description,
@@ -125,9 +125,9 @@ pub(crate) fn record(change: Value) -> CallRecord {
 
 /// Validates a document against the schema of this repository for what it is: a definition, a response, ..
 #[track_caller]
-pub(crate) fn check(what: &str, mode: Mode, value: &Value) {
+pub(crate) fn check(what: &str, mode: OtcMode, value: &Value) {
     let text = match (what, mode) {
-        ("definition", Mode::Arcade) => {
+        ("definition", OtcMode::Arcade) => {
             include_str!("../../../../schemas/otc/arcade-tool-definition.schema.json")
         }
         ("definition", _) => include_str!("../../../../schemas/otc/tool-definition.schema.json"),
@@ -135,7 +135,7 @@ pub(crate) fn check(what: &str, mode: Mode, value: &Value) {
         ("registration", _) => include_str!("../../../../schemas/otc/registration.schema.json"),
         ("health", _) => include_str!("../../../../schemas/otc/worker-health.schema.json"),
         ("request", _) => include_str!("../../../../schemas/otc/execute-tool-request.schema.json"),
-        ("response", Mode::Arcade) => {
+        ("response", OtcMode::Arcade) => {
             include_str!("../../../../schemas/otc/arcade-tool-call-response.schema.json")
         }
         ("response", _) => {

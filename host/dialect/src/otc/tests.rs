@@ -5,18 +5,18 @@ use super::samples::{
     COMPONENT, SECRET, Sample, TOKEN, check, failed, invocation, result as record,
 };
 use super::{
-    Authorization, AuthorizationStatus, Mode, Named, Names, Reply, Requirement, ToolReference,
-    definition, import, result, secrets,
+    Authorization, AuthorizationStatus, OtcMode, OtcReply, OtcToolName, OtcToolNames, Requirement,
+    ToolReference, definition, import, result, secrets,
 };
 
-fn replied(change: Value, reply: &Reply<'_>) -> Value {
+fn replied(change: Value, reply: &OtcReply<'_>) -> Value {
     let response = result(&invocation(), &record(change), reply);
     check("response", reply.mode, &response);
     response
 }
 
-fn answered(change: Value, mode: Mode) -> Value {
-    replied(change, &Reply::new(mode, "exec-1"))
+fn answered(change: Value, mode: OtcMode) -> Value {
+    replied(change, &OtcReply::new(mode, "exec-1"))
 }
 
 /// A published schema, where the specifications are at hand.
@@ -41,8 +41,8 @@ fn check_published(schema: &Value, value: &Value) {
 #[test]
 fn a_definition_says_the_same_in_every_format_in_its_own_words() {
     let sample = Sample::new();
-    let described = Mode::ALL.map(|mode| definition(&sample.listed(), mode));
-    for (mode, described) in Mode::ALL.iter().zip(&described) {
+    let described = OtcMode::ALL.map(|mode| definition(&sample.listed(), mode));
+    for (mode, described) in OtcMode::ALL.iter().zip(&described) {
         check("definition", *mode, described);
         assert_eq!(
             (
@@ -146,7 +146,7 @@ fn a_tool_that_requires_nothing_says_so_and_other_schemas_leave_a_note() {
     sample.permission.credential_uses.clear();
     sample.input = json!({ "type": "object", "oneOf": [{ "required": ["a"] }] });
     sample.output = Some(json!({ "type": "boolean" }));
-    for mode in Mode::ALL {
+    for mode in OtcMode::ALL {
         let described = definition(&sample.listed(), mode);
         check("definition", mode, &described);
         assert_eq!(
@@ -172,11 +172,11 @@ fn a_tool_that_requires_nothing_says_so_and_other_schemas_leave_a_note() {
     assert!(secrets(&sample.permission).is_empty());
     let demand = |mode| definition(&sample.listed(), mode)["requirements"]["authorization"].clone();
     assert_eq!(
-        (demand(Mode::Otc), demand(Mode::Arcade)),
+        (demand(OtcMode::Otc), demand(OtcMode::Arcade)),
         (json!("token"), json!({ "provider_type": "token" }))
     );
     sample.output = None;
-    let modes = definition(&sample.listed(), Mode::Otc)["output"]["available_modes"].clone();
+    let modes = definition(&sample.listed(), OtcMode::Otc)["output"]["available_modes"].clone();
     assert_eq!(
         modes,
         json!([
@@ -191,13 +191,13 @@ fn a_tool_that_requires_nothing_says_so_and_other_schemas_leave_a_note() {
 
 #[test]
 fn a_name_finds_its_tool_and_another_version_none() {
-    let named = |toolkit: &str, name: &str| Named {
+    let named = |toolkit: &str, name: &str| OtcToolName {
         toolkit: toolkit.to_owned(),
         name: name.to_owned(),
         version: COMPONENT.to_owned(),
     };
     // Both are `a.b.c`, so a name cannot be taken apart.
-    let names = Names::new(vec![named("a", "x"), named("a.b", "c"), named("a", "b.c")]);
+    let names = OtcToolNames::new(vec![named("a", "x"), named("a.b", "c"), named("a", "b.c")]);
     let resolve = |toolkit: &str, name: &str, version: Option<&str>| {
         let reference = ToolReference {
             toolkit: toolkit.to_owned(),
@@ -219,7 +219,7 @@ fn a_name_finds_its_tool_and_another_version_none() {
         (ErrorClass::UnknownTool, "unknown_tool")
     );
     assert!(unknown.message.contains("a.x"));
-    for mode in Mode::ALL {
+    for mode in OtcMode::ALL {
         assert_eq!(names.find(&named("a", "x").fully_qualified(mode)), Some(0));
     }
     assert_eq!(names.find("a.y"), None);
@@ -233,7 +233,7 @@ const RETRIES: [bool; 22] = [
 
 #[test]
 fn every_error_class_is_the_error_arm_of_every_format() {
-    for mode in Mode::ALL {
+    for mode in OtcMode::ALL {
         for (class, can_retry) in ErrorClass::ALL.into_iter().zip(RETRIES) {
             let response = answered(failed(class), mode);
             assert_eq!(
@@ -254,7 +254,7 @@ fn every_error_class_is_the_error_arm_of_every_format() {
             );
             let wait = (class == ErrorClass::RateLimited).then(|| json!(2));
             assert_eq!(error.get("retry_after_ms"), wait.as_ref());
-            assert_eq!(error.get("kind").is_some(), mode == Mode::Arcade);
+            assert_eq!(error.get("kind").is_some(), mode == OtcMode::Arcade);
             assert!(
                 !response.to_string().contains("the trap")
                     && !response.to_string().contains("/home"),
@@ -281,20 +281,20 @@ fn a_call_that_may_have_had_an_effect_is_not_retried_after_a_timeout_unless_the_
     let mut change = failed(ErrorClass::Timeout);
     change["error"]["retry"]["safe"] = json!(false);
     assert_eq!(
-        answered(change, Mode::Otc)["output"]["error"]["can_retry"],
+        answered(change, OtcMode::Otc)["output"]["error"]["can_retry"],
         json!(false)
     );
     let mut change = failed(ErrorClass::ExecutionFailed);
     change["error"]["recoverability"] = json!("retry_same");
     assert_eq!(
-        answered(change, Mode::Otc)["output"]["error"]["can_retry"],
+        answered(change, OtcMode::Otc)["output"]["error"]["can_retry"],
         json!(true)
     );
 }
 
 #[test]
 fn the_message_for_developers_names_the_call_and_the_hosts_code_and_nothing_that_others_wrote() {
-    for mode in Mode::ALL {
+    for mode in OtcMode::ALL {
         let response = answered(failed(ErrorClass::ExecutionFailed), mode);
         assert!(!response.to_string().contains("/home"), "{response}");
         let back = import(&response).unwrap();
@@ -313,7 +313,7 @@ fn the_part_that_succeeded_and_what_hooks_add_are_in_the_prompt() {
     let text = |text: &str| json!({ "type": "text", "text": text });
     change["model_facing_content"] = json!([text("2 of 3 are there"), text("the message")]);
     change["additional_context"] = json!(["mind the gap", { "context": 7 }]);
-    for mode in Mode::ALL {
+    for mode in OtcMode::ALL {
         let response = answered(change.clone(), mode);
         let prompt = response["output"]["error"]["additional_prompt_content"]
             .as_str()
@@ -348,12 +348,12 @@ fn blocks() -> Vec<Value> {
 
 #[test]
 fn every_class_of_content_comes_through_every_format() {
-    for mode in Mode::ALL {
+    for mode in OtcMode::ALL {
         for block in blocks() {
             let response = answered(json!({ "model_facing_content": [block] }), mode);
             let output = &response["output"];
             let kind = block["type"].as_str().unwrap();
-            let artifact = if mode == Mode::Arcade {
+            let artifact = if mode == OtcMode::Arcade {
                 &output["value"]["artifact"]
             } else {
                 &output["artifact"]
@@ -406,12 +406,12 @@ fn every_class_of_content_comes_through_every_format() {
 fn an_artifact_that_the_contract_promises_wins_over_the_value() {
     let artifact = blocks()[8].clone();
     let change = json!({ "structured_content": { "n": 1 }, "model_facing_content": [artifact] });
-    let value = answered(change.clone(), Mode::Otc);
+    let value = answered(change.clone(), OtcMode::Otc);
     assert_eq!(value["output"], json!({ "value": { "n": 1 } }));
-    let reply = Reply {
+    let reply = OtcReply {
         expects_artifact: true,
         artifacts: Some("https://tools.example.com/payloads/"),
-        ..Reply::new(Mode::Otc, "exec-1")
+        ..OtcReply::new(OtcMode::Otc, "exec-1")
     };
     let promised = replied(change, &reply);
     assert_eq!(
@@ -439,7 +439,7 @@ fn values_are_fitted_and_come_back() {
         json!({ "$toolcell": "content", "content": [{ "type": "artifact_ref" }] }),
         json!({ "$toolcell": "wrapped", "value": 1 }),
     ];
-    for mode in Mode::ALL {
+    for mode in OtcMode::ALL {
         for value in &values {
             let response = answered(json!({ "structured_content": value }), mode);
             assert_eq!(response["success"], json!(true));
@@ -460,12 +460,12 @@ fn values_are_fitted_and_come_back() {
         assert_eq!(text.content, [Content::text("done")]);
     }
     assert_eq!(
-        answered(json!({ "structured_content": [1] }), Mode::Arcade)["output"]["value"],
+        answered(json!({ "structured_content": [1] }), OtcMode::Arcade)["output"]["value"],
         json!([1])
     );
     let wrapped = json!({ "$toolcell": "wrapped", "value": [1] });
     assert_eq!(
-        answered(json!({ "structured_content": [1] }), Mode::Otc)["output"]["value"],
+        answered(json!({ "structured_content": [1] }), OtcMode::Otc)["output"]["value"],
         wrapped
     );
 }
@@ -476,17 +476,17 @@ fn an_empty_result_has_no_output() {
         json!({ "empty_result": true }),
         json!({ "model_facing_content": [] }),
     ] {
-        for mode in [Mode::Otc, Mode::OtcSeed] {
+        for mode in [OtcMode::Otc, OtcMode::OtcSeed] {
             assert!(answered(change.clone(), mode).get("output").is_none());
         }
         assert_eq!(
-            answered(change.clone(), Mode::Arcade)["output"],
+            answered(change.clone(), OtcMode::Arcade)["output"],
             json!({ "value": null })
         );
-        for mode in Mode::ALL {
+        for mode in OtcMode::ALL {
             assert_eq!(
                 import(&answered(change.clone(), mode)).unwrap(),
-                super::Imported::default()
+                super::ImportedResponse::default()
             );
         }
     }
@@ -494,7 +494,7 @@ fn an_empty_result_has_no_output() {
 
 #[test]
 fn a_redacted_result_and_a_large_one_keep_what_is_left_of_them() {
-    for mode in Mode::ALL {
+    for mode in OtcMode::ALL {
         let notice = json!([{ "type": "text", "text": "a [redacted] b" }]);
         let redacted = json!({ "redaction_state": "partial", "model_facing_content": notice });
         assert_eq!(
@@ -509,7 +509,7 @@ fn a_redacted_result_and_a_large_one_keep_what_is_left_of_them() {
 
 #[test]
 fn times_are_in_utc_and_durations_in_milliseconds() {
-    for mode in Mode::ALL {
+    for mode in OtcMode::ALL {
         let response = answered(json!({}), mode);
         assert_eq!(response["finished_at"], json!("2026-01-01T00:00:02.5Z"));
         assert_eq!(response["duration"], json!(1_500));
@@ -519,7 +519,7 @@ fn times_are_in_utc_and_durations_in_milliseconds() {
 #[test]
 fn a_missing_token_asks_for_an_authorization_and_a_missing_secret_does_not() {
     let sample = Sample::new();
-    let requirement = Requirement::of(&sample.permission).unwrap();
+    let requirement = Requirement::from_profile(&sample.permission).unwrap();
     let authorization = Authorization {
         id: "auth-1".to_owned(),
         url: "https://tools.example.com/authorizations/auth-1".to_owned(),
@@ -532,15 +532,15 @@ fn a_missing_token_asks_for_an_authorization_and_a_missing_secret_does_not() {
         change["error"]["needs_authorization"] = needed;
         change
     };
-    for mode in Mode::ALL {
-        let reply = Reply {
+    for mode in OtcMode::ALL {
+        let reply = OtcReply {
             authorization: Some((&requirement, &authorization)),
-            ..Reply::new(mode, "exec-1")
+            ..OtcReply::new(mode, "exec-1")
         };
         for class in [ErrorClass::CredentialMissing, ErrorClass::SetupRequired] {
             let response = replied(missing(TOKEN, class), &reply);
             let asked = &response["output"]["requires_authorization"];
-            let (id, url) = if mode == Mode::Arcade {
+            let (id, url) = if mode == OtcMode::Arcade {
                 ("authorization_id", "authorization_url")
             } else {
                 ("id", "url")
@@ -590,7 +590,7 @@ fn a_response_that_contradicts_itself_is_refused() {
 /// The published schema of responses demands a field that it forbids (O-01), so nothing satisfies it.
 #[test]
 fn no_response_satisfies_the_published_schema_until_it_is_repaired() {
-    let response = answered(json!({}), Mode::Otc);
+    let response = answered(json!({}), OtcMode::Otc);
     let mut defective = json!({
         "type": "object",
         "properties": {
@@ -615,18 +615,18 @@ fn no_response_satisfies_the_published_schema_until_it_is_repaired() {
     defective["required"] = json!(["execution_id", "finished_at", "success"]);
     check_published(&defective, &response);
     for class in ErrorClass::ALL {
-        check_published(&defective, &answered(failed(class), Mode::Otc));
+        check_published(&defective, &answered(failed(class), OtcMode::Otc));
     }
     for block in blocks() {
         check_published(
             &defective,
-            &answered(json!({ "model_facing_content": [block] }), Mode::Otc),
+            &answered(json!({ "model_facing_content": [block] }), OtcMode::Otc),
         );
     }
     for value in [json!([1]), json!({}), Value::Null] {
         check_published(
             &defective,
-            &answered(json!({ "structured_content": value }), Mode::Otc),
+            &answered(json!({ "structured_content": value }), OtcMode::Otc),
         );
     }
 }
@@ -638,11 +638,21 @@ fn a_request_that_the_format_accepts_satisfies_its_schemas() {
         "tool": { "name": "find", "toolkit": "issues", "version": COMPONENT }, "inputs": { "query": "q" },
         "context": { "authorization": { "token": "t" }, "secrets": { SECRET: "s" }, "user_id": "anna" },
     });
-    super::Request::read(&request.to_string(), Mode::Otc, super::Reading::Strict).unwrap();
+    super::OtcRequest::read(
+        &request.to_string(),
+        OtcMode::Otc,
+        super::RequestReading::Strict,
+    )
+    .unwrap();
     if let Some(schema) = published("execute_tool_request") {
         check_published(&schema, &request);
     }
     request.as_object_mut().unwrap().remove("created_at");
-    super::Request::read(&request.to_string(), Mode::OtcSeed, super::Reading::Strict).unwrap();
-    check("request", Mode::OtcSeed, &request);
+    super::OtcRequest::read(
+        &request.to_string(),
+        OtcMode::OtcSeed,
+        super::RequestReading::Strict,
+    )
+    .unwrap();
+    check("request", OtcMode::OtcSeed, &request);
 }

@@ -3,7 +3,7 @@ use std::cell::Cell;
 
 use serde_json::{Map, Value, json};
 
-use super::Mode;
+use super::OtcMode;
 use crate::visible;
 
 /// Maximum number of references that are followed to one schema, and of objects within objects that are shown.
@@ -26,13 +26,13 @@ const ANNOTATIONS: [&str; 9] = [
 ];
 
 /// A JSON Schema as a `value_schema` (OTC-D-08).
-pub(super) struct Shown {
+pub(super) struct ValueSchema {
     pub(super) value_schema: Value,
-    /// Whether the schema refuses values that the `value_schema` allows (O-16).
+    /// `true` if the schema refuses values that the `value_schema` allows (O-16).
     pub(super) is_lossy: bool,
 }
 
-impl Shown {
+impl ValueSchema {
     fn any(is_lossy: bool) -> Self {
         Self {
             value_schema: json!({ "val_type": "json" }),
@@ -44,13 +44,13 @@ impl Shown {
 /// Translates the parts of one schema.
 pub(super) struct Translation<'a> {
     root: &'a Value,
-    mode: Mode,
+    mode: OtcMode,
     left: Cell<usize>,
 }
 
 impl<'a> Translation<'a> {
     /// Of the schema `root`, to which references refer.
-    pub(super) fn new(root: &'a Value, mode: Mode) -> Self {
+    pub(super) fn new(root: &'a Value, mode: OtcMode) -> Self {
         Self {
             root,
             mode,
@@ -59,7 +59,7 @@ impl<'a> Translation<'a> {
     }
 
     /// Translates a part of the schema. What has no `val_type` of its own is `json`.
-    pub(super) fn value_schema(&self, schema: &Value) -> Shown {
+    pub(super) fn value_schema(&self, schema: &Value) -> ValueSchema {
         self.shown(schema, DEPTH_MAX)
     }
 
@@ -102,20 +102,20 @@ impl<'a> Translation<'a> {
         schema
     }
 
-    fn shown(&self, schema: &Value, depth: usize) -> Shown {
+    fn shown(&self, schema: &Value, depth: usize) -> ValueSchema {
         let Some(left) = self.left.get().checked_sub(1) else {
-            return Shown::any(true);
+            return ValueSchema::any(true);
         };
         self.left.set(left);
         let (inner, nullable) = without_null(self.resolved(schema));
         let inner = self.resolved(&inner);
         let mut shown = match inner.as_object() {
             Some(fields) => self.of_fields(fields, depth),
-            None => Shown::any(*inner == Value::Bool(false)),
+            None => ValueSchema::any(*inner == Value::Bool(false)),
         };
         if nullable {
             match (self.mode, shown.value_schema.as_object_mut()) {
-                (Mode::Arcade, Some(fields)) => {
+                (OtcMode::Arcade, Some(fields)) => {
                     _ = fields.insert("nullable".to_owned(), true.into())
                 }
                 _ => shown.is_lossy = true,
@@ -124,7 +124,7 @@ impl<'a> Translation<'a> {
         shown
     }
 
-    fn of_fields(&self, fields: &Map<String, Value>, depth: usize) -> Shown {
+    fn of_fields(&self, fields: &Map<String, Value>, depth: usize) -> ValueSchema {
         let kind = fields.get("type").and_then(Value::as_str);
         let values = fields.get("enum").and_then(Value::as_array);
         let texts =
@@ -150,19 +150,19 @@ impl<'a> Translation<'a> {
                 extend(&mut shown, members);
                 (shown, is_lossy)
             }
-            _ => return Shown::any(fields.contains_key("type") || has_other(fields, &[])),
+            _ => return ValueSchema::any(fields.contains_key("type") || has_other(fields, &[])),
         };
-        Shown {
+        ValueSchema {
             value_schema,
             is_lossy,
         }
     }
 
-    fn of_array(&self, fields: &Map<String, Value>, depth: usize) -> Shown {
+    fn of_array(&self, fields: &Map<String, Value>, depth: usize) -> ValueSchema {
         let restricts = has_other(fields, &["items"]);
         let Some(items) = fields.get("items").map(|items| self.resolved(items)) else {
             let value_schema = json!({ "val_type": "array", "inner_val_type": "json" });
-            return Shown {
+            return ValueSchema {
                 value_schema,
                 is_lossy: restricts,
             };
@@ -172,13 +172,13 @@ impl<'a> Translation<'a> {
         // An array within an array is `json`, too.
         let inner = inner.filter(|inner| *inner != "array").unwrap_or("json");
         let mut array = json!({ "val_type": "array", "inner_val_type": inner });
-        if let (Mode::Arcade, Some(object)) = (self.mode, items.as_object())
+        if let (OtcMode::Arcade, Some(object)) = (self.mode, items.as_object())
             && object.get("type").is_some_and(|kind| kind == "object")
         {
             let (members, _) =
                 self.members(object, depth, ["inner_properties", "inner_required_keys"]);
             extend(&mut array, members);
-            return Shown {
+            return ValueSchema {
                 value_schema: array,
                 is_lossy: restricts || item.is_lossy,
             };
@@ -187,7 +187,7 @@ impl<'a> Translation<'a> {
             .value_schema
             .as_object()
             .is_some_and(|said| said.keys().any(|name| name != "val_type"));
-        Shown {
+        ValueSchema {
             value_schema: array,
             is_lossy: restricts || item.is_lossy || says_more,
         }
@@ -208,7 +208,10 @@ impl<'a> Translation<'a> {
         let Some(properties) = known else {
             return (said, has_other(fields, &["properties"]));
         };
-        let Some(depth) = depth.checked_sub(1).filter(|_| self.mode == Mode::Arcade) else {
+        let Some(depth) = depth
+            .checked_sub(1)
+            .filter(|_| self.mode == OtcMode::Arcade)
+        else {
             return (said, true);
         };
         let mut is_lossy = has_other(fields, &["properties", "required"]);
@@ -280,7 +283,7 @@ fn without_null(schema: &Value) -> (Cow<'_, Value>, bool) {
     (Cow::Borrowed(schema), false)
 }
 
-/// Whether a schema has a keyword that restricts values, apart from `type` and those that are `said`.
+/// Returns whether a schema has a restricting keyword other than `type` and those in `said`.
 fn has_other(fields: &Map<String, Value>, said: &[&str]) -> bool {
     let is_known =
         |name: &str| name == "type" || said.contains(&name) || ANNOTATIONS.contains(&name);
@@ -298,9 +301,9 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::Translation;
-    use crate::otc::Mode;
+    use crate::otc::OtcMode;
 
-    fn translated(schema: &Value, mode: Mode) -> (Value, bool) {
+    fn translated(schema: &Value, mode: OtcMode) -> (Value, bool) {
         let root = json!({ "$defs": { "size": { "type": "integer" }, "loop": { "$ref": "#/$defs/loop" } } });
         let shown = Translation::new(&root, mode).value_schema(schema);
         (shown.value_schema, shown.is_lossy)
@@ -398,12 +401,12 @@ mod tests {
             ),
         ] {
             assert_eq!(
-                translated(&schema, Mode::Otc),
+                translated(&schema, OtcMode::Otc),
                 (expected.clone(), is_lossy),
                 "{schema}"
             );
             assert_eq!(
-                translated(&schema, Mode::OtcSeed),
+                translated(&schema, OtcMode::OtcSeed),
                 (expected, is_lossy),
                 "{schema}"
             );
@@ -422,23 +425,23 @@ mod tests {
         });
         let expected =
             json!({ "val_type": "json", "properties": members, "required_keys": ["a", "n"] });
-        assert_eq!(translated(&object, Mode::Arcade), (expected, false));
+        assert_eq!(translated(&object, OtcMode::Arcade), (expected, false));
         let list = json!({ "type": "array", "items": object });
         let expected = json!({
             "val_type": "array", "inner_val_type": "json", "inner_properties": members,
             "inner_required_keys": ["a", "n"],
         });
-        assert_eq!(translated(&list, Mode::Arcade), (expected, false));
+        assert_eq!(translated(&list, OtcMode::Arcade), (expected, false));
     }
 
     #[test]
     fn a_schema_within_itself_ends() {
         let root = json!({ "type": "object", "properties": { "next": { "$ref": "#" } } });
-        let shown = Translation::new(&root, Mode::Arcade).value_schema(&root);
+        let shown = Translation::new(&root, OtcMode::Arcade).value_schema(&root);
         assert!(shown.is_lossy && shown.value_schema.to_string().len() < 2_000);
         let crowd = (0..50).map(|at| (format!("p{at}"), json!({ "$ref": "#" })));
         let root = json!({ "type": "object", "properties": Value::Object(crowd.collect()) });
-        let shown = Translation::new(&root, Mode::Arcade).value_schema(&root);
+        let shown = Translation::new(&root, OtcMode::Arcade).value_schema(&root);
         assert!(shown.is_lossy && shown.value_schema.to_string().len() < 200_000);
     }
 
@@ -446,7 +449,7 @@ mod tests {
     fn a_note_has_the_schema_or_says_that_there_is_one() {
         let schema = json!({ "type": "string", "pattern": "^a", "description": "d" });
         let root = json!({});
-        let note = |schema: &Value| Translation::new(&root, Mode::Otc).note(schema);
+        let note = |schema: &Value| Translation::new(&root, OtcMode::Otc).note(schema);
         assert_eq!(
             note(&schema),
             r#"[must satisfy the JSON Schema {"type":"string","pattern":"^a"}]"#

@@ -2,7 +2,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use toolcell_dialect::evaluation::{CASES_BYTES_MAX, EvalCase, TRACE_BYTES_MAX, Trace};
+use toolcell_dialect::evaluation::{CASES_BYTES_MAX, EvalCase, EvaluationTrace, TRACE_BYTES_MAX};
 
 use super::super::exit::BadRequest;
 
@@ -14,9 +14,9 @@ pub(super) fn cases(file: &Path) -> Result<Vec<EvalCase>, BadRequest> {
 }
 
 /// Reads the trace in `file`, or on standard input if it is `-`.
-pub(super) fn trace(file: &Path) -> Result<Trace, BadRequest> {
+pub(super) fn trace(file: &Path) -> Result<EvaluationTrace, BadRequest> {
     let text = text(file, TRACE_BYTES_MAX)?;
-    Trace::read(&text)
+    EvaluationTrace::read(&text)
         .map_err(|why| BadRequest(format!("cannot read the trace from {}: {why}", name(file))))
 }
 

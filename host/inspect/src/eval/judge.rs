@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use toolcell::{Home, read_component};
 use toolcell_config::configured_compilation;
-use toolcell_dialect::evaluation::{self, Assertion, EvalCase, Trace, Verdict};
+use toolcell_dialect::evaluation::{self, Assertion, EvalCase, EvaluationTrace, JudgeVerdict};
 
 use super::super::exit::{BadRequest, Stop};
 use super::super::target;
@@ -26,8 +26,8 @@ impl Judge {
         &self,
         assertion: &Assertion,
         case: &EvalCase,
-        trace: &Trace,
-    ) -> Result<Verdict, String> {
+        trace: &EvaluationTrace,
+    ) -> Result<JudgeVerdict, String> {
         let question = || evaluation::question(assertion, case, trace);
         let answer = match self {
             Self::None => return Err(NO_JUDGE.to_owned()),
@@ -35,7 +35,7 @@ impl Judge {
             Self::Component(judge) => judge.assess(&question()?).await,
         };
         answer
-            .and_then(|answer| Verdict::read(&answer))
+            .and_then(|answer| JudgeVerdict::read(&answer))
             .map_err(|why| format!("the judge failed: {why}"))
     }
 }

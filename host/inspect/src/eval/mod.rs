@@ -17,7 +17,7 @@ use toolcell_command::runtime::Runtime;
 use toolcell_config::duration;
 use toolcell_core::catalog::SCHEMA_STACK_BYTES;
 use toolcell_core::record::Timestamp;
-use toolcell_dialect::evaluation::{self, AssertionResult, EvalCase, EvalResult, Trace};
+use toolcell_dialect::evaluation::{self, AssertionResult, EvalCase, EvalResult, EvaluationTrace};
 
 use super::exit::{self, BadRequest, Exit, Stop};
 use super::{interrupts, show};
@@ -87,7 +87,7 @@ impl Eval {
         })
     }
 
-    fn evaluate(&self, cases: &[EvalCase], trace: &Trace) -> anyhow::Result<Exit> {
+    fn evaluate(&self, cases: &[EvalCase], trace: &EvaluationTrace) -> anyhow::Result<Exit> {
         Runtime::on_this_thread()?.block_on(async {
             let cancellation = Cancellation::new();
             interrupts::cancel(cancellation.clone())?;
@@ -131,7 +131,7 @@ impl Eval {
     async fn results(
         &self,
         cases: &[EvalCase],
-        trace: &Trace,
+        trace: &EvaluationTrace,
         judge: &Judge,
     ) -> anyhow::Result<Exit> {
         let mut passed = 0;
@@ -157,7 +157,7 @@ impl Eval {
     }
 }
 
-async fn result(case: &EvalCase, trace: &Trace, judge: &Judge) -> EvalResult {
+async fn result(case: &EvalCase, trace: &EvaluationTrace, judge: &Judge) -> EvalResult {
     let mut results = Vec::with_capacity(case.assertions.len());
     let mut models = Vec::new();
     for assertion in &case.assertions {
@@ -169,7 +169,7 @@ async fn result(case: &EvalCase, trace: &Trace, judge: &Judge) -> EvalResult {
         models.extend(verdict.as_ref().ok().map(|verdict| verdict.model.clone()));
         results.push(AssertionResult::judged(assertion, verdict));
     }
-    EvalResult::of(case, trace, results, models, Timestamp::now())
+    EvalResult::new(case, trace, results, models, Timestamp::now())
 }
 
 /// Says why the judge cannot be loaded.

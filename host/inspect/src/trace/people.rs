@@ -3,7 +3,9 @@ use std::io::{self, Write};
 use serde_json::Value;
 use toolcell_core::approval::{Sheet, Whitespace, visible, visible_json};
 use toolcell_core::record::Timestamp;
-use toolcell_dialect::agentool::{Metrics, ReasoningTrace, Step, StepType, ToolResult, Word};
+use toolcell_dialect::agentool::{
+    ReasoningTrace, StepType, ToolResult, TraceMetrics, TraceStep, Word,
+};
 
 use crate::show;
 
@@ -47,7 +49,7 @@ pub(super) fn print(trace: &ReasoningTrace) -> io::Result<()> {
         sheet.value("output", output, ROWS_MAX);
     }
     if let Some(metrics) = &trace.metrics {
-        let Metrics {
+        let TraceMetrics {
             total_tokens,
             total_cost_usd,
             total_duration_ms,
@@ -64,7 +66,7 @@ pub(super) fn print(trace: &ReasoningTrace) -> io::Result<()> {
 }
 
 /// What a step is about, and its content.
-fn line(step: &Step) -> (String, String) {
+fn line(step: &TraceStep) -> (String, String) {
     let json = |value: &Value| visible_json(&value.to_string()).into_owned();
     match (step.kind.known(), &step.tool_call, &step.tool_result) {
         (Some(StepType::ToolCall), Some(call), _) => {

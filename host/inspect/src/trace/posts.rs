@@ -17,7 +17,7 @@ use toolcell_core::private::{self, Others};
 use toolcell_core::record::{
     JSON_VALUES_MAX, SpanId, Timestamp, ToolInvocation, TraceContext, read_unique_json,
 };
-use toolcell_dialect::agentool::Post;
+use toolcell_dialect::agentool::TracePost;
 use toolcell_server::telemetry::Telemetry;
 
 use crate::exit::{BadRequest, Exit};
@@ -62,7 +62,7 @@ pub(super) fn add(home: &Home, log: &CallLog, session: &str, file: &Path) -> any
 }
 
 /// Sends the steps to the collector of telemetry, if there is one. They are added already, so a failure is a warning.
-fn export(home: &Home, log: &CallLog, session: &str, posts: &[Post]) {
+fn export(home: &Home, log: &CallLog, session: &str, posts: &[TracePost]) {
     let started = configured_telemetry(home).and_then(|settings| match settings.collector {
         Some(_) => Telemetry::start(&settings, None, "session", show::say),
         None => Ok(None),
@@ -107,7 +107,7 @@ fn place(log: &CallLog, session: &str) -> TraceContext {
 }
 
 /// The steps of a session; `None` in place of one that cannot be read.
-pub(super) fn read(home: &Home, session: &str) -> anyhow::Result<Vec<Option<Post>>> {
+pub(super) fn read(home: &Home, session: &str) -> anyhow::Result<Vec<Option<TracePost>>> {
     let path = path(home, session);
     let cannot = || format!("cannot read the steps of the session in {}", path.display());
     let file = match private::open(&path, Others::Nothing) {
@@ -125,7 +125,7 @@ pub(super) fn read(home: &Home, session: &str) -> anyhow::Result<Vec<Option<Post
     let now = Timestamp::now();
     let post = |line: &str| {
         read_unique_json(line, JSON_VALUES_MAX)
-            .and_then(|value| Post::read(value, now))
+            .and_then(|value| TracePost::read(value, now))
             .ok()
     };
     Ok(text.lines().skip(1).map(post).collect())
@@ -157,7 +157,7 @@ fn input(file: &Path) -> Result<String, BadRequest> {
 }
 
 /// Reads steps: one object, an array of objects, or one object a line.
-fn parse(text: &str) -> Result<Vec<Post>, BadRequest> {
+fn parse(text: &str) -> Result<Vec<TracePost>, BadRequest> {
     let now = Timestamp::now();
     let values: Vec<Result<Value, String>> = match read_unique_json(text, JSON_VALUES_MAX) {
         Ok(Value::Array(items)) => items.into_iter().map(Ok).collect(),
@@ -176,7 +176,7 @@ fn parse(text: &str) -> Result<Vec<Post>, BadRequest> {
     }
     let read = |(at, value): (usize, Result<Value, String>)| {
         let post = value
-            .and_then(|value| Post::read(value, now))
+            .and_then(|value| TracePost::read(value, now))
             .and_then(|post| {
                 if post.at <= now {
                     Ok(post)

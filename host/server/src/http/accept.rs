@@ -21,7 +21,7 @@ pub(super) fn name_answers(method: &Method, headers: &mut HeaderMap) {
     }
 }
 
-/// Whether the client takes `media_type`. One that says nothing takes everything (RFC 9110, 12.5.1).
+/// Returns whether the client accepts `media_type`. Without a header it accepts all (RFC 9110, 12.5.1).
 fn takes(headers: &HeaderMap, media_type: &str) -> bool {
     let group = media_type.split('/').next().unwrap_or_default();
     let is_meant = |range: &str| {

@@ -26,11 +26,11 @@ const ARRIVED_MAX: usize = 1_024;
 const ARRIVED_FILES: u64 = 4;
 
 pub(super) struct Connections {
-    arrivals: Mutex<Arrivals>,
+    arrivals: Mutex<UnplacedConnections>,
     arrived_max: usize,
     /// Held by the stranger that gets the next place: they come in one after the other.
-    door: tokio::sync::Mutex<()>,
-    strangers: Mutex<Strangers>,
+    turn: tokio::sync::Mutex<()>,
+    strangers: Mutex<UnauthenticatedClients>,
     strangers_max: usize,
     /// Notified when a stranger frees its place.
     room: Notify,
@@ -43,38 +43,38 @@ pub(super) struct Connections {
 
 /// Connections without a place, in the order in which they came.
 #[derive(Default)]
-struct Arrivals {
-    there: BTreeMap<u64, Arrival>,
+struct UnplacedConnections {
+    there: BTreeMap<u64, ArrivalState>,
     next: u64,
     /// How many of them have said something.
     spoken: usize,
 }
 
-struct Arrival {
+struct ArrivalState {
     leave: CancellationToken,
     has_spoken: bool,
 }
 
 /// A connection that has no place yet.
-pub(super) struct Arrived {
+pub(super) struct UnplacedConnection {
     connections: Arc<Connections>,
     id: u64,
     leave: CancellationToken,
 }
 
 #[derive(Default)]
-struct Strangers {
-    there: HashMap<u64, Stranger>,
+struct UnauthenticatedClients {
+    there: HashMap<u64, UnauthenticatedClient>,
     next: u64,
 }
 
-struct Stranger {
+struct UnauthenticatedClient {
     /// When it came in: it can be evicted only some time after that.
     since: Instant,
     leave: CancellationToken,
 }
 
-pub(super) struct Connection {
+pub(super) struct ClientConnection {
     connections: Arc<Connections>,
     id: u64,
     leave: CancellationToken,
@@ -85,7 +85,7 @@ pub(super) struct Connection {
 }
 
 /// All places of the principal are taken.
-pub(super) struct Full;
+pub(super) struct PlacesTaken;
 
 impl Connections {
     pub(super) fn new(limits: &HttpLimits, principals: usize) -> Arc<Self> {
@@ -102,7 +102,7 @@ impl Connections {
             arrived_max: usize::try_from(files)
                 .unwrap_or(usize::MAX)
                 .clamp(1, ARRIVED_MAX),
-            door: tokio::sync::Mutex::default(),
+            turn: tokio::sync::Mutex::default(),
             strangers: Mutex::default(),
             strangers_max: (limits.strangers as usize).max(1),
             room: Notify::new(),
@@ -113,18 +113,18 @@ impl Connections {
         })
     }
 
-    fn strangers(&self) -> MutexGuard<'_, Strangers> {
+    fn strangers(&self) -> MutexGuard<'_, UnauthenticatedClients> {
         self.strangers
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn arrivals(&self) -> MutexGuard<'_, Arrivals> {
+    fn arrivals(&self) -> MutexGuard<'_, UnplacedConnections> {
         self.arrivals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes a connection that was accepted. If too many have no place, one of them is evicted.
-    pub(super) fn arrive(self: &Arc<Self>) -> Arrived {
+    pub(super) fn arrive(self: &Arc<Self>) -> UnplacedConnection {
         let mut arrivals = self.arrivals();
         if arrivals.there.len() >= self.arrived_max && guard!("arrivals") {
             arrivals.send_away();
@@ -134,12 +134,12 @@ impl Connections {
         arrivals.next += 1;
         arrivals.there.insert(
             id,
-            Arrival {
+            ArrivalState {
                 leave: leave.clone(),
                 has_spoken: false,
             },
         );
-        Arrived {
+        UnplacedConnection {
             connections: Arc::clone(self),
             id,
             leave,
@@ -147,8 +147,8 @@ impl Connections {
     }
 
     /// Admits one more stranger. If all places are taken, waits until one is free or a stranger can be evicted.
-    async fn enter(self: &Arc<Self>) -> Connection {
-        let _turn = self.door.lock().await;
+    async fn enter(self: &Arc<Self>) -> ClientConnection {
+        let _turn = self.turn.lock().await;
         loop {
             let room = self.room.notified();
             let time = if self.arrivals().spoken > self.strangers_max {
@@ -162,23 +162,23 @@ impl Connections {
                     return self.add(&mut strangers);
                 }
             }
-            // A crowd can come meanwhile.
+            // A crowd can form now.
             let _ = tokio::time::timeout(CROWDED / 4, room).await;
         }
     }
 
-    fn add(self: &Arc<Self>, strangers: &mut Strangers) -> Connection {
+    fn add(self: &Arc<Self>, strangers: &mut UnauthenticatedClients) -> ClientConnection {
         let id = strangers.next;
         let leave = CancellationToken::new();
         strangers.next += 1;
         strangers.there.insert(
             id,
-            Stranger {
+            UnauthenticatedClient {
                 since: Instant::now(),
                 leave: leave.clone(),
             },
         );
-        Connection {
+        ClientConnection {
             connections: Arc::clone(self),
             id,
             leave,
@@ -193,7 +193,7 @@ impl Connections {
     }
 }
 
-impl Arrivals {
+impl UnplacedConnections {
     /// Evicts the connection that has been silent for longest, or else the oldest.
     fn send_away(&mut self) {
         let silent = self.there.iter().find(|(_, arrival)| !arrival.has_spoken);
@@ -205,21 +205,21 @@ impl Arrivals {
         }
     }
 
-    fn remove(&mut self, id: u64) -> Option<Arrival> {
+    fn remove(&mut self, id: u64) -> Option<ArrivalState> {
         let arrival = self.there.remove(&id)?;
         self.spoken -= usize::from(arrival.has_spoken);
         Some(arrival)
     }
 }
 
-impl Arrived {
+impl UnplacedConnection {
     /// Waits until the connection is evicted.
     pub(super) async fn left(&self) {
         self.leave.cancelled().await;
     }
 
     /// Waits for a place, after the first byte has come.
-    pub(super) async fn enter(&self) -> Connection {
+    pub(super) async fn enter(&self) -> ClientConnection {
         {
             let mut arrivals = self.connections.arrivals();
             if let Some(arrival) = arrivals.there.get_mut(&self.id)
@@ -232,13 +232,13 @@ impl Arrived {
     }
 }
 
-impl Drop for Arrived {
+impl Drop for UnplacedConnection {
     fn drop(&mut self) {
         self.connections.arrivals().remove(self.id);
     }
 }
 
-impl Strangers {
+impl UnauthenticatedClients {
     /// Evicts the stranger that came first, if it had its place for `time`. Returns whether there was one.
     fn send_away(&mut self, time: Duration) -> bool {
         let first = self.there.iter().min_by_key(|(_, stranger)| stranger.since);
@@ -253,7 +253,7 @@ impl Strangers {
     }
 }
 
-impl Connection {
+impl ClientConnection {
     /// Waits until the connection is evicted.
     pub(super) async fn left(&self) {
         self.leave.cancelled().await;
@@ -261,7 +261,7 @@ impl Connection {
 
     /// Takes one of the places of `principal`, unless the connection has one. Fails if none becomes free in time, or if too
     /// many connections of the principal wait already. The client can be told so: from now on nothing evicts it.
-    pub(super) async fn belongs_to(&self, principal: &Arc<str>) -> Result<(), Full> {
+    pub(super) async fn belongs_to(&self, principal: &Arc<str>) -> Result<(), PlacesTaken> {
         let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known().as_ref().is_some_and(|(at, _)| at == principal) {
             return Ok(());
@@ -289,7 +289,7 @@ impl Connection {
             .await
             .ok()
             .flatten()
-            .ok_or(Full)?;
+            .ok_or(PlacesTaken)?;
         *known() = Some((Arc::clone(principal), places));
         self.waits
             .lock()
@@ -320,7 +320,7 @@ impl Connection {
     }
 }
 
-impl Drop for Connection {
+impl Drop for ClientConnection {
     fn drop(&mut self) {
         self.is_no_stranger();
     }

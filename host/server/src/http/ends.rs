@@ -17,7 +17,7 @@ const LINGERING_MAX: usize = 256;
 
 static LINGERING: Semaphore = Semaphore::const_new(LINGERING_MAX);
 
-/// What a client is told that has begun a request, and whose place another one gets.
+/// Message to a client that has begun a request and loses its place.
 const NO_PLACE: &str =
     "too many connections wait here; send the request at once, or try again later";
 

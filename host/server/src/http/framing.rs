@@ -16,30 +16,30 @@ use super::{HEAD_BYTES_MAX, HEADERS_MAX};
 const LINE_BYTES_MAX: usize = 16 << 10;
 
 /// A stream whose incoming bytes are scanned for the framing of requests.
-pub(super) struct Framed<S> {
+pub(super) struct FramedStream<S> {
     stream: S,
-    requests: Requests,
+    requests: FramingScanner,
 }
 
 /// The number of requests so far that give their body length once, or not at all.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Sound(Arc<AtomicU64>);
+pub(super) struct SoundRequests(Arc<AtomicU64>);
 
-impl Sound {
-    /// Whether the request with this number, counted from 0, is one of them.
+impl SoundRequests {
+    /// Returns whether it includes request `number`, counted from 0.
     pub(super) fn is(&self, number: u64) -> bool {
         number < self.0.load(Ordering::Acquire) || !guard!("request_framing")
     }
 }
 
-impl<S> Framed<S> {
-    pub(super) fn new(stream: S) -> (Self, Sound) {
-        let sound = Sound::default();
+impl<S> FramedStream<S> {
+    pub(super) fn new(stream: S) -> (Self, SoundRequests) {
+        let sound = SoundRequests::default();
         (
             Self {
                 stream,
-                requests: Requests {
-                    at: At::Head,
+                requests: FramingScanner {
+                    at: ScanPosition::Head,
                     kept: Vec::new(),
                     sound: sound.clone(),
                 },
@@ -53,22 +53,22 @@ impl<S> Framed<S> {
         self.stream
     }
 
-    /// Whether a part of the head of a request has arrived, and not yet all of it.
+    /// Returns whether the head of a request has arrived in part.
     pub(super) fn is_amid_head(&self) -> bool {
-        self.requests.at == At::Head && !self.requests.kept.is_empty()
+        self.requests.at == ScanPosition::Head && !self.requests.kept.is_empty()
     }
 }
 
 /// The state of the scanner.
-struct Requests {
-    at: At,
+struct FramingScanner {
+    at: ScanPosition,
     /// The bytes of an incomplete head, or of an incomplete line of a chunked body.
     kept: Vec<u8>,
-    sound: Sound,
+    sound: SoundRequests,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum At {
+enum ScanPosition {
     Head,
     /// Bytes of the body that are left.
     Body(u64),
@@ -82,20 +82,32 @@ enum At {
     Lost,
 }
 
-impl Requests {
+impl FramingScanner {
     fn see(&mut self, mut bytes: &[u8]) {
-        while !bytes.is_empty() && self.at != At::Lost {
+        while !bytes.is_empty() && self.at != ScanPosition::Lost {
             bytes = match self.at {
-                At::Head => self.head(bytes),
-                At::Body(left) => self.skip(bytes, left, At::Body, At::Head),
-                At::Chunk(left) => self.skip(bytes, left, At::Chunk, At::ChunkEnd),
-                At::Size | At::ChunkEnd | At::Trailer => self.line(bytes),
-                At::Lost => &[],
+                ScanPosition::Head => self.head(bytes),
+                ScanPosition::Body(left) => {
+                    self.skip(bytes, left, ScanPosition::Body, ScanPosition::Head)
+                }
+                ScanPosition::Chunk(left) => {
+                    self.skip(bytes, left, ScanPosition::Chunk, ScanPosition::ChunkEnd)
+                }
+                ScanPosition::Size | ScanPosition::ChunkEnd | ScanPosition::Trailer => {
+                    self.line(bytes)
+                }
+                ScanPosition::Lost => &[],
             };
         }
     }
 
-    fn skip<'a>(&mut self, bytes: &'a [u8], left: u64, still: fn(u64) -> At, then: At) -> &'a [u8] {
+    fn skip<'a>(
+        &mut self,
+        bytes: &'a [u8],
+        left: u64,
+        still: fn(u64) -> ScanPosition,
+        then: ScanPosition,
+    ) -> &'a [u8] {
         let skipped = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
         let left = left - skipped as u64;
         self.at = if left == 0 { then } else { still(left) };
@@ -114,11 +126,11 @@ impl Requests {
         let (end, next) = match request.parse(&self.kept) {
             Ok(httparse::Status::Complete(end)) => (end, body(request.headers)),
             Ok(httparse::Status::Partial) if self.kept.len() <= HEAD_BYTES_MAX => return &[],
-            _ => (self.kept.len(), At::Lost),
+            _ => (self.kept.len(), ScanPosition::Lost),
         };
         self.kept = Vec::new();
         self.at = next;
-        if next != At::Lost {
+        if next != ScanPosition::Lost {
             self.sound.0.fetch_add(1, Ordering::Release);
         }
         bytes.get(end.saturating_sub(before)..).unwrap_or_default()
@@ -132,15 +144,15 @@ impl Requests {
         let (line, rest) = bytes.split_at_checked(end).unwrap_or((bytes, &[]));
         self.kept.extend_from_slice(line);
         if self.kept.len() > LINE_BYTES_MAX {
-            self.at = At::Lost;
+            self.at = ScanPosition::Lost;
         } else if let Some(line) = self.kept.strip_suffix(b"\n") {
             let line = line.trim_ascii();
             self.at = match self.at {
-                At::Size => chunk(line),
-                At::ChunkEnd if line.is_empty() => At::Size,
-                At::Trailer if line.is_empty() => At::Head,
-                At::Trailer => At::Trailer,
-                _ => At::Lost,
+                ScanPosition::Size => chunk(line),
+                ScanPosition::ChunkEnd if line.is_empty() => ScanPosition::Size,
+                ScanPosition::Trailer if line.is_empty() => ScanPosition::Head,
+                ScanPosition::Trailer => ScanPosition::Trailer,
+                _ => ScanPosition::Lost,
             };
             self.kept.clear();
         }
@@ -149,7 +161,7 @@ impl Requests {
 }
 
 /// The state after a head with these headers.
-fn body(headers: &[httparse::Header<'_>]) -> At {
+fn body(headers: &[httparse::Header<'_>]) -> ScanPosition {
     let named = |name: &'static str| {
         headers
             .iter()
@@ -163,27 +175,27 @@ fn body(headers: &[httparse::Header<'_>]) -> At {
         encodings.next(),
         encodings.next(),
     ) {
-        (None, _, None, _) => At::Head,
+        (None, _, None, _) => ScanPosition::Head,
         (Some(length), None, None, _) => match number(length.value, 10) {
-            Some(0) => At::Head,
-            Some(length) => At::Body(length),
-            None => At::Lost,
+            Some(0) => ScanPosition::Head,
+            Some(length) => ScanPosition::Body(length),
+            None => ScanPosition::Lost,
         },
         (None, _, Some(encoding), None)
             if encoding.value.trim_ascii().eq_ignore_ascii_case(b"chunked") =>
         {
-            At::Size
+            ScanPosition::Size
         }
-        _ => At::Lost,
+        _ => ScanPosition::Lost,
     }
 }
 
-fn chunk(line: &[u8]) -> At {
+fn chunk(line: &[u8]) -> ScanPosition {
     let size = line.split(|byte| *byte == b';').next().unwrap_or_default();
     match number(size.trim_ascii(), 16) {
-        Some(0) => At::Trailer,
-        Some(size) => At::Chunk(size),
-        None => At::Lost,
+        Some(0) => ScanPosition::Trailer,
+        Some(size) => ScanPosition::Chunk(size),
+        None => ScanPosition::Lost,
     }
 }
 
@@ -195,7 +207,7 @@ fn number(digits: &[u8], radix: u32) -> Option<u64> {
     u64::from_str_radix(digits, radix).ok()
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Framed<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for FramedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -209,7 +221,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Framed<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Framed<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for FramedStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -242,11 +254,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Framed<S> {
 
 #[cfg(test)]
 mod tests {
-    use super::{At, Framed, Sound};
+    use super::{FramedStream, ScanPosition, SoundRequests};
 
     /// Returns the number of sound requests in `text`, fed in pieces of `piece` bytes, and the final state.
-    fn read(text: &str, piece: usize) -> (u64, At) {
-        let (mut framed, sound): (_, Sound) = Framed::new(());
+    fn read(text: &str, piece: usize) -> (u64, ScanPosition) {
+        let (mut framed, sound): (_, SoundRequests) = FramedStream::new(());
         text.as_bytes()
             .chunks(piece)
             .for_each(|bytes| framed.requests.see(bytes));
@@ -263,7 +275,7 @@ mod tests {
                     POST / HTTP/1.1\r\nTransfer-Encoding: Chunked\r\n\r\n3;x=y\r\n\r\n\r\r\n0A\r\n0123456789\r\n0\r\nA: b\r\n\r\n\
                     POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n";
         for piece in [1, 7, 10_000] {
-            assert_eq!(read(text, piece), (4, At::Head), "{piece}");
+            assert_eq!(read(text, piece), (4, ScanPosition::Head), "{piece}");
         }
     }
 
@@ -282,7 +294,7 @@ mod tests {
             let text = format!(
                 "GET / HTTP/1.1\r\n\r\nPOST / HTTP/1.1\r\n{headers}\r\n\r\nGET / HTTP/1.1\r\n\r\n"
             );
-            assert_eq!(read(&text, 3), (1, At::Lost), "{headers}");
+            assert_eq!(read(&text, 3), (1, ScanPosition::Lost), "{headers}");
         }
     }
 }

@@ -7,14 +7,14 @@ use toolcell_core::policy::network::{Authority, HostName, LOCALHOST, Origin, Sch
 /// The allowlist of hosts and origins. A web page from elsewhere, or one that points its own name at this machine (DNS
 /// rebinding), sends another host or origin, and cannot change that.
 #[derive(Clone, Debug)]
-pub struct Gate {
+pub struct OriginGate {
     port: u16,
     hosts: Vec<Authority>,
     /// As browsers write them, in lowercase. They can have schemes of their own: `vscode-webview://ID`.
     origins: Vec<String>,
 }
 
-impl Gate {
+impl OriginGate {
     /// Allows the loopback names with `port` or without a port, and also `hosts`, with any port if they have none, and `origins`
     /// (`https://name`).
     pub fn new(port: u16, hosts: &[Authority], origins: &[String]) -> Self {
@@ -86,7 +86,7 @@ impl Gate {
     }
 }
 
-/// Whether `host` is a loopback name, which does not depend on DNS.
+/// Returns whether `host` is a loopback name that needs no DNS.
 fn is_loopback(host: &HostName) -> bool {
     match host {
         HostName::Name(name) => name == LOCALHOST,
@@ -100,14 +100,14 @@ fn is_loopback(host: &HostName) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Authority, Gate};
+    use super::{Authority, OriginGate};
     use http::header::{HOST, ORIGIN};
     use http::{HeaderMap, HeaderValue};
 
     fn enters(host: &str, origin: Option<&str>) -> bool {
         let hosts =
             ["tools.example", "ported.example:9"].map(|host| Authority::parse(host).unwrap());
-        let gate = Gate::new(
+        let gate = OriginGate::new(
             4780,
             &hosts,
             &[
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_request_names_one_host() {
-        let gate = Gate::new(4780, &[], &[]);
+        let gate = OriginGate::new(4780, &[], &[]);
         let mut headers = HeaderMap::new();
         assert!(gate.check(&"/".parse().unwrap(), &headers).is_err());
         headers.append(HOST, HeaderValue::from_static("localhost:4780"));

@@ -4,12 +4,12 @@
 mod accept;
 mod api;
 mod connections;
-mod doors;
 mod ends;
 mod framing;
 mod gate;
 mod limits;
 mod pages;
+mod principals;
 mod problem;
 mod route;
 mod sessions;
@@ -19,21 +19,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use connections::{Arrived, Connection, Connections};
-use framing::Framed;
+use connections::{ClientConnection, Connections, UnplacedConnection};
+use framing::FramedStream;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use route::{Client, Routes};
+use route::{ConnectionState, Routes};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 use toolcell::Listening;
 
 use super::otc::{Worker, WorkerSecret};
-use super::{Interrupted, Server, Serving};
+use super::{InterruptFuture, ServeFuture, Server};
 
-pub use gate::Gate;
+pub use gate::OriginGate;
 pub use limits::HttpLimits;
 pub use token::{Tokens, read_private};
 
@@ -47,7 +47,7 @@ const CLOSE_TIME: Duration = Duration::from_secs(1);
 pub struct HttpSettings {
     pub listener: TcpListener,
     /// The hosts and origins that requests may name.
-    pub gate: Gate,
+    pub gate: OriginGate,
     /// The tokens of the principals.
     pub tokens: Tokens,
     pub limits: HttpLimits,
@@ -55,8 +55,8 @@ pub struct HttpSettings {
     pub name: Option<String>,
     /// The secret that an Arcade engine signs its tokens with; without one, the server is no worker.
     pub worker: Option<WorkerSecret>,
-    /// Tokens that replace those of before, while the server runs: a principal of both keeps its sessions and its calls,
-    /// and the sessions of the others end. `None` if they never change.
+    /// Tokens that replace the current ones while the server runs: a principal in both keeps its sessions and its
+    /// calls; the other sessions end. `None` if they never change.
     pub new_tokens: Option<UnboundedReceiver<Tokens>>,
 }
 
@@ -65,15 +65,15 @@ pub struct HttpSettings {
 pub fn serve_http<'a>(
     server: &'a Arc<Server>,
     settings: HttpSettings,
-    interrupted: Interrupted,
-) -> Serving<'a> {
+    interrupted: InterruptFuture,
+) -> ServeFuture<'a> {
     Box::pin(accept(server, settings, interrupted))
 }
 
 async fn accept(
     server: &Arc<Server>,
     settings: HttpSettings,
-    interrupted: Interrupted,
+    interrupted: InterruptFuture,
 ) -> anyhow::Result<()> {
     let HttpSettings {
         listener,
@@ -150,7 +150,7 @@ async fn accept(
 /// request gets an answer.
 async fn serve(
     stream: TcpStream,
-    arrived: Arrived,
+    arrived: UnplacedConnection,
     routes: Arc<Routes>,
     limits: HttpLimits,
     drain: CancellationToken,
@@ -181,7 +181,7 @@ async fn serve(
 /// Speaks HTTP/1.1 only, which rules out the flooding attacks of HTTP/2.
 async fn speak(
     stream: TcpStream,
-    connection: Arc<Connection>,
+    connection: Arc<ClientConnection>,
     routes: Arc<Routes>,
     limits: &HttpLimits,
     drain: CancellationToken,
@@ -194,8 +194,8 @@ async fn speak(
         |_| "an unknown address".to_owned(),
         |peer| peer.ip().to_string(),
     );
-    let (stream, sound) = Framed::new(stream);
-    let client = Arc::new(Client::new(Arc::clone(&connection), sound, peer));
+    let (stream, sound) = FramedStream::new(stream);
+    let client = Arc::new(ConnectionState::new(Arc::clone(&connection), sound, peer));
     let served = Arc::clone(&client);
     let service = service_fn(move |request| {
         let routes = Arc::clone(&routes);

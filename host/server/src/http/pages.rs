@@ -8,7 +8,7 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderValue, Method};
 
-/// What a page may send, and read of an answer beside its body.
+/// Methods and headers that a page may send; readable headers.
 const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE");
 const SENT: &str = "authorization, content-type, accept, mcp-session-id, mcp-protocol-version, mcp-method, mcp-name, \
                     last-event-id, idempotency-key, prefer, traceparent, tracestate";
@@ -20,7 +20,7 @@ const ARGUMENT_PREFIX: &str = "mcp-param-";
 /// How long a browser need not ask again, in seconds.
 const REMEMBERED: HeaderValue = HeaderValue::from_static("600");
 
-/// Whether a browser asks if a page may send a request.
+/// Returns whether it is a browser's preflight request.
 pub(super) fn asks(method: &Method, headers: &HeaderMap) -> bool {
     method == Method::OPTIONS && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
 }

@@ -12,7 +12,7 @@ pub(super) struct Problem {
     /// The reason phrase of the status.
     title: String,
     pub(super) status: u16,
-    /// What is wrong, and what to do.
+    /// The problem, and the remedy.
     pub(super) detail: String,
     /// Stable, in snake_case.
     pub(super) code: &'static str,
@@ -37,7 +37,7 @@ impl Problem {
     }
 
     /// The problem of a request that no call was made of. The detail for developers stays behind.
-    pub(super) fn of(refusal: &Refusal) -> Self {
+    pub(super) fn from_refusal(refusal: &Refusal) -> Self {
         let status = match refusal.code {
             Refusal::HOST_FAULT => 500,
             _ => status_of_class(refusal.class),
@@ -77,7 +77,7 @@ mod tests {
             "there is no tool `x` here",
         )
         .detail("/srv/x");
-        let said = json!(Problem::of(&refusal));
+        let said = json!(Problem::from_refusal(&refusal));
         let meant = json!({
             "type": "about:blank", "title": "Not Found", "status": 404,
             "detail": "there is no tool `x` here", "code": "unknown_tool",

@@ -20,24 +20,24 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::budget::{Budget, Lease};
+use crate::budget::{ByteBudget, Lease};
 use crate::frames::{self, NotPending};
 use crate::greeting;
 use crate::http::problem::Problem;
 use crate::otc::{ENGINE, Worker};
 use crate::outline::{ARRAY, Outline, is_array};
 use crate::results::ResultRoom;
-use crate::sent::{Sent, weight};
-use crate::{Gone, Server};
+use crate::sent_arguments::{SentArguments, weight};
+use crate::{GoneToken, Server};
 
-use super::api::{Api, Dialects};
-use super::connections::Connection;
-use super::doors::{Door, Doors, Table};
-use super::framing::Sound;
-use super::sessions::{Claim, InUse, Sessions};
-use super::{Gate, HttpLimits, Tokens, accept, pages};
+use super::api::{Api, DialectSettings};
+use super::connections::ClientConnection;
+use super::framing::SoundRequests;
+use super::principals::{PrincipalService, PrincipalTable, PrincipalTables};
+use super::sessions::{ClientSessions, InUse, RequestIdClaim};
+use super::{HttpLimits, OriginGate, Tokens, accept, pages};
 
-/// What a client is told whose principal has no place left, and the time after which one may be free, in seconds.
+/// Message to a client whose principal has no place left, and the time until one may be free, in seconds.
 const NO_PLACE: &str = "all of your connections are in use; end one, or wait";
 const RETRY_AFTER: u64 = 1;
 const NO_MEMORY: &str = "requests of others take all of the memory for bodies; try again later";
@@ -54,9 +54,9 @@ const WORKER: &str = "/worker/";
 const HEALTH: &str = "/worker/health";
 
 /// The state of one connection that its requests share.
-pub(super) struct Client {
-    connection: Arc<Connection>,
-    sound: Sound,
+pub(super) struct ConnectionState {
+    connection: Arc<ClientConnection>,
+    sound: SoundRequests,
     requests: AtomicU64,
     /// The number of requests that have no answer yet.
     open: AtomicU64,
@@ -65,10 +65,10 @@ pub(super) struct Client {
 }
 
 /// A request that has no answer yet.
-pub(super) struct OpenRequest(Arc<Client>);
+pub(super) struct OpenRequest(Arc<ConnectionState>);
 
 impl OpenRequest {
-    pub(super) fn client(&self) -> &Client {
+    pub(super) fn client(&self) -> &ConnectionState {
         &self.0
     }
 }
@@ -82,44 +82,44 @@ impl Drop for OpenRequest {
 /// Authorizes requests, and routes them by path and principal.
 pub(super) struct Routes {
     server: Arc<Server>,
-    gate: Gate,
+    gate: OriginGate,
     /// One principal's sessions do not exist for another.
-    table: RwLock<Arc<Table>>,
-    doors: Doors,
+    table: RwLock<Arc<PrincipalTable>>,
+    tables: PrincipalTables,
     api: Api,
     /// The name of an Arcade engine as a principal, and its budget for request bodies.
-    engine: (Arc<str>, Budget),
+    engine: (Arc<str>, ByteBudget),
     limits: HttpLimits,
     drain: CancellationToken,
 }
 
 /// An extension of a request that keeps its id claimed while it is handled.
 #[derive(Clone)]
-struct Claimed {
-    _claim: Arc<Claim>,
+struct ClaimExtension {
+    _claim: Arc<RequestIdClaim>,
 }
 
 /// The response to a request that is refused before it reaches MCP.
-type Refused = Box<Response<Answer>>;
+type RefusalResponse = Box<Response<ResponseBody>>;
 
 /// The body of a response. Dropping it before its end cancels the call, because the client is gone.
-pub(super) struct Answer {
-    body: Content,
+pub(super) struct ResponseBody {
+    body: BodyContent,
     _waits: Option<DropGuard>,
     /// Keeps the session of the request in use.
     _in_use: Option<InUse>,
-    _claim: Option<Arc<Claim>>,
+    _claim: Option<Arc<RequestIdClaim>>,
     /// Keeps the memory of large results reserved.
     _results: Option<ResultRoom>,
 }
 
-enum Content {
+enum BodyContent {
     Mcp(BoxBody<Bytes, Infallible>),
     Api(axum::body::Body),
 }
 
 /// Why a body could not be read.
-enum Unread {
+enum BodyError {
     TooLarge,
     TooSlow,
     Broken,
@@ -127,9 +127,9 @@ enum Unread {
     NoMemory,
 }
 
-impl Unread {
+impl BodyError {
     /// The response, which is a problem for the API (`is_api`).
-    fn answer(&self, is_api: bool) -> Response<Answer> {
+    fn answer(&self, is_api: bool) -> Response<ResponseBody> {
         let (status, code, why) = match self {
             Self::TooLarge => (
                 StatusCode::PAYLOAD_TOO_LARGE,
@@ -168,8 +168,8 @@ impl Unread {
     }
 }
 
-impl Answer {
-    fn of(body: Content) -> Self {
+impl ResponseBody {
+    fn from_body(body: BodyContent) -> Self {
         Self {
             body,
             _waits: None,
@@ -180,8 +180,12 @@ impl Answer {
     }
 }
 
-impl Client {
-    pub(super) fn new(connection: Arc<Connection>, sound: Sound, peer: String) -> Self {
+impl ConnectionState {
+    pub(super) fn new(
+        connection: Arc<ClientConnection>,
+        sound: SoundRequests,
+        peer: String,
+    ) -> Self {
         Self {
             connection,
             sound,
@@ -197,7 +201,7 @@ impl Client {
         OpenRequest(self)
     }
 
-    /// Whether a request has no answer yet.
+    /// Returns whether a request is unanswered.
     pub(super) fn is_open(&self) -> bool {
         self.open.load(Ordering::Relaxed) > 0
     }
@@ -206,7 +210,7 @@ impl Client {
 impl Routes {
     pub(super) fn new(
         server: &Arc<Server>,
-        gate: Gate,
+        gate: OriginGate,
         (base, worker): (String, Option<Worker>),
         tokens: Tokens,
         limits: &HttpLimits,
@@ -217,16 +221,16 @@ impl Routes {
             tokens.approvers().len(),
             usize::from(worker.is_some()),
         );
-        let doors = Doors::new(server, limits, counts, close);
-        let (of_engine, arguments, results) = doors.budgets();
+        let tables = PrincipalTables::new(server, limits, counts, close);
+        let (of_engine, arguments, results) = tables.budgets();
         let worker = worker.map(|worker| (worker, arguments, results));
-        let dialects = Dialects {
+        let dialects = DialectSettings {
             base,
             needs_token: tokens.are_required(),
             worker,
         };
         let api = Api::new(server, limits.body_time, dialects);
-        let table = RwLock::new(Arc::new(doors.table(tokens, &api, None)));
+        let table = RwLock::new(Arc::new(tables.table(tokens, &api, None)));
         let server = Arc::clone(server);
         let limits = limits.clone();
         let engine = (ENGINE.into(), of_engine);
@@ -234,7 +238,7 @@ impl Routes {
             server,
             gate,
             table,
-            doors,
+            tables,
             api,
             engine,
             limits,
@@ -242,21 +246,21 @@ impl Routes {
         }
     }
 
-    fn table(&self) -> Arc<Table> {
+    fn table(&self) -> Arc<PrincipalTable> {
         Arc::clone(&self.table.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Replaces the tokens. A request that was authorized goes on.
     pub(super) fn renew(&self, tokens: Tokens) {
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
-        *table = Arc::new(self.doors.table(tokens, &self.api, Some(&table)));
+        *table = Arc::new(self.tables.table(tokens, &self.api, Some(&table)));
     }
 
     pub(super) async fn answer(
         &self,
         request: Request<Incoming>,
-        client: &Client,
-    ) -> Response<Answer> {
+        client: &ConnectionState,
+    ) -> Response<ResponseBody> {
         let reader = self.gate.reader(request.headers()).cloned();
         let log = self.server.settings.log.as_ref();
         let line = log.map(|log| {
@@ -282,8 +286,8 @@ impl Routes {
     async fn answer_anybody(
         &self,
         request: Request<Incoming>,
-        client: &Client,
-    ) -> Response<Answer> {
+        client: &ConnectionState,
+    ) -> Response<ResponseBody> {
         if !client
             .sound
             .is(client.requests.fetch_add(1, Ordering::Relaxed))
@@ -302,8 +306,9 @@ impl Routes {
         if pages::asks(request.method(), request.headers())
             && self.gate.reader(request.headers()).is_some()
         {
-            let mut permission =
-                Response::new(Answer::of(Content::Mcp(Full::<Bytes>::default().boxed())));
+            let mut permission = Response::new(ResponseBody::from_body(BodyContent::Mcp(
+                Full::<Bytes>::default().boxed(),
+            )));
             *permission.status_mut() = StatusCode::NO_CONTENT;
             *permission.headers_mut() = pages::permission(request.headers());
             return permission;
@@ -311,7 +316,7 @@ impl Routes {
         match request.uri().path() {
             "/healthz" => probe(&request, None),
             "/readyz" => probe(&request, self.unready().await),
-            // A request that was accepted before goes on; another server takes this one.
+            // An accepted request continues; another server takes this one.
             _ if self.drain.is_cancelled() => ending(&request),
             path if path.starts_with(API) => self
                 .api(request, client)
@@ -344,13 +349,13 @@ impl Routes {
         ))
     }
 
-    /// The metrics of all callers, for callers alone: they name tools that an approver is not asked about.
-    fn metrics(&self, request: &Request<Incoming>) -> Response<Answer> {
+    /// The metrics of all callers, only for callers: they name tools that an approver is not asked about.
+    fn metrics(&self, request: &Request<Incoming>) -> Response<ResponseBody> {
         let table = self.table();
         let Some(holder) = table.holder(request.headers()) else {
             return without_token();
         };
-        if holder.door.is_none() && guard!("metrics_role") {
+        if holder.service.is_none() && guard!("metrics_role") {
             return noted(plain(
                 StatusCode::FORBIDDEN,
                 "metrics are for callers, and this is the token of an approver",
@@ -380,8 +385,8 @@ impl Routes {
     async fn api(
         &self,
         request: Request<Incoming>,
-        client: &Client,
-    ) -> Result<Response<Answer>, Refused> {
+        client: &ConnectionState,
+    ) -> Result<Response<ResponseBody>, RefusalResponse> {
         let table = self.table();
         let Some(holder) = table.holder(request.headers()) else {
             let why = "send a token of this server: Authorization: Bearer TOKEN";
@@ -394,15 +399,15 @@ impl Routes {
             .api
             .answer(&holder.role, request)
             .await
-            .map(|body| Answer::of(Content::Api(body))))
+            .map(|body| ResponseBody::from_body(BodyContent::Api(body))))
     }
 
     /// Answers a request of an Arcade engine, which has limits as a principal of tokens has.
     async fn worker(
         &self,
         request: Request<Incoming>,
-        client: &Client,
-    ) -> Result<Response<Answer>, Refused> {
+        client: &ConnectionState,
+    ) -> Result<Response<ResponseBody>, RefusalResponse> {
         let is_health = request.uri().path() == HEALTH;
         let request = if is_health {
             request.map(|_| Full::default())
@@ -413,8 +418,8 @@ impl Routes {
                 .filter(|_| given.next().is_none())
                 .and_then(|value| value.to_str().ok());
             if let Some(refused) = self.api.worker().and_then(|worker| worker.refusal(only)) {
-                let mut response =
-                    super::api::answered(&refused).map(|body| Answer::of(Content::Api(body)));
+                let mut response = super::api::answered(&refused)
+                    .map(|body| ResponseBody::from_body(BodyContent::Api(body)));
                 response
                     .headers_mut()
                     .insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -427,16 +432,16 @@ impl Routes {
             .api
             .answer_engine(!is_health, request)
             .await
-            .map(|body| Answer::of(Content::Api(body))))
+            .map(|body| ResponseBody::from_body(BodyContent::Api(body))))
     }
 
     /// Gives the connection to the principal, and reads the whole body within its budget.
     async fn admit(
         &self,
-        (principal, budget): (&Arc<str>, &Budget),
+        (principal, budget): (&Arc<str>, &ByteBudget),
         request: Request<Incoming>,
-        client: &Client,
-    ) -> Result<Request<Full<Bytes>>, Refused> {
+        client: &ConnectionState,
+    ) -> Result<Request<Full<Bytes>>, RefusalResponse> {
         if client.connection.belongs_to(principal).await.is_err() {
             let problem =
                 problem(&Problem::new(503, "too_many_connections", NO_PLACE).after(RETRY_AFTER));
@@ -457,13 +462,13 @@ impl Routes {
     async fn mcp(
         &self,
         request: Request<Incoming>,
-        client: &Client,
-    ) -> Result<Response<Answer>, Refused> {
+        client: &ConnectionState,
+    ) -> Result<Response<ResponseBody>, RefusalResponse> {
         let table = self.table();
         let found = table
             .holder(request.headers())
-            .and_then(|holder| Some((&holder.name, holder.door.as_ref()?)));
-        let Some((principal, door)) = found else {
+            .and_then(|holder| Some((&holder.name, holder.service.as_ref()?)));
+        let Some((principal, service)) = found else {
             return Err(without_token().into());
         };
         if client.connection.belongs_to(principal).await.is_err() {
@@ -471,15 +476,15 @@ impl Routes {
         }
         let (mut head, body) = request.into_parts();
         accept::name_answers(&head.method, &mut head.headers);
-        let body = self.body(door, &head, body).await?;
-        let (mut head, body, request_id) = self.read(door, head, body).await?;
-        let results = ResultRoom::new(door.results.clone());
+        let body = self.body(service, &head, body).await?;
+        let (mut head, body, request_id) = self.read(service, head, body).await?;
+        let results = ResultRoom::new(service.results.clone());
         head.extensions.insert(results.clone());
         let gone = CancellationToken::new();
-        head.extensions.insert(Gone(gone.clone()));
+        head.extensions.insert(GoneToken(gone.clone()));
         // Cancels `gone` also if the connection closes before there is a response.
         let waits = gone.drop_guard();
-        let mut in_use = named(&head.headers, &door.sessions).await;
+        let mut in_use = named(&head.headers, &service.sessions).await;
         let mut claim = None;
         let has_id = request_id.is_some();
         if let (Some(in_use), Some(id)) = (&in_use, request_id) {
@@ -489,19 +494,23 @@ impl Routes {
                     "this id is that of a request that still runs: take another one",
                 )
             };
-            let claimed = door.sessions.claim(in_use, id.clone()).ok_or_else(taken)?;
+            let claimed = service
+                .sessions
+                .claim(in_use, id.clone())
+                .ok_or_else(taken)?;
             let claimed = claim.insert(Arc::new(claimed));
-            head.extensions.insert(Claimed {
+            head.extensions.insert(ClaimExtension {
                 _claim: Arc::clone(claimed),
             });
         }
         if !has_id && let Some(id) = canceled(&head, &body) {
             match &in_use {
-                Some(in_use) if door.sessions.cancel(in_use, &id) => {}
+                Some(in_use) if service.sessions.cancel(in_use, &id) => {}
                 Some(_) => _ = head.extensions.insert(NotPending),
                 // Without a session, a client ends the connection of a request instead: rmcp ignores the notification.
                 None if !head.headers.contains_key(SESSION_HEADER) => {
-                    door.vain_cancels
+                    service
+                        .unknown_cancels
                         .tell(&self.server.offering().host, &id.to_string(), None)
                         .await;
                 }
@@ -509,7 +518,7 @@ impl Routes {
             }
         }
         let ends_session = head.method == Method::DELETE;
-        let mut response = door
+        let mut response = service
             .mcp
             .handle(Request::from_parts(head, Full::new(body)))
             .await;
@@ -519,10 +528,10 @@ impl Routes {
         }
         if in_use.is_none() {
             // The request has just opened this session.
-            in_use = named(response.headers(), &door.sessions).await;
+            in_use = named(response.headers(), &service.sessions).await;
         }
-        Ok(response.map(|body| Answer {
-            body: Content::Mcp(body),
+        Ok(response.map(|body| ResponseBody {
+            body: BodyContent::Mcp(body),
             _waits: Some(waits),
             _in_use: in_use,
             _claim: claim,
@@ -531,11 +540,16 @@ impl Routes {
     }
 
     /// Reads the body of a request of MCP.
-    async fn body(&self, door: &Door, head: &Parts, body: Incoming) -> Result<Lent, Refused> {
-        match self.take(&door.bodies, body).await {
+    async fn body(
+        &self,
+        service: &PrincipalService,
+        head: &Parts,
+        body: Incoming,
+    ) -> Result<LeasedBody, RefusalResponse> {
+        match self.take(&service.bodies, body).await {
             Ok(body)
                 if opens_session(head, &body.bytes)
-                    && door.sessions.count().await >= self.limits.sessions =>
+                    && service.sessions.count().await >= self.limits.sessions =>
             {
                 Err(busy("too many sessions are open; end one, or wait").into())
             }
@@ -545,28 +559,28 @@ impl Routes {
     }
 
     /// Reads the whole body, after reserving memory for it.
-    async fn take(&self, budget: &Budget, body: Incoming) -> Result<Lent, Unread> {
+    async fn take(&self, budget: &ByteBudget, body: Incoming) -> Result<LeasedBody, BodyError> {
         let expected = body.size_hint().upper().map_or(BODY_BYTES_MAX, |bytes| {
             usize::try_from(bytes).unwrap_or(usize::MAX)
         });
         if expected > BODY_BYTES_MAX {
-            return Err(Unread::TooLarge);
+            return Err(BodyError::TooLarge);
         }
         // Twice the size: for the pieces and for the whole.
         let lease = tokio::time::timeout(self.limits.body_time, budget.take(expected * 2)).await;
-        let lease = lease.map_err(|_| Unread::NoMemory)?;
+        let lease = lease.map_err(|_| BodyError::NoMemory)?;
         let read = async {
             let body = Limited::new(body, BODY_BYTES_MAX).collect().await?;
-            Ok::<_, Box<dyn std::error::Error + Send + Sync>>(Lent {
+            Ok::<_, Box<dyn std::error::Error + Send + Sync>>(LeasedBody {
                 bytes: body.to_bytes(),
                 _lease: lease,
             })
         };
         match tokio::time::timeout(self.limits.body_time, read).await {
             Ok(Ok(body)) => Ok(body),
-            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Unread::TooLarge),
-            Ok(Err(_)) => Err(Unread::Broken),
-            Err(_) => Err(Unread::TooSlow),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(BodyError::TooLarge),
+            Ok(Err(_)) => Err(BodyError::Broken),
+            Err(_) => Err(BodyError::TooSlow),
         }
     }
 
@@ -574,11 +588,11 @@ impl Routes {
     /// request. Releases the body's memory reservation.
     async fn read(
         &self,
-        door: &Door,
+        service: &PrincipalService,
         mut head: Parts,
-        body: Lent,
-    ) -> Result<(Parts, Bytes, Option<RequestId>), Refused> {
-        let outline = Outline::of(&body.bytes)
+        body: LeasedBody,
+    ) -> Result<(Parts, Bytes, Option<RequestId>), RefusalResponse> {
+        let outline = Outline::scan(&body.bytes)
             .map_err(|unread| rpc_error(unread.id.as_ref(), &unread.why))?;
         if is_array(&body.bytes) {
             return Err(rpc_error(None, ARRAY));
@@ -605,13 +619,13 @@ impl Routes {
         };
         let lease = tokio::time::timeout(
             self.limits.body_time,
-            door.arguments.take(weight(arguments)),
+            service.arguments.take(weight(arguments)),
         )
         .await;
         let lease = lease.map_err(|_| {
             busy("the arguments of your calls take too much memory; wait for answers")
         })?;
-        let sent = Sent::new(arguments, lease);
+        let sent = SentArguments::new(arguments, lease);
         // rmcp checks headers that repeat arguments against the body.
         let whole = sent.arguments.value().is_ok() && self.server.offering().offers.mirrors();
         let left = if whole {
@@ -625,26 +639,26 @@ impl Routes {
 }
 
 /// A body, and the memory that is reserved for it.
-struct Lent {
+struct LeasedBody {
     bytes: Bytes,
     _lease: Option<Lease>,
 }
 
-impl AsRef<[u8]> for Lent {
+impl AsRef<[u8]> for LeasedBody {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
 /// Keeps the session that `headers` name in use; `None` if there is none.
-async fn named(headers: &HeaderMap, sessions: &Arc<Sessions>) -> Option<InUse> {
+async fn named(headers: &HeaderMap, sessions: &Arc<ClientSessions>) -> Option<InUse> {
     sessions
         .begin(headers.get(SESSION_HEADER)?.to_str().ok()?)
         .await
 }
 
 fn opens_session(head: &Parts, body: &[u8]) -> bool {
-    let opens = || matches!(Outline::of(body), Ok(Some(outline)) if outline.is("initialize"));
+    let opens = || matches!(Outline::scan(body), Ok(Some(outline)) if outline.is("initialize"));
     head.method == Method::POST && !head.headers.contains_key(SESSION_HEADER) && opens()
 }
 
@@ -654,8 +668,7 @@ fn canceled(head: &Parts, body: &[u8]) -> Option<RequestId> {
     struct Notification {
         params: CancelledNotificationParam,
     }
-    let cancels =
-        || matches!(Outline::of(body), Ok(Some(outline)) if outline.is("notifications/cancelled"));
+    let cancels = || matches!(Outline::scan(body), Ok(Some(outline)) if outline.is("notifications/cancelled"));
     let notification = || {
         serde_json::from_slice::<Notification>(body)
             .ok()?
@@ -666,7 +679,7 @@ fn canceled(head: &Parts, body: &[u8]) -> Option<RequestId> {
 }
 
 /// The answer to a probe; `why` the server is not well.
-fn probe(request: &Request<Incoming>, why: Option<String>) -> Response<Answer> {
+fn probe(request: &Request<Incoming>, why: Option<String>) -> Response<ResponseBody> {
     match (request.method(), why) {
         (&Method::GET | &Method::HEAD, None) => plain(StatusCode::OK, "ok"),
         (&Method::GET | &Method::HEAD, Some(why)) => response(
@@ -679,7 +692,7 @@ fn probe(request: &Request<Incoming>, why: Option<String>) -> Response<Answer> {
 }
 
 /// The answer to a request that comes after the server was told to stop.
-fn ending(request: &Request<Incoming>) -> Response<Answer> {
+fn ending(request: &Request<Incoming>) -> Response<ResponseBody> {
     let why = "the server ends; send the request again, to the one that follows";
     let path = request.uri().path();
     if path.starts_with(API) || path.starts_with(WORKER) {
@@ -693,12 +706,12 @@ fn ending(request: &Request<Incoming>) -> Response<Answer> {
 #[derive(Clone)]
 struct AccessRefused;
 
-fn noted(mut response: Response<Answer>) -> Response<Answer> {
+fn noted(mut response: Response<ResponseBody>) -> Response<ResponseBody> {
     response.extensions_mut().insert(AccessRefused);
     response
 }
 
-fn get_only() -> Response<Answer> {
+fn get_only() -> Response<ResponseBody> {
     let mut refused = plain(StatusCode::METHOD_NOT_ALLOWED, "GET only");
     refused
         .headers_mut()
@@ -706,7 +719,7 @@ fn get_only() -> Response<Answer> {
     refused
 }
 
-fn without_token() -> Response<Answer> {
+fn without_token() -> Response<ResponseBody> {
     let mut refused = plain(
         StatusCode::UNAUTHORIZED,
         "send the token of this server: Authorization: Bearer TOKEN",
@@ -723,7 +736,7 @@ fn refused(
     status: StatusCode,
     code: &'static str,
     why: &'static str,
-) -> Response<Answer> {
+) -> Response<ResponseBody> {
     let path = request.uri().path();
     noted(if path.starts_with(API) || path.starts_with(WORKER) {
         problem(&Problem::new(status.as_u16(), code, why))
@@ -732,14 +745,14 @@ fn refused(
     })
 }
 
-fn problem(problem: &Problem) -> Response<Answer> {
+fn problem(problem: &Problem) -> Response<ResponseBody> {
     problem
         .clone()
         .into_response()
-        .map(|body| Answer::of(Content::Api(body)))
+        .map(|body| ResponseBody::from_body(BodyContent::Api(body)))
 }
 
-fn plain(status: StatusCode, text: &'static str) -> Response<Answer> {
+fn plain(status: StatusCode, text: &'static str) -> Response<ResponseBody> {
     response(
         status,
         "text/plain; charset=utf-8",
@@ -747,7 +760,7 @@ fn plain(status: StatusCode, text: &'static str) -> Response<Answer> {
     )
 }
 
-fn busy(why: &'static str) -> Response<Answer> {
+fn busy(why: &'static str) -> Response<ResponseBody> {
     let mut busy = plain(StatusCode::SERVICE_UNAVAILABLE, why);
     busy.headers_mut()
         .insert(header::RETRY_AFTER, RETRY_AFTER.into());
@@ -755,7 +768,7 @@ fn busy(why: &'static str) -> Response<Answer> {
 }
 
 /// Makes `response` the last one of its connection.
-fn closing(mut response: Response<Answer>) -> Response<Answer> {
+fn closing(mut response: Response<ResponseBody>) -> Response<ResponseBody> {
     response
         .headers_mut()
         .insert(CONNECTION, HeaderValue::from_static("close"));
@@ -763,16 +776,16 @@ fn closing(mut response: Response<Answer>) -> Response<Answer> {
 }
 
 /// Returns a JSON-RPC error with code -32600 (invalid request).
-fn rpc_error(id: Option<&RequestId>, why: &str) -> Refused {
+fn rpc_error(id: Option<&RequestId>, why: &str) -> RefusalResponse {
     rpc_refusal(id, &ErrorData::invalid_request(why.to_owned(), None))
 }
 
 /// The answer to a body that is no JSON object.
-fn unreadable(body: &[u8]) -> Refused {
+fn unreadable(body: &[u8]) -> RefusalResponse {
     rpc_refusal(None, &frames::unreadable(body))
 }
 
-fn rpc_refusal(id: Option<&RequestId>, error: &ErrorData) -> Refused {
+fn rpc_refusal(id: Option<&RequestId>, error: &ErrorData) -> RefusalResponse {
     let error = json!({ "jsonrpc": "2.0", "id": id, "error": error });
     response(
         StatusCode::BAD_REQUEST,
@@ -782,8 +795,10 @@ fn rpc_refusal(id: Option<&RequestId>, error: &ErrorData) -> Refused {
     .into()
 }
 
-fn response(status: StatusCode, media_type: &'static str, body: Bytes) -> Response<Answer> {
-    let mut response = Response::new(Answer::of(Content::Mcp(Full::new(body).boxed())));
+fn response(status: StatusCode, media_type: &'static str, body: Bytes) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::from_body(BodyContent::Mcp(
+        Full::new(body).boxed(),
+    )));
     *response.status_mut() = status;
     response
         .headers_mut()
@@ -791,7 +806,7 @@ fn response(status: StatusCode, media_type: &'static str, body: Bytes) -> Respon
     response
 }
 
-impl Body for Answer {
+impl Body for ResponseBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -800,24 +815,24 @@ impl Body for Answer {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         match &mut self.body {
-            Content::Mcp(body) => Pin::new(body)
+            BodyContent::Mcp(body) => Pin::new(body)
                 .poll_frame(cx)
                 .map_err(|never| match never {}),
-            Content::Api(body) => Pin::new(body).poll_frame(cx),
+            BodyContent::Api(body) => Pin::new(body).poll_frame(cx),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.body {
-            Content::Mcp(body) => body.is_end_stream(),
-            Content::Api(body) => body.is_end_stream(),
+            BodyContent::Mcp(body) => body.is_end_stream(),
+            BodyContent::Api(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.body {
-            Content::Mcp(body) => body.size_hint(),
-            Content::Api(body) => body.size_hint(),
+            BodyContent::Mcp(body) => body.size_hint(),
+            BodyContent::Api(body) => body.size_hint(),
         }
     }
 }

@@ -8,12 +8,12 @@ use rmcp::transport::streamable_http_server::{SessionId, SessionManager};
 use tokio_util::sync::CancellationToken;
 
 /// The sessions of one principal. An idle session ends; one that waits for a long call or an approval is not idle.
-pub(super) struct Sessions {
+pub(super) struct ClientSessions {
     manager: Arc<LocalSessionManager>,
-    uses: Mutex<HashMap<SessionId, Use>>,
+    uses: Mutex<HashMap<SessionId, SessionUse>>,
 }
 
-struct Use {
+struct SessionUse {
     /// The number of requests whose response is not complete.
     open: usize,
     /// The ids of requests that are still being handled or answered, and whether the client canceled them.
@@ -24,19 +24,19 @@ struct Use {
 
 /// Keeps the session in use for one request, until it is dropped.
 pub(super) struct InUse {
-    sessions: Arc<Sessions>,
+    sessions: Arc<ClientSessions>,
     id: SessionId,
 }
 
 /// The id of one request, which no other request of its session can use until this is dropped. The response and the
 /// handler share it, because a call may still be stopping after its client disconnected.
-pub(super) struct Claim {
-    sessions: Arc<Sessions>,
+pub(super) struct RequestIdClaim {
+    sessions: Arc<ClientSessions>,
     session: SessionId,
     id: RequestId,
 }
 
-impl Sessions {
+impl ClientSessions {
     pub(super) fn new() -> Arc<Self> {
         let mut manager = LocalSessionManager::default();
         // rmcp's keep-alive counts a session that only waits as idle.
@@ -51,7 +51,7 @@ impl Sessions {
         Arc::clone(&self.manager)
     }
 
-    fn uses(&self) -> MutexGuard<'_, HashMap<SessionId, Use>> {
+    fn uses(&self) -> MutexGuard<'_, HashMap<SessionId, SessionUse>> {
         self.uses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -65,7 +65,7 @@ impl Sessions {
         let (id, _) = sessions.get_key_value(id)?;
         self.uses()
             .entry(Arc::clone(id))
-            .or_insert_with(Use::new)
+            .or_insert_with(SessionUse::new)
             .open += 1;
         Some(InUse {
             sessions: Arc::clone(self),
@@ -74,7 +74,7 @@ impl Sessions {
     }
 
     /// Claims `id` for one request of the session. `None` if a running request has the same id.
-    pub(super) fn claim(self: &Arc<Self>, in_use: &InUse, id: RequestId) -> Option<Claim> {
+    pub(super) fn claim(self: &Arc<Self>, in_use: &InUse, id: RequestId) -> Option<RequestIdClaim> {
         let session = Arc::clone(&in_use.id);
         let is_free = {
             let mut uses = self.uses();
@@ -83,7 +83,7 @@ impl Sessions {
             ids.entry(id.clone()).or_insert(false);
             is_new || !guard!("request_ids")
         };
-        is_free.then(|| Claim {
+        is_free.then(|| RequestIdClaim {
             sessions: Arc::clone(self),
             session,
             id,
@@ -126,7 +126,7 @@ impl Sessions {
         let mut next = idle;
         for id in sessions.keys() {
             // A session without a use was made for a client that disconnected before it received the session id.
-            let used = uses.entry(Arc::clone(id)).or_insert_with(Use::new);
+            let used = uses.entry(Arc::clone(id)).or_insert_with(SessionUse::new);
             match idle.checked_sub(used.since.elapsed()) {
                 _ if used.open > 0 => {}
                 Some(left) if !left.is_zero() => next = next.min(left),
@@ -137,7 +137,7 @@ impl Sessions {
     }
 }
 
-impl Use {
+impl SessionUse {
     fn new() -> Self {
         Self {
             open: 0,
@@ -156,7 +156,7 @@ impl Drop for InUse {
     }
 }
 
-impl Drop for Claim {
+impl Drop for RequestIdClaim {
     fn drop(&mut self) {
         if let Some(used) = self.sessions.uses().get_mut(&self.session) {
             used.ids.remove(&self.id);

@@ -19,7 +19,7 @@ const FILE_BYTES_MAX: u64 = 64 << 10;
 pub struct Tokens {
     callers: Vec<(blake3::Hash, Arc<str>)>,
     approvers: Vec<(blake3::Hash, Arc<str>)>,
-    /// Names of callers that no file gives: the numbers of lines, and that of a generated token.
+    /// Names of callers that no file gives: line numbers, and the generated token's name.
     unnamed: Vec<String>,
 }
 
@@ -31,7 +31,7 @@ impl Tokens {
             .context("cannot create a random token")?;
         let text = HEXLOWER.encode(&bytes);
         let name = "token:generated";
-        let tokens = Self::of(vec![(blake3::hash(text.as_bytes()), name.into())]);
+        let tokens = Self::from_callers(vec![(blake3::hash(text.as_bytes()), name.into())]);
         Ok((
             Self {
                 unnamed: vec![name.to_owned()],
@@ -80,7 +80,7 @@ impl Tokens {
             tokens.push((hash, format!("token:{name}").into()));
         }
         ensure!(!tokens.is_empty(), "there is no token");
-        // Calls belong to names, so a name that is the number of a line would be that of two callers.
+        // Calls belong to names, so a name equal to a line number would belong to two callers.
         for number in &numbers {
             let same = tokens.iter().filter(|(_, name)| **name == **number).count();
             ensure!(
@@ -90,11 +90,11 @@ impl Tokens {
         }
         Ok(Self {
             unnamed: numbers,
-            ..Self::of(tokens)
+            ..Self::from_callers(tokens)
         })
     }
 
-    fn of(callers: Vec<(blake3::Hash, Arc<str>)>) -> Self {
+    fn from_callers(callers: Vec<(blake3::Hash, Arc<str>)>) -> Self {
         Self {
             callers,
             approvers: Vec::new(),
@@ -147,7 +147,7 @@ impl Tokens {
 
     /// Requires no token. For loopback only.
     pub fn none() -> Self {
-        Self::of(Vec::new())
+        Self::from_callers(Vec::new())
     }
 
     /// The names of the principals that call tools.
@@ -158,7 +158,7 @@ impl Tokens {
         }
     }
 
-    /// Whether a caller has to send a token.
+    /// Returns whether callers need a token.
     pub(super) fn are_required(&self) -> bool {
         !self.callers.is_empty()
     }

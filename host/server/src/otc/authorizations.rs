@@ -7,7 +7,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use toolcell_core::record::{Refusal, Timestamp};
 use toolcell_dialect::otc::{Authorization, AuthorizationStatus, Requirement};
 
-use super::executions::Key;
+use super::executions::ExecutionKey;
 
 /// How long an authorization stays pending.
 const PENDING_TIME: Duration = Duration::from_mins(10);
@@ -16,23 +16,23 @@ const AUTHORIZATIONS_MAX: usize = 100;
 
 /// The authorizations that calls wait for, of each principal. An id is random, and only its principal can use it.
 pub(super) struct Authorizations {
-    /// What the address of an authorization begins with.
+    /// The start of an authorization's address.
     base: String,
-    of_principals: Mutex<HashMap<Arc<str>, VecDeque<Pending>>>,
+    of_principals: Mutex<HashMap<Arc<str>, VecDeque<PendingAuthorization>>>,
 }
 
-struct Pending {
+struct PendingAuthorization {
     id: String,
     /// The execution that waits for it; `None` if its request had no id.
-    execution: Option<Key>,
+    execution: Option<ExecutionKey>,
     credential: String,
     scopes: Vec<String>,
     status: AuthorizationStatus,
     opened: Timestamp,
 }
 
-impl Pending {
-    /// A pending authorization does not wait for ever.
+impl PendingAuthorization {
+    /// A pending authorization expires.
     fn expire(&mut self, now: Timestamp) {
         if self.status == AuthorizationStatus::Pending && now > self.opened.plus(PENDING_TIME) {
             self.status = AuthorizationStatus::Expired;
@@ -48,13 +48,13 @@ impl Authorizations {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, VecDeque<Pending>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, VecDeque<PendingAuthorization>>> {
         self.of_principals
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn shown(&self, pending: &Pending) -> Authorization {
+    fn shown(&self, pending: &PendingAuthorization) -> Authorization {
         Authorization {
             id: pending.id.clone(),
             url: format!("{}{}", self.base, pending.id),
@@ -67,7 +67,7 @@ impl Authorizations {
     pub(super) fn open(
         &self,
         principal: &Arc<str>,
-        execution: Option<&Key>,
+        execution: Option<&ExecutionKey>,
         requirement: &Requirement,
         now: Timestamp,
     ) -> Result<Authorization, Refusal> {
@@ -77,7 +77,7 @@ impl Authorizations {
         let mut of_principals = self.lock();
         let known = of_principals.entry(Arc::clone(principal)).or_default();
         known.iter_mut().for_each(|pending| pending.expire(now));
-        let is_same = |pending: &&Pending| {
+        let is_same = |pending: &&PendingAuthorization| {
             pending.status == AuthorizationStatus::Pending
                 && execution.is_some()
                 && pending.execution.as_ref() == execution
@@ -88,7 +88,7 @@ impl Authorizations {
         if known.len() >= AUTHORIZATIONS_MAX {
             known.pop_front();
         }
-        let pending = Pending {
+        let pending = PendingAuthorization {
             id: HEXLOWER.encode(&bytes),
             execution: execution.cloned(),
             credential: requirement.credential.clone(),
@@ -111,7 +111,7 @@ impl Authorizations {
         is_set: impl Fn(&str) -> bool,
     ) -> Option<Authorization> {
         let mut of_principals = self.lock();
-        let mut known: Vec<&mut Pending> = if guard!("otc_owner") {
+        let mut known: Vec<&mut PendingAuthorization> = if guard!("otc_owner") {
             of_principals.get_mut(principal)?.iter_mut().collect()
         } else {
             of_principals.values_mut().flatten().collect()
@@ -124,8 +124,8 @@ impl Authorizations {
         Some(self.shown(pending))
     }
 
-    /// The execution did not lack the credential any more.
-    pub(super) fn complete(&self, principal: &str, execution: &Key) {
+    /// The execution no longer lacked the credential.
+    pub(super) fn complete(&self, principal: &str, execution: &ExecutionKey) {
         let mut of_principals = self.lock();
         for pending in of_principals.get_mut(principal).into_iter().flatten() {
             if pending.execution.as_ref() == Some(execution)
@@ -146,21 +146,22 @@ mod tests {
 
     use super::super::samples::{Sample, TOKEN};
     use super::{
-        AUTHORIZATIONS_MAX, AuthorizationStatus, Authorizations, Key, PENDING_TIME, Requirement,
+        AUTHORIZATIONS_MAX, AuthorizationStatus, Authorizations, ExecutionKey, PENDING_TIME,
+        Requirement,
     };
 
     #[test]
     fn an_authorization_is_seen_by_its_principal_only_and_ends_once() {
-        let requirement = Requirement::of(&Sample::new().permission).unwrap();
+        let requirement = Requirement::from_profile(&Sample::new().permission).unwrap();
         let authorizations =
             Authorizations::new("https://tools.example.com/authorizations/".to_owned());
         let anna = Arc::from("anna");
         let now = Timestamp::now();
-        let key = |id: &str| Key {
+        let key = |id: &str| ExecutionKey {
             run_id: "r".to_owned(),
             execution_id: id.to_owned(),
         };
-        let open = |execution: Option<&Key>| {
+        let open = |execution: Option<&ExecutionKey>| {
             authorizations
                 .open(&anna, execution, &requirement, now)
                 .unwrap()

@@ -1,18 +1,18 @@
 use blake3::{Hash, Hasher};
 use serde_json::Value;
 use toolcell_core::record::{JSON_VALUES_MAX, read_json};
-use toolcell_dialect::otc::{Mode, Request};
+use toolcell_dialect::otc::{OtcMode, OtcRequest};
 
-/// What a request says, as digests: one with its credentials, and one without, because a request that waits for an
-/// authorization comes again with a token. `created_at` is in neither: it changes nothing.
+/// The digests of a request: with and without its credentials, because a request that waits for an authorization is
+/// repeated with a token. Neither has `created_at`: it changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Body {
+pub(super) struct RequestDigests {
     pub(super) whole: Hash,
     pub(super) without_credentials: Hash,
 }
 
-impl Body {
-    pub(super) fn of(request: &Request, mode: Mode) -> Self {
+impl RequestDigests {
+    pub(super) fn from_request(request: &OtcRequest, mode: OtcMode) -> Self {
         let mut hasher = Hasher::new();
         text(&mut hasher, &format!("{mode:?}"));
         text(&mut hasher, &request.tool.toolkit);
@@ -85,18 +85,18 @@ fn value(hasher: &mut Hasher, of: &Value) {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use toolcell_dialect::otc::{Mode, Reading, Request};
+    use toolcell_dialect::otc::{OtcMode, OtcRequest, RequestReading};
 
-    use super::Body;
+    use super::RequestDigests;
 
-    fn body(inputs: &str, context: &Value, created_at: &str) -> Body {
+    fn body(inputs: &str, context: &Value, created_at: &str) -> RequestDigests {
         let text = format!(
             r#"{{"run_id":"r","execution_id":"e","created_at":"{created_at}","inputs":{inputs},"context":{context},
             "tool":{{"name":"n","toolkit":"t","version":"v"}}}}"#
         );
-        Body::of(
-            &Request::read(&text, Mode::Otc, Reading::Strict).unwrap(),
-            Mode::Otc,
+        RequestDigests::from_request(
+            &OtcRequest::read(&text, OtcMode::Otc, RequestReading::Strict).unwrap(),
+            OtcMode::Otc,
         )
     }
 

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 use toolcell_core::record::{ErrorClass, Refusal};
 
-use super::Answer;
-use super::digest::Body;
+use super::OtcAnswer;
+use super::digest::RequestDigests;
 
 /// Maximum size of all kept answers, in bytes; each principal has an equal share.
 const BYTES_MAX: usize = 64 << 20;
@@ -13,42 +13,42 @@ const BYTES_MAX: usize = 64 << 20;
 const ENTRIES_MAX: usize = 20_000;
 /// Maximum number of executions of one principal that run at once, and of requests with an id.
 const RUNNING_MAX: usize = 1_024;
-/// What an execution takes beside its answer, in bytes.
+/// Memory of an execution without its answer, in bytes.
 const ENTRY_BYTES: usize = 512;
 
 /// Identifies an execution of one principal. An execution id is unique in its run.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Key {
+pub(super) struct ExecutionKey {
     pub(super) run_id: String,
     pub(super) execution_id: String,
 }
 
-/// Which executions there were, so that none runs twice. However many a principal makes, those of another one stay; only a
-/// new principal makes the share of each smaller.
+/// The known executions, so that none runs twice. No number of them displaces another principal's; only a new principal
+/// makes each share smaller.
 #[derive(Default)]
 pub(super) struct Executions(Mutex<HashMap<Arc<str>, Ledger>>);
 
 #[derive(Default)]
 struct Ledger {
-    entries: HashMap<Key, Entry>,
+    entries: HashMap<ExecutionKey, ExecutionEntry>,
     /// Those that do not run, in the order in which they ended; an entry with another serial number is outdated.
-    ended: VecDeque<(Key, u64)>,
+    ended: VecDeque<(ExecutionKey, u64)>,
     bytes: usize,
     running: usize,
     serial: u64,
 }
 
-struct Entry {
-    body: Body,
+struct ExecutionEntry {
+    body: RequestDigests,
     serial: u64,
     bytes: usize,
-    state: State,
+    state: ExecutionState,
 }
 
-enum State {
+enum ExecutionState {
     /// The receiver ends when the execution does.
     Running(watch::Receiver<()>),
-    Answered(Answer),
+    Answered(OtcAnswer),
     /// The answer is too large to be kept.
     TooLarge,
     /// The tool never ran, and the same request may come again with a token.
@@ -58,17 +58,17 @@ enum State {
 }
 
 /// Why a request does not run.
-pub(super) enum Ended {
+pub(super) enum ClaimRefusal {
     /// It ran before.
-    Answered(Answer),
+    Answered(OtcAnswer),
     /// With the status of HTTP.
     Refused(u16, Refusal),
 }
 
-enum Found<'a> {
-    Free(Ticket<'a>),
+enum ExecutionLookup<'a> {
+    Free(ExecutionTicket<'a>),
     Running(watch::Receiver<()>),
-    Ended(Ended),
+    Ended(ClaimRefusal),
 }
 
 impl Executions {
@@ -76,23 +76,28 @@ impl Executions {
     pub(super) async fn claim(
         &self,
         principal: &Arc<str>,
-        key: &Key,
-        body: Body,
-    ) -> Result<Ticket<'_>, Ended> {
+        key: &ExecutionKey,
+        body: RequestDigests,
+    ) -> Result<ExecutionTicket<'_>, ClaimRefusal> {
         loop {
             match self.find(principal, key, body) {
-                Found::Free(ticket) => return Ok(ticket),
-                Found::Ended(ended) => return Err(ended),
+                ExecutionLookup::Free(ticket) => return Ok(ticket),
+                ExecutionLookup::Ended(ended) => return Err(ended),
                 // An error is the end that is waited for.
-                Found::Running(mut running) => _ = running.changed().await,
+                ExecutionLookup::Running(mut running) => _ = running.changed().await,
             }
         }
     }
 
-    fn find(&self, principal: &Arc<str>, key: &Key, body: Body) -> Found<'_> {
+    fn find(
+        &self,
+        principal: &Arc<str>,
+        key: &ExecutionKey,
+        body: RequestDigests,
+    ) -> ExecutionLookup<'_> {
         let mut ledgers = self.lock();
         if !ledgers.contains_key(principal) {
-            // Now, because a principal that sends nothing more would keep its earlier share for ever.
+            // Now, because a principal that sends nothing more would never give up its earlier share.
             let shares = ledgers.len() + 1;
             ledgers
                 .values_mut()
@@ -101,28 +106,28 @@ impl Executions {
         let ledger = ledgers.entry(Arc::clone(principal)).or_default();
         if let Some(entry) = ledger.entries.get(key) {
             if !entry.is_of(body) && guard!("otc_bodies") {
-                return Found::Ended(reused());
+                return ExecutionLookup::Ended(reused());
             }
             match &entry.state {
-                State::Running(running) if guard!("otc_once") => {
-                    return Found::Running(running.clone());
+                ExecutionState::Running(running) if guard!("otc_once") => {
+                    return ExecutionLookup::Running(running.clone());
                 }
-                State::Answered(answer) if guard!("otc_once") => {
-                    return Found::Ended(Ended::Answered(answer.clone()));
+                ExecutionState::Answered(answer) if guard!("otc_once") => {
+                    return ExecutionLookup::Ended(ClaimRefusal::Answered(answer.clone()));
                 }
-                State::TooLarge => return Found::Ended(too_large()),
-                State::Lost if guard!("otc_lost") => return Found::Ended(lost()),
+                ExecutionState::TooLarge => return ExecutionLookup::Ended(too_large()),
+                ExecutionState::Lost if guard!("otc_lost") => return ExecutionLookup::Ended(lost()),
                 _ => {}
             }
         }
         if ledger.running >= RUNNING_MAX && guard!("otc_running") {
-            return Found::Ended(too_many());
+            return ExecutionLookup::Ended(too_many());
         }
         let (sender, receiver) = watch::channel(());
         let serial = ledger.begin(key, body, receiver);
         let principal = Arc::clone(principal);
         let key = key.clone();
-        Found::Free(Ticket {
+        ExecutionLookup::Free(ExecutionTicket {
             executions: self,
             principal,
             key,
@@ -136,7 +141,7 @@ impl Executions {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn end(&self, principal: &Arc<str>, key: &Key, serial: u64, state: State) {
+    fn end(&self, principal: &Arc<str>, key: &ExecutionKey, serial: u64, state: ExecutionState) {
         let mut ledgers = self.lock();
         let shares = ledgers.len().max(1);
         let Some(ledger) = ledgers.get_mut(principal) else {
@@ -148,14 +153,19 @@ impl Executions {
 }
 
 impl Ledger {
-    fn begin(&mut self, key: &Key, body: Body, receiver: watch::Receiver<()>) -> u64 {
+    fn begin(
+        &mut self,
+        key: &ExecutionKey,
+        body: RequestDigests,
+        receiver: watch::Receiver<()>,
+    ) -> u64 {
         self.serial += 1;
         self.running += 1;
-        let entry = Entry {
+        let entry = ExecutionEntry {
             body,
             serial: self.serial,
             bytes: 0,
-            state: State::Running(receiver),
+            state: ExecutionState::Running(receiver),
         };
         if let Some(before) = self.entries.insert(key.clone(), entry) {
             self.bytes = self.bytes.saturating_sub(before.bytes);
@@ -163,7 +173,7 @@ impl Ledger {
         self.serial
     }
 
-    fn end(&mut self, key: &Key, serial: u64, state: State, bytes_max: usize) {
+    fn end(&mut self, key: &ExecutionKey, serial: u64, state: ExecutionState, bytes_max: usize) {
         self.running = self.running.saturating_sub(1);
         let Some(entry) = self
             .entries
@@ -175,10 +185,10 @@ impl Ledger {
         // The client chose the ids, and they are kept whatever becomes of the answer.
         let bytes = ENTRY_BYTES + 2 * (key.run_id.len() + key.execution_id.len());
         (entry.bytes, entry.state) = match state {
-            State::Answered(answer) if bytes + answer.body.len() <= bytes_max / 8 => {
-                (bytes + answer.body.len(), State::Answered(answer))
+            ExecutionState::Answered(answer) if bytes + answer.body.len() <= bytes_max / 8 => {
+                (bytes + answer.body.len(), ExecutionState::Answered(answer))
             }
-            State::Answered(_) => (bytes, State::TooLarge),
+            ExecutionState::Answered(_) => (bytes, ExecutionState::TooLarge),
             other => (bytes, other),
         };
         self.bytes += entry.bytes;
@@ -203,72 +213,76 @@ impl Ledger {
     }
 }
 
-impl Entry {
-    fn is_of(&self, body: Body) -> bool {
+impl ExecutionEntry {
+    fn is_of(&self, body: RequestDigests) -> bool {
         match self.state {
-            State::Waiting => self.body.without_credentials == body.without_credentials,
+            ExecutionState::Waiting => self.body.without_credentials == body.without_credentials,
             _ => self.body.whole == body.whole,
         }
     }
 }
 
 /// The right to run one execution.
-pub(super) struct Ticket<'a> {
+pub(super) struct ExecutionTicket<'a> {
     executions: &'a Executions,
     principal: Arc<str>,
-    key: Key,
+    key: ExecutionKey,
     serial: u64,
     has_ended: bool,
     /// Dropped after the end is written, which wakes those that wait for it.
     _running: watch::Sender<()>,
 }
 
-impl Ticket<'_> {
+impl ExecutionTicket<'_> {
     /// Ends the execution with its answer; `None` if the same request may come again.
-    pub(super) fn end(mut self, answer: Option<Answer>) {
-        let state = answer.map_or(State::Waiting, State::Answered);
+    pub(super) fn end(mut self, answer: Option<OtcAnswer>) {
+        let state = answer.map_or(ExecutionState::Waiting, ExecutionState::Answered);
         self.has_ended = true;
         self.executions
             .end(&self.principal, &self.key, self.serial, state);
     }
 }
 
-impl Drop for Ticket<'_> {
+impl Drop for ExecutionTicket<'_> {
     fn drop(&mut self) {
         if !self.has_ended {
-            self.executions
-                .end(&self.principal, &self.key, self.serial, State::Lost);
+            self.executions.end(
+                &self.principal,
+                &self.key,
+                self.serial,
+                ExecutionState::Lost,
+            );
         }
     }
 }
 
-fn reused() -> Ended {
+fn reused() -> ClaimRefusal {
     let message = "this execution id belongs to another request; use a new one";
-    Ended::Refused(
+    ClaimRefusal::Refused(
         409,
         Refusal::new(ErrorClass::InvalidArguments, "execution_id_reused", message),
     )
 }
 
-fn too_large() -> Ended {
+fn too_large() -> ClaimRefusal {
     let message = "the execution has ended, but its response was too large to be kept; use a new execution id";
-    Ended::Refused(
+    ClaimRefusal::Refused(
         409,
         Refusal::new(ErrorClass::ResultTooLarge, "response_not_kept", message),
     )
 }
 
-fn lost() -> Ended {
+fn lost() -> ClaimRefusal {
     let message = "the connection was closed during this execution; it is not repeated, because it may have had effects";
-    Ended::Refused(
+    ClaimRefusal::Refused(
         409,
         Refusal::new(ErrorClass::ExecutionFailed, "execution_lost", message),
     )
 }
 
-fn too_many() -> Ended {
+fn too_many() -> ClaimRefusal {
     let message = format!("{RUNNING_MAX} executions run already; try again");
-    Ended::Refused(
+    ClaimRefusal::Refused(
         503,
         Refusal::new(ErrorClass::RateLimited, "too_many_calls", message),
     )
@@ -278,26 +292,28 @@ fn too_many() -> Ended {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::Answer;
-    use super::{BYTES_MAX, Body, ENTRIES_MAX, Ended, Executions, Key, RUNNING_MAX};
+    use super::super::OtcAnswer;
+    use super::{
+        BYTES_MAX, ClaimRefusal, ENTRIES_MAX, ExecutionKey, Executions, RUNNING_MAX, RequestDigests,
+    };
 
-    fn key(at: usize) -> Key {
-        Key {
+    fn key(at: usize) -> ExecutionKey {
+        ExecutionKey {
             run_id: "run".to_owned(),
             execution_id: at.to_string(),
         }
     }
 
-    fn body(of: &str) -> Body {
+    fn body(of: &str) -> RequestDigests {
         let digest = blake3::hash(of.as_bytes());
-        Body {
+        RequestDigests {
             whole: digest,
             without_credentials: digest,
         }
     }
 
-    fn answer(bytes: usize) -> Answer {
-        Answer {
+    fn answer(bytes: usize) -> OtcAnswer {
+        OtcAnswer {
             status: 200,
             body: "x".repeat(bytes).into(),
             is_problem: false,
@@ -312,8 +328,8 @@ mod tests {
     ) -> &'static str {
         match executions.claim(principal, &key(at), body(of)).await {
             Ok(_) => "free",
-            Err(Ended::Answered(_)) => "answered",
-            Err(Ended::Refused(_, refusal)) => refusal.code,
+            Err(ClaimRefusal::Answered(_)) => "answered",
+            Err(ClaimRefusal::Refused(_, refusal)) => refusal.code,
         }
     }
 
@@ -404,7 +420,7 @@ mod tests {
         let executions = Executions::default();
         let anna = Arc::<str>::from("anna");
         for state in [None, Some(answer(BYTES_MAX))] {
-            let long = Key {
+            let long = ExecutionKey {
                 run_id: "r".repeat(1_024),
                 execution_id: "e".repeat(1_024),
             };
@@ -412,7 +428,7 @@ mod tests {
                 .lock()
                 .get(&anna)
                 .map_or(0, |ledger| ledger.bytes);
-            let key = Key {
+            let key = ExecutionKey {
                 run_id: format!("{before}-{}", long.run_id),
                 ..long
             };

@@ -18,41 +18,42 @@ use std::sync::{Arc, PoisonError, RwLock};
 use serde_json::{Value, json};
 use toolcell_core::record::{CallRecord, ErrorClass, Refusal, Timestamp};
 use toolcell_core::secret::SecretValue;
-use toolcell_dialect::Listed;
+use toolcell_dialect::ListedTool;
 use toolcell_dialect::otc::{
-    Mode, Named, Names, Reading, Reply, Request, Requirement, definition, refused, result, secrets,
+    OtcMode, OtcReply, OtcRequest, OtcToolName, OtcToolNames, RequestReading, Requirement,
+    definition, refused, result, secrets,
 };
 
 use authorizations::Authorizations;
-use digest::Body;
-use executions::{Ended, Executions, Key};
+use digest::RequestDigests;
+use executions::{ClaimRefusal, ExecutionKey, Executions};
 
 pub use token::WorkerSecret;
 pub use worker::{ENGINE, Worker};
 
 /// The settings of a service.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct OtcSettings {
     /// How exactly requests have to be what the format demands.
-    pub reading: Reading,
-    /// What the address of an authorization begins with, before its id.
+    pub reading: RequestReading,
+    /// The address of an authorization, up to its id.
     pub authorizations: String,
-    /// What the address of a call begins with, before its id; its artifacts are below it.
+    /// The address of a call, up to its id; its artifacts are below it.
     pub calls: String,
 }
 
 /// An answer to a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct OtcAnswer {
     /// The status code of HTTP.
     pub status: u16,
     /// JSON.
     pub body: Arc<str>,
-    /// Whether the body is a problem (RFC 9457), because the request was none to execute a tool.
+    /// `true` if the body is a problem (RFC 9457): the request did not ask for an execution.
     pub is_problem: bool,
 }
 
-impl Answer {
+impl OtcAnswer {
     fn new(status: u16, body: &Value) -> Self {
         Self {
             status,
@@ -77,20 +78,23 @@ impl Answer {
     }
 
     /// The answer to an execution that led to no call: a response, because a client expects one.
-    fn refused(status: u16, refusal: &Refusal, mode: Mode, execution_id: &str) -> Self {
-        Self::new(status, &refused(refusal, &Reply::new(mode, execution_id)))
+    fn refused(status: u16, refusal: &Refusal, mode: OtcMode, execution_id: &str) -> Self {
+        Self::new(
+            status,
+            &refused(refusal, &OtcReply::new(mode, execution_id)),
+        )
     }
 }
 
 /// A call that a request asks for.
 #[derive(Clone, Debug)]
 pub struct ParsedCall {
-    /// Who calls, as the transport authenticated it.
+    /// The caller, authenticated by the transport.
     pub principal: Arc<str>,
     /// The tool as the request names it: `Toolkit.Tool`.
     pub requested: String,
     /// The tool, or the refusal that the record of the call ends in. The component has to be the named version.
-    pub tool: Result<Named, Refusal>,
+    pub tool: Result<OtcToolName, Refusal>,
     /// The arguments as they were sent.
     pub input: String,
     /// `execution_id`, for `native_call_id`.
@@ -98,7 +102,7 @@ pub struct ParsedCall {
     pub run_id: Option<String>,
     /// The user for whom the caller acts, as the caller says.
     pub user_id: Option<String>,
-    /// What the request says of that user, for the record alone: no tool gets it.
+    /// The request's data about that user, for the record only: no tool gets it.
     pub user_info: Option<Value>,
     /// Secrets for this call only, by the names of the tool's credentials: none that the tool does not declare.
     pub secrets: Vec<(String, SecretValue)>,
@@ -108,28 +112,28 @@ pub struct ParsedCall {
 
 /// The tools of a service.
 #[derive(Default)]
-struct Tools {
-    tools: Vec<Tool>,
-    names: Names,
+struct OtcTools {
+    tools: Vec<OtcTool>,
+    names: OtcToolNames,
 }
 
 /// One tool of a service, in the terms of each format.
-pub struct Tool {
-    named: Named,
-    /// In the order of [`Mode::ALL`].
-    definitions: Vec<(Mode, Value)>,
+pub struct OtcTool {
+    named: OtcToolName,
+    /// In the order of [`OtcMode::ALL`].
+    definitions: Vec<(OtcMode, Value)>,
     secrets: Vec<String>,
     requirement: Option<Requirement>,
     expects_artifact: bool,
 }
 
-impl Tool {
+impl OtcTool {
     /// Describes a tool.
-    pub fn new(listed: &Listed<'_>) -> Self {
+    pub fn new(listed: &ListedTool<'_>) -> Self {
         let contract = listed.declaration.output_contract.as_ref();
         Self {
-            named: Named::of(listed.declaration, listed.component),
-            definitions: Mode::ALL
+            named: OtcToolName::new(listed.declaration, listed.component),
+            definitions: OtcMode::ALL
                 .iter()
                 .map(|mode| (*mode, definition(listed, *mode)))
                 .collect(),
@@ -137,21 +141,21 @@ impl Tool {
                 .into_iter()
                 .map(str::to_owned)
                 .collect(),
-            requirement: Requirement::of(listed.permission),
+            requirement: Requirement::from_profile(listed.permission),
             expects_artifact: contract
                 .is_some_and(|contract| !contract.artifact_expectations.is_empty()),
         }
     }
 
-    fn definition(&self, mode: Mode) -> Option<&Value> {
+    fn definition(&self, mode: OtcMode) -> Option<&Value> {
         self.definitions
             .iter()
             .find_map(|(known, definition)| (*known == mode).then_some(definition))
     }
 
-    /// What a request brings for the credentials of the tool, and the number of secrets that it brings for none: those go
-    /// nowhere (OTC-Q-07).
-    fn secrets_of(&self, request: &Request) -> (Vec<(String, SecretValue)>, usize) {
+    /// A request's secrets for the credentials of the tool, and the number of its undeclared secrets: no tool gets
+    /// those (OTC-Q-07).
+    fn secrets_of(&self, request: &OtcRequest) -> (Vec<(String, SecretValue)>, usize) {
         let is_declared =
             |name: &str| self.secrets.iter().any(|known| known == name) || !guard!("otc_secrets");
         let given = request
@@ -168,16 +172,16 @@ impl Tool {
 }
 
 /// Serves tools to clients of Open Tool Calling. What it remembers of calls outlives a change of its tools.
-pub struct Service {
-    settings: Settings,
-    tools: RwLock<Arc<Tools>>,
+pub struct OtcService {
+    settings: OtcSettings,
+    tools: RwLock<Arc<OtcTools>>,
     executions: Executions,
     authorizations: Authorizations,
 }
 
-impl Service {
+impl OtcService {
     /// Serves no tools yet.
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: OtcSettings) -> Self {
         let authorizations = Authorizations::new(settings.authorizations.clone());
         Self {
             settings,
@@ -187,22 +191,22 @@ impl Service {
         }
     }
 
-    /// Replaces the tools. Calls that run go on with those that they began with.
-    pub fn offer(&self, tools: Vec<Tool>) {
-        let names = Names::new(tools.iter().map(|tool| tool.named.clone()).collect());
+    /// Replaces the tools. Running calls keep the tools they began with.
+    pub fn offer(&self, tools: Vec<OtcTool>) {
+        let names = OtcToolNames::new(tools.iter().map(|tool| tool.named.clone()).collect());
         *self.tools.write().unwrap_or_else(PoisonError::into_inner) =
-            Arc::new(Tools { tools, names });
+            Arc::new(OtcTools { tools, names });
     }
 
-    fn tools(&self) -> Arc<Tools> {
+    fn tools(&self) -> Arc<OtcTools> {
         Arc::clone(&self.tools.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The definitions of the tools that `is_listed` (OTC-D-15).
-    pub fn list(&self, mode: Mode, is_listed: impl Fn(&Named) -> bool) -> Answer {
+    pub fn list(&self, mode: OtcMode, is_listed: impl Fn(&OtcToolName) -> bool) -> OtcAnswer {
         let tools = self.tools();
         let listed = tools.tools.iter().filter(|tool| is_listed(&tool.named));
-        Answer::new(
+        OtcAnswer::new(
             200,
             &json!(
                 listed
@@ -213,7 +217,7 @@ impl Service {
     }
 
     /// The tool with this fully qualified name.
-    pub fn find(&self, name: &str) -> Option<Named> {
+    pub fn find(&self, name: &str) -> Option<OtcToolName> {
         let tools = self.tools();
         tools
             .names
@@ -223,26 +227,26 @@ impl Service {
     }
 
     /// The definition of the tool with this fully qualified name.
-    pub fn definition(&self, name: &str, mode: Mode) -> Answer {
+    pub fn definition(&self, name: &str, mode: OtcMode) -> OtcAnswer {
         let tools = self.tools();
         let tool = tools.names.find(name).and_then(|at| tools.tools.get(at));
         match tool.and_then(|tool| tool.definition(mode)) {
-            Some(definition) => Answer::new(200, definition),
+            Some(definition) => OtcAnswer::new(200, definition),
             None => {
                 let refusal = Refusal::new(
                     ErrorClass::UnknownTool,
                     "unknown_tool",
                     "there is no tool of that name here",
                 );
-                Answer::problem(404, &refusal)
+                OtcAnswer::problem(404, &refusal)
             }
         }
     }
 
     /// Reads a request to call a tool. Fails with the answer to what is none.
-    pub fn read(&self, text: &str, mode: Mode) -> Result<Request, Answer> {
-        Request::read(text, mode, self.settings.reading)
-            .map_err(|refusal| Answer::problem(400, &refusal))
+    pub fn read(&self, text: &str, mode: OtcMode) -> Result<OtcRequest, OtcAnswer> {
+        OtcRequest::read(text, mode, self.settings.reading)
+            .map_err(|refusal| OtcAnswer::problem(400, &refusal))
     }
 
     /// Answers a request to call a tool, which `principal` sent. `call` makes the call, at most once for each execution id
@@ -251,10 +255,10 @@ impl Service {
     pub async fn execute<F, R>(
         &self,
         principal: &Arc<str>,
-        request: Request,
-        mode: Mode,
+        request: OtcRequest,
+        mode: OtcMode,
         call: F,
-    ) -> Answer
+    ) -> OtcAnswer
     where
         F: FnOnce(ParsedCall) -> R,
         R: Future<Output = Option<CallRecord>>,
@@ -262,13 +266,17 @@ impl Service {
         let Some(execution_id) = request.execution_id.clone() else {
             return self.run(principal, request, None, mode, call).await.0;
         };
-        let key = Key {
+        let key = ExecutionKey {
             run_id: request.run_id.clone().unwrap_or_default(),
             execution_id,
         };
         match self
             .executions
-            .claim(principal, &key, Body::of(&request, mode))
+            .claim(
+                principal,
+                &key,
+                RequestDigests::from_request(&request, mode),
+            )
             .await
         {
             Ok(ticket) => {
@@ -276,9 +284,9 @@ impl Service {
                 ticket.end(ended);
                 answer
             }
-            Err(Ended::Answered(answer)) => answer,
-            Err(Ended::Refused(status, refusal)) => {
-                Answer::refused(status, &refusal, mode, &key.execution_id)
+            Err(ClaimRefusal::Answered(answer)) => answer,
+            Err(ClaimRefusal::Refused(status, refusal)) => {
+                OtcAnswer::refused(status, &refusal, mode, &key.execution_id)
             }
         }
     }
@@ -287,11 +295,11 @@ impl Service {
     async fn run<F, R>(
         &self,
         principal: &Arc<str>,
-        request: Request,
-        key: Option<&Key>,
-        mode: Mode,
+        request: OtcRequest,
+        key: Option<&ExecutionKey>,
+        mode: OtcMode,
         call: F,
-    ) -> (Answer, Option<Answer>)
+    ) -> (OtcAnswer, Option<OtcAnswer>)
     where
         F: FnOnce(ParsedCall) -> R,
         R: Future<Output = Option<CallRecord>>,
@@ -330,7 +338,7 @@ impl Service {
                 "the call was lost; it is not repeated, because it may have had effects",
             );
             let id = key.map(|key| key.execution_id.as_str()).unwrap_or_default();
-            let answer = Answer::refused(500, &lost, mode, id);
+            let answer = OtcAnswer::refused(500, &lost, mode, id);
             return (answer.clone(), Some(answer));
         };
         let missing = tool.and_then(|tool| tool.requirement.as_ref());
@@ -343,7 +351,7 @@ impl Service {
             Ok(authorization) => authorization,
             Err(refusal) => {
                 let id = key.map(|key| key.execution_id.as_str()).unwrap_or_default();
-                return (Answer::refused(500, &refusal, mode, id), None);
+                return (OtcAnswer::refused(500, &refusal, mode, id), None);
             }
         };
         if let (None, Some(key)) = (missing, key) {
@@ -357,33 +365,33 @@ impl Service {
             "{}{}/artifacts/",
             self.settings.calls, record.invocation.invocation_id
         );
-        let reply = Reply {
+        let reply = OtcReply {
             expects_artifact: tool.is_some_and(|tool| tool.expects_artifact),
-            // The token of an engine opens no route but those of a worker.
+            // The token of an engine opens only a worker's routes.
             artifacts: Some(artifacts.as_str()).filter(|_| **principal != *ENGINE),
             authorization: missing.zip(authorization.as_ref()),
-            ..Reply::new(mode, &id)
+            ..OtcReply::new(mode, &id)
         };
-        let answer = Answer::new(200, &result(&record.invocation, &record.result, &reply));
+        let answer = OtcAnswer::new(200, &result(&record.invocation, &record.result, &reply));
         // If the tool never ran, the same request may come again once the authorization is there.
         let has_run = record.invocation.started_at().is_some() && guard!("otc_ran");
         let ended = (missing.is_none() || has_run).then(|| answer.clone());
         (answer, ended)
     }
 
-    /// The status of an authorization of `principal`. `is_set` says whether the host has a credential of that name by now.
+    /// The status of an authorization of `principal`. `is_set` says whether the host has a credential of that name.
     pub fn authorization(
         &self,
         principal: &str,
         id: &str,
-        mode: Mode,
+        mode: OtcMode,
         is_set: impl Fn(&str) -> bool,
-    ) -> Answer {
+    ) -> OtcAnswer {
         match self
             .authorizations
             .poll(principal, id, Timestamp::now(), is_set)
         {
-            Some(authorization) => Answer::new(200, &authorization.to_value(mode)),
+            Some(authorization) => OtcAnswer::new(200, &authorization.to_value(mode)),
             None => {
                 let message = "there is no authorization of that id; it may have been too long ago";
                 let refusal = Refusal::new(
@@ -391,13 +399,13 @@ impl Service {
                     "unknown_authorization",
                     message,
                 );
-                Answer::problem(404, &refusal)
+                OtcAnswer::problem(404, &refusal)
             }
         }
     }
 
     /// Answers a client that registers the tool of the definition `text` (OTC-D-15).
-    pub fn register(&self, text: &str, mode: Mode) -> Answer {
+    pub fn register(&self, text: &str, mode: OtcMode) -> OtcAnswer {
         registration::register(text, mode, &self.tools().names)
     }
 }

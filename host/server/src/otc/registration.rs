@@ -1,19 +1,19 @@
 use serde_json::{Value, json};
 use toolcell_core::record::{ErrorClass, JSON_VALUES_MAX, Refusal, read_unique_json};
-use toolcell_dialect::otc::{Mode, Named, Names, ToolReference};
+use toolcell_dialect::otc::{OtcMode, OtcToolName, OtcToolNames, ToolReference};
 
-use super::Answer;
+use super::OtcAnswer;
 
 /// Digits of a digest.
 const DIGEST_CHARS: usize = 64;
 
-/// Answers a client that registers the tool of the definition `text` (OTC-D-15). The tools are those of the components that
-/// the operator named: one of them is acknowledged. A tool is known by the digest of its component, so a definition brings
-/// no code, and changes neither what the tool does nor what it may do.
-pub(super) fn register(text: &str, mode: Mode, names: &Names) -> Answer {
+/// Answers a client that registers the tool of the definition `text` (OTC-D-15). It acknowledges a tool of the
+/// operator's components; there are no others. A component's digest identifies its tools, so a definition brings no
+/// code, and changes neither the tool's behavior nor its permissions.
+pub(super) fn register(text: &str, mode: OtcMode, names: &OtcToolNames) -> OtcAnswer {
     let bad = |why: &str| {
         let message = format!("cannot register the tool: {why}");
-        Answer::problem(
+        OtcAnswer::problem(
             422,
             &Refusal::new(ErrorClass::InvalidArguments, "protocol_error", message),
         )
@@ -33,14 +33,14 @@ pub(super) fn register(text: &str, mode: Mode, names: &Names) -> Answer {
     let Some(version) = said("/toolkit/version").filter(|version| is_digest(version)) else {
         return bad("`toolkit.version` is not the digest of a component, sha256: and 64 digits");
     };
-    let named = Named {
+    let named = OtcToolName {
         toolkit,
         name,
         version,
     };
     let is_consistent = |claimed: Option<String>| {
         claimed.is_none_or(|claimed| {
-            Mode::ALL
+            OtcMode::ALL
                 .iter()
                 .any(|mode| named.fully_qualified(*mode) == claimed)
         })
@@ -56,9 +56,9 @@ pub(super) fn register(text: &str, mode: Mode, names: &Names) -> Answer {
     if names.resolve(&reference).is_err() {
         let message = "cannot register the tool: this server does not have its component, which only the operator adds";
         let refusal = Refusal::new(ErrorClass::PermissionDenied, "may_not_install", message);
-        return Answer::problem(403, &refusal);
+        return OtcAnswer::problem(403, &refusal);
     }
-    Answer::new(
+    OtcAnswer::new(
         200,
         &json!({ "id": named.fully_qualified(mode), "status": "registered" }),
     )
@@ -75,23 +75,23 @@ fn is_digest(version: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use toolcell_dialect::otc::{Mode, Named, Names};
+    use toolcell_dialect::otc::{OtcMode, OtcToolName, OtcToolNames};
 
     use super::super::samples::check;
     use super::register;
 
-    fn named(digit: &str) -> Named {
+    fn named(digit: &str) -> OtcToolName {
         let version = format!("sha256:{}", digit.repeat(64));
-        Named {
+        OtcToolName {
             toolkit: "issues".to_owned(),
             name: "find".to_owned(),
             version,
         }
     }
 
-    fn definition(named: &Named) -> Value {
+    fn definition(named: &OtcToolName) -> Value {
         json!({
-            "name": named.name, "fully_qualified_name": named.fully_qualified(Mode::Otc),
+            "name": named.name, "fully_qualified_name": named.fully_qualified(OtcMode::Otc),
             "toolkit": { "name": named.toolkit, "version": named.version },
             "input": { "parameters": [] }, "output": { "available_modes": ["value"] },
         })
@@ -99,14 +99,14 @@ mod tests {
 
     #[test]
     fn a_component_is_registered_by_its_digest_if_the_server_has_it() {
-        let names = Names::new(vec![named("a")]);
-        let register = |definition: &Value| register(&definition.to_string(), Mode::Otc, &names);
+        let names = OtcToolNames::new(vec![named("a")]);
+        let register = |definition: &Value| register(&definition.to_string(), OtcMode::Otc, &names);
         let answer = register(&definition(&named("a")));
         let body: Value = serde_json::from_str(&answer.body).unwrap();
-        check("registration", Mode::Otc, &body);
+        check("registration", OtcMode::Otc, &body);
         assert_eq!(
             (answer.status, &body["id"]),
-            (200, &json!(named("a").fully_qualified(Mode::Otc)))
+            (200, &json!(named("a").fully_qualified(OtcMode::Otc)))
         );
         assert_eq!(register(&definition(&named("b"))).status, 403);
         for (pointer, wrong) in [

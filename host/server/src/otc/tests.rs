@@ -4,11 +4,13 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use toolcell_core::record::{CallRecord, ErrorClass, Timestamp};
-use toolcell_dialect::otc::{Mode, Reading};
+use toolcell_dialect::otc::{OtcMode, RequestReading};
 
 use super::samples::{COMPONENT, SECRET, Sample, TOKEN, check, failed, record};
 use super::token::tests::{SECRET as WORKER_SECRET, engine};
-use super::{Answer, ENGINE, ParsedCall, Service, Settings, Tool, Worker, WorkerSecret};
+use super::{
+    ENGINE, OtcAnswer, OtcService, OtcSettings, OtcTool, ParsedCall, Worker, WorkerSecret,
+};
 
 const CALLS: &str = "https://tools.example.com/v1/calls/";
 const BASE: &str = "https://tools.example.com/otc/1.0/authorizations/";
@@ -21,13 +23,13 @@ fn unstarted(mut record: CallRecord) -> CallRecord {
     record
 }
 
-fn service() -> Service {
-    let service = Service::new(Settings {
-        reading: Reading::Strict,
+fn service() -> OtcService {
+    let service = OtcService::new(OtcSettings {
+        reading: RequestReading::Strict,
         authorizations: BASE.to_owned(),
         calls: CALLS.to_owned(),
     });
-    service.offer(vec![Tool::new(&Sample::new().listed())]);
+    service.offer(vec![OtcTool::new(&Sample::new().listed())]);
     service
 }
 
@@ -69,20 +71,20 @@ impl Pipeline {
         }
     }
 
-    async fn answer(&self, service: &Service, request: &Value) -> (u16, Value) {
+    async fn answer(&self, service: &OtcService, request: &Value) -> (u16, Value) {
         read(
-            &self.sent(service, "anna", request, Mode::Otc).await,
-            Mode::Otc,
+            &self.sent(service, "anna", request, OtcMode::Otc).await,
+            OtcMode::Otc,
         )
     }
 
     async fn sent(
         &self,
-        service: &Service,
+        service: &OtcService,
         principal: &str,
         request: &Value,
-        mode: Mode,
-    ) -> Answer {
+        mode: OtcMode,
+    ) -> OtcAnswer {
         let call = async |parsed| Some(self.call(parsed));
         match service.read(&request.to_string(), mode) {
             Ok(request) => {
@@ -96,7 +98,7 @@ impl Pipeline {
 }
 
 #[track_caller]
-fn read(answer: &Answer, mode: Mode) -> (u16, Value) {
+fn read(answer: &OtcAnswer, mode: OtcMode) -> (u16, Value) {
     let body: Value = serde_json::from_str(&answer.body).unwrap();
     if answer.is_problem {
         assert!(
@@ -153,7 +155,7 @@ async fn two_that_arrive_at_once_are_one_execution() {
     let go = Notify::new();
     let anna = Arc::from("anna");
     let sent = service
-        .read(&with_token(request()).to_string(), Mode::Otc)
+        .read(&with_token(request()).to_string(), OtcMode::Otc)
         .unwrap();
     let slow = || {
         async |parsed| {
@@ -170,8 +172,8 @@ async fn two_that_arrive_at_once_are_one_execution() {
         go.notify_one();
     };
     let (one, other, ()) = tokio::join!(
-        service.execute(&anna, sent.clone(), Mode::Otc, slow()),
-        service.execute(&anna, sent, Mode::Otc, slow()),
+        service.execute(&anna, sent.clone(), OtcMode::Otc, slow()),
+        service.execute(&anna, sent, OtcMode::Otc, slow()),
         released
     );
     assert_eq!((&one, pipeline.calls.get()), (&other, 1));
@@ -183,14 +185,14 @@ async fn a_call_that_was_dropped_is_not_repeated() {
     let pipeline = Pipeline::default();
     let sent = with_token(request());
     let anna = Arc::from("anna");
-    let read = service.read(&sent.to_string(), Mode::Otc).unwrap();
+    let read = service.read(&sent.to_string(), OtcMode::Otc).unwrap();
     let never = async |parsed: ParsedCall| {
         std::future::pending::<()>().await;
         Some(pipeline.call(parsed))
     };
     tokio::select! {
         biased;
-        _ = service.execute(&anna, read, Mode::Otc, never) => unreachable!(),
+        _ = service.execute(&anna, read, OtcMode::Otc, never) => unreachable!(),
         () = std::future::ready(()) => {}
     }
     let (status, refused) = pipeline.answer(&service, &sent).await;
@@ -208,14 +210,16 @@ async fn a_call_that_the_host_lost_is_answered_and_not_repeated() {
     let service = service();
     let pipeline = Pipeline::default();
     let sent = with_token(request());
-    let read_request = service.read(&sent.to_string(), Mode::Otc).unwrap();
+    let read_request = service.read(&sent.to_string(), OtcMode::Otc).unwrap();
     let lost = service
-        .execute(&Arc::from("anna"), read_request, Mode::Otc, async |_| None)
+        .execute(&Arc::from("anna"), read_request, OtcMode::Otc, async |_| {
+            None
+        })
         .await;
-    assert_eq!(read(&lost, Mode::Otc).0, 500);
+    assert_eq!(read(&lost, OtcMode::Otc).0, 500);
     assert_eq!(
         pipeline.answer(&service, &sent).await,
-        read(&lost, Mode::Otc)
+        read(&lost, OtcMode::Otc)
     );
     assert_eq!(pipeline.calls.get(), 0);
 }
@@ -234,10 +238,10 @@ async fn a_call_without_its_token_waits_and_runs_under_the_same_id() {
     assert_eq!(asked["url"], json!(format!("{BASE}{id}")));
     let poll = |principal: &str, is_set: bool| {
         let answer =
-            service.authorization(principal, id, Mode::Otc, |name| is_set && name == TOKEN);
+            service.authorization(principal, id, OtcMode::Otc, |name| is_set && name == TOKEN);
         let body: Value = serde_json::from_str(&answer.body).unwrap();
         match answer.status {
-            200 => check("authorization", Mode::Otc, &body),
+            200 => check("authorization", OtcMode::Otc, &body),
             _ => assert!(answer.is_problem, "{body}"),
         }
         (answer.status, body)
@@ -354,7 +358,7 @@ async fn what_is_not_a_request_is_no_call_and_an_unknown_tool_is_one() {
 #[test]
 fn tools_are_listed_and_found_by_their_names() {
     let service = service();
-    for mode in Mode::ALL {
+    for mode in OtcMode::ALL {
         let listed: Value = serde_json::from_str(&service.list(mode, |_| true).body).unwrap();
         check("definition", mode, &listed[0]);
         let name = listed[0]["fully_qualified_name"].as_str().unwrap();
@@ -368,9 +372,9 @@ fn tools_are_listed_and_found_by_their_names() {
         );
         assert_eq!(read(&service.definition("issues.lose", mode), mode).0, 404);
     }
-    assert_eq!(&*service.list(Mode::Otc, |_| false).body, "[]");
+    assert_eq!(&*service.list(OtcMode::Otc, |_| false).body, "[]");
     service.offer(Vec::new());
-    assert_eq!(&*service.list(Mode::Otc, |_| true).body, "[]");
+    assert_eq!(&*service.list(OtcMode::Otc, |_| true).body, "[]");
 }
 
 #[tokio::test]
@@ -380,11 +384,14 @@ async fn an_arcade_engine_calls_with_its_token_only() {
     let pipeline = Pipeline::default();
     let token = engine(Timestamp::now());
     let health: Value = serde_json::from_str(&worker.health(1).body).unwrap();
-    check("health", Mode::Arcade, &health);
+    check("health", OtcMode::Arcade, &health);
     assert_eq!(health, json!({ "status": "ok", "tool_count": "1" }));
     assert_eq!(worker.refusal(Some(&token)), None);
     for wrong in [None, Some("Bearer a.b.c")] {
-        assert_eq!(read(&worker.refusal(wrong).unwrap(), Mode::Arcade).0, 401);
+        assert_eq!(
+            read(&worker.refusal(wrong).unwrap(), OtcMode::Arcade).0,
+            401
+        );
     }
     // An engine may leave out the ids: then each request is a call.
     let sent = json!({
@@ -392,8 +399,10 @@ async fn an_arcade_engine_calls_with_its_token_only() {
         "context": { "authorization": { "token": "the-token" }, "secrets": [{ "key": SECRET, "value": "the-secret" }] },
     });
     for count in 1..=2 {
-        let answer = pipeline.sent(&service, ENGINE, &sent, Mode::Arcade).await;
-        let (status, body) = read(&answer, Mode::Arcade);
+        let answer = pipeline
+            .sent(&service, ENGINE, &sent, OtcMode::Arcade)
+            .await;
+        let (status, body) = read(&answer, OtcMode::Arcade);
         assert_eq!(
             (status, &body["output"]["value"]),
             (200, &json!({ "call": count }))

@@ -1,12 +1,12 @@
 use serde_json::json;
 use toolcell_core::record::{ErrorClass, Refusal, Timestamp};
 
-use super::{Answer, WorkerSecret};
+use super::{OtcAnswer, WorkerSecret};
 
 /// The principal of all calls of an engine.
 pub const ENGINE: &str = "arcade:engine";
 
-/// What an Arcade engine asks of a worker beside calls, and who is an engine.
+/// A worker's authentication of Arcade engines, and its health.
 #[derive(Debug)]
 pub struct Worker(WorkerSecret);
 
@@ -17,17 +17,17 @@ impl Worker {
     }
 
     /// `GET /worker/health`, which needs no token, of a worker with so many `tools`.
-    pub fn health(&self, tools: usize) -> Answer {
-        Answer::new(
+    pub fn health(&self, tools: usize) -> OtcAnswer {
+        OtcAnswer::new(
             200,
             &json!({ "status": "ok", "tool_count": tools.to_string() }),
         )
     }
 
     /// The answer to a request for any other route that has no right token. `authorization` is the value of that header.
-    pub fn refusal(&self, authorization: Option<&str>) -> Option<Answer> {
+    pub fn refusal(&self, authorization: Option<&str>) -> Option<OtcAnswer> {
         let why = self.0.verify(authorization, Timestamp::now()).err()?;
         let refusal = Refusal::new(ErrorClass::PermissionDenied, "unauthorized", why);
-        Some(Answer::problem(401, &refusal))
+        Some(OtcAnswer::problem(401, &refusal))
     }
 }

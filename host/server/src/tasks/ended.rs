@@ -6,28 +6,28 @@ use toolcell_core::record::{
     ToolInvocation, ToolResult, Trust, Writer,
 };
 
-/// What a client gets of a call that has ended.
+/// The end of a call, for its client.
 #[derive(Clone, Debug)]
-pub(super) struct Ended {
+pub(super) struct CallEnd {
     pub(super) result: ToolResult,
     pub(super) persistence: Vec<ResultPersistence>,
     /// The name under which the client called the tool.
     pub(super) tool: String,
-    /// Whether the end of the host ended the call.
+    /// `true` if the host's end ended the call.
     pub(super) shut_down: bool,
     /// Size of the result as JSON, in bytes.
     pub(super) bytes: usize,
-    /// Whether the log has the result with its output.
+    /// `true` if the log has the result and its output.
     pub(super) is_recorded: bool,
-    /// Whether the end of the call could not be written, so that the log has it as a call that runs.
+    /// `true` if the end of the call could not be written, so the log has the call as running.
     pub(super) is_unwritten: bool,
-    /// Whether the tool had an output that is on no disk, and was in the memory of the process that ran it alone.
+    /// `true` if the tool's output was only in the memory of the process that ran it.
     pub(super) is_gone: bool,
 }
 
-impl Ended {
-    /// What a client gets of `record`; `keep` says what the log keeps.
-    pub(super) fn of(record: CallRecord, keep: Keep) -> Self {
+impl CallEnd {
+    /// Converts `record`; `keep` says which calls the log keeps.
+    pub(super) fn from_record(record: CallRecord, keep: Keep) -> Self {
         let shut_down = record.events.iter().any(|event| is_shut_down(&event.data));
         let tool = mapped(&record.invocation.extra, "tool_name")
             .and_then(Value::as_str)
@@ -71,7 +71,7 @@ impl Ended {
         })
     }
 
-    /// The result of a call whose record is gone, for example because the host crashed in it.
+    /// The result of a call that lost its record, for example because the host crashed.
     pub(super) fn lost(id: InvocationId) -> Self {
         let refusal = Refusal::host_fault("the call was lost");
         let provenance = ResultProvenance {
@@ -118,14 +118,14 @@ impl Ended {
     }
 }
 
-/// Whether the output may be on no disk (AT-STRAT-06).
+/// `true` if no disk may have the output (AT-STRAT-06).
 fn is_never_persisted(persistence: &[ResultPersistence]) -> bool {
     persistence
         .iter()
         .any(|decision| decision.strategy == Strategy::NeverPersist)
 }
 
-/// Whether a result was written without its output. An error says what happened nevertheless.
+/// Returns whether the output was not written. An error always says what happened.
 fn is_emptied(result: &ToolResult) -> bool {
     !result.is_error
         && result.redaction_state == "full"

@@ -6,55 +6,55 @@ use tokio::sync::mpsc;
 use toolcell::{Background, Cancellation};
 use toolcell_core::record::{AbortReason, InvocationId, Timestamp};
 
-use crate::asking::{Ask, wire};
+use crate::asking::{CallQuestion, wire};
 
-use super::ended::Ended;
+use super::ended::CallEnd;
 
 /// Maximum size of the answers to one round of questions, in bytes of JSON: forms hold words and numbers.
 const ANSWERS_BYTES_MAX: usize = 256 << 10;
 
 /// One task of this process.
-pub(super) struct Entry {
+pub(super) struct TaskEntry {
     pub(super) owner: Arc<str>,
     updated: Timestamp,
     cancellation: Cancellation,
-    questions: Option<mpsc::Receiver<Ask>>,
-    open: Option<Round>,
+    questions: Option<mpsc::Receiver<CallQuestion>>,
+    open: Option<QuestionRound>,
     /// Numbers the rounds of questions.
     background: Background,
-    ended: Option<Arc<Ended>>,
-    /// Whether the client got the result.
+    ended: Option<Arc<CallEnd>>,
+    /// `true` if the client got the result.
     is_read: bool,
 }
 
 /// Questions that were asked together.
-struct Round {
-    ask: Ask,
+struct QuestionRound {
+    ask: CallQuestion,
     /// From 1 on.
     number: usize,
     /// The answers so far. The call gets all of them at once, because it asks again for what is missing.
     given: InputResponses,
 }
 
-/// What counts when results have to leave the memory.
+/// The order in which results leave the memory.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Weight {
+pub(super) struct ResultWeight {
     pub(super) bytes: usize,
     pub(super) is_read: bool,
     pub(super) is_recorded: bool,
 }
 
 /// The state of a task.
-pub(super) enum Look {
+pub(super) enum TaskState {
     Working(Timestamp),
     Asks {
         questions: BTreeMap<String, ElicitRequestParams>,
         meta: MetaObject,
-        /// The call that needs an approval: that of the task, or one that its tool makes.
+        /// The call to approve: the task's call, or one that its tool makes.
         approval: Option<InvocationId>,
         updated: Timestamp,
     },
-    Ended(Arc<Ended>, Timestamp),
+    Ended(Arc<CallEnd>, Timestamp),
 }
 
 /// The answers of a client take more than [`ANSWERS_BYTES_MAX`].
@@ -62,13 +62,13 @@ pub(super) enum Look {
 #[error("the answers take more than {ANSWERS_BYTES_MAX} bytes: send shorter ones")]
 pub(super) struct TooLarge;
 
-impl Entry {
+impl TaskEntry {
     pub(super) fn new(
         owner: Arc<str>,
         cancellation: Cancellation,
-        questions: Option<mpsc::Receiver<Ask>>,
+        questions: Option<mpsc::Receiver<CallQuestion>>,
         background: Background,
-        ask: Option<Ask>,
+        ask: Option<CallQuestion>,
     ) -> Self {
         let updated = Timestamp::now();
         let mut entry = Self {
@@ -91,22 +91,22 @@ impl Entry {
         self.ended.is_none()
     }
 
-    /// What the result takes, and what its loss would mean; `None` before there is one.
-    pub(super) fn weight(&self) -> Option<Weight> {
+    /// The result's size, and the harm of its loss; `None` before there is one.
+    pub(super) fn weight(&self) -> Option<ResultWeight> {
         let ended = self.ended.as_ref()?;
-        Some(Weight {
+        Some(ResultWeight {
             bytes: ended.bytes,
             is_read: self.is_read,
             is_recorded: ended.is_recorded,
         })
     }
 
-    /// Whether the call has ended, and its end could not be written.
+    /// Returns whether the end of the call could not be written.
     pub(super) fn is_unwritten(&self) -> bool {
         self.ended.as_ref().is_some_and(|ended| ended.is_unwritten)
     }
 
-    pub(super) fn end(&mut self, ended: Ended) {
+    pub(super) fn end(&mut self, ended: CallEnd) {
         (self.open, self.questions) = (None, None);
         self.updated = Timestamp::now();
         self.ended = Some(Arc::new(ended));
@@ -116,23 +116,23 @@ impl Entry {
         self.cancellation.cancel(AbortReason::UserInterruption);
     }
 
-    /// Whether the call was asked to stop.
+    /// Returns whether a cancel was requested.
     pub(super) fn is_canceled(&self) -> bool {
         self.cancellation.requested().is_some()
     }
 
-    pub(super) fn look(&mut self) -> Look {
+    pub(super) fn look(&mut self) -> TaskState {
         self.refresh();
         self.is_read = self.ended.is_some();
         match (&self.ended, &self.open) {
-            (Some(ended), _) => Look::Ended(Arc::clone(ended), self.updated),
-            (None, Some(round)) => Look::Asks {
+            (Some(ended), _) => TaskState::Ended(Arc::clone(ended), self.updated),
+            (None, Some(round)) => TaskState::Asks {
                 questions: round.questions(),
                 meta: round.ask.meta(),
                 approval: round.ask.approval_of(),
                 updated: self.updated,
             },
-            (None, None) => Look::Working(self.updated),
+            (None, None) => TaskState::Working(self.updated),
         }
     }
 
@@ -163,10 +163,10 @@ impl Entry {
             return Err(TooLarge);
         }
         round.given = given;
-        if complete && let Some(Round { ask, number, given }) = self.open.take() {
+        if complete && let Some(QuestionRound { ask, number, given }) = self.open.take() {
             self.updated = Timestamp::now();
             // Answers that cannot be read leave the question open.
-            self.open = ask.answer(Some(&given)).err().map(|ask| Round {
+            self.open = ask.answer(Some(&given)).err().map(|ask| QuestionRound {
                 ask,
                 number,
                 given: InputResponses::new(),
@@ -198,8 +198,8 @@ impl Entry {
         }
     }
 
-    fn begin_round(&mut self, ask: Ask) {
-        self.open = Some(Round {
+    fn begin_round(&mut self, ask: CallQuestion) {
+        self.open = Some(QuestionRound {
             ask,
             number: self.background.begin_round(),
             given: InputResponses::new(),
@@ -207,7 +207,7 @@ impl Entry {
     }
 }
 
-impl Round {
+impl QuestionRound {
     /// The name of a key for the client.
     fn wire(&self, key: &str) -> String {
         wire(key, self.number)

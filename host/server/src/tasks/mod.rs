@@ -4,13 +4,13 @@
 //! [`Tasks`]. Afterwards, and in later processes, its end is read from the log of calls, and a call that waits for an
 //! approval, or for an answer to its tool's question, from the journal of approvals.
 
-mod again;
 mod ended;
 mod entry;
 mod identified;
 mod name;
 mod recorded;
 mod requests;
+mod resume;
 mod stored;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,14 +23,14 @@ use toolcell::{Background, Cancellation};
 use toolcell_core::journal::{CallLog, Journal, Keep};
 use toolcell_core::record::{CallRecord, InvocationId};
 
-use super::asking::Ask;
-use super::call::Running;
-use ended::Ended;
-use entry::{Entry, Look, TooLarge, Weight};
-use name::Names;
+use super::asking::CallQuestion;
+use super::call::RunningCall;
+use ended::CallEnd;
+use entry::{ResultWeight, TaskEntry, TaskState, TooLarge};
+use name::TaskNames;
 
-pub(super) use identified::Identified;
-pub(super) use recorded::Recorded;
+pub(super) use identified::CallIdentity;
+pub(super) use recorded::RecordedCall;
 
 /// How long a call may take before it becomes a task: longer than most calls, and shorter than a person's patience.
 pub(super) const TASK_AFTER: Duration = Duration::from_millis(500);
@@ -58,31 +58,31 @@ pub struct CallStore {
 /// All tasks of this process.
 pub(super) struct Tasks {
     store: Arc<CallStore>,
-    names: Names,
+    names: TaskNames,
     /// In the order in which the calls began.
-    entries: Mutex<BTreeMap<InvocationId, Entry>>,
+    entries: Mutex<BTreeMap<InvocationId, TaskEntry>>,
     /// The calls whose ends could not be written, and whose results have left the memory. The log has them as calls that
     /// run.
     unwritten: Mutex<BTreeSet<InvocationId>>,
 }
 
-/// A call that goes on without a request.
-pub(super) struct Detached {
+/// A call that runs without a request.
+pub(super) struct DetachedCall {
     /// The record; `None` if the call was left to another process.
     pub(super) call: JoinHandle<Option<Box<CallRecord>>>,
     pub(super) cancellation: Cancellation,
-    pub(super) questions: Option<mpsc::Receiver<Ask>>,
+    pub(super) questions: Option<mpsc::Receiver<CallQuestion>>,
     pub(super) background: Background,
-    /// What the log of its host keeps of calls that have ended.
+    /// The ended calls that the host's log keeps.
     pub(super) keep: Keep,
 }
 
 /// A call that cannot become a task, with its open question.
-pub(super) type Refused = Box<(Running, Option<Ask>)>;
+pub(super) type UndetachableCall = Box<(RunningCall, Option<CallQuestion>)>;
 
 impl Tasks {
     pub(super) fn new(store: CallStore) -> Arc<Self> {
-        let names = Names::new(store.calls.clone());
+        let names = TaskNames::new(store.calls.clone());
         Arc::new(Self {
             store: Arc::new(store),
             names,
@@ -91,7 +91,7 @@ impl Tasks {
         })
     }
 
-    fn entries(&self) -> MutexGuard<'_, BTreeMap<InvocationId, Entry>> {
+    fn entries(&self) -> MutexGuard<'_, BTreeMap<InvocationId, TaskEntry>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -99,9 +99,9 @@ impl Tasks {
     pub(super) fn add(
         self: &Arc<Self>,
         owner: &str,
-        running: Running,
-        ask: Option<Ask>,
-    ) -> Result<(InvocationId, String), Refused> {
+        running: RunningCall,
+        ask: Option<CallQuestion>,
+    ) -> Result<(InvocationId, String), UndetachableCall> {
         let named = running
             .id()
             .and_then(|id| Some((id, self.names.write(id, owner).ok()?)));
@@ -123,13 +123,13 @@ impl Tasks {
     /// Follows a call until it has ended.
     fn put(
         self: &Arc<Self>,
-        entries: &mut BTreeMap<InvocationId, Entry>,
+        entries: &mut BTreeMap<InvocationId, TaskEntry>,
         id: InvocationId,
         owner: &str,
-        detached: Detached,
-        ask: Option<Ask>,
+        detached: DetachedCall,
+        ask: Option<CallQuestion>,
     ) {
-        let Detached {
+        let DetachedCall {
             call,
             cancellation,
             questions,
@@ -138,12 +138,12 @@ impl Tasks {
         } = detached;
         entries.insert(
             id,
-            Entry::new(owner.into(), cancellation, questions, background, ask),
+            TaskEntry::new(owner.into(), cancellation, questions, background, ask),
         );
         let tasks = Arc::clone(self);
         tokio::spawn(async move {
             match call.await {
-                Ok(Some(record)) => tasks.end(id, Ended::of(*record, keep)),
+                Ok(Some(record)) => tasks.end(id, CallEnd::from_record(*record, keep)),
                 // From now on, the journal has it.
                 Ok(None) => {
                     let entry = tasks.entries().remove(&id);
@@ -156,13 +156,13 @@ impl Tasks {
                             .await;
                     }
                 }
-                Err(_) => tasks.end(id, Ended::lost(id)),
+                Err(_) => tasks.end(id, CallEnd::lost(id)),
             }
         });
     }
 
     /// Keeps the result of a task, as far as there is room.
-    fn end(&self, id: InvocationId, ended: Ended) {
+    fn end(&self, id: InvocationId, ended: CallEnd) {
         let mut entries = self.entries();
         let Some(entry) = entries.get_mut(&id) else {
             return;
@@ -189,12 +189,12 @@ impl Tasks {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the result of a call of this process is lost, although the log has the call as one that runs.
+    /// Returns whether this process lost the call's result, although the log has the call as running.
     fn has_lost(&self, id: InvocationId) -> bool {
         self.unwritten().contains(&id)
     }
 
-    /// Whether a call of this process has ended, whatever the log says.
+    /// Returns whether this process saw the call end, whatever the log says.
     fn has_ended(&self, id: InvocationId) -> bool {
         self.entries()
             .get(&id)
@@ -207,8 +207,8 @@ impl Tasks {
     }
 
     /// The state of a task of this process; its client gets it.
-    fn look(&self, id: InvocationId) -> Option<Look> {
-        self.entries().get_mut(&id).map(Entry::look)
+    fn look(&self, id: InvocationId) -> Option<TaskState> {
+        self.entries().get_mut(&id).map(TaskEntry::look)
     }
 
     /// Passes answers on to a task of this process. Returns whether there is one.
@@ -235,7 +235,7 @@ impl Tasks {
 
 /// The results that are too many or too large; `kept` has all, the oldest first. Those leave first that were read, and of
 /// these and of the others those that the log has.
-fn surplus(mut kept: Vec<(InvocationId, Weight)>) -> Vec<InvocationId> {
+fn surplus(mut kept: Vec<(InvocationId, ResultWeight)>) -> Vec<InvocationId> {
     let mut count = kept.len();
     let mut bytes = kept.iter().map(|(_, weight)| weight.bytes).sum::<usize>();
     // Stable: those that count alike stay in their order.
@@ -266,7 +266,7 @@ mod tests {
 
     use toolcell_core::record::InvocationId;
 
-    use super::{ENDED_BYTES_MAX, ENDED_MAX, UNWRITTEN_MAX, Weight, remember, surplus};
+    use super::{ENDED_BYTES_MAX, ENDED_MAX, ResultWeight, UNWRITTEN_MAX, remember, surplus};
 
     fn ids(count: usize) -> Vec<InvocationId> {
         (0..count).map(|_| InvocationId::new()).collect()
@@ -275,7 +275,7 @@ mod tests {
     #[test]
     fn the_oldest_results_leave_the_memory_first() {
         let ids = ids(ENDED_MAX + 2);
-        let weight = |bytes| Weight {
+        let weight = |bytes| ResultWeight {
             bytes,
             is_read: false,
             is_recorded: true,
@@ -309,7 +309,7 @@ mod tests {
     fn a_result_that_was_read_leaves_before_one_that_was_not_and_one_on_record_before_another() {
         let ids = ids(ENDED_MAX + 3);
         // From the oldest on: neither, read, recorded, both.
-        let weight = |at: usize| Weight {
+        let weight = |at: usize| ResultWeight {
             bytes: 1,
             is_read: at == 1 || at == 3,
             is_recorded: at == 2 || at == 3,

@@ -5,16 +5,16 @@ use std::sync::OnceLock;
 use toolcell_core::journal::{CallLog, LogError};
 use toolcell_core::record::InvocationId;
 
-/// What the key of the names is for; another text makes another key.
+/// The purpose of the names' key; another text makes another key.
 const CONTEXT: &str = "toolcell 2026-11-22 names of tasks";
 
-/// Writes and reads names. No record is needed to see that a name is forged, or that of another owner.
-pub(super) struct Names {
+/// Writes and reads names. It detects a forged name, or another owner's, without a record.
+pub(super) struct TaskNames {
     calls: CallLog,
     key: OnceLock<[u8; 32]>,
 }
 
-impl Names {
+impl TaskNames {
     pub(super) fn new(calls: CallLog) -> Self {
         Self {
             calls,
@@ -58,7 +58,7 @@ mod tests {
     use toolcell_core::journal::{CallLog, LogSettings};
     use toolcell_core::record::InvocationId;
 
-    use super::Names;
+    use super::TaskNames;
 
     #[test]
     fn a_name_is_its_owners_alone_and_outlives_the_process() {
@@ -66,7 +66,7 @@ mod tests {
         let names = || {
             let calls = folder.path().join("calls");
             let key = folder.path().join("key");
-            Names::new(CallLog::new(calls, key, LogSettings::default()))
+            TaskNames::new(CallLog::new(calls, key, LogSettings::default()))
         };
         let (id, names, later) = (InvocationId::new(), names(), names());
         let name = names.write(id, "anna").unwrap();

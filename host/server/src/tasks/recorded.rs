@@ -12,12 +12,12 @@ use crate::Server;
 use crate::asking::AskChannel;
 
 use super::Tasks;
-use super::ended::Ended;
-use super::entry::Look;
-use super::stored::Stored;
+use super::ended::CallEnd;
+use super::entry::TaskState;
+use super::stored::StoredState;
 
-/// A call that is on record.
-pub(crate) enum Recorded {
+/// A recorded call.
+pub(crate) enum RecordedCall {
     /// It runs, or `waits` for an approval.
     Runs {
         tool_id: Option<String>,
@@ -37,13 +37,13 @@ pub(crate) struct RecordedEnd {
 }
 
 impl Server {
-    /// What is on record of the call `id`; `None` if there is no such call of `actor`. Goes on with a call that was
-    /// approved while no process ran it.
+    /// The record of the call `id`; `None` if `actor` has no such call. Continues a call that was approved while no
+    /// process ran it.
     pub(crate) async fn recorded(
         self: &Arc<Self>,
         id: InvocationId,
         actor: &str,
-    ) -> Result<Option<Recorded>, Refusal> {
+    ) -> Result<Option<RecordedCall>, Refusal> {
         let Some(tasks) = &self.tasks else {
             return Ok(None);
         };
@@ -66,22 +66,22 @@ impl Server {
             return Ok(record.and_then(ended));
         }
         let runs = |tool_id| {
-            Ok(Some(Recorded::Runs {
+            Ok(Some(RecordedCall::Runs {
                 tool_id,
                 waits: false,
             }))
         };
-        if let (Some(_), Some(Look::Ended(found, _))) = (&record, tasks.look(id)) {
+        if let (Some(_), Some(TaskState::Ended(found, _))) = (&record, tasks.look(id)) {
             return Ok(Some(alone(&found, tool_id)));
         }
         match tasks.read(id).await? {
-            Stored::Waits(approval) if is_own(approval.actor_ref.as_deref()) => {
-                Ok(Some(Recorded::Runs {
+            StoredState::Waits(approval) if is_own(approval.actor_ref.as_deref()) => {
+                Ok(Some(RecordedCall::Runs {
                     tool_id: Some(approval.tool_id),
                     waits: true,
                 }))
             }
-            Stored::Approved(kept, held) if is_own(kept.approval.actor_ref.as_deref()) => {
+            StoredState::Approved(kept, held) if is_own(kept.approval.actor_ref.as_deref()) => {
                 let tool_id = Some(kept.approval.tool_id.clone());
                 self.go_on(
                     tasks,
@@ -92,35 +92,39 @@ impl Server {
                 );
                 runs(tool_id)
             }
-            Stored::Over(kept, held) if is_own(kept.approval.actor_ref.as_deref()) => {
+            StoredState::Over(kept, held) if is_own(kept.approval.actor_ref.as_deref()) => {
                 let tool_id = Some(kept.approval.tool_id.clone());
                 match self.end_orphan(&kept, held).await {
                     Some(ended) => Ok(Some(alone(&ended, tool_id))),
                     None => runs(tool_id),
                 }
             }
-            Stored::Working | Stored::Asks(_) if record.is_some() => runs(tool_id),
-            Stored::Interrupted(kept, held) if is_own(kept.suspension.actor_ref.as_deref()) => {
+            StoredState::Working | StoredState::Asks(_) if record.is_some() => runs(tool_id),
+            StoredState::Interrupted(kept, held)
+                if is_own(kept.suspension.actor_ref.as_deref()) =>
+            {
                 match self.end_suspended(&kept, held).await {
                     Some(ended) => Ok(Some(alone(&ended, tool_id))),
                     None => runs(tool_id),
                 }
             }
             // It has ended since its record was read.
-            Stored::Ended(found) if record.is_some() => Ok(Some(alone(&found, tool_id))),
+            StoredState::Ended(found) if record.is_some() => Ok(Some(alone(&found, tool_id))),
             // A call that goes on after its approval has no line in the log before it starts.
-            Stored::Working => match tasks.approvals(move |store| store.kept(id)).await? {
+            StoredState::Working => match tasks.approvals(move |store| store.kept(id)).await? {
                 Some(kept) if is_own(kept.approval.actor_ref.as_deref()) => {
                     runs(Some(kept.approval.tool_id))
                 }
                 _ => Ok(None),
             },
-            Stored::Ended(found) => match tasks.approvals(move |store| store.kept(id)).await? {
-                Some(kept) if is_own(kept.approval.actor_ref.as_deref()) => {
-                    Ok(Some(alone(&found, Some(kept.approval.tool_id))))
+            StoredState::Ended(found) => {
+                match tasks.approvals(move |store| store.kept(id)).await? {
+                    Some(kept) if is_own(kept.approval.actor_ref.as_deref()) => {
+                        Ok(Some(alone(&found, Some(kept.approval.tool_id))))
+                    }
+                    _ => Ok(None),
                 }
-                _ => Ok(None),
-            },
+            }
             _ => Ok(None),
         }
     }
@@ -182,7 +186,7 @@ impl Server {
             return Ok(given);
         }
         match tasks.read(id).await? {
-            Stored::Approved(kept, held) => {
+            StoredState::Approved(kept, held) => {
                 let owner = kept.approval.actor_ref.clone().unwrap_or_default();
                 self.go_on(
                     tasks,
@@ -192,7 +196,7 @@ impl Server {
                     AskChannel::Wait,
                 );
             }
-            Stored::Over(kept, held) => _ = self.end_orphan(&kept, held).await,
+            StoredState::Over(kept, held) => _ = self.end_orphan(&kept, held).await,
             _ => {}
         }
         Ok(given)
@@ -200,7 +204,7 @@ impl Server {
 }
 
 impl Tasks {
-    /// The record of the call `id`; that of a call that runs has no result.
+    /// The record of the call `id`; without a result while the call runs.
     async fn record(&self, id: InvocationId) -> Result<Option<Value>, Refusal> {
         let store = Arc::clone(&self.store);
         let read = STORE.run(move || store.calls.record(&id.to_string())).await;
@@ -221,7 +225,7 @@ fn is_of(actor: Option<&str>, callers: &[Arc<str>]) -> bool {
 }
 
 /// A record of the log whose call has ended.
-fn ended(mut record: Value) -> Option<Recorded> {
+fn ended(mut record: Value) -> Option<RecordedCall> {
     let text = |pointer| {
         record
             .pointer(pointer)
@@ -236,13 +240,13 @@ fn ended(mut record: Value) -> Option<Recorded> {
         .and_then(Value::as_array)
         .cloned()
         .unwrap_or_default();
-    let Ended {
+    let CallEnd {
         result, is_gone, ..
-    } = Ended::read(record.take())?;
+    } = CallEnd::read(record.take())?;
     Some(if is_gone {
-        Recorded::NotKept
+        RecordedCall::NotKept
     } else {
-        Recorded::Ended(Box::new(RecordedEnd {
+        RecordedCall::Ended(Box::new(RecordedEnd {
             result,
             status,
             tool_id,
@@ -252,15 +256,15 @@ fn ended(mut record: Value) -> Option<Recorded> {
 }
 
 /// The end of a call of which only the result is known.
-fn alone(ended: &Ended, tool_id: Option<String>) -> Recorded {
+fn alone(ended: &CallEnd, tool_id: Option<String>) -> RecordedCall {
     let status = serde_json::json!(ended.result.status)
         .as_str()
         .unwrap_or_default()
         .to_owned();
     if ended.is_gone {
-        Recorded::NotKept
+        RecordedCall::NotKept
     } else {
-        Recorded::Ended(Box::new(RecordedEnd {
+        RecordedCall::Ended(Box::new(RecordedEnd {
             result: ended.result.clone(),
             status,
             tool_id: tool_id.unwrap_or_default(),

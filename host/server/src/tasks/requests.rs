@@ -17,21 +17,21 @@ use toolcell_core::record::{
     AbortReason, Answer, Approval, ErrorClass, InvocationId, Refusal, SuspensionState, Timestamp,
     ToolError,
 };
-use toolcell_dialect::mcp::{self, Said, TaskFacts};
+use toolcell_dialect::mcp::{self, TaskFacts, UserDecision};
 use ulid::Ulid;
 
-use crate::asking::{Ask, AskChannel, CHANNEL, heeding_cut, suspended, user_at};
-use crate::call::{Running, revision};
+use crate::asking::{AskChannel, CHANNEL, CallQuestion, heeding_cut, suspended, user_at};
+use crate::call::{RunningCall, revision};
 use crate::results;
-use crate::session::{Session, fill_structured, moved_bytes};
+use crate::session::{ClientSession, fill_structured, moved_bytes};
 
-use super::ended::Ended;
-use super::entry::{Look, TooLarge};
-use super::stored::Stored;
-use super::{Refused, TTL, Tasks};
+use super::ended::CallEnd;
+use super::entry::{TaskState, TooLarge};
+use super::stored::StoredState;
+use super::{TTL, Tasks, UndetachableCall};
 
 /// A task that a request names.
-struct Named<'a> {
+struct NamedTask<'a> {
     tasks: &'a Arc<Tasks>,
     id: InvocationId,
     owner: String,
@@ -40,19 +40,19 @@ struct Named<'a> {
     facts: TaskFacts,
 }
 
-impl Session {
+impl ClientSession {
     /// Makes a task of a call; `ask` is its open question. Returns the call if it has to be answered otherwise.
     pub(crate) fn defer(
         &self,
-        running: Running,
-        ask: Option<Ask>,
+        running: RunningCall,
+        ask: Option<CallQuestion>,
         channel: AskChannel,
-    ) -> Result<CreateTaskResult, Refused> {
+    ) -> Result<CreateTaskResult, UndetachableCall> {
         let Some(tasks) = &self.server.tasks else {
             return Err(Box::new((running, ask)));
         };
         let asks = ask.is_some();
-        let approval = ask.as_ref().and_then(Ask::approval_of);
+        let approval = ask.as_ref().and_then(CallQuestion::approval_of);
         let (id, name) = tasks.add(&self.task_owner(), running, ask)?;
         let created = began(id);
         let facts = TaskFacts {
@@ -80,7 +80,7 @@ impl Session {
         &self,
         name: &str,
         context: &RequestContext<RoleServer>,
-    ) -> Result<Named<'_>, ErrorData> {
+    ) -> Result<NamedTask<'_>, ErrorData> {
         let unknown = || {
             let why = "there is no such task of yours: it never was, or its time is over; call the tool again";
             ErrorData::invalid_params(why, None)
@@ -108,7 +108,7 @@ impl Session {
             updated: created,
             ttl: TTL,
         };
-        Ok(Named {
+        Ok(NamedTask {
             tasks,
             id,
             owner,
@@ -125,11 +125,11 @@ impl Session {
     ) -> Result<GetTaskResult, ErrorData> {
         let mut named = self.named(name, context)?;
         match named.tasks.look(named.id) {
-            Some(Look::Working(updated)) => {
+            Some(TaskState::Working(updated)) => {
                 named.facts.updated = updated;
                 Ok(mcp::task_working(&named.facts, None))
             }
-            Some(Look::Asks {
+            Some(TaskState::Asks {
                 questions,
                 meta,
                 approval,
@@ -138,7 +138,7 @@ impl Session {
                 named.facts.updated = updated;
                 Ok(named.asks(|| (questions, meta), approval))
             }
-            Some(Look::Ended(ended, updated)) => {
+            Some(TaskState::Ended(ended, updated)) => {
                 named.facts.updated = updated;
                 self.ended_task(&named.facts, &ended, context).await
             }
@@ -148,7 +148,7 @@ impl Session {
 
     async fn look_at_stored(
         &self,
-        mut named: Named<'_>,
+        mut named: NamedTask<'_>,
         context: &RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
         match named
@@ -157,45 +157,47 @@ impl Session {
             .await
             .map_err(|refusal| internal(&refusal))?
         {
-            Stored::Working | Stored::Over(..) if named.tasks.has_lost(named.id) => {
+            StoredState::Working | StoredState::Over(..) if named.tasks.has_lost(named.id) => {
                 Ok(mcp::task_failed(
                     &named.facts,
                     named.id,
                     &not_kept("this one could not be written to the disk"),
                 ))
             }
-            Stored::Working => Ok(mcp::task_working(&named.facts, None)),
-            Stored::Waits(approval) if !self.is_of_client(&approval) => Ok(mcp::task_working(
+            StoredState::Working => Ok(mcp::task_working(&named.facts, None)),
+            StoredState::Waits(approval) if !self.is_of_client(&approval) => Ok(mcp::task_working(
                 &named.facts,
                 Some(waits_elsewhere(approval.invocation_id)),
             )),
-            Stored::Waits(approval) => {
+            StoredState::Waits(approval) => {
                 Ok(named.asks(|| question(&approval), Some(approval.invocation_id)))
             }
-            Stored::Approved(kept, held) => {
+            StoredState::Approved(kept, held) => {
                 self.server
                     .go_on(named.tasks, &named.owner, kept, held, named.channel);
                 Ok(mcp::task_working(&named.facts, None))
             }
-            Stored::Over(kept, held) => match self.server.end_orphan(&kept, held).await {
+            StoredState::Over(kept, held) => match self.server.end_orphan(&kept, held).await {
                 Some(ended) => self.ended_task(&named.facts, &ended, context).await,
                 None => Ok(mcp::task_working(&named.facts, None)),
             },
-            Stored::Asks(kept) => match suspended(&kept.suspension) {
+            StoredState::Asks(kept) => match suspended(&kept.suspension) {
                 Some(asked) => Ok(named.asks(|| asked, None)),
                 None => Err(internal(&Refusal::host_fault(
                     "the questions of this call cannot be read",
                 ))),
             },
-            Stored::Interrupted(kept, held) => match self.server.end_suspended(&kept, held).await {
-                Some(ended) => self.ended_task(&named.facts, &ended, context).await,
-                None => Ok(mcp::task_working(&named.facts, None)),
-            },
-            Stored::Ended(ended) => {
+            StoredState::Interrupted(kept, held) => {
+                match self.server.end_suspended(&kept, held).await {
+                    Some(ended) => self.ended_task(&named.facts, &ended, context).await,
+                    None => Ok(mcp::task_working(&named.facts, None)),
+                }
+            }
+            StoredState::Ended(ended) => {
                 named.facts.updated = ended.result.created_at;
                 self.ended_task(&named.facts, &ended, context).await
             }
-            Stored::Lost => Ok(mcp::task_failed(
+            StoredState::Lost => Ok(mcp::task_failed(
                 &named.facts,
                 named.id,
                 &lost(self.offering().keep),
@@ -206,7 +208,7 @@ impl Session {
     async fn ended_task(
         &self,
         facts: &TaskFacts,
-        ended: &Ended,
+        ended: &CallEnd,
         context: &RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
         if ended.is_gone {
@@ -259,8 +261,8 @@ impl Session {
         }
         let failed = |refusal: Refusal| internal(&refusal);
         let approval = match named.tasks.read(named.id).await.map_err(failed)? {
-            Stored::Waits(approval) if self.is_of_client(&approval) => approval,
-            Stored::Asks(kept) if answers(&kept, responses) => {
+            StoredState::Waits(approval) if self.is_of_client(&approval) => approval,
+            StoredState::Asks(kept) if answers(&kept, responses) => {
                 return self.answer_suspended(&named, responses).await;
             }
             _ => return Ok(()),
@@ -270,7 +272,9 @@ impl Session {
         };
         self.answer_stored(&named, &approval, heeding_cut(said, approval.cut))
             .await?;
-        if let Stored::Approved(kept, held) = named.tasks.read(named.id).await.map_err(failed)? {
+        if let StoredState::Approved(kept, held) =
+            named.tasks.read(named.id).await.map_err(failed)?
+        {
             self.server
                 .go_on(named.tasks, &named.owner, kept, held, named.channel);
         }
@@ -280,10 +284,10 @@ impl Session {
     /// Takes over a call whose tool asked in an earlier process, with the answers of its client.
     async fn answer_suspended(
         &self,
-        named: &Named<'_>,
+        named: &NamedTask<'_>,
         responses: &InputResponses,
     ) -> Result<(), ErrorData> {
-        let Named {
+        let NamedTask {
             tasks, id, owner, ..
         } = named;
         let large = |error: TooLarge| ErrorData::invalid_params(error.to_string(), None);
@@ -296,7 +300,7 @@ impl Session {
                 .server
                 .take_over(tasks, owner, kept, held, responses)
                 .map_err(large)?,
-            // Another request of this process may have taken it over meanwhile.
+            // Another request of this process may have taken it over.
             None => tasks.give(*id, responses).map_err(large)?,
         };
         if taken {
@@ -309,7 +313,7 @@ impl Session {
         }
     }
 
-    /// Whether the client's user may approve the call: its tool may name another channel (AT-PERM-12).
+    /// Returns whether the user may approve the call: its tool can name another channel (AT-PERM-12).
     fn is_of_client(&self, approval: &Approval) -> bool {
         let offering = self.offering();
         let offer = offering.offers.find(&approval.plan.tool).ok();
@@ -321,11 +325,11 @@ impl Session {
     /// there.
     async fn answer_stored(
         &self,
-        named: &Named<'_>,
+        named: &NamedTask<'_>,
         approval: &Approval,
-        said: Said,
+        said: UserDecision,
     ) -> Result<(), ErrorData> {
-        let Said {
+        let UserDecision {
             approved,
             always,
             edit,
@@ -365,7 +369,7 @@ impl Session {
         }
     }
 
-    /// Answers `tasks/cancel`. A task that has ended stays as it is, which is on record.
+    /// Answers `tasks/cancel`. An ended task stays unchanged; the log records that.
     pub(crate) async fn stop_task(
         &self,
         name: &str,
@@ -389,14 +393,16 @@ impl Session {
         }
         // Holds the role in the call until this ends, if no other process has it.
         let stored = tasks.read(id).await.map_err(|refusal| internal(&refusal))?;
-        if let Stored::Asks(_) = &stored
+        if let StoredState::Asks(_) = &stored
             && self.stop_suspended(&named).await?
         {
             return Ok(());
         }
         let is_elsewhere = match &stored {
-            Stored::Asks(_) => true,
-            Stored::Waits(_) | Stored::Approved(..) | Stored::Working if !tasks.has_ended(id) => {
+            StoredState::Asks(_) => true,
+            StoredState::Waits(_) | StoredState::Approved(..) | StoredState::Working
+                if !tasks.has_ended(id) =>
+            {
                 // The process that holds the call sees it, and ends the call.
                 if tasks
                     .withdraw(id)
@@ -409,11 +415,11 @@ impl Session {
             }
             _ => false,
         };
-        // It may have come to this process meanwhile.
+        // It may have come to this process since.
         if is_elsewhere && tasks.cancel(id) {
             return Ok(());
         }
-        let notes = || self.identity.vain_cancels.admits(Instant::now());
+        let notes = || self.identity.unknown_cancels.admits(Instant::now());
         match offering
             .host
             .cancel_noting(id, AbortReason::UserInterruption, notes)
@@ -425,9 +431,9 @@ impl Session {
     }
 }
 
-impl Session {
-    /// Ends a call whose tool asked in an earlier process. Returns whether no other process has taken it over meanwhile.
-    async fn stop_suspended(&self, named: &Named<'_>) -> Result<bool, ErrorData> {
+impl ClientSession {
+    /// Ends a call whose tool asked in an earlier process. Returns whether no other process has taken it over.
+    async fn stop_suspended(&self, named: &NamedTask<'_>) -> Result<bool, ErrorData> {
         let failed = |refusal: Refusal| internal(&refusal);
         let Some((mut kept, held)) = named.tasks.take_suspended(named.id).await.map_err(failed)?
         else {
@@ -448,13 +454,13 @@ impl Session {
     }
 }
 
-/// Whether some of `responses` answers a question that the call waits for.
+/// Returns whether `responses` answer a question of the call.
 fn answers(kept: &Suspended, responses: &InputResponses) -> bool {
     let asked = suspended(&kept.suspension);
     asked.is_some_and(|(questions, _)| questions.keys().any(|key| responses.contains_key(key)))
 }
 
-/// The error for a call of which nothing is on record; `keep` says what the log keeps.
+/// The error for a call without a record; `keep` says which calls the log keeps.
 fn lost(keep: Keep) -> ToolError {
     if keep != Keep::All {
         return not_kept(KEPT_OFF);
@@ -490,13 +496,13 @@ fn too_late(id: InvocationId) -> ErrorData {
     ErrorData::invalid_request(why, Some(data))
 }
 
-type Questions = std::collections::BTreeMap<String, rmcp::model::ElicitRequestParams>;
+type ElicitationParams = std::collections::BTreeMap<String, rmcp::model::ElicitRequestParams>;
 
-impl Named<'_> {
+impl NamedTask<'_> {
     /// The state of a task with an open question; `approval` is the call that needs one.
     fn asks(
         &self,
-        question: impl FnOnce() -> (Questions, MetaObject),
+        question: impl FnOnce() -> (ElicitationParams, MetaObject),
         approval: Option<InvocationId>,
     ) -> GetTaskResult {
         match self.channel {
@@ -510,7 +516,7 @@ impl Named<'_> {
 }
 
 /// The question about a stored call, as its first process asked it.
-fn question(approval: &Approval) -> (Questions, MetaObject) {
+fn question(approval: &Approval) -> (ElicitationParams, MetaObject) {
     let text: String = approval
         .prompt
         .iter()
@@ -529,7 +535,7 @@ fn question(approval: &Approval) -> (Questions, MetaObject) {
     );
     let meta = mcp::approval_meta(&approval.invocation_id, &approval.expires_at);
     (
-        Questions::from([(mcp::APPROVAL.to_owned(), mcp::marked(form, meta.clone()))]),
+        ElicitationParams::from([(mcp::APPROVAL.to_owned(), mcp::marked(form, meta.clone()))]),
         meta,
     )
 }

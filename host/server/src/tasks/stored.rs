@@ -11,7 +11,7 @@ use toolcell_core::record::{
     Approval, ApprovalState, ErrorClass, InvocationId, Refusal, Status, SuspensionState, Timestamp,
 };
 
-use super::ended::Ended;
+use super::ended::CallEnd;
 use super::{CallStore, Tasks};
 
 /// How often the role of a runner is tried, and the time between: another request about the call has it for a moment.
@@ -19,27 +19,27 @@ const TRIES: u32 = 4;
 const BETWEEN: Duration = Duration::from_millis(5);
 
 /// The state of a call that is not in this process.
-pub(super) enum Stored {
+pub(super) enum StoredState {
     /// Another process runs it.
     Working,
     /// It waits for an approval.
     Waits(Box<Approval>),
     /// It was approved, and no living process runs it.
     Approved(Box<Kept>, Held),
-    /// It cannot run any more, and has no result yet.
+    /// It can no longer run, and has no result yet.
     Over(Box<Kept>, Held),
     /// Its tool asked, and no living process has it.
     Asks(Box<Suspended>),
     /// Its tool asked, or ran with the answers, and it cannot go on. It has no result yet.
     Interrupted(Box<Suspended>, Held),
-    Ended(Box<Ended>),
-    /// Nothing is on record.
+    Ended(Box<CallEnd>),
+    /// There is no record.
     Lost,
 }
 
 impl Tasks {
     /// Reads the state of the call `id`.
-    pub(super) async fn read(&self, id: InvocationId) -> Result<Stored, Refusal> {
+    pub(super) async fn read(&self, id: InvocationId) -> Result<StoredState, Refusal> {
         let store = Arc::clone(&self.store);
         let read = STORE.run(move || read(&store, id)).await;
         read.unwrap_or_else(|error| Err(StoreError::Unavailable(error.to_string()).into()))
@@ -56,7 +56,7 @@ impl Tasks {
         taken.unwrap_or_else(|error| Err(StoreError::Unavailable(error.to_string()).into()))
     }
 
-    /// The suspended calls that may be orphaned and cannot go on.
+    /// The suspended calls that may be orphaned and cannot resume.
     pub(super) async fn unfinished_suspended(&self) -> Result<Vec<InvocationId>, Refusal> {
         if !self.store.approvals.exists() {
             return Ok(Vec::new());
@@ -64,7 +64,7 @@ impl Tasks {
         self.approvals(Store::unfinished_suspended).await
     }
 
-    /// Withdraws the approval of the call `id`, open or given. Returns whether the call cannot run any more; `false` for
+    /// Withdraws the approval of the call `id`, open or given. Returns whether the call can no longer run; `false` for
     /// one that has used its approval, or needed none.
     pub(super) async fn withdraw(&self, id: InvocationId) -> Result<bool, Refusal> {
         if !self.store.approvals.exists() {
@@ -89,15 +89,15 @@ impl Tasks {
 }
 
 /// Blocks the thread.
-fn read(store: &CallStore, id: InvocationId) -> Result<Stored, Refusal> {
+fn read(store: &CallStore, id: InvocationId) -> Result<StoredState, Refusal> {
     match read_once(store, id)? {
         // Its process may have suspended it between the two reads, of the store and of the log.
-        Stored::Lost => read_once(store, id),
+        StoredState::Lost => read_once(store, id),
         found => Ok(found),
     }
 }
 
-fn read_once(store: &CallStore, id: InvocationId) -> Result<Stored, Refusal> {
+fn read_once(store: &CallStore, id: InvocationId) -> Result<StoredState, Refusal> {
     let CallStore { calls, approvals } = store;
     if let Some(found) = suspended(store, id)? {
         return Ok(found);
@@ -117,12 +117,12 @@ fn read_once(store: &CallStore, id: InvocationId) -> Result<Stored, Refusal> {
             }
             Some(kept) => match unfinished(kept, held) {
                 // The end may be on record although the store of approvals could not be told.
-                Stored::Over(kept, held) => match on_record(calls, id)? {
+                StoredState::Over(kept, held) => match on_record(calls, id)? {
                     (_, Some(ended)) => {
                         held.retire();
-                        return Ok(Stored::Ended(Box::new(ended)));
+                        return Ok(StoredState::Ended(Box::new(ended)));
                     }
-                    (_, None) => return Ok(Stored::Over(kept, held)),
+                    (_, None) => return Ok(StoredState::Over(kept, held)),
                 },
                 other => return Ok(other),
             },
@@ -130,42 +130,43 @@ fn read_once(store: &CallStore, id: InvocationId) -> Result<Stored, Refusal> {
         }
     }
     let (runs, ended) = on_record(calls, id)?;
-    let ended = ended
-        .or_else(|| result.and_then(|text| Some(Ended::alone(serde_json::from_str(&text).ok()?))));
+    let ended = ended.or_else(|| {
+        result.and_then(|text| Some(CallEnd::alone(serde_json::from_str(&text).ok()?)))
+    });
     Ok(match ended {
-        Some(ended) => Stored::Ended(Box::new(ended)),
-        None if runs => Stored::Working,
-        None => Stored::Lost,
+        Some(ended) => StoredState::Ended(Box::new(ended)),
+        None if runs => StoredState::Working,
+        None => StoredState::Lost,
     })
 }
 
 /// The state of a suspended call; `None` for any other. Blocks the thread.
-fn suspended(store: &CallStore, id: InvocationId) -> Result<Option<Stored>, Refusal> {
+fn suspended(store: &CallStore, id: InvocationId) -> Result<Option<StoredState>, Refusal> {
     let CallStore { calls, approvals } = store;
     if !approvals.exists() || approvals.with(|store| store.suspended(id))?.is_none() {
         return Ok(None);
     }
     let Some(held) = hold(approvals, id)? else {
-        return Ok(Some(Stored::Working));
+        return Ok(Some(StoredState::Working));
     };
-    // Read anew: the process that had the role has left by now.
+    // Read again: the process that had the role has left.
     let Some(kept) = approvals.with(|store| store.suspended(id))? else {
         held.retire();
         return Ok(None);
     };
-    // A call that can go on stays free for who answers: the log may take long to read.
+    // A call that can resume stays free for an answer: the log may take long to read.
     let held = if is_open(&kept) { None } else { Some(held) };
     Ok(Some(match (line(calls, id)?, held) {
-        (Line::Ended(ended), held) => {
+        (LoggedState::Ended(ended), held) => {
             // Its process was killed before it could remove the row, or before the log had it as one that waits.
             approvals.with(|store| store.forget_suspended(id))?;
             held.into_iter().for_each(Held::retire);
-            Stored::Ended(ended)
+            StoredState::Ended(ended)
         }
         // Its process ends at this moment, and the log has to tell how.
-        (Line::Runs, _) => Stored::Working,
-        (Line::Waits, None) => Stored::Asks(Box::new(kept)),
-        (Line::Waits, Some(held)) => Stored::Interrupted(Box::new(kept), held),
+        (LoggedState::Runs, _) => StoredState::Working,
+        (LoggedState::Waits, None) => StoredState::Asks(Box::new(kept)),
+        (LoggedState::Waits, Some(held)) => StoredState::Interrupted(Box::new(kept), held),
     }))
 }
 
@@ -182,7 +183,7 @@ fn take_suspended(
         held.retire();
         return Ok(None);
     };
-    let waits = is_open(&kept) && matches!(line(calls, id)?, Line::Waits);
+    let waits = is_open(&kept) && matches!(line(calls, id)?, LoggedState::Waits);
     Ok(waits.then(|| (Box::new(kept), held)))
 }
 
@@ -202,34 +203,36 @@ fn is_open(kept: &Suspended) -> bool {
     kept.state == SuspensionState::Waiting && kept.suspension.expires_at > Timestamp::now()
 }
 
-/// What the log has of a suspended call.
-enum Line {
+/// A suspended call in the log.
+enum LoggedState {
     /// That it waits. A log that lost its lines does not object either.
     Waits,
     Runs,
-    Ended(Box<Ended>),
+    Ended(Box<CallEnd>),
 }
 
-fn line(calls: &CallLog, id: InvocationId) -> Result<Line, Refusal> {
+fn line(calls: &CallLog, id: InvocationId) -> Result<LoggedState, Refusal> {
     let Some(record) = calls.record(&id.to_string()).map_err(unreadable)? else {
-        return Ok(Line::Waits);
+        return Ok(LoggedState::Waits);
     };
     Ok(if is_suspended(&record) {
-        Line::Waits
+        LoggedState::Waits
     } else {
-        Ended::read(record).map_or(Line::Runs, |ended| Line::Ended(Box::new(ended)))
+        CallEnd::read(record).map_or(LoggedState::Runs, |ended| {
+            LoggedState::Ended(Box::new(ended))
+        })
     })
 }
 
-/// Whether the call runs, as far as the log knows, and how it ended. Ends the calls of killed processes before.
-fn on_record(calls: &CallLog, id: InvocationId) -> Result<(bool, Option<Ended>), Refusal> {
+/// Reads from the log if the call runs, and how it ended. Ends the calls of killed processes first.
+fn on_record(calls: &CallLog, id: InvocationId) -> Result<(bool, Option<CallEnd>), Refusal> {
     let found = calls.record(&id.to_string()).map_err(unreadable)?;
-    // A suspended call that the store does not have is gone: the machine lost power, or the store was moved away.
+    // A suspended call that the store lacks is lost: the machine lost power, or the store was moved away.
     let runs = found.as_ref().is_some_and(|record| !is_suspended(record));
-    Ok((runs, found.and_then(Ended::read)))
+    Ok((runs, found.and_then(CallEnd::read)))
 }
 
-/// Whether the log has the call as one that waits for an answer.
+/// Returns whether the log's call waits for an answer.
 fn is_suspended(record: &Value) -> bool {
     record.pointer("/invocation/status").and_then(Value::as_str)
         == Some(Status::NeedsInput.as_str())
@@ -246,12 +249,14 @@ fn unreadable(error: LogError) -> Refusal {
 }
 
 /// The state of a call that needed an approval and has no result; `held`: no living process runs it.
-fn unfinished(kept: Kept, held: Option<Held>) -> Stored {
+fn unfinished(kept: Kept, held: Option<Held>) -> StoredState {
     let is_open = kept.approval.expires_at > Timestamp::now();
     match (kept.state, held) {
-        (ApprovalState::Pending, _) if is_open => Stored::Waits(Box::new(kept.approval)),
-        (ApprovalState::Approved, Some(held)) if is_open => Stored::Approved(Box::new(kept), held),
-        (_, Some(held)) => Stored::Over(Box::new(kept), held),
-        (_, None) => Stored::Working,
+        (ApprovalState::Pending, _) if is_open => StoredState::Waits(Box::new(kept.approval)),
+        (ApprovalState::Approved, Some(held)) if is_open => {
+            StoredState::Approved(Box::new(kept), held)
+        }
+        (_, Some(held)) => StoredState::Over(Box::new(kept), held),
+        (_, None) => StoredState::Working,
     }
 }

@@ -23,22 +23,22 @@ const BOUNDS: [f64; 12] = [
 /// `AGGREGATION_TEMPORALITY_CUMULATIVE`.
 const CUMULATIVE: u8 = 2;
 
-/// What is counted.
-pub(super) struct Metrics {
+/// The counters.
+pub(super) struct CallMetrics {
     since: Timestamp,
-    state: Mutex<State>,
+    state: Mutex<MetricsState>,
 }
 
 #[derive(Default)]
-struct State {
-    tools: BTreeMap<String, Series>,
+struct MetricsState {
+    tools: BTreeMap<String, ToolSeries>,
     /// The calls that have not ended.
-    open: HashMap<InvocationId, Stage>,
+    open: HashMap<InvocationId, CallStage>,
 }
 
 /// How far a call is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum CallStage {
     Begun,
     Queued,
     Running,
@@ -46,7 +46,7 @@ enum Stage {
 
 /// The calls of one tool.
 #[derive(Default)]
-struct Series {
+struct ToolSeries {
     /// By `status` of their results.
     calls: BTreeMap<String, u64>,
     /// By `error_class`.
@@ -61,30 +61,30 @@ struct Series {
 }
 
 /// One family of metrics, as both formats show it.
-struct Family {
+struct MetricFamily {
     name: &'static str,
     help: &'static str,
     unit: &'static str,
-    kind: Kind,
-    points: Vec<(Labels, Number)>,
+    kind: MetricKind,
+    points: Vec<(MetricLabels, MetricValue)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum MetricKind {
     Counter,
     Gauge,
     Histogram,
 }
 
-type Labels = Vec<(&'static str, String)>;
+type MetricLabels = Vec<(&'static str, String)>;
 
-enum Number {
+enum MetricValue {
     Whole(u64),
     /// Counts of the buckets, of all, and the sum.
     Spread([u64; BOUNDS.len()], u64, f64),
 }
 
-impl Default for Metrics {
+impl Default for CallMetrics {
     fn default() -> Self {
         Self {
             since: Timestamp::now(),
@@ -93,17 +93,17 @@ impl Default for Metrics {
     }
 }
 
-impl Metrics {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl CallMetrics {
+    fn lock(&self) -> MutexGuard<'_, MetricsState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Follows a call that has not ended.
     pub(super) fn event(&self, event: &ToolEvent) {
         let stage = match event.event_type {
-            EventType::Planned => Stage::Begun,
-            EventType::Queued => Stage::Queued,
-            EventType::Started => Stage::Running,
+            EventType::Planned => CallStage::Begun,
+            EventType::Queued => CallStage::Queued,
+            EventType::Started => CallStage::Running,
             _ => return,
         };
         if let Some(id) = event.invocation_id {
@@ -169,88 +169,88 @@ impl Metrics {
             .collect()
     }
 
-    fn families(&self, dropped: u64) -> Vec<Family> {
+    fn families(&self, dropped: u64) -> Vec<MetricFamily> {
         let state = self.lock();
-        let of_tools = |number: fn(&Series) -> Number| {
+        let of_tools = |number: fn(&ToolSeries) -> MetricValue| {
             state
                 .tools
                 .iter()
                 .map(|(tool, series)| (labels(tool), number(series)))
                 .collect()
         };
-        let stages = |stage: Stage| {
+        let stages = |stage: CallStage| {
             let count = state.open.values().filter(|open| **open == stage).count();
             vec![(
-                Labels::new(),
-                Number::Whole(u64::try_from(count).unwrap_or(u64::MAX)),
+                MetricLabels::new(),
+                MetricValue::Whole(u64::try_from(count).unwrap_or(u64::MAX)),
             )]
         };
         vec![
-            Family {
+            MetricFamily {
                 name: "toolcell_calls",
                 help: "Calls that have ended, by the status of their results.",
                 unit: "{call}",
-                kind: Kind::Counter,
+                kind: MetricKind::Counter,
                 points: state.by(|series| &series.calls, "status"),
             },
-            Family {
+            MetricFamily {
                 name: "toolcell_call_errors",
                 help: "Calls that ended in an error, refusals included, by its class.",
                 unit: "{call}",
-                kind: Kind::Counter,
+                kind: MetricKind::Counter,
                 points: state.by(|series| &series.errors, "class"),
             },
-            Family {
+            MetricFamily {
                 name: "toolcell_call_duration_seconds",
                 help: "Time from the plan of a call to its end, with all waiting.",
                 unit: "s",
-                kind: Kind::Histogram,
+                kind: MetricKind::Histogram,
                 points: of_tools(|series| {
-                    Number::Spread(series.buckets, series.count, series.seconds)
+                    MetricValue::Spread(series.buckets, series.count, series.seconds)
                 }),
             },
-            Family {
+            MetricFamily {
                 name: "toolcell_call_fuel",
                 help: "Fuel that calls used.",
                 unit: "{fuel}",
-                kind: Kind::Counter,
-                points: of_tools(|series| Number::Whole(series.fuel)),
+                kind: MetricKind::Counter,
+                points: of_tools(|series| MetricValue::Whole(series.fuel)),
             },
-            Family {
+            MetricFamily {
                 name: "toolcell_call_memory_peak_bytes",
                 help: "Memory of the call that took most.",
                 unit: "By",
-                kind: Kind::Gauge,
-                points: of_tools(|series| Number::Whole(series.memory)),
+                kind: MetricKind::Gauge,
+                points: of_tools(|series| MetricValue::Whole(series.memory)),
             },
-            Family {
+            MetricFamily {
                 name: "toolcell_calls_running",
                 help: "Calls whose tool runs.",
                 unit: "{call}",
-                kind: Kind::Gauge,
-                points: stages(Stage::Running),
+                kind: MetricKind::Gauge,
+                points: stages(CallStage::Running),
             },
-            Family {
+            MetricFamily {
                 name: "toolcell_calls_queued",
                 help: "Calls that wait for their turn or for a place.",
                 unit: "{call}",
-                kind: Kind::Gauge,
-                points: stages(Stage::Queued),
+                kind: MetricKind::Gauge,
+                points: stages(CallStage::Queued),
             },
-            Family {
+            MetricFamily {
                 name: "toolcell_spans_dropped",
                 help: "Spans that could not be sent to the collector.",
                 unit: "{span}",
-                kind: Kind::Counter,
-                points: vec![(Labels::new(), Number::Whole(dropped))],
+                kind: MetricKind::Counter,
+                points: vec![(MetricLabels::new(), MetricValue::Whole(dropped))],
             },
         ]
     }
 }
 
-impl State {
+impl MetricsState {
     /// The series of a tool; one for all together after the first hundred.
-    fn series(&mut self, tool: String) -> &mut Series {
+    fn series(&mut self, tool: String) -> &mut ToolSeries {
         let is_over = self.tools.len() >= TOOLS_MAX
             && !self.tools.contains_key(&tool)
             && guard!("metric_tools");
@@ -262,14 +262,14 @@ impl State {
     /// The counts of each tool that have another label.
     fn by(
         &self,
-        counts: fn(&Series) -> &BTreeMap<String, u64>,
+        counts: fn(&ToolSeries) -> &BTreeMap<String, u64>,
         label: &'static str,
-    ) -> Vec<(Labels, Number)> {
-        let of_tool = |(tool, series): (&String, &Series)| {
+    ) -> Vec<(MetricLabels, MetricValue)> {
+        let of_tool = |(tool, series): (&String, &ToolSeries)| {
             let point = |(word, count): (&String, &u64)| {
                 let mut labels = labels(tool);
                 labels.push((label, word.clone()));
-                (labels, Number::Whole(*count))
+                (labels, MetricValue::Whole(*count))
             };
             counts(series).iter().map(point).collect::<Vec<_>>()
         };
@@ -277,26 +277,28 @@ impl State {
     }
 }
 
-fn labels(tool: &str) -> Labels {
+fn labels(tool: &str) -> MetricLabels {
     vec![("tool", tool.to_owned())]
 }
 
-impl Family {
+impl MetricFamily {
     fn write(&self, out: &mut String) -> fmt::Result {
         let name = match self.kind {
-            Kind::Counter => format!("{}_total", self.name),
-            Kind::Gauge | Kind::Histogram => self.name.to_owned(),
+            MetricKind::Counter => format!("{}_total", self.name),
+            MetricKind::Gauge | MetricKind::Histogram => self.name.to_owned(),
         };
         let kind = match self.kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+            MetricKind::Histogram => "histogram",
         };
         writeln!(out, "# HELP {name} {}\n# TYPE {name} {kind}", self.help)?;
         for (labels, number) in &self.points {
             match number {
-                Number::Whole(number) => writeln!(out, "{name}{} {number}", shown(labels, None))?,
-                Number::Spread(buckets, count, sum) => {
+                MetricValue::Whole(number) => {
+                    writeln!(out, "{name}{} {number}", shown(labels, None))?
+                }
+                MetricValue::Spread(buckets, count, sum) => {
                     let mut below = 0;
                     for (bucket, bound) in buckets.iter().zip(BOUNDS) {
                         below += bucket;
@@ -316,13 +318,13 @@ impl Family {
     }
 
     fn otlp(&self, since: &str, now: &str) -> Value {
-        let point = |(labels, number): &(Labels, Number)| {
+        let point = |(labels, number): &(MetricLabels, MetricValue)| {
             let attribute = |(key, value): &(&str, String)| json!({ "key": key, "value": { "stringValue": value } });
             let attributes: Vec<Value> = labels.iter().map(attribute).collect();
             let mut point = json!({ "attributes": attributes, "startTimeUnixNano": since, "timeUnixNano": now });
             let fields = match number {
-                Number::Whole(number) => json!({ "asInt": number.to_string() }),
-                Number::Spread(buckets, count, sum) => {
+                MetricValue::Whole(number) => json!({ "asInt": number.to_string() }),
+                MetricValue::Spread(buckets, count, sum) => {
                     let over = count.saturating_sub(buckets.iter().sum());
                     let counts: Vec<String> =
                         buckets.iter().chain([&over]).map(u64::to_string).collect();
@@ -337,12 +339,12 @@ impl Family {
         let points: Vec<Value> = self.points.iter().map(point).collect();
         let mut metric = json!({ "name": self.name, "description": self.help, "unit": self.unit });
         let (key, data) = match self.kind {
-            Kind::Counter => (
+            MetricKind::Counter => (
                 "sum",
                 json!({ "dataPoints": points, "aggregationTemporality": CUMULATIVE, "isMonotonic": true }),
             ),
-            Kind::Gauge => ("gauge", json!({ "dataPoints": points })),
-            Kind::Histogram => (
+            MetricKind::Gauge => ("gauge", json!({ "dataPoints": points })),
+            MetricKind::Histogram => (
                 "histogram",
                 json!({ "dataPoints": points, "aggregationTemporality": CUMULATIVE }),
             ),
@@ -355,7 +357,7 @@ impl Family {
 }
 
 /// Labels as Prometheus has them; `le` is the bound of a bucket.
-fn shown(labels: &Labels, le: Option<&str>) -> String {
+fn shown(labels: &MetricLabels, le: Option<&str>) -> String {
     let escaped = |value: &str| {
         value
             .replace('\\', "\\\\")
@@ -382,7 +384,7 @@ mod tests {
 
     #[test]
     fn calls_are_counted_by_how_they_ended_and_how_far_they_are() {
-        let metrics = Metrics::default();
+        let metrics = CallMetrics::default();
         let one = record(None, None);
         let other = record(None, Some(ErrorClass::Timeout));
         let at = |record: &CallRecord, event_type| {
@@ -430,7 +432,7 @@ mod tests {
 
     #[test]
     fn so_many_tools_are_counted_apart() {
-        let mut state = State::default();
+        let mut state = MetricsState::default();
         for at in 0..TOOLS_MAX + 7 {
             state.series(format!("a.b{at}")).count += 1;
         }
@@ -441,7 +443,7 @@ mod tests {
 
     #[test]
     fn so_many_calls_are_followed_and_an_end_makes_room() {
-        let metrics = Metrics::default();
+        let metrics = CallMetrics::default();
         let planned = record(None, None).events[0].clone();
         let begin = |id| {
             metrics.event(&ToolEvent {

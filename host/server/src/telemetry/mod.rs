@@ -22,12 +22,12 @@ use tokio::runtime::Runtime;
 use toolcell::Listener;
 use toolcell_config::TelemetrySettings;
 use toolcell_core::record::{CallRecord, Timestamp, ToolEvent, TraceContext};
-use toolcell_dialect::agentool::Post;
+use toolcell_dialect::agentool::TracePost;
 
-use metrics::Metrics;
-use post::{Failure, Poster};
-use queue::{Batch, Queue};
-use sessions::Sessions;
+use metrics::CallMetrics;
+use post::{CollectorClient, PostFailure};
+use queue::{SpanBatch, SpanQueue};
+use sessions::SessionSpans;
 
 /// How often metrics are sent.
 const METRICS_PERIOD: Duration = Duration::from_secs(60);
@@ -41,31 +41,31 @@ const PAUSE: Duration = Duration::from_secs(1);
 const CLOSE_TIME: Duration = Duration::from_secs(2);
 
 /// Prints a warning.
-pub type Warn = fn(&str);
+pub type WarnFn = fn(&str);
 
-/// What `[telemetry]` asks for.
+/// Exports spans and metrics.
 pub struct Telemetry {
-    shared: Arc<Shared>,
+    shared: Arc<TelemetryState>,
     settings: TelemetrySettings,
-    warn: Warn,
+    warn: WarnFn,
 }
 
-/// What the thread that sends needs, too.
-struct Shared {
-    queue: Queue,
-    sessions: Sessions,
-    metrics: Metrics,
+/// State that the sender needs, too.
+struct TelemetryState {
+    queue: SpanQueue,
+    sessions: SessionSpans,
+    metrics: CallMetrics,
     /// The name of the spans above calls.
     above: &'static str,
 }
 
 /// The thread that sends.
-struct Sender {
-    shared: Arc<Shared>,
-    poster: Poster,
+struct SenderThread {
+    shared: Arc<TelemetryState>,
+    poster: CollectorClient,
     runtime: Runtime,
-    warn: Warn,
-    /// Whether it was said that the collector fails.
+    warn: WarnFn,
+    /// `true` if the failure was reported.
     has_warned: bool,
 }
 
@@ -76,27 +76,27 @@ impl Telemetry {
         settings: &TelemetrySettings,
         roots: Option<&Path>,
         above: &'static str,
-        warn: Warn,
+        warn: WarnFn,
     ) -> anyhow::Result<Option<Arc<Self>>> {
         if settings.collector.is_none() && !settings.metrics {
             return Ok(None);
         }
-        let queue = Queue::default();
-        let sessions = Sessions::default();
-        let metrics = Metrics::default();
-        let shared = Arc::new(Shared {
+        let queue = SpanQueue::default();
+        let sessions = SessionSpans::default();
+        let metrics = CallMetrics::default();
+        let shared = Arc::new(TelemetryState {
             queue,
             sessions,
             metrics,
             above,
         });
         if let Some(collector) = &settings.collector {
-            let poster = Poster::new(collector.clone(), roots)?;
+            let poster = CollectorClient::new(collector.clone(), roots)?;
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build();
             let runtime = runtime.context("cannot start the runtime for telemetry")?;
-            let sender = Sender {
+            let sender = SenderThread {
                 shared: Arc::clone(&shared),
                 poster,
                 runtime,
@@ -126,9 +126,9 @@ impl Telemetry {
     }
 
     /// Sends the steps that an agent added to the trace of its session, at their `place` among the spans of its calls.
-    pub fn steps(&self, posts: &[Post], place: &TraceContext) {
+    pub fn steps(&self, posts: &[TracePost], place: &TraceContext) {
         if self.settings.collector.is_some()
-            && let Some(span) = steps::of(posts, place)
+            && let Some(span) = steps::steps_span(posts, place)
         {
             self.shared.push(&span);
         }
@@ -163,7 +163,7 @@ impl Listener for Telemetry {
         self.shared.metrics.ended(record);
         if self.settings.collector.is_some() {
             self.shared.sessions.ended(record, Timestamp::now());
-            if let Some(span) = span::of(record, self.settings.arguments) {
+            if let Some(span) = span::call_span(record, self.settings.arguments) {
                 self.shared.push(&span);
             }
         }
@@ -178,7 +178,7 @@ impl fmt::Debug for Telemetry {
     }
 }
 
-impl Shared {
+impl TelemetryState {
     fn push(&self, span: &otlp::Span) {
         if let Ok(span) = serde_json::to_string(span) {
             self.queue.push(span);
@@ -186,11 +186,11 @@ impl Shared {
     }
 }
 
-impl Sender {
+impl SenderThread {
     fn run(mut self) {
         let mut measured = Instant::now();
         loop {
-            let Batch { spans, is_last } = self.shared.queue.take(TICK);
+            let SpanBatch { spans, is_last } = self.shared.queue.take(TICK);
             self.spans(&spans);
             let over = self
                 .shared
@@ -236,12 +236,12 @@ impl Sender {
         }
     }
 
-    fn post(&self, path: &str, body: String) -> Result<(), Failure> {
+    fn post(&self, path: &str, body: String) -> Result<(), PostFailure> {
         self.runtime.block_on(self.poster.post(path, body))
     }
 
     /// Says once that the collector fails.
-    fn tell(&mut self, failure: &Failure) {
+    fn tell(&mut self, failure: &PostFailure) {
         if !std::mem::replace(&mut self.has_warned, true) {
             (self.warn)(&format!(
                 "warning: the collector of telemetry {failure}; calls go on, and spans may be lost"

@@ -28,10 +28,10 @@ pub(super) struct Span {
     pub(super) attributes: Vec<Attribute>,
     pub(super) events: Vec<SpanEvent>,
     pub(super) dropped_events_count: usize,
-    status: Status,
+    status: SpanStatus,
 }
 
-/// What happened during a span.
+/// An event during a span.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct SpanEvent {
@@ -57,7 +57,7 @@ pub(super) enum AnyValue {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-struct Status {
+struct SpanStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<u8>,
 }
@@ -83,11 +83,11 @@ impl Span {
             attributes: Vec::new(),
             events: Vec::new(),
             dropped_events_count: 0,
-            status: Status::default(),
+            status: SpanStatus::default(),
         }
     }
 
-    /// Says that the operation failed. Without a message, because that of a call can repeat its arguments.
+    /// Sets the status to failed. Without a message, because a call's can repeat its arguments.
     pub(super) fn failed(&mut self) {
         self.status.code = Some(ERROR);
     }

@@ -28,21 +28,21 @@ const ROOTS_BYTES_MAX: u64 = 4 << 20;
 const REQUEST_TIME: Duration = Duration::from_secs(5);
 
 /// Sends to one collector.
-pub(super) struct Poster {
+pub(super) struct CollectorClient {
     collector: Collector,
     /// `None` for plain HTTP.
     tls: Option<(TlsConnector, ServerName<'static>)>,
 }
 
 /// Why the collector did not take something.
-pub(super) enum Failure {
+pub(super) enum PostFailure {
     Unreachable,
     TimedOut,
     Refused(StatusCode),
 }
 
-impl Failure {
-    /// Whether it may take the same later.
+impl PostFailure {
+    /// Returns whether a retry may work.
     pub(super) fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable | Self::TimedOut => true,
@@ -58,7 +58,7 @@ impl Failure {
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for PostFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unreachable => f.write_str("cannot be reached"),
@@ -72,7 +72,7 @@ impl fmt::Display for Failure {
     }
 }
 
-impl Poster {
+impl CollectorClient {
     /// Trusts Mozilla's root certificates, and those in the file `roots`.
     pub(super) fn new(collector: Collector, roots: Option<&Path>) -> anyhow::Result<Self> {
         let tls = match collector.endpoint.scheme_str() {
@@ -93,7 +93,7 @@ impl Poster {
     }
 
     /// Sends `body`, JSON, to `path` below the collector's URL.
-    pub(super) async fn post(&self, path: &str, body: String) -> Result<(), Failure> {
+    pub(super) async fn post(&self, path: &str, body: String) -> Result<(), PostFailure> {
         let sending = async {
             let endpoint = &self.collector.endpoint;
             let host = endpoint.host().unwrap_or_default().trim_matches(['[', ']']);
@@ -102,30 +102,32 @@ impl Poster {
                 .unwrap_or(if self.tls.is_some() { 443 } else { 80 });
             let socket = TcpStream::connect((host, port))
                 .await
-                .map_err(|_| Failure::Unreachable)?;
+                .map_err(|_| PostFailure::Unreachable)?;
             match &self.tls {
                 None => self.send(socket, path, body).await,
                 Some((tls, name)) => {
                     let stream = tls
                         .connect(name.clone(), socket)
                         .await
-                        .map_err(|_| Failure::Unreachable)?;
+                        .map_err(|_| PostFailure::Unreachable)?;
                     self.send(stream, path, body).await
                 }
             }
         };
         tokio::time::timeout(REQUEST_TIME, sending)
             .await
-            .unwrap_or(Err(Failure::TimedOut))
+            .unwrap_or(Err(PostFailure::TimedOut))
     }
 
-    async fn send<S>(&self, stream: S, path: &str, body: String) -> Result<(), Failure>
+    async fn send<S>(&self, stream: S, path: &str, body: String) -> Result<(), PostFailure>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        let request = self.request(path, body).map_err(|_| Failure::Unreachable)?;
+        let request = self
+            .request(path, body)
+            .map_err(|_| PostFailure::Unreachable)?;
         let handshake = http1::handshake(TokioIo::new(stream)).await;
-        let (mut sender, connection) = handshake.map_err(|_| Failure::Unreachable)?;
+        let (mut sender, connection) = handshake.map_err(|_| PostFailure::Unreachable)?;
         let mut connection = std::pin::pin!(connection);
         let mut answer = std::pin::pin!(sender.send_request(request));
         // The head is enough: what it says of a part that was not taken cannot be sent again.
@@ -134,9 +136,9 @@ impl Poster {
             response = &mut answer => response,
             _ = &mut connection => answer.await,
         };
-        match response.map_err(|_| Failure::Unreachable)?.status() {
+        match response.map_err(|_| PostFailure::Unreachable)?.status() {
             status if status.is_success() => Ok(()),
-            status => Err(Failure::Refused(status)),
+            status => Err(PostFailure::Refused(status)),
         }
     }
 

@@ -15,13 +15,13 @@ const DELAY: Duration = Duration::from_millis(500);
 
 /// Spans, as JSON, between calls and the thread that sends them.
 #[derive(Default)]
-pub(super) struct Queue {
-    state: Mutex<State>,
+pub(super) struct SpanQueue {
+    state: Mutex<QueueState>,
     news: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct QueueState {
     spans: VecDeque<Box<str>>,
     bytes: usize,
     /// How many were taken, and neither sent nor dropped.
@@ -31,15 +31,15 @@ struct State {
     is_over: bool,
 }
 
-/// What is to be sent next.
-pub(super) struct Batch {
+/// The next request's data.
+pub(super) struct SpanBatch {
     pub(super) spans: Vec<Box<str>>,
-    /// Whether nothing comes after it.
+    /// `true` if it is the last one.
     pub(super) is_last: bool,
 }
 
-impl Queue {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl SpanQueue {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -63,9 +63,9 @@ impl Queue {
     }
 
     /// Waits for spans, until there are some, `patience` is over, or the queue is closed.
-    pub(super) fn take(&self, patience: Duration) -> Batch {
-        let idle = |state: &mut State| state.spans.is_empty() && !state.is_closed;
-        let few = |state: &mut State| state.spans.len() < BATCH_SPANS && !state.is_closed;
+    pub(super) fn take(&self, patience: Duration) -> SpanBatch {
+        let idle = |state: &mut QueueState| state.spans.is_empty() && !state.is_closed;
+        let few = |state: &mut QueueState| state.spans.len() < BATCH_SPANS && !state.is_closed;
         let waited = self.news.wait_timeout_while(self.lock(), patience, idle);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         if !state.spans.is_empty() {
@@ -83,13 +83,13 @@ impl Queue {
         }
         state.bytes -= bytes;
         state.on_way += count(&spans);
-        Batch {
+        SpanBatch {
             spans,
             is_last: state.is_closed && state.spans.is_empty(),
         }
     }
 
-    /// Waits before spans are sent again. Returns whether the queue is closed meanwhile.
+    /// Waits before spans are sent again. Returns whether the queue is closed by then.
     pub(super) fn pause(&self, pause: Duration) -> bool {
         let waited = self
             .news
@@ -149,10 +149,10 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_dropped_and_counted() {
-        let queue = Queue::default();
+        let queue = SpanQueue::default();
         (0..SPANS_MAX + 5).for_each(|_| queue.push("{}".to_owned()));
         assert_eq!(queue.dropped(), 5);
-        let large = Queue::default();
+        let large = SpanQueue::default();
         (0..9).for_each(|_| large.push("x".repeat(BYTES_MAX / 4)));
         assert_eq!(large.dropped(), 5);
         assert!(large.lock().bytes <= BYTES_MAX);
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_request_has_so_many_spans_and_a_closed_queue_is_emptied() {
-        let queue = Queue::default();
+        let queue = SpanQueue::default();
         (0..BATCH_SPANS + 3).for_each(|at| queue.push(at.to_string()));
         let first = queue.take(Duration::ZERO);
         assert_eq!((first.spans.len(), first.is_last), (BATCH_SPANS, false));
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn spans_on_their_way_count_as_lost_until_they_are_sent() {
-        let queue = Queue::default();
+        let queue = SpanQueue::default();
         queue.push("{}".to_owned());
         let taken = queue.take(Duration::ZERO);
         assert_eq!(queue.dropped(), 0);

@@ -18,9 +18,9 @@ const CALL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The sessions whose span is not over.
 #[derive(Default)]
-pub(super) struct Sessions(Mutex<HashMap<String, Session>>);
+pub(super) struct SessionSpans(Mutex<HashMap<String, SessionSpan>>);
 
-struct Session {
+struct SessionSpan {
     trace: TraceContext,
     span: SpanId,
     began: Timestamp,
@@ -29,8 +29,8 @@ struct Session {
     running: u64,
 }
 
-impl Sessions {
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Session>> {
+impl SessionSpans {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, SessionSpan>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -43,7 +43,7 @@ impl Sessions {
             }
             let trace = TraceContext::begin();
             let span = SpanId::of(InvocationId::at(now));
-            let session = Session {
+            let session = SessionSpan {
                 trace,
                 span,
                 began: now,
@@ -79,7 +79,7 @@ impl Sessions {
 
     /// Ends the spans of sessions that rest, or of all. Each is called `name`.
     pub(super) fn end(&self, name: &str, now: Timestamp, all: bool) -> Vec<Span> {
-        let is_over = |session: &Session| {
+        let is_over = |session: &SessionSpan| {
             let rest = if session.running == 0 { REST } else { CALL_MAX };
             all || session.last.plus(rest) < now
         };
@@ -91,7 +91,7 @@ impl Sessions {
     }
 }
 
-impl Session {
+impl SessionSpan {
     fn span(&self, name: &str) -> Span {
         let mut span = Span::new(
             self.trace.trace_id(),
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn the_calls_of_a_session_are_below_its_span_until_it_rests() {
-        let sessions = Sessions::default();
+        let sessions = SessionSpans::default();
         let now = Timestamp::now();
         let [one, other] = [(); 2].map(|()| sessions.begin("s", now));
         assert_eq!(one, other);
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn so_many_sessions_are_followed() {
-        let sessions = Sessions::default();
+        let sessions = SessionSpans::default();
         let now = Timestamp::now();
         let parents = (0..SESSIONS_MAX + 3).map(|at| sessions.begin(&at.to_string(), now).parent());
         assert_eq!(parents.filter(Option::is_none).count(), 3);

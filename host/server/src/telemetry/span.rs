@@ -22,7 +22,7 @@ const UNRESOLVED: &str = "unresolved";
 
 /// The span of the call (AO-OT-01), from its plan to its end; `None` if its caller records no trace. It has arguments and
 /// the result only with `arguments`, as the record shows them.
-pub(super) fn of(record: &CallRecord, arguments: bool) -> Option<Span> {
+pub(super) fn call_span(record: &CallRecord, arguments: bool) -> Option<Span> {
     let invocation = &record.invocation;
     let context = TraceContext::recorded(invocation)?;
     if !context.is_sampled() {
@@ -276,7 +276,7 @@ pub(super) mod tests {
     }
 
     fn span(record: &CallRecord, arguments: bool) -> Value {
-        serde_json::to_value(of(record, arguments)).unwrap()
+        serde_json::to_value(call_span(record, arguments)).unwrap()
     }
 
     fn attribute<'a>(span: &'a Value, key: &str) -> Option<&'a Value> {
@@ -351,7 +351,7 @@ pub(super) mod tests {
         for status in [Status::Selected, Status::ArgumentsReady, Status::Canceled] {
             record.invocation.advance(status, None).unwrap();
         }
-        let made = of(&record, false).unwrap();
+        let made = call_span(&record, false).unwrap();
         let phases = made.events.iter().filter(|event| event.name == PHASE);
         let phases: Vec<&AnyValue> = phases.map(|event| &event.attributes[0].value).collect();
         let words = ["selected", "arguments_ready", "canceled"];
@@ -402,8 +402,8 @@ pub(super) mod tests {
 
     #[test]
     fn a_call_without_a_trace_and_one_that_its_caller_does_not_record_have_no_span() {
-        assert_eq!(of(&record(None, None), true), None);
-        assert_eq!(of(&record(Some(reference("00")), None), true), None);
+        assert_eq!(call_span(&record(None, None), true), None);
+        assert_eq!(call_span(&record(Some(reference("00")), None), true), None);
     }
 
     #[test]
@@ -411,7 +411,7 @@ pub(super) mod tests {
         let mut record = record(Some(reference("01")), None);
         let one = record.events[0].clone();
         record.events.resize(EVENTS_MAX + 5, one);
-        let made = of(&record, false).unwrap();
+        let made = call_span(&record, false).unwrap();
         assert_eq!(
             (made.events.len(), made.dropped_events_count),
             (EVENTS_MAX, 5)

@@ -1,7 +1,7 @@
 //! The span of the steps that an agent added to the trace of its session (AO-OT-01): a pure function.
 
 use toolcell_core::record::{InvocationId, SpanId, Timestamp, TraceContext};
-use toolcell_dialect::agentool::{Post, Posted, StepType};
+use toolcell_dialect::agentool::{PostContent, StepType, TracePost};
 
 use super::otlp::{Attribute, Span, SpanEvent};
 use super::span::EVENTS_MAX;
@@ -10,7 +10,7 @@ const NAME: &str = "invoke_agent";
 
 /// The span of `posts`, at its place in a trace, with an event for each; `None` if there are none, or if the trace is not
 /// recorded. What a step says is never in it: no contract tells which part of it is sensitive, so nothing could redact it.
-pub(super) fn of(posts: &[Post], place: &TraceContext) -> Option<Span> {
+pub(super) fn steps_span(posts: &[TracePost], place: &TraceContext) -> Option<Span> {
     let times = (
         posts.iter().map(|post| post.at).min()?,
         posts.iter().map(|post| post.at).max()?,
@@ -39,10 +39,10 @@ pub(super) fn of(posts: &[Post], place: &TraceContext) -> Option<Span> {
 }
 
 /// The type of a step, and the tokens that it counts.
-fn event(post: &Post) -> SpanEvent {
+fn event(post: &TracePost) -> SpanEvent {
     let (name, tokens) = match &post.what {
-        Posted::Start(_) => ("agentool.start", None),
-        Posted::Step(step) => {
+        PostContent::Start(_) => ("agentool.start", None),
+        PostContent::Step(step) => {
             let name = match step.kind.known() {
                 Some(StepType::Reasoning) => "agentool.reasoning",
                 Some(StepType::Handoff) => "agentool.handoff",
@@ -58,7 +58,7 @@ fn event(post: &Post) -> SpanEvent {
                     .and_then(|tokens| tokens.as_u64()),
             )
         }
-        Posted::End(end) => ("agentool.end", end.total_tokens),
+        PostContent::End(end) => ("agentool.end", end.total_tokens),
     };
     let mut made = SpanEvent::new(post.at, name);
     made.attributes
@@ -74,8 +74,8 @@ mod tests {
 
     const SAID: &str = "not for a collector";
 
-    fn posts(steps: Value) -> Vec<Post> {
-        let read = |step: &Value| Post::read(step.clone(), Timestamp::now()).unwrap();
+    fn posts(steps: Value) -> Vec<TracePost> {
+        let read = |step: &Value| TracePost::read(step.clone(), Timestamp::now()).unwrap();
         steps.as_array().unwrap().iter().map(read).collect()
     }
 
@@ -90,7 +90,7 @@ mod tests {
             { "type": "end", "output": SAID, "status": "success", "total_tokens": 3200, "timestamp": "2026-01-01T00:00:05Z" },
         ]));
         let place = TraceContext::begin();
-        let made = serde_json::to_value(of(&posts, &place).unwrap()).unwrap();
+        let made = serde_json::to_value(steps_span(&posts, &place).unwrap()).unwrap();
         assert!(!made.to_string().contains(SAID), "{made:#}");
         let names: Vec<&str> = made["events"]
             .as_array()
@@ -125,19 +125,19 @@ mod tests {
             json!({ "type": "reasoning", "content": "c" });
             EVENTS_MAX + 3
         ]));
-        let made = of(&many, &TraceContext::begin()).unwrap();
+        let made = steps_span(&many, &TraceContext::begin()).unwrap();
         assert_eq!(
             (made.events.len(), made.dropped_events_count),
             (EVENTS_MAX, 3)
         );
-        assert!(of(&[], &TraceContext::begin()).is_none());
+        assert!(steps_span(&[], &TraceContext::begin()).is_none());
         let parent = TraceContext::parse(
             "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00",
             None,
         )
         .unwrap();
         assert!(
-            of(&many, &parent).is_none(),
+            steps_span(&many, &parent).is_none(),
             "its caller does not record it"
         );
     }

@@ -91,7 +91,7 @@ impl Tools<'_> {
         grants: &Grants,
         dialect: Dialect,
     ) -> Exported {
-        let offered = self.offered.iter().map(|offered| server::Offered {
+        let offered = self.offered.iter().map(|offered| server::ToolOffer {
             tool: Arc::clone(&offered.tool),
             wall: offered.wall,
             origin: offered.origin.clone(),

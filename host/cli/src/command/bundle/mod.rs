@@ -18,7 +18,7 @@ use toolcell_config::{Layers, configured_compilation};
 use toolcell_core::catalog::{Conditions, Selection, Surface};
 use toolcell_core::record::{LoadingState, Refusal};
 use toolcell_install::reference::Reference;
-use toolcell_server::{Offered, Offers};
+use toolcell_server::{ExposedTools, ToolOffer};
 
 use self::manifest::{AskedFolder, Facts, PROGRAM, is_server_name};
 use self::zip::Entry;
@@ -288,7 +288,7 @@ impl Bundle {
                 .target
                 .tools(&loaded)
                 .map_err(|refusal| named.failed(refusal))?;
-            offered.extend(tools.into_iter().map(|tool| Offered {
+            offered.extend(tools.into_iter().map(|tool| ToolOffer {
                 tool,
                 wall: None,
                 origin: None,
@@ -315,7 +315,7 @@ impl Bundle {
             policy: &policy,
             missing_secrets: &missing,
         };
-        let offers = Offers::on(offered, |tools| {
+        let offers = ExposedTools::on(offered, |tools| {
             Surface::build(tools, Selection::default(), &conditions)
         });
         let described = offers.describe(|listed, standing| {

@@ -14,35 +14,35 @@ use serde::de::DeserializeOwned;
 use toolcell_core::record::{InvocationId, ToolResult};
 use toolcell_dialect::http as dialect;
 
-use crate::Offering;
+use crate::ToolSet;
 use crate::http::problem::{Problem, whole_seconds};
 
-use super::{Caller, Role};
+use super::{ApiCaller, TokenRole};
 
 pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub(super) const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
 
 /// The principal of a request that only callers may make.
-pub(super) struct Who(pub(super) Arc<Caller>);
+pub(super) struct RequestCaller(pub(super) Arc<ApiCaller>);
 
 /// The name of the approver of a request that only approvers may make.
-pub(super) struct Approver(pub(super) Arc<str>);
+pub(super) struct RequestApprover(pub(super) Arc<str>);
 
 /// The engine of a request that only an Arcade engine may make.
-pub(super) struct Engine(pub(super) Arc<Caller>);
+pub(super) struct RequestEngine(pub(super) Arc<ApiCaller>);
 
 /// The parameters in the path.
-pub(super) struct Place<T>(pub(super) T);
+pub(super) struct PathParams<T>(pub(super) T);
 
 /// The parameters in the query.
-pub(super) struct Asked<T>(pub(super) T);
+pub(super) struct QueryParams<T>(pub(super) T);
 
-impl<S: Sync> FromRequestParts<S> for Who {
+impl<S: Sync> FromRequestParts<S> for RequestCaller {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        match parts.extensions.get::<Role>() {
-            Some(Role::Caller(caller)) => Ok(Self(Arc::clone(caller))),
+        match parts.extensions.get::<TokenRole>() {
+            Some(TokenRole::Caller(caller)) => Ok(Self(Arc::clone(caller))),
             _ => Err(Problem::new(
                 403,
                 "not_a_caller",
@@ -52,13 +52,13 @@ impl<S: Sync> FromRequestParts<S> for Who {
     }
 }
 
-impl<S: Sync> FromRequestParts<S> for Approver {
+impl<S: Sync> FromRequestParts<S> for RequestApprover {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        match parts.extensions.get::<Role>() {
-            Some(Role::Approver(name)) => Ok(Self(Arc::clone(name))),
-            Some(Role::Caller(caller)) if !guard!("approver_role") => {
+        match parts.extensions.get::<TokenRole>() {
+            Some(TokenRole::Approver(name)) => Ok(Self(Arc::clone(name))),
+            Some(TokenRole::Caller(caller)) if !guard!("approver_role") => {
                 Ok(Self(Arc::clone(&caller.name)))
             }
             _ => {
@@ -69,12 +69,12 @@ impl<S: Sync> FromRequestParts<S> for Approver {
     }
 }
 
-impl<S: Sync> FromRequestParts<S> for Engine {
+impl<S: Sync> FromRequestParts<S> for RequestEngine {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        match parts.extensions.get::<Role>() {
-            Some(Role::Engine(engine)) => Ok(Self(Arc::clone(engine))),
+        match parts.extensions.get::<TokenRole>() {
+            Some(TokenRole::Engine(engine)) => Ok(Self(Arc::clone(engine))),
             _ => Err(Problem::new(
                 403,
                 "not_an_engine",
@@ -84,7 +84,7 @@ impl<S: Sync> FromRequestParts<S> for Engine {
     }
 }
 
-impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Place<T> {
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for PathParams<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
@@ -100,7 +100,7 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Place<T
     }
 }
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParams<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
@@ -141,7 +141,7 @@ pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Response<Body>
 }
 
 /// The answer to a call that has ended.
-pub(super) fn ended(offering: &Offering, result: &ToolResult) -> Response<Body> {
+pub(super) fn ended(offering: &ToolSet, result: &ToolResult) -> Response<Body> {
     let status =
         StatusCode::from_u16(dialect::status(result)).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = json(status, &shown(offering, result));
@@ -163,7 +163,7 @@ pub(super) fn ended(offering: &Offering, result: &ToolResult) -> Response<Body> 
 }
 
 /// A result as the caller gets it.
-pub(super) fn shown(offering: &Offering, result: &ToolResult) -> serde_json::Value {
+pub(super) fn shown(offering: &ToolSet, result: &ToolResult) -> serde_json::Value {
     let mut result = result.clone();
     offering
         .offers

@@ -13,8 +13,8 @@ use toolcell_core::journal::Given;
 use toolcell_core::record::{Answer, ApprovalState as Standing, InvocationId, Timestamp};
 use toolcell_dialect::http::{ApprovalAnswer, ApprovalDocument, ApprovalState};
 
-use super::Shared;
-use super::answer::{Approver, Place, call_id, json, read};
+use super::ApiState;
+use super::answer::{PathParams, RequestApprover, call_id, json, read};
 use crate::http::problem::Problem;
 
 /// The channel of these answers.
@@ -28,14 +28,14 @@ const FEEDBACK_BYTES_MAX: usize = 16 << 10;
     responses((status = 200, description = "The questions, newest first")),
 )]
 pub(super) async fn list(
-    State(shared): State<Arc<Shared>>,
-    Approver(_): Approver,
+    State(shared): State<Arc<ApiState>>,
+    RequestApprover(_): RequestApprover,
 ) -> Result<Response<Body>, Problem> {
     let found = shared
         .server
         .questions(&shared.callers())
         .await
-        .map_err(|refusal| Problem::of(&refusal))?;
+        .map_err(|refusal| Problem::from_refusal(&refusal))?;
     Ok(json(StatusCode::OK, &value!({ "approvals": found })))
 }
 
@@ -46,9 +46,9 @@ pub(super) async fn list(
     responses((status = 200, description = "The question", body = ApprovalDocument), (status = 404, description = "There is no question about such a call")),
 )]
 pub(super) async fn show(
-    State(shared): State<Arc<Shared>>,
-    Approver(_): Approver,
-    Place(id): Place<String>,
+    State(shared): State<Arc<ApiState>>,
+    RequestApprover(_): RequestApprover,
+    PathParams(id): PathParams<String>,
 ) -> Result<Response<Body>, Problem> {
     let Kept {
         approval, state, ..
@@ -89,9 +89,9 @@ pub(super) async fn show(
     ),
 )]
 pub(super) async fn answer(
-    State(shared): State<Arc<Shared>>,
-    Approver(approver): Approver,
-    Place(id): Place<String>,
+    State(shared): State<Arc<ApiState>>,
+    RequestApprover(approver): RequestApprover,
+    PathParams(id): PathParams<String>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response<Body>, Problem> {
@@ -147,7 +147,7 @@ pub(super) async fn answer(
         .server
         .answer_question(id, answer)
         .await
-        .map_err(|refusal| Problem::of(&refusal))?;
+        .map_err(|refusal| Problem::from_refusal(&refusal))?;
     match given {
         Given::Taken => {
             let state = if approved { "approved" } else { "rejected" };
@@ -173,13 +173,13 @@ pub(super) async fn answer(
     }
 }
 
-async fn find(shared: &Shared, id: &str) -> Result<Kept, Problem> {
+async fn find(shared: &ApiState, id: &str) -> Result<Kept, Problem> {
     let id: InvocationId = call_id(id).map_err(|_| unknown())?;
     let found = shared
         .server
         .question(id, &shared.callers())
         .await
-        .map_err(|refusal| Problem::of(&refusal))?;
+        .map_err(|refusal| Problem::from_refusal(&refusal))?;
     found.ok_or_else(unknown)
 }
 

@@ -16,19 +16,19 @@ use toolcell_core::record::InvocationId;
 
 use crate::http::problem::Problem;
 use crate::reading::is_missing;
-use crate::tasks::Recorded;
+use crate::tasks::RecordedCall;
 
-use super::answer::{Place, Who, call_id, unknown_call};
+use super::answer::{PathParams, RequestCaller, call_id, unknown_call};
+use super::body_sender::{BodySender, feed};
 use super::calls::not_kept;
-use super::feed::{Feed, feed};
-use super::live::End;
-use super::{Caller, Shared};
+use super::live::LiveCallEnd;
+use super::{ApiCaller, ApiState};
 
 /// Size of one piece of an artifact, in bytes: what one download holds in memory, a few times over.
 const PIECE_BYTES: u64 = 256 << 10;
 
 /// A stored payload.
-struct Stored {
+struct ArtifactPayload {
     digest: String,
     media_type: String,
     size: u64,
@@ -36,7 +36,7 @@ struct Stored {
 
 /// The bytes that a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wanted {
+enum WantedBytes {
     All,
     /// From the first on, so many.
     Part(u64, u64),
@@ -62,9 +62,9 @@ enum Wanted {
     ),
 )]
 pub(super) async fn fetch(
-    State(shared): State<Arc<Shared>>,
-    Who(caller): Who,
-    Place((id, name)): Place<(String, String)>,
+    State(shared): State<Arc<ApiState>>,
+    RequestCaller(caller): RequestCaller,
+    PathParams((id, name)): PathParams<(String, String)>,
     headers: HeaderMap,
 ) -> Result<Response<Body>, Problem> {
     let result = result(&shared, &caller, call_id(&id)?).await?;
@@ -86,9 +86,9 @@ pub(super) async fn fetch(
     }
     let tag = format!("\"{}\"", stored.digest);
     let (first, count, status) = match wanted(&headers, &tag, stored.size) {
-        Wanted::All => (0, stored.size, StatusCode::OK),
-        Wanted::Part(first, count) => (first, count, StatusCode::PARTIAL_CONTENT),
-        Wanted::Nothing => {
+        WantedBytes::All => (0, stored.size, StatusCode::OK),
+        WantedBytes::Part(first, count) => (first, count, StatusCode::PARTIAL_CONTENT),
+        WantedBytes::Nothing => {
             let why = format!(
                 "the artifact has {} bytes, and none in this range",
                 stored.size
@@ -132,7 +132,11 @@ pub(super) async fn fetch(
 }
 
 /// The result of a call of the caller.
-async fn result(shared: &Shared, caller: &Caller, id: InvocationId) -> Result<ToolResult, Problem> {
+async fn result(
+    shared: &ApiState,
+    caller: &ApiCaller,
+    id: InvocationId,
+) -> Result<ToolResult, Problem> {
     let running = || {
         Problem::new(
             404,
@@ -142,19 +146,19 @@ async fn result(shared: &Shared, caller: &Caller, id: InvocationId) -> Result<To
     };
     match caller.calls.find(id).map(|call| call.look()) {
         Some(Ok(_)) => return Err(running()),
-        Some(Err(End::Ended(end))) => return Ok(end.result.clone()),
-        Some(Err(End::Recorded | End::Lost)) | None => {}
+        Some(Err(LiveCallEnd::Ended(end))) => return Ok(end.result.clone()),
+        Some(Err(LiveCallEnd::Recorded | LiveCallEnd::Lost)) | None => {}
     }
     match shared.recorded(caller, id).await? {
         None => Err(unknown_call()),
-        Some(Recorded::NotKept) => Err(not_kept()),
-        Some(Recorded::Runs { .. }) => Err(running()),
-        Some(Recorded::Ended(found)) => Ok(found.result),
+        Some(RecordedCall::NotKept) => Err(not_kept()),
+        Some(RecordedCall::Runs { .. }) => Err(running()),
+        Some(RecordedCall::Ended(found)) => Ok(found.result),
     }
 }
 
-/// The payload that `name` refers to. The references are those of the host; a tool cannot add one.
-fn stored(result: &ToolResult, name: &str) -> Option<Stored> {
+/// The payload that `name` refers to. Only the host makes references; a tool cannot add one.
+fn stored(result: &ToolResult, name: &str) -> Option<ArtifactPayload> {
     let has = |reference: &&Value, field: &str| {
         reference.get(field).and_then(Value::as_str) == Some(name)
     };
@@ -169,7 +173,7 @@ fn stored(result: &ToolResult, name: &str) -> Option<Stored> {
     };
     let found = by_name.or_else(by_index).or_else(by_digest)?;
     let text = |field: &str| found.get(field).and_then(Value::as_str).map(str::to_owned);
-    Some(Stored {
+    Some(ArtifactPayload {
         digest: text("digest")?,
         media_type: text("media_type").unwrap_or_default(),
         size: found.get("size_bytes").and_then(Value::as_u64)?,
@@ -177,51 +181,51 @@ fn stored(result: &ToolResult, name: &str) -> Option<Stored> {
 }
 
 /// The bytes that the headers ask for, of `size` bytes with the ETag `tag`.
-fn wanted(headers: &HeaderMap, tag: &str, size: u64) -> Wanted {
+fn wanted(headers: &HeaderMap, tag: &str, size: u64) -> WantedBytes {
     let text = |value: Option<&HeaderValue>| {
         value
             .and_then(|value| value.to_str().ok())
             .map(str::to_owned)
     };
     let Some(range) = text(headers.get(RANGE)) else {
-        return Wanted::All;
+        return WantedBytes::All;
     };
     if headers.contains_key(IF_RANGE) && text(headers.get(IF_RANGE)).as_deref() != Some(tag) {
-        return Wanted::All;
+        return WantedBytes::All;
     }
     // A range that cannot be read does not count, and neither do several.
     let parsed = range
         .strip_prefix("bytes=")
         .and_then(|range| range.split_once('-'));
     let Some((first, last)) = parsed else {
-        return Wanted::All;
+        return WantedBytes::All;
     };
     let number = |text: &str| text.trim().parse::<u64>().ok();
     let (from, to) = match (first.trim().is_empty(), last.trim().is_empty()) {
         (true, false) => match number(last) {
-            Some(0) => return Wanted::Nothing,
+            Some(0) => return WantedBytes::Nothing,
             Some(count) => (size.saturating_sub(count), size),
-            None => return Wanted::All,
+            None => return WantedBytes::All,
         },
         (false, true) => match number(first) {
             Some(first) => (first, size),
-            None => return Wanted::All,
+            None => return WantedBytes::All,
         },
         (false, false) => match (number(first), number(last)) {
             (Some(first), Some(last)) if first <= last => (first, last.saturating_add(1).min(size)),
-            _ => return Wanted::All,
+            _ => return WantedBytes::All,
         },
-        (true, true) => return Wanted::All,
+        (true, true) => return WantedBytes::All,
     };
     if from < to {
-        Wanted::Part(from, to - from)
+        WantedBytes::Part(from, to - from)
     } else {
-        Wanted::Nothing
+        WantedBytes::Nothing
     }
 }
 
 /// Says what the bytes are. A tool chose the type, so a browser must not run or show what it is served from here.
-fn describe(headers: &mut HeaderMap, stored: &Stored, tag: &str) {
+fn describe(headers: &mut HeaderMap, stored: &ArtifactPayload, tag: &str) {
     let binary = HeaderValue::from_static("application/octet-stream");
     let media_type = HeaderValue::from_str(&stored.media_type)
         .ok()
@@ -240,7 +244,13 @@ fn describe(headers: &mut HeaderMap, stored: &Stored, tag: &str) {
 }
 
 /// Sends `count` bytes of a payload from `first` on, which begin with `piece`.
-async fn send(host: &Host, digest: &str, (first, count): (u64, u64), piece: Vec<u8>, feed: Feed) {
+async fn send(
+    host: &Host,
+    digest: &str,
+    (first, count): (u64, u64),
+    piece: Vec<u8>,
+    feed: BodySender,
+) {
     let mut at = first;
     let end = first.saturating_add(count);
     let mut piece = piece;
@@ -273,9 +283,9 @@ mod tests {
     use http::header::{IF_RANGE, RANGE};
     use http::{HeaderMap, HeaderValue};
 
-    use super::{Wanted, wanted};
+    use super::{WantedBytes, wanted};
 
-    fn of(range: &str, tag: Option<&str>) -> Wanted {
+    fn of(range: &str, tag: Option<&str>) -> WantedBytes {
         let mut headers = HeaderMap::new();
         headers.insert(RANGE, HeaderValue::from_str(range).unwrap());
         if let Some(tag) = tag {
@@ -287,30 +297,30 @@ mod tests {
     #[test]
     fn one_range_of_bytes_is_understood() {
         for (range, meant) in [
-            ("bytes=0-3", Wanted::Part(0, 4)),
-            ("bytes=4-", Wanted::Part(4, 6)),
-            ("bytes=9-99", Wanted::Part(9, 1)),
-            ("bytes=-3", Wanted::Part(7, 3)),
-            ("bytes=-99", Wanted::Part(0, 10)),
-            ("bytes=10-", Wanted::Nothing),
-            ("bytes=-0", Wanted::Nothing),
-            ("bytes=5-4", Wanted::All),
-            ("bytes=0-1,3-4", Wanted::All),
-            ("bytes=-", Wanted::All),
-            ("lines=0-3", Wanted::All),
+            ("bytes=0-3", WantedBytes::Part(0, 4)),
+            ("bytes=4-", WantedBytes::Part(4, 6)),
+            ("bytes=9-99", WantedBytes::Part(9, 1)),
+            ("bytes=-3", WantedBytes::Part(7, 3)),
+            ("bytes=-99", WantedBytes::Part(0, 10)),
+            ("bytes=10-", WantedBytes::Nothing),
+            ("bytes=-0", WantedBytes::Nothing),
+            ("bytes=5-4", WantedBytes::All),
+            ("bytes=0-1,3-4", WantedBytes::All),
+            ("bytes=-", WantedBytes::All),
+            ("lines=0-3", WantedBytes::All),
             (
                 "bytes=18446744073709551615-18446744073709551615",
-                Wanted::Nothing,
+                WantedBytes::Nothing,
             ),
         ] {
             assert_eq!(of(range, None), meant, "{range}");
         }
-        assert_eq!(wanted(&HeaderMap::new(), "\"tag\"", 10), Wanted::All);
+        assert_eq!(wanted(&HeaderMap::new(), "\"tag\"", 10), WantedBytes::All);
     }
 
     #[test]
     fn a_range_of_other_bytes_gets_all_of_them() {
-        assert_eq!(of("bytes=4-", Some("\"tag\"")), Wanted::Part(4, 6));
-        assert_eq!(of("bytes=4-", Some("\"other\"")), Wanted::All);
+        assert_eq!(of("bytes=4-", Some("\"tag\"")), WantedBytes::Part(4, 6));
+        assert_eq!(of("bytes=4-", Some("\"other\"")), WantedBytes::All);
     }
 }

@@ -17,75 +17,75 @@ use toolcell_core::record::{AbortReason, ContextModifier, Input, ToolResult, Tra
 use toolcell_core::scheduler::batch;
 use toolcell_dialect::http::{BatchCallRequest, BatchDocument, batch as read_batch};
 
-use crate::budget::{Budget, Lease};
+use crate::budget::{ByteBudget, Lease};
 use crate::call::name_too_long;
-use crate::calls::Place as CallPlace;
+use crate::calls::CallPlace;
 use crate::http::problem::Problem;
 use crate::results::collect;
 use crate::trace::of_headers;
-use crate::{Offering, Server};
+use crate::{Server, ToolSet};
 
-use super::answer::{JSON, Who, is_media_type, shown, text};
-use super::feed::feed;
-use super::start::{Ready, Wish};
-use super::{Caller, Shared};
+use super::answer::{JSON, RequestCaller, is_media_type, shown, text};
+use super::body_sender::feed;
+use super::start::{CallSpec, ReadyCall};
+use super::{ApiCaller, ApiState};
 
 const LINES: &str = "application/x-ndjson";
 const ARRAY: &str = "application/json";
 
-/// Maximum number of calls in all batches of one principal that have not ended: those of the largest batch. Each call
-/// has a place of the server from the beginning of its batch on, which no other principal gets.
+/// Maximum number of calls in all unfinished batches of one principal: the size of the largest batch. From the
+/// beginning of its batch on, each call has a place of the server that no other principal gets.
 pub(super) const CALLS_MAX: usize = batch::CALLS_MAX;
 
-/// What a batch hands out.
-enum Said<R> {
+/// Output item of a batch.
+enum BatchItem<R> {
     /// The end of the call at this place, and the memory that is reserved for its result.
     End(usize, Box<R>, Option<Lease>),
     Modified(usize, Vec<ContextModifier>),
 }
 
 /// The text of an answer, and the memory that is reserved for its results until the client has it.
-struct Held {
+struct LeasedText {
     text: Vec<u8>,
     _leases: Vec<Lease>,
 }
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for LeasedText {
     fn as_ref(&self) -> &[u8] {
         &self.text
     }
 }
 
 /// Passes results on. There are at most as many as calls, so the queue is bounded.
-struct Results(mpsc::UnboundedSender<Said<CallRecord>>);
+struct BatchResults(mpsc::UnboundedSender<BatchItem<CallRecord>>);
 
-impl BatchListener for Results {
+impl BatchListener for BatchResults {
     fn event(&self, _: usize, _: &ToolEvent) {}
 
     fn ended(&self, at: usize, record: CallRecord) {
-        let _ = self.0.send(Said::End(at, Box::new(record), None));
+        let _ = self.0.send(BatchItem::End(at, Box::new(record), None));
     }
 
     fn modified(&self, at: usize, modifiers: Vec<ContextModifier>) {
-        let _ = self.0.send(Said::Modified(at, modifiers));
+        let _ = self.0.send(BatchItem::Modified(at, modifiers));
     }
 }
 
 /// A batch that runs; dropping it cancels the calls that run.
-struct Running {
-    offering: Arc<Offering>,
+struct RunningBatch {
+    offering: Arc<ToolSet>,
     ids: Vec<String>,
-    results: mpsc::UnboundedReceiver<Said<ToolResult>>,
+    results: mpsc::UnboundedReceiver<BatchItem<ToolResult>>,
     interrupt: Cancellation,
 }
 
-/// What a batch takes up until its last call has ended.
-struct Taken {
+/// Resources of a batch, until its last call ends.
+struct BatchResources {
     _places: Vec<CallPlace>,
     _room: Option<OwnedSemaphorePermit>,
 }
 
-impl Drop for Running {
+impl Drop for RunningBatch {
     fn drop(&mut self) {
         self.interrupt.cancel(AbortReason::UserInterruption);
     }
@@ -102,8 +102,8 @@ impl Drop for Running {
     ),
 )]
 pub(super) async fn create(
-    State(shared): State<Arc<Shared>>,
-    Who(caller): Who,
+    State(shared): State<Arc<ApiState>>,
+    RequestCaller(caller): RequestCaller,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response<Body>, Problem> {
@@ -135,7 +135,7 @@ pub(super) async fn create(
         let text = serde_json::to_vec(&BatchDocument { results }).unwrap_or_default();
         return Ok(response(
             JSON,
-            Body::from(Bytes::from_owner(Held {
+            Body::from(Bytes::from_owner(LeasedText {
                 text,
                 _leases: leases,
             })),
@@ -165,7 +165,7 @@ fn response(media_type: HeaderValue, body: Body) -> Response<Body> {
 }
 
 /// Takes room for the calls of a batch.
-fn room(caller: &Caller, calls: usize) -> Result<Option<OwnedSemaphorePermit>, Problem> {
+fn room(caller: &ApiCaller, calls: usize) -> Result<Option<OwnedSemaphorePermit>, Problem> {
     if !guard!("batch_calls") {
         return Ok(None);
     }
@@ -185,11 +185,11 @@ fn room(caller: &Caller, calls: usize) -> Result<Option<OwnedSemaphorePermit>, P
 /// Begins a batch.
 fn start(
     server: &Arc<Server>,
-    caller: &Caller,
+    caller: &ApiCaller,
     calls: Vec<BatchCallRequest>,
     room: Option<OwnedSemaphorePermit>,
     trace: Option<TraceContext>,
-) -> Running {
+) -> RunningBatch {
     let offering = server.offering();
     let mut ids = Vec::new();
     let mut places = Vec::new();
@@ -202,7 +202,7 @@ fn start(
     } in calls
     {
         let input = Input::from_text(input.as_ref().map_or("{}", |input| input.get()));
-        let wish = Wish {
+        let wish = CallSpec {
             tool,
             input,
             native_call_id: Some(id.clone()),
@@ -212,7 +212,7 @@ fn start(
             foreign: None,
         };
         let announcer = Arc::clone(&server.settings.announcer);
-        let Ready {
+        let ReadyCall {
             request,
             refused,
             place,
@@ -227,7 +227,7 @@ fn start(
     }
     let (sender, records) = mpsc::unbounded_channel();
     let (pass_on, results) = mpsc::unbounded_channel();
-    let taken = Taken {
+    let taken = BatchResources {
         _places: places,
         _room: room,
     };
@@ -253,7 +253,7 @@ fn start(
     let batch = Batch {
         policy,
         interrupt: interrupt.clone(),
-        ..Batch::new(ready, Arc::new(Results(sender)))
+        ..Batch::new(ready, Arc::new(BatchResults(sender)))
     };
     let host = Arc::clone(&offering.host);
     let stop = server.stop.clone();
@@ -267,7 +267,7 @@ fn start(
         // The calls were checked as a batch before.
         let _ = run.await;
     });
-    Running {
+    RunningBatch {
         offering,
         ids,
         results,
@@ -278,20 +278,20 @@ fn start(
 /// Keeps the record of each call, also after the client has gone, and passes the results on.
 async fn keep_all(
     server: Arc<Server>,
-    budget: Budget,
-    mut records: mpsc::UnboundedReceiver<Said<CallRecord>>,
-    results: mpsc::UnboundedSender<Said<ToolResult>>,
-    taken: Taken,
+    budget: ByteBudget,
+    mut records: mpsc::UnboundedReceiver<BatchItem<CallRecord>>,
+    results: mpsc::UnboundedSender<BatchItem<ToolResult>>,
+    taken: BatchResources,
 ) {
     while let Some(said) = records.recv().await {
         let said = match said {
-            Said::End(at, record, _) => {
+            BatchItem::End(at, record, _) => {
                 server.keep(&record).await;
                 let mut result = record.result;
                 let lease = collect(&budget, &mut result);
-                Said::End(at, Box::new(result), lease)
+                BatchItem::End(at, Box::new(result), lease)
             }
-            Said::Modified(at, modifiers) => Said::Modified(at, modifiers),
+            BatchItem::Modified(at, modifiers) => BatchItem::Modified(at, modifiers),
         };
         // Sending fails if the client is gone.
         let _ = results.send(said);
@@ -299,15 +299,15 @@ async fn keep_all(
     drop(taken);
 }
 
-impl Running {
+impl RunningBatch {
     /// The next result, with the memory that is reserved for it; `None` after the last one.
     async fn next(&mut self) -> Option<(Value, Option<Lease>)> {
         Some(match self.results.recv().await? {
-            Said::End(at, result, lease) => (
+            BatchItem::End(at, result, lease) => (
                 json!({ "id": self.ids.get(at), "result": shown(&self.offering, &result) }),
                 lease,
             ),
-            Said::Modified(at, modifiers) => (
+            BatchItem::Modified(at, modifiers) => (
                 json!({ "id": self.ids.get(at), "context_modifiers": modifiers }),
                 None,
             ),

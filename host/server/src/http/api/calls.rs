@@ -13,17 +13,20 @@ use toolcell::CancelOutcome;
 use toolcell_core::record::{AbortReason, Input, InvocationId};
 use toolcell_dialect::http::{CallDocument, CallRequest};
 
-use crate::Away;
+use crate::ApprovalFallback;
 use crate::call::name_too_long;
 use crate::http::problem::Problem;
-use crate::tasks::Recorded;
+use crate::tasks::RecordedCall;
 use crate::trace::of_headers;
 
-use super::answer::{Asked, Place, Who, call_id, ended, json, located, read, shown, unknown_call};
-use super::keys::{Claimed, KEY_BYTES_MAX};
-use super::live::{End, LiveCall, LiveCalls, Step};
-use super::start::Wish;
-use super::{Caller, Shared};
+use super::answer::{
+    PathParams, QueryParams, RequestCaller, call_id, ended, json, located, read, shown,
+    unknown_call,
+};
+use super::keys::{KEY_BYTES_MAX, KeyClaim};
+use super::live::{LiveCall, LiveCallEnd, LiveCalls, LiveChange};
+use super::start::CallSpec;
+use super::{ApiCaller, ApiState};
 
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 const PREFER: &str = "prefer";
@@ -34,16 +37,16 @@ pub(super) const NATIVE_ID_BYTES_MAX: usize = 256;
 /// Seconds after which a call that was refused for want of room may be tried again.
 const RETRY_AFTER: u64 = 1;
 
-/// Cancels a call when its request is dropped, because its client is gone.
-struct Waiting<'a> {
+/// Cancels a call when its request is dropped, because its client left.
+struct CancelOnDrop<'a> {
     call: Option<&'a LiveCall>,
     calls: &'a LiveCalls,
-    /// Whether the client has a key, with which it can come back for the answer. Then the call goes on if another request
-    /// waits for it, or if there is room.
+    /// `true` if the client has a key, with which it can return for the answer. The call then goes on if another
+    /// request waits for it, or if there is room.
     comes_back: bool,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
         let Some(call) = self.call.take() else { return };
         if self.comes_back && call.is_awaited() {
@@ -71,8 +74,8 @@ impl Drop for Waiting<'_> {
     ),
 )]
 pub(super) async fn create(
-    State(shared): State<Arc<Shared>>,
-    Who(caller): Who,
+    State(shared): State<Arc<ApiState>>,
+    RequestCaller(caller): RequestCaller,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response<Body>, Problem> {
@@ -83,7 +86,7 @@ pub(super) async fn create(
     let digest = blake3::hash(&body);
     drop(body);
     let lease = caller.reserve(wish.input.text()).await?;
-    let returns = shared.server.offering().approvals.away == Away::Return;
+    let returns = shared.server.offering().approvals.away == ApprovalFallback::Return;
     let begin = || -> Result<Arc<LiveCall>, Problem> {
         let room = if is_left {
             Some(caller.calls.room().ok_or_else(too_many_open)?)
@@ -97,39 +100,39 @@ pub(super) async fn create(
         Some(key) => known(caller.keys.claim(key, digest, begin)?)?,
     };
     if is_left {
-        // A call of a key can be that of a request that waits, and then it has no room yet.
+        // A waiting request can have the key's call, and then it has no room yet.
         if !caller.calls.leave(&call) {
             return Err(too_many_open());
         }
         return accepted(&call, prefers).await;
     }
-    let mut waiting = Waiting {
+    let mut waiting = CancelOnDrop {
         call: Some(&call),
         calls: &caller.calls,
         comes_back: key.is_some(),
     };
     let mut step = call.step(returns).await;
     // Without room the request waits for the approver, so that its connection counts.
-    if matches!(step, Step::Asks) && !caller.calls.leave(&call) {
+    if matches!(step, LiveChange::Asks) && !caller.calls.leave(&call) {
         step = call.step(false).await;
     }
     waiting.call = None;
     match step {
-        Step::Asks => accepted(&call, false).await,
-        Step::Ended(end) => answer(&shared, &caller, &call, end).await,
+        LiveChange::Asks => accepted(&call, false).await,
+        LiveChange::Ended(end) => answer(&shared, &caller, &call, end).await,
     }
 }
 
 /// The call of an idempotency key.
-fn known(claimed: Claimed) -> Result<Arc<LiveCall>, Problem> {
+fn known(claimed: KeyClaim) -> Result<Arc<LiveCall>, Problem> {
     match claimed {
-        Claimed::Call(call) => Ok(call),
-        Claimed::OtherBody => {
+        KeyClaim::Call(call) => Ok(call),
+        KeyClaim::OtherBody => {
             let why =
                 "this Idempotency-Key is that of a request with another body; take another key";
             Err(Problem::new(422, "idempotency_key_reused", why))
         }
-        Claimed::Full => {
+        KeyClaim::Full => {
             let why = "all Idempotency-Keys that are remembered are those of calls that run; wait for them";
             Err(Problem::new(429, "too_many_keys", why).after(RETRY_AFTER))
         }
@@ -143,7 +146,7 @@ fn too_many_open() -> Problem {
 }
 
 /// Reads the call, and whether the request waits for it.
-fn wish(headers: &HeaderMap, body: &[u8]) -> Result<(Wish, Option<bool>), Problem> {
+fn wish(headers: &HeaderMap, body: &[u8]) -> Result<(CallSpec, Option<bool>), Problem> {
     let CallRequest {
         tool,
         input,
@@ -175,7 +178,7 @@ fn wish(headers: &HeaderMap, body: &[u8]) -> Result<(Wish, Option<bool>), Proble
     let route = "POST /v1/calls";
     let trace = of_headers(headers);
     Ok((
-        Wish {
+        CallSpec {
             tool,
             input,
             native_call_id,
@@ -242,36 +245,36 @@ async fn accepted(call: &LiveCall, preferred: bool) -> Result<Response<Body>, Pr
 
 /// The answer to a request whose call has ended.
 async fn answer(
-    shared: &Shared,
-    caller: &Caller,
+    shared: &ApiState,
+    caller: &ApiCaller,
     call: &LiveCall,
-    end: End,
+    end: LiveCallEnd,
 ) -> Result<Response<Body>, Problem> {
     let offering = shared.server.offering();
     match end {
-        End::Ended(end) => Ok(ended(&offering, &end.result)),
-        End::Lost => Err(lost()),
-        End::Recorded => {
+        LiveCallEnd::Ended(end) => Ok(ended(&offering, &end.result)),
+        LiveCallEnd::Lost => Err(lost()),
+        LiveCallEnd::Recorded => {
             let id = call.identified().await.ok_or_else(lost)?;
             match shared.recorded(caller, id).await? {
-                Some(Recorded::Ended(found)) => Ok(ended(&offering, &found.result)),
+                Some(RecordedCall::Ended(found)) => Ok(ended(&offering, &found.result)),
                 Some(_) | None => Err(not_kept()),
             }
         }
     }
 }
 
-impl Shared {
-    /// What is on record of a call of `caller`; `None` if there is no such call of its own.
+impl ApiState {
+    /// The record of a call of `caller`; `None` if `caller` has no such call.
     pub(super) async fn recorded(
         &self,
-        caller: &Caller,
+        caller: &ApiCaller,
         id: InvocationId,
-    ) -> Result<Option<Recorded>, Problem> {
+    ) -> Result<Option<RecordedCall>, Problem> {
         self.server
             .recorded(id, &caller.name)
             .await
-            .map_err(|refusal| Problem::of(&refusal))
+            .map_err(|refusal| Problem::from_refusal(&refusal))
     }
 }
 
@@ -286,9 +289,9 @@ impl Shared {
     ),
 )]
 pub(super) async fn show(
-    State(shared): State<Arc<Shared>>,
-    Who(caller): Who,
-    Place(id): Place<String>,
+    State(shared): State<Arc<ApiState>>,
+    RequestCaller(caller): RequestCaller,
+    PathParams(id): PathParams<String>,
 ) -> Result<Response<Body>, Problem> {
     let id = call_id(&id)?;
     let offering = shared.server.offering();
@@ -301,13 +304,13 @@ pub(super) async fn show(
     let live = caller.calls.find(id);
     let document = match live.as_ref().map(|call| (call, call.look())) {
         Some((call, Ok(status))) => document(call.tool_id(), status, None),
-        Some((_, Err(End::Ended(end)))) => {
+        Some((_, Err(LiveCallEnd::Ended(end)))) => {
             let result = Some(shown(&offering, &end.result));
             document(Some(end.tool_id.clone()), end.status.as_str(), result)
         }
-        Some((_, Err(End::Recorded | End::Lost))) | None => {
+        Some((_, Err(LiveCallEnd::Recorded | LiveCallEnd::Lost))) | None => {
             match shared.recorded(&caller, id).await? {
-                Some(Recorded::Runs { tool_id, waits }) => document(
+                Some(RecordedCall::Runs { tool_id, waits }) => document(
                     tool_id,
                     if waits {
                         "awaiting_approval"
@@ -316,11 +319,11 @@ pub(super) async fn show(
                     },
                     None,
                 ),
-                Some(Recorded::Ended(found)) => {
+                Some(RecordedCall::Ended(found)) => {
                     let result = Some(shown(&offering, &found.result));
                     document(Some(found.tool_id), &found.status, result)
                 }
-                Some(Recorded::NotKept) => return Err(not_kept()),
+                Some(RecordedCall::NotKept) => return Err(not_kept()),
                 None => return Err(unknown_call()),
             }
         }
@@ -331,7 +334,7 @@ pub(super) async fn show(
 /// Why a caller cancels its call.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Canceled {
+pub(super) struct CancelParams {
     #[serde(default)]
     reason: CancelReason,
 }
@@ -368,10 +371,10 @@ impl From<CancelReason> for AbortReason {
     ),
 )]
 pub(super) async fn cancel(
-    State(shared): State<Arc<Shared>>,
-    Who(caller): Who,
-    Place(id): Place<String>,
-    Asked(Canceled { reason }): Asked<Canceled>,
+    State(shared): State<Arc<ApiState>>,
+    RequestCaller(caller): RequestCaller,
+    PathParams(id): PathParams<String>,
+    QueryParams(CancelParams { reason }): QueryParams<CancelParams>,
 ) -> Result<Response<Body>, Problem> {
     let named = id;
     let reason = AbortReason::from(reason);
@@ -396,12 +399,12 @@ pub(super) async fn cancel(
         .server
         .withdraw(id)
         .await
-        .map_err(|refusal| Problem::of(&refusal))?
+        .map_err(|refusal| Problem::from_refusal(&refusal))?
     {
         return Ok(asked());
     }
-    // A cancellation that changes nothing is on record too.
-    let notes = || caller.vain_cancels.admits(Instant::now());
+    // The log records ineffective cancellations, too.
+    let notes = || caller.unknown_cancels.admits(Instant::now());
     match shared
         .server
         .offering()
@@ -423,11 +426,11 @@ pub(super) async fn cancel(
     }
 }
 
-/// Puts on record that `caller` canceled a call that it does not have, under the id that it gave; returns the problem. The id
-/// can be that of a call of another caller, which the record does not say.
-async fn canceled_unknown(shared: &Shared, caller: &Caller, named: &str) -> Problem {
+/// Records that `caller` canceled a call that it does not have, under the given id; returns the problem. The record
+/// does not say if the id belongs to another caller's call.
+async fn canceled_unknown(shared: &ApiState, caller: &ApiCaller, named: &str) -> Problem {
     caller
-        .vain_cancels
+        .unknown_cancels
         .tell(&shared.server.offering().host, named, None)
         .await;
     unknown_call()

@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 use toolcell_core::record::InvocationId;
 
 use crate::http::problem::Problem;
-use crate::tasks::Recorded;
+use crate::tasks::RecordedCall;
 
-use super::answer::{Asked, Place, Who, call_id, unknown_call};
+use super::answer::{PathParams, QueryParams, RequestCaller, call_id, unknown_call};
+use super::body_sender::{BodySender, ClientGone, feed};
 use super::calls::not_kept;
-use super::feed::{Feed, Left, feed};
-use super::live::{LiveCall, News};
-use super::{Caller, Shared};
+use super::live::{LiveCall, LiveEvents};
+use super::{ApiCaller, ApiState};
 
 const LAST_EVENT_ID: &str = "last-event-id";
 /// How often a line is sent that says nothing, so that the connection counts as alive.
@@ -30,7 +30,7 @@ const FAILURES_MAX: u32 = 20;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Query {
+pub(super) struct EventsParams {
     from: Option<u64>,
 }
 
@@ -51,20 +51,20 @@ pub(super) struct Query {
     ),
 )]
 pub(super) async fn follow(
-    State(shared): State<Arc<Shared>>,
-    Who(caller): Who,
-    Place(id): Place<String>,
-    Asked(query): Asked<Query>,
+    State(shared): State<Arc<ApiState>>,
+    RequestCaller(caller): RequestCaller,
+    PathParams(id): PathParams<String>,
+    QueryParams(query): QueryParams<EventsParams>,
     headers: HeaderMap,
 ) -> Result<Response<Body>, Problem> {
     let id = call_id(&id)?;
     let from = begin(&headers, &query)?;
     if let Some(call) = caller.calls.find(id) {
         // Says at once that nothing is left, because a browser would connect again and again.
-        if !call.is_open() && matches!(call.events(from).await, News::Over) {
+        if !call.is_open() && matches!(call.events(from).await, LiveEvents::Over) {
             return Ok(nothing());
         }
-        if call.is_open() || !matches!(call.events(from).await, News::Recorded) {
+        if call.is_open() || !matches!(call.events(from).await, LiveEvents::Recorded) {
             let (feed, body) = feed(None);
             tokio::spawn(pass_on(shared, caller, call, from, feed));
             return Ok(stream(body));
@@ -72,14 +72,14 @@ pub(super) async fn follow(
     }
     match shared.recorded(&caller, id).await? {
         None => Err(unknown_call()),
-        Some(Recorded::NotKept) => Err(not_kept()),
-        Some(Recorded::Ended(found)) if found.events.len() <= from => Ok(nothing()),
-        Some(Recorded::Ended(found)) => {
+        Some(RecordedCall::NotKept) => Err(not_kept()),
+        Some(RecordedCall::Ended(found)) if found.events.len() <= from => Ok(nothing()),
+        Some(RecordedCall::Ended(found)) => {
             let (feed, body) = feed(None);
             tokio::spawn(async move { send_all(&feed, &found.events, from).await });
             Ok(stream(body))
         }
-        Some(Recorded::Runs { .. }) => {
+        Some(RecordedCall::Runs { .. }) => {
             let (feed, body) = feed(None);
             tokio::spawn(async move { send_recorded(&shared, &caller, id, &feed, from).await });
             Ok(stream(body))
@@ -88,7 +88,7 @@ pub(super) async fn follow(
 }
 
 /// The index of the first event to send.
-fn begin(headers: &HeaderMap, query: &Query) -> Result<usize, Problem> {
+fn begin(headers: &HeaderMap, query: &EventsParams) -> Result<usize, Problem> {
     let wrong = |what: &str| {
         Problem::new(
             400,
@@ -109,11 +109,11 @@ fn begin(headers: &HeaderMap, query: &Query) -> Result<usize, Problem> {
 
 /// Sends the events of a call of this process until it has ended, or the client is gone.
 async fn pass_on(
-    shared: Arc<Shared>,
-    caller: Arc<Caller>,
+    shared: Arc<ApiState>,
+    caller: Arc<ApiCaller>,
     call: Arc<LiveCall>,
     from: usize,
-    feed: Feed,
+    feed: BodySender,
 ) {
     let mut next = from;
     loop {
@@ -128,8 +128,8 @@ async fn pass_on(
             news = call.events(next) => news,
         };
         match news {
-            News::Over => return,
-            News::Events(events) => {
+            LiveEvents::Over => return,
+            LiveEvents::Events(events) => {
                 for event in events {
                     next += 1;
                     if feed.send(frame(next, &json!(*event))).await.is_err() {
@@ -137,7 +137,7 @@ async fn pass_on(
                     }
                 }
             }
-            News::Recorded => {
+            LiveEvents::Recorded => {
                 let Some(id) = call.identified().await else {
                     return;
                 };
@@ -147,13 +147,13 @@ async fn pass_on(
     }
 }
 
-/// Sends the events of a call that is not among those of this API from the log, once it has ended; or why they cannot be
-/// read, so that the client does not take a part for the whole.
+/// Sends the log's events of a call that this API did not make, once it has ended; or why they cannot be read, so that
+/// the client does not take a part for the whole.
 async fn send_recorded(
-    shared: &Shared,
-    caller: &Caller,
+    shared: &ApiState,
+    caller: &ApiCaller,
     id: InvocationId,
-    feed: &Feed,
+    feed: &BodySender,
     from: usize,
 ) {
     let waited = tokio::select! {
@@ -167,7 +167,11 @@ async fn send_recorded(
 }
 
 /// Waits for the end of a call, and returns its events.
-async fn wait(shared: &Shared, caller: &Caller, id: InvocationId) -> Result<Vec<Value>, Problem> {
+async fn wait(
+    shared: &ApiState,
+    caller: &ApiCaller,
+    id: InvocationId,
+) -> Result<Vec<Value>, Problem> {
     let mut failures = 0;
     loop {
         if let Some(events) = outcome(shared.recorded(caller, id).await, &mut failures) {
@@ -180,14 +184,14 @@ async fn wait(shared: &Shared, caller: &Caller, id: InvocationId) -> Result<Vec<
 /// The events in what was `found` in the log, or why there are none; `None` if it has to be asked again. `failures` counts
 /// those in a row.
 fn outcome(
-    found: Result<Option<Recorded>, Problem>,
+    found: Result<Option<RecordedCall>, Problem>,
     failures: &mut u32,
 ) -> Option<Result<Vec<Value>, Problem>> {
     match found {
-        Ok(Some(Recorded::Ended(found))) => Some(Ok(found.events)),
-        Ok(Some(Recorded::NotKept)) => Some(Err(not_kept())),
+        Ok(Some(RecordedCall::Ended(found))) => Some(Ok(found.events)),
+        Ok(Some(RecordedCall::NotKept)) => Some(Err(not_kept())),
         Ok(None) => Some(Err(unknown_call())),
-        Ok(Some(Recorded::Runs { .. })) => {
+        Ok(Some(RecordedCall::Runs { .. })) => {
             *failures = 0;
             None
         }
@@ -199,12 +203,12 @@ fn outcome(
     }
 }
 
-/// The last event of a stream that cannot go on. It has no number, so a client that connects again misses nothing.
+/// The last event of a broken stream. It has no number, so a client that connects again misses nothing.
 fn told(problem: &Problem) -> String {
     format!("event: problem\ndata: {}\n\n", json!(problem))
 }
 
-async fn send_all(feed: &Feed, events: &[Value], from: usize) -> Result<(), Left> {
+async fn send_all(feed: &BodySender, events: &[Value], from: usize) -> Result<(), ClientGone> {
     for (at, event) in events.iter().enumerate().skip(from) {
         feed.send(frame(at + 1, event)).await?;
     }
@@ -239,9 +243,9 @@ mod tests {
     use http::{HeaderMap, HeaderValue};
     use serde_json::json;
 
-    use super::{FAILURES_MAX, LAST_EVENT_ID, Query, begin, frame, outcome, told};
+    use super::{EventsParams, FAILURES_MAX, LAST_EVENT_ID, begin, frame, outcome, told};
     use crate::http::problem::Problem;
-    use crate::tasks::Recorded;
+    use crate::tasks::RecordedCall;
 
     #[test]
     fn a_stream_begins_after_the_last_event_or_with_the_first_that_is_wanted() {
@@ -250,7 +254,7 @@ mod tests {
             if let Some(last) = last {
                 headers.insert(LAST_EVENT_ID, HeaderValue::from_str(last).unwrap());
             }
-            begin(&headers, &Query { from }).ok()
+            begin(&headers, &EventsParams { from }).ok()
         };
         assert_eq!(
             [of(None, None), of(None, Some(1)), of(None, Some(4))],
@@ -278,7 +282,7 @@ mod tests {
     fn a_log_that_is_busy_for_a_while_ends_no_stream_and_later_the_stream_says_why() {
         let busy = || Err(Problem::new(429, "too_many_reads", "a\nb"));
         let runs = || {
-            Ok(Some(Recorded::Runs {
+            Ok(Some(RecordedCall::Runs {
                 tool_id: None,
                 waits: false,
             }))
@@ -302,7 +306,7 @@ mod tests {
         );
         for (found, code) in [
             (Ok(None), "unknown_call"),
-            (Ok(Some(Recorded::NotKept)), "result_not_kept"),
+            (Ok(Some(RecordedCall::NotKept)), "result_not_kept"),
         ] {
             assert_eq!(outcome(found, &mut 0).unwrap().unwrap_err().code, code);
         }

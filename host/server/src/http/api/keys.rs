@@ -12,17 +12,17 @@ pub(super) const KEY_BYTES_MAX: usize = 256;
 
 /// The keys of one principal, with the call of each. They last as long as the process.
 #[derive(Default)]
-pub(super) struct Keys(Mutex<Known>);
+pub(super) struct IdempotencyKeys(Mutex<KeyTable>);
 
 #[derive(Default)]
-struct Known {
+struct KeyTable {
     calls: HashMap<Arc<str>, (blake3::Hash, Arc<LiveCall>)>,
     /// The oldest first.
     order: VecDeque<Arc<str>>,
 }
 
 /// The call of a key.
-pub(super) enum Claimed {
+pub(super) enum KeyClaim {
     Call(Arc<LiveCall>),
     /// The key belongs to a request with another body.
     OtherBody,
@@ -30,7 +30,7 @@ pub(super) enum Claimed {
     Full,
 }
 
-impl Keys {
+impl IdempotencyKeys {
     /// The call of `key`; `begin` begins it if the key is new. Of two requests at once, one begins it. Fails if `begin`
     /// does, and the key stays free.
     pub(super) fn claim<E>(
@@ -38,26 +38,26 @@ impl Keys {
         key: &str,
         body: blake3::Hash,
         begin: impl FnOnce() -> Result<Arc<LiveCall>, E>,
-    ) -> Result<Claimed, E> {
+    ) -> Result<KeyClaim, E> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match known.calls.get(key).filter(|_| guard!("idempotency")) {
-            Some((same, call)) if *same == body => return Ok(Claimed::Call(Arc::clone(call))),
-            Some(_) => return Ok(Claimed::OtherBody),
+            Some((same, call)) if *same == body => return Ok(KeyClaim::Call(Arc::clone(call))),
+            Some(_) => return Ok(KeyClaim::OtherBody),
             None => {}
         }
         if !known.has_room() {
-            return Ok(Claimed::Full);
+            return Ok(KeyClaim::Full);
         }
         let call = begin()?;
         let key = Arc::<str>::from(key);
         known.order.push_back(Arc::clone(&key));
         known.calls.insert(key, (body, Arc::clone(&call)));
-        Ok(Claimed::Call(call))
+        Ok(KeyClaim::Call(call))
     }
 }
 
-impl Known {
-    /// Whether one more key has room, after the oldest whose call has ended has left.
+impl KeyTable {
+    /// Makes room for a key: drops the oldest whose call has ended.
     fn has_room(&mut self) -> bool {
         if self.order.len() < KEYS_MAX || !guard!("idempotency_keys") {
             return true;
@@ -78,24 +78,24 @@ impl Known {
 mod tests {
     use std::sync::Arc;
 
-    use super::{Claimed, KEYS_MAX, Keys, LiveCall};
+    use super::{IdempotencyKeys, KEYS_MAX, KeyClaim, LiveCall};
 
     fn call() -> Arc<LiveCall> {
         Arc::new(LiveCall::new(None, None))
     }
 
-    fn claim(keys: &Keys, key: &str, body: &str) -> Option<Arc<LiveCall>> {
-        let claimed: Result<Claimed, ()> =
+    fn claim(keys: &IdempotencyKeys, key: &str, body: &str) -> Option<Arc<LiveCall>> {
+        let claimed: Result<KeyClaim, ()> =
             keys.claim(key, blake3::hash(body.as_bytes()), || Ok(call()));
         match claimed.unwrap() {
-            Claimed::Call(call) => Some(call),
-            Claimed::OtherBody | Claimed::Full => None,
+            KeyClaim::Call(call) => Some(call),
+            KeyClaim::OtherBody | KeyClaim::Full => None,
         }
     }
 
     #[test]
     fn a_key_belongs_to_one_body_and_one_call() {
-        let keys = Keys::default();
+        let keys = IdempotencyKeys::default();
         let first = claim(&keys, "a", "1").unwrap();
         assert!(Arc::ptr_eq(&first, &claim(&keys, "a", "1").unwrap()));
         assert!(claim(&keys, "a", "2").is_none());
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_key_whose_call_did_not_begin_is_free() {
-        let keys = Keys::default();
+        let keys = IdempotencyKeys::default();
         assert!(
             keys.claim("a", blake3::hash(b"1"), || Err("no room"))
                 .is_err()
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn keys_are_bounded_and_those_of_ended_calls_leave_first() {
-        let keys = Keys::default();
+        let keys = IdempotencyKeys::default();
         let calls: Vec<_> = (0..KEYS_MAX)
             .map(|n| claim(&keys, &n.to_string(), "1").unwrap())
             .collect();

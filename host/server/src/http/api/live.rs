@@ -10,7 +10,7 @@ use toolcell_core::record::{
 };
 
 use crate::results::json_bytes;
-use crate::tasks::Identified;
+use crate::tasks::CallIdentity;
 
 /// Maximum number of ended calls of one principal that are kept in memory, and maximum size of their results and events,
 /// in bytes of JSON. The log has others, as its settings say.
@@ -24,30 +24,30 @@ pub(super) struct LiveCall {
     id: OnceLock<InvocationId>,
     pub(super) cancellation: Cancellation,
     /// `Some` if the call can go on without its request.
-    task: Option<(Identified, Background)>,
-    state: Mutex<State>,
+    task: Option<(CallIdentity, Background)>,
+    state: Mutex<LiveState>,
     /// Counts the changes of the state.
     changes: watch::Sender<u64>,
 }
 
 #[derive(Default)]
-struct State {
+struct LiveState {
     events: Vec<Arc<ToolEvent>>,
-    /// Whether an approver has been asked, and the call waits.
+    /// `true` if the call waits for an approver.
     asks: bool,
     /// `Some` if the call runs without a request.
-    room: Option<Room>,
-    end: Option<End>,
+    room: Option<BackgroundPlace>,
+    end: Option<LiveCallEnd>,
 }
 
 /// The place of one call among those that run without a request; dropping it frees the place.
-pub(super) struct Room {
+pub(super) struct BackgroundPlace {
     _permit: Option<OwnedSemaphorePermit>,
 }
 
 /// How a call ended.
 #[derive(Clone)]
-pub(super) enum End {
+pub(super) enum LiveCallEnd {
     Ended(Arc<EndedCall>),
     /// The result has left the memory; the log may have it.
     Recorded,
@@ -63,14 +63,14 @@ pub(super) struct EndedCall {
     bytes: usize,
 }
 
-/// What a request that waits learns of its call.
-pub(super) enum Step {
-    Ended(End),
+/// A change that a waiting request sees.
+pub(super) enum LiveChange {
+    Ended(LiveCallEnd),
     Asks,
 }
 
 /// Events of a call from a number on.
-pub(super) enum News {
+pub(super) enum LiveEvents {
     Events(Vec<Arc<ToolEvent>>),
     /// There are no more.
     Over,
@@ -80,10 +80,13 @@ pub(super) enum News {
 
 impl LiveCall {
     /// A call that can go on without its request is a `task`; one that does has `room`.
-    pub(super) fn new(task: Option<(Identified, Background)>, room: Option<Room>) -> Self {
-        let state = Mutex::new(State {
+    pub(super) fn new(
+        task: Option<(CallIdentity, Background)>,
+        room: Option<BackgroundPlace>,
+    ) -> Self {
+        let state = Mutex::new(LiveState {
             room,
-            ..State::default()
+            ..LiveState::default()
         });
         let changes = watch::Sender::new(0);
         Self {
@@ -95,11 +98,11 @@ impl LiveCall {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LiveState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn change(&self, change: impl FnOnce(&mut State)) {
+    fn change(&self, change: impl FnOnce(&mut LiveState)) {
         change(&mut self.state());
         self.changes
             .send_modify(|count| *count = count.wrapping_add(1));
@@ -116,20 +119,20 @@ impl LiveCall {
 
     /// Ends a call that has no record.
     pub(super) fn lose(&self) {
-        self.finish(End::Lost);
+        self.finish(LiveCallEnd::Lost);
     }
 
-    fn finish(&self, end: End) {
+    fn finish(&self, end: LiveCallEnd) {
         self.change(|state| (state.end, state.room) = (Some(end), None));
     }
 
-    /// Whether a request waits for a change of the call.
+    /// Returns whether a request waits for a change.
     pub(super) fn is_awaited(&self) -> bool {
         self.changes.receiver_count() > 0
     }
 
-    /// Records that no request waits for the call any more. If the server stops before the call was approved and ran,
-    /// another process goes on with it.
+    /// Records that no request waits for the call. If the server stops before the call was approved and ran,
+    /// another process resumes it.
     pub(super) fn enter_background(&self) {
         if let Some((identified, background)) = &self.task {
             identified.become_task();
@@ -142,7 +145,7 @@ impl LiveCall {
     }
 
     /// The state of a call that has not ended; else how it ended.
-    pub(super) fn look(&self) -> Result<&'static str, End> {
+    pub(super) fn look(&self) -> Result<&'static str, LiveCallEnd> {
         let state = self.state();
         match (&state.end, state.asks) {
             (Some(end), _) => Err(end.clone()),
@@ -162,7 +165,7 @@ impl LiveCall {
     }
 
     /// Waits until `find` finds something.
-    async fn until<T>(&self, mut find: impl FnMut(&State) -> Option<T>) -> T {
+    async fn until<T>(&self, mut find: impl FnMut(&LiveState) -> Option<T>) -> T {
         let mut changes = self.changes.subscribe();
         loop {
             let found = find(&self.state());
@@ -182,20 +185,20 @@ impl LiveCall {
     }
 
     /// Waits for the end, or, if the request `leaves` then, until an approver was asked.
-    pub(super) async fn step(&self, leaves: bool) -> Step {
+    pub(super) async fn step(&self, leaves: bool) -> LiveChange {
         self.until(|state| match &state.end {
-            Some(end) => Some(Step::Ended(end.clone())),
-            None => (state.asks && leaves).then_some(Step::Asks),
+            Some(end) => Some(LiveChange::Ended(end.clone())),
+            None => (state.asks && leaves).then_some(LiveChange::Asks),
         })
         .await
     }
 
     /// Waits for the events from the index `from` on.
-    pub(super) async fn events(&self, from: usize) -> News {
+    pub(super) async fn events(&self, from: usize) -> LiveEvents {
         self.until(|state| match (state.events.get(from..), &state.end) {
-            (Some(events), _) if !events.is_empty() => Some(News::Events(events.to_vec())),
-            (_, Some(End::Recorded)) => Some(News::Recorded),
-            (_, Some(_)) => Some(News::Over),
+            (Some(events), _) if !events.is_empty() => Some(LiveEvents::Events(events.to_vec())),
+            (_, Some(LiveCallEnd::Recorded)) => Some(LiveEvents::Recorded),
+            (_, Some(_)) => Some(LiveEvents::Over),
             (_, None) => None,
         })
         .await
@@ -237,12 +240,12 @@ impl LiveCalls {
     }
 
     /// Room for one more call that runs without a request; `None` if [`OPEN_MAX`] do.
-    pub(super) fn room(&self) -> Option<Room> {
+    pub(super) fn room(&self) -> Option<BackgroundPlace> {
         if !guard!("open_calls") {
-            return Some(Room { _permit: None });
+            return Some(BackgroundPlace { _permit: None });
         }
         let permit = Arc::clone(&self.open).try_acquire_owned().ok()?;
-        Some(Room {
+        Some(BackgroundPlace {
             _permit: Some(permit),
         })
     }
@@ -259,7 +262,7 @@ impl LiveCalls {
 
     /// A listener that keeps the events of `call`, and finds it by its id from the first one on.
     pub(super) fn listener(self: &Arc<Self>, call: &Arc<LiveCall>) -> Arc<dyn Listener> {
-        Arc::new(Hearing {
+        Arc::new(LiveListener {
             calls: Arc::clone(self),
             call: Arc::clone(call),
         })
@@ -282,7 +285,7 @@ impl LiveCalls {
             tool_id,
             bytes,
         };
-        call.finish(End::Ended(Arc::new(ended)));
+        call.finish(LiveCallEnd::Ended(Arc::new(ended)));
         self.make_room(call.id.get().copied());
     }
 
@@ -291,8 +294,8 @@ impl LiveCalls {
     fn make_room(&self, newest: Option<InvocationId>) {
         let mut calls = self.calls();
         let size = |call: &LiveCall| match &call.state().end {
-            Some(End::Ended(ended)) => Some(ended.bytes),
-            Some(End::Recorded | End::Lost) => Some(0),
+            Some(LiveCallEnd::Ended(ended)) => Some(ended.bytes),
+            Some(LiveCallEnd::Recorded | LiveCallEnd::Lost) => Some(0),
             None => None,
         };
         let ended: Vec<(InvocationId, usize)> = calls
@@ -310,18 +313,20 @@ impl LiveCalls {
             }
             (count, bytes) = (count - 1, bytes.saturating_sub(size));
             if let Some(call) = calls.remove(&id) {
-                call.change(|state| (state.end, state.events) = (Some(End::Recorded), Vec::new()));
+                call.change(|state| {
+                    (state.end, state.events) = (Some(LiveCallEnd::Recorded), Vec::new())
+                });
             }
         }
     }
 }
 
-struct Hearing {
+struct LiveListener {
     calls: Arc<LiveCalls>,
     call: Arc<LiveCall>,
 }
 
-impl Listener for Hearing {
+impl Listener for LiveListener {
     fn event(&self, event: &ToolEvent) {
         if let Some(id) = event.invocation_id
             && self.call.id.set(id).is_ok()
@@ -342,7 +347,7 @@ mod tests {
         ErrorClass, InvocationId, Refusal, ResultProvenance, Status, ToolResult, Trust, Writer,
     };
 
-    use super::{ENDED_MAX, End, EndedCall, LiveCall, LiveCalls, OPEN_MAX, Step};
+    use super::{ENDED_MAX, EndedCall, LiveCall, LiveCallEnd, LiveCalls, LiveChange, OPEN_MAX};
 
     fn result(id: InvocationId) -> ToolResult {
         let trust = Trust::Untrusted;
@@ -377,7 +382,7 @@ mod tests {
             tool_id: "tool".to_owned(),
             bytes: 1,
         };
-        call.finish(End::Ended(Arc::new(ended)));
+        call.finish(LiveCallEnd::Ended(Arc::new(ended)));
         calls.make_room(Some(id));
     }
 
@@ -399,10 +404,13 @@ mod tests {
             end(&calls, &begin(&calls));
         }
         assert_eq!(calls.calls().len(), ENDED_MAX, "results are bounded");
-        assert!(matches!(waits.await, Step::Ended(End::Ended(_))));
+        assert!(matches!(
+            waits.await,
+            LiveChange::Ended(LiveCallEnd::Ended(_))
+        ));
         end(&calls, &begin(&calls));
         assert!(
-            matches!(awaited.look(), Err(End::Recorded)),
+            matches!(awaited.look(), Err(LiveCallEnd::Recorded)),
             "no request waits for it any more"
         );
     }

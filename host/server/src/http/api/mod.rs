@@ -5,9 +5,9 @@ mod answer;
 mod approvals;
 mod artifacts;
 mod batches;
+mod body_sender;
 mod calls;
 mod events;
-mod feed;
 mod keys;
 mod live;
 mod openapi;
@@ -32,13 +32,13 @@ use tokio::sync::Semaphore;
 use tower_service::Service;
 
 use crate::Server;
-use crate::budget::Budget;
+use crate::budget::ByteBudget;
 use crate::http::problem::Problem;
-use crate::loads::Loads;
+use crate::loaded_tools::LoadedTools;
 use crate::otc::{ENGINE, Worker};
-use crate::vain_cancels::VainCancels;
+use crate::unknown_cancels::UnknownCancels;
 
-use keys::Keys;
+use keys::IdempotencyKeys;
 use live::LiveCalls;
 use otc::Otc;
 pub(super) use otc::answered;
@@ -48,78 +48,78 @@ pub(super) struct Api {
     router: Router,
     /// How long a call waits for memory for its arguments.
     wait: Duration,
-    shared: Arc<Shared>,
+    shared: Arc<ApiState>,
 }
 
-/// What the handlers share.
-struct Shared {
+/// State of all handlers.
+struct ApiState {
     server: Arc<Server>,
-    /// The names of all callers: approvers answer about their calls alone.
+    /// The names of all callers: approvers answer only about their calls.
     callers: RwLock<Arc<[Arc<str>]>>,
-    /// Whether callers have tokens.
+    /// `true` if callers have tokens.
     needs_token: bool,
-    /// What the URLs of the server begin with.
+    /// The beginning of the server's URLs.
     base: String,
     otc: Otc,
-    /// Who is an Arcade engine, and its calls; `None` if none may call.
-    worker: Option<(Worker, Arc<Caller>)>,
+    /// The Arcade engine and its calls; `None` if none may call.
+    worker: Option<(Worker, Arc<ApiCaller>)>,
     /// The OpenAPI document, made when it is first asked for.
     document: OnceLock<Bytes>,
 }
 
-/// What the holder of a token may do.
+/// The rights of a token's holder.
 #[derive(Clone)]
-pub(super) enum Role {
+pub(super) enum TokenRole {
     /// Call tools, and see its own calls.
-    Caller(Arc<Caller>),
+    Caller(Arc<ApiCaller>),
     /// Answer questions about calls.
     Approver(Arc<str>),
     /// Call tools through the routes of a worker.
-    Engine(Arc<Caller>),
+    Engine(Arc<ApiCaller>),
 }
 
 /// One principal that calls tools.
-pub(super) struct Caller {
+pub(super) struct ApiCaller {
     name: Arc<str>,
     /// The tools that it has loaded, also through MCP without a session.
-    loads: Arc<Loads>,
-    /// Whether its list has all tools, so that none is deferred for it.
+    loads: Arc<LoadedTools>,
+    /// `true` if its list has all tools, without deferring any.
     sees_all: bool,
     /// The budgets for the arguments of its calls, and for results that wait for others.
-    arguments: Budget,
-    results: Budget,
+    arguments: ByteBudget,
+    results: ByteBudget,
     /// How long a call waits for memory for its arguments.
     wait: Duration,
     calls: Arc<LiveCalls>,
-    keys: Keys,
+    keys: IdempotencyKeys,
     /// Room for the calls of its batches.
     batched: Arc<Semaphore>,
-    /// What it canceled in vain, also through MCP.
-    vain_cancels: Arc<VainCancels>,
+    /// Cancels of unknown calls, also by MCP.
+    unknown_cancels: Arc<UnknownCancels>,
 }
 
-/// What the API and MCP share of one principal.
-pub(super) struct Principal {
+/// State of a principal, for the API and MCP.
+pub(super) struct PrincipalState {
     pub(super) name: Arc<str>,
-    pub(super) loads: Arc<Loads>,
-    pub(super) arguments: Budget,
-    pub(super) results: Budget,
-    pub(super) vain_cancels: Arc<VainCancels>,
+    pub(super) loads: Arc<LoadedTools>,
+    pub(super) arguments: ByteBudget,
+    pub(super) results: ByteBudget,
+    pub(super) unknown_cancels: Arc<UnknownCancels>,
 }
 
-impl Principal {
-    fn caller(self, wait: Duration, sees_all: bool) -> Arc<Caller> {
+impl PrincipalState {
+    fn caller(self, wait: Duration, sees_all: bool) -> Arc<ApiCaller> {
         let Self {
             name,
             loads,
             arguments,
             results,
-            vain_cancels,
+            unknown_cancels,
         } = self;
         let calls = Arc::default();
-        let keys = Keys::default();
+        let keys = IdempotencyKeys::default();
         let batched = Arc::new(Semaphore::new(batches::CALLS_MAX));
-        Arc::new(Caller {
+        Arc::new(ApiCaller {
             name,
             loads,
             sees_all,
@@ -129,42 +129,42 @@ impl Principal {
             calls,
             keys,
             batched,
-            vain_cancels,
+            unknown_cancels,
         })
     }
 }
 
-/// What the routes of dialects need to know.
-pub(super) struct Dialects {
-    /// What the URLs of the server begin with.
+/// The settings of the dialects' routes.
+pub(super) struct DialectSettings {
+    /// The beginning of the server's URLs.
     pub(super) base: String,
-    /// Whether callers have tokens.
+    /// `true` if callers have tokens.
     pub(super) needs_token: bool,
-    /// Who is an Arcade engine, and the budgets for the arguments and the results of its calls.
-    pub(super) worker: Option<(Worker, Budget, Budget)>,
+    /// The Arcade engine, and the budgets for the arguments and the results of its calls.
+    pub(super) worker: Option<(Worker, ByteBudget, ByteBudget)>,
 }
 
 impl Api {
-    /// Serves nobody yet but an Arcade engine.
-    pub(super) fn new(server: &Arc<Server>, wait: Duration, dialects: Dialects) -> Self {
-        let Dialects {
+    /// Serves only an Arcade engine so far.
+    pub(super) fn new(server: &Arc<Server>, wait: Duration, dialects: DialectSettings) -> Self {
+        let DialectSettings {
             base,
             needs_token,
             worker,
         } = dialects;
         let engine = |arguments, results| {
             let loads = Arc::default();
-            let vain_cancels = Arc::default();
-            Principal {
+            let unknown_cancels = Arc::default();
+            PrincipalState {
                 name: ENGINE.into(),
                 loads,
                 arguments,
                 results,
-                vain_cancels,
+                unknown_cancels,
             }
             .caller(wait, true)
         };
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ApiState {
             server: Arc::clone(server),
             callers: RwLock::default(),
             needs_token,
@@ -181,11 +181,11 @@ impl Api {
     }
 
     /// The role of one more caller.
-    pub(super) fn caller(&self, principal: Principal) -> Role {
-        Role::Caller(principal.caller(self.wait, false))
+    pub(super) fn caller(&self, principal: PrincipalState) -> TokenRole {
+        TokenRole::Caller(principal.caller(self.wait, false))
     }
 
-    /// Sets whose calls approvers answer about, beside those of an Arcade engine.
+    /// Sets whose calls approvers answer, in addition to an Arcade engine's.
     pub(super) fn set_callers(&self, names: Vec<Arc<str>>) {
         let engine = self.worker().map(|_| ENGINE.into());
         let names = names.into_iter().chain(engine).collect();
@@ -196,12 +196,12 @@ impl Api {
             .unwrap_or_else(PoisonError::into_inner) = names;
     }
 
-    /// Who is an Arcade engine.
+    /// Checks Arcade engines.
     pub(super) fn worker(&self) -> Option<&Worker> {
         self.shared.worker.as_ref().map(|(worker, _)| worker)
     }
 
-    /// Answers a request for a route of a worker, which is that of an engine if `is_engine`.
+    /// Answers a request for a worker's route; `is_engine` if an engine sent it.
     pub(super) async fn answer_engine(
         &self,
         is_engine: bool,
@@ -210,7 +210,7 @@ impl Api {
         if let (true, Some((_, engine))) = (is_engine, &self.shared.worker) {
             request
                 .extensions_mut()
-                .insert(Role::Engine(Arc::clone(engine)));
+                .insert(TokenRole::Engine(Arc::clone(engine)));
         }
         self.routed(request).await
     }
@@ -218,7 +218,7 @@ impl Api {
     /// Answers an authorized request.
     pub(super) async fn answer(
         &self,
-        role: &Role,
+        role: &TokenRole,
         mut request: Request<Full<Bytes>>,
     ) -> Response<Body> {
         request.extensions_mut().insert(role.clone());
@@ -233,7 +233,7 @@ impl Api {
     }
 }
 
-impl Shared {
+impl ApiState {
     /// The names of all callers.
     fn callers(&self) -> Arc<[Arc<str>]> {
         Arc::clone(&self.callers.read().unwrap_or_else(PoisonError::into_inner))
@@ -248,7 +248,7 @@ fn unknown_path() -> Problem {
     )
 }
 
-fn router(shared: Arc<Shared>) -> Router {
+fn router(shared: Arc<ApiState>) -> Router {
     let wrong = || async {
         Problem::new(
             405,

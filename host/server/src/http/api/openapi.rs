@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use toolcell_dialect::http::CALL_STATUSES;
 use utoipa::OpenApi;
 
-use super::Shared;
+use super::ApiState;
 use crate::http::problem::Problem;
 
 /// The statuses of every route: a request that is not authorized, is too large or too slow, or meets a full server.
@@ -117,15 +117,15 @@ const WORKER_INVOKE: &str = "~1worker~1tools~1invoke";
     ),
     components(schemas(Problem))
 )]
-struct Document;
+struct ApiDocument;
 
 #[derive(OpenApi)]
 #[openapi(paths(super::worker::health, super::worker::tools, super::worker::call))]
-struct Worker;
+struct WorkerDocument;
 
 /// This document.
 #[utoipa::path(get, path = "/v1/openapi.json", tag = "api", responses((status = 200, description = "OpenAPI 3.1")))]
-pub(super) async fn show(State(shared): State<Arc<Shared>>) -> Response<Body> {
+pub(super) async fn show(State(shared): State<Arc<ApiState>>) -> Response<Body> {
     let text = shared
         .document
         .get_or_init(|| document(shared.worker.is_some()).to_string().into());
@@ -138,10 +138,10 @@ pub(super) async fn show(State(shared): State<Arc<Shared>>) -> Response<Body> {
 
 /// The document of a server, which serves an Arcade engine if it `is_worker`.
 fn document(is_worker: bool) -> Value {
-    let mut document = Document::openapi();
+    let mut document = ApiDocument::openapi();
     let mut schemes = json!({ "bearer": { "type": "http", "scheme": "bearer" } });
     if is_worker {
-        document.merge(Worker::openapi());
+        document.merge(WorkerDocument::openapi());
         let scheme = json!({ "type": "http", "scheme": "bearer", "bearerFormat": "JWT" });
         put(&mut schemes, "", "worker", scheme);
     }

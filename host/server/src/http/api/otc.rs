@@ -1,5 +1,5 @@
-//! `/v1/dialects/{otc|otc-seed|arcade}`: Open Tool Calling (requirements 2.3, O-19). Its calls are those of `/v1/calls`, in
-//! other terms: with the same decision, limits and record.
+//! `/v1/dialects/{otc|otc-seed|arcade}`: Open Tool Calling (requirements 2.3, O-19). Its calls are `/v1/calls` in other
+//! terms: with the same decision, limits and record.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -12,19 +12,19 @@ use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 use toolcell_core::record::{Extra, Input, TraceContext};
 use toolcell_core::secret::Secrets;
-use toolcell_dialect::Listed;
-use toolcell_dialect::otc::{Mode, Named, Reading};
+use toolcell_dialect::ListedTool;
+use toolcell_dialect::otc::{OtcMode, OtcToolName, RequestReading};
 
-use crate::Offering;
+use crate::ToolSet;
+use crate::exposed_tools::ExposedTool;
 use crate::http::problem::Problem;
-use crate::offer::Offer;
-use crate::otc::{Answer, ParsedCall, Service, Settings, Tool};
+use crate::otc::{OtcAnswer, OtcService, OtcSettings, OtcTool, ParsedCall};
 use crate::trace::of_headers;
 
-use super::answer::{JSON, PROBLEM, Place, Who, is_media_type, text};
+use super::answer::{JSON, PROBLEM, PathParams, RequestCaller, is_media_type, text};
 use super::calls::lost;
-use super::start::{Foreign, Wish};
-use super::{Caller, Shared};
+use super::start::{CallSpec, DialectCall};
+use super::{ApiCaller, ApiState};
 
 /// `source` of the mapping in the record of a call.
 const SOURCE: &str = "open-tool-calling";
@@ -32,52 +32,52 @@ const SOURCE: &str = "open-tool-calling";
 /// A format in a path.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Dialect {
+pub(super) enum OtcFormat {
     Otc,
     OtcSeed,
     Arcade,
 }
 
-impl From<Dialect> for Mode {
-    fn from(dialect: Dialect) -> Self {
+impl From<OtcFormat> for OtcMode {
+    fn from(dialect: OtcFormat) -> Self {
         match dialect {
-            Dialect::Otc => Self::Otc,
-            Dialect::OtcSeed => Self::OtcSeed,
-            Dialect::Arcade => Self::Arcade,
+            OtcFormat::Otc => Self::Otc,
+            OtcFormat::OtcSeed => Self::OtcSeed,
+            OtcFormat::Arcade => Self::Arcade,
         }
     }
 }
 
 /// The tools of the server in the terms of Open Tool Calling, and what is remembered of their calls.
 pub(super) struct Otc {
-    service: Arc<Service>,
+    service: Arc<OtcService>,
     /// The offering whose tools the service has.
-    offered: Mutex<Weak<Offering>>,
+    offered: Mutex<Weak<ToolSet>>,
 }
 
 impl Otc {
     /// `base` is what the URLs of the server begin with.
     pub(super) fn new(base: &str) -> Self {
-        let settings = Settings {
-            reading: Reading::Lenient,
+        let settings = OtcSettings {
+            reading: RequestReading::Lenient,
             authorizations: format!("{base}/v1/dialects/otc/authorizations/"),
             calls: format!("{base}/v1/calls/"),
         };
         Self {
-            service: Arc::new(Service::new(settings)),
+            service: Arc::new(OtcService::new(settings)),
             offered: Mutex::default(),
         }
     }
 
     /// The service, with the tools of `offering`.
-    fn with(&self, offering: &Arc<Offering>) -> &Arc<Service> {
+    fn with(&self, offering: &Arc<ToolSet>) -> &Arc<OtcService> {
         let mut offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
         if !std::ptr::eq(offered.as_ptr(), Arc::as_ptr(offering)) {
             let inline = offering.host.keeping().inline;
             let tools = offering.offers.describe(|listed, _| {
                 // Output that is kept by reference is never in a response.
                 let output_schema = listed.output_schema.filter(|_| inline);
-                Tool::new(&Listed {
+                OtcTool::new(&ListedTool {
                     output_schema,
                     ..listed
                 })
@@ -91,18 +91,19 @@ impl Otc {
     /// The definitions of the tools that `caller` can call, if only with a secret that its request brings.
     pub(super) fn list(
         &self,
-        offering: &Arc<Offering>,
-        caller: &Caller,
-        mode: Mode,
+        offering: &Arc<ToolSet>,
+        caller: &ApiCaller,
+        mode: OtcMode,
     ) -> Response<Body> {
-        let is_listed =
-            |named: &Named| find(offering, named).is_some_and(|offer| caller.is_defined(offer));
+        let is_listed = |named: &OtcToolName| {
+            find(offering, named).is_some_and(|offer| caller.is_defined(offer))
+        };
         answered(&self.with(offering).list(mode, is_listed))
     }
 }
 
 /// The tool that the service knows by this name.
-fn find<'a>(offering: &'a Offering, named: &Named) -> Option<&'a Arc<Offer>> {
+fn find<'a>(offering: &'a ToolSet, named: &OtcToolName) -> Option<&'a Arc<ExposedTool>> {
     let name = named.qualified_name();
     offering
         .offers
@@ -112,7 +113,7 @@ fn find<'a>(offering: &'a Offering, named: &Named) -> Option<&'a Arc<Offer>> {
 }
 
 /// An answer of the service.
-pub(in crate::http) fn answered(answer: &Answer) -> Response<Body> {
+pub(in crate::http) fn answered(answer: &OtcAnswer) -> Response<Body> {
     let mut response = Response::new(Body::from(Bytes::copy_from_slice(answer.body.as_bytes())));
     *response.status_mut() =
         StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -129,9 +130,9 @@ pub(in crate::http) fn answered(answer: &Answer) -> Response<Body> {
     responses((status = 200, description = "The definitions"), (status = 404, description = "There is no such dialect")),
 )]
 pub(super) async fn list(
-    State(shared): State<Arc<Shared>>,
-    Who(caller): Who,
-    Place(dialect): Place<Dialect>,
+    State(shared): State<Arc<ApiState>>,
+    RequestCaller(caller): RequestCaller,
+    PathParams(dialect): PathParams<OtcFormat>,
 ) -> Response<Body> {
     shared
         .otc
@@ -148,9 +149,9 @@ pub(super) async fn list(
     responses((status = 200, description = "The definition"), (status = 404, description = "There is no such dialect or tool")),
 )]
 pub(super) async fn show(
-    State(shared): State<Arc<Shared>>,
-    Who(caller): Who,
-    Place((dialect, name)): Place<(Dialect, String)>,
+    State(shared): State<Arc<ApiState>>,
+    RequestCaller(caller): RequestCaller,
+    PathParams((dialect, name)): PathParams<(OtcFormat, String)>,
     method: Method,
 ) -> Response<Body> {
     let offering = shared.server.offering();
@@ -176,9 +177,9 @@ pub(super) async fn show(
     ),
 )]
 pub(super) async fn register(
-    State(shared): State<Arc<Shared>>,
-    Who(_): Who,
-    Place(dialect): Place<Dialect>,
+    State(shared): State<Arc<ApiState>>,
+    RequestCaller(_): RequestCaller,
+    PathParams(dialect): PathParams<OtcFormat>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response<Body>, Problem> {
@@ -206,9 +207,9 @@ pub(super) async fn register(
     ),
 )]
 pub(super) async fn execute(
-    State(shared): State<Arc<Shared>>,
-    Who(caller): Who,
-    Place(dialect): Place<Dialect>,
+    State(shared): State<Arc<ApiState>>,
+    RequestCaller(caller): RequestCaller,
+    PathParams(dialect): PathParams<OtcFormat>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response<Body>, Problem> {
@@ -225,9 +226,9 @@ pub(super) async fn execute(
 
 /// Makes the call that a request asks for.
 pub(super) async fn invoke(
-    shared: &Arc<Shared>,
-    caller: &Arc<Caller>,
-    mode: Mode,
+    shared: &Arc<ApiState>,
+    caller: &Arc<ApiCaller>,
+    mode: OtcMode,
     route: &'static str,
     headers: &HeaderMap,
     body: Bytes,
@@ -270,7 +271,7 @@ pub(super) async fn invoke(
 }
 
 /// The call in the terms of the host.
-fn wish(parsed: ParsedCall, route: &'static str, trace: Option<TraceContext>) -> Wish {
+fn wish(parsed: ParsedCall, route: &'static str, trace: Option<TraceContext>) -> CallSpec {
     let ParsedCall {
         requested,
         tool,
@@ -294,14 +295,14 @@ fn wish(parsed: ParsedCall, route: &'static str, trace: Option<TraceContext>) ->
         }
     }
     fields.extend(user_info.map(|info| ("user_info".to_owned(), info)));
-    Wish {
-        tool: tool.as_ref().map_or(requested, Named::qualified_name),
+    CallSpec {
+        tool: tool.as_ref().map_or(requested, OtcToolName::qualified_name),
         input: Input::from_text(input),
         native_call_id: execution_id,
         timeout: None,
         route,
         trace,
-        foreign: Some(Foreign {
+        foreign: Some(DialectCall {
             tool,
             source: SOURCE,
             fields,
@@ -323,9 +324,9 @@ fn wish(parsed: ParsedCall, route: &'static str, trace: Option<TraceContext>) ->
     ),
 )]
 pub(super) async fn authorization(
-    State(shared): State<Arc<Shared>>,
-    Who(caller): Who,
-    Place((dialect, id)): Place<(Dialect, String)>,
+    State(shared): State<Arc<ApiState>>,
+    RequestCaller(caller): RequestCaller,
+    PathParams((dialect, id)): PathParams<(OtcFormat, String)>,
 ) -> Response<Body> {
     let offering = shared.server.offering();
     let missing = offering.host.missing_secrets(&offering.grants).await;

@@ -10,29 +10,29 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 use toolcell_core::record::{Input, LoadingState};
-use toolcell_dialect::Listed;
+use toolcell_dialect::ListedTool;
 use toolcell_dialect::agentool::{
-    self, Auth, Entry, Query, ToolRegistry, ToolSpec, is_named, query,
+    self, Auth, RegistryEntry, RegistryQuery, ToolRegistry, ToolSpec, is_named, query,
 };
 
-use crate::Offering;
+use crate::ToolSet;
 use crate::discovery::unavailable;
+use crate::exposed_tools::ExposedTool;
 use crate::http::problem::Problem;
-use crate::offer::Offer;
 use crate::trace::of_headers;
 
-use super::answer::{Asked, Place, Who, json, located, read};
+use super::answer::{PathParams, QueryParams, RequestCaller, json, located, read};
 use super::calls::{NATIVE_ID_BYTES_MAX, lost};
-use super::start::Wish;
-use super::{Caller, Shared};
+use super::start::CallSpec;
+use super::{ApiCaller, ApiState};
 
 const REGISTRY_ID: &str = "toolcell";
-/// What the path of an endpoint begins with, before the name of its tool.
+/// Path of an endpoint, up to the name of its tool.
 const TOOLS: &str = "/v1/dialects/agentool/tools/";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Wanted {
+pub(super) struct RegistryParams {
     q: Option<String>,
     tag: Option<String>,
     category: Option<String>,
@@ -49,27 +49,28 @@ struct ToolCall {
 
 /// The tools that can be called, and the registry of them, in the same order.
 fn whole<'o>(
-    shared: &Shared,
-    caller: &Caller,
-    offering: &'o Offering,
-) -> (Vec<&'o Arc<Offer>>, ToolRegistry) {
+    shared: &ApiState,
+    caller: &ApiCaller,
+    offering: &'o ToolSet,
+) -> (Vec<&'o Arc<ExposedTool>>, ToolRegistry) {
     let inline = offering.host.keeping().inline;
     let auth = if shared.needs_token {
         Auth::Bearer
     } else {
         Auth::None
     };
-    let can_be_called = |offer: &&Arc<Offer>| offer.standing.state != LoadingState::Unavailable;
-    let offers: Vec<&Arc<Offer>> = offering.offers.offered().filter(can_be_called).collect();
-    let entry = |offer: &&Arc<Offer>| {
+    let can_be_called =
+        |offer: &&Arc<ExposedTool>| offer.standing.state != LoadingState::Unavailable;
+    let offers: Vec<&Arc<ExposedTool>> = offering.offers.offered().filter(can_be_called).collect();
+    let entry = |offer: &&Arc<ExposedTool>| {
         let endpoint = format!("{}{TOOLS}{}", shared.base, offer.name);
         offer.listed(|listed| {
             let output_schema = listed.output_schema.filter(|_| inline);
-            let listed = Listed {
+            let listed = ListedTool {
                 output_schema,
                 ..listed
             };
-            Entry::of(&agentool::Offer {
+            RegistryEntry::from_offer(&agentool::RegistryOffer {
                 listed,
                 endpoint: Some(endpoint.as_str()),
                 auth,
@@ -86,7 +87,7 @@ fn whole<'o>(
     (offers, all)
 }
 
-/// Lists the tools that the caller can call as a registry of agentool, or those of all tools that match.
+/// Lists the tools that the caller can call, or all matching tools, as a registry of agentool.
 #[utoipa::path(
     get, path = "/v1/dialects/agentool/registry", tag = "agentool",
     params(
@@ -97,13 +98,13 @@ fn whole<'o>(
     responses((status = 200, description = "The registry")),
 )]
 pub(super) async fn show(
-    State(shared): State<Arc<Shared>>,
-    Who(caller): Who,
-    Asked(Wanted { q, tag, category }): Asked<Wanted>,
+    State(shared): State<Arc<ApiState>>,
+    RequestCaller(caller): RequestCaller,
+    QueryParams(RegistryParams { q, tag, category }): QueryParams<RegistryParams>,
 ) -> Response<Body> {
     let offering = shared.server.offering();
     let (offers, mut all) = whole(&shared, &caller, &offering);
-    let wanted = Query {
+    let wanted = RegistryQuery {
         words: q.as_deref(),
         tag: tag.as_deref(),
         category: category.as_deref(),
@@ -125,29 +126,29 @@ pub(super) async fn show(
     responses((status = 200, description = "The registry with this tool alone"), (status = 404, description = "There is no such tool")),
 )]
 pub(super) async fn entry(
-    State(shared): State<Arc<Shared>>,
-    Who(caller): Who,
-    Place(name): Place<String>,
+    State(shared): State<Arc<ApiState>>,
+    RequestCaller(caller): RequestCaller,
+    PathParams(name): PathParams<String>,
     method: Method,
 ) -> Result<Response<Body>, Problem> {
     let offering = shared.server.offering();
     let offer = offering
         .offers
         .find(&name)
-        .map_err(|refusal| Problem::of(&refusal))?;
+        .map_err(|refusal| Problem::from_refusal(&refusal))?;
     alone(&shared, &caller, &offering, offer, &method).await
 }
 
-/// The registry with this tool alone, which the caller can call from then on. Fails if nobody can.
+/// The registry with only this tool, which the caller can then call. Fails if no caller can.
 async fn alone(
-    shared: &Shared,
-    caller: &Caller,
-    offering: &Arc<Offering>,
-    offer: &Arc<Offer>,
+    shared: &ApiState,
+    caller: &ApiCaller,
+    offering: &Arc<ToolSet>,
+    offer: &Arc<ExposedTool>,
     method: &Method,
 ) -> Result<Response<Body>, Problem> {
     if offer.standing.state == LoadingState::Unavailable {
-        return Err(Problem::of(&unavailable(offer)));
+        return Err(Problem::from_refusal(&unavailable(offer)));
     }
     caller.load(offering, offer, method).await;
     let (offers, mut all) = whole(shared, caller, offering);
@@ -167,8 +168,8 @@ async fn alone(
     ),
 )]
 pub(super) async fn import(
-    State(shared): State<Arc<Shared>>,
-    Who(caller): Who,
+    State(shared): State<Arc<ApiState>>,
+    RequestCaller(caller): RequestCaller,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response<Body>, Problem> {
@@ -215,9 +216,9 @@ pub(super) async fn import(
     ),
 )]
 pub(super) async fn call(
-    State(shared): State<Arc<Shared>>,
-    Who(caller): Who,
-    Place(name): Place<String>,
+    State(shared): State<Arc<ApiState>>,
+    RequestCaller(caller): RequestCaller,
+    PathParams(name): PathParams<String>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response<Body>, Problem> {
@@ -251,7 +252,7 @@ pub(super) async fn call(
     let offer = offering
         .offers
         .find(&name)
-        .map_err(|refusal| Problem::of(&refusal))?;
+        .map_err(|refusal| Problem::from_refusal(&refusal))?;
     if !is_named(&called, &offer.name) {
         return Err(invalid(format!(
             "its name is not that of the tool of this endpoint, {}",
@@ -261,7 +262,7 @@ pub(super) async fn call(
     let route = "POST /v1/dialects/agentool/tools/{name}";
     let trace = of_headers(&headers);
     let input = Input::from_text(arguments.get());
-    let wish = Wish {
+    let wish = CallSpec {
         tool: name,
         input,
         native_call_id: id,

@@ -12,49 +12,49 @@ use toolcell_core::record::{
     SurfaceReason, TraceContext,
 };
 use toolcell_core::secret::Secrets;
-use toolcell_dialect::otc::Named;
+use toolcell_dialect::otc::OtcToolName;
 
-use crate::asking::Announcing;
+use crate::asking::AnnouncingApprover;
 use crate::budget::Lease;
 use crate::call::{TIMEOUT_KEY, too_many};
-use crate::calls::Place;
+use crate::calls::CallPlace;
+use crate::exposed_tools::ExposedTool;
 use crate::http::problem::Problem;
-use crate::offer::Offer;
-use crate::sent::weight;
-use crate::tasks::Identified;
-use crate::{Announcer, Offering, Server};
+use crate::sent_arguments::weight;
+use crate::tasks::CallIdentity;
+use crate::{AnnounceFn, Server, ToolSet};
 
-use super::Caller;
-use super::live::{LiveCall, Room};
+use super::ApiCaller;
+use super::live::{BackgroundPlace, LiveCall};
 
 /// A call that a request asks for.
-pub(super) struct Wish {
+pub(super) struct CallSpec {
     pub(super) tool: String,
     pub(super) input: Input,
     pub(super) native_call_id: Option<String>,
     pub(super) timeout: Option<Duration>,
     /// The route that it came through, for the record.
     pub(super) route: &'static str,
-    /// What the request names as the trace of the call.
+    /// Trace of the call, from the request.
     pub(super) trace: Option<TraceContext>,
     /// The rest of a call in the terms of a dialect.
-    pub(super) foreign: Option<Foreign>,
+    pub(super) foreign: Option<DialectCall>,
 }
 
-/// What a dialect adds to a call.
-pub(super) struct Foreign {
+/// A dialect's data of a call.
+pub(super) struct DialectCall {
     /// Which component has to have the tool, or why the call does not run.
-    pub(super) tool: Result<Named, Refusal>,
-    /// The dialect, and what its request says beside the call, for the record.
+    pub(super) tool: Result<OtcToolName, Refusal>,
+    /// The dialect, and the rest of its request, for the record.
     pub(super) source: &'static str,
     pub(super) fields: Extra,
-    /// Values of secrets for this call alone.
+    /// Values of secrets for this call only.
     pub(super) secrets: Secrets,
 }
 
-impl Foreign {
+impl DialectCall {
     /// Checks that `offer` is the tool that was named: the offering may have changed since.
-    fn check(&self, offer: &Offer) -> Result<(), Refusal> {
+    fn check(&self, offer: &ExposedTool) -> Result<(), Refusal> {
         let named = self.tool.as_ref().map_err(Clone::clone)?;
         let component = offer.tool.component();
         if **component == *named.version && offer.qualified_name == named.qualified_name() {
@@ -70,24 +70,24 @@ impl Foreign {
 }
 
 /// A call that is ready to run.
-pub(super) struct Ready {
+pub(super) struct ReadyCall {
     pub(super) request: Request,
     /// Why it does not run.
     pub(super) refused: Option<Refusal>,
     /// `None` if all places of the server are taken.
-    pub(super) place: Option<Place>,
+    pub(super) place: Option<CallPlace>,
 }
 
-impl Wish {
+impl CallSpec {
     /// Makes the request of the call. `announcer` tells that it waits for an approval.
     pub(super) fn ready(
         self,
         server: &Server,
-        offering: &Offering,
-        caller: &Caller,
-        announcer: Announcer,
+        offering: &ToolSet,
+        caller: &ApiCaller,
+        announcer: AnnounceFn,
         cancellation: Cancellation,
-    ) -> Ready {
+    ) -> ReadyCall {
         let place = server.calls.begin();
         let settings = &offering.approvals;
         let session = settings
@@ -127,7 +127,7 @@ impl Wish {
         let found = offering.offers.find(&self.tool);
         let checked = match (&self.foreign, found) {
             (
-                Some(Foreign {
+                Some(DialectCall {
                     tool: Err(refusal), ..
                 }),
                 _,
@@ -152,7 +152,7 @@ impl Wish {
                     .map_or(request.limits.wall, |wall| wall.min(request.limits.wall));
                 request.approval.origin.clone_from(&offer.origin);
                 request.offered = Some(offering.offers.callable());
-                request.approval.approver = Some(Arc::new(Announcing {
+                request.approval.approver = Some(Arc::new(AnnouncingApprover {
                     announcer,
                     outdated: offering.outdated(),
                 }));
@@ -161,7 +161,7 @@ impl Wish {
         request.tool = request
             .tool
             .on_surface(caller.surface_id(offering), withheld);
-        Ready {
+        ReadyCall {
             request,
             refused,
             place,
@@ -190,9 +190,9 @@ impl Wish {
     }
 }
 
-impl Caller {
-    /// The id of the caller's own surface: that of the offering, and what this caller has loaded into it.
-    pub(super) fn surface_id(&self, offering: &Offering) -> Arc<str> {
+impl ApiCaller {
+    /// The id of the caller's own surface: the offering's id, and the number of loads of this caller.
+    pub(super) fn surface_id(&self, offering: &ToolSet) -> Arc<str> {
         let shared = offering.offers.surface().id();
         match self.loads.count() {
             0 => Arc::clone(shared),
@@ -200,13 +200,13 @@ impl Caller {
         }
     }
 
-    /// Whether the caller has the definition of the tool.
-    pub(super) fn has_loaded(&self, offer: &Offer) -> bool {
+    /// Returns whether the caller has the tool's schema.
+    pub(super) fn has_loaded(&self, offer: &ExposedTool) -> bool {
         self.sees_all || offer.is_loaded(&self.loads)
     }
 
-    /// Whether the caller can call the tool without a search.
-    pub(super) fn is_listed(&self, offer: &Offer) -> bool {
+    /// Returns whether the caller need not search for it.
+    pub(super) fn is_listed(&self, offer: &ExposedTool) -> bool {
         match offer.standing.state {
             LoadingState::Loaded => true,
             LoadingState::Unavailable => false,
@@ -214,8 +214,8 @@ impl Caller {
         }
     }
 
-    /// Whether a list of Open Tool Calling has the tool: also without a secret, which a request can bring.
-    pub(super) fn is_defined(&self, offer: &Offer) -> bool {
+    /// Returns whether Open Tool Calling lists the tool: even without a secret, which a request can carry.
+    pub(super) fn is_defined(&self, offer: &ExposedTool) -> bool {
         self.is_listed(offer) || offer.standing.reason == Some(SurfaceReason::CredentialMissing)
     }
 
@@ -233,9 +233,9 @@ impl Caller {
     pub(super) fn start(
         self: &Arc<Self>,
         server: &Arc<Server>,
-        wish: Wish,
+        wish: CallSpec,
         lease: Option<Arc<Lease>>,
-        room: Option<Room>,
+        room: Option<BackgroundPlace>,
         can_be_left: bool,
     ) -> Arc<LiveCall> {
         let (call, run) = self.begin(server, wish, lease, room, can_be_left);
@@ -254,7 +254,7 @@ impl Caller {
     pub(super) async fn finish(
         self: &Arc<Self>,
         server: &Arc<Server>,
-        wish: Wish,
+        wish: CallSpec,
         lease: Option<Arc<Lease>>,
         gone: &CancellationToken,
     ) -> Option<Box<CallRecord>> {
@@ -282,13 +282,13 @@ impl Caller {
     fn begin(
         self: &Arc<Self>,
         server: &Arc<Server>,
-        wish: Wish,
+        wish: CallSpec,
         lease: Option<Arc<Lease>>,
-        room: Option<Room>,
+        room: Option<BackgroundPlace>,
         can_be_left: bool,
     ) -> (Arc<LiveCall>, JoinHandle<Option<Box<CallRecord>>>) {
-        let task =
-            (can_be_left || room.is_some()).then(|| (Identified::default(), Background::default()));
+        let task = (can_be_left || room.is_some())
+            .then(|| (CallIdentity::default(), Background::default()));
         if let (Some((identified, _)), Some(_)) = (&task, &room) {
             identified.become_task();
         }
@@ -296,11 +296,11 @@ impl Caller {
         let call = Arc::new(LiveCall::new(task.clone(), room));
         let asking = Arc::clone(&call);
         let announcer = Arc::clone(&server.settings.announcer);
-        let announcer: Announcer = Arc::new(move |prompt| {
+        let announcer: AnnounceFn = Arc::new(move |prompt| {
             asking.asks();
             announcer(prompt);
         });
-        let Ready {
+        let ReadyCall {
             mut request,
             refused,
             place,

@@ -12,28 +12,28 @@ use toolcell_core::pool::STORE;
 use toolcell_core::record::{LoadingState, ToolSearchResult};
 use toolcell_dialect::http::{ToolDocument, ToolList, tool};
 
-use crate::Offering;
+use crate::ToolSet;
+use crate::exposed_tools::ExposedTool;
 use crate::http::problem::Problem;
-use crate::offer::Offer;
 
-use super::answer::{Asked, Place, Who, json};
-use super::{Caller, Shared};
+use super::answer::{PathParams, QueryParams, RequestCaller, json};
+use super::{ApiCaller, ApiState};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Wanted {
+pub(super) struct ToolsParams {
     q: Option<String>,
     limit: Option<usize>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Search {
+pub(super) struct SearchParams {
     q: String,
     limit: Option<usize>,
 }
 
-/// Lists the tools that the caller can call, or those of all tools that a search finds.
+/// Lists the tools that the caller can call, or that a search finds among all tools.
 #[utoipa::path(
     get, path = "/v1/tools", tag = "tools",
     params(
@@ -43,9 +43,9 @@ pub(super) struct Search {
     responses((status = 200, description = "The tools", body = ToolList), (status = 422, description = "The query is empty or too long"), (status = 429, description = "Too many searches run")),
 )]
 pub(super) async fn list(
-    State(shared): State<Arc<Shared>>,
-    Who(caller): Who,
-    Asked(Wanted { q, limit }): Asked<Wanted>,
+    State(shared): State<Arc<ApiState>>,
+    RequestCaller(caller): RequestCaller,
+    QueryParams(ToolsParams { q, limit }): QueryParams<ToolsParams>,
 ) -> Result<Response<Body>, Problem> {
     let limit = limited(limit)?;
     let offering = shared.server.offering();
@@ -77,16 +77,16 @@ pub(super) async fn list(
     responses((status = 200, description = "The tool", body = ToolDocument), (status = 404, description = "There is no such tool")),
 )]
 pub(super) async fn show(
-    State(shared): State<Arc<Shared>>,
-    Who(caller): Who,
-    Place(name): Place<String>,
+    State(shared): State<Arc<ApiState>>,
+    RequestCaller(caller): RequestCaller,
+    PathParams(name): PathParams<String>,
     method: Method,
 ) -> Result<Response<Body>, Problem> {
     let offering = shared.server.offering();
     let offer = offering
         .offers
         .find(&name)
-        .map_err(|refusal| Problem::of(&refusal))?;
+        .map_err(|refusal| Problem::from_refusal(&refusal))?;
     caller.load(&offering, offer, &method).await;
     Ok(json(StatusCode::OK, &document(&offering, offer)))
 }
@@ -101,9 +101,9 @@ pub(super) async fn show(
     responses((status = 200, description = "What was found"), (status = 422, description = "The query is empty or too long"), (status = 429, description = "Too many searches run")),
 )]
 pub(super) async fn search(
-    State(shared): State<Arc<Shared>>,
-    Who(caller): Who,
-    Asked(Search { q, limit }): Asked<Search>,
+    State(shared): State<Arc<ApiState>>,
+    RequestCaller(caller): RequestCaller,
+    QueryParams(SearchParams { q, limit }): QueryParams<SearchParams>,
 ) -> Result<Response<Body>, Problem> {
     let limit = limited(limit)?;
     Ok(json(
@@ -117,7 +117,10 @@ pub(super) async fn search(
     get, path = "/v1/surface", tag = "tools",
     responses((status = 200, description = "The surface of the caller")),
 )]
-pub(super) async fn surface(State(shared): State<Arc<Shared>>, Who(caller): Who) -> Response<Body> {
+pub(super) async fn surface(
+    State(shared): State<Arc<ApiState>>,
+    RequestCaller(caller): RequestCaller,
+) -> Response<Body> {
     // Before the offering, because a provider that is loaded in between must be in one of the two.
     let providers = shared.server.providers();
     let offering = shared.server.offering();
@@ -143,12 +146,12 @@ fn limited(limit: Option<usize>) -> Result<usize, Problem> {
 }
 
 async fn search_for(
-    shared: &Shared,
-    caller: &Caller,
+    shared: &ApiState,
+    caller: &ApiCaller,
     words: &str,
     limit: usize,
 ) -> Result<ToolSearchResult, Problem> {
-    let query = Words::parse(words).map_err(|refusal| Problem::of(&refusal))?;
+    let query = Words::parse(words).map_err(|refusal| Problem::from_refusal(&refusal))?;
     // Before the offering, because a provider that is loaded in between must be in one of the two.
     let providers = shared.server.providers();
     let offering = shared.server.offering();
@@ -171,13 +174,13 @@ async fn search_for(
     };
     let mut found = found
         .map_err(busy)?
-        .map_err(|refusal| Problem::of(&refusal))?;
+        .map_err(|refusal| Problem::from_refusal(&refusal))?;
     providers.tell(&mut found, &offering.offers);
     host.announce_discovered(&surface, &found, session).await;
     Ok(found)
 }
 
-fn document(offering: &Offering, offer: &Offer) -> ToolDocument {
+fn document(offering: &ToolSet, offer: &ExposedTool) -> ToolDocument {
     let mut document = offer.listed(|listed| tool(&listed));
     if !offering.host.keeping().inline {
         document.output_schema = None;
@@ -185,10 +188,10 @@ fn document(offering: &Offering, offer: &Offer) -> ToolDocument {
     document
 }
 
-impl Caller {
+impl ApiCaller {
     /// Notes that the caller gets the definition of a tool. From then on, it can call a deferred one. That loads no code:
     /// the first call does.
-    pub(super) async fn load(&self, offering: &Offering, offer: &Offer, method: &Method) {
+    pub(super) async fn load(&self, offering: &ToolSet, offer: &ExposedTool, method: &Method) {
         // The answer to a HEAD request has no definition.
         if *method == Method::GET
             && matches!(

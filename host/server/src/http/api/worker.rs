@@ -7,11 +7,11 @@ use axum::body::Body;
 use axum::extract::State;
 use bytes::Bytes;
 use http::{HeaderMap, Response};
-use toolcell_dialect::otc::Mode;
+use toolcell_dialect::otc::OtcMode;
 
-use super::answer::Engine;
+use super::answer::RequestEngine;
 use super::otc::{answered, invoke};
-use super::{Shared, unknown_path};
+use super::{ApiState, unknown_path};
 use crate::http::problem::Problem;
 
 /// Tells an engine that the worker runs, and how many tools it has. Needs no token.
@@ -19,7 +19,7 @@ use crate::http::problem::Problem;
     get, path = "/worker/health", tag = "arcade", security(()),
     responses((status = 200, description = "The worker runs")),
 )]
-pub(super) async fn health(State(shared): State<Arc<Shared>>) -> Result<Response<Body>, Problem> {
+pub(super) async fn health(State(shared): State<Arc<ApiState>>) -> Result<Response<Body>, Problem> {
     let Some((worker, engine)) = &shared.worker else {
         return Err(unknown_path());
     };
@@ -38,12 +38,12 @@ pub(super) async fn health(State(shared): State<Arc<Shared>>) -> Result<Response
     responses((status = 200, description = "The definitions")),
 )]
 pub(super) async fn tools(
-    State(shared): State<Arc<Shared>>,
-    Engine(engine): Engine,
+    State(shared): State<Arc<ApiState>>,
+    RequestEngine(engine): RequestEngine,
 ) -> Response<Body> {
     shared
         .otc
-        .list(&shared.server.offering(), &engine, Mode::Arcade)
+        .list(&shared.server.offering(), &engine, OtcMode::Arcade)
 }
 
 /// Calls a tool, once for each `execution_id` of a run.
@@ -55,15 +55,15 @@ pub(super) async fn tools(
     ),
 )]
 pub(super) async fn call(
-    State(shared): State<Arc<Shared>>,
-    Engine(engine): Engine,
+    State(shared): State<Arc<ApiState>>,
+    RequestEngine(engine): RequestEngine,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response<Body>, Problem> {
     invoke(
         &shared,
         &engine,
-        Mode::Arcade,
+        OtcMode::Arcade,
         "POST /worker/tools/invoke",
         &headers,
         body,

@@ -7,10 +7,10 @@ use serde_json::Value;
 use toolcell_core::catalog::{Standing, Surface, Tool};
 use toolcell_core::find::{Finder, Query};
 use toolcell_core::record::{ErrorClass, LoadingState, Refusal, ToolSearchResult};
-use toolcell_dialect::{self as dialect, Listed, mcp};
+use toolcell_dialect::{self as dialect, ListedTool, mcp};
 
 use super::Provider;
-use super::loads::Loads;
+use super::loaded_tools::LoadedTools;
 
 /// Maximum number of tool names in an `unknown_tool` error.
 const CANDIDATES_MAX: usize = 20;
@@ -21,12 +21,12 @@ const RESERVED: [&str; 3] = [mcp::SEARCH_TOOLS, mcp::LOAD_TOOL, mcp::READ_RESULT
 
 /// The tools that a server offers, each under one name. Other tools of the same components cannot be called through the
 /// server. Those that are deferred can be called only by a caller that has loaded them (AT-SURF-06, AT-SURF-07).
-pub struct Offers {
-    offers: Vec<Arc<Offer>>,
-    by_name: HashMap<String, Arc<Offer>>,
+pub struct ExposedTools {
+    offers: Vec<Arc<ExposedTool>>,
+    by_name: HashMap<String, Arc<ExposedTool>>,
     /// Qualified names, and bare names and aliases that only one tool has: accepted, but not listed.
-    by_other_name: HashMap<String, Arc<Offer>>,
-    /// Whether a client has to repeat arguments of some tool in headers (`x-mcp-header`).
+    by_other_name: HashMap<String, Arc<ExposedTool>>,
+    /// `true` if a client repeats arguments of some tool in headers (`x-mcp-header`).
     mirrors: bool,
     surface: Surface,
     /// The tools that a tool may call, if it was granted them: those that can be called through the surface, by their
@@ -37,18 +37,18 @@ pub struct Offers {
 }
 
 /// One offered tool.
-pub(super) struct Offer {
+pub(super) struct ExposedTool {
     /// The name that the server exports it under.
     pub(super) name: String,
     pub(super) tool: Arc<Tool>,
     pub(super) qualified_name: String,
-    /// Whether the tool can report progress or write logs.
+    /// `true` if the tool can report progress or write logs.
     pub(super) speaks: bool,
-    /// Whether a client has to support tasks to call the tool.
+    /// `true` if only clients with tasks can call the tool.
     pub(super) needs_task: bool,
     /// The description of the tool for clients, made when it is first listed or loaded.
     described: OnceLock<Described>,
-    /// What a caller can do with the tool before it has loaded any.
+    /// The tool's availability to a caller without loads.
     pub(super) standing: Standing,
     /// Wall time limit of a call; the lower of this and the server's limit counts.
     pub(super) wall: Option<Duration>,
@@ -56,12 +56,12 @@ pub(super) struct Offer {
     pub(super) origin: Option<Arc<Value>>,
     /// The component of the tool.
     pub(super) provider: Option<Arc<Provider>>,
-    /// Whether the API may hold the model to the schema.
+    /// `true` if the API may enforce the schema.
     strict_schemas: bool,
 }
 
 /// A tool to offer.
-pub struct Offered {
+pub struct ToolOffer {
     pub tool: Arc<Tool>,
     /// Wall time limit of a call; `None` for the server's limit.
     pub wall: Option<Duration>,
@@ -71,18 +71,19 @@ pub struct Offered {
     pub provider: Option<Arc<Provider>>,
 }
 
-impl Offers {
+impl ExposedTools {
     /// Offers `tools`; a duplicate is offered once. At most `budget` of them are listed before a caller loads others. If
     /// that defers some, the host's own tools to search and load them are listed too, and keep their names.
-    pub fn new(tools: Vec<Offered>, budget: usize) -> Self {
+    pub fn new(tools: Vec<ToolOffer>, budget: usize) -> Self {
         Self::on(tools, |tools| Surface::new(tools, budget))
     }
 
     /// Offers `tools` through the surface that `build` makes of them.
-    pub fn on(tools: Vec<Offered>, build: impl FnOnce(Vec<Arc<Tool>>) -> Surface) -> Self {
+    pub fn on(tools: Vec<ToolOffer>, build: impl FnOnce(Vec<Arc<Tool>>) -> Surface) -> Self {
         let mut known = HashSet::new();
-        let is_new = |offered: &Offered| known.insert(offered.tool.declaration().qualified_name());
-        let chosen: Vec<Offered> = tools.into_iter().filter(is_new).collect();
+        let is_new =
+            |offered: &ToolOffer| known.insert(offered.tool.declaration().qualified_name());
+        let chosen: Vec<ToolOffer> = tools.into_iter().filter(is_new).collect();
         let surface = build(
             chosen
                 .iter()
@@ -96,12 +97,12 @@ impl Offers {
         let names = dialect::exported(&declarations, &RESERVED);
         let standings = surface.tools().map(|(_, standing)| standing);
         let strict = surface.selection().model.strict_schemas;
-        let offers: Vec<Arc<Offer>> = names
+        let offers: Vec<Arc<ExposedTool>> = names
             .into_iter()
             .zip(&chosen)
             .zip(standings)
             .map(|((name, offered), standing)| {
-                Arc::new(Offer::new(name, offered, standing, strict))
+                Arc::new(ExposedTool::new(name, offered, standing, strict))
             })
             .collect();
         let by_name = offers
@@ -134,8 +135,9 @@ impl Offers {
     }
 
     /// Describes each tool with `describe`, in the terms of a dialect, in the order in which they are offered.
-    pub fn describe<T>(&self, mut describe: impl FnMut(Listed<'_>, Standing) -> T) -> Vec<T> {
-        let one = |offer: &Arc<Offer>| offer.listed(|listed| describe(listed, offer.standing));
+    pub fn describe<T>(&self, mut describe: impl FnMut(ListedTool<'_>, Standing) -> T) -> Vec<T> {
+        let one =
+            |offer: &Arc<ExposedTool>| offer.listed(|listed| describe(listed, offer.standing));
         self.offers.iter().map(one).collect()
     }
 
@@ -143,26 +145,26 @@ impl Offers {
     pub fn describe_one<T>(
         &self,
         at: usize,
-        describe: impl FnOnce(Listed<'_>, Standing) -> T,
+        describe: impl FnOnce(ListedTool<'_>, Standing) -> T,
     ) -> Option<T> {
         let offer = self.offers.get(at)?;
         Some(offer.listed(|listed| describe(listed, offer.standing)))
     }
 
-    /// Whether some tool has to be loaded before it can be called.
+    /// Returns whether some tool must be loaded before a call.
     pub(super) fn defers(&self) -> bool {
         self.surface.defers()
     }
 
-    /// Whether a result of a tool that can be called may become a payload.
+    /// Returns whether a callable tool's result can become a payload.
     pub(super) fn can_persist(&self) -> bool {
-        let can = |offer: &Arc<Offer>| {
+        let can = |offer: &Arc<ExposedTool>| {
             offer.standing.state != LoadingState::Unavailable && offer.tool.keeping().can_persist()
         };
         self.offers.iter().any(can)
     }
 
-    /// Whether a tool with this qualified name is offered.
+    /// Returns whether it has a tool of this qualified name.
     pub(super) fn has(&self, name: &str) -> bool {
         self.by_other_name.contains_key(name)
     }
@@ -172,13 +174,13 @@ impl Offers {
         Arc::clone(&self.callable)
     }
 
-    /// Whether a client has to repeat arguments of some tool in headers.
+    /// Returns whether some tool needs arguments in headers.
     pub(super) fn mirrors(&self) -> bool {
         self.mirrors
     }
 
     /// Returns the tool that `name` refers to. Fails with `unknown_tool`.
-    pub(super) fn find(&self, name: &str) -> Result<&Arc<Offer>, Refusal> {
+    pub(super) fn find(&self, name: &str) -> Result<&Arc<ExposedTool>, Refusal> {
         self.by_name
             .get(name)
             .or_else(|| self.by_other_name.get(name))
@@ -212,7 +214,7 @@ impl Offers {
     }
 
     /// All tools, in their order.
-    pub(super) fn offered(&self) -> impl Iterator<Item = &Arc<Offer>> {
+    pub(super) fn offered(&self) -> impl Iterator<Item = &Arc<ExposedTool>> {
         self.offers.iter()
     }
 
@@ -224,8 +226,8 @@ impl Offers {
     }
 
     /// The result of `tools/list` for a caller with these `loads`, in an order that does not depend on when it loaded them.
-    pub(super) fn listed(&self, loads: &Loads) -> Vec<Described> {
-        let is_listed = |offer: &&Arc<Offer>| match offer.standing.state {
+    pub(super) fn listed(&self, loads: &LoadedTools) -> Vec<Described> {
+        let is_listed = |offer: &&Arc<ExposedTool>| match offer.standing.state {
             LoadingState::Loaded => true,
             LoadingState::Unavailable => false,
             _ => loads.has(&offer.qualified_name),
@@ -256,7 +258,7 @@ impl Offers {
             .search(query, limit, |name| loaded.contains(name))
     }
 
-    /// Whether every caller gets the same list from `other`, whatever it has loaded.
+    /// Returns whether `other` lists the same to each caller, for any loads.
     pub(super) fn lists_as(&self, other: &Self) -> bool {
         self.listable().eq(other.listable())
     }
@@ -270,14 +272,14 @@ impl Offers {
     }
 }
 
-impl Offer {
-    /// Whether a caller with these `loads` has the schema of the tool. A deprecated tool needs none, because its callers
-    /// know it from before (AT-LIFE-06).
-    pub(super) fn is_loaded(&self, loads: &Loads) -> bool {
+impl ExposedTool {
+    /// Returns whether a caller with these `loads` has the tool's schema. Callers of a deprecated tool know it already
+    /// (AT-LIFE-06).
+    pub(super) fn is_loaded(&self, loads: &LoadedTools) -> bool {
         self.standing.state != LoadingState::Deferred || loads.has(&self.qualified_name)
     }
 
-    /// Whether clients are told that the tool returns structured output.
+    /// Returns whether clients expect structured output.
     pub(super) fn promises_output(&self) -> bool {
         self.described().output_schema.is_some()
     }
@@ -288,14 +290,14 @@ impl Offer {
     }
 
     /// Describes the tool with `describe`, in the terms of a dialect.
-    pub(super) fn listed<T>(&self, describe: impl FnOnce(Listed<'_>) -> T) -> T {
+    pub(super) fn listed<T>(&self, describe: impl FnOnce(ListedTool<'_>) -> T) -> T {
         let declaration = self.tool.declaration();
         let contract = self.tool.contract();
         let title = declaration
             .title
             .as_deref()
             .map(|title| contract.shown(title));
-        describe(Listed {
+        describe(ListedTool {
             name: &self.name,
             title: title.as_deref(),
             description: &contract.shown(&declaration.description),
@@ -313,8 +315,8 @@ impl Offer {
         })
     }
 
-    fn new(name: String, offered: &Offered, standing: Standing, strict_schemas: bool) -> Self {
-        let Offered {
+    fn new(name: String, offered: &ToolOffer, standing: Standing, strict_schemas: bool) -> Self {
+        let ToolOffer {
             tool,
             wall,
             origin,
@@ -346,7 +348,7 @@ impl Offer {
     }
 }
 
-/// Whether any part of a schema has an `x-mcp-header`.
+/// Returns whether a schema has an `x-mcp-header`.
 fn mirrors(schema: &Value) -> bool {
     match schema {
         Value::Object(fields) => {
@@ -357,8 +359,8 @@ fn mirrors(schema: &Value) -> bool {
     }
 }
 
-fn other_names(offers: &[Arc<Offer>]) -> HashMap<String, Arc<Offer>> {
-    let mut names: HashMap<String, Option<Arc<Offer>>> = HashMap::new();
+fn other_names(offers: &[Arc<ExposedTool>]) -> HashMap<String, Arc<ExposedTool>> {
+    let mut names: HashMap<String, Option<Arc<ExposedTool>>> = HashMap::new();
     for offer in offers {
         let declaration = offer.tool.declaration();
         let mut own: HashSet<&String> = declaration.aliases.iter().collect();

@@ -1,4 +1,4 @@
-//! Calls that another process began: goes on with them, or ends them.
+//! Resumes or ends calls that another process began.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,14 +8,14 @@ use serde_json::Value;
 use toolcell::{Background, Callee, Held, Kept, Request, Suspended, Terms};
 use toolcell_core::record::{Plan, ToolInvocation};
 
-use crate::asking::{Announcers, AskChannel, Reopened, messenger, reopen};
+use crate::asking::{ApprovalAnnouncers, AskChannel, ReopenedQuestion, messenger, reopen};
 use crate::call::TIMEOUT_KEY;
-use crate::{Offering, Server};
+use crate::{Server, ToolSet};
 
-use super::ended::{Ended, mapped};
+use super::ended::{CallEnd, mapped};
 use super::entry::TooLarge;
-use super::stored::Stored;
-use super::{Detached, Tasks};
+use super::stored::StoredState;
+use super::{DetachedCall, Tasks};
 
 impl Server {
     /// Goes on with an approved call. Without a place for another call, it stays as it is: the next question about it
@@ -37,13 +37,13 @@ impl Server {
         };
         let offering = self.offering();
         let keep = offering.keep;
-        let mut request = request(&offering, Left::from(&*kept));
+        let mut request = request(&offering, ResumableCall::from(&*kept));
         request.keeper = self.keeper();
         let cancellation = request.cancellation.clone();
         let mut questions = None;
         if channel == AskChannel::InputRequired {
             let actor = kept.approval.actor_ref.as_deref();
-            let announcers = Announcers::default();
+            let announcers = ApprovalAnnouncers::default();
             let (respondent, asked) = messenger(actor, announcers, offering.outdated());
             request.respondent = Some(respondent);
             questions = Some(asked);
@@ -68,7 +68,7 @@ impl Server {
             drop(place);
             resumed.map(Box::new)
         });
-        let detached = Detached {
+        let detached = DetachedCall {
             call,
             cancellation,
             questions,
@@ -103,13 +103,13 @@ impl Server {
         ) else {
             return Ok(false);
         };
-        let Reopened {
+        let ReopenedQuestion {
             messenger,
             ask,
             questions,
         } = reopened;
         let keep = offering.keep;
-        let mut request = request(&offering, Left::from(&*kept));
+        let mut request = request(&offering, ResumableCall::from(&*kept));
         request.keeper = self.keeper();
         request.respondent = Some(messenger);
         let cancellation = request.cancellation.clone();
@@ -132,7 +132,7 @@ impl Server {
             drop(place);
             resumed.map(Box::new)
         });
-        let detached = Detached {
+        let detached = DetachedCall {
             call,
             cancellation,
             questions: Some(questions),
@@ -147,48 +147,48 @@ impl Server {
             .map(|()| true)
     }
 
-    /// Ends the suspended calls that no living process has and that cannot go on, so that none of their state stays.
+    /// Ends the suspended calls that no living process has and none can resume, and removes all of their state.
     pub(crate) async fn end_all_suspended(&self, tasks: &Tasks) {
         // Whatever cannot be read now is looked at when its client asks for it, or by the next server.
         for id in tasks.unfinished_suspended().await.unwrap_or_default() {
-            if let Ok(Stored::Interrupted(kept, held)) = tasks.read(id).await {
+            if let Ok(StoredState::Interrupted(kept, held)) = tasks.read(id).await {
                 self.end_suspended(&kept, held).await;
             }
         }
     }
 
-    /// Ends a suspended call that cannot go on; `None` if it turns out that it can.
-    pub(super) async fn end_suspended(&self, kept: &Suspended, held: Held) -> Option<Ended> {
+    /// Ends a suspended call that cannot be resumed; `None` if it can.
+    pub(super) async fn end_suspended(&self, kept: &Suspended, held: Held) -> Option<CallEnd> {
         let offering = self.offering();
         let record = offering
             .host
-            .close_suspended(request(&offering, Left::from(kept)), kept, held)
+            .close_suspended(request(&offering, ResumableCall::from(kept)), kept, held)
             .await?;
         self.keep(&record).await;
-        Some(Ended::of(record, offering.keep))
+        Some(CallEnd::from_record(record, offering.keep))
     }
 
-    /// Ends a call that cannot run any more; `None` if it turns out that it can, or has ended.
-    pub(super) async fn end_orphan(&self, kept: &Kept, held: Held) -> Option<Ended> {
+    /// Ends a call that can no longer run; `None` if it turns out that it can, or has ended.
+    pub(super) async fn end_orphan(&self, kept: &Kept, held: Held) -> Option<CallEnd> {
         let offering = self.offering();
         let record = offering
             .host
-            .close(request(&offering, Left::from(kept)), kept, held)
+            .close(request(&offering, ResumableCall::from(kept)), kept, held)
             .await?;
         self.keep(&record).await;
-        Some(Ended::of(record, offering.keep))
+        Some(CallEnd::from_record(record, offering.keep))
     }
 }
 
 /// A stored call.
 #[derive(Clone, Copy)]
-struct Left<'k> {
+struct ResumableCall<'k> {
     plan: &'k Plan,
     actor: Option<&'k str>,
     invocation: &'k ToolInvocation,
 }
 
-impl<'k> From<&'k Kept> for Left<'k> {
+impl<'k> From<&'k Kept> for ResumableCall<'k> {
     fn from(kept: &'k Kept) -> Self {
         let Kept {
             approval,
@@ -203,7 +203,7 @@ impl<'k> From<&'k Kept> for Left<'k> {
     }
 }
 
-impl<'k> From<&'k Suspended> for Left<'k> {
+impl<'k> From<&'k Suspended> for ResumableCall<'k> {
     fn from(kept: &'k Suspended) -> Self {
         let Suspended {
             suspension,
@@ -218,9 +218,9 @@ impl<'k> From<&'k Suspended> for Left<'k> {
     }
 }
 
-/// The request of a stored call, made from the present offering: what it denies by now stays denied.
-fn request(offering: &Offering, left: Left<'_>) -> Request {
-    let Left {
+/// The request of a stored call, built from the current tool set, which may deny more than before.
+fn request(offering: &ToolSet, left: ResumableCall<'_>) -> Request {
+    let ResumableCall {
         plan,
         actor,
         invocation,
@@ -235,7 +235,7 @@ fn request(offering: &Offering, left: Left<'_>) -> Request {
     {
         limits.wall = limits.wall.min(wall);
     }
-    // What is not offered any more does not run.
+    // A tool no longer offered does not run.
     let withheld = match &found {
         Ok(offer) => surface.refusal(&offer.tool, offer.standing),
         Err(refusal) => Some(refusal.clone()),

@@ -8,9 +8,9 @@ use data_encoding::HEXLOWER;
 use rustix::rand::{GetRandomFlags, getrandom};
 use toolcell_core::record::{ErrorClass, Input, Refusal};
 
-use super::asking::Ask;
+use super::asking::CallQuestion;
 use super::budget::Lease;
-use super::call::Running;
+use super::call::RunningCall;
 
 /// Maximum number of held calls of one caller, because a person would not read more questions.
 const HELD_MAX: usize = 32;
@@ -35,7 +35,7 @@ impl HeldCallKey {
         self.are_of(other) && self.arguments.same(&other.arguments)
     }
 
-    /// Whether both have the same owner and tool.
+    /// Compares the owners and the tools.
     fn are_of(&self, other: &Self) -> bool {
         self.owner == other.owner && self.tool == other.tool
     }
@@ -43,16 +43,16 @@ impl HeldCallKey {
 
 /// A call that waits, or that has ended in the meantime.
 pub(super) struct HeldCall {
-    pub(super) running: Running,
+    pub(super) running: RunningCall,
     /// The question, until it is answered.
-    pub(super) ask: Ask,
+    pub(super) ask: CallQuestion,
     words: HeldCallKey,
     /// When the call was first seen to have ended.
     ended: Option<Instant>,
 }
 
 impl HeldCall {
-    /// Whether the call was seen to have ended more than [`KEPT`] ago.
+    /// Returns whether the end was seen more than [`KEPT`] ago.
     fn is_over(&mut self) -> bool {
         self.running.has_ended() && self.ended.get_or_insert_with(Instant::now).elapsed() > KEPT
     }
@@ -60,15 +60,15 @@ impl HeldCall {
 
 /// All held calls, each under an unguessable name.
 #[derive(Default)]
-pub(super) struct HeldCalls(Arc<Mutex<Held<HeldCall>>>);
+pub(super) struct HeldCalls(Arc<Mutex<HeldMap<HeldCall>>>);
 
-struct Held<C> {
+struct HeldMap<C> {
     calls: HashMap<String, C>,
-    /// Whether a task sweeps the expired calls.
+    /// `true` if a task sweeps the expired calls.
     swept: bool,
 }
 
-impl<C> Default for Held<C> {
+impl<C> Default for HeldMap<C> {
     fn default() -> Self {
         Self {
             calls: HashMap::new(),
@@ -78,7 +78,7 @@ impl<C> Default for Held<C> {
 }
 
 /// Removes expired calls until none is held, so that clients that do not come back leave no memory in use.
-async fn sweep<C>(held: Weak<Mutex<Held<C>>>, every: Duration, is_over: fn(&mut C) -> bool) {
+async fn sweep<C>(held: Weak<Mutex<HeldMap<C>>>, every: Duration, is_over: fn(&mut C) -> bool) {
     loop {
         tokio::time::sleep(every).await;
         let Some(held) = held.upgrade() else { return };
@@ -92,7 +92,7 @@ async fn sweep<C>(held: Weak<Mutex<Held<C>>>, every: Duration, is_over: fn(&mut 
 }
 
 impl HeldCalls {
-    fn lock(&self) -> MutexGuard<'_, Held<HeldCall>> {
+    fn lock(&self) -> MutexGuard<'_, HeldMap<HeldCall>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -120,8 +120,8 @@ impl HeldCalls {
     /// Holds a call, and returns its new name.
     pub(super) fn hold(
         &self,
-        running: Running,
-        ask: Ask,
+        running: RunningCall,
+        ask: CallQuestion,
         words: HeldCallKey,
     ) -> Result<String, Refusal> {
         let mut bytes = [0; 24];
@@ -172,7 +172,7 @@ impl HeldCalls {
                 .collect()
         };
         let mut same = of_caller.iter().filter(|(_, known)| known.are(words));
-        // Another request may have taken one of them by now.
+        // Another request may have taken one of them.
         same.find_map(|(name, _)| self.lock().calls.remove(name))
     }
 }
@@ -183,7 +183,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
-    use super::{Held, sweep};
+    use super::{HeldMap, sweep};
 
     #[tokio::test]
     async fn what_is_over_is_given_up_although_nobody_comes_back() {
@@ -196,7 +196,7 @@ mod tests {
             .into_iter()
             .map(|(name, over)| (name.to_owned(), over))
             .collect();
-        let held = Arc::new(Mutex::new(Held { calls, swept: true }));
+        let held = Arc::new(Mutex::new(HeldMap { calls, swept: true }));
         let is_over = |over: &mut Arc<AtomicBool>| over.load(Ordering::SeqCst);
         let swept = tokio::spawn(sweep(
             Arc::downgrade(&held),

@@ -16,13 +16,13 @@ const VALUE_BYTES: usize = 400;
 
 /// The arguments of one call as they were sent; an extension of the request.
 #[derive(Clone, Debug)]
-pub(super) struct Sent {
+pub(super) struct SentArguments {
     pub(super) arguments: Input,
     /// The memory that is reserved for the arguments.
     pub(super) lease: Option<Arc<Lease>>,
 }
 
-impl Sent {
+impl SentArguments {
     pub(super) fn new(arguments: &str, lease: Option<Lease>) -> Self {
         Self {
             arguments: Input::from_text(arguments),

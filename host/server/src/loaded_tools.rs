@@ -5,9 +5,9 @@ use tokio::sync::watch;
 /// The tools that one caller has loaded, by their qualified names (AT-DEF-12): in a session, or, in a revision without
 /// sessions, as one principal.
 #[derive(Debug, Default)]
-pub(super) struct Loads(watch::Sender<HashSet<String>>);
+pub(super) struct LoadedTools(watch::Sender<HashSet<String>>);
 
-impl Loads {
+impl LoadedTools {
     /// The names of all loaded tools.
     pub(super) fn names(&self) -> HashSet<String> {
         self.0.borrow().clone()
@@ -23,7 +23,7 @@ impl Loads {
     }
 
     /// Adds a tool. Returns whether it was not loaded before. Tools that are no longer offered are forgotten, so that
-    /// changes of the configuration cannot let the set grow for ever.
+    /// changes of the configuration cannot grow the set forever.
     pub(super) fn add(&self, name: &str, is_offered: impl Fn(&str) -> bool) -> bool {
         self.0.send_if_modified(|names| {
             names.retain(|known| is_offered(known));
@@ -39,11 +39,11 @@ impl Loads {
 
 #[cfg(test)]
 mod tests {
-    use super::Loads;
+    use super::LoadedTools;
 
     #[test]
     fn a_tool_is_loaded_once_and_forgotten_when_it_is_gone() {
-        let loads = Loads::default();
+        let loads = LoadedTools::default();
         let mut changes = loads.subscribe();
         assert!(loads.add("a.one", |_| true) && changes.has_changed().unwrap());
         changes.mark_unchanged();

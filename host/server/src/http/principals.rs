@@ -1,5 +1,5 @@
-//! What each principal has of the server: its sessions, its budgets and its calls. Tokens can change while the server runs;
-//! what a principal has stays with its name.
+//! The sessions, budgets and calls of each principal. Tokens can change while the server runs; a principal's state
+//! stays with its name.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,61 +9,61 @@ use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio_util::sync::CancellationToken;
 
 use crate::Server;
-use crate::budget::{Budget, Budgets, ROOM};
-use crate::loads::Loads;
+use crate::budget::{ByteBudget, ByteBudgets, ROOM};
+use crate::loaded_tools::LoadedTools;
 use crate::payloads::ReadablePayloads;
-use crate::session::{Identity, Session};
-use crate::vain_cancels::VainCancels;
+use crate::session::{ClientIdentity, ClientSession};
+use crate::unknown_cancels::UnknownCancels;
 
-use super::api::{Api, Principal, Role};
+use super::api::{Api, PrincipalState, TokenRole};
 use super::route::BODY_BYTES_MAX;
-use super::sessions::Sessions;
+use super::sessions::ClientSessions;
 use super::{HttpLimits, Tokens};
 
-type Mcp = StreamableHttpService<Session, LocalSessionManager>;
+type McpService = StreamableHttpService<ClientSession, LocalSessionManager>;
 
 /// The MCP service of one principal, with its sessions and budgets.
-pub(super) struct Door {
-    pub(super) mcp: Mcp,
-    pub(super) sessions: Arc<Sessions>,
+pub(super) struct PrincipalService {
+    pub(super) mcp: McpService,
+    pub(super) sessions: Arc<ClientSessions>,
     /// The budgets for request bodies, for the arguments in them, and for results.
-    pub(super) bodies: Budget,
-    pub(super) arguments: Budget,
-    pub(super) results: Budget,
-    pub(super) vain_cancels: Arc<VainCancels>,
-    /// Canceled once the principal has no token any more.
+    pub(super) bodies: ByteBudget,
+    pub(super) arguments: ByteBudget,
+    pub(super) results: ByteBudget,
+    pub(super) unknown_cancels: Arc<UnknownCancels>,
+    /// Canceled when the principal loses its last token.
     close: CancellationToken,
 }
 
 /// One principal.
 #[derive(Clone)]
-pub(super) struct Holder {
+pub(super) struct TokenHolder {
     pub(super) name: Arc<str>,
     /// `None` for an approver, which makes no calls.
-    pub(super) door: Option<Arc<Door>>,
+    pub(super) service: Option<Arc<PrincipalService>>,
     /// The budget for request bodies.
-    pub(super) bodies: Budget,
-    pub(super) role: Role,
+    pub(super) bodies: ByteBudget,
+    pub(super) role: TokenRole,
 }
 
-/// What the tokens of now stand for.
-pub(super) struct Table {
+/// The holders of current tokens.
+pub(super) struct PrincipalTable {
     pub(super) tokens: Tokens,
     /// In the order of the tokens: of callers, and then of approvers.
-    holders: Vec<Holder>,
+    holders: Vec<TokenHolder>,
 }
 
 /// Makes tables.
-pub(super) struct Doors {
+pub(super) struct PrincipalTables {
     server: Arc<Server>,
-    bodies: Budgets,
-    arguments: Budgets,
-    results: Budgets,
+    bodies: ByteBudgets,
+    arguments: ByteBudgets,
+    results: ByteBudgets,
     session_idle: Duration,
     close: CancellationToken,
 }
 
-impl Doors {
+impl PrincipalTables {
     /// Of callers, approvers and engines as many as there are now. Later ones have shares as large as these.
     pub(super) fn new(
         server: &Arc<Server>,
@@ -73,116 +73,123 @@ impl Doors {
     ) -> Self {
         Self {
             server: Arc::clone(server),
-            bodies: Budgets::new(ROOM.bodies, callers + approvers + engines),
-            arguments: Budgets::new(ROOM.arguments, callers + engines),
-            results: Budgets::new(ROOM.results, callers + engines),
+            bodies: ByteBudgets::new(ROOM.bodies, callers + approvers + engines),
+            arguments: ByteBudgets::new(ROOM.arguments, callers + engines),
+            results: ByteBudgets::new(ROOM.results, callers + engines),
             session_idle: limits.session_idle,
             close,
         }
     }
 
     /// The budgets of one more principal for request bodies, for arguments, and for results.
-    pub(super) fn budgets(&self) -> (Budget, Budget, Budget) {
+    pub(super) fn budgets(&self) -> (ByteBudget, ByteBudget, ByteBudget) {
         (self.bodies.one(), self.arguments.one(), self.results.one())
     }
 
     /// The table of `tokens`. A principal that `before` has, too, keeps what it has; the sessions of the others end.
-    pub(super) fn table(&self, tokens: Tokens, api: &Api, before: Option<&Table>) -> Table {
-        let known = |name: &str, is_caller: bool, made: &[Holder]| {
+    pub(super) fn table(
+        &self,
+        tokens: Tokens,
+        api: &Api,
+        before: Option<&PrincipalTable>,
+    ) -> PrincipalTable {
+        let known = |name: &str, is_caller: bool, made: &[TokenHolder]| {
             let mut all = made
                 .iter()
                 .chain(before.iter().flat_map(|table| table.holders.iter()));
-            all.find(|holder| *holder.name == *name && holder.door.is_some() == is_caller)
+            all.find(|holder| *holder.name == *name && holder.service.is_some() == is_caller)
                 .cloned()
         };
-        let mut holders: Vec<Holder> = Vec::new();
+        let mut holders: Vec<TokenHolder> = Vec::new();
         for name in tokens.principals() {
             let holder = known(&name, true, &holders).unwrap_or_else(|| self.caller(name, api));
             holders.push(holder);
         }
         for name in tokens.approvers() {
-            let role = Role::Approver(Arc::clone(&name));
-            let make = || Holder {
+            let role = TokenRole::Approver(Arc::clone(&name));
+            let make = || TokenHolder {
                 name: Arc::clone(&name),
-                door: None,
+                service: None,
                 bodies: self.bodies.one(),
                 role,
             };
             let holder = known(&name, false, &holders).unwrap_or_else(make);
             holders.push(holder);
         }
-        let callers = holders.iter().filter(|holder| holder.door.is_some());
+        let callers = holders.iter().filter(|holder| holder.service.is_some());
         api.set_callers(callers.map(|holder| Arc::clone(&holder.name)).collect());
         for old in before.iter().flat_map(|table| table.holders.iter()) {
             if !holders.iter().any(|holder| holder.name == old.name) {
-                old.door.iter().for_each(|door| door.close.cancel());
+                old.service
+                    .iter()
+                    .for_each(|service| service.close.cancel());
             }
         }
-        Table { tokens, holders }
+        PrincipalTable { tokens, holders }
     }
 
-    fn caller(&self, name: Arc<str>, api: &Api) -> Holder {
-        let sessions = Sessions::new();
+    fn caller(&self, name: Arc<str>, api: &Api) -> TokenHolder {
+        let sessions = ClientSessions::new();
         let close = self.close.child_token();
         tokio::spawn(Arc::clone(&sessions).end_idle(self.session_idle, close.clone()));
-        // `Gate` has already checked hosts and origins, for every route.
+        // `OriginGate` has already checked hosts and origins, for every route.
         let config = StreamableHttpServerConfig::default()
             .disable_allowed_hosts()
             .with_max_request_body_bytes(BODY_BYTES_MAX)
             .with_cancellation_token(close.clone());
         let server = Arc::clone(&self.server);
         let shelf = Arc::<ReadablePayloads>::default();
-        let loads = Arc::<Loads>::default();
-        let vain_cancels = Arc::<VainCancels>::default();
+        let loads = Arc::<LoadedTools>::default();
+        let unknown_cancels = Arc::<UnknownCancels>::default();
         let (bodies, arguments, results) = self.budgets();
-        let role = api.caller(Principal {
+        let role = api.caller(PrincipalState {
             name: Arc::clone(&name),
             loads: Arc::clone(&loads),
             arguments: arguments.clone(),
             results: results.clone(),
-            vain_cancels: Arc::clone(&vain_cancels),
+            unknown_cancels: Arc::clone(&unknown_cancels),
         });
         let principal = Arc::clone(&name);
-        let of_door = Arc::clone(&vain_cancels);
+        let for_service = Arc::clone(&unknown_cancels);
         let session = move || {
             let actor = Some(Arc::clone(&principal));
             let owner = Arc::clone(&principal);
             let shelf = Arc::clone(&shelf);
             let loads = Arc::clone(&loads);
-            let vain_cancels = Arc::clone(&vain_cancels);
-            let identity = Identity {
+            let unknown_cancels = Arc::clone(&unknown_cancels);
+            let identity = ClientIdentity {
                 actor,
                 owner,
                 lasts: false,
                 shelf,
                 loads,
-                vain_cancels,
+                unknown_cancels,
             };
-            Ok(Session::new(Arc::clone(&server), identity))
+            Ok(ClientSession::new(Arc::clone(&server), identity))
         };
         let mcp = StreamableHttpService::new(session, sessions.manager(), config);
-        let vain_cancels = of_door;
-        let door = Door {
+        let unknown_cancels = for_service;
+        let service = PrincipalService {
             mcp,
             sessions,
             bodies: bodies.clone(),
             arguments,
             results,
-            vain_cancels,
+            unknown_cancels,
             close,
         };
-        Holder {
+        TokenHolder {
             name,
-            door: Some(Arc::new(door)),
+            service: Some(Arc::new(service)),
             bodies,
             role,
         }
     }
 }
 
-impl Table {
+impl PrincipalTable {
     /// The principal that `headers` authenticate.
-    pub(super) fn holder(&self, headers: &http::HeaderMap) -> Option<&Holder> {
+    pub(super) fn holder(&self, headers: &http::HeaderMap) -> Option<&TokenHolder> {
         self.holders.get(self.tokens.bearer(headers)?)
     }
 }

@@ -9,17 +9,17 @@ use toolcell_core::record::Timestamp;
 
 use crate::telemetry::Telemetry;
 
-use super::{Away, Offers};
+use super::{ApprovalFallback, ExposedTools};
 
 /// The tools of a server, and the host, grants, policy and limits of their calls. Any change replaces it as a whole.
-pub struct Offering {
+pub struct ToolSet {
     pub host: Arc<Host>,
-    pub offers: Offers,
+    pub offers: ExposedTools,
     pub grants: Arc<Grants>,
     pub policy: Arc<Policy>,
     pub limits: Limits,
     pub approvals: ApprovalSettings,
-    /// What the log of the host keeps of calls that have ended.
+    /// The ended calls that the host's log keeps.
     pub keep: Keep,
     /// Where spans and metrics of calls go, if anywhere.
     pub telemetry: Option<Arc<Telemetry>>,
@@ -37,17 +37,17 @@ pub struct ApprovalSettings {
     pub expire: Duration,
     /// The session that "for the rest of the session" refers to; `None` for the client's own session.
     pub session: Option<String>,
-    /// Whether the client's user may be asked through the client.
+    /// `true` if the client may ask its user.
     pub elicitation: bool,
-    /// What happens to a call if the client's user cannot be asked.
-    pub away: Away,
+    /// The handling of a call if the user cannot be asked.
+    pub away: ApprovalFallback,
 }
 
-impl Offering {
+impl ToolSet {
     /// An offering whose host logs every call.
     pub fn new(
         host: Arc<Host>,
-        offers: Offers,
+        offers: ExposedTools,
         grants: Arc<Grants>,
         policy: Arc<Policy>,
         limits: Limits,
@@ -69,7 +69,7 @@ impl Offering {
         }
     }
 
-    /// Whether a result of an offered tool can become a payload, so that a client needs a way to read it.
+    /// Returns whether an offered tool's result can become a payload, so clients need a way to read it.
     pub(super) fn can_persist(&self) -> bool {
         self.host.keeping().can_persist() && self.offers.can_persist()
     }
@@ -83,7 +83,7 @@ impl Offering {
         described
     }
 
-    /// Whether every caller gets the same list of tools from `other`.
+    /// Returns whether `other` lists the same tools to each caller.
     pub(super) fn lists_as(&self, other: &Self) -> bool {
         self.offers.lists_as(&other.offers) && self.host.keeping() == other.host.keeping()
     }

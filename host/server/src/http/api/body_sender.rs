@@ -13,26 +13,29 @@ use tokio::sync::mpsc;
 const WAITING_MAX: usize = 4;
 
 /// Sends the pieces of a body; dropping it ends the body.
-pub(super) struct Feed(mpsc::Sender<Result<Bytes, BoxError>>);
+pub(super) struct BodySender(mpsc::Sender<Result<Bytes, BoxError>>);
 
 /// The client is gone.
-pub(super) struct Left;
+pub(super) struct ClientGone;
 
-struct Fed {
+struct ChannelBody {
     pieces: mpsc::Receiver<Result<Bytes, BoxError>>,
     /// Size of the whole body, in bytes; `None` if it is not known.
     left: Option<u64>,
 }
 
 /// Returns a body, and what fills it; `size` is its size, if that is known.
-pub(super) fn feed(size: Option<u64>) -> (Feed, Body) {
+pub(super) fn feed(size: Option<u64>) -> (BodySender, Body) {
     let (sender, pieces) = mpsc::channel(WAITING_MAX);
-    (Feed(sender), Body::new(Fed { pieces, left: size }))
+    (
+        BodySender(sender),
+        Body::new(ChannelBody { pieces, left: size }),
+    )
 }
 
-impl Feed {
-    pub(super) async fn send(&self, piece: impl Into<Bytes>) -> Result<(), Left> {
-        self.0.send(Ok(piece.into())).await.map_err(|_| Left)
+impl BodySender {
+    pub(super) async fn send(&self, piece: impl Into<Bytes>) -> Result<(), ClientGone> {
+        self.0.send(Ok(piece.into())).await.map_err(|_| ClientGone)
     }
 
     /// Breaks the body off, so that the client does not take a part for the whole.
@@ -46,7 +49,7 @@ impl Feed {
     }
 }
 
-impl HttpBody for Fed {
+impl HttpBody for ChannelBody {
     type Data = Bytes;
     type Error = BoxError;
 

@@ -12,19 +12,19 @@ const WINDOW: Duration = Duration::from_secs(3_600);
 /// Maximum characters of the id of such a request on record.
 const ID_CHARS_MAX: usize = 128;
 
-/// The cancellations in vain of one caller: of all its connections and sessions.
+/// One caller's cancels of unknown calls, on all its connections and sessions.
 #[derive(Debug, Default)]
-pub(super) struct VainCancels(Mutex<Window>);
+pub(super) struct UnknownCancels(Mutex<CancelWindow>);
 
 #[derive(Debug, Default)]
-struct Window {
+struct CancelWindow {
     /// `None` before the first cancellation.
     began: Option<Instant>,
     told: u32,
 }
 
-impl VainCancels {
-    /// Puts on record that the client canceled a request, a task or a call that there is not, and that has the client's `id`.
+impl UnknownCancels {
+    /// Records that the client canceled an unknown request, task or call; `id` is the client's.
     pub(super) async fn tell(&self, host: &Host, id: &str, session: Option<String>) {
         if self.admits(Instant::now()) {
             let id: String = id.chars().take(ID_CHARS_MAX).collect();
@@ -39,7 +39,7 @@ impl VainCancels {
             .began
             .is_none_or(|began| now.duration_since(began) >= WINDOW)
         {
-            *window = Window {
+            *window = CancelWindow {
                 began: Some(now),
                 told: 0,
             };
@@ -54,11 +54,11 @@ impl VainCancels {
 mod tests {
     use std::time::Instant;
 
-    use super::{CANCELS_MAX, VainCancels, WINDOW};
+    use super::{CANCELS_MAX, UnknownCancels, WINDOW};
 
     #[test]
     fn a_caller_has_so_many_in_each_hour() {
-        let cancels = VainCancels::default();
+        let cancels = UnknownCancels::default();
         let now = Instant::now();
         for _ in 0..CANCELS_MAX {
             assert!(cancels.admits(now));
