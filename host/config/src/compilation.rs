@@ -9,7 +9,7 @@ use toolcell::{
 
 use super::{ConfigFile, Word};
 
-/// What the user's own file says of compiled components.
+/// The user's settings for compiled components.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompilationSettings {
     /// Maximum size of the cache of compiled components, in bytes.

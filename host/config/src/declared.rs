@@ -8,12 +8,12 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use toolcell_install::lock::{is_name, not_a_name};
 
-/// What a name of `[tools]` stands for: a reference, such as `"ghcr.io/example/jq:1"`, or a table with `reference`.
+/// A value of `[tools]`: a reference, such as `"ghcr.io/example/jq:1"`, or a table with `reference`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeclaredTool {
     /// Where it comes from. A relative path begins in the folder of the file.
     pub reference: String,
-    /// Whether it may be unsigned. Says so for this reference alone.
+    /// If `true`, this reference may be unsigned.
     pub allow_unsigned: bool,
 }
 

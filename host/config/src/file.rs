@@ -267,7 +267,7 @@ pub struct HookEntry {
     pub on_failure: Option<OnFailure>,
     /// Time limit of a run, such as `500ms`.
     pub timeout: Option<String>,
-    /// What the hook itself may access. Default: nothing.
+    /// Access granted to the hook itself. Default: none.
     #[serde(default)]
     pub grants: GrantSection,
 }
@@ -282,7 +282,7 @@ pub struct HookMatcher {
     pub namespace: Option<String>,
 }
 
-/// What happens to the call if a hook fails or is too slow.
+/// The effect of a failed or slow hook on the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnFailure {
@@ -365,7 +365,7 @@ impl ConfigFile {
     }
 }
 
-/// Whether no line of the file may be quoted, because headers for a collector are secrets.
+/// `true` if no line of the file may be quoted, because headers for a collector are secrets.
 fn secretive(text: &str) -> bool {
     text.contains("telemetry") && guard!("telemetry_quotes")
 }

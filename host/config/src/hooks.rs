@@ -22,7 +22,7 @@ pub struct ConfiguredHook<'a> {
     pub said: Provenance<'a>,
     /// The digest that the component must have, if the user trusted one: see [`hook_digests`].
     pub digest: Option<&'a str>,
-    /// What no hook may change: see [`super::Layers::kept`].
+    /// Files that no hook may change: see [`super::Layers::kept`].
     pub kept: &'a Grants,
 }
 

@@ -1,5 +1,5 @@
-//! The installed tools that a command knows by name: those of the lock beside the project's file, or beside the one that
-//! `--config` names, and those of the user's own lock.
+//! The installed tools that a command finds by name: in the lock next to the project's file or the file of `--config`,
+//! and in the user's lock.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ pub struct Names {
 struct Read {
     config: PathBuf,
     installed: Result<Installed, Refusal>,
-    /// What this user confirmed of it at any time.
+    /// Entries that this user ever confirmed.
     known: Vec<Entry>,
 }
 
@@ -126,7 +126,7 @@ impl Names {
         }
     }
 
-    /// Whether `[tools]` in `config` has `name`.
+    /// `true` if `[tools]` in `config` has `name`.
     fn declares(&self, config: &Path, name: &str) -> bool {
         let has = |(file, names): &(PathBuf, BTreeSet<String>)| {
             names.contains(name) && is_same(file, config)
@@ -134,7 +134,7 @@ impl Names {
         self.declared.iter().any(has) && guard!("declared_tools")
     }
 
-    /// Whether `name` was installed beside `config`, the file of a project, and so is known in its folder alone.
+    /// The project's file, if `name` was installed next to it and is known only in its folder.
     pub fn is_of_project(&self, name: &str) -> Option<&Path> {
         let has = |read: &&Read| {
             read.installed

@@ -1,5 +1,5 @@
-//! The layers of configuration: the user's file, the project's, one that the command line names. They are combined so
-//! that a layer can add restrictions, and cannot remove those of another.
+//! The layers of configuration: the user's file, the project's, and one named on the command line. Each layer can add
+//! restrictions, and cannot remove another layer's.
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,7 @@ use super::{
 const FOLDER_GONE: &str = "the current folder no longer exists, so its toolcell.toml cannot be found; change to an \
  existing folder, or use --no-config or --config=FILE";
 
-/// What a refusal of a project's file suggests where there is that option.
+/// Suggested when a project's file is refused, where the option exists.
 pub const WITHOUT_FILES: &str = "--no-config goes on without any file";
 
 /// Selects the configuration files that are read.
@@ -55,12 +55,12 @@ pub struct Layers {
     limits: GivenLimits,
     compilation: CompilationSettings,
     journal: LogSettings,
-    /// What every file allows to become of outputs.
+    /// Persistence of outputs that every file allows.
     keeping: Keeping,
     /// The stricter one of each setting of all files.
     retry: Option<RetryPolicy>,
     telemetry: TelemetrySettings,
-    /// Who must have signed what is installed.
+    /// The signers that every file trusts.
     signers: TrustPolicy,
     /// The installed tools.
     names: Names,
@@ -334,7 +334,7 @@ impl Layers {
         &self.layers
     }
 
-    /// Returns rules, retries and mode. `mode`, from the command line, is the user's own word, and overrides that of the files.
+    /// Returns rules, retries and mode. `mode`, from the command line, overrides the files.
     pub fn policy(&self, mode: Option<Mode>) -> Policy {
         let mut policy = Policy::new(mode.unwrap_or(self.mode), self.rules.clone());
         policy.retry = self.retry.clone().unwrap_or_default();
@@ -350,7 +350,7 @@ impl Layers {
         &self.names
     }
 
-    /// What the files grant and deny.
+    /// Grants and denials of the files.
     pub fn grants(&self) -> &Grants {
         &self.grants
     }
@@ -365,23 +365,23 @@ impl Layers {
         self.journal
     }
 
-    /// What is measured, and where that goes.
+    /// Telemetry settings.
     pub fn telemetry(&self) -> &TelemetrySettings {
         &self.telemetry
     }
 
-    /// Who must have signed what is installed, by what every file says.
+    /// The signers that every file trusts for installed tools.
     pub fn signers(&self) -> &TrustPolicy {
         &self.signers
     }
 
-    /// What may become of outputs: what every file allows.
+    /// The persistence of outputs that every file allows.
     pub fn keeping(&self) -> Keeping {
         self.keeping
     }
 
-    /// What neither a tool nor a hook may change, whatever is granted: the components of all hooks. It also lists what
-    /// other hooks and tools may change. [`Self::grants`] denies the components, too.
+    /// The components of all hooks, which no tool or hook may change, whatever is granted. [`Self::grants`] denies
+    /// them, too. Also lists what other hooks and tools may change.
     pub fn kept(&self) -> &Grants {
         &self.kept
     }

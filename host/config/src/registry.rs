@@ -29,8 +29,8 @@ pub struct RegistrySection {
 ///
 /// # Errors
 ///
-/// Words that cannot be applied, and any file but the user's own: that of a project could send credentials over a network in
-/// clear, and one that an option names has no effect.
+/// Fails on invalid words, and on any file but the user's own: a project's could send credentials in clear text, and a
+/// file named by an option has no effect.
 pub(super) fn settings(source: RuleSource, file: &ConfigFile) -> anyhow::Result<RegistrySettings> {
     let RegistrySection {
         plain_http,

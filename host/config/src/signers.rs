@@ -138,7 +138,7 @@ fn pattern(word: &str, folder: &Path) -> anyhow::Result<Pattern> {
     Ok(Pattern::new(plain_repository(host, repository)))
 }
 
-/// The files that `word` names. The folder before its first `*` is the one that links lead to, as that of the files that
+/// The files that `word` names. Only the folder before its first `*` is resolved through links, as in the paths that
 /// are compared with it.
 fn files(word: &str, folder: &Path) -> anyhow::Result<Pattern> {
     let path = std::path::absolute(folder.join(word)).context("[[signer]] reference")?;

@@ -26,11 +26,11 @@ pub struct SurfaceSection {
     pub features: Vec<Word>,
     /// Types of content that the model takes.
     pub media: Option<Vec<Word>>,
-    /// Whether the API holds the model to `strict` schemas [default: true].
+    /// If `true`, the API holds the model to `strict` schemas [default: true].
     pub strict_schemas: Option<bool>,
-    /// Whether calls of one message or batch may run beside each other [default: true].
+    /// If `true`, calls of one message or batch may run in parallel [default: true].
     pub parallel_calls: Option<bool>,
-    /// Whether the model finds and loads tools that are not listed [default: true]. If not, there are none such.
+    /// If `true`, the model can find and load tools that are not listed; if `false`, there are none [default: true].
     pub deferred_refs: Option<bool>,
     /// The role of the callers.
     pub role: Option<Word>,

@@ -29,15 +29,15 @@ const HEADERS_MAX: usize = 16;
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TelemetrySection {
-    /// Whether spans and metrics are sent to a collector.
+    /// If `true`, toolcell sends spans and metrics to a collector.
     pub export: Option<bool>,
     /// Its URL [default: `OTEL_EXPORTER_OTLP_ENDPOINT`, or `http://localhost:4318`].
     pub endpoint: Option<Word>,
     /// Headers for it [default: `OTEL_EXPORTER_OTLP_HEADERS`].
     pub headers: Headers,
-    /// Whether spans have arguments and results, redacted as records have them.
+    /// If `true`, spans have arguments and results, redacted as in records.
     pub arguments: Option<bool>,
-    /// Whether `toolcell serve` answers at `/metrics`.
+    /// If `true`, `toolcell serve` answers at `/metrics`.
     pub metrics: Option<bool>,
 }
 
@@ -45,14 +45,14 @@ pub struct TelemetrySection {
 #[derive(Clone, Default, PartialEq)]
 pub struct Headers(Vec<(HeaderName, HeaderValue)>);
 
-/// What is measured, and where that goes.
+/// Telemetry settings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TelemetrySettings {
     /// `None`: nothing is sent.
     pub collector: Option<Collector>,
-    /// Whether spans have arguments and results.
+    /// If `true`, spans have arguments and results.
     pub arguments: bool,
-    /// Whether `toolcell serve` answers at `/metrics`.
+    /// If `true`, `toolcell serve` answers at `/metrics`.
     pub metrics: bool,
 }
 
@@ -220,7 +220,7 @@ pub fn configured_telemetry(home: &Home) -> anyhow::Result<TelemetrySettings> {
     Ok(settings)
 }
 
-/// Whether no other machine sees what is sent to the collector.
+/// `true` if no other machine sees what is sent to the collector.
 fn is_private(endpoint: &Uri) -> bool {
     let host = endpoint.host().unwrap_or_default().trim_matches(['[', ']']);
     let is_here = host.eq_ignore_ascii_case("localhost")

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use toolcell_core::private::{self, OnDisk};
 
-/// Prefixes of the lines of an entry: the file's own digest, those of its hook components, those of its folders.
+/// Prefixes of the lines of an entry, for digests of the file, its hook components and its folders.
 const KINDS: [&str; 3] = ["file ", "hook ", "folder "];
 
 /// Digests of what a file used when it was trusted; each is a word without spaces.
@@ -111,7 +111,7 @@ impl Trust {
             .context("cannot copy a trusted file")
     }
 
-    /// Whether `file` was trusted, with whatever content.
+    /// `true` if `file` was ever trusted, with any content.
     pub fn knows(&self, file: &Path) -> bool {
         self.entry(file).symlink_metadata().is_ok()
     }

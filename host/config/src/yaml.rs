@@ -31,7 +31,7 @@ struct Reader {
 ///
 /// # Errors
 ///
-/// What is not YAML, has duplicate keys, or exceeds a limit. The error names the line.
+/// Invalid YAML, duplicate keys, and exceeded limits. The error names the line.
 pub(super) fn read(text: &str) -> Result<Value, String> {
     let mut reader = Reader::default();
     for next in Parser::new_from_str(text) {

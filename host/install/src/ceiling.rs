@@ -1,5 +1,5 @@
-//! What a tool could ever ask for, in plain words, and the difference of two: nothing that it declares later counts
-//! until the user has seen it.
+//! The most access that a tool can ask for, in plain words, and the difference of two: later declarations count only
+//! after the user has seen them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,19 +12,19 @@ use toolcell_core::record::{
 
 use crate::digest::Digest;
 
-/// What the tools of a component could ever ask for. What a call gets is that and what was granted, both.
+/// The most access that a component's tools can ask for. A call also needs a grant.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Ceiling(BTreeMap<String, ToolCeiling>);
 
-/// What one tool could ask for.
+/// Most access that one tool can ask for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ToolCeiling {
     /// More of these is a larger ceiling.
     could: BTreeSet<String>,
     /// Where its requests could go.
     hosts: BTreeSet<String>,
-    /// What holds it back by its own declaration: fewer of these is a larger ceiling.
+    /// Restrictions that it declares: fewer of these is a larger ceiling.
     held: BTreeSet<String>,
 }
 
@@ -34,9 +34,9 @@ const ARGUMENT_HOSTS: &str = "hosts that its arguments name";
 /// How two ceilings differ, in lines such as `files.read: read files in folders that you grant`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Difference {
-    /// What only the later one could do.
+    /// Access that only the later one has.
     pub grown: Vec<String>,
-    /// What only the earlier one could do.
+    /// Access that only the earlier one has.
     pub shrunk: Vec<String>,
 }
 
@@ -185,7 +185,7 @@ impl ToolCeiling {
         lines
     }
 
-    /// What this one could do and `other` could not.
+    /// Access that `self` has and `other` has not.
     fn beyond(&self, other: &Self) -> Vec<String> {
         let covered = other.hosts.contains(ANY_HOST);
         let hosts = self.hosts.difference(&other.hosts).filter(|_| !covered);
@@ -211,7 +211,7 @@ fn host(word: &str) -> Option<String> {
     }
 }
 
-/// What an access kind means, in plain words.
+/// The meaning of an access kind, in plain words.
 fn access(kind: &AccessKind, profile: &PermissionProfile) -> Vec<String> {
     let one = |words: &str| vec![words.to_owned()];
     match kind {

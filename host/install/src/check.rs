@@ -1,4 +1,4 @@
-//! What keeps a tool from being published, and what its users would stumble over.
+//! Problems that keep a tool from being published, or that its users would notice.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ const INSTRUCTIONS: [&str; 14] = [
     "<system>",
 ];
 
-/// What an access kind, or a field of a profile, needs of the component's imports.
+/// Imports that the use of an access kind, or of a profile's field, needs.
 const HTTP: &[&str] = &["wasi:http/", "wasi:sockets/", "near:agent/host@"];
 const FILES: &[&str] = &[
     "wasi:filesystem/",
@@ -66,9 +66,9 @@ pub struct Found {
     pub severity: Severity,
     /// A word for programs, such as `description_missing`.
     pub code: &'static str,
-    /// What it is about: a tool and a place in its declaration, or `package`, or `component`.
+    /// Subject: a tool and a place in its declaration, or `package`, or `component`.
     pub place: String,
-    /// What was found, and what to do.
+    /// The finding, and what to do.
     pub message: String,
 }
 
@@ -89,15 +89,15 @@ impl Found {
     }
 }
 
-/// What is checked.
+/// A tool to check.
 pub struct Checked<'a> {
     /// Its tools, as the host loaded them.
     pub tools: &'a [Arc<Tool>],
     /// Its file.
     pub component: &'a Component,
-    /// What is known beside it.
+    /// Its package's metadata.
     pub package: &'a Package,
-    /// Whether it was built from a source folder.
+    /// `true` if it was built from a source folder.
     pub is_folder: bool,
 }
 
@@ -247,7 +247,7 @@ fn walk(value: &Value, place: &mut String, each: &mut impl FnMut(&str, &str)) {
     }
 }
 
-/// What becomes of the schema of the arguments in the listing that a model reads.
+/// Checks how the schema of the arguments appears in the listing that a model reads.
 fn listing(name: &str, listed: &ListedSchema, found: &mut Vec<Found>) {
     let place = || format!("{name}/input");
     if !listed.is_possible() {
@@ -346,7 +346,7 @@ fn output(name: &str, tool: &Tool, found: &mut Vec<Found>) {
     }
 }
 
-/// What the profile asks for, and the component could never use: users would be asked for nothing.
+/// Checks for access that the profile asks for and the component cannot use: users would approve it for nothing.
 fn ceiling(name: &str, tool: &Tool, component: &Component, found: &mut Vec<Found>) {
     let profile = tool.permission_profile();
     let asks = |kind: &AccessKind| profile.access_kinds.contains(kind);

@@ -1,4 +1,4 @@
-//! What the file of a component says of itself: its interfaces, its size, and what its author wrote into it.
+//! A component's file: its interfaces, its size, and its author's metadata.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::source::is_version;
 
 /// Maximum number of names that are read of each kind.
 const NAMES_MAX: usize = 1_000;
-/// What custom sections with debug information begin with.
+/// Prefix of custom sections with debug information.
 const DEBUG: &str = ".debug_";
 
 /// A component, or a module of WASI preview 1, as its file shows it.
@@ -19,7 +19,7 @@ pub struct Component {
     pub imports: BTreeSet<String>,
     /// Interfaces that it exports.
     pub exports: BTreeSet<String>,
-    /// Whether it is a core module.
+    /// `true` for a core module.
     pub is_module: bool,
     /// Number of bytes.
     pub size: u64,
@@ -80,7 +80,7 @@ impl Component {
         Ok(read)
     }
 
-    /// Whether it imports an interface that begins with one of `starts`.
+    /// `true` if it imports an interface that begins with one of `starts`.
     pub fn imports_any(&self, starts: &[&str]) -> bool {
         self.imports
             .iter()
@@ -88,8 +88,8 @@ impl Component {
     }
 }
 
-/// Whether two components have the same code, types and wiring, and differ at the most in the memory with which their
-/// modules begin: data, globals and initial sizes.
+/// `true` if two components have the same code, types and wiring, and differ at most in their modules' initial memory:
+/// data, globals and initial sizes.
 ///
 /// # Errors
 ///
@@ -135,7 +135,7 @@ fn note(names: &mut BTreeSet<String>, name: &str) {
     }
 }
 
-/// What the author wrote into a custom section of one short text, as tools for components do: `version`, `licenses`,
+/// Text of a custom section with one short text, in the format of component tools: `version`, `licenses`,
 /// `description`, `source`.
 pub fn written(component: &[u8], section: &str) -> Option<String> {
     let text = std::str::from_utf8(sections::custom(component, section).ok()??)

@@ -51,7 +51,7 @@ impl Digest {
         HEXLOWER.encode(&self.0)
     }
 
-    /// What [`Hasher`] gives.
+    /// Converts the result of [`Hasher`].
     fn from_hasher(hasher: Sha256) -> Self {
         Self(hasher.finalize().into())
     }

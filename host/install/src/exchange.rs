@@ -31,7 +31,7 @@ const CONNECT_TIME: Duration = Duration::from_secs(10);
 const ADDRESSES_MAX: usize = 8;
 /// Minimum number of bytes that arrive while the patience lasts; fewer are no progress.
 const PROGRESS_BYTES: u64 = 64 << 10;
-/// Maximum time of one body: that of the largest component, at the slowest speed of an upload.
+/// Maximum time of one body: enough for the largest component at the slowest upload speed.
 const BODY_TIME: Duration = Duration::from_secs(4096);
 /// Minimum speed of an upload, in bytes per second.
 const UPLOAD_SPEED: u64 = 16 << 10;
@@ -45,7 +45,7 @@ pub(crate) struct Call {
     pub(crate) url: Url,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
-    /// Whether `body` has a credential, so that it may not be sent to another host.
+    /// `true` if `body` has a credential, so that it may not be sent to another host.
     pub(crate) is_secret: bool,
 }
 

@@ -26,7 +26,7 @@ const PROBLEM_CHARS_MAX: usize = 200;
 
 const HEADER: &str = "# Written by `toolcell install`: the bytes that each name stands for. Commit it; do not edit it.\n";
 
-/// Whether an installed tool can have this name: letters, digits, `_` and `-`, beginning with a letter or a digit, so
+/// `true` if an installed tool can have this name: letters, digits, `_` and `-`, beginning with a letter or a digit, so
 /// that it is no path and no option.
 pub fn is_name(text: &str) -> bool {
     let is_word = |byte: u8| byte.is_ascii_alphanumeric();
@@ -37,7 +37,7 @@ pub fn is_name(text: &str) -> bool {
             .all(|byte| is_word(byte) || b"_-".contains(&byte))
 }
 
-/// What is said of a text that is not such a name.
+/// The message for a text that is not such a name.
 pub fn not_a_name(text: &str) -> String {
     format!(
         "`{}` cannot be the name of a tool: at most {NAME_MAX} letters, digits, `_` and `-` are expected, beginning with a \
@@ -51,7 +51,7 @@ pub fn beside(config: &Path) -> PathBuf {
     config.with_file_name(FILE_NAME)
 }
 
-/// What one name stands for.
+/// One installed tool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Entry {
@@ -60,7 +60,7 @@ pub struct Entry {
     /// Where it came from. A path in the folder of the lock is relative to it, and begins with `./`; one that was named by a
     /// relative path begins with `..`.
     pub reference: String,
-    /// What was resolved and is signed: the manifest in a registry, or else the component.
+    /// Signed digest: of the manifest in a registry, or else of the component.
     pub digest: Digest,
     /// The component, whose bytes are in the store.
     pub component: Digest,
@@ -83,17 +83,17 @@ pub struct Entry {
     /// one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub taken: Vec<String>,
-    /// Whether `[tools]` of `toolcell.toml` names it.
+    /// `true` if `[tools]` of `toolcell.toml` names it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub declared: bool,
-    /// Whether it was said that it may be unsigned.
+    /// `true` if the user allowed it to be unsigned.
     #[serde(default, skip_serializing_if = "is_false")]
     pub allow_unsigned: bool,
     /// When its signer signed it, in seconds since 1970, if that is known: it tells which of two versions without a number is
     /// the older one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signed_at: Option<i64>,
-    /// Who signed it.
+    /// Its signer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signer: Option<Signer>,
 }
@@ -103,7 +103,7 @@ fn is_false(value: &bool) -> bool {
 }
 
 impl Entry {
-    /// The reference; `folder` is that of the lock.
+    /// The reference; `folder` is the lock's folder.
     ///
     /// # Errors
     ///

@@ -21,7 +21,7 @@ pub struct Sources {
     pub web: Box<dyn Source>,
     /// Files and folders.
     pub local: Box<dyn Source>,
-    /// Whether only files of this machine are looked at.
+    /// If `true`, only files of this machine are read.
     pub offline: bool,
 }
 
@@ -49,23 +49,23 @@ impl Sources {
     }
 }
 
-/// What to get.
+/// A tool to get.
 pub struct Wanted<'a> {
     /// Where from.
     pub reference: &'a Reference,
-    /// What a lock says that it has to be: the digest that was resolved, and the component.
+    /// Digests that a lock requires: the one resolved, and the component's.
     pub pinned: Option<(Digest, Digest)>,
-    /// Whether the user said of this reference that it may be unsigned.
+    /// If `true`, the user allowed this reference to be unsigned.
     pub is_unsigned_allowed: bool,
-    /// Who signed what is installed.
+    /// Signer of the installed version.
     pub last_signer: Option<&'a Signer>,
 }
 
 /// A component that was fetched and verified. It is not in the store yet, unless it was there before.
 pub struct Obtained {
-    /// What the reference stands for.
+    /// The resolved reference.
     pub resolved: Resolved,
-    /// Who signed it.
+    /// Its signer.
     pub verdict: Verdict,
     /// Digest of the component.
     pub component: Digest,
@@ -86,7 +86,7 @@ impl Obtained {
             .map_or(Ok(()), |draft| store.keep(draft, &self.component))
     }
 
-    /// What the lock says was resolved: the manifest in a registry, or else the component.
+    /// Digest to lock: of the manifest in a registry, or else of the component.
     pub fn digest(&self) -> Digest {
         self.resolved.digest().unwrap_or(self.component)
     }

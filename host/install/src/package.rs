@@ -1,4 +1,4 @@
-//! What the manifest of a source folder says of its tool, in each language.
+//! A tool's metadata in the manifest of its source folder, in each language.
 
 use std::io::Read;
 use std::path::Path;
@@ -12,7 +12,7 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 /// Beginnings of the names of files with a licence, in lower case.
 const LICENCES: [&str; 4] = ["license", "licence", "copying", "unlicense"];
 
-/// What is known of a tool beside its component.
+/// A tool's metadata beside its component.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Package {
     /// Name of the package, or of the folder.
@@ -21,20 +21,20 @@ pub struct Package {
     pub version: Option<String>,
     /// An SPDX expression, as its author wrote it.
     pub licence: Option<String>,
-    /// What it is, in one sentence.
+    /// One sentence.
     pub description: Option<String>,
     /// URL of its repository.
     pub source: Option<String>,
-    /// Who wrote it, with commas between several.
+    /// Authors, separated by commas.
     pub authors: Option<String>,
-    /// Whether there is a README.
+    /// `true` if there is a README.
     pub has_readme: bool,
-    /// Whether there is a file with the licence.
+    /// `true` if there is a file with the license.
     pub has_licence_file: bool,
 }
 
 impl Package {
-    /// What the folder says.
+    /// Reads the folder's metadata.
     pub fn of_folder(folder: &Path) -> Self {
         let found = cargo(folder)
             .or_else(|| python(folder))
@@ -60,8 +60,8 @@ impl Package {
         package
     }
 
-    /// What the manifest of a folder says, as the custom sections of a component: their names, which are those of the
-    /// Bytecode Alliance's tools, and texts.
+    /// A folder's metadata as custom sections of a component: names, as the Bytecode Alliance's tools use them, and
+    /// texts.
     pub fn sections_of(folder: &Path) -> Vec<(&'static str, String)> {
         let Self {
             version,
@@ -84,7 +84,7 @@ impl Package {
             .collect()
     }
 
-    /// What a component says of itself; `name` is that of its file.
+    /// Reads a component's metadata; `name` is its file's name.
     pub fn of_component(bytes: &[u8], name: &str) -> Self {
         let written = |section: &str| component::written(bytes, section);
         Self {

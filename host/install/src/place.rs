@@ -15,7 +15,7 @@ use toolcell_core::record::{ErrorClass, Refusal};
 use crate::digest::Digest;
 use crate::lock::{self, BYTES_MAX, ENTRIES_MAX, Entry, Lock};
 
-/// The folder of what was confirmed, in that of all state.
+/// Folder of confirmed entries, in the state folder.
 pub(crate) const FOLDER: &str = "installed";
 /// The draft of a lock, beside it. Locked by the process that changes the lock.
 const DRAFT: &str = ".toolcell.lock.draft";
@@ -36,7 +36,7 @@ pub struct Place {
 pub struct Installed {
     /// The entries of the lock.
     pub lock: Lock,
-    /// What this user confirmed. Between two steps of an install, a name has two entries here.
+    /// Entries that this user confirmed. Between two steps of an install, a name has two.
     confirmed: Vec<Entry>,
 }
 
@@ -108,17 +108,17 @@ impl Installed {
         })
     }
 
-    /// Whether this user has confirmed `entry` as it is.
+    /// `true` if this user has confirmed `entry` unchanged.
     pub fn is_confirmed(&self, entry: &Entry) -> bool {
         self.confirmed.contains(entry) || !guard!("confirmed_locks")
     }
 
-    /// Whether an entry of this name was confirmed, with whatever bytes.
+    /// `true` if an entry of this name was confirmed, with any bytes.
     fn knows(&self, name: &str) -> bool {
         self.confirmed.iter().any(|entry| entry.name == name)
     }
 
-    /// What was last confirmed for `name`: what an update is compared with.
+    /// The last confirmed entry of `name`, with which an update is compared.
     pub fn last(&self, name: &str) -> Option<&Entry> {
         let confirmed = self
             .lock
@@ -128,8 +128,8 @@ impl Installed {
         confirmed.or_else(|| self.confirmed.iter().rfind(|entry| entry.name == name))
     }
 
-    /// What stays confirmed: the entries of the lock, and the last ones of names that the lock binds to other bytes or has no
-    /// more. The user alone gives a name back, with [`Self::remove`]: a tool that can write to the lock must not.
+    /// The entries that stay confirmed: those in the lock, and the last of each name that the lock binds to other bytes
+    /// or no longer has. Only the user frees a name, with [`Self::remove`]: a tool that can write to the lock must not.
     fn settled(&self) -> Vec<Entry> {
         let stays = |entry: &&Entry| match self.lock.0.get(&entry.name) {
             Some(locked) => locked == *entry || !self.confirmed.contains(locked),
@@ -138,12 +138,12 @@ impl Installed {
         self.confirmed.iter().filter(stays).cloned().collect()
     }
 
-    /// What this user has confirmed, also what the lock has no more.
+    /// This user's confirmed entries, even if no longer in the lock.
     pub fn confirmed(&self) -> &[Entry] {
         &self.confirmed
     }
 
-    /// What this user has confirmed under names that the lock has no more.
+    /// This user's confirmed entries whose names are no longer in the lock.
     pub fn orphans(&self) -> impl Iterator<Item = &Entry> {
         self.confirmed
             .iter()
@@ -196,7 +196,7 @@ impl Place {
         self.lock.parent().unwrap_or(Path::new("/"))
     }
 
-    /// What this user has confirmed, if the lock cannot be read. Empty if that cannot be read either.
+    /// This user's confirmed entries, if the lock cannot be read. Empty if they cannot be read either.
     pub fn known(&self) -> Vec<Entry> {
         self.confirmed().unwrap_or_default()
     }
@@ -231,7 +231,7 @@ impl Place {
     ///
     /// # Errors
     ///
-    /// What `change` refuses, and files that cannot be written.
+    /// Fails if `change` does, or if a file cannot be written.
     pub fn change(
         &self,
         change: impl FnOnce(&mut Installed) -> Result<(), Refusal>,
@@ -260,8 +260,8 @@ impl Place {
         self.confirm(settled)
     }
 
-    /// The draft, locked: by this process alone, also among those of other users. One of these could keep it locked, so
-    /// the wait for it ends after `patience`.
+    /// The draft, locked by this process only, also against other users. One of these could keep it locked, so the wait
+    /// for it ends after `patience`.
     fn draft(&self, patience: Duration) -> io::Result<Draft> {
         let path = self.folder().join(DRAFT);
         let flags =
@@ -348,8 +348,8 @@ impl Installed {
     }
 
     /// Writes into `entry` which of its names and ids belong to other bytes that the lock has under another name: rules
-    /// that use them go on to mean those. `pinned` is the entry of the lock that `entry` has to equal. Returns each such
-    /// name with that of the tool that has it.
+    /// with them still mean those bytes. `pinned` is the entry of the lock that `entry` has to equal. Returns each such
+    /// name with the name of its tool.
     pub fn give_way(&self, entry: &mut Entry, pinned: Option<&Entry>) -> Vec<(String, String)> {
         let is_other =
             |other: &&Entry| other.name != entry.name && other.component != entry.component;
@@ -374,7 +374,7 @@ impl Installed {
         owners
     }
 
-    /// Whether the lock has `name`, or this user has confirmed it and it was taken out of the lock by other means.
+    /// `true` if the lock has `name`, or this user has confirmed it and it was taken out of the lock by other means.
     pub fn has(&self, name: &str) -> bool {
         self.lock.0.contains_key(name) || self.knows(name)
     }
@@ -475,8 +475,8 @@ fn confirmed_entries(file: &Path, text: &str) -> Result<Vec<Entry>, Refusal> {
     lock::entries(text, 2 * ENTRIES_MAX).map_err(|why| lock::unreadable(file, &why))
 }
 
-/// Whether the folder of the lock that `text` confirms, which its first line names, does not exist any more. A path with
-/// characters that are escaped in another way counts as one that exists.
+/// `true` if the folder of the lock that `text` confirms, named in its first line, no longer exists. A path with
+/// characters that are escaped in another way counts as existing.
 fn is_of_gone_folder(text: &str) -> bool {
     let first = text.lines().next().and_then(|line| line.strip_prefix("# "));
     let lock: Option<PathBuf> = first.and_then(|path| serde_json::from_str(path).ok());

@@ -1,4 +1,4 @@
-//! What an install or an update would change, and whether it asks. An update that grows nothing goes through.
+//! The changes of an install or an update, and whether it asks. An update that grows nothing does not.
 
 use std::cmp::Ordering;
 
@@ -12,12 +12,12 @@ use crate::verifier::Signer;
 use crate::words::{Differences, Line, Words};
 use crate::workflow::TaggedWorkflow;
 
-/// What a name could stand for, or stands for.
+/// A version of a tool, installed or new.
 #[derive(Clone, Debug)]
 pub struct Version {
     /// Its entry of the lock.
     pub entry: Entry,
-    /// What it could ever ask for, and what it declares. `None` if its component is not in the store any more.
+    /// Its ceiling and its declarations. `None` if its component is no longer in the store.
     pub declared: Option<(Ceiling, Words)>,
 }
 
@@ -51,7 +51,7 @@ pub enum Change {
         identity: String,
         /// URL of who vouches for the workflow.
         issuer: String,
-        /// Whether a `[[signer]]` entry names the workflow at both tags.
+        /// `true` if a `[[signer]]` entry names the workflow at both tags.
         #[serde(rename = "named")]
         is_named: bool,
     },
@@ -64,12 +64,12 @@ pub enum Change {
         /// As a diff.
         lines: Vec<Line>,
     },
-    /// What it says to a host, and not to a model, is other.
+    /// Declarations for a host, not for a model, changed.
     Records {
         /// As a diff.
         lines: Vec<Line>,
     },
-    /// What the earlier one declared is not known, because its component is not in the store.
+    /// The earlier declarations are not known, because that component is not in the store.
     Unknown,
     /// An unsigned version with a lower number.
     Older {
@@ -78,7 +78,7 @@ pub enum Change {
         /// The version that would replace it.
         after: String,
     },
-    /// Its version cannot be compared with that of the lock, so it may be an older one.
+    /// The versions cannot be compared, so the new one may be older than the lock's.
     Unordered {
         /// The version in the lock.
         before: String,
@@ -95,7 +95,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// Whether the user has to agree.
+    /// `true` if the user has to agree.
     pub fn asks(&self) -> bool {
         !matches!(
             self,
@@ -104,10 +104,10 @@ impl Change {
     }
 }
 
-/// What would change.
+/// The changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Plan {
-    /// What the user should read.
+    /// Changes for the user to read.
     pub changes: Vec<Change>,
 }
 
@@ -147,13 +147,13 @@ impl Plan {
         Ok(Self { changes })
     }
 
-    /// Whether the user has to agree.
+    /// `true` if the user has to agree.
     pub fn asks(&self) -> bool {
         self.changes.iter().any(Change::asks)
     }
 }
 
-/// What differs in who signed two versions.
+/// Compares the signers of two versions.
 fn signers(old: &Entry, new: &Entry, names_both: impl Fn(&Signer, &Signer) -> bool) -> Change {
     if let (Some(before), Some(after)) = (&old.signer, &new.signer)
         && let Some(workflow) = TaggedWorkflow::of_both(before, after)
@@ -173,14 +173,14 @@ fn signers(old: &Entry, new: &Entry, names_both: impl Fn(&Signer, &Signer) -> bo
     }
 }
 
-/// Whether the same signer signed both, or the same workflow at two tags.
+/// `true` if the same signer signed both, or the same workflow at two tags.
 fn is_same_signer(old: &Entry, new: &Entry) -> bool {
     let signers = old.signer.as_ref().zip(new.signer.as_ref());
     old.signer == new.signer
         || signers.is_some_and(|(old, new)| TaggedWorkflow::of_both(old, new).is_some())
 }
 
-/// What differs in what two versions declare.
+/// Compares the declarations of two versions.
 fn declarations(before: &Version, after: &Version) -> Vec<Change> {
     let old = &before.entry;
     let new = &after.entry;
@@ -209,7 +209,7 @@ fn declarations(before: &Version, after: &Version) -> Vec<Change> {
     changes
 }
 
-/// What the numbers of two versions say.
+/// Compares the version numbers.
 ///
 /// # Errors
 ///

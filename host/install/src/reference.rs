@@ -1,4 +1,4 @@
-//! What a user writes to name a tool to install: a registry reference, a URL, a file or a folder.
+//! A reference to a tool to install: a registry reference, a URL, a file or a folder.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,7 +14,7 @@ use crate::digest::Digest;
 /// Maximum length of a reference, in bytes.
 const LENGTH_MAX: usize = 2048;
 
-/// What to install, and where it comes from. Serialized and displayed in one spelling, which parses to the same.
+/// The source of a tool to install. Serialized and displayed in one spelling, which parses to the same.
 ///
 /// ```
 /// use toolcell_install::reference::Reference;
@@ -38,7 +38,7 @@ pub enum Reference {
 /// `host[:port]/repository[:tag][@sha256:..]`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RegistryReference {
-    /// In lower case, with the port unless it is that of https: one spelling, because trust policies match it.
+    /// In lower case, with the port unless it is https's default: one spelling, because trust policies match it.
     pub host: String,
     /// Path of the repository, in lower case.
     pub repository: String,
@@ -49,7 +49,7 @@ pub struct RegistryReference {
 }
 
 impl RegistryReference {
-    /// What registries are asked for: the digest, else the tag, else `latest`.
+    /// Version to request: the digest, else the tag, else `latest`.
     pub fn version(&self) -> String {
         match (&self.digest, &self.tag) {
             (Some(digest), _) => digest.to_string(),
@@ -72,7 +72,7 @@ impl RegistryReference {
         format!("{}/{}", self.host, self.repository)
     }
 
-    /// Whether the host leads to this machine alone, by its name.
+    /// `true` if the host, by its name, is this machine.
     pub fn is_loopback(&self) -> bool {
         let host = match self
             .host
@@ -178,12 +178,12 @@ impl Reference {
             .map_err(refused)
     }
 
-    /// Whether it is a file or a folder of this machine.
+    /// `true` for a file or a folder of this machine.
     pub fn is_path(&self) -> bool {
         matches!(self, Self::Path(_))
     }
 
-    /// Whether it names its bytes, so that it stands for the same for ever.
+    /// `true` if it has a digest, and so always resolves to the same bytes.
     pub fn is_pinned(&self) -> bool {
         matches!(
             self,
@@ -260,7 +260,7 @@ fn parse_url(text: &str) -> Result<Url, String> {
     }
 }
 
-/// Whether the host of `url` is this machine, by its name or address.
+/// `true` if the host of `url` is this machine, by its name or address.
 pub fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost",
@@ -283,8 +283,8 @@ fn without_steps_up(path: PathBuf) -> PathBuf {
     plain.unwrap_or(path)
 }
 
-/// Whether the first part of `text` can only be the host of a registry: it has a dot or a port, or is `localhost`, as
-/// with docker.
+/// `true` if the first part of `text` can only be a registry's host: it has a dot or a port, or is `localhost`, as with
+/// docker.
 fn begins_with_host(text: &str) -> bool {
     text.split_once('/').is_some_and(|(first, _)| {
         is_host(first) && (first.contains(['.', ':']) || first == "localhost")
@@ -311,7 +311,7 @@ fn canonical_host(text: &str) -> Option<String> {
     })
 }
 
-/// Whether the name of a host ends with a dot, which leads to the same host and is another text for a trust policy.
+/// `true` if the host's name ends with a dot: the same host, but a different text for a trust policy.
 fn is_rooted(host: &str) -> bool {
     host.ends_with('.') && guard!("rooted_hosts")
 }

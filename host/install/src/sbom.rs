@@ -100,8 +100,8 @@ impl Sbom {
 }
 
 impl Dependency {
-    /// What names it in the document: its package URL, or else name, version and a digest of the source, which can have a
-    /// credential or a path of the author's machine in it.
+    /// Its id in the document: its package URL, or else name, version and a digest of the source, which can contain a
+    /// credential or a path of the author's machine.
     fn reference(&self) -> String {
         let name = self.name.replace('@', "%40");
         let version = self.version.replace('+', "%2B");
@@ -142,7 +142,7 @@ impl Dependency {
     }
 }
 
-/// What the lock file of `folder` pins, and the name of that file.
+/// Dependencies pinned by the lock file of `folder`, and that file's name.
 fn dependencies(folder: &Path, package: &Package) -> Option<(&'static str, Vec<Dependency>)> {
     let beside = |name: &str| text(&folder.join(name));
     if folder.join("Cargo.toml").is_file() {
@@ -162,7 +162,7 @@ fn dependencies(folder: &Path, package: &Package) -> Option<(&'static str, Vec<D
     beside("requirements.txt").map(|lock| ("requirements.txt", of_python(&lock)))
 }
 
-/// What the sources of packages from crates.io begin with, in a lock file.
+/// Prefixes of the sources of packages from crates.io in a lock file.
 const CRATES_IO: [&str; 2] = [
     "registry+https://github.com/rust-lang/crates.io-index",
     "sparse+https://index.crates.io/",
@@ -294,7 +294,7 @@ fn of_go(lock: &str) -> Vec<Dependency> {
     lock.lines().filter_map(dependency).collect()
 }
 
-/// What a hash in a file of pip begins with; in two parts, because it is no option of this program.
+/// Prefix of a hash in a file of pip; in two parts, because it is no option of this program.
 const PYTHON_HASH: &str = concat!("--", "hash=sha256:");
 
 /// `name==version` with its hashes, of which there are several if a version has several files.

@@ -16,7 +16,7 @@ pub const REFERRERS_MAX: usize = 32;
 /// Maximum size of one referrer, in bytes.
 pub const REFERRER_BYTES_MAX: u64 = 1 << 20;
 
-/// What a reference stands for at the moment.
+/// A resolved reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolved {
     /// The reference as it was written.
@@ -28,7 +28,7 @@ pub struct Resolved {
     pub component: Option<Digest>,
     /// Size of the component, in bytes, as the source declares it; checked when it is fetched.
     pub size: Option<u64>,
-    /// What the publisher wrote beside it, such as `org.opencontainers.image.version`. Untrusted.
+    /// The publisher's annotations, such as `org.opencontainers.image.version`. Untrusted.
     pub annotations: BTreeMap<String, String>,
 }
 
@@ -46,7 +46,7 @@ pub const VERSION_ANNOTATION: &str = "org.opencontainers.image.version";
 /// Maximum length of a version, in bytes.
 const VERSION_MAX: usize = 128;
 
-/// Whether `text` can be a version: a short word, because locks keep it, and messages repeat it.
+/// `true` if `text` can be a version: a short word, because locks store it, and messages repeat it.
 pub(crate) fn is_version(text: &str) -> bool {
     text.len() <= VERSION_MAX && !text.chars().any(|c| c.is_whitespace() || deceives(c))
 }
@@ -60,8 +60,7 @@ impl Resolved {
             .filter(|version| is_version(version))
     }
 
-    /// What is written into the lock, if it is known before the component is fetched: the manifest's digest, or the
-    /// component's.
+    /// The digest for the lock, if it is known before the component is fetched: the manifest's, or the component's.
     pub fn digest(&self) -> Option<Digest> {
         self.manifest
             .as_ref()
@@ -70,7 +69,7 @@ impl Resolved {
     }
 }
 
-/// What is attached to an artifact.
+/// A kind of attachment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReferrerKind {
     /// Signatures, of any format.

@@ -23,12 +23,12 @@ impl Pattern {
         Self(text.into())
     }
 
-    /// Whether it names no one in particular: without a letter and a digit it matches every text, or every e-mail address.
+    /// `true` if it names no one: without a letter and a digit it matches every text, or every e-mail address.
     pub fn is_blank(&self) -> bool {
         !self.0.contains(char::is_alphanumeric)
     }
 
-    /// Whether `text` matches. Takes time in proportion to the product of both lengths.
+    /// `true` if `text` matches. Takes time in proportion to the product of both lengths.
     pub fn matches(&self, text: &str) -> bool {
         let mut parts = self.0.split('*');
         let Some(mut rest) = parts.next().and_then(|first| text.strip_prefix(first)) else {
@@ -46,7 +46,7 @@ impl Pattern {
         rest.ends_with(last)
     }
 
-    /// Whether `identity` matches, which can be that of a workflow: no `*` matches one with several refs, and a pattern of
+    /// `true` if `identity`, possibly a workflow's, matches: no `*` matches one with several refs, and a pattern of
     /// tags matches no branch.
     fn identifies(&self, identity: &str) -> bool {
         let is_of_tags = self.0.contains("refs/tags/");
@@ -55,7 +55,7 @@ impl Pattern {
     }
 }
 
-/// Who may sign.
+/// An accepted signer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TrustedSigner {
     /// A sigstore identity.
@@ -93,15 +93,14 @@ impl TrustedSigner {
 pub struct TrustEntry {
     /// Which references: `host/repository`, a URL, or an absolute path.
     pub reference: Pattern,
-    /// Who may sign them.
+    /// Their accepted signer.
     pub signer: TrustedSigner,
     /// Where the entry is written, for messages.
     pub place: String,
 }
 
 impl TrustEntry {
-    /// Whether it is about what has one of these `names`. Only a pattern that is a path is about files, which may be
-    /// unsigned.
+    /// `true` if it covers one of these `names`. Only a pattern that is a path covers files, which may be unsigned.
     fn covers(&self, names: &[String]) -> bool {
         let is_of_files = self.reference.0.starts_with('/');
         names
@@ -124,7 +123,7 @@ impl TrustPolicy {
         self.files.push(entries);
     }
 
-    /// Uses the sigstore trusted root in `file` in place of that of the public instance.
+    /// Uses the sigstore trusted root in `file` instead of the public instance's.
     pub fn use_root(&mut self, file: PathBuf) {
         self.trusted_root = Some(file);
     }
@@ -163,14 +162,14 @@ impl TrustPolicy {
         })
     }
 
-    /// Whether an entry names `signer` for `reference`.
+    /// `true` if an entry names `signer` for `reference`.
     pub fn names(&self, reference: &Reference, signer: &Signer) -> bool {
         let names = names(reference);
         self.entries()
             .any(|entry| entry.covers(&names) && entry.signer.is(signer))
     }
 
-    /// Whether one entry names both signers for `reference`.
+    /// `true` if one entry names both signers for `reference`.
     pub fn names_both(&self, reference: &Reference, one: &Signer, other: &Signer) -> bool {
         let names = names(reference);
         self.entries()
@@ -206,8 +205,8 @@ impl TrustPolicy {
     }
 }
 
-/// What patterns are compared with: a version is no part of it, because a signer signs all of them. Another spelling of
-/// a host or a path must not lead around an entry. A file has its own path and that which links lead to.
+/// Names that patterns are compared with: without a version, because a signer signs all of them. Another spelling of a
+/// host or a path must not bypass an entry. A file has its own path and its resolved path.
 fn names(reference: &Reference) -> Vec<String> {
     match reference {
         Reference::Registry(registry) => {
@@ -226,7 +225,7 @@ fn names(reference: &Reference) -> Vec<String> {
     }
 }
 
-/// What `url` can be for its server: as it is written, without needless escapes, and without any.
+/// Spellings of `url` for its server: unchanged, without needless escapes, and without any.
 fn spellings(url: &Url) -> Vec<String> {
     let written = url.to_string();
     let Some(origin) = written

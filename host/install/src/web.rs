@@ -226,7 +226,7 @@ fn of(reference: &Reference) -> Result<&Url, Refusal> {
     }
 }
 
-/// A URL without its query: that of a redirect can have a signature in it, which is a credential.
+/// A URL without its query: a redirect's query can have a signature in it, which is a credential.
 fn shown(url: &Url) -> String {
     let mut shown = url.clone();
     shown.set_query(None);

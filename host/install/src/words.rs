@@ -33,9 +33,9 @@ pub struct Words(BTreeMap<String, String>);
 pub enum Line {
     /// The place that the next lines are about.
     Place(String),
-    /// What was there.
+    /// Removed text.
     Before(String),
-    /// What is there.
+    /// Added text.
     After(String),
 }
 
@@ -128,15 +128,15 @@ impl Words {
     }
 }
 
-/// What a value is for. Those of the first are shown first.
+/// Use of a value. Earlier ranks are shown first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
     Description,
     Name,
     Input,
-    /// What a model can read besides.
+    /// Other values that a model can read.
     Declared,
-    /// What a host reads.
+    /// Values for a host.
     Record,
 }
 

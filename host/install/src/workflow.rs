@@ -3,17 +3,17 @@
 
 use crate::verifier::Signer;
 
-/// What stands before the name of a ref.
+/// Prefix of the name of a ref.
 const REF: &str = "@refs/";
-/// What stands before the name of a tag.
+/// Prefix of the name of a tag.
 const TAG: &str = "@refs/tags/";
 
-/// Whether `identity` has several refs, so that no pattern tells which is meant: a branch can be called `a@refs/tags/b`.
+/// `true` if `identity` has several refs, which no pattern tells apart: a branch can be called `a@refs/tags/b`.
 pub(crate) fn is_ambiguous(identity: &str) -> bool {
     identity.matches(REF).count() > 1
 }
 
-/// Whether `identity` is that of a workflow that ran for a tag.
+/// `true` if `identity` is a workflow's that ran for a tag.
 pub(crate) fn is_at_tag(identity: &str) -> bool {
     identity.contains(TAG) && !is_ambiguous(identity)
 }

@@ -54,8 +54,8 @@ pub(super) struct Cache {
     bytes_max: u64,
 }
 
-/// What is known of the component in a file, so that neither the file nor the compiled code is read at a start. `D` is
-/// the component's description.
+/// Facts about the component in a file, so that neither the file nor the compiled code is read at a start. `D` is the
+/// component's description.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Note<D> {
     /// Hash of the component.

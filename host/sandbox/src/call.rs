@@ -142,7 +142,7 @@ pub(super) async fn invoke(
     execution
 }
 
-/// Returns the limits of this instance, if they are lower than those of the permit.
+/// Returns the limits of this instance, if they are lower than the permit's.
 fn left(permit: &Permit, run: &Run) -> Option<Limits> {
     let resumed = run.resumed.as_ref().filter(|_| guard!("one_budget"));
     let spent = resumed.map(|resumed| &resumed.spent);
@@ -445,7 +445,7 @@ fn open(engine: &Engine, state: State, limits: &Limits) -> wasmtime::Result<Stor
 /// Time to clean up, for a guest that imports the cancellation interface.
 pub(super) struct Grace {
     time: Duration,
-    /// What the guest hears at its own deadline. That of the call is heard by others too.
+    /// Canceled at the guest's own deadline. The call's has other listeners too.
     expiry: Cancellation,
 }
 
@@ -548,9 +548,9 @@ fn reason(cancellation: &Cancellation) -> AbortReason {
         .unwrap_or(AbortReason::UserInterruption)
 }
 
-/// Reads the meters, drops the store, and converts its result into an outcome. `fails_with_output`: the world of the component
-/// has no other way to keep the output of a call that failed. `allowed` are the limits of the whole call, `left` those of this
-/// instance.
+/// Reads the meters, drops the store, and converts its result into an outcome. `fails_with_output`: the world of the
+/// component has no other way to keep a failed call's output. `allowed` are the limits of the whole call, `left` of
+/// this instance.
 fn close(
     mut store: Store<State>,
     (result, fails_with_output): (wasmtime::Result<Outcome>, bool),
@@ -616,7 +616,7 @@ fn close(
     })
 }
 
-/// What becomes of a call that answers after it was asked to stop.
+/// The refusal of a call that answers after it was asked to stop.
 fn asked_to_stop(run: &Run, store: &Store<State>, allowed: &Limits) -> Option<Refusal> {
     let is_over = store.data().expiry.requested().is_some();
     let late = || is_over.then(|| verdict(&Stop::Deadline.into(), store, allowed));

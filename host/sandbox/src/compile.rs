@@ -371,8 +371,8 @@ impl Compiler {
     }
 }
 
-/// Whether a worker died of what it compiled: of a stack overflow, a memory access or an assertion, as another program
-/// could not have ended it. The component decides that, so it is refused, and the host is not at fault.
+/// `true` if the component made a worker die: of a stack overflow, a memory access or an assertion, unlike a kill by
+/// another program. The component is refused, and the host is not at fault.
 fn crashed(status: ExitStatus) -> bool {
     use rustix::process::Signal;
     use std::os::unix::process::ExitStatusExt;
@@ -419,11 +419,11 @@ fn start_threads(memory_bytes: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the operator can do about a limit.
+/// The operator's remedy for a limit.
 const RAISE: &str = "if you trust it, raise";
 const WHERE: &str = "under [compile] in your own toolcell.toml";
 
-/// What a compilation took too much of.
+/// The limit that a compilation exceeded.
 #[derive(Clone, Copy)]
 enum Limit {
     Time,
@@ -469,7 +469,7 @@ const LACKING: [(&str, &[&str]); 3] = [
     ("stack switching", &["stack switching", "stack-switching"]),
 ];
 
-/// What to say of a component that is not valid for this engine.
+/// The message for a component that is not valid for this engine.
 fn faulty(said: &str) -> String {
     let needed = LACKING
         .iter()

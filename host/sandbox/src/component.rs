@@ -57,7 +57,7 @@ pub(super) struct Description {
 /// import dozens, and each call asks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Imports {
-    /// Whether a canceled call gets a grace: it imports `cancellation` or `cancellation-signal`.
+    /// `true` if a canceled call gets a grace: it imports `cancellation` or `cancellation-signal`.
     pub(super) cancellation: bool,
     pub(super) http: bool,
     pub(super) random: bool,
@@ -212,15 +212,15 @@ impl LoadedComponent {
         &self.description.digest
     }
 
-    /// What the component in the file `file` says of itself: JSON text, not yet validated. A command without a name gets that
-    /// of its file.
+    /// The declaration of the component in `file`: JSON text, not yet validated. A command without a name gets its
+    /// file's.
     pub fn toolkit(&self, file: Option<&Path>) -> Cow<'_, str> {
         let Description { world, toolkit, .. } = &self.description;
         file.and_then(|file| world.named_by(file, toolkit))
             .map_or(Cow::Borrowed(toolkit), Cow::Owned)
     }
 
-    /// Whether the component uses files, and nothing says which of its tools do, and how.
+    /// `true` if the component uses files, and nothing says which of its tools do, and how.
     pub fn takes_granted_files(&self) -> bool {
         self.description.takes_granted_files
     }
@@ -229,17 +229,17 @@ impl LoadedComponent {
         self.description.exports
     }
 
-    /// Whether the files that the component leaves in its scratch folder become artifacts.
+    /// `true` if files that the component leaves in its scratch folder become artifacts.
     pub fn leaves_files(&self) -> bool {
         self.description.world.leaves_files()
     }
 
-    /// Whether the tools are made of the component's functions, by their types and their documentation.
+    /// `true` if the tools are made from the types and the documentation of the component's functions.
     pub fn is_of_plain_functions(&self) -> bool {
         self.description.world == world::Kind::Wit
     }
 
-    /// Whether a partial outcome of the component can be a failure, whose output is kept.
+    /// `true` if a partial outcome of the component can be a failure, whose output is kept.
     pub(super) fn fails_with_output(&self) -> bool {
         self.description.world.fails_with_output()
     }

@@ -38,7 +38,7 @@ pub const FEATURES_OFF: [&str; 9] = [
 /// Bytes of stack that wasm may use in one call. Interpreters need more than compiled code: QuickJS takes 1 KiB for a call
 /// of a function of a script.
 pub(super) const WASM_STACK_BYTES: usize = 2 << 20;
-/// Bytes of the fiber's stack. The host's own frames need up to 1.5 MiB beside those of wasm.
+/// Bytes of the fiber's stack. The host's own frames need up to 1.5 MiB beside wasm's.
 const FIBER_STACK_BYTES: usize = WASM_STACK_BYTES + (3 << 19);
 
 /// Interval at which a computing guest yields to others.
@@ -62,7 +62,7 @@ const TABLES_MAX: u32 = 16;
 /// for more than 2,048 calls has fewer than [`MEMORIES_MAX`] for each.
 const MEMORY_SLOTS_MAX: u32 = 16_384;
 
-/// Whether a component needs the component model's concurrency: functions that are `async`, streams and futures.
+/// Use of the component model's concurrency: functions that are `async`, streams and futures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Concurrency {
@@ -79,7 +79,7 @@ pub(super) struct Engine {
     scratch_dir: Arc<Path>,
 }
 
-/// Both engines. They share the ticker and the turns, so that guests of either leave room for those of the other.
+/// Both engines. They share the ticker and the turns, so that guests of either leave room for the other's.
 pub(super) struct Engines {
     off: Engine,
     on: Engine,

@@ -20,7 +20,7 @@ pub(super) struct Limiter {
     tables: usize,
     pub(super) tables_peak: usize,
     instances_max: usize,
-    /// Whether a request for more table elements was refused.
+    /// `true` after a request for more table elements was refused.
     tables_denied: bool,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Meter {
     /// Host memory that is kept for the guest.
     charged: AtomicUsize,
     stacks: AtomicUsize,
-    /// Whether a request was refused; a trap that follows is attributed to it.
+    /// `true` after a request was refused; a trap that follows is attributed to it.
     denied: AtomicBool,
 }
 

@@ -1,4 +1,4 @@
-//! What a component may import: WASI 0.2's command world, and what the contract adds to it. What an import can do is
+//! The imports of a component: WASI 0.2's command world, and the contract's interfaces. What an import can do is
 //! decided for each call.
 //!
 //! A component is linked only with what it imports, because most components import few interfaces, and preparing all of
@@ -144,15 +144,15 @@ const TOOL: [Interface; 11] = [
     ("wasi:http/types", super::egress::link_types),
 ];
 
-/// What is said of an import of WASI 0.3.
+/// The hint for an import of WASI 0.3.
 pub(super) const WASI_0_3_HINT: &str = "; toolcell has WASI 0.2: build it for that";
 
-/// Whether this is an interface of WASI 0.3.
+/// `true` for an interface of WASI 0.3.
 pub(super) fn is_of_wasi_0_3(import: &str) -> bool {
     import.starts_with("wasi:") && import.contains("@0.3.")
 }
 
-/// Whether some kind of component gets the interface `import`, as far as its name tells.
+/// `true` if some kind of component gets the interface `import`, judging by its name.
 pub(super) fn has(import: &str) -> bool {
     let name = import.split('@').next();
     let mut known = WASI.iter().chain([&LOG, &NEAR]).chain(&TOOL);

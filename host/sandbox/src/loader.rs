@@ -51,7 +51,7 @@ impl<D> Code<D> {
     }
 }
 
-/// What loading code takes. It is shared with loads that outlive their calls.
+/// State for loading code. It is shared with loads that outlive their calls.
 pub(super) struct Loader {
     pub(super) engines: Engines,
     compiler: Compiler,

@@ -1,4 +1,4 @@
-//! What a guest prints and logs: captured, bounded, and kept away from the host's own streams.
+//! A guest's output and logs: captured, limited, and separate from the host's own streams.
 
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,7 +26,7 @@ struct Inner {
     stderr: Vec<u8>,
     log: String,
     truncated: bool,
-    /// Bytes that a command may still print. Its streams are its output; those of any other guest, `None`, are logs.
+    /// Bytes that a command may still print as its output; `None` for any other guest, whose streams are logs.
     output_left: Option<usize>,
 }
 

@@ -1,9 +1,9 @@
-//! What the engine itself keeps of each instance of a module, and of a component: globals, and what is imported, exported or
-//! referred to. The memory limit of a call does not count it. A pool of instances has a limit of its own; an engine without a
-//! pool has none, and 60 instances of 900,000 globals took 900 MB there. A call has at most 64 instances by default, so that the
-//! engine keeps at most 64 MiB for it, with a pool and without one. CPython's largest module takes 240 KiB. A component in
-//! another one counts each time that it is instantiated: 20 of them, each of which instantiates the one before twice, fit into
-//! 1 KiB, and are a million instances.
+//! The engine's own data for each instance of a module or a component: globals, and what is imported, exported or
+//! referred to. The memory limit of a call does not count it. A pool of instances has a limit of its own; an engine
+//! without a pool has none, and 60 instances of 900,000 globals took 900 MB there. A call has at most 64 instances by
+//! default, so that the engine keeps at most 64 MiB for it, with a pool and without one. CPython's largest module takes
+//! 240 KiB. A component in another one counts each time that it is instantiated: 20 of them, each of which instantiates
+//! the one before twice, fit into 1 KiB, and are a million instances.
 
 use wasmparser::{
     ComponentAlias, ComponentExternalKind, ComponentInstance, ComponentOuterAliasKind,
@@ -85,7 +85,7 @@ struct Nested {
     in_module: bool,
 }
 
-/// What is known of a component.
+/// Known facts about a component.
 struct Definition {
     /// Size of what is kept of an instance of each component in its index space, in bytes; `None` for one that it imports, or
     /// takes from an instance, because its type does not say how many instances it has in turn.

@@ -24,7 +24,7 @@ const INSECURE_SEED: u64 = 2;
 #[derive(Default)]
 pub(super) struct Sources {
     how: Nondeterminism,
-    /// Whether the component imports random numbers, and clocks.
+    /// `true` if the component imports random numbers, and clocks.
     random: bool,
     clocks: bool,
 }
@@ -89,7 +89,7 @@ impl Sources {
     }
 }
 
-/// What a guest got during a run that is recorded.
+/// Values that a guest got during a recorded run.
 pub(super) struct Recorder {
     /// `Some` if the component imports random numbers.
     seed: Option<RandomSeed>,
@@ -109,7 +109,7 @@ impl Recorder {
         self.asked_for_random = true;
     }
 
-    /// What a replay needs, after the run.
+    /// The data for a replay, after the run.
     pub(super) fn into_data(self) -> ReplayData {
         let clocks = std::mem::take(&mut *lock(&self.clocks));
         let read = |readings: ClockReadings| (!readings.is_empty()).then_some(readings);

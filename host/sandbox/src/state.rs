@@ -40,20 +40,20 @@ pub(super) struct State {
     pub(super) artifacts: Option<Artifacts>,
     pub(super) modifiers: Modifiers,
     pub(super) progress: ProgressGate,
-    /// Bytes of partial results that may still be handed over; those of all instances of the call together are limited like
-    /// the result's output.
+    /// Bytes of partial results that may still be handed over; all instances of the call together have the limit of the
+    /// result's output.
     pub(super) partial_bytes_left: u64,
     pub(super) started: Instant,
-    /// What a resumed call continues with, and what this run asks for; each is set at most once.
+    /// The state of a resumed call, and the input that this run asks for; each is set at most once.
     pub(super) resumed: Option<Arc<Resumed>>,
     pub(super) needed: Option<NeededInput>,
     /// `Some` if the random numbers and clock readings of the guest are recorded.
     pub(super) recorder: Option<Recorder>,
-    /// What the operator set for a component that exports `configuration`.
+    /// The operator's settings for a component that exports `configuration`.
     pub(super) configuration: Option<Arc<str>>,
     /// Calls other tools; `None` if the guest may call none.
     pub(super) children: Option<Children>,
-    /// What the caller gives a command, until it starts; `None` for any other guest.
+    /// A command's input, until it starts; `None` for any other guest.
     pub(super) process: Option<Box<Process>>,
     /// How a command ended so far; `None` for any other guest.
     pub(super) command: Option<CommandEnd>,
@@ -61,8 +61,8 @@ pub(super) struct State {
     scratch: Option<Scratch>,
 }
 
-/// What outlives the store of a call: a thread of the pool may still work on its files and in its scratch folder, and
-/// dropping the store on a worker must not remove large files there.
+/// State that outlives the store of a call: a thread of the pool may still work on its files and in its scratch folder,
+/// and dropping the store on a worker must not remove large files there.
 pub(super) struct Unsettled {
     rules: Arc<Rules>,
     scratch: Option<Scratch>,

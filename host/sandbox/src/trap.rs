@@ -50,7 +50,7 @@ pub(super) enum Exceeded {
     Streamed,
 }
 
-/// What the sandbox denied a call. The guest got an error, and may have continued.
+/// A denial during a call. The guest got an error, and may have continued.
 #[derive(Clone, Debug)]
 pub(super) struct Denied {
     pub(super) class: ErrorClass,
@@ -75,7 +75,7 @@ impl Denied {
     }
 }
 
-/// What the sandbox knows besides the error itself.
+/// Facts of the sandbox besides the error itself.
 pub(super) struct Circumstances<'a> {
     pub(super) limits: &'a Limits,
     /// The limit that refused a request for memory or table space.

@@ -1,5 +1,5 @@
 //! The WASI world of one call. All of WASI can be imported, because language runtimes import it even for pure code.
-//! What an import gives is decided here: no sockets, only the folders and variables that were granted, and no arguments and
+//! This module limits the imports: no sockets, only the folders and variables that were granted, and no arguments and
 //! no input, unless the guest is a command and its caller gives some.
 
 use std::path::Path;
@@ -17,18 +17,18 @@ use super::scratch::{self, Scratch};
 /// Maximum number of random bytes that a guest may request at once.
 pub(super) const RANDOM_BYTES_MAX: u64 = 1 << 20;
 
-/// What the world of one call is made of.
+/// Inputs of one call's world.
 pub(super) struct Setup<'a> {
     pub(super) capability: &'a Capability,
     /// The folder in which scratch folders are created.
     pub(super) scratch_dir: &'a Path,
     /// Where the random numbers and the clocks come from.
     pub(super) sources: &'a Sources,
-    /// What the caller gives a command; `None` for any other guest.
+    /// A command's input; `None` for any other guest.
     pub(super) process: Option<Box<Process>>,
 }
 
-/// What the caller gives a command: data, and no capability.
+/// A command's input from its caller: data, and no capability.
 pub(super) struct Process {
     /// The command's name, and its arguments.
     pub(super) args: Vec<String>,

@@ -39,8 +39,8 @@ pub struct BuildSettings {
     pub locked: bool,
     /// Maximum number of compilers at once; `None`: what cargo chooses.
     pub jobs: Option<u32>,
-    /// What the manifest of a tool's folder says of it: names of custom sections, such as `version`, and their texts, which
-    /// the build puts into the component. Default: nothing.
+    /// Reads the metadata of a tool's folder: names of custom sections, such as `version`, and their texts, which the
+    /// build puts into the component. Default: nothing.
     pub sections: fn(&Path) -> Vec<(&'static str, String)>,
 }
 
@@ -82,7 +82,7 @@ pub struct Built {
     pub wasm: PathBuf,
     /// The package's name.
     pub name: String,
-    /// Whether nothing had to be compiled.
+    /// `true` if nothing had to be compiled.
     pub fresh: bool,
     /// A digest of all its sources, in hex.
     pub sources: String,
@@ -425,7 +425,7 @@ fn patch(sdk: &Path) -> Result<String> {
     Ok(format!("patch.crates-io.{SDK}.path={}", quoted(text)?))
 }
 
-/// `text` as a TOML string, whose escapes are those of JSON.
+/// `text` as a TOML string, which has the escapes of JSON.
 pub(super) fn quoted(text: &str) -> Result<String> {
     serde_json::to_string(text).context("quote a path")
 }
@@ -459,7 +459,7 @@ fn sources_in(rule: &str) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Whether a line is a status line of cargo: a verb, right-aligned in twelve columns.
+/// `true` if a line is a status line of cargo: a verb, right-aligned in twelve columns.
 pub(super) fn is_status(line: &str) -> bool {
     let Some((verb, rest)) = line.split_at_checked(12) else {
         return false;

@@ -20,10 +20,10 @@ use super::{Say, record};
 /// The variables by which the crate `cc` finds a compiler and an archiver, and the subcommand of Zig that is one.
 const PROGRAMS: [(&str, &str); 2] = [(COMPILER, "cc"), ("AR_wasm32_wasip2", "ar")];
 const COMPILER: &str = "CC_wasm32_wasip2";
-/// What build scripts print that found no compiler.
+/// Output of build scripts that found no compiler.
 const COMPLAINT: &str = "error occurred in cc-rs";
 
-/// Whether a build of the package in `dir` gets a compiler from toolcell. The user's own one comes first.
+/// `true` if a build of the package in `dir` gets a compiler from toolcell. The user's own one comes first.
 pub(super) fn is_wanted(dir: &Path) -> bool {
     std::env::var_os(COMPILER).is_none()
         && std::fs::read_to_string(dir.join("Cargo.toml")).is_ok_and(|manifest| asks(&manifest))
@@ -96,7 +96,7 @@ fn quoted(path: &OsStr) -> Result<String> {
     Ok(format!("'{}'", text.replace('\'', r"'\''")))
 }
 
-/// What to do about a build that failed for the lack of a compiler.
+/// The remedy for a build that failed for the lack of a compiler.
 pub(super) fn advice(complaint: &str) -> Option<&'static str> {
     complaint.contains(COMPLAINT).then_some(
         "A dependency has C in it. Add to Cargo.toml:\n[package.metadata.toolcell]\nc-compiler = true\n\

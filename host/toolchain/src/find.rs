@@ -19,7 +19,7 @@ pub(super) const PREFERENCE_VARIABLE: &str = "TOOLCELL_GUEST_TOOLCHAIN";
 /// Time limit of one question to a compiler. It answers at once, unless a rustup proxy tries to download first.
 pub(super) const PROBE: Duration = Duration::from_secs(20);
 
-/// What `rustup target add` fetches, for people.
+/// Download size of `rustup target add`, for people.
 pub(super) const TARGET_SIZE: &str = "some 30 MB";
 
 /// Time limit of `rustup target add`, over a slow connection. Without a network, rustup's own retries take
@@ -58,7 +58,7 @@ impl FromStr for Preference {
 }
 
 impl Preference {
-    /// Reads `TOOLCELL_GUEST_TOOLCHAIN`. Fails on any other value than those of the variable.
+    /// Reads `TOOLCELL_GUEST_TOOLCHAIN`. Fails on an unknown value.
     pub fn from_env() -> Result<Self> {
         let value = std::env::var_os(PREFERENCE_VARIABLE).unwrap_or_default();
         value.to_string_lossy().parse()

@@ -19,7 +19,7 @@ use super::{Say, build_cache, process, project};
 /// Makes the component of a [`Job`], and returns its file.
 pub(super) type Compile<'a> = &'a dyn Fn(&Job, Say) -> Result<PathBuf>;
 
-/// What a step printed: its first lines, because those of compilers name the cause, and the rest by number.
+/// Output of a step: its first lines, because compilers name the cause there, and the number of the others.
 #[derive(Default)]
 struct Printed {
     lines: Vec<String>,
@@ -57,7 +57,7 @@ pub(super) struct Job<'a> {
     pub(super) language: &'static str,
     /// The project's folder, canonical.
     pub(super) dir: &'a Path,
-    /// The project's name: that of its folder.
+    /// The project's name: its folder's name.
     pub(super) name: &'a str,
     /// A folder for what the compilation makes, kept for the next build of this project.
     pub(super) work: PathBuf,
@@ -128,8 +128,8 @@ impl Job<'_> {
         self.room(room).join(format!("built-{}", self.language))
     }
 
-    /// Writes those of the project's local files that are missing or of another version of toolcell, so that its tests use
-    /// the SDK of the build.
+    /// Writes the project's local files that are missing or of another version of toolcell, so that its tests use the
+    /// SDK of the build.
     pub(super) fn refresh(&self, files: Vec<(String, String)>) -> Result<()> {
         for (path, text) in files {
             let file = self.dir.join(path);

@@ -113,7 +113,7 @@ impl<'a> Apt<'a> {
         })
     }
 
-    /// Returns those of `names` that are not installed.
+    /// Returns the `names` that are not installed.
     pub(super) fn missing<'n>(&self, names: &[&'n str]) -> Result<Vec<&'n str>> {
         let mut query = self.command(&self.dpkg_query);
         // The command fails for an unknown name, but still lists the others.

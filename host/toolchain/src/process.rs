@@ -81,7 +81,7 @@ pub(super) fn command(program: &Path, path: &OsStr) -> Command {
     command
 }
 
-/// Whether a variable configures one particular build, and would affect the guest's build by accident.
+/// `true` if a variable configures one particular build, and would affect the guest's build by accident.
 fn leaks(name: &OsStr) -> bool {
     const NAMES: [&str; 16] = [
         "CARGO",

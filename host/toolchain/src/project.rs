@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 
 use super::language::{Lang, write_local_files};
 
-/// What a new project makes.
+/// The kind of a new project.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
     #[default]

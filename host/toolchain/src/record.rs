@@ -33,14 +33,14 @@ pub(super) struct Record {
     /// Digest of everything that decided what this build made; empty if a build is never skipped.
     #[serde(default)]
     pub(super) key: String,
-    /// What the build read, and what it would have read.
+    /// The files that the build read, or would have read if they existed.
     pub(super) scope: Scope,
     pub(super) sources: Listing,
     /// Everything that can decide what the next build runs.
     pub(super) around: Scope,
 }
 
-/// Whether a source folder may be used without building it.
+/// A source folder's build state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// The component: it was built, and no source has changed since.
@@ -60,8 +60,8 @@ fn folder(records: &Path, dir: &Path) -> PathBuf {
     )
 }
 
-/// Returns the component that was built of the tool in `dir`, and whether it is that of its current sources. Runs nothing
-/// of the folder: calls stat on each file, and reads those whose state has changed.
+/// Returns the component that was built from the tool in `dir`, and whether its sources are unchanged. Runs nothing of
+/// the folder: calls stat on each file, and reads a file if its state has changed.
 pub fn standing(dir: &Path, records: &Path) -> Standing {
     check(dir, records).unwrap_or_else(Standing::NotBuilt)
 }

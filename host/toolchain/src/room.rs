@@ -25,7 +25,7 @@ pub(super) struct Room {
     /// The name of its folder, which contains all versions, such as `ziglang-0.17.0`. Another content needs another
     /// name.
     pub(super) name: &'static str,
-    /// What it has, for people: `Zig 0.17.0`.
+    /// Its contents, for people: `Zig 0.17.0`.
     pub(super) contents: &'static str,
     /// Where it comes from: `PyPI`.
     pub(super) registry: &'static str,
@@ -37,7 +37,7 @@ pub(super) struct Room {
     pub(super) set_up: fn(&SetUp, Say) -> Result<()>,
 }
 
-/// What the function that fills a room works with.
+/// Inputs of the function that fills a room.
 pub(super) struct SetUp<'a> {
     /// The room's final folder.
     pub(super) folder: &'a Path,
@@ -54,7 +54,7 @@ impl Room {
         std::fs::read_to_string(stamp).is_ok_and(|name| name == self.name)
     }
 
-    /// What a build fetches: `Zig 0.17.0 from PyPI: 80 MB, 438 MB on disk`.
+    /// A build's download: `Zig 0.17.0 from PyPI: 80 MB, 438 MB on disk`.
     pub(super) fn sentence(&self) -> String {
         format!(
             "{} from {}: {} MB, {} MB on disk",
@@ -236,7 +236,7 @@ pub(super) fn missing(rooms: &[&Room], search: &Search) -> Vec<String> {
         .collect()
 }
 
-/// What `toolcell doctor` says of a language whose toolchain is in `rooms`.
+/// The report of `toolcell doctor` on a language whose toolchain is in `rooms`.
 pub(super) fn finding(title: &str, rooms: &[&Room], search: &Search) -> Finding {
     // Its subject begins with "the": the toolchain of a language that is not used here is no fault of the machine.
     let subject = format!("the toolchain for {title}");

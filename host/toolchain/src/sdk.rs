@@ -14,7 +14,7 @@ macro_rules! files {
 
 pub(super) use files;
 
-/// The contract. Each SDK reads it from `../../wit`, so the layout is that of the repository.
+/// The contract. Each SDK reads it from `../../wit`, so the layout is the repository's.
 pub(super) const CONTRACT: &[File] = files![
     "wit/deps/io/poll.wit",
     "wit/hook.wit",

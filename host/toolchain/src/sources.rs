@@ -78,7 +78,7 @@ pub(super) struct Group {
     pub(super) ends: Vec<String>,
     /// The end of the names of tests, which do not count.
     pub(super) tests: String,
-    /// Whether those in its folders count, except in hidden folders, in `target` and in [`IDLE_FOLDERS`].
+    /// `true` if files in subfolders count, except in hidden folders, in `target` and in [`IDLE_FOLDERS`].
     pub(super) deep: bool,
 }
 
@@ -124,7 +124,7 @@ impl Group {
     }
 }
 
-/// Whether no build reads a file or a folder of this name.
+/// `true` if no build reads a file or a folder of this name.
 fn is_idle(name: &str, is_folder: bool) -> bool {
     if is_folder {
         IDLE_FOLDERS.contains(&name)

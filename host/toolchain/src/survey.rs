@@ -1,4 +1,4 @@
-//! What `toolcell doctor` reports about building tools: asks what `find` asks, and changes nothing.
+//! Reports for `toolcell doctor` about building tools: makes the checks of `find`, and changes nothing.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use super::find::{PREFERENCE_VARIABLE, PROBE, Search, TARGET_SIZE, installed, re
 use super::packages::{Apt, NAMES, PACKAGES_SIZE};
 use super::{Preference, TARGET, process, sysroot};
 
-/// Whether a part of a toolchain can be used.
+/// Readiness of a part of a toolchain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Works as it is.
@@ -44,7 +44,7 @@ fn allowed(preference: Preference, [installed, rustup, packages]: &[Finding; 3])
     }
 }
 
-/// What a build fetches, with the size, if no way is ready yet; `None` if one is, or if there is none.
+/// The download of a build, with the size, if no way is ready yet; `None` if one is, or if there is none.
 pub(super) fn fetches(search: &Search) -> Option<String> {
     let ways = ways(search);
     let allowed = allowed(search.preference, &ways);
@@ -95,7 +95,7 @@ pub(super) fn survey(search: &Search) -> Vec<Finding> {
     std::iter::once(verdict).chain(ways).collect()
 }
 
-/// What each way needs beyond programs that are installed: a Rust without the target is not a missing Rust.
+/// The part that each way needs beyond installed programs: a Rust without the target is not a missing Rust.
 const INSTALLED: &str = "the installed Rust's target";
 const RUSTUP: &str = "the target from rustup";
 const PACKAGES: &str = "the target from the system's packages";
@@ -117,8 +117,8 @@ fn by_installed(search: &Search) -> Finding {
     }
 }
 
-/// Whether rustup has the target. If it has not, only a build tells whether its download works. `installed`: whether the
-/// rustc on PATH builds with a target; it is not rustup's if it does not see what rustup has.
+/// Reports if rustup has the target. If it has not, only a build tells whether its download works. `installed`: whether
+/// the rustc on PATH builds with a target; it is not rustup's if it does not see what rustup has.
 fn by_rustup(search: &Search, installed: State) -> Finding {
     let finding = |state, detail, fix| Finding {
         subject: RUSTUP.to_owned(),

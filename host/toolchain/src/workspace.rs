@@ -124,8 +124,8 @@ impl Workspace {
         scope
     }
 
-    /// What a build of `package` in `dir` is expected to read: the folders of it and of the packages of the workspace that
-    /// it depends on, those of other path dependencies, and the configuration of cargo.
+    /// The files that a build of `package` in `dir` is expected to read: its folders, the folders of the workspace's
+    /// packages that it depends on and of other path dependencies, and the configuration of cargo.
     pub(super) fn near(&self, package: &Package, dir: &Path) -> Scope {
         let mut scope = self.steering(dir);
         let mut open = vec![package];
@@ -179,7 +179,7 @@ impl Workspace {
         }
     }
 
-    /// Whether a package takes the SDK from the registry, and the workspace's manifest does not patch it.
+    /// `true` if a package takes the SDK from the registry, and the workspace's manifest does not patch it.
     pub(super) fn wants_sdk(&self) -> bool {
         let from_registry = |dependency: &Dependency| {
             dependency.name == SDK
@@ -197,7 +197,7 @@ impl Workspace {
     }
 }
 
-/// Whether a manifest patches the registry's SDK. A patch on the command line would override it.
+/// `true` if a manifest patches the registry's SDK. A patch on the command line would override it.
 fn patches_sdk(manifest: &str) -> bool {
     let mut section = String::new();
     manifest.lines().map(str::trim).any(|line| {

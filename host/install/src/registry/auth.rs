@@ -1,4 +1,4 @@
-//! What a registry asks for before it answers: basic authentication, or a token of another server.
+//! Registry authentication: basic, or with a token of another server.
 
 use bytes::Bytes;
 use data_encoding::BASE64;
@@ -23,7 +23,7 @@ const CHALLENGE_MAX: usize = 4096;
 /// The client that an identity token is exchanged for.
 const CLIENT: &str = "toolcell";
 
-/// What an answer with status 401 asks for.
+/// A challenge of an answer with status 401.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Challenge {
     Basic,
@@ -39,7 +39,7 @@ struct Token {
     access_token: Option<String>,
 }
 
-/// What to do in a repository.
+/// An action in a repository.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Access {
     Pull,
@@ -56,7 +56,7 @@ impl Access {
     }
 }
 
-/// What `answer`, which has status 401, asks for.
+/// The challenges of `answer`, which has status 401.
 pub(super) fn challenges(answer: &Answer) -> Vec<Challenge> {
     answer
         .headers("www-authenticate")

@@ -76,7 +76,7 @@ struct AuthEntry {
     identitytoken: Option<String>,
 }
 
-/// What a helper prints.
+/// Output of a helper.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Helped {
@@ -185,7 +185,7 @@ impl AuthEntry {
     }
 }
 
-/// The entry for the registry `host`: as docker, that of its own name `server` before any other spelling.
+/// The entry for the registry `host`: as in docker, its own name `server` comes before other spellings.
 fn of_server<'a, T>(
     entries: &'a BTreeMap<String, T>,
     server: &str,
@@ -196,7 +196,7 @@ fn of_server<'a, T>(
         .or_else(|| entries.iter().find(|(known, _)| is_for(known, host)))
 }
 
-/// Whether the entry `known` is for the registry `host`: docker also writes URLs.
+/// `true` if the entry `known` is for the registry `host`: docker also writes URLs.
 fn is_for(known: &str, host: &str) -> bool {
     if is_docker_hub(host) {
         return known == DOCKER_HUB || is_docker_hub(known);
@@ -317,7 +317,7 @@ fn on_path(name: &str) -> Option<PathBuf> {
         .find(|file| is_program(file))
 }
 
-/// Whether `file` could be run. Another file of the name does not hide the program in a later folder.
+/// `true` if `file` is executable. Another file of the name does not hide the program in a later folder.
 fn is_program(file: &Path) -> bool {
     file.metadata()
         .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)

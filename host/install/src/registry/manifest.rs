@@ -57,7 +57,7 @@ pub(super) struct Document {
     pub(super) annotations: Option<BTreeMap<String, String>>,
 }
 
-/// What a manifest says of something that it refers to.
+/// A manifest's reference to content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Descriptor {
@@ -67,10 +67,10 @@ pub struct Descriptor {
     pub digest: String,
     /// Number of bytes.
     pub size: u64,
-    /// What the manifest is, in an index.
+    /// Type of the manifest, in an index.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact_type: Option<String>,
-    /// What its author wrote beside it.
+    /// Its author's annotations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<BTreeMap<String, String>>,
 }
@@ -225,7 +225,7 @@ impl Artifact {
     }
 }
 
-/// What is attached to an artifact.
+/// An attachment of an artifact.
 #[derive(Clone, Debug)]
 pub struct Attachment {
     /// Media type of its bytes, which is also the type of the attached artifact.

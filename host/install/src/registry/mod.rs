@@ -42,7 +42,7 @@ const DOCKER_HUB_HOST: &str = "registry-1.docker.io";
 /// The token server of docker's registry.
 const DOCKER_HUB_TOKENS: &str = "auth.docker.io:443";
 
-/// Whether `host` is one of those of docker's registry.
+/// `true` if `host` is one of docker's registry.
 pub(crate) fn is_docker_hub(host: &str) -> bool {
     DOCKER_HUB.contains(&host) || host == DOCKER_HUB_HOST
 }

@@ -1,4 +1,4 @@
-//! What a reference stands for, and its component.
+//! Resolves a reference, and fetches its component.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ const CONTENT_DIGEST: &str = "docker-content-digest";
 /// How many times its patience a registry has for all that is attached to an artifact.
 const ATTACHED_PATIENCE: u32 = 4;
 
-/// What is asked for: an index too, so that it can be refused for what it is.
+/// Accepted media types: an index too, so that its refusal can name it.
 const ACCEPTED: &str =
     "application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json";
 

@@ -17,14 +17,14 @@ use super::{Registries, Repository, refusal};
 /// The header with which a registry says that it lists by itself what is attached to an artifact.
 const SUBJECT: &str = "oci-subject";
 
-/// What was pushed.
+/// A pushed artifact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pushed {
     /// Digest of the manifest.
     pub digest: Digest,
     /// Digest of the component.
     pub component: Digest,
-    /// What attachments refer to.
+    /// Subject of attachments.
     pub subject: Descriptor,
 }
 

@@ -1,4 +1,4 @@
-//! What is attached to an artifact: signatures, and software bills of materials.
+//! Attachments of an artifact: signatures, and software bills of materials.
 
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderValue, Method, StatusCode};
@@ -11,14 +11,14 @@ use crate::source::{MINISIGN, REFERRER_BYTES_MAX, REFERRERS_MAX, Referrer, Refer
 use super::manifest::{Descriptor, Document, INDEX, MANIFEST_BYTES_MAX};
 use super::{Repository, refusal};
 
-/// What media types of signatures begin with: bundles of all versions, cosign's earlier ones, and minisign's.
+/// Prefixes of the media types of signatures: bundles of all versions, cosign's earlier ones, and minisign's.
 const SIGNATURES: [&str; 4] = [
     "application/vnd.dev.sigstore.bundle",
     "application/vnd.dev.cosign.",
     "application/vnd.dsse.envelope",
     MINISIGN,
 ];
-/// What media types of software bills of materials begin with.
+/// Prefixes of the media types of software bills of materials.
 const SBOMS: [&str; 2] = ["application/vnd.cyclonedx", "application/spdx"];
 
 fn is_of(kind: ReferrerKind, media_type: &str) -> bool {
@@ -32,8 +32,8 @@ fn is_of(kind: ReferrerKind, media_type: &str) -> bool {
 impl Repository<'_> {
     /// Returns what of this kind is attached to the manifest `subject`.
     ///
-    /// What an index says of its entries is not believed, because registries fill it in differently: each entry's own
-    /// manifest says what it is, and what it is attached to.
+    /// Does not trust an index's claims about its entries, because registries fill it in differently: each entry's own
+    /// manifest has its type and its subject.
     pub(super) async fn attached(
         &self,
         subject: Digest,

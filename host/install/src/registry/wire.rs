@@ -56,8 +56,8 @@ impl Home {
         })
     }
 
-    /// Whether `url` is one of a server that the registry may send its clients to with their credentials: itself, a host
-    /// below its own name, or the domain directly above it, which gave it its name. `known` are other hosts.
+    /// `true` if the registry may send its clients to the server of `url` with their credentials: itself, a host below
+    /// its own name, or the parent domain. `known` are other hosts.
     pub(super) fn trusts(&self, url: &Url, known: &[String]) -> bool {
         let Some(host) = url.host_str() else {
             return false;
@@ -85,7 +85,7 @@ impl Home {
             && (host == self.host || is_above() || is_below())
     }
 
-    /// Whether `url` leads to the registry itself.
+    /// `true` if `url` is on the registry itself.
     pub(super) fn is(&self, url: &Url) -> bool {
         url.scheme() == self.scheme
             && url.host_str() == Some(self.host.as_str())
@@ -168,8 +168,8 @@ fn zone(address: IpAddr) -> Option<Zone> {
     }
 }
 
-/// Whether a registry whose own addresses are in the zones `own` may lead to an address in the zone `to`. Its owner chooses
-/// them, so that one internal address among public ones opens nothing.
+/// `true` if a registry with addresses in the zones `own` may redirect to an address in the zone `to`. Its owner
+/// chooses them, so one internal address among public ones opens nothing.
 fn may_lead(own: &[Option<Zone>], to: Option<Zone>) -> bool {
     to == Some(Zone::Public)
         || (to.is_some() && !own.is_empty() && own.iter().all(|own| *own == to))
@@ -228,7 +228,7 @@ fn redirect(answer: &Answer, call: &Call, home: &Home) -> Result<Option<Call>, R
 pub(super) struct Answer {
     /// Host that sent it, for messages.
     pub(super) host: String,
-    /// Whether the registry itself sent it, and not a host that it led to.
+    /// `true` if the registry sent it, and no host that it redirected to.
     pub(super) is_home: bool,
     patience: Duration,
     reply: Reply,

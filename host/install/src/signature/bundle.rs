@@ -12,7 +12,7 @@ use super::{SIGNATURE_BYTES_MAX, Signed, keyless, managed};
 use crate::digest::Digest;
 use crate::verifier::Subject;
 
-/// The fields of a bundle of which it has one, and those of its verification material.
+/// Fields of which a bundle has one, and fields of its verification material.
 const CONTENTS: [&str; 2] = ["messageSignature", "dsseEnvelope"];
 const MATERIALS: [&str; 3] = ["certificate", "x509CertificateChain", "publicKey"];
 

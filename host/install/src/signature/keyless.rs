@@ -98,8 +98,8 @@ pub(super) fn refusal(
     problem.refusal(found, &error.to_string())
 }
 
-/// Whether the signature was made while the certificate was not valid, as a log entry or a timestamp says. The chain is
-/// checked first, and its error says only that it does not hold.
+/// `true` if a log entry or a timestamp shows that the signature was made while the certificate was not valid. The
+/// chain is checked first, and its error says only that it does not hold.
 fn is_expired(bundle: &Bundle, verifier: &Verifier, subject: &Subject<'_>) -> bool {
     let Some(certificate) = bundle
         .signing_certificate()

@@ -131,7 +131,7 @@ fn unsupported(key: &ManagedKey) -> &'static str {
     }
 }
 
-/// Whether a transparency log has the signature. Fails if it has an entry that does not hold.
+/// `true` if a transparency log has the signature. Fails if its entry is invalid.
 fn logged(
     key: &ManagedKey,
     bundle: &Bundle,

@@ -67,7 +67,7 @@ pub(super) fn check(
 }
 
 impl Parts {
-    /// Whether `key` made this signature, of whatever bytes: it also signs the signature with its comment.
+    /// `true` if `key` made this signature, over any bytes: it also signs the signature with its comment.
     fn is_genuine(&self, key: &MinisignKey) -> bool {
         let signed = [self.signature.as_slice(), self.comment.as_bytes()].concat();
         let key: Vec<u8> = key.raw.iter().skip(2 + 8).copied().collect();

@@ -40,11 +40,11 @@ const TIME_MAX: Duration = Duration::from_secs(10);
 /// A signature that holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signed {
-    /// Who signed.
+    /// The signer.
     pub signer: Signer,
     /// When, in seconds since 1970. Only a log or the signer says so.
     pub signed_at: Option<i64>,
-    /// Whether a transparency log has the signature.
+    /// `true` if a transparency log has the signature.
     pub is_logged: bool,
 }
 
@@ -150,7 +150,7 @@ impl SignatureVerifier {
         }
     }
 
-    /// What follows from the signatures that were `examined`.
+    /// Returns the verdict on the signatures in `examined`.
     ///
     /// # Errors
     ///
@@ -201,7 +201,7 @@ impl SignatureVerifier {
         })
     }
 
-    /// What follows if no signature holds.
+    /// The conclusion if no signature is valid.
     fn without_signer(
         &self,
         subject: &Subject<'_>,

@@ -47,7 +47,7 @@ impl Problem {
         }
     }
 
-    /// What is wrong, and what to do.
+    /// The problem, and what to do.
     fn words(self) -> (&'static str, &'static str) {
         const AGAIN: &str = "fetch it again, or ask the publisher for a signature of this version";
         match self {
@@ -117,7 +117,7 @@ impl Problem {
     }
 }
 
-/// Whether the refusal with this code leaves open who signed: the signature could not be checked at all, so that its
+/// `true` if the refusal with this code leaves the signer open: the signature could not be checked at all, so its
 /// artifact counts as unsigned.
 pub(super) fn is_unverifiable(code: &str) -> bool {
     [

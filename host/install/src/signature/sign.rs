@@ -48,7 +48,7 @@ enum Kind {
 pub struct Made {
     /// [`SIGSTORE_BUNDLE`] or [`MINISIGN`].
     pub media_type: &'static str,
-    /// What is appended to the name of a signed file.
+    /// Suffix for the name of a signed file.
     pub ending: &'static str,
     /// The signature.
     pub bytes: Vec<u8>,
@@ -139,7 +139,7 @@ impl SigningKey {
         })
     }
 
-    /// Who signs with this key.
+    /// The signer with this key.
     pub fn signer(&self) -> &Signer {
         &self.signer
     }

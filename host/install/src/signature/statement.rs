@@ -1,4 +1,4 @@
-//! What a signed statement says: the in-toto statement in an envelope, as `cosign sign` writes it.
+//! A signed statement: the in-toto statement in an envelope, in the format of `cosign sign`.
 
 use serde::Deserialize;
 use toolcell_core::record::Refusal;
@@ -13,7 +13,7 @@ use crate::verifier::Subject;
 pub(super) const PAYLOAD_TYPE: &str = "application/vnd.in-toto+json";
 /// Type of a statement.
 pub(super) const STATEMENT_TYPE: &str = "https://in-toto.io/Statement/v1";
-/// What a signature states. Other predicates say where an artifact comes from, or what is in it, and sign nothing.
+/// Predicate type of signatures. Statements of other types describe an artifact's origin or contents, and sign nothing.
 pub(super) const SIGN_PREDICATE: &str = "https://sigstore.dev/cosign/sign/v1";
 
 #[derive(Deserialize)]
@@ -68,7 +68,7 @@ pub(super) fn check(payload: &[u8], subject: &Subject<'_>, found: &str) -> Resul
     Ok(())
 }
 
-/// Whether `name`, the name of the artifact in a statement, is that of `reference`. Most statements have none.
+/// `true` if `name`, the artifact's name in a statement, matches `reference`. Most statements have none.
 fn is_named(name: &str, reference: &Reference) -> bool {
     let Reference::Registry(registry) = reference else {
         return true;

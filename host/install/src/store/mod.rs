@@ -32,7 +32,7 @@ pub struct Store {
 /// A component that is being written. Removed on drop, or by the next process that opens the store.
 pub struct Draft(NamedTempFile);
 
-/// What is wrong with a file of the store.
+/// A damaged file of the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     /// Its path.
@@ -281,7 +281,7 @@ impl Draft {
     }
 }
 
-/// What is wrong with `file`, whose name says that it has `digest`.
+/// The damage of `file`, whose name has the digest `digest`.
 fn damage(file: &Path, digest: &Digest) -> Option<String> {
     let hash = || -> io::Result<Digest> {
         let mut open = private::open(file, Others::Nothing)?;

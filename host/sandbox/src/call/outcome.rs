@@ -50,7 +50,7 @@ pub(super) fn name_request(
     outcome
 }
 
-/// Whether a partial outcome has the error of a call that failed as a whole.
+/// `true` if a partial outcome has the error of a call that failed as a whole.
 pub(super) fn has_failed(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Partial(partial) => {

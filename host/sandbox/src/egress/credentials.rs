@@ -33,12 +33,12 @@ impl Credentials {
         }))
     }
 
-    /// Whether the secret `name` was granted for an origin.
+    /// `true` if the secret `name` was granted for an origin.
     pub(super) fn hold(&self, name: &str) -> bool {
         self.uses.iter().any(|granted| granted.name == name)
     }
 
-    /// Whether a response held a secret.
+    /// `true` if a response contained a secret.
     pub(super) fn found(&self) -> bool {
         self.found.load(Ordering::Relaxed)
     }

@@ -131,12 +131,12 @@ impl Gate {
         }
     }
 
-    /// Whether a secret was removed from what the guest received.
+    /// `true` if a secret was removed from what the guest received.
     pub(crate) fn redacted(&self) -> bool {
         self.credentials.as_ref().is_some_and(Credentials::found)
     }
 
-    /// Whether a request of the call can carry the secret `name`.
+    /// `true` if a request of the call can carry the secret `name`.
     pub(crate) fn carries(&self, name: &str) -> bool {
         self.credentials
             .as_ref()

@@ -256,7 +256,7 @@ fn changed<T>(
     Ok(made)
 }
 
-/// Maximum size of what the host keeps for `part`, in bytes; `fields` is that of headers.
+/// Maximum size of what the host keeps for `part`, in bytes; `fields` is the maximum for headers.
 fn size(part: &(dyn Any + Send), fields: usize) -> usize {
     let body = |is_there: bool| if is_there { BODY_BYTES + fields } else { 0 };
     if part.is::<FieldMap>() {

@@ -56,7 +56,7 @@ impl Drop for Listening {
     }
 }
 
-/// Whether this process listens at `address`; `here` if that address leads to this machine.
+/// `true` if this process listens at `address`; `here` if it is an address of this machine.
 pub(super) fn listens_at(address: SocketAddr, here: bool) -> bool {
     let ip = reached(address.ip());
     LISTENING
@@ -70,7 +70,7 @@ pub(super) fn listens_at(address: SocketAddr, here: bool) -> bool {
         })
 }
 
-/// Whether `address` is one of this machine's own. It takes microseconds, because nothing is sent.
+/// `true` if `address` is one of this machine's own. It takes microseconds, because nothing is sent.
 pub(super) fn is_here(address: IpAddr) -> bool {
     let address = reached(address);
     if address.is_loopback() || address.is_unspecified() {
@@ -89,7 +89,7 @@ fn binds(address: IpAddr) -> bool {
     UdpSocket::bind((address, 0)).is_ok()
 }
 
-/// Whether the kernel would use the destination itself as the source address.
+/// `true` if the kernel would use the destination itself as the source address.
 fn routed_back(address: IpAddr) -> bool {
     let unspecified = if address.is_ipv4() {
         IpAddr::from(Ipv4Addr::UNSPECIFIED)

@@ -75,7 +75,7 @@ impl Default for NetworkSettings {
     }
 }
 
-/// What all calls share to reach the network.
+/// The network state that all calls share.
 pub(super) struct Uplink {
     resolver: Arc<dyn Resolver>,
     tls: Tls,
@@ -94,7 +94,7 @@ impl Uplink {
 pub(super) struct Egress {
     fields: WasiHttpCtx,
     header_bytes: usize,
-    /// What the host keeps for the guest, charged to its memory limit.
+    /// Host memory kept for the guest, charged to its limit.
     held: Option<Charge>,
     hooks: Hooks,
 }

@@ -97,7 +97,7 @@ impl Debug for SystemResolver {
 }
 
 impl SystemResolver {
-    /// Asks these name servers instead of those of `/etc/resolv.conf`; an empty list changes nothing.
+    /// Asks these name servers instead of the ones in `/etc/resolv.conf`; an empty list changes nothing.
     pub fn asking(servers: Vec<SocketAddr>) -> Self {
         Self {
             servers,

@@ -19,7 +19,7 @@ use super::connect::Socket;
 /// Maximum size of a PEM bundle, in bytes; a larger file is rejected.
 const ROOTS_BYTES_MAX: u64 = 4 << 20;
 
-/// Trusted root certificates: those of Mozilla's program when toolcell was built, and the operator's.
+/// Trusted root certificates: Mozilla's program when toolcell was built, and the operator's.
 pub(super) struct Tls {
     extra: Vec<CertificateDer<'static>>,
     /// Built when a tool first speaks TLS.

@@ -24,7 +24,7 @@ pub(super) struct Wish {
     pub(super) mode: OpenMode,
 }
 
-/// What was opened.
+/// An opened file or folder.
 #[derive(Debug)]
 pub(super) enum Opened {
     File(File),

@@ -64,7 +64,7 @@ impl Denials {
         (self.paths.is_empty() || !guard!("denials")) && self.kernel.is_empty()
     }
 
-    /// Whether `host` is denied; `write` also applies denials of writing.
+    /// `true` if `host` is denied; `write` also applies denials of writing.
     pub(super) fn cover(&self, host: &Path, write: bool) -> bool {
         self.paths
             .iter()
@@ -96,14 +96,14 @@ impl Denials {
         .max()
     }
 
-    /// Whether `resolved` ends in a denied path, or a link on it is denied by its own name, wherever it leads: a denial of
-    /// `**/.env` covers a link `.env`, although its target has another name.
+    /// `true` if `resolved` ends in a denied path, or a link on it is denied by its own name, whatever its target: a
+    /// denial of `**/.env` covers a link `.env`, although its target has another name.
     pub(super) fn close(&self, resolved: &ResolvedPath, write: bool) -> bool {
         let by_a_link = || resolved.links.iter().any(|link| self.cover(link, write));
         self.cover(&resolved.end, write) || (guard!("denied_names") && by_a_link())
     }
 
-    /// Whether moving or replacing `host` would move or replace a denied path.
+    /// `true` if moving or replacing `host` would move or replace a denied path.
     pub(super) fn hold_in_place(&self, host: &Path) -> bool {
         self.cover(host, true)
             || self
@@ -113,7 +113,7 @@ impl Denials {
             || self.kernel.iter().any(|place| place.starts_with(host))
     }
 
-    /// Whether `host` is denied itself, but its name is visible in a folder that is not.
+    /// `true` if `host` is denied itself, but its name is visible in a folder that is not.
     pub(super) fn show(&self, host: &Path) -> bool {
         let is_seen = host
             .parent()
@@ -121,7 +121,7 @@ impl Denials {
         is_seen && self.cover(host, true)
     }
 
-    /// Whether a path that is denied at `from` would not be denied at `to`.
+    /// `true` if a path that is denied at `from` would not be denied at `to`.
     pub(super) fn opened_by_move(&self, from: &Path, to: &Path) -> bool {
         self.paths
             .iter()

@@ -43,7 +43,7 @@ use super::trap::Denied;
 
 pub(super) use self::whole::read_text;
 
-/// What one call may do in its mounts.
+/// One call's rights in its mounts.
 #[derive(Debug)]
 pub(super) struct Rules {
     denials: Denials,

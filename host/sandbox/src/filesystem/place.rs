@@ -29,7 +29,7 @@ pub(super) struct Place {
     pub(super) host: PathBuf,
 }
 
-/// What a path leads to, in a form that cannot be redirected.
+/// The target of a path, in a form that cannot be redirected.
 pub(super) enum Found {
     Place(Place),
     Opened(Fd),
@@ -88,7 +88,7 @@ fn identity(folder: &File, name: &str) -> Option<(u64, u64)> {
     }
 }
 
-/// Whether an open file can be written to.
+/// `true` if an open file is writable.
 fn writes(file: &File) -> bool {
     rustix::fs::fcntl_getfl(file).is_ok_and(|flags| flags & OFlags::RWMODE != OFlags::RDONLY)
 }
@@ -202,7 +202,7 @@ impl Guarded<'_> {
         Ok(place)
     }
 
-    /// Whether the file at `place` is a denied one, which has another name there.
+    /// `true` if the file at `place` is a denied one, which has another name there.
     fn is_denied_file(&self, place: &Place, write: bool) -> FsResult<bool> {
         let identity = identity(self.handle(&place.folder)?, &place.name);
         Ok(identity.is_some_and(|identity| self.denials().of_same_file(identity, write).is_some()))
@@ -284,7 +284,7 @@ impl Guarded<'_> {
         Ok(Found::Opened(opened))
     }
 
-    /// Whether `settle` removed the write permission.
+    /// `true` if `settle` removed the write permission.
     fn is_narrowed(&self, fd: &Fd) -> FsResult<bool> {
         Ok(match self.plain.table.get(fd)? {
             Descriptor::File(file) => file.perms.write_not_permitted(),

@@ -16,7 +16,7 @@ use super::{Fd, Guarded, again};
 /// The interface, run in the pool.
 pub(super) struct Pooled<'a>(pub(super) Guarded<'a>);
 
-/// Methods that only call those of [`Guarded`], in the pool. `changes` first records what the operation changes.
+/// Methods that only call [`Guarded`], in the pool. `changes` first records what the operation changes.
 macro_rules! in_pool {
     (
         looks { $($look:ident($($a:ident: $t:ty),*) -> $r:ty;)* }

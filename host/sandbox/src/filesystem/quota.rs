@@ -49,7 +49,7 @@ impl Meter {
     }
 }
 
-/// What one call has written, made and opened.
+/// Amounts that one call has written, created and opened.
 #[derive(Debug)]
 pub(crate) struct Quota {
     bytes: Meter,
@@ -199,7 +199,7 @@ impl Quota {
         true
     }
 
-    /// Whether one of the files is still held. After the store is dropped, only a thread at work holds one.
+    /// `true` if one of the files is still held. After the store is dropped, only a working thread holds one.
     fn is_busy(&self) -> bool {
         let held = |file: &Weak<File>| file.strong_count() > 0;
         held(&self.changing.lock().unwrap_or_else(PoisonError::into_inner))

@@ -16,7 +16,7 @@ const KEY_BYTES_MAX: usize = 128;
 /// Maximum number of JSON values in one value, because the host keeps many results.
 const VALUES_MAX: usize = 1_000;
 
-/// What one instance would change in its caller's context.
+/// Changes that one instance proposes for its caller's context.
 pub(crate) struct Modifiers {
     /// Why it may change nothing; `None` if it may.
     barred: Option<&'static str>,
@@ -93,7 +93,7 @@ impl Modifiers {
     }
 }
 
-/// Whether a key is safe to show anywhere.
+/// `true` if a key is safe to show anywhere.
 fn is_key(key: &str) -> bool {
     let fits =
         |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b':' | b'/');

@@ -22,7 +22,7 @@ const INPUT_BYTES_MAX: usize = 1 << 20;
 /// The deadline of a call without a time limit that a clock can show.
 const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// What a guest needs to call other tools.
+/// State for the calls of other tools.
 #[derive(Clone)]
 pub(crate) struct Children {
     pub(crate) caller: Arc<dyn ToolCaller>,
@@ -99,7 +99,7 @@ pub(super) async fn answered(
     Ok(answer.result)
 }
 
-/// What a guest with `fuel` units left has left of its `limits`. While it waits for the call that it makes, it writes
+/// The rest of its `limits` for a guest with `fuel` units left. While it waits for the call that it makes, it writes
 /// nothing, and sends and receives at most what is buffered already.
 fn left(state: &State, fuel: u64, limits: &Limits) -> Limits {
     let mut left = limits.less(&usage(state, fuel, limits));

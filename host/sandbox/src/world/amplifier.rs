@@ -19,7 +19,7 @@ use crate::call;
 use crate::component::invalid;
 use crate::state::State;
 
-/// What a module exports; some export its functions at the root instead.
+/// Interface of a module; some export its functions at the root instead.
 const INTERFACE: &str = "amplifier:modules/tool@1.0.0";
 const FUNCTIONS: [&str; 2] = ["get-spec", "execute"];
 const NAMESPACE: &str = "amplifier";
@@ -28,7 +28,7 @@ const SPEC_BYTES_MAX: usize = 1 << 20;
 
 pub(super) const CONTRACT: &str = "amplifier:modules@1.0.0";
 
-/// Whether a component with these exports is a module.
+/// `true` if a component with these exports is a module.
 pub(super) fn is_exported_by(exports: &[String]) -> bool {
     let has = |wanted: &str| exports.iter().any(|name| name == wanted);
     has(INTERFACE) || FUNCTIONS.iter().all(|name| has(name))
@@ -132,7 +132,7 @@ impl World for Amplifier {
     }
 }
 
-/// Whether a text can be a JSON object. serde also reads an array as a struct.
+/// `true` if a text can be a JSON object. serde also reads an array as a struct.
 fn is_object(text: &str) -> bool {
     text.trim_start().starts_with('{')
 }

@@ -1,5 +1,5 @@
-//! What a component of another world declares, as a toolkit of Agent Tool records. What it does not say is taken carefully:
-//! nothing is read-only, nothing is safe beside other calls, and the risk is medium.
+//! The declaration of a component of another world, as a toolkit of Agent Tool records. Missing facts get safe
+//! defaults: nothing is read-only, nothing is safe beside other calls, and the risk is medium.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -8,9 +8,9 @@ use toolcell_core::record::{
     AccessKind, CredentialUse, RiskLevel, SafetyFacts, SchemaVersion, SubjectKind, WriteEffect,
 };
 
-/// Maximum length of a name or a namespace, in bytes: that of Agent Tool.
+/// Maximum length of a name or a namespace, in bytes, as in Agent Tool.
 const NAME_BYTES_MAX: usize = 64;
-/// Maximum length of a description, in characters: that of Agent Tool.
+/// Maximum length of a description, in characters, as in Agent Tool.
 const DESCRIPTION_CHARS_MAX: usize = 16_000;
 /// Maximum number of parts that are named as left out. The rest is counted.
 const LEFT_OUT_MAX: usize = 32;
@@ -23,14 +23,14 @@ pub(super) struct Declared {
     /// Unique in the component: see [`names`].
     pub(super) name: String,
     pub(super) title: Option<String>,
-    /// What the component says of the tool. A missing one is replaced, and a long one is cut.
+    /// The component's description of the tool. A missing one is replaced, and a long one is cut.
     pub(super) description: String,
     pub(super) tool_kind: &'static str,
     pub(super) input_schema: Value,
     pub(super) output_schema: Option<Value>,
-    /// What the tool asks for. Grants decide what it gets.
+    /// The tool's access. Grants decide what it gets.
     pub(super) access: Vec<AccessKind>,
-    /// What the tool changes. Empty: all that `access` lets it change.
+    /// The tool's changes. Empty: everything that `access` lets it change.
     pub(super) effects: Vec<WriteEffect>,
     /// The hosts that it asks for, with [`AccessKind::Network`]. `None`: any host that is granted.
     pub(super) network_scope: Option<String>,
@@ -43,7 +43,7 @@ pub(super) struct Declared {
     /// The arguments that name paths, URLs or other resources, by JSON Pointer.
     pub(super) subjects: BTreeMap<String, SubjectKind>,
     pub(super) timeout_ms: Option<u64>,
-    /// What the tool is called in its own protocol.
+    /// The tool's name in its own protocol.
     pub(super) mapping: Option<Value>,
 }
 

@@ -34,7 +34,7 @@ pub(super) trait World: Send + Sync {
     /// must be equal.
     fn describe<'a>(&'a self, examined: Examined<'a>) -> BoxFuture<'a, Result<String, Refusal>>;
 
-    /// What the arguments `input` of a call of `tool` give a command; `None` in all other worlds.
+    /// A command's input, from the arguments `input` of a call of `tool`; `None` in all other worlds.
     fn process(&self, _tool: &str, _input: &str) -> Result<Option<Box<Process>>, Refusal> {
         Ok(None)
     }
@@ -57,7 +57,7 @@ pub(super) struct Examined<'a> {
     pub(super) component: &'a Component,
     /// The bytes of its file.
     pub(super) bytes: &'a [u8],
-    /// What code of the component may use while it is examined.
+    /// Limits on code of the component while it is examined.
     pub(super) limits: &'a Limits,
     /// The namespace of its tools that was written into it, in worlds other than plain functions.
     pub(super) namespace: Option<&'a str>,
@@ -145,7 +145,7 @@ impl Kind {
         Err(invalid("not_a_tool", message))
     }
 
-    /// Which world the profile of a component chooses: that of its functions, also for a command.
+    /// The world that the profile of a component chooses: plain functions, also for a command.
     pub(super) fn chosen(self, exports: &[String], bytes: &[u8]) -> Self {
         let has_functions = exports.iter().any(|name| !name.starts_with("wasi:"));
         match self {
@@ -160,8 +160,8 @@ impl Kind {
         }
     }
 
-    /// Whether a component with these imports uses files, and says of none of its tools which: no profile does, and plain
-    /// functions cannot.
+    /// `true` if a component with these imports uses files, and does not say which of its tools do: no profile does,
+    /// and plain functions cannot.
     pub(super) fn takes_granted_files(self, imports: &[String], bytes: &[u8]) -> bool {
         let says_nothing = || match wit::profile(bytes) {
             Ok(profile) => {
@@ -215,7 +215,7 @@ impl Kind {
         }
     }
 
-    /// Whether the files that a component of this world leaves in its scratch folder become artifacts.
+    /// `true` if files that a component of this world leaves in its scratch folder become artifacts.
     pub(super) fn leaves_files(self) -> bool {
         match self {
             Self::Tool | Self::Amplifier | Self::Near | Self::Act | Self::Wit => false,
@@ -223,8 +223,8 @@ impl Kind {
         }
     }
 
-    /// Whether calls of this world that fail keep their output, in a partial outcome. A tool of toolcell's own world is partial
-    /// only if it says so itself.
+    /// `true` if failed calls of this world keep their output, in a partial outcome. A tool of toolcell's own world is
+    /// partial only if it says so itself.
     pub(super) fn fails_with_output(self) -> bool {
         match self {
             Self::Tool | Self::Amplifier | Self::Near | Self::Wit => false,
@@ -232,7 +232,7 @@ impl Kind {
         }
     }
 
-    /// What a component that cannot be bound does not follow.
+    /// The contract that a component that cannot be bound violates.
     pub(super) fn contract(self) -> &'static str {
         match self {
             Self::Tool => "toolcell:tool@0.2.0",

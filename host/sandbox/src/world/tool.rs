@@ -15,7 +15,7 @@ use crate::call;
 use crate::component::Exports;
 use crate::state::State;
 
-/// What every tool exports.
+/// Interface that every tool exports.
 pub(super) const GUEST: &str = "toolcell:tool/guest@0.2.0";
 
 pub(super) struct Tool {

@@ -124,8 +124,8 @@ fn compile(job: &Job, say: Say) -> Result<PathBuf> {
 /// With the functions of POSIX, such as `getline`, which the headers hide from strict C.
 pub(super) const C_STANDARD: &str = "-std=gnu11";
 
-/// Size of the stack of locals that have an address, in bytes: that of the stack of calls, which the host limits. It is part of
-/// the memory of each call, also of those that use little of it; the default is 16 MiB.
+/// Size of the stack of locals that have an address, in bytes, equal to the stack of calls, which the host limits. It
+/// is part of the memory of each call, also if the call uses little of it; the default is 16 MiB.
 pub(super) const STACK: &str = "2097152";
 
 /// Options of a library for WASI whose unused functions the linker removes. An import that is left would be one of the
@@ -231,7 +231,7 @@ pub(super) fn named(dir: &Path, first: Vec<PathBuf>) -> Result<Vec<PathBuf>> {
     })
 }
 
-/// What a compilation of C or C++ reads of the project: its sources, and what they include.
+/// Files that a compilation of C or C++ reads: the project's sources, and their includes.
 pub(super) fn graph(job: &Job, extension: &str) -> Result<Scope> {
     let group = sources(job.dir, extension);
     let files = named(job.dir, group.files()?)?.into_iter().collect();

@@ -14,7 +14,7 @@ use super::super::room::Room;
 use super::super::sources::{Scope, naming_text};
 use super::{File, Language, Texts};
 
-/// What differs between these languages. The fields are documented at the functions of [`Language`].
+/// The differences between these languages. The fields are documented at the functions of [`Language`].
 pub(super) struct Fetched {
     pub(super) name: &'static str,
     pub(super) title: &'static str,

@@ -154,8 +154,7 @@ fn compile(job: &Job, say: Say) -> Result<PathBuf> {
     job.componentize(&module, Some(WORLD))
 }
 
-/// The packages that are built, but those of Go itself: every file of Go in their folders, what they embed, and their
-/// modules.
+/// The packages that are built, except Go's own: every file of Go in their folders, what they embed, and their modules.
 fn read(job: &Job) -> Result<Scope> {
     const LINES: &str = "{{if not .Standard}}{{$dir := .Dir}}\
         {{range .GoFiles}}{{$dir}}/{{.}}\n{{end}}{{range .SFiles}}{{$dir}}/{{.}}\n{{end}}\

@@ -35,7 +35,7 @@ pub(super) type File = (&'static str, &'static str);
 /// Paths in a project, and the texts of their files.
 pub(super) type Texts = Vec<(String, String)>;
 
-/// What toolcell knows of one language.
+/// One language.
 pub(super) trait Language: Sync {
     /// The word of `--lang`, such as `python`.
     fn name(&self) -> &'static str;
@@ -77,8 +77,8 @@ pub(super) trait Language: Sync {
         Vec::new()
     }
 
-    /// What a build of the project in the folder of `search` would fetch now: a sentence for each part that is not there.
-    /// Runs no program in that folder.
+    /// The downloads of a build of the project in the folder of `search`: a sentence for each missing part. Runs no
+    /// program in that folder.
     fn fetches(&self, search: &Search) -> Vec<String> {
         room::missing(&self.rooms(search), search)
     }
@@ -133,12 +133,12 @@ pub(super) trait Language: Sync {
         &[]
     }
 
-    /// What the compilation of `job` read, and what it would have read.
+    /// The files that the compilation of `job` read, or would have read if they existed.
     fn read(&self, job: &make::Job) -> Result<Scope> {
         Ok(self.scope(job.dir))
     }
 
-    /// Whether a build of unchanged sources is skipped: [`Language::scope`] has everything that a build reads.
+    /// `true` if a build of unchanged sources is skipped: [`Language::scope`] has everything that a build reads.
     fn skips(&self) -> bool {
         false
     }
@@ -148,7 +148,7 @@ pub(super) trait Language: Sync {
     /// `make::build(self, dir, settings, &compile, say)` with `fn compile(job: &Job, say: Say) -> Result<PathBuf>`.
     fn build(&self, dir: &Path, settings: &BuildSettings, say: Say) -> Result<Built>;
 
-    /// What `toolcell doctor` reports. Looks, and changes nothing.
+    /// The report for `toolcell doctor`. Changes nothing.
     fn survey(&self, search: &Search) -> Vec<Finding> {
         vec![room::finding(self.title(), &self.rooms(search), search)]
     }
@@ -200,12 +200,12 @@ impl Lang {
         self.0.test_command()
     }
 
-    /// What `toolcell doctor` reports of its toolchain.
+    /// The report on its toolchain for `toolcell doctor`.
     pub fn survey(self, search: &Search) -> Vec<Finding> {
         self.0.survey(search)
     }
 
-    /// What a build of the project in the folder of `search` would fetch now: a sentence for each part.
+    /// The downloads of a build of the project in the folder of `search`: a sentence for each part.
     pub fn fetches(self, search: &Search) -> Vec<String> {
         self.0.fetches(search)
     }
@@ -282,8 +282,8 @@ pub(super) fn scope(dir: &Path) -> Scope {
     )
 }
 
-/// Makes the local files of a project, as far as it has them, lead to the SDK of this toolcell: tests and editors would
-/// otherwise use that of an older one. What the user wrote into them stays.
+/// Makes the project's existing local files point to the SDK of this toolcell: tests and editors would otherwise use an
+/// older SDK. Keeps the user's changes in them.
 pub(super) fn renew_local_files(language: &dyn Language, dir: &Path, sdk: &Path) -> Result<()> {
     let sdk = std::path::absolute(sdk).context("cannot find the SDK")?;
     for (path, _) in language.local_files(&sdk)? {

@@ -73,7 +73,7 @@ const SDK: &[File] = files![
     "guest-sdk/typescript/wit/random/random.wit",
 ];
 
-/// Sizes are those of Linux on x86-64.
+/// Sizes are for Linux on x86-64.
 pub(super) static ROOM: Room = Room {
     name: "componentize-qjs-0.4.5-esbuild-0.28.2-typescript-5.9.3",
     contents: "componentize-qjs 0.4.5, esbuild 0.28.2 and typescript 5.9.3",
@@ -115,7 +115,7 @@ pub(super) static TYPESCRIPT: Fetched = Fetched {
 /// `build.mjs` refuses modules of this folder.
 pub(super) const MADE_BESIDE: &[&str] = &["./.toolcell"];
 
-/// What esbuild and tsc read from a project's folder and those above it.
+/// Files that esbuild and tsc read from a project's folder and its parents.
 pub(super) const STEERING: &[&str] = &["package.json", "tsconfig.json", "jsconfig.json"];
 
 /// The configurations of a project and of the folders above it, and those that they extend: `"extends": "../shared/tsconfig.base.json"`, a list of

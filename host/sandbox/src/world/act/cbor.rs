@@ -16,7 +16,7 @@ use toolcell_core::record::JSON_VALUES_MAX;
 
 /// The only key of an object that is a byte string.
 const BYTES: &str = "$bytes";
-/// Maximum depth of a value, as that of JSON.
+/// Maximum depth of a value, as in JSON.
 const DEPTH_MAX: usize = 120;
 
 /// Encodes arguments, deterministically: the keys of a map in the order of their encodings, numbers in their shortest form.

@@ -1,5 +1,5 @@
-//! What an ACT component may import, and never gets: raw secrets, and an approval of its own making. The functions exist and
-//! answer no, so that a component that can do without them runs.
+//! Imports that an ACT component may have, and that always refuse: raw secrets, and an approval of its own making. The
+//! functions exist, so that a component that can do without them runs.
 
 use wasmtime::component::{Accessor, Linker, Val};
 

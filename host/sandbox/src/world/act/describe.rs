@@ -9,7 +9,7 @@ use super::section::Section;
 use super::types::{Metadata, ToolDefinition, value};
 use crate::world::declared::{self, Declared, LeftOut};
 
-/// Maximum number of tools: that of a toolkit. Naming many tools that have one name takes the square of their number.
+/// Maximum number of tools, as in a toolkit. Naming many tools that have one name takes the square of their number.
 const TOOLS_MAX: usize = 256;
 /// Maximum size of the schemas of all tools together, in bytes. Parsed, they take many times as much memory.
 const SCHEMAS_BYTES_MAX: usize = 1 << 20;
@@ -139,8 +139,8 @@ fn timeout(metadata: &Metadata) -> Option<u64> {
         .filter(|ms| *ms > 0)
 }
 
-/// What a tool asks for: what the component imports, up to what its section declares. Without a section that is the network
-/// at the most, because language runtimes import files even for pure code.
+/// A tool's access: the component's imports, limited by its section. Without a section at most the network, because
+/// language runtimes import files even for pure code.
 fn access(section: Option<&Section>, imports: &[String], read_only: bool) -> Vec<AccessKind> {
     let imported = |start: &str| imports.iter().any(|import| import.starts_with(start));
     let declared = section.map_or(&[AccessKind::Network][..], |section| &section.access);

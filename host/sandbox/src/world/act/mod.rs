@@ -36,7 +36,7 @@ use types::{Error, ListToolsResponse, Metadata, ToolEvent, ToolResult};
 pub(crate) use denied::{link_consent, link_credentials};
 pub(crate) use stream::EVENTS_MAX;
 
-/// What an ACT component exports: one of these.
+/// Interfaces of which an ACT component exports one.
 pub(super) const PROVIDERS: [&str; 2] = [
     "act:tools/tool-provider@0.2.0",
     "act:tools/tool-provider@0.1.0",

@@ -14,7 +14,7 @@ use crate::bindings::tool::toolcell::tool::types::{ErrorClass, ToolError};
 const PROGRESS_CHARS_MAX: usize = 1_000;
 const OPAQUE: &str = "application/octet-stream";
 
-/// What one part of a result becomes.
+/// One part of a result, converted.
 #[derive(Debug, PartialEq)]
 pub(super) enum Piece {
     Block(Content),
@@ -57,8 +57,8 @@ pub(super) fn invalid_arguments(why: String) -> Outcome {
     })
 }
 
-/// The parts of a result. The values of one part at most are kept, because those of many parts together have no limit, and
-/// take up to 30 times as much memory as their bytes.
+/// The parts of a result. The values of at most one part are kept, because the values of many parts have no common
+/// limit, and take up to 30 times as much memory as their bytes.
 #[derive(Default)]
 struct Parts {
     /// The only part so far.

@@ -15,11 +15,11 @@ const HTTP: &str = "wasi:http";
 /// Maximum number of patterns for hosts: as many as a profile may have.
 const PATTERNS_MAX: usize = 64;
 
-/// What the section says.
+/// The parsed section.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Section {
     pub(super) name: Option<String>,
-    /// What it may ask for: files, and the network.
+    /// Its access: files, and the network.
     pub(super) access: Vec<AccessKind>,
     /// The requests that it may ask for, as a profile names them.
     pub(super) network_scope: Option<String>,

@@ -21,7 +21,7 @@ pub(super) struct Sessions {
     close: ComponentExportIndex,
 }
 
-/// Whether the call failed because it had no session.
+/// `true` if the call failed because it had no session.
 pub(super) fn is_needed(events: &[ToolEvent]) -> bool {
     matches!(events, [ToolEvent::Error(error)] if error.kind == "std:session-not-found")
 }

@@ -44,7 +44,7 @@ const IDS: [&str; 6] = [
     "/permission_profiles/0/permission_profile_id",
 ];
 
-/// The toolkit of a command that has no name, with that of its file; `None` if it has one, or its file gives none.
+/// The toolkit of a command without a name, with its file's name; `None` if it has one, or its file gives none.
 pub(in crate::world) fn named_by(file: &Path, toolkit: &str) -> Option<String> {
     let mut toolkit: Value = serde_json::from_str(toolkit).ok()?;
     let name = toolkit

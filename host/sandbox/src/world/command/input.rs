@@ -16,7 +16,7 @@ pub(super) const ENV_MAX: usize = 256;
 pub(super) const FILES_MAX: usize = 256;
 /// Maximum size of all arguments and variables together, in bytes: the host copies them into the guest at once.
 const WORDS_BYTES_MAX: usize = 1 << 20;
-/// Maximum size of a path, in bytes, and of each name in it: that of most file systems.
+/// Maximum size of a path, in bytes, and of each name in it: the limit of most file systems.
 pub(super) const PATH_BYTES_MAX: usize = 1_024;
 const NAME_BYTES_MAX: usize = 255;
 /// Maximum number of names in a path.

@@ -28,7 +28,7 @@ const CHUNK_BYTES: usize = 256 << 10;
 /// The digest of each file that the caller gave, by its path: what the command did not change is not kept.
 pub(super) type Given = Arc<HashMap<String, blake3::Hash>>;
 
-/// What a command left in its scratch folder.
+/// Files that a command left in its scratch folder.
 #[derive(Default)]
 pub(super) struct Made {
     /// Paths of files, with the references of their artifacts.
@@ -197,7 +197,7 @@ fn find(root: &Path) -> (Vec<String>, u64) {
     (files, left_out)
 }
 
-/// What becomes of a file.
+/// Outcome for one file.
 #[derive(Debug, PartialEq)]
 enum Kept {
     /// The reference of its artifact.

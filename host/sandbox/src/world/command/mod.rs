@@ -27,12 +27,12 @@ pub(super) use declaration::named_by;
 /// The start of the name of the export that makes a component a command: all versions of WASI 0.2 are compatible.
 const RUN: &str = "wasi:cli/run@0.2.";
 
-/// Whether a component with these exports is a command.
+/// `true` if a component with these exports is a command.
 pub(super) fn exported(exports: &[String]) -> bool {
     exports.iter().any(|name| name.starts_with(RUN))
 }
 
-/// Whether the function `run` has the type of WASI. Otherwise each call would fail at its start.
+/// `true` if the function `run` has the type of WASI. Otherwise each call would fail at its start.
 fn has_run(component: &types::Component, engine: &wasmtime::Engine) -> bool {
     let run = component
         .exports(engine)

@@ -1,4 +1,4 @@
-//! What a module or a component calls itself, in the custom section that its toolchain writes.
+//! A module's or a component's name, in the custom section that its toolchain writes.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! Tools of IronClaw: one tool, or those of a manifest in the component, which differ by a capability id in the context of
-//! the call.
+//! Tools of IronClaw: one tool, or several of a manifest in the component, which differ by a capability id in the
+//! context of the call.
 
 mod records;
 
@@ -26,7 +26,7 @@ use crate::state::State;
 
 use records::{Imported, contexts};
 
-/// What every tool exports.
+/// Interface that every tool exports.
 pub(super) const INTERFACE: &str = "near:agent/tool@0.4.1";
 pub(super) const CONTRACT: &str = "near:agent@0.4.1";
 /// The interface through which it does anything beyond computing.
@@ -123,7 +123,7 @@ impl World for Near {
     }
 }
 
-/// What the component imports of the host, as its type says.
+/// The component's imports from the host, by its type.
 fn imported(examined: Examined<'_>) -> Imported {
     let engine = examined.engine.wasmtime();
     let kind = examined.component.component_type();

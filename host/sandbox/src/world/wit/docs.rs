@@ -30,7 +30,7 @@ impl Docs {
         docs.map_err(|error| format!("cannot read its custom section `{DOCS_SECTION}`: {error}"))
     }
 
-    /// What is said of a function; `interface` is the name of the one that has it.
+    /// The documentation of a function; `interface` is its interface's name.
     pub(super) fn function(&self, interface: Option<&str>, name: &str) -> Option<&str> {
         let worlds = || {
             self.0

@@ -133,7 +133,7 @@ fn arguments(signature: &Signature, input: &str) -> Result<Vec<Val>, String> {
     }
 }
 
-/// What the results of a function mean: an `err` at the top is a failed call.
+/// The outcome of a function's results: an `err` at the top is a failed call.
 fn outcome(signature: &Signature, mut results: Vec<Val>) -> wasmtime::Result<Outcome> {
     let Some(shape) = &signature.output else {
         return Ok(success(None));

@@ -61,7 +61,7 @@ impl Int {
         }
     }
 
-    /// Whether not every value is exact as a number of JSON, which most readers take for a double.
+    /// `true` if some values are not exact as a number of JSON, which most readers take for a double.
     pub(super) fn is_wide(self) -> bool {
         matches!(self, Self::U64 | Self::S64)
     }

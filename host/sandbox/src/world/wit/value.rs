@@ -392,7 +392,7 @@ impl Codec {
     }
 }
 
-/// What a value of the type is called in a message.
+/// The type's name in a message.
 fn named(shape: &Shape) -> &'static str {
     match shape {
         Shape::Bool => "true or false",
