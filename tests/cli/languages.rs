@@ -161,7 +161,7 @@ fn each_language_goes_from_nothing_to_a_call_and_a_native_test() {
         }
         let project = place.join(&folder);
         assert_eq!(
-            Lang::of(&project),
+            Lang::detect(&project),
             Some(lang),
             "its own files make it a project of another language"
         );

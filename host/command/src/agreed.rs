@@ -50,7 +50,7 @@ impl Agreed {
                 .get(&named.target.path)
                 .or_else(|| is_added().then_some(&nothing));
             let grown = before
-                .map(|before| before.difference(&Ceiling::of(&loaded.tools)).grown)
+                .map(|before| before.difference(&Ceiling::from_tools(&loaded.tools)).grown)
                 .unwrap_or_default();
             if !grown.is_empty() && guard!("grown_ceilings") {
                 return Err((at, refusal(&grown)));
@@ -70,7 +70,7 @@ impl Agreed {
             known
                 .components
                 .entry(path)
-                .or_insert_with(|| Ceiling::of(&loaded.tools));
+                .or_insert_with(|| Ceiling::from_tools(&loaded.tools));
             known
                 .folders
                 .extend(named.folder().map(|(folder, _)| folder.clone()));

@@ -419,7 +419,7 @@ impl Serving {
             .canonicalize()
             .with_context(|| format!("cannot find {}", file.display()))?;
         let trust = Trust::at(Home::find()?.trusted());
-        if trust.of(&file, &bytes)?.is_none() {
+        if trust.find(&file, &bytes)?.is_none() {
             return Err(BadRequest(config::untrusted(&trust, &file, &bytes)).into());
         }
         Ok(vec![format!("--config={}", file.display())])

@@ -157,7 +157,7 @@ impl Target {
     }
 
     fn standing(&self, home: &Home) -> Result<Standing, Refusal> {
-        if Lang::of(&self.path).is_none() {
+        if Lang::detect(&self.path).is_none() {
             let message = toolchain::no_project(&self.path);
             return Err(Refusal::new(
                 ErrorClass::SetupRequired,
@@ -328,7 +328,7 @@ impl Building {
 
 /// What a build of `folder` runs as the user, and what it fetches.
 fn building(folder: &Path) -> Vec<String> {
-    let lang = Lang::of(folder);
+    let lang = Lang::detect(folder);
     let mut rows = match lang.filter(|lang| lang.name() != "rust") {
         Some(lang) => {
             vec![format!(

@@ -33,7 +33,7 @@ pub fn declare(
     else {
         return Ok(());
     };
-    match trust.of(file, &before)? {
+    match trust.find(file, &before)? {
         Some(trusted) => trust.renew(file, (&before, after.as_bytes()), &trusted, || {
             replace(file, &after)
         }),

@@ -45,7 +45,7 @@ pub struct Found {
 
 impl Names {
     /// The locks for a command in `folder`; `named` is the file that `--config` names.
-    pub fn of(home: &Home, folder: Option<&Path>, named: Option<&Path>) -> Self {
+    pub fn new(home: &Home, folder: Option<&Path>, named: Option<&Path>) -> Self {
         let named = named.map(|file| file.canonicalize().unwrap_or_else(|_| file.to_owned()));
         let project = named.or_else(|| super::project_file(folder?));
         let configs = project.into_iter().chain(home.user_file().ok()).collect();
@@ -59,7 +59,7 @@ impl Names {
 
     /// Those for a command in the current folder, without settings.
     pub fn here(home: &Home, named: Option<&Path>) -> Self {
-        Self::of(home, std::env::current_dir().ok().as_deref(), named)
+        Self::new(home, std::env::current_dir().ok().as_deref(), named)
     }
 
     fn read(&self) -> &[Read] {

@@ -85,7 +85,7 @@ impl Layers {
     /// A file that cannot be read or applied.
     pub fn of_user(home: &Home) -> anyhow::Result<Self> {
         let mut layers = Self {
-            names: Names::of(home, None, None),
+            names: Names::new(home, None, None),
             ..Self::default()
         };
         layers.add_user(&home.user_file()?)?;
@@ -105,7 +105,7 @@ impl Layers {
                 format!("all calls are refused, because the policy cannot be read: {error:#}");
             Refusal::new(ErrorClass::PolicyBlocked, "policy_unreadable", message)
         };
-        let names = Names::of(home, folder, options.file.as_deref());
+        let names = Names::new(home, folder, options.file.as_deref());
         let mut layers = Self {
             names,
             ..Self::default()
@@ -497,7 +497,7 @@ fn settled(
     mut bytes: Vec<u8>,
 ) -> anyhow::Result<(Vec<u8>, Option<Trusted>)> {
     for _ in 0..CHANGES_MAX {
-        if let Some(trusted) = trust.of(path, &bytes)? {
+        if let Some(trusted) = trust.find(path, &bytes)? {
             return Ok((bytes, Some(trusted)));
         }
         match super::project_bytes(path)? {

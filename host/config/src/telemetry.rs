@@ -70,7 +70,7 @@ impl Headers {
         self.0.iter()
     }
 
-    fn of(pairs: impl Iterator<Item = (String, Option<String>)>) -> Result<Self, String> {
+    fn from_pairs(pairs: impl Iterator<Item = (String, Option<String>)>) -> Result<Self, String> {
         let header = |(at, (name, value)): (usize, (String, Option<String>))| {
             // Not by its name: where the name is missing, a part of the value would be taken for it.
             let why = |why: &str| format!("telemetry: header number {} {why}", at + 1);
@@ -102,7 +102,7 @@ impl Headers {
             .split(',')
             .map(str::trim)
             .filter(|pair| !pair.is_empty());
-        Self::of(pairs.map(|pair| match pair.split_once('=') {
+        Self::from_pairs(pairs.map(|pair| match pair.split_once('=') {
             Some((name, value)) => (name.trim().to_owned(), decoded(value.trim())),
             // The text may be a value whose name is missing.
             None => (String::new(), None),
@@ -120,7 +120,7 @@ impl<'de> Deserialize<'de> for Headers {
             ));
         };
         let text = |value: toml::Value| value.as_str().map(str::to_owned);
-        Self::of(table.into_iter().map(|(name, value)| (name, text(value))))
+        Self::from_pairs(table.into_iter().map(|(name, value)| (name, text(value))))
             .map_err(D::Error::custom)
     }
 }

@@ -37,7 +37,7 @@ impl Trust {
     /// # Errors
     ///
     /// An entry that cannot be read, or that another user could have written.
-    pub fn of(&self, file: &Path, bytes: &[u8]) -> anyhow::Result<Option<Trusted>> {
+    pub fn find(&self, file: &Path, bytes: &[u8]) -> anyhow::Result<Option<Trusted>> {
         let Some(entry) = super::bytes(&self.entry(file))? else {
             return Ok(None);
         };
@@ -161,7 +161,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let trust = Trust::at(dir.path().join("trusted"));
         let file = Path::new("/project/toolcell.toml");
-        let has = |file: &str, bytes| trust.of(Path::new(file), bytes).unwrap().is_some();
+        let has = |file: &str, bytes| trust.find(Path::new(file), bytes).unwrap().is_some();
         assert!(!has("/project/toolcell.toml", b"a"));
         trust.add(file, b"a", &Trusted::default()).unwrap();
         assert!(has("/project/toolcell.toml", b"a"));
@@ -211,8 +211,8 @@ mod tests {
             folders: of(&["x"]),
         };
         trust.add(file, b"x", &trusted).unwrap();
-        assert_eq!(trust.of(file, b"x").unwrap(), Some(trusted));
+        assert_eq!(trust.find(file, b"x").unwrap(), Some(trusted));
         trust.add(file, b"x", &Trusted::default()).unwrap();
-        assert_eq!(trust.of(file, b"x").unwrap(), Some(Trusted::default()));
+        assert_eq!(trust.find(file, b"x").unwrap(), Some(Trusted::default()));
     }
 }

@@ -42,9 +42,9 @@ pub struct Difference {
 
 impl Ceiling {
     /// The ceiling of `tools`.
-    pub fn of(tools: &[Arc<Tool>]) -> Self {
+    pub fn from_tools(tools: &[Arc<Tool>]) -> Self {
         let of = |tool: &Arc<Tool>| {
-            let mut ceiling = ToolCeiling::of(tool.permission_profile());
+            let mut ceiling = ToolCeiling::from_profile(tool.permission_profile());
             if tool.takes_granted_files() {
                 ceiling.could.insert(
                     "read and change files in folders that a command grants to it alone".to_owned(),
@@ -100,7 +100,7 @@ impl Ceiling {
 }
 
 impl ToolCeiling {
-    fn of(profile: &PermissionProfile) -> Self {
+    fn from_profile(profile: &PermissionProfile) -> Self {
         let mut ceiling = Self::default();
         ceiling.could.extend(
             profile
@@ -262,7 +262,7 @@ mod tests {
     fn ceiling(change: impl FnOnce(&mut PermissionProfile)) -> Ceiling {
         let mut profile = PermissionProfile::none("t");
         change(&mut profile);
-        Ceiling([("t.t".to_owned(), ToolCeiling::of(&profile))].into())
+        Ceiling([("t.t".to_owned(), ToolCeiling::from_profile(&profile))].into())
     }
 
     fn net(scope: &str) -> Ceiling {

@@ -31,7 +31,7 @@ impl Sources {
     /// # Errors
     ///
     /// A reference that needs the network, if that is not to be used.
-    pub fn of(&self, reference: &Reference) -> Result<&dyn Source, Refusal> {
+    pub fn for_reference(&self, reference: &Reference) -> Result<&dyn Source, Refusal> {
         match reference {
             Reference::Path(_) => Ok(&*self.local),
             _ if self.offline && guard!("offline") => {
@@ -105,7 +105,7 @@ pub async fn obtain(
     (store, home): (&Store, &Path),
 ) -> Result<Obtained, Refusal> {
     let reference = wanted.reference;
-    let source = sources.of(reference)?;
+    let source = sources.for_reference(reference)?;
     let resolved = source.resolve(reference).await?;
     if let (Some((locked, _)), Some(found)) = (wanted.pinned, resolved.digest()) {
         check(reference, &locked, &found)?;

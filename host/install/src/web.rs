@@ -179,7 +179,7 @@ impl Source for Web {
         sink: &'a mut Sink<'_>,
     ) -> BoxFuture<'a, Result<(), Refusal>> {
         Box::pin(async move {
-            let url = of(&resolved.reference)?;
+            let url = web_url(&resolved.reference)?;
             let Some(reply) = self.get(url, &ABSENT).await? else {
                 let message = format!("there is nothing at {url}: check the URL");
                 return Err(Refusal::new(
@@ -198,7 +198,7 @@ impl Source for Web {
         kind: ReferrerKind,
     ) -> BoxFuture<'a, Result<Vec<Referrer>, Refusal>> {
         Box::pin(async move {
-            let url = of(&resolved.reference)?;
+            let url = web_url(&resolved.reference)?;
             let mut found = Vec::new();
             for (ending, media_type) in SIGNATURES {
                 if kind == ReferrerKind::Sbom {
@@ -219,7 +219,7 @@ impl Source for Web {
     }
 }
 
-fn of(reference: &Reference) -> Result<&Url, Refusal> {
+fn web_url(reference: &Reference) -> Result<&Url, Refusal> {
     match reference {
         Reference::Url(url) => Ok(url),
         other => Err(Refusal::host_fault(format!("{other} is not a URL"))),

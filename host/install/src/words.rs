@@ -67,7 +67,7 @@ pub struct Differences {
 
 impl Words {
     /// The records of `tools`.
-    pub fn of(tools: &[Arc<Tool>]) -> Self {
+    pub fn from_tools(tools: &[Arc<Tool>]) -> Self {
         let mut words = BTreeMap::new();
         for tool in tools {
             let mut execution = tool.execution_profile().clone();
@@ -104,7 +104,7 @@ impl Words {
             .0
             .keys()
             .chain(later.0.keys())
-            .map(|place| (Rank::of(place), place))
+            .map(|place| (Rank::from_place(place), place))
             .collect();
         let mut differences = Differences::default();
         for (rank, place) in places {
@@ -141,7 +141,7 @@ enum Rank {
 }
 
 impl Rank {
-    fn of(place: &str) -> Self {
+    fn from_place(place: &str) -> Self {
         let value = place.split_once(' ').map_or(place, |(_, value)| value);
         let is_in = |field: &str| {
             value

@@ -30,7 +30,7 @@ pub(crate) struct TaggedWorkflow<'a> {
 impl<'a> TaggedWorkflow<'a> {
     /// The workflow of `signer`; `None` if it is another kind of signer, or is not spelt plainly: what this returns is compared
     /// byte by byte, and shown as a pattern.
-    fn of(signer: &'a Signer) -> Option<Self> {
+    fn from_signer(signer: &'a Signer) -> Option<Self> {
         let Signer::Identity { identity, issuer } = signer else {
             return None;
         };
@@ -49,8 +49,8 @@ impl<'a> TaggedWorkflow<'a> {
 
     /// The workflow that both signers are, at whichever tags.
     pub(crate) fn of_both(one: &'a Signer, other: &'a Signer) -> Option<Self> {
-        let one = Self::of(one)?;
-        let other = Self::of(other)?;
+        let one = Self::from_signer(one)?;
+        let other = Self::from_signer(other)?;
         (one == other || !guard!("pinned_workflows")).then_some(one)
     }
 

@@ -168,7 +168,7 @@ fn check(module: &[u8]) -> anyhow::Result<()> {
 fn with_status(module: &[u8]) -> anyhow::Result<Vec<u8>> {
     let mut copy = Module::new();
     let mut exits = false;
-    let lacks = Lacks::of(module)?;
+    let lacks = MissingMemory::from_module(module)?;
     let mut adds_memory = lacks.memory;
     for payload in Parser::new(0).parse_all(module) {
         let payload = payload?;
@@ -211,13 +211,13 @@ const AFTER_MEMORIES: std::ops::RangeInclusive<u8> = 6..=13;
 const MEMORY: &str = "memory";
 
 /// Memory parts that a module lacks. The adapter keeps its own data in the memory that the module exports.
-struct Lacks {
+struct MissingMemory {
     memory: bool,
     export: bool,
 }
 
-impl Lacks {
-    fn of(module: &[u8]) -> anyhow::Result<Self> {
+impl MissingMemory {
+    fn from_module(module: &[u8]) -> anyhow::Result<Self> {
         let mut has_memory = false;
         let mut has_name = false;
         for payload in Parser::new(0).parse_all(module) {

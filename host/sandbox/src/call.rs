@@ -20,8 +20,8 @@ use wasmtime::{Store, UpdateDeadline};
 use super::Sandbox;
 use super::bindings::classifying::exports::toolcell::tool::classification::Claim;
 use super::bindings::tool::exports::toolcell::tool::guest::{Call, Outcome};
-use super::component::{Linked, LoadedComponent};
-use super::egress::{Credentials, Egress, Gate, Uplink};
+use super::component::{LinkedComponent, LoadedComponent};
+use super::egress::{Egress, NetworkGate, NetworkResources, RequestSecrets};
 use super::engine::{Engine, WASM_STACK_BYTES};
 use super::import::context_modifiers::Modifiers;
 use super::import::tools::Children;
@@ -108,7 +108,7 @@ pub(super) async fn invoke(
     let result = {
         let _running = engine.running();
         let meter = store.data().limiter.meter();
-        let grace = component.imported.cancellation.then(|| Grace {
+        let grace = component.imported.cancellation.then(|| CancelGrace {
             time: sandbox.cancel_grace,
             expiry: store.data().expiry.clone(),
         });
@@ -155,7 +155,7 @@ fn left(permit: &Permit, run: &Run) -> Option<Limits> {
 /// Returns a store with the world of `permit`.
 fn prepare(
     sandbox: &Sandbox,
-    (component, linked): (&LoadedComponent, &Linked),
+    (component, linked): (&LoadedComponent, &LinkedComponent),
     permit: &Permit,
     limits: &Limits,
     run: &Run,
@@ -257,16 +257,16 @@ fn unfinished(outcome: Result<GuestOutcome, Refusal>) -> Result<GuestOutcome, Re
 
 /// Returns the gate between this call and the network.
 fn gate(
-    uplink: &Arc<Uplink>,
+    uplink: &Arc<NetworkResources>,
     permit: &Permit,
     limits: &Limits,
     run: &Run,
-) -> anyhow::Result<Arc<Gate>> {
+) -> anyhow::Result<Arc<NetworkGate>> {
     let capability = permit.capability();
-    let credentials = Credentials::new(&capability.secrets, run.secrets.clone())?;
+    let credentials = RequestSecrets::new(&capability.secrets, run.secrets.clone())?;
     let network = capability.network.clone();
     let limits = limits.network.clone();
-    Ok(Arc::new(Gate::new(
+    Ok(Arc::new(NetworkGate::new(
         network,
         credentials,
         limits,
@@ -276,7 +276,7 @@ fn gate(
 }
 
 /// Runs value validation in an instance with an empty world, and preflight in the same one, or in one that reads files.
-pub(super) async fn validate(linked: &Linked, check: Check<'_>) -> Result<(), Refusal> {
+pub(super) async fn validate(linked: &LinkedComponent, check: Check<'_>) -> Result<(), Refusal> {
     let is_offline = matches!(check.preflight, Preflight::Offline);
     if !matches!(check.preflight, Preflight::Alone(_)) {
         look(
@@ -303,7 +303,7 @@ pub(super) async fn validate(linked: &Linked, check: Check<'_>) -> Result<(), Re
 
 /// Runs what is wanted of value validation and preflight, in one instance.
 async fn look(
-    linked: &Linked,
+    linked: &LinkedComponent,
     check: Check<'_>,
     (capability, input): (&Capability, &str),
     (values, preflight): (bool, bool),
@@ -345,7 +345,7 @@ async fn look(
 }
 
 /// Returns the component's claims about one input, from an instance with an empty world; `None` if it does not answer.
-pub(super) async fn classify(linked: &Linked, check: Check<'_>) -> Option<SafetyFacts> {
+pub(super) async fn classify(linked: &LinkedComponent, check: Check<'_>) -> Option<SafetyFacts> {
     let classifying = linked.classifying.as_ref()?;
     let engine = &linked.engine;
     let mut store = empty_world(engine, check.limits, check.cancellation).ok()?;
@@ -393,7 +393,7 @@ pub(super) fn offline(
     limits: &Limits,
     cancellation: &Cancellation,
 ) -> wasmtime::Result<Store<State>> {
-    let unheard = Arc::new(Unheard);
+    let unheard = Arc::new(NullObserver);
     let egress = Egress::new(None);
     let cancellation = cancellation.clone();
     let sources = Sources::default();
@@ -443,7 +443,7 @@ fn open(engine: &Engine, state: State, limits: &Limits) -> wasmtime::Result<Stor
 }
 
 /// Time to clean up, for a guest that imports the cancellation interface.
-pub(super) struct Grace {
+pub(super) struct CancelGrace {
     time: Duration,
     /// Canceled at the guest's own deadline. The call's has other listeners too.
     expiry: Cancellation,
@@ -458,7 +458,7 @@ pub(super) async fn bounded<T>(
     ),
     wall: Duration,
     cancellation: &Cancellation,
-    grace: Option<&Grace>,
+    grace: Option<&CancelGrace>,
 ) -> wasmtime::Result<T> {
     unless_stopped(pin!(charging(meter, work)), wall, cancellation, grace).await
 }
@@ -469,7 +469,7 @@ async fn unless_stopped<T>(
     work: Pin<&mut impl Future<Output = wasmtime::Result<T>>>,
     wall: Duration,
     cancellation: &Cancellation,
-    grace: Option<&Grace>,
+    grace: Option<&CancelGrace>,
 ) -> wasmtime::Result<T> {
     let deadline = Instant::now()
         .checked_add(wall)
@@ -581,7 +581,7 @@ fn close(
         usage.add(&resumed.spent);
     }
     let gate = store.data().egress.gate();
-    let redacted = gate.is_some_and(Gate::redacted);
+    let redacted = gate.is_some_and(NetworkGate::redacted);
     let of_files = store.data().file_rules.denied();
     if let Some(denied) = &of_files {
         run.observer.denied(SandboxDenial {
@@ -591,10 +591,10 @@ fn close(
             rule: denied.message.clone(),
         });
     }
-    let outcome = name_request(outcome, gate.and_then(Gate::failed));
+    let outcome = name_request(outcome, gate.and_then(NetworkGate::failed));
     let outcome = heed_denials(
         outcome,
-        gate.and_then(Gate::denied).or(of_files),
+        gate.and_then(NetworkGate::denied).or(of_files),
         has_failed,
     );
     let partial_bytes = left
@@ -683,9 +683,15 @@ pub(super) fn usage(state: &State, fuel: u64, limits: &Limits) -> Usage {
     usage.table_elements.used = state.limiter.tables_peak as u64;
     usage.log_bytes.used = state.logs.written();
     usage.files = state.file_rules.quota.usage(limits);
-    usage.network = state.egress.gate().and_then(Gate::usage);
+    usage.network = state.egress.gate().and_then(NetworkGate::usage);
     let mut touched = state.file_rules.touched();
-    touched.append(state.egress.gate().map(Gate::touched).unwrap_or_default());
+    touched.append(
+        state
+            .egress
+            .gate()
+            .map(NetworkGate::touched)
+            .unwrap_or_default(),
+    );
     usage.touched = touched.into_some();
     usage
 }
@@ -727,9 +733,9 @@ fn context(capability: &Capability) -> String {
 }
 
 /// An observer that ignores everything, for guests that run outside a call.
-pub(super) struct Unheard;
+pub(super) struct NullObserver;
 
-impl Observer for Unheard {
+impl Observer for NullObserver {
     fn progress(&self, _: GuestProgress) {}
     fn log(&self, _: &str, _: &str, _: Option<&str>) {}
     fn cancel_acknowledged(&self) {}

@@ -71,7 +71,7 @@ impl Effort {
     }
 
     /// The effort that a compiler's process was asked for.
-    pub fn of(word: &str) -> Option<Self> {
+    pub fn from_word(word: &str) -> Option<Self> {
         [Self::Quick, Self::Thorough, Self::Again]
             .into_iter()
             .find(|effort| effort.word() == word)
@@ -143,13 +143,13 @@ impl std::fmt::Debug for CompilerSettings {
 }
 
 /// Reports one compilation: its start, and its end also if the future of the compilation is dropped.
-struct Watched<'w> {
+struct WatchedCompilation<'w> {
     watch: Option<&'w CompileWatch>,
     begun: Instant,
     compiled: bool,
 }
 
-impl<'w> Watched<'w> {
+impl<'w> WatchedCompilation<'w> {
     fn begin(watch: Option<&'w CompileWatch>, bytes: usize) -> Self {
         watch
             .into_iter()
@@ -162,7 +162,7 @@ impl<'w> Watched<'w> {
     }
 }
 
-impl Drop for Watched<'_> {
+impl Drop for WatchedCompilation<'_> {
     fn drop(&mut self) {
         let step = Compilation::Ends {
             took: self.begun.elapsed(),
@@ -202,7 +202,7 @@ impl Compiler {
             return self.compile_within_limits(component, effort).await;
         }
         let _turn = self.turn.acquire().await;
-        let mut watched = Watched::begin(self.settings.watch.as_ref(), component.len());
+        let mut watched = WatchedCompilation::begin(self.settings.watch.as_ref(), component.len());
         let compiled = self.compile_within_limits(component, effort).await;
         watched.compiled = compiled.is_ok();
         compiled
@@ -221,9 +221,9 @@ impl Compiler {
         match tokio::time::timeout(wall, self.run(component, effort)).await {
             Ok(Ok((status, code, said))) => self.judge(status, code, &said),
             // As below, dropping the future killed the child.
-            Ok(Err(error)) if error.is::<TooMuchCode>() => Err(self.too_much(Limit::Code)),
+            Ok(Err(error)) if error.is::<TooMuchCode>() => Err(self.too_much(CompileLimit::Code)),
             Ok(Err(error)) => Err(Refusal::host_fault(format!("{error:#}"))),
-            Err(_) => Err(self.too_much(Limit::Time)),
+            Err(_) => Err(self.too_much(CompileLimit::Time)),
         }
     }
 
@@ -321,9 +321,9 @@ impl Compiler {
         }
         let ended = format!("the compiler ended with {status}: {said}");
         match status.signal().and_then(Signal::from_named_raw) {
-            Some(Signal::XCPU) => Err(self.too_much(Limit::Time)),
+            Some(Signal::XCPU) => Err(self.too_much(CompileLimit::Time)),
             Some(Signal::ABORT) if said.contains("memory allocation") => {
-                Err(self.too_much(Limit::Memory))
+                Err(self.too_much(CompileLimit::Memory))
             }
             Some(Signal::KILL) => Err(self.killed(ended)),
             _ if crashed(status) => {
@@ -337,21 +337,21 @@ impl Compiler {
         }
     }
 
-    fn too_much(&self, limit: Limit) -> Refusal {
+    fn too_much(&self, limit: CompileLimit) -> Refusal {
         let message = match limit {
-            Limit::Memory => {
+            CompileLimit::Memory => {
                 let bytes = self.settings.memory_bytes;
                 format!(
                     "compiling the component takes more than {bytes} bytes of memory; {RAISE} `memory` {WHERE}"
                 )
             }
-            Limit::Time => {
+            CompileLimit::Time => {
                 let seconds = self.settings.cpu_seconds;
                 let wall = seconds.saturating_mul(2);
                 let most = format!("{seconds} s of CPU time, or {wall} s in total");
                 format!("compiling the component takes more than {most}; {RAISE} `time` {WHERE}")
             }
-            Limit::Code => format!(
+            CompileLimit::Code => format!(
                 "the compiled code of the component is larger than {} bytes",
                 self.code_bytes_max
             ),
@@ -425,7 +425,7 @@ const WHERE: &str = "under [compile] in your own toolcell.toml";
 
 /// The limit that a compilation exceeded.
 #[derive(Clone, Copy)]
-enum Limit {
+enum CompileLimit {
     Time,
     Memory,
     Code,
@@ -547,12 +547,12 @@ fn status(error: &anyhow::Error) -> i32 {
 }
 
 /// Both engines, to compile with.
-struct Compilers {
+struct CompilerEngines {
     off: wasmtime::Engine,
     on: wasmtime::Engine,
 }
 
-impl Compilers {
+impl CompilerEngines {
     fn new(effort: Effort) -> anyhow::Result<Self> {
         let make = |concurrency| {
             let mut config = config(concurrency);
@@ -588,7 +588,7 @@ fn limited(
     memory_bytes: u64,
     parent: u32,
     effort: Effort,
-) -> anyhow::Result<Compilers> {
+) -> anyhow::Result<CompilerEngines> {
     use rustix::process::{Resource, Rlimit, setrlimit};
     let limit = |value| Rlimit {
         current: Some(value),
@@ -606,7 +606,7 @@ fn limited(
         rustix::process::setpriority_process(None, LOWEST_PRIORITY)
             .context("cannot lower the priority")?;
     }
-    let engines = Compilers::new(effort)?;
+    let engines = CompilerEngines::new(effort)?;
     start_threads(memory_bytes).context("cannot start the threads")?;
     confine::leave_no_dump()?;
     if guard!("compile_filter") {
@@ -615,7 +615,7 @@ fn limited(
     Ok(engines)
 }
 
-fn work(engines: &Compilers) -> anyhow::Result<Concurrency> {
+fn work(engines: &CompilerEngines) -> anyhow::Result<Concurrency> {
     let mut component = Vec::new();
     std::io::stdin()
         .lock()
@@ -641,12 +641,14 @@ mod tests {
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
-    use super::{Compilation, Compiler, CompilerSettings, Compilers, Concurrency, Effort, code_of};
+    use super::{
+        Compilation, Compiler, CompilerEngines, CompilerSettings, Concurrency, Effort, code_of,
+    };
 
     #[test]
     fn only_a_component_that_needs_concurrency_is_compiled_for_the_slower_engine() {
         let compiled = |text: &str| {
-            Compilers::new(Effort::Thorough)
+            CompilerEngines::new(Effort::Thorough)
                 .unwrap()
                 .compile(&wat::parse_str(text).unwrap())
         };

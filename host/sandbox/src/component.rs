@@ -10,7 +10,7 @@ use wasmtime::component::{Component, InstancePre};
 
 use super::bindings::classifying::ClassifyingPre;
 use super::bindings::validating::ValidatingPre;
-use super::cache::{Entry, Note};
+use super::cache::{CacheEntry, CacheNote};
 use super::engine::{Concurrency, Engine};
 use super::linking;
 use super::loads::Loads;
@@ -20,14 +20,14 @@ use super::world::{self, Examined, World};
 
 /// The optional interfaces that a component exports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Exports {
+pub struct OptionalExports {
     pub validation: bool,
     pub classification: bool,
     pub configuration: bool,
 }
 
-impl Exports {
-    fn of(world: world::Kind, exports: &[String]) -> Self {
+impl OptionalExports {
+    fn new(world: world::Kind, exports: &[String]) -> Self {
         let has = |wanted: &str| exports.iter().any(|name| name == wanted);
         Self {
             validation: has(VALIDATION),
@@ -40,7 +40,7 @@ impl Exports {
 
 /// Facts about a component, found at its first load and cached with its compiled code.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Description {
+pub(super) struct ComponentDescription {
     /// `sha256:<hex>` of the component.
     pub(super) digest: String,
     world: world::Kind,
@@ -49,14 +49,14 @@ pub(super) struct Description {
     /// The component's toolkit, as its world describes it.
     pub(super) toolkit: String,
     takes_granted_files: bool,
-    pub(super) exports: Exports,
+    pub(super) exports: OptionalExports,
     pub(super) imports: Vec<String>,
 }
 
 /// The interfaces that a component imports and that change how the host calls it. Found once, because a component may
 /// import dozens, and each call asks.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Imports {
+pub(super) struct HostImports {
     /// `true` if a canceled call gets a grace: it imports `cancellation` or `cancellation-signal`.
     pub(super) cancellation: bool,
     pub(super) http: bool,
@@ -64,8 +64,8 @@ pub(super) struct Imports {
     pub(super) clocks: bool,
 }
 
-impl Imports {
-    fn of(imports: &[String]) -> Self {
+impl HostImports {
+    fn new(imports: &[String]) -> Self {
         let has = |name: &str| imports.iter().any(|import| import.starts_with(name));
         Self {
             cancellation: has("toolcell:tool/cancellation@")
@@ -79,20 +79,20 @@ impl Imports {
 
 /// A component whose description is known. Its code is there, or is loaded by the first call that needs it.
 pub struct LoadedComponent {
-    description: Description,
-    pub(super) imported: Imports,
+    description: ComponentDescription,
+    pub(super) imported: HostImports,
     /// Hash of the component's bytes, under which the cache keeps its code.
     name: blake3::Hash,
     /// State of the cache entry when it was authenticated; `None` if that does not show whether it was changed since.
     pub(super) entry: Option<FileState>,
     /// The file that held the component, and its state, if the component was not read.
     pub(super) file: Option<(PathBuf, FileState)>,
-    pub(super) linked: OnceLock<Linked>,
+    pub(super) linked: OnceLock<LinkedComponent>,
     pub(super) loads: Loads,
 }
 
 /// Compiled and linked code, which takes one allocation to instantiate.
-pub(super) struct Linked {
+pub(super) struct LinkedComponent {
     /// The engine that the code is for, which makes the stores of its calls.
     pub(super) engine: Engine,
     pub(super) world: Box<dyn World>,
@@ -107,8 +107,12 @@ const CLASSIFICATION: &str = "toolcell:tool/classification@0.2.0";
 const CONFIGURATION: &str = "toolcell:tool/configuration@0.2.0";
 
 impl LoadedComponent {
-    pub(super) fn new(description: Description, name: blake3::Hash, linked: Linked) -> Self {
-        let imported = Imports::of(&description.imports);
+    pub(super) fn new(
+        description: ComponentDescription,
+        name: blake3::Hash,
+        linked: LinkedComponent,
+    ) -> Self {
+        let imported = HostImports::new(&description.imports);
         let linked = OnceLock::from(linked);
         let loads = Loads::default();
         Self {
@@ -126,10 +130,10 @@ impl LoadedComponent {
     pub(super) fn revive(
         engine: &Engine,
         name: blake3::Hash,
-        entry: &Entry<Description>,
-        description: Description,
+        entry: &CacheEntry<ComponentDescription>,
+        description: ComponentDescription,
     ) -> Result<Self, Refusal> {
-        let linked = Linked::new(engine, &map(engine, entry.code_file())?, &description)?;
+        let linked = LinkedComponent::new(engine, &map(engine, entry.code_file())?, &description)?;
         Ok(Self {
             entry: entry.lasting(),
             ..Self::new(description, name, linked)
@@ -137,9 +141,9 @@ impl LoadedComponent {
     }
 
     /// A component that was noted for the file `path`: nothing of it is loaded yet.
-    pub(super) fn noted(path: &Path, note: Note<Description>) -> Self {
+    pub(super) fn noted(path: &Path, note: CacheNote<ComponentDescription>) -> Self {
         Self {
-            imported: Imports::of(&note.description.imports),
+            imported: HostImports::new(&note.description.imports),
             description: note.description,
             name: blake3::Hash::from(note.name),
             entry: note.entry,
@@ -168,16 +172,16 @@ impl LoadedComponent {
             .collect();
         let world = world::Kind::find(&exports, &imports)?.chosen(&exports, bytes);
         let namespace = world.heed_profile(bytes)?;
-        let mut description = Description {
+        let mut description = ComponentDescription {
             digest: digest.to_owned(),
             world,
             concurrency: engine.concurrency(),
             toolkit: String::new(),
             takes_granted_files: world.takes_granted_files(&imports, bytes),
-            exports: Exports::of(world, &exports),
+            exports: OptionalExports::new(world, &exports),
             imports,
         };
-        let mut linked = Linked::new(engine, component, &description)?;
+        let mut linked = LinkedComponent::new(engine, component, &description)?;
         let examined = Examined {
             engine,
             component,
@@ -203,7 +207,7 @@ impl LoadedComponent {
     }
 
     /// Takes the code of the component, unless another load was faster, which had the same bytes.
-    pub(super) fn take_code(&self, linked: Linked) {
+    pub(super) fn take_code(&self, linked: LinkedComponent) {
         let _ = self.linked.set(linked);
     }
 
@@ -215,7 +219,7 @@ impl LoadedComponent {
     /// The declaration of the component in `file`: JSON text, not yet validated. A command without a name gets its
     /// file's.
     pub fn toolkit(&self, file: Option<&Path>) -> Cow<'_, str> {
-        let Description { world, toolkit, .. } = &self.description;
+        let ComponentDescription { world, toolkit, .. } = &self.description;
         file.and_then(|file| world.named_by(file, toolkit))
             .map_or(Cow::Borrowed(toolkit), Cow::Owned)
     }
@@ -225,7 +229,7 @@ impl LoadedComponent {
         self.description.takes_granted_files
     }
 
-    pub fn exports(&self) -> Exports {
+    pub fn exports(&self) -> OptionalExports {
         self.description.exports
     }
 
@@ -249,7 +253,7 @@ impl LoadedComponent {
         &self.description.imports
     }
 
-    pub(super) fn description(&self) -> &Description {
+    pub(super) fn description(&self) -> &ComponentDescription {
         &self.description
     }
 
@@ -259,12 +263,12 @@ impl LoadedComponent {
     }
 }
 
-impl Linked {
+impl LinkedComponent {
     /// Links the code of an examined component.
     pub(super) fn new(
         engine: &Engine,
         component: &Component,
-        description: &Description,
+        description: &ComponentDescription,
     ) -> Result<Self, Refusal> {
         let linker = description
             .world
@@ -368,19 +372,22 @@ pub(super) fn invalid(code: &'static str, message: String) -> Refusal {
 
 #[cfg(test)]
 mod tests {
-    use super::{CLASSIFICATION, CONFIGURATION, Exports, Imports, VALIDATION};
+    use super::{CLASSIFICATION, CONFIGURATION, HostImports, OptionalExports, VALIDATION};
     use crate::world::Kind;
 
     #[test]
     fn only_a_world_that_hands_settings_over_takes_them() {
         let exports = [VALIDATION, CLASSIFICATION, CONFIGURATION].map(str::to_owned);
-        let all = Exports {
+        let all = OptionalExports {
             validation: true,
             classification: true,
             configuration: true,
         };
-        assert_eq!(Exports::of(Kind::Tool, &exports), all);
-        assert_eq!(Exports::of(Kind::Tool, &[]), Exports::default());
+        assert_eq!(OptionalExports::new(Kind::Tool, &exports), all);
+        assert_eq!(
+            OptionalExports::new(Kind::Tool, &[]),
+            OptionalExports::default()
+        );
         for world in [
             Kind::Command,
             Kind::Act,
@@ -389,8 +396,8 @@ mod tests {
             Kind::Wit,
         ] {
             assert_eq!(
-                Exports::of(world, &exports),
-                Exports {
+                OptionalExports::new(world, &exports),
+                OptionalExports {
                     configuration: false,
                     ..all
                 }
@@ -401,7 +408,7 @@ mod tests {
     #[test]
     fn an_interface_is_imported_in_any_version() {
         let of = |imports: &[&str]| {
-            Imports::of(
+            HostImports::new(
                 &imports
                     .iter()
                     .map(|name| (*name).to_owned())

@@ -124,7 +124,7 @@ impl Engines {
         })
     }
 
-    pub(super) fn of(&self, concurrency: Concurrency) -> &Engine {
+    pub(super) fn get(&self, concurrency: Concurrency) -> &Engine {
         match concurrency {
             Concurrency::Off => &self.off,
             Concurrency::On => &self.on,
@@ -367,7 +367,7 @@ mod tests {
     async fn what_is_kept_of_a_component_is_for_one_version_of_the_translation_of_other_worlds() {
         let engines = Engines::new(None, 1 << 20, std::env::temp_dir()).unwrap();
         for concurrency in [Concurrency::Off, Concurrency::On] {
-            let engine = engines.of(concurrency);
+            let engine = engines.get(concurrency);
             assert_eq!(
                 engine.compatibility(),
                 engine.compatibility_with(TRANSLATION_VERSION)
@@ -379,7 +379,7 @@ mod tests {
     #[tokio::test]
     async fn the_thread_of_the_ticker_ends_with_its_engines() {
         let engines = Engines::new(None, 1 << 20, std::env::temp_dir()).unwrap();
-        let ticker = Arc::downgrade(&engines.of(Concurrency::Off).ticker);
+        let ticker = Arc::downgrade(&engines.get(Concurrency::Off).ticker);
         drop(engines);
         let begun = Instant::now();
         while ticker.strong_count() > 0 {
@@ -394,8 +394,8 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn guests_that_spin_leave_a_processor_to_the_others() {
         let engines = Engines::new(None, 1 << 20, std::env::temp_dir()).unwrap();
-        let engine = engines.of(Concurrency::Off).clone();
-        let other = engines.of(Concurrency::On).clone();
+        let engine = engines.get(Concurrency::Off).clone();
+        let other = engines.get(Concurrency::On).clone();
         let alone = engine.running();
         let free = tokio::time::timeout(TICK / 2, async {
             for _ in 0..100 {

@@ -29,7 +29,7 @@ const HANDLER: &str = "toolcell:tool/hook-handler@0.2.0";
 
 /// Facts about a hook component, found at its first load and cached with its compiled code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Description {
+struct HookDescription {
     /// The hook's name for itself: an unverified claim, for people.
     id: String,
     events: Vec<HookEvent>,
@@ -42,7 +42,7 @@ pub struct SandboxedHook {
     id: String,
     engine: Engine,
     component: HookPre<State>,
-    description: Description,
+    description: HookDescription,
     permit: HookPermit,
 }
 
@@ -58,7 +58,7 @@ impl SandboxedHook {
         let loader = &sandbox.loader;
         // A separate entry from the one that the same bytes would have as a tool, because their descriptions differ.
         let name = blake3::hash(&[blake3::hash(bytes).as_bytes().as_slice(), b"hook"].concat());
-        let mut entry: Option<Kept<Description>> = loader.cached(&name).await?;
+        let mut entry: Option<Kept<HookDescription>> = loader.cached(&name).await?;
         let known = entry
             .as_mut()
             .and_then(|(_, entry)| entry.take_description());
@@ -218,7 +218,7 @@ async fn examine(
     engine: &Engine,
     component: &HookPre<State>,
     limits: &Limits,
-) -> Result<Description, Refusal> {
+) -> Result<HookDescription, Refusal> {
     let first = describe(engine, component, limits).await?;
     if first != describe(engine, component, limits).await? {
         return Err(invalid(
@@ -239,7 +239,7 @@ async fn describe(
     engine: &Engine,
     component: &HookPre<State>,
     limits: &Limits,
-) -> Result<Description, Refusal> {
+) -> Result<HookDescription, Refusal> {
     let cancellation: Cancellation = never();
     let mut store = call::offline(engine, &Capability::default(), limits, &cancellation)
         .map_err(|error| Refusal::host_fault(format!("{error:#}")))?;
@@ -260,7 +260,7 @@ async fn describe(
         .into_iter()
         .filter(|event| said.events.contains(&event_of(*event)))
         .collect();
-    Ok(Description {
+    Ok(HookDescription {
         id: call::plain(&said.id),
         events,
     })

@@ -13,21 +13,21 @@ use toolcell_core::component_size::component_bytes_max;
 use toolcell_core::pool::{STORE, Unfinished};
 use toolcell_core::record::{ErrorClass, Refusal};
 
-use super::cache::{Cache, Entry, Note};
+use super::cache::{CacheEntry, CacheNote, CodeCache};
 use super::compile::{self, Compiler, Effort};
-use super::component::{self, Description, Linked, LoadedComponent};
+use super::component::{self, ComponentDescription, LinkedComponent, LoadedComponent};
 use super::engine::{Concurrency, Engine, Engines};
 use super::loads::Source;
 
 /// A cache entry, and the engine that its code is for.
-pub(super) type Kept<D> = (Concurrency, Entry<D>);
+pub(super) type Kept<D> = (Concurrency, CacheEntry<D>);
 
 /// Compiled code of a component, and the engine that it is for.
 pub(super) enum Code<D> {
     /// Straight from the compiler.
     Compiled(Concurrency, Vec<u8>),
     /// From the cache. It has no description if an earlier load failed after it compiled the component.
-    Kept(Concurrency, Entry<D>),
+    Kept(Concurrency, CacheEntry<D>),
 }
 
 impl<D> Code<D> {
@@ -36,7 +36,7 @@ impl<D> Code<D> {
         &self,
         engines: &'e Engines,
     ) -> Result<(&'e Engine, wasmtime::component::Component), Refusal> {
-        let engine = engines.of(self.concurrency());
+        let engine = engines.get(self.concurrency());
         let component = match self {
             Self::Compiled(_, code) => component::deserialize(engine, code)?,
             Self::Kept(_, entry) => component::map(engine, entry.code_file())?,
@@ -57,7 +57,7 @@ pub(super) struct Loader {
     compiler: Compiler,
     /// `None` without a cache folder; `Err` if the cache cannot be used. It is bound to the settings of the engine without
     /// concurrency.
-    cache: Result<Option<Arc<Cache>>, Refusal>,
+    cache: Result<Option<Arc<CodeCache>>, Refusal>,
     /// The settings of the engine with concurrency, in the names of its entries.
     concurrent: blake3::Hash,
 }
@@ -66,9 +66,9 @@ impl Loader {
     pub(super) fn new(
         engines: Engines,
         compiler: Compiler,
-        cache: Result<Option<Arc<Cache>>, Refusal>,
+        cache: Result<Option<Arc<CodeCache>>, Refusal>,
     ) -> Self {
-        let concurrent = engines.of(Concurrency::On).compatibility();
+        let concurrent = engines.get(Concurrency::On).compatibility();
         Self {
             engines,
             compiler,
@@ -79,7 +79,7 @@ impl Loader {
 
     /// Returns the cache on disk, if there is one. An unusable cache fails every load, so that each call reports it;
     /// otherwise each start would compile everything again without notice.
-    pub(super) fn cache(&self) -> Result<Option<&Arc<Cache>>, Refusal> {
+    pub(super) fn cache(&self) -> Result<Option<&Arc<CodeCache>>, Refusal> {
         self.cache
             .as_ref()
             .map(Option::as_ref)
@@ -179,13 +179,13 @@ impl Loader {
         let description = known.description().clone();
         let code = self.code(None, bytes, Effort::Again).await?;
         let (engine, compiled) = code.component(&self.engines)?;
-        let linked = Linked::new(engine, &compiled, &description)?;
+        let linked = LinkedComponent::new(engine, &compiled, &description)?;
         self.keep_code(&name, code, Some(description.clone())).await;
         Ok(LoadedComponent::new(description, name, linked))
     }
 
     /// Writes a note for the file `path`. Without it, the next start reads the component again.
-    pub(super) async fn remember(&self, path: &Path, note: Note<Description>) {
+    pub(super) async fn remember(&self, path: &Path, note: CacheNote<ComponentDescription>) {
         let Ok(Some(cache)) = self.cache() else {
             return;
         };
@@ -251,7 +251,7 @@ impl Loader {
     }
 
     /// Links the code of the component's entry, if the entry is in the state in which it was authenticated.
-    fn reopen(&self, component: &LoadedComponent) -> Result<Option<Linked>, Refusal> {
+    fn reopen(&self, component: &LoadedComponent) -> Result<Option<LinkedComponent>, Refusal> {
         let (Some(cache), Some(state)) = (self.cache()?, &component.entry) else {
             return Ok(None);
         };
@@ -260,8 +260,8 @@ impl Loader {
         let Some(entry) = cache.reopen(&name, state) else {
             return Ok(None);
         };
-        let engine = self.engines.of(description.concurrency);
-        Linked::new(
+        let engine = self.engines.get(description.concurrency);
+        LinkedComponent::new(
             engine,
             &component::map(engine, entry.code_file())?,
             description,
@@ -275,15 +275,15 @@ impl Loader {
         &self,
         component: &LoadedComponent,
         bytes: Option<&[u8]>,
-    ) -> Result<Linked, Refusal> {
+    ) -> Result<LinkedComponent, Refusal> {
         if let Some(linked) = self.reopen(component)? {
             return Ok(linked);
         }
         let name = component.name();
         let description = component.description();
         if let Some((concurrency, entry)) = self.cached::<IgnoredAny>(&name).await? {
-            let engine = self.engines.of(concurrency);
-            let linked = Linked::new(
+            let engine = self.engines.get(concurrency);
+            let linked = LinkedComponent::new(
                 engine,
                 &component::map(engine, entry.code_file())?,
                 description,
@@ -294,7 +294,7 @@ impl Loader {
                 let description = description.clone();
                 self.remember(
                     path,
-                    Note {
+                    CacheNote {
                         name,
                         component: *state,
                         entry: Some(lasting),
@@ -314,10 +314,10 @@ impl Loader {
             }
         };
         let code = self
-            .code::<Description>(None, bytes, Effort::Thorough)
+            .code::<ComponentDescription>(None, bytes, Effort::Thorough)
             .await?;
         let (engine, compiled) = code.component(&self.engines)?;
-        let linked = Linked::new(engine, &compiled, description)?;
+        let linked = LinkedComponent::new(engine, &compiled, description)?;
         self.keep_code(&name, code, Some(description.clone())).await;
         Ok(linked)
     }
@@ -325,7 +325,7 @@ impl Loader {
 
 /// Reads the first entry that the cache has.
 fn read<D: DeserializeOwned>(
-    cache: &Cache,
+    cache: &CodeCache,
     names: [(Concurrency, blake3::Hash); 2],
 ) -> Option<Kept<D>> {
     names

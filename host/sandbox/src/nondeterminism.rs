@@ -13,7 +13,7 @@ use toolcell_core::record::{ClockReadings, RandomSeed, ReplayData};
 use wasmtime_wasi::WasiCtxBuilder;
 use wasmtime_wasi::clocks::{HostMonotonicClock, HostWallClock, MonotonicClock, WallClock};
 
-use super::component::Imports;
+use super::component::HostImports;
 
 /// Streams of the generator: one for each interface of `wasi:random`.
 const SECURE: u64 = 0;
@@ -30,7 +30,7 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    pub(super) fn new(how: Nondeterminism, imported: Imports) -> Self {
+    pub(super) fn new(how: Nondeterminism, imported: HostImports) -> Self {
         Self {
             how,
             random: imported.random,

@@ -13,7 +13,7 @@ use wasmtime_wasi::random::WasiRandomCtx;
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 
 use super::egress::Egress;
-use super::filesystem::Rules;
+use super::filesystem::FileRules;
 use super::import::artifacts::Artifact;
 use super::import::context_modifiers::Modifiers;
 use super::import::tools::Children;
@@ -29,7 +29,7 @@ pub(super) struct State {
     pub(super) table: ResourceTable,
     pub(super) limiter: Limiter,
     pub(super) logs: Logs,
-    pub(super) file_rules: Arc<Rules>,
+    pub(super) file_rules: Arc<FileRules>,
     pub(super) egress: Egress,
     pub(super) cancellation: Cancellation,
     /// Asks the guest alone to stop, at its deadline.
@@ -64,7 +64,7 @@ pub(super) struct State {
 /// State that outlives the store of a call: a thread of the pool may still work on its files and in its scratch folder,
 /// and dropping the store on a worker must not remove large files there.
 pub(super) struct Unsettled {
-    rules: Arc<Rules>,
+    rules: Arc<FileRules>,
     scratch: Option<Scratch>,
     /// Artifacts that the guest left open, such as when it was stopped.
     drafts: Vec<ArtifactDraft>,
@@ -111,7 +111,7 @@ impl State {
             scratch,
             recorder,
         } = super::wasi::world(&setup, &logs)?;
-        let mut rules = Rules::new(setup.capability, limits);
+        let mut rules = FileRules::new(setup.capability, limits);
         if let (Some(scratch), Some(guest)) = (&scratch, &setup.capability.scratch) {
             rules.knows(scratch.path(), guest);
         }
@@ -218,7 +218,7 @@ impl ProgressGate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::call::Unheard;
+    use crate::call::NullObserver;
     use crate::never;
     use crate::nondeterminism::Sources;
     use std::time::Duration;
@@ -231,7 +231,7 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let capability = Capability::default();
         let limits = Limits::default();
-        let observer = Arc::new(Unheard);
+        let observer = Arc::new(NullObserver);
         let egress = Egress::new(None);
         let sources = Sources::default();
         let setup = Setup {
@@ -275,7 +275,7 @@ mod tests {
             ..Capability::default()
         };
         let limits = Limits::default();
-        let observer = Arc::new(Unheard);
+        let observer = Arc::new(NullObserver);
         let egress = Egress::new(None);
         let sources = Sources::default();
         let setup = Setup {

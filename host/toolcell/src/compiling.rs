@@ -33,7 +33,9 @@ pub fn compile_if_asked() {
         let cpu_seconds = number();
         let memory_bytes = number();
         let parent = number();
-        let effort = arguments.next().and_then(|word| Effort::of(word.to_str()?));
+        let effort = arguments
+            .next()
+            .and_then(|word| Effort::from_word(word.to_str()?));
         let (Some(cpu_seconds), Some(memory_bytes), Some(parent), Some(effort)) =
             (cpu_seconds, memory_bytes, parent, effort)
         else {

@@ -132,10 +132,10 @@ pub(super) fn build(dir: &Path, settings: &BuildSettings, say: Say) -> Result<Bu
     let (known, memory) = earlier.map_or((Listing::default(), INITIAL_MEMORY), |r| {
         (r.sources, r.initial_memory)
     });
-    let before = Listing::of(&workspace.near(package, &dir), &known)?;
+    let before = Listing::read(&workspace.near(package, &dir), &known)?;
     let (artifact, initial_memory) = job.compile_with(memory, say)?;
     let scope = job.scope(&artifact.wasm)?;
-    let sources = Listing::of(&scope, &before)?;
+    let sources = Listing::read(&scope, &before)?;
     workspace.refuse_changes(&before, &sources)?;
 
     let component = settings.described(&artifact.wasm, &dir)?;

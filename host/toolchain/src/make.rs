@@ -197,7 +197,7 @@ pub(super) fn build(
     let earlier = record::read(&settings.records, dir);
     let around = language.scope(dir);
     let listed = earlier.as_ref().map(|record| record.sources.clone());
-    let before = Listing::of(&around, &listed.unwrap_or_default())?;
+    let before = Listing::read(&around, &listed.unwrap_or_default())?;
     let wasm = output_folder(dir)?.join(format!("{name}.wasm"));
     let job = Job {
         language: language.name(),
@@ -229,7 +229,7 @@ pub(super) fn build(
     }
     let made = compile(&job, say)?;
     let scope = language.read(&job)?;
-    let sources = Listing::of(&scope, &before)?;
+    let sources = Listing::read(&scope, &before)?;
     if let Some(path) = sources.edited(&before) {
         bail!(
             "{} has changed since the build began: build again",

@@ -71,7 +71,7 @@ fn check(dir: &Path, records: &Path) -> std::result::Result<Standing, String> {
         .map_err(|error| format!("{} cannot be found: {error}", dir.display()))?;
     let mut record = read(records, &dir).ok_or("it was never built here")?;
     let component = folder(records, &dir).join(&record.component);
-    let made = Listing::of(&Scope::of_file(&component), &record.made)
+    let made = Listing::read(&Scope::of_file(&component), &record.made)
         .map_err(|error| format!("{error:#}"))?;
     if made.is_empty() {
         return Err("its component was removed".to_owned());
@@ -80,7 +80,7 @@ fn check(dir: &Path, records: &Path) -> std::result::Result<Standing, String> {
         return Err("its component is not the one that was built".to_owned());
     }
     // What was built was agreed to, so sources that changed, or that cannot be read, do not keep it from running.
-    let now = match Listing::of(&record.scope, &record.sources) {
+    let now = match Listing::read(&record.scope, &record.sources) {
         Ok(now) => now,
         Err(error) => return Ok(Standing::Outdated(component, format!("{error:#}"))),
     };
@@ -183,7 +183,7 @@ pub(super) fn write(records: &Path, made: Made) -> Result<()> {
         around,
         ..
     } = made;
-    let made = Listing::of(&Scope::of_file(&file), &Listing::default())?;
+    let made = Listing::read(&Scope::of_file(&file), &Listing::default())?;
     let record = Record {
         format: FORMAT,
         dir: dir.to_owned(),
@@ -276,7 +276,7 @@ mod tests {
             let dir = self.dir();
             let mut scope = Scope::default();
             scope.add(&dir);
-            let sources = Listing::of(&scope, &Listing::default()).unwrap();
+            let sources = Listing::read(&scope, &Listing::default()).unwrap();
             let key = String::new();
             let around = scope.clone();
             let component = b"\0asm";

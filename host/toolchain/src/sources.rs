@@ -313,7 +313,7 @@ impl Listing {
     ///
     /// A scope whose places are not all known, more than [`FILES_MAX`] files and folders, a file of more than [`FILE_BYTES_MAX`] bytes, a file that cannot be
     /// read, or a chain of more than [`LINKS_MAX`] links.
-    pub(super) fn of(scope: &Scope, known: &Self) -> Result<Self> {
+    pub(super) fn read(scope: &Scope, known: &Self) -> Result<Self> {
         if let Some(why) = &scope.refused {
             bail!("{why}");
         }
@@ -607,7 +607,7 @@ mod tests {
         }
 
         fn listing(&self, known: &Listing) -> Listing {
-            Listing::of(&self.scope(), known).unwrap()
+            Listing::read(&self.scope(), known).unwrap()
         }
 
         fn changes(&self, known: &Listing) -> Vec<String> {
@@ -724,7 +724,7 @@ mod tests {
             std::os::unix::fs::symlink(elsewhere.path().join(name.to_string()), &entrance).unwrap();
             (
                 std::fs::read_to_string(entrance).is_ok(),
-                Listing::of(&project.scope(), &Listing::default()),
+                Listing::read(&project.scope(), &Listing::default()),
             )
         };
         // The entrance is a link as well.

@@ -32,7 +32,7 @@ struct Mark {
 }
 
 impl Mark {
-    fn of(file: &Path) -> Self {
+    fn read(file: &Path) -> Self {
         let nanos = |time: SystemTime| {
             let since_epoch = time
                 .duration_since(SystemTime::UNIX_EPOCH)
@@ -85,7 +85,7 @@ pub(super) fn ready(search: &Search) -> Result<Toolchain> {
     if stamp.format != FORMAT {
         bail!("the sysroot is of another version of toolcell");
     }
-    if stamp.system_rustc != Mark::of(Path::new(SYSTEM_RUSTC)) {
+    if stamp.system_rustc != Mark::read(Path::new(SYSTEM_RUSTC)) {
         bail!("the system's rustc has changed since");
     }
     if std::fs::canonicalize(SYSTEM_LINKER).ok().as_ref() != Some(&stamp.system_linker) {
@@ -144,7 +144,7 @@ pub(super) fn build(search: &Search, wasi_libc: &Path, say: Say) -> Result<()> {
         id: format!("{version} {wasi_libc} {}", since_epoch.as_nanos()),
         rustc: version,
         wasi_libc,
-        system_rustc: Mark::of(Path::new(SYSTEM_RUSTC)),
+        system_rustc: Mark::read(Path::new(SYSTEM_RUSTC)),
         system_linker: std::fs::canonicalize(SYSTEM_LINKER)
             .with_context(|| format!("cannot find {SYSTEM_LINKER}"))?,
     };

@@ -27,7 +27,7 @@ impl Watch {
         let known = earlier.map(|record| record.sources).unwrap_or_default();
         // After a build that failed, a file that none has read yet can be the missing one.
         let scope = language::scope(&dir);
-        let seen = Listing::of(&scope, &known)?;
+        let seen = Listing::read(&scope, &known)?;
         Ok(Self { scope, seen })
     }
 
@@ -46,7 +46,7 @@ impl Watch {
         let mut before: Option<Listing> = None;
         loop {
             // Fails while files come and go: then the next look tells.
-            let now = Listing::of(&self.scope, before.as_ref().unwrap_or(&self.seen)).ok();
+            let now = Listing::read(&self.scope, before.as_ref().unwrap_or(&self.seen)).ok();
             if let Some(now) = now.as_ref().filter(|now| {
                 before
                     .as_ref()

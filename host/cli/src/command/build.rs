@@ -46,7 +46,7 @@ impl Build {
 
     /// Builds, and again after each change. Ends only if it cannot print, or if the folder is no project.
     fn follow(&self, home: &Home) -> anyhow::Result<Exit> {
-        if Lang::of(&self.dir).is_none() {
+        if Lang::detect(&self.dir).is_none() {
             return Err(BadRequest(no_project(&self.dir)).into());
         }
         loop {

@@ -153,7 +153,7 @@ impl Sign {
             media_type: made.media_type.to_owned(),
             bytes: made.bytes,
         };
-        let subject = Descriptor::of(MANIFEST, &manifest.bytes);
+        let subject = Descriptor::new(MANIFEST, &manifest.bytes);
         let attached = runtime.block_on(registries.attach(to, &subject, &attachment))?;
         Ok(Done {
             signed: format!("oci://{}@{attached}", to.name()),

@@ -111,8 +111,10 @@ impl Verify {
         let layers = Layers::read(&home, folder.as_deref(), &options)?;
         let verifier = SignatureVerifier::new(self.policy(layers.signers())?);
         let sources = install::sources(&home, &self.sources)?;
-        let mut artifact = Runtime::on_this_thread()?
-            .block_on(signed::artifact(&reference, sources.of(&reference)?))?;
+        let mut artifact = Runtime::on_this_thread()?.block_on(signed::artifact(
+            &reference,
+            sources.for_reference(&reference)?,
+        ))?;
         if let Some(file) = &self.signature {
             artifact.signatures = vec![beside::read(file)?];
         }

@@ -77,7 +77,7 @@ pub struct Descriptor {
 
 impl Descriptor {
     /// The descriptor of `bytes`.
-    pub fn of(media_type: &str, bytes: &[u8]) -> Self {
+    pub fn new(media_type: &str, bytes: &[u8]) -> Self {
         let digest = Digest::of(bytes).to_string();
         let size = bytes.len() as u64;
         Self {
@@ -217,8 +217,8 @@ impl Artifact {
         let manifest = json!({
             "schemaVersion": SCHEMA_VERSION,
             "mediaType": MANIFEST,
-            "config": Descriptor::of(CONFIG, &self.config()),
-            "layers": [Descriptor::of(COMPONENT, &self.component)],
+            "config": Descriptor::new(CONFIG, &self.config()),
+            "layers": [Descriptor::new(COMPONENT, &self.component)],
             "annotations": self.annotations,
         });
         manifest.to_string().into_bytes()
@@ -242,7 +242,7 @@ impl Attachment {
             "mediaType": MANIFEST,
             "artifactType": self.media_type,
             "config": { "mediaType": EMPTY, "digest": EMPTY_DIGEST, "size": EMPTY_CONFIG.len() },
-            "layers": [Descriptor::of(&self.media_type, &self.bytes)],
+            "layers": [Descriptor::new(&self.media_type, &self.bytes)],
             "subject": subject,
         });
         manifest.to_string().into_bytes()

@@ -128,7 +128,7 @@ impl Registries {
         };
         let scheme = if is_plain { "http" } else { "https" };
         let root = Url::parse(&format!("{scheme}://{asked}/v2/")).ok();
-        let root = root.and_then(|root| Some((Home::of(&root)?, root)));
+        let root = root.and_then(|root| Some((Home::from_url(&root)?, root)));
         let (home, root) =
             root.ok_or_else(|| refusal::unreachable(host, "this is not the name of a host"))?;
         Ok(Repository {

@@ -108,7 +108,7 @@ impl Registries {
             let artifact_type = Some(attachment.media_type.clone());
             entries.push(Descriptor {
                 artifact_type,
-                ..Descriptor::of(MANIFEST, &bytes)
+                ..Descriptor::new(MANIFEST, &bytes)
             });
             repository
                 .put(
@@ -124,7 +124,7 @@ impl Registries {
     /// The digests that a push of `artifact` would give, without any request.
     pub fn foretold(artifact: &Artifact) -> Pushed {
         let manifest = artifact.manifest();
-        let subject = Descriptor::of(MANIFEST, &manifest);
+        let subject = Descriptor::new(MANIFEST, &manifest);
         Pushed {
             digest: Digest::of(&manifest),
             component: Digest::of(&artifact.component),

@@ -43,7 +43,7 @@ enum Zone {
 
 impl Home {
     /// The registry at `url`, whose path does not count.
-    pub(super) fn of(url: &Url) -> Option<Self> {
+    pub(super) fn from_url(url: &Url) -> Option<Self> {
         let scheme = if url.scheme() == "http" {
             "http"
         } else {
@@ -343,7 +343,7 @@ mod tests {
     fn a_registry_names_token_servers_of_its_own_domain() {
         let known = ["tokens.lan:5001".to_owned()];
         let trusts = |home: &str, realm: &str| {
-            Home::of(&Url::parse(home).unwrap())
+            Home::from_url(&Url::parse(home).unwrap())
                 .unwrap()
                 .trusts(&Url::parse(realm).unwrap(), &known)
         };
@@ -394,7 +394,7 @@ mod tests {
 
     #[test]
     fn a_registry_is_its_scheme_host_and_port() {
-        let home = Home::of(&Url::parse("https://ghcr.io/v2/").unwrap()).unwrap();
+        let home = Home::from_url(&Url::parse("https://ghcr.io/v2/").unwrap()).unwrap();
         for (url, is) in [
             ("https://ghcr.io:443/x", true),
             ("https://ghcr.io/other", true),

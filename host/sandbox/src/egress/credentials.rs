@@ -11,14 +11,14 @@ use wasmtime_wasi_http::Error;
 
 /// The secrets that requests of one call carry, each to its own origin. They are added after a request was vetted, and
 /// removed from every response before the guest sees it, so that the guest never holds them.
-pub(crate) struct Credentials {
+pub(crate) struct RequestSecrets {
     uses: Vec<SecretUse>,
     secrets: Secrets,
     scrubber: Arc<Scrubber>,
     found: Arc<AtomicBool>,
 }
 
-impl Credentials {
+impl RequestSecrets {
     /// Returns `None` for a call without secrets.
     pub(crate) fn new(uses: &[SecretUse], secrets: Secrets) -> anyhow::Result<Option<Self>> {
         if uses.is_empty() {

@@ -22,12 +22,12 @@ const SETTLE_STEP: Duration = Duration::from_millis(1);
 
 /// Counts up to a limit.
 #[derive(Debug)]
-struct Meter {
+struct UsageMeter {
     used: AtomicU64,
     limit: u64,
 }
 
-impl Meter {
+impl UsageMeter {
     fn new(limit: u64) -> Self {
         Self {
             used: AtomicU64::new(0),
@@ -51,10 +51,10 @@ impl Meter {
 
 /// Amounts that one call has written, created and opened.
 #[derive(Debug)]
-pub(crate) struct Quota {
-    bytes: Meter,
-    files: Meter,
-    listings: Meter,
+pub(crate) struct FileQuota {
+    bytes: UsageMeter,
+    files: UsageMeter,
+    listings: UsageMeter,
     descriptors_max: usize,
     /// Open files of the host, counted by their holders, because a stream keeps its file open after the guest dropped
     /// the descriptor.
@@ -63,12 +63,12 @@ pub(crate) struct Quota {
     changing: Mutex<Weak<File>>,
 }
 
-impl Quota {
+impl FileQuota {
     pub(crate) fn new(limits: &Limits) -> Self {
         Self {
-            bytes: Meter::new(limits.disk_bytes),
-            files: Meter::new(limits.files_created),
-            listings: Meter::new(LISTINGS_MAX),
+            bytes: UsageMeter::new(limits.disk_bytes),
+            files: UsageMeter::new(limits.files_created),
+            listings: UsageMeter::new(LISTINGS_MAX),
             descriptors_max: usize::try_from(limits.descriptors).unwrap_or(usize::MAX),
             open: Mutex::default(),
             changing: Mutex::default(),

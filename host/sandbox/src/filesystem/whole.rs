@@ -11,7 +11,7 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 };
 use wasmtime_wasi::p2::{FsError, FsResult};
 
-use super::pooled::Pooled;
+use super::pooled::PooledView;
 use super::{Fd, again, guarded};
 use crate::state::State;
 
@@ -75,7 +75,7 @@ fn places<'a, T>(
         .collect()
 }
 
-impl Pooled<'_> {
+impl PooledView<'_> {
     async fn text(&mut self, folder: &Fd, path: String) -> FsResult<Option<String>> {
         let follow = PathFlags::SYMLINK_FOLLOW;
         let flags = DescriptorFlags::READ;

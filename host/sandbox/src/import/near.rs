@@ -16,7 +16,7 @@ use super::tools;
 use crate::bindings::near::near::agent::host::{
     HttpErrorKind, HttpFailure, HttpResponse, LogLevel,
 };
-use crate::egress::{Ask, Told, Unanswered};
+use crate::egress::{RequestFailure, WholeRequest, WholeResponse};
 use crate::filesystem::read_text;
 use crate::state::State;
 
@@ -138,7 +138,7 @@ async fn http_request(
         Err(rule) => return Ok((Err(malformed(rule)),)),
     };
     let within = timeout_ms.map_or(REQUEST_TIME, |ms| Duration::from_millis(ms.into()));
-    let ask = Ask {
+    let ask = WholeRequest {
         method,
         url,
         headers,
@@ -149,7 +149,7 @@ async fn http_request(
     Ok((ask.send(gate).await.map(response).map_err(unanswered),))
 }
 
-fn response(told: Told) -> HttpResponse {
+fn response(told: WholeResponse) -> HttpResponse {
     let headers: Map<String, Value> = told
         .headers
         .into_iter()
@@ -180,10 +180,10 @@ fn malformed(rule: &'static str) -> HttpFailure {
     failure(HttpErrorKind::Input, "request_malformed", rule, false)
 }
 
-fn unanswered(why: Unanswered) -> HttpFailure {
+fn unanswered(why: RequestFailure) -> HttpFailure {
     match why {
-        Unanswered::Malformed(rule) => malformed(rule),
-        Unanswered::TooLarge(bytes) => {
+        RequestFailure::Malformed(rule) => malformed(rule),
+        RequestFailure::TooLarge(bytes) => {
             let message = format!("the body is larger than {bytes} bytes");
             failure(
                 HttpErrorKind::OutputTooLarge,
@@ -192,7 +192,7 @@ fn unanswered(why: Unanswered) -> HttpFailure {
                 true,
             )
         }
-        Unanswered::Failed(error) => {
+        RequestFailure::Failed(error) => {
             let (kind, code, sent) = classed(&error);
             failure(kind, code, &error.to_string(), sent)
         }

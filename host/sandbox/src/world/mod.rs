@@ -20,7 +20,7 @@ use wasmtime::Store;
 use wasmtime::component::{Component, InstancePre, Linker};
 
 use super::bindings::tool::exports::toolcell::tool::guest::{Call, Outcome};
-use super::component::{Exports, invalid};
+use super::component::{OptionalExports, invalid};
 use super::engine::Engine;
 use super::linking;
 use super::state::State;
@@ -194,7 +194,7 @@ impl Kind {
     pub(super) fn bind(
         self,
         instance: InstancePre<State>,
-        exports: Exports,
+        exports: OptionalExports,
     ) -> wasmtime::Result<Box<dyn World>> {
         Ok(match self {
             Self::Tool => Box::new(tool::Tool::new(instance, exports)?),

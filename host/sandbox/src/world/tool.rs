@@ -12,7 +12,7 @@ use crate::bindings::configuring::ConfiguringIndices;
 use crate::bindings::tool::toolcell::tool::types::{ErrorClass, ToolError};
 use crate::bindings::tool::{self as contract, ToolPre};
 use crate::call;
-use crate::component::Exports;
+use crate::component::OptionalExports;
 use crate::state::State;
 
 /// Interface that every tool exports.
@@ -25,7 +25,10 @@ pub(super) struct Tool {
 }
 
 impl Tool {
-    pub(super) fn new(instance: InstancePre<State>, exports: Exports) -> wasmtime::Result<Self> {
+    pub(super) fn new(
+        instance: InstancePre<State>,
+        exports: OptionalExports,
+    ) -> wasmtime::Result<Self> {
         let configuring = exports
             .configuration
             .then(|| ConfiguringIndices::new(&instance))

@@ -188,7 +188,7 @@ mod tests {
 
     /// The files that can decide what a build of the project in `dir` makes.
     fn sources(language: &Fetched, dir: &Path) -> Vec<PathBuf> {
-        let listing = Listing::of(&language.scope(dir), &Listing::default()).unwrap();
+        let listing = Listing::read(&language.scope(dir), &Listing::default()).unwrap();
         listing
             .changes(&Listing::default())
             .into_iter()
@@ -334,7 +334,7 @@ mod tests {
         ] {
             let dir = place.join(language.name);
             write(&dir.join(name), &format!("{filler}{naming}")).unwrap();
-            let refused = Listing::of(&language.scope(&dir), &Listing::default())
+            let refused = Listing::read(&language.scope(&dir), &Listing::default())
                 .unwrap_err()
                 .to_string();
             assert!(
@@ -342,7 +342,7 @@ mod tests {
                 "{refused}"
             );
             write(&dir.join(name), naming).unwrap();
-            Listing::of(&language.scope(&dir), &Listing::default()).unwrap();
+            Listing::read(&language.scope(&dir), &Listing::default()).unwrap();
         }
     }
 

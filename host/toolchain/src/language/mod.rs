@@ -181,7 +181,7 @@ impl Lang {
     }
 
     /// The language of the project in `dir`; `None` if it has the files of none.
-    pub fn of(dir: &Path) -> Option<Self> {
+    pub fn detect(dir: &Path) -> Option<Self> {
         Self::all().find(|lang| lang.0.marks().iter().all(|mark| dir.join(mark).is_file()))
     }
 
@@ -264,7 +264,7 @@ pub fn no_project(dir: &Path) -> String {
 pub fn build(dir: &Path, settings: &BuildSettings, say: Say) -> Result<Built> {
     let dir = std::fs::canonicalize(dir)
         .with_context(|| format!("cannot find the folder {}", dir.display()))?;
-    match Lang::of(&dir) {
+    match Lang::detect(&dir) {
         Some(lang) => lang.0.build(&dir, settings, say),
         None => bail!(no_project(&dir)),
     }
@@ -272,7 +272,7 @@ pub fn build(dir: &Path, settings: &BuildSettings, say: Say) -> Result<Built> {
 
 /// The scope of the project in `dir`, before any build of it.
 pub(super) fn scope(dir: &Path) -> Scope {
-    Lang::of(dir).map_or_else(
+    Lang::detect(dir).map_or_else(
         || {
             let mut scope = sources::Scope::default();
             scope.add(dir);

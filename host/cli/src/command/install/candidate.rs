@@ -179,8 +179,8 @@ impl Shop {
             (&self.store, home),
         ))?;
         let tools = self.load(&obtained.bytes)?;
-        let ceiling = Ceiling::of(&tools);
-        let words = Words::of(&tools);
+        let ceiling = Ceiling::from_tools(&tools);
+        let words = Words::from_tools(&tools);
         let sorted = |mut names: Vec<String>| {
             names.sort();
             names
@@ -268,7 +268,7 @@ impl Shop {
             allow_unsigned: is_unsigned_allowed,
             ..known
         };
-        let declared = Some((Ceiling::of(&tools), Words::of(&tools)));
+        let declared = Some((Ceiling::from_tools(&tools), Words::from_tools(&tools)));
         Ok(Some((Version { entry, declared }, notes)))
     }
 

@@ -75,7 +75,7 @@ impl Info {
             .await?;
             let sboms = shop
                 .sources
-                .of(&reference)?
+                .for_reference(&reference)?
                 .referrers(&obtained.resolved, ReferrerKind::Sbom)
                 .await?;
             Ok::<_, Refusal>((obtained, sboms))

@@ -104,7 +104,7 @@ fn row(name: &str, versions: &str, from: &str) -> String {
 /// version of a new one.
 fn latest(shop: &Shop, installed: &Installed, entry: &Entry) -> Result<Latest, Refusal> {
     let want = shop.again(installed, entry)?;
-    let source = shop.sources.of(&want.reference)?;
+    let source = shop.sources.for_reference(&want.reference)?;
     shop.runtime.block_on(async {
         let resolved = source.resolve(&want.reference).await?;
         let digest = resolved.digest();

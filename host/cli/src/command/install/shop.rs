@@ -223,7 +223,7 @@ impl Shop {
             store::read(self.home.folder(), &entry.component)
                 .and_then(|bytes| self.load(&bytes))
                 .ok()
-                .map(|tools| (Ceiling::of(&tools), Words::of(&tools)))
+                .map(|tools| (Ceiling::from_tools(&tools), Words::from_tools(&tools)))
         };
         Version {
             entry: entry.clone(),

@@ -90,7 +90,7 @@ impl Update {
 impl Shop {
     /// Whether the reference of `want` still stands for `entry`, as far as that is known without the component.
     fn stands(&self, want: &Want, entry: &Entry) -> Result<bool, Refusal> {
-        let source = self.sources.of(&want.reference)?;
+        let source = self.sources.for_reference(&want.reference)?;
         let resolved = self.runtime.block_on(source.resolve(&want.reference))?;
         let is_there = toolcell_install::store::read(self.home.folder(), &entry.component).is_ok();
         Ok(resolved.digest() == Some(entry.digest) && is_there)

@@ -95,7 +95,7 @@ mod tests {
 
     async fn answer(text: &str) -> (u32, String) {
         let engines = Engines::new(None, 16 << 20, std::env::temp_dir()).unwrap();
-        let engine = engines.of(Concurrency::On);
+        let engine = engines.get(Concurrency::On);
         let component = Component::new(engine.wasmtime(), wat::parse_str(text).unwrap()).unwrap();
         let mut linker = Linker::new(engine.wasmtime());
         link_consent(&mut linker).unwrap();

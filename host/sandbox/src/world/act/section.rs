@@ -30,13 +30,13 @@ impl Section {
     pub(super) fn read(bytes: &[u8]) -> Result<Self, String> {
         let said = cbor::to_json(bytes).and_then(|value| match value.get("std") {
             None | Some(Value::Null) => Ok(Self::default()),
-            Some(Value::Object(known)) => Self::of(known),
+            Some(Value::Object(known)) => Self::from_map(known),
             Some(_) => Err("`std` is not a map".to_owned()),
         });
         said.map_err(|why| format!("cannot read the custom section `{NAME}`: {why}"))
     }
 
-    fn of(known: &Map<String, Value>) -> Result<Self, String> {
+    fn from_map(known: &Map<String, Value>) -> Result<Self, String> {
         let name = known
             .get("name")
             .and_then(Value::as_str)

@@ -16,7 +16,7 @@ use wasmtime_wasi::WasiCtxBuilder;
 
 use super::input::{DEPTH_MAX, PATH_BYTES_MAX};
 use crate::call::UNFINISHED;
-use crate::filesystem::Rules;
+use crate::filesystem::FileRules;
 use crate::state::State;
 use crate::trap::Exceeded;
 
@@ -75,7 +75,7 @@ pub(super) async fn write(
         .map(|()| given))
 }
 
-fn charge(rules: &Rules, files: &[(String, Bytes)]) -> Result<(), Exceeded> {
+fn charge(rules: &FileRules, files: &[(String, Bytes)]) -> Result<(), Exceeded> {
     for (path, bytes) in files {
         // A folder that several files share counts for each: the quota is far above what can be given.
         let entries = path.split('/').count();
@@ -213,7 +213,7 @@ struct LeftFile {
     /// Its path in the scratch folder.
     name: String,
     given: Given,
-    rules: Arc<Rules>,
+    rules: Arc<FileRules>,
 }
 
 impl LeftFile {
@@ -325,7 +325,7 @@ mod tests {
     use toolcell_core::secret::Redactor;
 
     use super::*;
-    use crate::call::Unheard;
+    use crate::call::NullObserver;
     use crate::egress::Egress;
     use crate::nondeterminism::Sources;
     use crate::wasi::Setup;
@@ -335,7 +335,7 @@ mod tests {
             .iter()
             .map(|(path, bytes)| ((*path).to_owned(), blake3::hash(bytes)))
             .collect();
-        let rules = Arc::new(Rules::new(&Capability::default(), &Limits::default()));
+        let rules = Arc::new(FileRules::new(&Capability::default(), &Limits::default()));
         LeftFile {
             path: root.join(name),
             name: name.to_owned(),
@@ -430,7 +430,7 @@ mod tests {
             files_created: 2,
             ..Limits::default()
         };
-        let rules = Rules::new(&Capability::default(), &limits);
+        let rules = FileRules::new(&Capability::default(), &limits);
         charge(&rules, &files).unwrap();
         assert!(matches!(charge(&rules, &files), Err(Exceeded::DiskBytes)));
         assert!(matches!(
@@ -458,7 +458,7 @@ mod tests {
             setup,
             &limits,
             crate::never(),
-            Arc::new(Unheard),
+            Arc::new(NullObserver),
             Egress::new(None),
         )
         .unwrap();

@@ -56,7 +56,7 @@ fn has_run(component: &types::Component, engine: &wasmtime::Engine) -> bool {
 /// The functions of a component that runs as a command, and how to make tools of them.
 fn left_out(component: &Component) -> Vec<LeftOut> {
     const REASON: &str = "the component runs as a command; `toolcell wrap FILE --functions -o NEW` makes tools of its functions instead";
-    let functions = Found::of(component).functions.into_iter();
+    let functions = Found::from_component(component).functions.into_iter();
     functions
         .map(|function| LeftOut {
             name: function.tool,
@@ -113,7 +113,7 @@ impl World for Command {
             let left_out = left_out(component);
             Ok(declaration::toolkit(
                 namespace,
-                name::of(bytes).as_deref(),
+                name::from_bytes(bytes).as_deref(),
                 &imports,
                 &left_out,
             ))

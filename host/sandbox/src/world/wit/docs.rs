@@ -14,7 +14,7 @@ pub(super) struct Docs(Value);
 
 impl Docs {
     /// Reads the documentation of a component. A section of a later version counts as none.
-    pub(super) fn of(component: &[u8]) -> Result<Self, String> {
+    pub(super) fn read(component: &[u8]) -> Result<Self, String> {
         let Some((version, text)) =
             sections::custom(component, DOCS_SECTION)?.and_then(<[u8]>::split_first)
         else {
@@ -76,7 +76,7 @@ mod tests {
 
     fn docs(version: u8, text: &str) -> Result<Docs, String> {
         let content = [&[version], text.as_bytes()].concat();
-        Docs::of(&with_custom(b"\0asm\x0d\0\x01\0", "package-docs", &content).unwrap())
+        Docs::read(&with_custom(b"\0asm\x0d\0\x01\0", "package-docs", &content).unwrap())
     }
 
     #[test]
@@ -110,7 +110,7 @@ mod tests {
     fn an_unknown_version_says_nothing_and_a_damaged_section_is_refused() {
         assert_eq!(docs(2, "{").unwrap().function(None, "f"), None);
         assert!(
-            Docs::of(b"\0asm\x0d\0\x01\0")
+            Docs::read(b"\0asm\x0d\0\x01\0")
                 .unwrap()
                 .function(None, "f")
                 .is_none()

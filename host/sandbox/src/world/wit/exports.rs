@@ -39,7 +39,7 @@ pub(in crate::world) struct Function {
 
 impl Found {
     /// Reads the exports of `component`, always in the same order and with the same names.
-    pub(in crate::world) fn of(component: &Component) -> Self {
+    pub(in crate::world) fn from_component(component: &Component) -> Self {
         let engine = component.engine();
         Self::among(component.component_type().exports(engine), engine)
     }
@@ -101,7 +101,7 @@ impl Found {
             _ if name.starts_with('[') => {
                 Err("it belongs to a resource, for which JSON has no value".to_owned())
             }
-            _ => Signature::of(function, parts),
+            _ => Signature::from_function(function, parts),
         };
         let interface = interface.map(str::to_owned);
         let name = name.to_owned();

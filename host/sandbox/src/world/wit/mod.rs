@@ -48,7 +48,7 @@ impl Wit {
             interface,
             name,
             signature,
-        } in Found::of(component).functions
+        } in Found::from_component(component).functions
         {
             let export = index(component, interface.as_deref(), &name).ok_or_else(|| {
                 wasmtime::Error::msg(format!("the export of `{tool}` is not there"))
@@ -90,7 +90,7 @@ impl World for Wit {
                 .imports(engine.wasmtime())
                 .map(|(name, _)| name.to_owned())
                 .collect();
-            toolkit::toolkit(&Found::of(component), &imports, bytes)
+            toolkit::toolkit(&Found::from_component(component), &imports, bytes)
         })
     }
 

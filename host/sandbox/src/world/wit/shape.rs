@@ -80,7 +80,10 @@ pub(super) struct Signature {
 
 impl Signature {
     /// Reads the types of `function`, and takes their number off `parts`. Fails if JSON has no value for one of them.
-    pub(super) fn of(function: &ComponentFunc, parts: &mut usize) -> Result<Self, String> {
+    pub(super) fn from_function(
+        function: &ComponentFunc,
+        parts: &mut usize,
+    ) -> Result<Self, String> {
         let mut types = Types { parts };
         let mut input = Vec::new();
         for (name, kind) in function.params() {

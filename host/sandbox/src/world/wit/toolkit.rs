@@ -43,7 +43,7 @@ fn without_tools(found: &Found) -> String {
 }
 
 fn describe(found: &Found, imports: &[String], bytes: &[u8]) -> Result<String, String> {
-    let docs = Docs::of(bytes)?;
+    let docs = Docs::read(bytes)?;
     let profile = profile(bytes)?.unwrap_or_default();
     let known = |name: &&String| {
         found
