@@ -22,14 +22,14 @@ use super::bindings::classifying::exports::toolcell::tool::classification::Claim
 use super::bindings::tool::exports::toolcell::tool::guest::{Call, Outcome};
 use super::component::{LinkedComponent, LoadedComponent};
 use super::egress::{Egress, NetworkGate, NetworkResources, RequestSecrets};
-use super::engine::{Engine, WASM_STACK_BYTES};
-use super::import::context_modifiers::Modifiers;
-use super::import::tools::Children;
-use super::limiter::{Meter, charging};
-use super::nondeterminism::{Recorder, Sources};
-use super::state::State;
-use super::trap::{self, Circumstances, Stop};
-use super::wasi::{Process, Setup};
+use super::engine::{GuestEngine, WASM_STACK_BYTES};
+use super::import::context_modifiers::ContextChanges;
+use super::import::tools::ChildCalls;
+use super::limiter::{MemoryMeter, charging};
+use super::nondeterminism::{NondeterminismSources, ReplayRecorder};
+use super::state::StoreState;
+use super::trap::{self, StopReason, TrapContext};
+use super::wasi::{CommandInput, WasiInputs};
 
 pub(super) use outcome::{MESSAGE_CHARS_MAX, cut, plain};
 use outcome::{accept, guest_error, has_failed, heed_denials, heed_stop, name_request, size};
@@ -83,7 +83,7 @@ pub(super) async fn invoke(
     if let Some(caller) = &run.tools {
         let deadline = store.data().started.checked_add(limits.wall);
         let limits = Arc::new(limits.clone());
-        store.data_mut().children = Some(Children {
+        store.data_mut().children = Some(ChildCalls {
             caller: Arc::clone(caller),
             limits,
             deadline,
@@ -94,7 +94,7 @@ pub(super) async fn invoke(
         .data_mut()
         .configuration
         .clone_from(&run.configuration);
-    store.data_mut().modifiers = Modifiers::new(run.modifiers_barred);
+    store.data_mut().modifiers = ContextChanges::new(run.modifiers_barred);
     let request = Call {
         invocation_id: run
             .nondeterminism
@@ -159,7 +159,7 @@ fn prepare(
     permit: &Permit,
     limits: &Limits,
     run: &Run,
-) -> Result<Store<State>, Refusal> {
+) -> Result<Store<StoreState>, Refusal> {
     let process = linked
         .world
         .process(&permit.subject().tool, permit.call_input().text())?;
@@ -175,27 +175,27 @@ fn prepare(
 
 fn furnish(
     sandbox: &Sandbox,
-    (component, engine, process): (&LoadedComponent, &Engine, Option<Box<Process>>),
+    (component, engine, process): (&LoadedComponent, &GuestEngine, Option<Box<CommandInput>>),
     permit: &Permit,
     limits: &Limits,
     run: &Run,
-) -> wasmtime::Result<Store<State>> {
+) -> wasmtime::Result<Store<StoreState>> {
     // A guest that calls tools has one even if it cannot send requests itself: their requests count as its own.
     let has_gate = component.imported.http || run.tools.is_some();
     let gate = has_gate
         .then(|| gate(&sandbox.uplink, permit, limits, run))
         .transpose()
         .map_err(wasmtime::Error::from_anyhow)?;
-    let sources = Sources::new(run.nondeterminism.clone(), component.imported);
+    let sources = NondeterminismSources::new(run.nondeterminism.clone(), component.imported);
     let cancellation = run.cancellation.clone();
     let observer = Arc::clone(&run.observer);
-    let setup = Setup {
+    let setup = WasiInputs {
         capability: permit.capability(),
         scratch_dir: engine.scratch_dir(),
         sources: &sources,
         process,
     };
-    let state = State::new(setup, limits, cancellation, observer, Egress::new(gate))?;
+    let state = StoreState::new(setup, limits, cancellation, observer, Egress::new(gate))?;
     open(engine, state, limits)
 }
 
@@ -211,7 +211,7 @@ pub(super) async fn in_time<T>(
             wall,
             ..Limits::default()
         };
-        let seen = Circumstances {
+        let seen = TrapContext {
             limits: &limits,
             denied: None,
             stderr_tail: String::new(),
@@ -378,37 +378,41 @@ pub(super) async fn classify(linked: &LinkedComponent, check: Check<'_>) -> Opti
 }
 
 pub(super) fn empty_world(
-    engine: &Engine,
+    engine: &GuestEngine,
     limits: &Limits,
     cancellation: &Cancellation,
-) -> Result<Store<State>, Refusal> {
+) -> Result<Store<StoreState>, Refusal> {
     offline(engine, &Capability::default(), limits, cancellation)
         .map_err(|error| Refusal::host_fault(format!("{error:#}")))
 }
 
 /// Returns a store with the files and variables of `capability`, for a run without network and without an observer.
 pub(super) fn offline(
-    engine: &Engine,
+    engine: &GuestEngine,
     capability: &Capability,
     limits: &Limits,
     cancellation: &Cancellation,
-) -> wasmtime::Result<Store<State>> {
+) -> wasmtime::Result<Store<StoreState>> {
     let unheard = Arc::new(NullObserver);
     let egress = Egress::new(None);
     let cancellation = cancellation.clone();
-    let sources = Sources::default();
-    let setup = Setup {
+    let sources = NondeterminismSources::default();
+    let setup = WasiInputs {
         capability,
         scratch_dir: engine.scratch_dir(),
         sources: &sources,
         process: None,
     };
-    let state = State::new(setup, limits, cancellation, unheard, egress)?;
+    let state = StoreState::new(setup, limits, cancellation, unheard, egress)?;
     open(engine, state, limits)
 }
 
 /// Returns a store with the world of `state`, in which every limit is set before a guest's start function can run.
-fn open(engine: &Engine, state: State, limits: &Limits) -> wasmtime::Result<Store<State>> {
+fn open(
+    engine: &GuestEngine,
+    state: StoreState,
+    limits: &Limits,
+) -> wasmtime::Result<Store<StoreState>> {
     let mut store = Store::new(engine.wasmtime(), state);
     store.limiter(|state| &mut state.limiter);
     store.set_fuel(if guard!("fuel") {
@@ -453,7 +457,7 @@ pub(super) struct CancelGrace {
 /// either of the latter, and stopped after that time.
 pub(super) async fn bounded<T>(
     (meter, work): (
-        Arc<Meter>,
+        Arc<MemoryMeter>,
         Pin<&mut impl Future<Output = wasmtime::Result<T>>>,
     ),
     wall: Duration,
@@ -496,23 +500,23 @@ async fn unless_stopped<T>(
     let stopped = async {
         tokio::select! {
             biased;
-            () = canceled => Stop::Canceled(reason(cancellation)),
-            () = expired => Stop::Deadline,
+            () = canceled => StopReason::Canceled(reason(cancellation)),
+            () = expired => StopReason::Deadline,
         }
     };
     // A guest without any time left would run until the first tick.
     if wall.is_zero() && guard!("deadline") && cancellation.requested().is_none() {
-        return Err(Stop::Deadline.into());
+        return Err(StopReason::Deadline.into());
     }
     let result = unless(stopped, work, cancellation.requested().is_none()).await;
     // An error after the guest was asked to stop is what became of that.
     let is_over = grace.is_some_and(|grace| grace.expiry.requested().is_some());
     let asked = cancellation
         .requested()
-        .map(Stop::Canceled)
-        .or(is_over.then_some(Stop::Deadline));
+        .map(StopReason::Canceled)
+        .or(is_over.then_some(StopReason::Deadline));
     match (result, asked) {
-        (Err(error), Some(stop)) if error.downcast_ref::<Stop>().is_none() => {
+        (Err(error), Some(stop)) if error.downcast_ref::<StopReason>().is_none() => {
             Err(error.context(stop))
         }
         (result, _) => result,
@@ -522,7 +526,7 @@ async fn unless_stopped<T>(
 /// Runs `work` until it is done or `stopped`. If it `starts`, `stopped` is polled only once `work` has waited, at the first
 /// tick at the latest. Most calls end before that, and to register their timer could wake a thread of the runtime.
 async fn unless<T>(
-    stopped: impl Future<Output = Stop>,
+    stopped: impl Future<Output = StopReason>,
     mut work: Pin<&mut impl Future<Output = wasmtime::Result<T>>>,
     mut starts: bool,
 ) -> wasmtime::Result<T> {
@@ -552,7 +556,7 @@ fn reason(cancellation: &Cancellation) -> AbortReason {
 /// component has no other way to keep a failed call's output. `allowed` are the limits of the whole call, `left` of
 /// this instance.
 fn close(
-    mut store: Store<State>,
+    mut store: Store<StoreState>,
     (result, fails_with_output): (wasmtime::Result<Outcome>, bool),
     allowed: &Limits,
     left: &Limits,
@@ -600,7 +604,11 @@ fn close(
     let partial_bytes = left
         .output_bytes
         .saturating_sub(store.data().partial_bytes_left);
-    let recorded = store.data_mut().recorder.take().map(Recorder::into_data);
+    let recorded = store
+        .data_mut()
+        .recorder
+        .take()
+        .map(ReplayRecorder::into_data);
     let context_modifiers = store.data_mut().modifiers.take();
     let command = store.data().command;
     let logs = store.into_data().logs.into_content();
@@ -617,15 +625,15 @@ fn close(
 }
 
 /// The refusal of a call that answers after it was asked to stop.
-fn asked_to_stop(run: &Run, store: &Store<State>, allowed: &Limits) -> Option<Refusal> {
+fn asked_to_stop(run: &Run, store: &Store<StoreState>, allowed: &Limits) -> Option<Refusal> {
     let is_over = store.data().expiry.requested().is_some();
-    let late = || is_over.then(|| verdict(&Stop::Deadline.into(), store, allowed));
+    let late = || is_over.then(|| verdict(&StopReason::Deadline.into(), store, allowed));
     run.cancellation.requested().map(canceled).or_else(late)
 }
 
 /// Returns the questions of a guest that stopped to ask them.
-fn needed(error: &wasmtime::Error, store: &mut Store<State>) -> Option<GuestOutcome> {
-    matches!(error.downcast_ref(), Some(Stop::NeedsInput))
+fn needed(error: &wasmtime::Error, store: &mut Store<StoreState>) -> Option<GuestOutcome> {
+    matches!(error.downcast_ref(), Some(StopReason::NeedsInput))
         .then(|| store.data_mut().needed.take())
         .flatten()
         .map(GuestOutcome::NeedsInput)
@@ -664,9 +672,13 @@ fn failed_after(refusal: Refusal, mut usage: Usage, resumed: Option<&Resumed>) -
     failed
 }
 
-pub(super) fn verdict(error: &wasmtime::Error, store: &Store<State>, limits: &Limits) -> Refusal {
+pub(super) fn verdict(
+    error: &wasmtime::Error,
+    store: &Store<StoreState>,
+    limits: &Limits,
+) -> Refusal {
     let state = store.data();
-    let seen = Circumstances {
+    let seen = TrapContext {
         limits,
         denied: state.limiter.denied(),
         stderr_tail: state.logs.stderr_tail(),
@@ -675,7 +687,7 @@ pub(super) fn verdict(error: &wasmtime::Error, store: &Store<State>, limits: &Li
 }
 
 /// Returns what a guest has used that has `fuel` units left.
-pub(super) fn usage(state: &State, fuel: u64, limits: &Limits) -> Usage {
+pub(super) fn usage(state: &StoreState, fuel: u64, limits: &Limits) -> Usage {
     let mut usage = blank(limits);
     usage.fuel.used = limits.fuel.saturating_sub(fuel);
     usage.wall_ms.used = u64::try_from(state.started.elapsed().as_millis()).unwrap_or(u64::MAX);

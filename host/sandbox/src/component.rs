@@ -11,12 +11,12 @@ use wasmtime::component::{Component, InstancePre};
 use super::bindings::classifying::ClassifyingPre;
 use super::bindings::validating::ValidatingPre;
 use super::cache::{CacheEntry, CacheNote};
-use super::engine::{Concurrency, Engine};
+use super::engine::{Concurrency, GuestEngine};
 use super::linking;
-use super::loads::Loads;
-use super::state::State;
+use super::loads::ComponentLoads;
+use super::state::StoreState;
 use super::twice;
-use super::world::{self, Examined, World};
+use super::world::{self, ComponentWorld, FirstLoad};
 
 /// The optional interfaces that a component exports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,13 +27,13 @@ pub struct OptionalExports {
 }
 
 impl OptionalExports {
-    fn new(world: world::Kind, exports: &[String]) -> Self {
+    fn new(world: world::WorldKind, exports: &[String]) -> Self {
         let has = |wanted: &str| exports.iter().any(|name| name == wanted);
         Self {
             validation: has(VALIDATION),
             classification: has(CLASSIFICATION),
             // No other world hands settings over. They would be accepted, and have no effect.
-            configuration: has(CONFIGURATION) && world == world::Kind::Tool,
+            configuration: has(CONFIGURATION) && world == world::WorldKind::Tool,
         }
     }
 }
@@ -43,7 +43,7 @@ impl OptionalExports {
 pub(super) struct ComponentDescription {
     /// `sha256:<hex>` of the component.
     pub(super) digest: String,
-    world: world::Kind,
+    world: world::WorldKind,
     /// Which engine runs it.
     pub(super) concurrency: Concurrency,
     /// The component's toolkit, as its world describes it.
@@ -88,16 +88,16 @@ pub struct LoadedComponent {
     /// The file that held the component, and its state, if the component was not read.
     pub(super) file: Option<(PathBuf, FileState)>,
     pub(super) linked: OnceLock<LinkedComponent>,
-    pub(super) loads: Loads,
+    pub(super) loads: ComponentLoads,
 }
 
 /// Compiled and linked code, which takes one allocation to instantiate.
 pub(super) struct LinkedComponent {
     /// The engine that the code is for, which makes the stores of its calls.
-    pub(super) engine: Engine,
-    pub(super) world: Box<dyn World>,
-    pub(super) validating: Option<ValidatingPre<State>>,
-    pub(super) classifying: Option<ClassifyingPre<State>>,
+    pub(super) engine: GuestEngine,
+    pub(super) world: Box<dyn ComponentWorld>,
+    pub(super) validating: Option<ValidatingPre<StoreState>>,
+    pub(super) classifying: Option<ClassifyingPre<StoreState>>,
 }
 
 /// The import of IronClaw's tools, through which they send requests and read the clock.
@@ -114,7 +114,7 @@ impl LoadedComponent {
     ) -> Self {
         let imported = HostImports::new(&description.imports);
         let linked = OnceLock::from(linked);
-        let loads = Loads::default();
+        let loads = ComponentLoads::default();
         Self {
             description,
             imported,
@@ -128,7 +128,7 @@ impl LoadedComponent {
 
     /// Loads an examined component from its authenticated cache entry.
     pub(super) fn revive(
-        engine: &Engine,
+        engine: &GuestEngine,
         name: blake3::Hash,
         entry: &CacheEntry<ComponentDescription>,
         description: ComponentDescription,
@@ -149,13 +149,13 @@ impl LoadedComponent {
             entry: note.entry,
             file: Some((path.to_owned(), note.component)),
             linked: OnceLock::new(),
-            loads: Loads::default(),
+            loads: ComponentLoads::default(),
         }
     }
 
     /// Examines a component at its first load: reads its type, links it, and refuses it if two `describe` calls differ.
     pub(super) async fn examine(
-        engine: &Engine,
+        engine: &GuestEngine,
         (digest, name): (&str, blake3::Hash),
         component: &Component,
         bytes: &[u8],
@@ -170,7 +170,7 @@ impl LoadedComponent {
             .imports(engine.wasmtime())
             .map(|(name, _)| name.to_owned())
             .collect();
-        let world = world::Kind::find(&exports, &imports)?.chosen(&exports, bytes);
+        let world = world::WorldKind::find(&exports, &imports)?.chosen(&exports, bytes);
         let namespace = world.heed_profile(bytes)?;
         let mut description = ComponentDescription {
             digest: digest.to_owned(),
@@ -182,7 +182,7 @@ impl LoadedComponent {
             imports,
         };
         let mut linked = LinkedComponent::new(engine, component, &description)?;
-        let examined = Examined {
+        let examined = FirstLoad {
             engine,
             component,
             bytes,
@@ -240,7 +240,7 @@ impl LoadedComponent {
 
     /// `true` if the tools are made from the types and the documentation of the component's functions.
     pub fn is_of_plain_functions(&self) -> bool {
-        self.description.world == world::Kind::Wit
+        self.description.world == world::WorldKind::Wit
     }
 
     /// `true` if a partial outcome of the component can be a failure, whose output is kept.
@@ -266,7 +266,7 @@ impl LoadedComponent {
 impl LinkedComponent {
     /// Links the code of an examined component.
     pub(super) fn new(
-        engine: &Engine,
+        engine: &GuestEngine,
         component: &Component,
         description: &ComponentDescription,
     ) -> Result<Self, Refusal> {
@@ -320,8 +320,8 @@ impl LinkedComponent {
 
 fn optional<T>(
     exported: bool,
-    instance: &InstancePre<State>,
-    bind: impl FnOnce(InstancePre<State>) -> wasmtime::Result<T>,
+    instance: &InstancePre<StoreState>,
+    bind: impl FnOnce(InstancePre<StoreState>) -> wasmtime::Result<T>,
 ) -> wasmtime::Result<Option<T>> {
     exported.then(|| bind(instance.clone())).transpose()
 }
@@ -330,7 +330,7 @@ fn optional<T>(
     unsafe_code,
     reason = "wasmtime cannot check that bytes are code it made; the caller did"
 )]
-pub(super) fn deserialize(engine: &Engine, compiled: &[u8]) -> Result<Component, Refusal> {
+pub(super) fn deserialize(engine: &GuestEngine, compiled: &[u8]) -> Result<Component, Refusal> {
     // SAFETY: the bytes come straight from the pipe of our own compile worker.
     unsafe { Component::deserialize(engine.wasmtime(), compiled) }
         .map_err(|error| not_loadable(&error))
@@ -340,7 +340,7 @@ pub(super) fn deserialize(engine: &Engine, compiled: &[u8]) -> Result<Component,
     unsafe_code,
     reason = "wasmtime cannot check that a file holds code it made; the caller did"
 )]
-pub(super) fn map(engine: &Engine, code: &Path) -> Result<Component, Refusal> {
+pub(super) fn map(engine: &GuestEngine, code: &Path) -> Result<Component, Refusal> {
     // SAFETY: the file is a cache entry that was authenticated, either just now or before its unchanged state was
     // noted. On Linux it is reached through the same handle. Only this user can write to it; toolcell replaces entries,
     // and never writes into one.
@@ -373,7 +373,7 @@ pub(super) fn invalid(code: &'static str, message: String) -> Refusal {
 #[cfg(test)]
 mod tests {
     use super::{CLASSIFICATION, CONFIGURATION, HostImports, OptionalExports, VALIDATION};
-    use crate::world::Kind;
+    use crate::world::WorldKind;
 
     #[test]
     fn only_a_world_that_hands_settings_over_takes_them() {
@@ -383,17 +383,17 @@ mod tests {
             classification: true,
             configuration: true,
         };
-        assert_eq!(OptionalExports::new(Kind::Tool, &exports), all);
+        assert_eq!(OptionalExports::new(WorldKind::Tool, &exports), all);
         assert_eq!(
-            OptionalExports::new(Kind::Tool, &[]),
+            OptionalExports::new(WorldKind::Tool, &[]),
             OptionalExports::default()
         );
         for world in [
-            Kind::Command,
-            Kind::Act,
-            Kind::Near,
-            Kind::Amplifier,
-            Kind::Wit,
+            WorldKind::Command,
+            WorldKind::Act,
+            WorldKind::Near,
+            WorldKind::Amplifier,
+            WorldKind::Wit,
         ] {
             assert_eq!(
                 OptionalExports::new(world, &exports),

@@ -16,7 +16,7 @@ use wasmtime::{
     WasmBacktraceDetails,
 };
 
-use super::stack::Stacks;
+use super::stack::StackAllocator;
 use super::world::TRANSLATION_VERSION;
 
 /// Name and version of the engine that runs guests.
@@ -72,7 +72,7 @@ pub(super) enum Concurrency {
 }
 
 #[derive(Clone)]
-pub(super) struct Engine {
+pub(super) struct GuestEngine {
     engine: wasmtime::Engine,
     concurrency: Concurrency,
     ticker: Arc<Ticker>,
@@ -80,12 +80,12 @@ pub(super) struct Engine {
 }
 
 /// Both engines. They share the ticker and the turns, so that guests of either leave room for the other's.
-pub(super) struct Engines {
-    off: Engine,
-    on: Engine,
+pub(super) struct EnginePair {
+    off: GuestEngine,
+    on: GuestEngine,
 }
 
-impl Engines {
+impl EnginePair {
     /// Creates the engines. `scratch_dir` is the folder in which the scratch folders of calls are created.
     ///
     /// Only the engine without concurrency has a pool: a second one would reserve as much address space again. The
@@ -99,7 +99,7 @@ impl Engines {
             let mut config = config(concurrency);
             config.allocation_strategy(strategy);
             if concurrency == Concurrency::On {
-                config.with_host_stack(Arc::new(Stacks));
+                config.with_host_stack(Arc::new(StackAllocator));
             }
             wasmtime::Engine::new(&config)
                 .map_err(anyhow::Error::from)
@@ -112,7 +112,7 @@ impl Engines {
         let on = make(Concurrency::On, InstanceAllocationStrategy::OnDemand)?;
         let ticker = Ticker::start([&off, &on])?;
         let scratch_dir: Arc<Path> = scratch_dir.into();
-        let engine = |engine, concurrency| Engine {
+        let engine = |engine, concurrency| GuestEngine {
             engine,
             concurrency,
             ticker: Arc::clone(&ticker),
@@ -124,7 +124,7 @@ impl Engines {
         })
     }
 
-    pub(super) fn get(&self, concurrency: Concurrency) -> &Engine {
+    pub(super) fn get(&self, concurrency: Concurrency) -> &GuestEngine {
         match concurrency {
             Concurrency::Off => &self.off,
             Concurrency::On => &self.on,
@@ -132,7 +132,7 @@ impl Engines {
     }
 }
 
-impl Engine {
+impl GuestEngine {
     pub(super) fn concurrency(&self) -> Concurrency {
         self.concurrency
     }
@@ -146,19 +146,19 @@ impl Engine {
     }
 
     /// Returns the turns of one guest.
-    pub(super) fn turns(&self) -> Turns {
-        Turns(Arc::clone(&self.ticker))
+    pub(super) fn turns(&self) -> GuestTurns {
+        GuestTurns(Arc::clone(&self.ticker))
     }
 
     /// Keeps the ticker awake while a guest runs.
-    pub(super) fn running(&self) -> Running {
+    pub(super) fn running(&self) -> RunningGuest {
         // Sequentially consistent, as the two accesses of the ticker before it parks: otherwise each could miss the
         // other, and no tick would come for a second.
         self.ticker.active.fetch_add(1, Ordering::SeqCst);
         if self.ticker.asleep.load(Ordering::SeqCst) == 1 {
             self.ticker.thread.unpark();
         }
-        Running(Arc::clone(&self.ticker))
+        RunningGuest(Arc::clone(&self.ticker))
     }
 
     /// Hashes the settings and the processor that compiled code depends on, and the version of what is kept beside it.
@@ -167,8 +167,8 @@ impl Engine {
     }
 
     fn compatibility_with(&self, translation: &str) -> blake3::Hash {
-        struct Stable(blake3::Hasher);
-        impl Hasher for Stable {
+        struct StableHasher(blake3::Hasher);
+        impl Hasher for StableHasher {
             fn finish(&self) -> u64 {
                 0
             }
@@ -176,7 +176,7 @@ impl Engine {
                 self.0.update(bytes);
             }
         }
-        let mut hasher = Stable(blake3::Hasher::new());
+        let mut hasher = StableHasher(blake3::Hasher::new());
         std::hash::Hash::hash(&self.engine.precompile_compatibility_hash(), &mut hasher);
         hasher.0.update(ENGINE_VERSION.as_bytes());
         hasher.0.update(translation.as_bytes());
@@ -258,12 +258,12 @@ struct Ticker {
     turns_max: OnceLock<usize>,
 }
 
-pub(super) struct Running(Arc<Ticker>);
+pub(super) struct RunningGuest(Arc<Ticker>);
 
 /// The turns of one guest, for which it waits while it computes, so that it leaves room for others.
-pub(super) struct Turns(Arc<Ticker>);
+pub(super) struct GuestTurns(Arc<Ticker>);
 
-impl Turns {
+impl GuestTurns {
     /// Returns the future that the guest awaits at its tick number `ticks`, before it continues.
     pub(super) fn next(&self, ticks: u64) -> impl Future<Output = ()> + Send + 'static {
         let crowded = self.0.active.load(Ordering::Relaxed) > self.0.turns_max() + 1;
@@ -282,7 +282,7 @@ impl Turns {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningGuest {
     fn drop(&mut self) {
         self.0.active.fetch_sub(1, Ordering::Relaxed);
     }
@@ -361,11 +361,11 @@ mod tests {
     use std::thread;
     use std::time::{Duration, Instant};
 
-    use super::{Concurrency, Engines, TICK, TRANSLATION_VERSION};
+    use super::{Concurrency, EnginePair, TICK, TRANSLATION_VERSION};
 
     #[tokio::test]
     async fn what_is_kept_of_a_component_is_for_one_version_of_the_translation_of_other_worlds() {
-        let engines = Engines::new(None, 1 << 20, std::env::temp_dir()).unwrap();
+        let engines = EnginePair::new(None, 1 << 20, std::env::temp_dir()).unwrap();
         for concurrency in [Concurrency::Off, Concurrency::On] {
             let engine = engines.get(concurrency);
             assert_eq!(
@@ -378,7 +378,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_thread_of_the_ticker_ends_with_its_engines() {
-        let engines = Engines::new(None, 1 << 20, std::env::temp_dir()).unwrap();
+        let engines = EnginePair::new(None, 1 << 20, std::env::temp_dir()).unwrap();
         let ticker = Arc::downgrade(&engines.get(Concurrency::Off).ticker);
         drop(engines);
         let begun = Instant::now();
@@ -393,7 +393,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn guests_that_spin_leave_a_processor_to_the_others() {
-        let engines = Engines::new(None, 1 << 20, std::env::temp_dir()).unwrap();
+        let engines = EnginePair::new(None, 1 << 20, std::env::temp_dir()).unwrap();
         let engine = engines.get(Concurrency::Off).clone();
         let other = engines.get(Concurrency::On).clone();
         let alone = engine.running();

@@ -20,9 +20,9 @@ use super::bindings::hook::HookPre;
 use super::bindings::hook::exports::toolcell::tool::hook_handler as wit;
 use super::compile::Effort;
 use super::component::invalid;
-use super::engine::Engine;
-use super::loader::Kept;
-use super::state::State;
+use super::engine::GuestEngine;
+use super::loader::CachedCode;
+use super::state::StoreState;
 use super::{Sandbox, call, linking, never};
 
 const HANDLER: &str = "toolcell:tool/hook-handler@0.2.0";
@@ -40,8 +40,8 @@ pub struct SandboxedHook {
     sandbox: Arc<Sandbox>,
     /// The operator's name for the hook.
     id: String,
-    engine: Engine,
-    component: HookPre<State>,
+    engine: GuestEngine,
+    component: HookPre<StoreState>,
     description: HookDescription,
     permit: HookPermit,
 }
@@ -58,7 +58,7 @@ impl SandboxedHook {
         let loader = &sandbox.loader;
         // A separate entry from the one that the same bytes would have as a tool, because their descriptions differ.
         let name = blake3::hash(&[blake3::hash(bytes).as_bytes().as_slice(), b"hook"].concat());
-        let mut entry: Option<Kept<HookDescription>> = loader.cached(&name).await?;
+        let mut entry: Option<CachedCode<HookDescription>> = loader.cached(&name).await?;
         let known = entry
             .as_mut()
             .and_then(|(_, entry)| entry.take_description());
@@ -184,7 +184,7 @@ fn unfinished(outputs: Result<Vec<HookOutput>, String>) -> String {
     }
 }
 
-fn link(engine: &Engine, component: &Component) -> Result<HookPre<State>, Refusal> {
+fn link(engine: &GuestEngine, component: &Component) -> Result<HookPre<StoreState>, Refusal> {
     let kind = component.component_type();
     if !kind
         .exports(engine.wasmtime())
@@ -201,7 +201,7 @@ fn link(engine: &Engine, component: &Component) -> Result<HookPre<State>, Refusa
         .collect();
     let linker = linking::for_hook(engine.wasmtime(), &imports)
         .map_err(|error| Refusal::host_fault(format!("{error:#}")))?;
-    let instance: InstancePre<State> = linker.instantiate_pre(component).map_err(|error| {
+    let instance: InstancePre<StoreState> = linker.instantiate_pre(component).map_err(|error| {
         let message = format!("the hook asks for what no hook gets: {error:#}");
         Refusal::new(ErrorClass::CapabilityGap, "import_not_available", message)
     })?;
@@ -215,8 +215,8 @@ fn link(engine: &Engine, component: &Component) -> Result<HookPre<State>, Refusa
 
 /// Calls `describe` twice, in an empty world, and refuses different results.
 async fn examine(
-    engine: &Engine,
-    component: &HookPre<State>,
+    engine: &GuestEngine,
+    component: &HookPre<StoreState>,
     limits: &Limits,
 ) -> Result<HookDescription, Refusal> {
     let first = describe(engine, component, limits).await?;
@@ -236,8 +236,8 @@ async fn examine(
 }
 
 async fn describe(
-    engine: &Engine,
-    component: &HookPre<State>,
+    engine: &GuestEngine,
+    component: &HookPre<StoreState>,
     limits: &Limits,
 ) -> Result<HookDescription, Refusal> {
     let cancellation: Cancellation = never();

@@ -64,8 +64,8 @@ use cache::{CacheNote, CodeCache};
 use compile::Compiler;
 use component::{ComponentDescription, LinkedComponent};
 use egress::NetworkResources;
-use engine::{Concurrency, Engines};
-use loader::{Code, Kept, Loader};
+use engine::{Concurrency, EnginePair};
+use loader::{CachedCode, ComponentCode, ComponentLoader};
 
 /// Configuration of a sandbox.
 #[derive(Clone, Debug)]
@@ -93,7 +93,7 @@ pub struct SandboxSettings {
 
 /// Loads components and runs them. Cheap to share.
 pub struct Sandbox {
-    loader: Arc<Loader>,
+    loader: Arc<ComponentLoader>,
     uplink: Arc<NetworkResources>,
     cancel_grace: Duration,
     /// Permits for checks, descriptions and hooks. They are separate from the places of calls, so that none of these
@@ -118,7 +118,7 @@ impl Sandbox {
         let pool = settings
             .pool
             .map(|calls| calls.saturating_add(checks).saturating_add(settings.nested));
-        let engines = Engines::new(pool, settings.memory_bytes_max, settings.scratch_dir)?;
+        let engines = EnginePair::new(pool, settings.memory_bytes_max, settings.scratch_dir)?;
         let compatibility = engines.get(Concurrency::Off).compatibility();
         let bytes_max = settings.cache_bytes_max;
         let open = |dir: &PathBuf| {
@@ -126,7 +126,7 @@ impl Sandbox {
         };
         let cache = settings.cache_dir.as_ref().map(open).transpose();
         Ok(Self {
-            loader: Arc::new(Loader::new(
+            loader: Arc::new(ComponentLoader::new(
                 engines,
                 Compiler::new(settings.compiler),
                 cache,
@@ -157,7 +157,7 @@ impl Sandbox {
         }
         let loader = &self.loader;
         let name = blake3::hash(bytes);
-        let mut entry: Option<Kept<ComponentDescription>> = loader.cached(&name).await?;
+        let mut entry: Option<CachedCode<ComponentDescription>> = loader.cached(&name).await?;
         if let Some((concurrency, entry)) = &mut entry
             && let Some(description) = entry.take_description()
         {
@@ -175,7 +175,7 @@ impl Sandbox {
             Effort::Thorough
         };
         let code = loader.code(entry, bytes, effort).await?;
-        let waits = waits.filter(|_| matches!(code, Code::Compiled(..)));
+        let waits = waits.filter(|_| matches!(code, ComponentCode::Compiled(..)));
         let place = self.checks.acquire().await;
         let examined = async {
             let (engine, component) = code.component(&loader.engines)?;

@@ -16,26 +16,26 @@ use toolcell_core::record::{ErrorClass, Refusal};
 use super::cache::{CacheEntry, CacheNote, CodeCache};
 use super::compile::{self, Compiler, Effort};
 use super::component::{self, ComponentDescription, LinkedComponent, LoadedComponent};
-use super::engine::{Concurrency, Engine, Engines};
-use super::loads::Source;
+use super::engine::{Concurrency, EnginePair, GuestEngine};
+use super::loads::LoadSource;
 
 /// A cache entry, and the engine that its code is for.
-pub(super) type Kept<D> = (Concurrency, CacheEntry<D>);
+pub(super) type CachedCode<D> = (Concurrency, CacheEntry<D>);
 
 /// Compiled code of a component, and the engine that it is for.
-pub(super) enum Code<D> {
+pub(super) enum ComponentCode<D> {
     /// Straight from the compiler.
     Compiled(Concurrency, Vec<u8>),
     /// From the cache. It has no description if an earlier load failed after it compiled the component.
     Kept(Concurrency, CacheEntry<D>),
 }
 
-impl<D> Code<D> {
+impl<D> ComponentCode<D> {
     /// Returns the component, and the engine that runs it.
     pub(super) fn component<'e>(
         &self,
-        engines: &'e Engines,
-    ) -> Result<(&'e Engine, wasmtime::component::Component), Refusal> {
+        engines: &'e EnginePair,
+    ) -> Result<(&'e GuestEngine, wasmtime::component::Component), Refusal> {
         let engine = engines.get(self.concurrency());
         let component = match self {
             Self::Compiled(_, code) => component::deserialize(engine, code)?,
@@ -52,8 +52,8 @@ impl<D> Code<D> {
 }
 
 /// State for loading code. It is shared with loads that outlive their calls.
-pub(super) struct Loader {
-    pub(super) engines: Engines,
+pub(super) struct ComponentLoader {
+    pub(super) engines: EnginePair,
     compiler: Compiler,
     /// `None` without a cache folder; `Err` if the cache cannot be used. It is bound to the settings of the engine without
     /// concurrency.
@@ -62,9 +62,9 @@ pub(super) struct Loader {
     concurrent: blake3::Hash,
 }
 
-impl Loader {
+impl ComponentLoader {
     pub(super) fn new(
-        engines: Engines,
+        engines: EnginePair,
         compiler: Compiler,
         cache: Result<Option<Arc<CodeCache>>, Refusal>,
     ) -> Self {
@@ -100,7 +100,7 @@ impl Loader {
     pub(super) async fn cached<D: DeserializeOwned + Send + 'static>(
         &self,
         name: &blake3::Hash,
-    ) -> Result<Option<Kept<D>>, Refusal> {
+    ) -> Result<Option<CachedCode<D>>, Refusal> {
         let Some(cache) = self.cache()? else {
             return Ok(None);
         };
@@ -113,7 +113,7 @@ impl Loader {
     pub(super) fn cached_here<D: DeserializeOwned>(
         &self,
         name: &blake3::Hash,
-    ) -> Result<Option<Kept<D>>, Refusal> {
+    ) -> Result<Option<CachedCode<D>>, Refusal> {
         Ok(self
             .cache()?
             .and_then(|cache| read(cache, self.entries(name))))
@@ -128,16 +128,16 @@ impl Loader {
     /// Returns the code of `entry`, if there is one; otherwise compiles `bytes` with `effort`.
     pub(super) async fn code<D>(
         &self,
-        entry: Option<Kept<D>>,
+        entry: Option<CachedCode<D>>,
         bytes: &[u8],
         effort: Effort,
-    ) -> Result<Code<D>, Refusal> {
+    ) -> Result<ComponentCode<D>, Refusal> {
         match entry {
-            Some((concurrency, entry)) => Ok(Code::Kept(concurrency, entry)),
+            Some((concurrency, entry)) => Ok(ComponentCode::Kept(concurrency, entry)),
             None => {
                 compile::refuse_what_is_no_component(bytes)?;
                 let (concurrency, code) = self.compiler.compile(bytes, effort).await?;
-                Ok(Code::Compiled(concurrency, code))
+                Ok(ComponentCode::Compiled(concurrency, code))
             }
         }
     }
@@ -147,7 +147,7 @@ impl Loader {
     pub(super) async fn keep_code<D: Serialize + Send + 'static>(
         &self,
         name: &blake3::Hash,
-        code: Code<D>,
+        code: ComponentCode<D>,
         description: Option<D>,
     ) {
         let Ok(Some(cache)) = self.cache() else {
@@ -156,14 +156,14 @@ impl Loader {
         let cache = Arc::clone(cache);
         let name = self.entry(name, code.concurrency());
         let write = move || match (code, description) {
-            (Code::Compiled(_, code), description) => {
+            (ComponentCode::Compiled(_, code), description) => {
                 cache.write(&name, description.as_ref(), &code)
             }
-            (Code::Kept(_, mut entry), Some(description)) => entry
+            (ComponentCode::Kept(_, mut entry), Some(description)) => entry
                 .code()
                 .map_err(anyhow::Error::from)
                 .and_then(|code| cache.write(&name, Some(&description), &code)),
-            (Code::Kept(_, _), None) => Ok(()),
+            (ComponentCode::Kept(_, _), None) => Ok(()),
         };
         // A failed write only costs another compilation; the call need not fail for it.
         let _ = on_disk(write).await;
@@ -203,7 +203,7 @@ impl Loader {
         if component.linked.get().is_some() {
             return Ok(());
         }
-        let turn = component.loads.turn(Source::Given).await;
+        let turn = component.loads.turn(LoadSource::Given).await;
         if component.linked.get().is_some() {
             return Ok(());
         }
@@ -221,7 +221,7 @@ impl Loader {
         self: &Arc<Self>,
         component: &Arc<LoadedComponent>,
     ) -> Result<(), Refusal> {
-        let turn = component.loads.turn(Source::File).await;
+        let turn = component.loads.turn(LoadSource::File).await;
         if component.linked.get().is_some() {
             return Ok(());
         }
@@ -327,7 +327,7 @@ impl Loader {
 fn read<D: DeserializeOwned>(
     cache: &CodeCache,
     names: [(Concurrency, blake3::Hash); 2],
-) -> Option<Kept<D>> {
+) -> Option<CachedCode<D>> {
     names
         .into_iter()
         .find_map(|(concurrency, name)| Some((concurrency, cache.read(&name)?)))

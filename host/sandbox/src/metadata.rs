@@ -41,7 +41,7 @@ pub(super) enum TooMuch {
 pub(super) fn check(component: &[u8]) -> anyhow::Result<()> {
     let mut of_module = 0_u64;
     let mut of_components = 0_u64;
-    let mut nested = Nested::default();
+    let mut nested = OpenComponents::default();
     for payload in Parser::new(0).parse_all(component) {
         let payload = payload?;
         let of_instance = nested.add(&payload)?;
@@ -80,13 +80,13 @@ pub(super) fn check(component: &[u8]) -> anyhow::Result<()> {
 
 /// The components whose end was not read yet, the innermost last.
 #[derive(Default)]
-struct Nested {
-    open: Vec<Definition>,
+struct OpenComponents {
+    open: Vec<ComponentFacts>,
     in_module: bool,
 }
 
 /// Known facts about a component.
-struct Definition {
+struct ComponentFacts {
     /// Size of what is kept of an instance of each component in its index space, in bytes; `None` for one that it imports, or
     /// takes from an instance, because its type does not say how many instances it has in turn.
     components: Vec<Option<u64>>,
@@ -94,7 +94,7 @@ struct Definition {
     bytes: u64,
 }
 
-impl Nested {
+impl OpenComponents {
     /// Adds a part of the file. Returns the size of what is kept of an instance of the innermost component so far, in bytes.
     fn add(&mut self, payload: &Payload<'_>) -> anyhow::Result<u64> {
         match payload {
@@ -106,7 +106,7 @@ impl Nested {
                 encoding: Encoding::Component,
                 ..
             } => {
-                self.open.push(Definition {
+                self.open.push(ComponentFacts {
                     components: Vec::new(),
                     bytes: INSTANCE_BYTES,
                 });

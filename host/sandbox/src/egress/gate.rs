@@ -11,7 +11,7 @@ use toolcell_core::policy::{Network, NetworkLimits};
 use toolcell_core::record::{ErrorClass, Metered, NetworkUsage, Touch, Touched};
 use wasmtime_wasi_http::Error;
 
-use crate::trap::Denied;
+use crate::trap::CallDenial;
 
 use super::target::RequestTarget;
 use super::{NetworkResources, RequestSecrets, headers, machine};
@@ -35,7 +35,7 @@ pub(crate) struct NetworkGate {
     /// Set at the first limit that was exceeded, because only one is recorded.
     limited: AtomicBool,
     denials: AtomicU64,
-    last: Mutex<Option<Denied>>,
+    last: Mutex<Option<CallDenial>>,
     /// Why the last request failed, if it did.
     failed: Mutex<Option<String>>,
     touched: Mutex<Touched>,
@@ -144,7 +144,7 @@ impl NetworkGate {
     }
 
     /// Returns the last denial.
-    pub(crate) fn denied(&self) -> Option<Denied> {
+    pub(crate) fn denied(&self) -> Option<CallDenial> {
         self.last
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -301,7 +301,7 @@ impl NetworkGate {
             class,
             target,
             rule,
-            Denied {
+            CallDenial {
                 class: ErrorClass::SandboxViolation,
                 code,
                 message,
@@ -316,7 +316,7 @@ impl NetworkGate {
             "the certificate of {} is not accepted: {why}",
             target.origin
         );
-        let denied = Denied {
+        let denied = CallDenial {
             class: ErrorClass::DependencyUnavailable,
             code: "certificate_not_accepted",
             message,
@@ -339,7 +339,7 @@ impl NetworkGate {
                 "limit",
                 what.to_owned(),
                 code,
-                Denied {
+                CallDenial {
                     class,
                     code,
                     message,
@@ -349,7 +349,7 @@ impl NetworkGate {
         error
     }
 
-    fn record(&self, target_class: &str, target: String, rule: &str, denied: Denied) {
+    fn record(&self, target_class: &str, target: String, rule: &str, denied: CallDenial) {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(denied);
         if self.denials.fetch_add(1, Ordering::Relaxed) < DENIALS_RECORDED_MAX {
             self.observer.denied(SandboxDenial {

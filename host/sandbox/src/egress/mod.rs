@@ -30,8 +30,8 @@ use wasmtime_wasi_http::{
     WasiHttpHooks, WasiHttpView,
 };
 
-use super::limiter::Charge;
-use super::state::State;
+use super::limiter::MemoryCharge;
+use super::state::StoreState;
 
 pub(super) use credentials::RequestSecrets;
 pub(super) use gate::NetworkGate;
@@ -95,7 +95,7 @@ pub(super) struct Egress {
     fields: WasiHttpCtx,
     header_bytes: usize,
     /// Host memory kept for the guest, charged to its limit.
-    held: Option<Charge>,
+    held: Option<MemoryCharge>,
     hooks: EgressHooks,
 }
 
@@ -142,7 +142,7 @@ impl Egress {
     }
 }
 
-impl WasiHttpView for State {
+impl WasiHttpView for StoreState {
     fn http(&mut self) -> WasiHttpCtxView<'_> {
         WasiHttpCtxView {
             hooks: &mut self.egress.hooks,

@@ -14,7 +14,7 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
     DescriptorType, DirectoryEntry, DirectoryEntryStream, ErrorCode,
 };
 
-use crate::limiter::Charge;
+use crate::limiter::MemoryCharge;
 
 /// Names that are read at once, because each batch costs a switch to another thread and back.
 const BATCH: usize = 64;
@@ -28,12 +28,12 @@ pub(super) struct FolderListing {
     /// `None` at the end of the folder, and while a batch is read.
     rest: Option<Dir>,
     ready: VecDeque<ListingEntry>,
-    _charge: Charge,
+    _charge: MemoryCharge,
 }
 
 impl FolderListing {
     /// Begins to list `folder`.
-    pub(super) async fn open(folder: Arc<File>, charge: Charge) -> FsResult<Self> {
+    pub(super) async fn open(folder: Arc<File>, charge: MemoryCharge) -> FsResult<Self> {
         let opened = GUEST_FILES
             .run(move || opened(&folder))
             .await

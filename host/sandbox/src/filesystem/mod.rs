@@ -37,9 +37,9 @@ use self::place::PathTarget;
 use self::pooled::PooledView;
 use self::quota::FileQuota;
 use self::stream::{FileSource, MeteredOutput, STREAM_BYTES};
-use super::limiter::{Charge, Limiter};
-use super::state::State;
-use super::trap::Denied;
+use super::limiter::{Limiter, MemoryCharge};
+use super::state::StoreState;
+use super::trap::CallDenial;
 
 pub(super) use self::whole::read_text;
 
@@ -66,13 +66,13 @@ impl FileRules {
     }
 
     /// Returns what the guest was refused because the host could not determine whether it is denied.
-    pub(super) fn denied(&self) -> Option<Denied> {
+    pub(super) fn denied(&self) -> Option<CallDenial> {
         let message = format!(
             "the sandbox did not open a file that has several names, because one of them could be closed: {}; a denial of a \
              smaller folder can be looked through",
             self.denials.undecided()?
         );
-        Some(Denied {
+        Some(CallDenial {
             class: ErrorClass::SandboxViolation,
             code: "names_not_checked",
             message,
@@ -81,11 +81,11 @@ impl FileRules {
 }
 
 /// Adds the interface to `linker`.
-pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
-    types::add_to_linker::<State, PolicyFs>(linker, guarded)
+pub(super) fn add_to_linker(linker: &mut Linker<StoreState>) -> wasmtime::Result<()> {
+    types::add_to_linker::<StoreState, PolicyFs>(linker, guarded)
 }
 
-fn guarded(state: &mut State) -> PooledView<'_> {
+fn guarded(state: &mut StoreState) -> PooledView<'_> {
     let rules = Arc::clone(&state.file_rules);
     let plain = WasiFilesystemCtxView {
         ctx: state.wasi.filesystem(),
@@ -176,7 +176,7 @@ impl PolicyFsView<'_> {
     }
 
     /// Charges host memory to the guest's memory limit.
-    fn charge(&mut self, bytes: usize) -> FsResult<Charge> {
+    fn charge(&mut self, bytes: usize) -> FsResult<MemoryCharge> {
         Ok(self
             .limiter
             .charge(bytes)

@@ -10,7 +10,7 @@ use toolcell_core::record::{self, FileUsage};
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 use wasmtime_wasi::p2::{FsError, FsResult};
 
-use crate::trap::Exceeded;
+use crate::trap::ExceededLimit;
 
 /// Maximum number of folders that a guest lists at the same time. Each keeps one of the host's files open.
 const LISTINGS_MAX: u64 = 32;
@@ -104,7 +104,7 @@ impl FileQuota {
 
     /// Counts a write of `length` bytes to `file`. A write beyond the end counts as far as the file grows, because a
     /// hole takes no space now, and all of it once the file is copied.
-    pub(super) fn write(&self, file: &File, offset: u64, length: u64) -> Result<(), Exceeded> {
+    pub(super) fn write(&self, file: &File, offset: u64, length: u64) -> Result<(), ExceededLimit> {
         let grows = |size: u64| offset.saturating_add(length).saturating_sub(size);
         let growth = file
             .metadata()
@@ -114,9 +114,9 @@ impl FileQuota {
         self.bytes(length.max(growth))
     }
 
-    pub(super) fn bytes(&self, amount: u64) -> Result<(), Exceeded> {
+    pub(super) fn bytes(&self, amount: u64) -> Result<(), ExceededLimit> {
         if guard!("disk_bytes") {
-            self.bytes.take(amount).ok_or(Exceeded::DiskBytes)
+            self.bytes.take(amount).ok_or(ExceededLimit::DiskBytes)
         } else {
             Ok(())
         }
@@ -132,17 +132,17 @@ impl FileQuota {
         if guard!("files_created") {
             self.files
                 .take(1)
-                .ok_or_else(|| FsError::trap(Exceeded::FilesCreated))
+                .ok_or_else(|| FsError::trap(ExceededLimit::FilesCreated))
         } else {
             Ok(())
         }
     }
 
     /// Counts a file of `bytes` bytes that the host writes for the guest; `entries`: the file, and folders that hold it.
-    pub(crate) fn given(&self, bytes: u64, entries: u64) -> Result<(), Exceeded> {
+    pub(crate) fn given(&self, bytes: u64, entries: u64) -> Result<(), ExceededLimit> {
         self.bytes(bytes)?;
         if guard!("files_created") {
-            self.files.take(entries).ok_or(Exceeded::FilesCreated)
+            self.files.take(entries).ok_or(ExceededLimit::FilesCreated)
         } else {
             Ok(())
         }
@@ -157,7 +157,7 @@ impl FileQuota {
         if open.len() < self.descriptors_max || !guard!("descriptors") {
             Ok(())
         } else {
-            Err(FsError::trap(Exceeded::Descriptors))
+            Err(FsError::trap(ExceededLimit::Descriptors))
         }
     }
 

@@ -10,7 +10,7 @@ use wasmtime_wasi::p2::{
     DynInputStream, DynOutputStream, InputStream, OutputStream, Pollable, StreamError, StreamResult,
 };
 
-use crate::limiter::Charge;
+use crate::limiter::MemoryCharge;
 
 use super::FileRules;
 
@@ -20,7 +20,7 @@ pub(super) const STREAM_BYTES: usize = 64 << 10;
 /// A stream that reads from a file.
 pub(super) struct FileSource {
     pub(super) inner: DynInputStream,
-    pub(super) _charge: Charge,
+    pub(super) _charge: MemoryCharge,
 }
 
 #[wasmtime_wasi::async_trait]
@@ -53,7 +53,7 @@ pub(super) struct MeteredOutput {
     /// Offset of the next byte; `None` if the stream appends to the end of the file.
     pub(super) position: Option<u64>,
     pub(super) rules: Arc<FileRules>,
-    pub(super) _charge: Charge,
+    pub(super) _charge: MemoryCharge,
 }
 
 impl MeteredOutput {

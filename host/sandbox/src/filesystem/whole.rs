@@ -13,7 +13,7 @@ use wasmtime_wasi::p2::{FsError, FsResult};
 
 use super::pooled::PooledView;
 use super::{Fd, again, guarded};
-use crate::state::State;
+use crate::state::StoreState;
 
 /// Maximum size of a file, in bytes.
 const FILE_BYTES_MAX: u64 = 4 << 20;
@@ -23,7 +23,10 @@ const CHUNK_BYTES: u64 = 64 << 10;
 /// Returns the text of the file at `path`, which is relative to the working directory of the call, or else to one of its
 /// folders. `None` for a file that does not exist, is denied, is larger than 4 MiB, or is not UTF-8. Fails if reading it
 /// exceeds a limit that ends the guest.
-pub(crate) async fn read_text(state: &mut State, path: &str) -> wasmtime::Result<Option<String>> {
+pub(crate) async fn read_text(
+    state: &mut StoreState,
+    path: &str,
+) -> wasmtime::Result<Option<String>> {
     let cwd = environment::Host::initial_cwd(&mut state.cli())?;
     let mut files = guarded(state);
     let folders = preopens::Host::get_directories(&mut files.0.plain)?;

@@ -19,7 +19,7 @@ const REASON_CHARS_MAX: usize = 300;
 
 /// One tool of a component.
 #[derive(Clone, Debug)]
-pub(super) struct Declared {
+pub(super) struct ForeignTool {
     /// Unique in the component: see [`names`].
     pub(super) name: String,
     pub(super) title: Option<String>,
@@ -54,7 +54,7 @@ pub(super) struct LeftOut {
     pub(super) reason: String,
 }
 
-impl Declared {
+impl ForeignTool {
     /// A tool of a component with these imports that declares nothing but its name, description and arguments. Imports of
     /// files say nothing, because language runtimes import them even for pure code.
     pub(super) fn careful(
@@ -223,7 +223,7 @@ impl Declared {
 }
 
 /// Returns the toolkit of a component, as JSON text. `namespace` is as [`namespace`] makes it.
-pub(super) fn toolkit(namespace: &str, tools: &[Declared], left_out: &[LeftOut]) -> String {
+pub(super) fn toolkit(namespace: &str, tools: &[ForeignTool], left_out: &[LeftOut]) -> String {
     let mut declarations = Vec::new();
     let mut interfaces = Vec::new();
     let mut profiles = Vec::new();
@@ -322,16 +322,16 @@ mod tests {
         AccessKind, CredentialUse, RiskLevel, SubjectKind, Toolkit, WriteEffect,
     };
 
-    use super::{Declared, LeftOut, names, namespace, toolkit};
+    use super::{ForeignTool, LeftOut, names, namespace, toolkit};
 
-    fn careful(name: &str, imports: &[&str]) -> Declared {
+    fn careful(name: &str, imports: &[&str]) -> ForeignTool {
         let schema = json!({ "type": "object", "properties": { "path": { "type": "string" } } });
         let imports: Vec<String> = imports.iter().map(|import| (*import).to_owned()).collect();
-        Declared::careful(name.to_owned(), "Does it.".to_owned(), schema, &imports)
+        ForeignTool::careful(name.to_owned(), "Does it.".to_owned(), schema, &imports)
     }
 
     #[track_caller]
-    fn accepted(tools: &[Declared]) -> Toolkit {
+    fn accepted(tools: &[ForeignTool]) -> Toolkit {
         let text = toolkit("docs.example", tools, &[]);
         let Described { toolkit, notes, .. } =
             agent_tool::toolkit(&text).unwrap_or_else(|errors| panic!("{errors:?}"));
@@ -442,7 +442,7 @@ mod tests {
     #[test]
     fn a_description_is_never_empty_and_never_too_long() {
         for text in ["", " \n", &"x".repeat(20_000)] {
-            let kit = accepted(&[Declared {
+            let kit = accepted(&[ForeignTool {
                 description: text.to_owned(),
                 ..careful("a", &[])
             }]);
@@ -500,7 +500,7 @@ mod tests {
         );
         let mut tools = Vec::new();
         for name in &names {
-            tools.push(Declared {
+            tools.push(ForeignTool {
                 name: name.clone(),
                 ..careful("", &[])
             });

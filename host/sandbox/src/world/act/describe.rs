@@ -5,9 +5,9 @@ use std::collections::{HashMap, HashSet};
 use serde_json::{Value, json};
 use toolcell_core::record::{AccessKind, JSON_VALUES_MAX, read_unique_json};
 
-use super::section::Section;
-use super::types::{Metadata, ToolDefinition, value};
-use crate::world::declared::{self, Declared, LeftOut};
+use super::section::ActSection;
+use super::types::{ActMetadata, ToolDefinition, value};
+use crate::world::declared::{self, ForeignTool, LeftOut};
 
 /// Maximum number of tools, as in a toolkit. Naming many tools that have one name takes the square of their number.
 const TOOLS_MAX: usize = 256;
@@ -26,7 +26,7 @@ const SOURCE: &str = "act";
 /// A component with too many tools, with too much of their schemas, or of which no tool can be offered.
 pub(super) fn toolkit(
     tools: Vec<ToolDefinition>,
-    section: Option<&Section>,
+    section: Option<&ActSection>,
     imports: &[String],
     namespace: Option<&str>,
 ) -> Result<String, String> {
@@ -91,10 +91,10 @@ fn bounded(tools: &[ToolDefinition]) -> Result<(), String> {
 fn offer(
     tool: ToolDefinition,
     name: String,
-    section: Option<&Section>,
+    section: Option<&ActSection>,
     imports: &[String],
     first: bool,
-) -> Result<Declared, String> {
+) -> Result<ForeignTool, String> {
     if !first {
         return Err("another tool of the component has the same name".to_owned());
     }
@@ -121,7 +121,7 @@ fn offer(
         }
     }
     let flag = |key| value(&tool.metadata, key).as_ref().and_then(Value::as_bool);
-    let mut declared = Declared::careful(name, description, schema, imports);
+    let mut declared = ForeignTool::careful(name, description, schema, imports);
     declared.facts.is_read_only = flag("std:read-only");
     declared.facts.is_destructive = flag("std:destructive");
     declared.timeout_ms = timeout(&tool.metadata);
@@ -133,7 +133,7 @@ fn offer(
     Ok(declared)
 }
 
-fn timeout(metadata: &Metadata) -> Option<u64> {
+fn timeout(metadata: &ActMetadata) -> Option<u64> {
     value(metadata, "std:timeout-ms")?
         .as_u64()
         .filter(|ms| *ms > 0)
@@ -141,7 +141,7 @@ fn timeout(metadata: &Metadata) -> Option<u64> {
 
 /// A tool's access: the component's imports, limited by its section. Without a section at most the network, because
 /// language runtimes import files even for pure code.
-fn access(section: Option<&Section>, imports: &[String], read_only: bool) -> Vec<AccessKind> {
+fn access(section: Option<&ActSection>, imports: &[String], read_only: bool) -> Vec<AccessKind> {
     let imported = |start: &str| imports.iter().any(|import| import.starts_with(start));
     let declared = section.map_or(&[AccessKind::Network][..], |section| &section.access);
     let wanted = declared.iter().filter(|kind| match kind {
@@ -210,7 +210,7 @@ mod tests {
 
     use super::super::cbor;
     use super::super::types::{LocalizedString, ToolDefinition};
-    use super::{Section, own_names, toolkit};
+    use super::{ActSection, own_names, toolkit};
 
     fn tool(name: &str, metadata: &[(&str, Value)]) -> ToolDefinition {
         let metadata = metadata
@@ -230,7 +230,11 @@ mod tests {
     }
 
     #[track_caller]
-    fn accepted(tools: Vec<ToolDefinition>, section: Option<&Section>, names: &[&str]) -> Toolkit {
+    fn accepted(
+        tools: Vec<ToolDefinition>,
+        section: Option<&ActSection>,
+        names: &[&str],
+    ) -> Toolkit {
         let text = toolkit(tools, section, &imports(names), None).unwrap();
         let Described { toolkit, notes, .. } =
             agent_tool::toolkit(&text).unwrap_or_else(|errors| panic!("{errors:?}"));
@@ -289,7 +293,7 @@ mod tests {
 
     #[test]
     fn the_section_is_a_ceiling_on_what_the_imports_could_ask_for() {
-        let granted = |section: Option<&Section>, claims: &[(&str, Value)], imports: &[&str]| {
+        let granted = |section: Option<&ActSection>, claims: &[(&str, Value)], imports: &[&str]| {
             let kit = accepted(vec![tool("a", claims)], section, imports);
             let profile = kit.permission_profiles.into_iter().next().unwrap();
             (profile.access_kinds, profile.network_scope.unwrap())
@@ -297,10 +301,10 @@ mod tests {
         use AccessKind::{FileRead, FileWrite, Network};
         assert_eq!(granted(None, &[], &BOTH), (vec![Network], "any".to_owned()));
         assert_eq!(
-            granted(Some(&Section::default()), &[], &BOTH),
+            granted(Some(&ActSection::default()), &[], &BOTH),
             (vec![], "none".to_owned())
         );
-        let all = Section {
+        let all = ActSection {
             name: Some("my:db".to_owned()),
             access: vec![FileRead, FileWrite, Network],
             network_scope: Some("https://a.example:*".to_owned()),

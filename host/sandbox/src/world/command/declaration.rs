@@ -7,7 +7,7 @@ use toolcell_core::record::{AccessKind, CLI, WriteEffect};
 
 use super::input::{ARGS_MAX, ENV_MAX, FILES_MAX};
 use super::name;
-use crate::world::declared::{self, Declared, LeftOut};
+use crate::world::declared::{self, ForeignTool, LeftOut};
 
 const NAMESPACE: &str = "command";
 /// The tool's name, for a command that has none.
@@ -27,7 +27,7 @@ pub(super) fn toolkit(
     left_out: &[LeftOut],
 ) -> String {
     let names = declared::names([name.unwrap_or(NAME)]);
-    let tools: Vec<Declared> = names
+    let tools: Vec<ForeignTool> = names
         .into_iter()
         .map(|name| declared(name, imports))
         .collect();
@@ -62,8 +62,8 @@ pub(in crate::world) fn named_by(file: &Path, toolkit: &str) -> Option<String> {
     Some(toolkit.to_string())
 }
 
-fn declared(name: String, imports: &[String]) -> Declared {
-    let mut tool = Declared::careful(name, DESCRIPTION.to_owned(), input_schema(), imports);
+fn declared(name: String, imports: &[String]) -> ForeignTool {
+    let mut tool = ForeignTool::careful(name, DESCRIPTION.to_owned(), input_schema(), imports);
     tool.tool_kind = "shell_command";
     // Its imports say that it reaches nothing else, whatever others of its kind do.
     tool.facts.is_open_world.get_or_insert(false);

@@ -14,7 +14,7 @@ use wasmtime::Store;
 use wasmtime::component::{InstancePre, types::ComponentItem};
 
 use super::declared::toolkit;
-use super::{Call, Examined, Outcome, World, answer};
+use super::{Call, ComponentWorld, FirstLoad, Outcome, answer};
 use crate::bindings::near::SandboxedToolPre;
 use crate::bindings::near::exports::near::agent::tool::{
     ErrorKind, GuestFailure, Request, Response,
@@ -22,9 +22,9 @@ use crate::bindings::near::exports::near::agent::tool::{
 use crate::bindings::tool::toolcell::tool::types::ErrorClass;
 use crate::call;
 use crate::component::invalid;
-use crate::state::State;
+use crate::state::StoreState;
 
-use records::{Imported, contexts};
+use records::{HostFunctions, contexts};
 
 /// Interface that every tool exports.
 pub(super) const INTERFACE: &str = "near:agent/tool@0.4.1";
@@ -32,14 +32,14 @@ pub(super) const CONTRACT: &str = "near:agent@0.4.1";
 /// The interface through which it does anything beyond computing.
 const HOST: &str = "near:agent/host@";
 
-pub(super) struct Near {
-    component: SandboxedToolPre<State>,
+pub(super) struct NearWorld {
+    component: SandboxedToolPre<StoreState>,
     /// JSON text of the context of each tool's calls, by the tool's name.
     contexts: HashMap<String, String>,
 }
 
-impl Near {
-    pub(super) fn new(instance: InstancePre<State>) -> wasmtime::Result<Self> {
+impl NearWorld {
+    pub(super) fn new(instance: InstancePre<StoreState>) -> wasmtime::Result<Self> {
         Ok(Self {
             component: SandboxedToolPre::new(instance)?,
             contexts: HashMap::new(),
@@ -47,8 +47,8 @@ impl Near {
     }
 
     /// Asks for the schema of the arguments and for the description, in an instance with an empty world.
-    async fn ask(&self, examined: Examined<'_>) -> Result<(String, String), Refusal> {
-        let Examined { engine, limits, .. } = examined;
+    async fn ask(&self, examined: FirstLoad<'_>) -> Result<(String, String), Refusal> {
+        let FirstLoad { engine, limits, .. } = examined;
         let cancellation = crate::never();
         let mut store = call::empty_world(engine, limits, &cancellation)?;
         let result = {
@@ -66,8 +66,8 @@ impl Near {
     }
 }
 
-impl World for Near {
-    fn describe<'a>(&'a self, examined: Examined<'a>) -> BoxFuture<'a, Result<String, Refusal>> {
+impl ComponentWorld for NearWorld {
+    fn describe<'a>(&'a self, examined: FirstLoad<'a>) -> BoxFuture<'a, Result<String, Refusal>> {
         Box::pin(async move {
             let imported = imported(examined);
             Ok(match manifest(examined.bytes)? {
@@ -101,7 +101,7 @@ impl World for Near {
 
     fn invoke<'a>(
         &'a self,
-        store: &'a mut Store<State>,
+        store: &'a mut Store<StoreState>,
         call: &'a Call,
     ) -> BoxFuture<'a, wasmtime::Result<Outcome>> {
         Box::pin(async move {
@@ -124,10 +124,10 @@ impl World for Near {
 }
 
 /// The component's imports from the host, by its type.
-fn imported(examined: Examined<'_>) -> Imported {
+fn imported(examined: FirstLoad<'_>) -> HostFunctions {
     let engine = examined.engine.wasmtime();
     let kind = examined.component.component_type();
-    let mut imported = Imported::default();
+    let mut imported = HostFunctions::default();
     for (name, item) in kind.imports(engine) {
         if let ComponentItem::ComponentInstance(host) = item.ty
             && name.starts_with(HOST)
