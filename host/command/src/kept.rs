@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use toolcell::{Grants, Home};
-use toolcell_config::Layers;
+use toolcell_config::ConfigLayers;
 use toolcell_core::record::RuleSource;
 use toolcell_install::lock;
 use toolcell_install::registry::Credentials;
@@ -91,7 +91,7 @@ pub fn of_settings(
     here: Option<&Path>,
     grants: &GrantOptions,
     policy: &PolicyOptions,
-    layers: &Layers,
+    layers: &ConfigLayers,
 ) -> Vec<KeptFile> {
     let mut files = Vec::new();
     files.extend(
@@ -247,7 +247,7 @@ fn source_folders<'a>(targets: impl IntoIterator<Item = &'a Target>) -> Vec<Path
         .collect()
 }
 
-fn all(layers: &Layers, sources: &[PathBuf]) -> Vec<PathBuf> {
+fn all(layers: &ConfigLayers, sources: &[PathBuf]) -> Vec<PathBuf> {
     let mut folders = sources.to_vec();
     for layer in layers.files() {
         let tools = layer

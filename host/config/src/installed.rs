@@ -14,18 +14,18 @@ use toolcell_install::store;
 
 /// The locks that a command knows. They are read once, when they are first needed.
 #[derive(Debug, Default)]
-pub struct Names {
+pub struct InstalledNames {
     home: PathBuf,
     /// Files of settings, whether they exist or not; the first lock that has a name counts.
     configs: Vec<PathBuf>,
     /// The names of `[tools]` in each file of settings that counts.
     declared: Vec<(PathBuf, BTreeSet<String>)>,
-    read: OnceLock<Vec<Read>>,
+    read: OnceLock<Vec<LoadedLock>>,
 }
 
 /// A lock that was read.
 #[derive(Debug)]
-struct Read {
+struct LoadedLock {
     config: PathBuf,
     installed: Result<Installed, Refusal>,
     /// Entries that this user ever confirmed.
@@ -34,7 +34,7 @@ struct Read {
 
 /// An installed tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct InstalledComponent {
     /// The name under which it was found.
     pub name: String,
     /// The bytes that the name stands for.
@@ -43,7 +43,7 @@ pub struct Found {
     pub file: PathBuf,
 }
 
-impl Names {
+impl InstalledNames {
     /// The locks for a command in `folder`; `named` is the file that `--config` names.
     pub fn new(home: &Home, folder: Option<&Path>, named: Option<&Path>) -> Self {
         let named = named.map(|file| file.canonicalize().unwrap_or_else(|_| file.to_owned()));
@@ -62,7 +62,7 @@ impl Names {
         Self::new(home, std::env::current_dir().ok().as_deref(), named)
     }
 
-    fn read(&self) -> &[Read] {
+    fn read(&self) -> &[LoadedLock] {
         self.read.get_or_init(|| {
             let read = |config: &PathBuf| {
                 let place = Place::beside(config, &self.home);
@@ -70,7 +70,7 @@ impl Names {
                 let known = installed
                     .as_ref()
                     .map_or_else(|_| place.known(), |read| read.confirmed().to_vec());
-                Read {
+                LoadedLock {
                     config: config.clone(),
                     installed,
                     known,
@@ -92,7 +92,7 @@ impl Names {
     ///
     /// A lock that cannot be read, an entry that this user has not confirmed, and a name of `[tools]` that is not
     /// installed there: a tool of that name in the user's own lock is another one.
-    pub fn find(&self, name: &str) -> Option<Result<Found, Refusal>> {
+    pub fn find(&self, name: &str) -> Option<Result<InstalledComponent, Refusal>> {
         if !is_name(name) {
             return None;
         }
@@ -100,7 +100,11 @@ impl Names {
     }
 
     /// Does what [`Self::find`] does, in the lock beside `config` alone.
-    pub fn find_beside(&self, config: &Path, name: &str) -> Option<Result<Found, Refusal>> {
+    pub fn find_beside(
+        &self,
+        config: &Path,
+        name: &str,
+    ) -> Option<Result<InstalledComponent, Refusal>> {
         let read = self
             .read()
             .iter()
@@ -108,12 +112,16 @@ impl Names {
         self.in_lock(read, name)
     }
 
-    fn in_lock(&self, read: &Read, name: &str) -> Option<Result<Found, Refusal>> {
+    fn in_lock(
+        &self,
+        read: &LoadedLock,
+        name: &str,
+    ) -> Option<Result<InstalledComponent, Refusal>> {
         let installed = match &read.installed {
             Ok(installed) => installed,
             Err(refusal) => return Some(Err(refusal.clone())),
         };
-        let found = |entry: &Entry| Found {
+        let found = |entry: &Entry| InstalledComponent {
             name: name.to_owned(),
             component: entry.component,
             file: store::file(&self.home, &entry.component),
@@ -136,7 +144,7 @@ impl Names {
 
     /// The project's file, if `name` was installed next to it and is known only in its folder.
     pub fn is_of_project(&self, name: &str) -> Option<&Path> {
-        let has = |read: &&Read| {
+        let has = |read: &&LoadedLock| {
             read.installed
                 .as_ref()
                 .is_ok_and(|installed| installed.get(name).is_some())

@@ -2,12 +2,12 @@ use anyhow::{Context, anyhow, bail};
 use toolcell::{Home, Keep, LogSettings};
 
 use super::file::{ConfigFile, JournalSection};
-use super::word::Word;
+use super::word::ConfigText;
 use super::{duration, size};
 
 impl JournalSection {
     /// The first word of the section; `None` if it is empty.
-    pub(super) fn word(&self) -> Option<&Word> {
+    pub(super) fn word(&self) -> Option<&ConfigText> {
         let Self {
             keep,
             durability,

@@ -4,7 +4,7 @@ use anyhow::Context;
 use toolcell_core::policy::Limits;
 
 use super::file::{ConfigFile, LimitSection};
-use super::word::Word;
+use super::word::ConfigText;
 use super::{duration, size};
 
 /// Limits that options or files set; `None` for each that they do not set.
@@ -29,7 +29,7 @@ impl GivenLimits {
     pub fn of_file(file: &ConfigFile) -> anyhow::Result<Self> {
         fn read<T>(
             file: &ConfigFile,
-            word: Option<&Word>,
+            word: Option<&ConfigText>,
             parse: fn(&str) -> Result<T, String>,
         ) -> anyhow::Result<Option<T>> {
             let Some(word) = word else { return Ok(None) };

@@ -11,7 +11,7 @@ use toolcell_install::trust::{
     plain_repository,
 };
 
-use super::Word;
+use super::ConfigText;
 use super::file::ConfigFile;
 
 /// `[[signer]]`: names one signer, in one of three ways. A key is written into the file itself, so that trust in the file
@@ -20,15 +20,15 @@ use super::file::ConfigFile;
 #[serde(deny_unknown_fields)]
 pub struct TrustSection {
     /// `host/repository`, a URL, or a path; `*` stands for any text.
-    pub reference: Word,
+    pub reference: ConfigText,
     /// A sigstore identity, such as an e-mail address; `*` stands for any text.
-    pub identity: Option<Word>,
+    pub identity: Option<ConfigText>,
     /// URL of who vouches for the identity.
-    pub issuer: Option<Word>,
+    pub issuer: Option<ConfigText>,
     /// A public key: PEM, or its base64 text.
-    pub key: Option<Word>,
+    pub key: Option<ConfigText>,
     /// A public key of minisign.
-    pub minisign: Option<Word>,
+    pub minisign: Option<ConfigText>,
 }
 
 /// Adds what `file`, a file of this `source`, says of signers.

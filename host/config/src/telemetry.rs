@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 use toolcell::Home;
 use toolcell_core::record::RuleSource;
 
-use super::Word;
+use super::ConfigText;
 use super::file::ConfigFile;
 
 /// The address of a collector on this machine, as the OTLP specification has it.
@@ -32,9 +32,9 @@ pub struct TelemetrySection {
     /// If `true`, toolcell sends spans and metrics to a collector.
     pub export: Option<bool>,
     /// Its URL [default: `OTEL_EXPORTER_OTLP_ENDPOINT`, or `http://localhost:4318`].
-    pub endpoint: Option<Word>,
+    pub endpoint: Option<ConfigText>,
     /// Headers for it [default: `OTEL_EXPORTER_OTLP_HEADERS`].
-    pub headers: Headers,
+    pub headers: SecretHeaders,
     /// If `true`, spans have arguments and results, redacted as in records.
     pub arguments: Option<bool>,
     /// If `true`, `toolcell serve` answers at `/metrics`.
@@ -43,7 +43,7 @@ pub struct TelemetrySection {
 
 /// Headers whose values are secrets: no message and no `Debug` shows them.
 #[derive(Clone, Default, PartialEq)]
-pub struct Headers(Vec<(HeaderName, HeaderValue)>);
+pub struct SecretHeaders(Vec<(HeaderName, HeaderValue)>);
 
 /// Telemetry settings.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -61,10 +61,10 @@ pub struct TelemetrySettings {
 pub struct Collector {
     /// `http` or `https`, with a host, and without a query.
     pub endpoint: Uri,
-    pub headers: Headers,
+    pub headers: SecretHeaders,
 }
 
-impl Headers {
+impl SecretHeaders {
     /// Each header with its value.
     pub fn iter(&self) -> impl Iterator<Item = &(HeaderName, HeaderValue)> {
         self.0.iter()
@@ -110,7 +110,7 @@ impl Headers {
     }
 }
 
-impl<'de> Deserialize<'de> for Headers {
+impl<'de> Deserialize<'de> for SecretHeaders {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         // Read as any value, because serde's own errors quote what they did not expect.
         let read = toml::Value::deserialize(deserializer)?;
@@ -125,7 +125,7 @@ impl<'de> Deserialize<'de> for Headers {
     }
 }
 
-impl fmt::Debug for Headers {
+impl fmt::Debug for SecretHeaders {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list()
             .entries(self.0.iter().map(|(name, _)| name.as_str()))
@@ -195,15 +195,16 @@ fn settings(
             None => parsed(ENDPOINT)?,
         },
     };
-    let headers =
-        match variable("OTEL_EXPORTER_OTLP_HEADERS").filter(|_| *headers == Headers::default()) {
-            Some(text) => Headers::of_variable(&text)
-                .map_err(anyhow::Error::msg)
-                .context("OTEL_EXPORTER_OTLP_HEADERS: give name=value, with commas between them")?,
-            None => headers.clone(),
-        };
+    let headers = match variable("OTEL_EXPORTER_OTLP_HEADERS")
+        .filter(|_| *headers == SecretHeaders::default())
+    {
+        Some(text) => SecretHeaders::of_variable(&text)
+            .map_err(anyhow::Error::msg)
+            .context("OTEL_EXPORTER_OTLP_HEADERS: give name=value, with commas between them")?,
+        None => headers.clone(),
+    };
     ensure!(
-        headers == Headers::default() || is_private(&endpoint) || !guard!("telemetry_clear"),
+        headers == SecretHeaders::default() || is_private(&endpoint) || !guard!("telemetry_clear"),
         "cannot send headers to a collector over http:// to another machine, because they are secrets; give an endpoint with \
          https://, or leave the headers out"
     );
@@ -380,7 +381,8 @@ mod tests {
 
     #[test]
     fn a_value_in_percent_encoding_is_read() {
-        let headers = Headers::of_variable("authorization=Bearer%20abc, x-team = a=b").unwrap();
+        let headers =
+            SecretHeaders::of_variable("authorization=Bearer%20abc, x-team = a=b").unwrap();
         let values: Vec<_> = headers
             .iter()
             .map(|(name, value)| (name.as_str(), value.to_str().unwrap()))

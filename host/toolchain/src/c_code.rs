@@ -13,7 +13,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use super::find::Search;
+use super::find::ToolchainSearch;
 use super::language::{ZIG, zig_program};
 use super::{Say, record};
 
@@ -43,7 +43,7 @@ fn asks(manifest: &str) -> bool {
 }
 
 /// The folder of the compiler, which is fetched if it is not there; `None` if the package asks for none.
-pub(super) fn compiler(search: &Search, say: Say) -> Result<Option<PathBuf>> {
+pub(super) fn compiler(search: &ToolchainSearch, say: Say) -> Result<Option<PathBuf>> {
     is_wanted(&search.dir)
         .then(|| ZIG.ready(search, say))
         .transpose()

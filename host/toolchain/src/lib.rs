@@ -40,14 +40,14 @@ mod workspace;
 #[cfg(test)]
 mod standin;
 
-pub use build::{BuildSettings, Built};
-pub use find::{Preference, Search, ToolchainSource};
+pub use build::{BuildOutcome, BuildSettings};
+pub use find::{Preference, ToolchainSearch, ToolchainSource};
 pub use language::{Lang, build, names, no_project};
-pub use project::{Kind, new_project};
-pub use record::{Standing, source_places, standing};
+pub use project::{ProjectKind, new_project};
+pub use record::{BuildState, source_places, standing};
 pub use sdk::write_sdk;
-pub use survey::{Finding, State};
-pub use watch::Watch;
+pub use survey::{PartState, SurveyFinding};
+pub use watch::SourceWatch;
 
 /// The one target that guests are built for.
 const TARGET: &str = "wasm32-wasip2";

@@ -9,9 +9,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use toolcell_core::private;
 
-use super::find::{Search, Toolchain};
-use super::held::Held;
-use super::process::{self, Output, Stream};
+use super::find::{Toolchain, ToolchainSearch};
+use super::held::FileLock;
+use super::process::{self, OutputPipe, ProgramOutput};
 use super::{Say, TARGET, sysroot};
 
 /// The compiler, its cargo, the sources of the standard library, the component linker, and the CA certificates for
@@ -37,7 +37,7 @@ const QUESTION: Duration = Duration::from_secs(60);
 const DOWNLOAD: Duration = Duration::from_secs(120);
 
 /// Installs what is missing and returns the toolchain; returns at once if an earlier run did so.
-pub(super) fn set_up(search: &Search, say: Say) -> Result<Toolchain> {
+pub(super) fn set_up(search: &ToolchainSearch, say: Say) -> Result<Toolchain> {
     let stale = match sysroot::ready(search) {
         Ok(toolchain) => return Ok(toolchain),
         Err(reason) => reason,
@@ -48,7 +48,7 @@ pub(super) fn set_up(search: &Search, say: Say) -> Result<Toolchain> {
     let lock =
         private::open_or_create(&home.join("lock")).context("cannot open the toolchain's lock")?;
     let busy_with = format!("process {}", std::process::id());
-    let _held = Held::take(
+    let _held = FileLock::take(
         lock,
         "waiting for another toolcell that sets up the toolchain",
         &busy_with,
@@ -90,7 +90,7 @@ fn has_libc(folder: &Path) -> bool {
 
 /// The programs of the system's package manager.
 pub(super) struct Apt<'a> {
-    search: &'a Search,
+    search: &'a ToolchainSearch,
     apt_get: PathBuf,
     dpkg: PathBuf,
     dpkg_query: PathBuf,
@@ -98,7 +98,7 @@ pub(super) struct Apt<'a> {
 }
 
 impl<'a> Apt<'a> {
-    pub(super) fn find(search: &'a Search) -> Result<Self> {
+    pub(super) fn find(search: &'a ToolchainSearch) -> Result<Self> {
         let program = |name: &str| {
             search.which(name).ok_or_else(|| {
                 anyhow!("no {name} on PATH: this way exists on Debian and its kin only")
@@ -217,7 +217,7 @@ impl<'a> Apt<'a> {
         command.args(rest).args(WAITS).arg("-qq").args(words);
         let mut last = String::new();
         let status = process::run(command, None, &mut |stream, line| {
-            if stream == Stream::Err && !line.trim().is_empty() {
+            if stream == OutputPipe::Err && !line.trim().is_empty() {
                 say(line);
                 // Errors begin like this; the lines after them are advice.
                 if line.starts_with("E: ") || last.is_empty() {
@@ -374,7 +374,7 @@ impl<'a> Apt<'a> {
     fn text(&self, command: &mut Command) -> Result<String> {
         let taken = std::mem::replace(command, Command::new(""));
         let shown = process::shown(&taken);
-        let answer: Output = process::output(taken, DOWNLOAD)?;
+        let answer: ProgramOutput = process::output(taken, DOWNLOAD)?;
         if !answer.status.success() {
             let short: String = shown.split(" -o ").next().unwrap_or_default().to_owned();
             bail!("{short} failed: {}", answer.reason());
@@ -409,12 +409,12 @@ fn mirror_in(uris: &str) -> Option<&str> {
 mod tests {
     use super::super::Preference;
     use super::super::find::find;
-    use super::super::standin::Programs;
+    use super::super::standin::ShimPrograms;
     use super::*;
 
     /// A Debian with only cargo-web installed, and a sudo for tests that do not run as root.
-    fn debian() -> Programs {
-        Programs::new()
+    fn debian() -> ShimPrograms {
+        ShimPrograms::new()
             .with("dpkg", "echo amd64")
             .with("dpkg-deb", "exit 1")
             .with("dpkg-query", "echo 'cargo-web installed'; exit 1")
@@ -474,7 +474,7 @@ mod tests {
     #[test]
     fn offline_installs_nothing() {
         let programs = debian().with("apt-get", "exit 1");
-        let search = Search {
+        let search = ToolchainSearch {
             offline: true,
             ..programs.search(Preference::Packages)
         };

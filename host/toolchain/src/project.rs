@@ -8,7 +8,7 @@ use super::language::{Lang, write_local_files};
 
 /// The kind of a new project.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Kind {
+pub enum ProjectKind {
     #[default]
     Tool,
     Hook,
@@ -19,7 +19,7 @@ pub fn new_project(
     parent: &Path,
     name: &str,
     lang: Lang,
-    kind: Kind,
+    kind: ProjectKind,
     sdk: Option<&Path>,
 ) -> Result<PathBuf> {
     check_name(name)?;
@@ -93,7 +93,7 @@ mod tests {
 
     fn refusal(name: &str) -> Option<String> {
         let parent = tempfile::tempdir().unwrap();
-        new_project(parent.path(), name, rust(), Kind::Tool, None)
+        new_project(parent.path(), name, rust(), ProjectKind::Tool, None)
             .err()
             .map(|error| error.to_string())
     }
@@ -144,8 +144,14 @@ mod tests {
     fn a_project_is_written_whole_with_its_name_in_it() {
         let parent = tempfile::tempdir().unwrap();
         let sdk = Path::new("/data/sdk/x");
-        let project =
-            new_project(parent.path(), "word-count", rust(), Kind::Tool, Some(sdk)).unwrap();
+        let project = new_project(
+            parent.path(),
+            "word-count",
+            rust(),
+            ProjectKind::Tool,
+            Some(sdk),
+        )
+        .unwrap();
         assert_eq!(project, parent.path().join("word-count"));
         let read = |file: &str| std::fs::read_to_string(project.join(file)).unwrap();
         assert!(read("Cargo.toml").contains("name = \"word-count\"\n"));
@@ -182,7 +188,7 @@ mod tests {
     fn nothing_that_is_there_is_overwritten_and_nothing_half_made_stays() {
         let parent = tempfile::tempdir().unwrap();
         std::fs::create_dir(parent.path().join("mine")).unwrap();
-        let error = new_project(parent.path(), "mine", rust(), Kind::Tool, None)
+        let error = new_project(parent.path(), "mine", rust(), ProjectKind::Tool, None)
             .unwrap_err()
             .to_string();
         assert!(
@@ -195,7 +201,7 @@ mod tests {
             &parent.path().join("file"),
             "tool",
             rust(),
-            Kind::Hook,
+            ProjectKind::Hook,
             None,
         )
         .unwrap_err();

@@ -9,10 +9,10 @@ use anyhow::{Context, Result, bail};
 use toolcell_core::private;
 
 use super::Say;
-use super::find::Search;
-use super::held::Held;
-use super::process::{self, Stream};
-use super::survey::{Finding, State};
+use super::find::ToolchainSearch;
+use super::held::FileLock;
+use super::process::{self, OutputPipe};
+use super::survey::{PartState, SurveyFinding};
 
 /// Written into a room's folder as its last file. It has the room's name as content.
 const COMPLETE: &str = "toolcell-complete";
@@ -21,7 +21,7 @@ const COMPLETE: &str = "toolcell-complete";
 const FETCH: Duration = Duration::from_secs(15 * 60);
 
 /// One part of a toolchain, which several languages may share.
-pub(super) struct Room {
+pub(super) struct ToolchainPart {
     /// The name of its folder, which contains all versions, such as `ziglang-0.17.0`. Another content needs another
     /// name.
     pub(super) name: &'static str,
@@ -41,15 +41,15 @@ pub(super) struct Room {
 pub(super) struct SetUp<'a> {
     /// The room's final folder.
     pub(super) folder: &'a Path,
-    pub(super) search: &'a Search,
+    pub(super) search: &'a ToolchainSearch,
 }
 
-impl Room {
-    pub(super) fn folder(&self, search: &Search) -> PathBuf {
+impl ToolchainPart {
+    pub(super) fn folder(&self, search: &ToolchainSearch) -> PathBuf {
         search.cache_dir.join("toolchain").join(self.name)
     }
 
-    pub(super) fn is_ready(&self, search: &Search) -> bool {
+    pub(super) fn is_ready(&self, search: &ToolchainSearch) -> bool {
         let stamp = self.folder(search).join(COMPLETE);
         std::fs::read_to_string(stamp).is_ok_and(|name| name == self.name)
     }
@@ -63,7 +63,7 @@ impl Room {
     }
 
     /// The first program that is missing, and what to do.
-    fn lacks(&self, search: &Search) -> Option<(&'static str, &'static str)> {
+    fn lacks(&self, search: &ToolchainSearch) -> Option<(&'static str, &'static str)> {
         self.needs
             .iter()
             .copied()
@@ -72,7 +72,7 @@ impl Room {
 
     /// Returns the room's folder; fetches its content first if it is not complete. Says what is fetched, and its size,
     /// before it begins.
-    pub(super) fn ready(&self, search: &Search, say: Say) -> Result<PathBuf> {
+    pub(super) fn ready(&self, search: &ToolchainSearch, say: Say) -> Result<PathBuf> {
         let folder = self.folder(search);
         if self.is_ready(search) {
             return Ok(folder);
@@ -88,7 +88,7 @@ impl Room {
             .with_context(|| format!("cannot create {}", parent.display()))?;
         let lock = private::open_or_create(&parent.join("lock"))
             .context("cannot open the toolchain's lock")?;
-        let _held = Held::take(
+        let _held = FileLock::take(
             lock,
             "waiting for another toolcell that sets up a toolchain",
             self.contents,
@@ -141,7 +141,12 @@ impl SetUp<'_> {
 
     /// Runs a program that fetches, and passes what it prints to `say`.
     pub(super) fn run(&self, command: Command, say: Say) -> Result<()> {
-        checked(command, Some(FETCH), &[Stream::Out, Stream::Err], say)
+        checked(
+            command,
+            Some(FETCH),
+            &[OutputPipe::Out, OutputPipe::Err],
+            say,
+        )
     }
 
     /// Installs pinned packages of PyPI into `python/` of the room: `requirements` has a line
@@ -203,7 +208,7 @@ impl SetUp<'_> {
 pub(super) fn checked(
     command: Command,
     limit: Option<Duration>,
-    said: &[Stream],
+    said: &[OutputPipe],
     say: Say,
 ) -> Result<()> {
     const LINES_MAX: usize = 60;
@@ -228,7 +233,7 @@ pub(super) fn checked(
 }
 
 /// A sentence for each of `rooms` that a build fetches.
-pub(super) fn missing(rooms: &[&Room], search: &Search) -> Vec<String> {
+pub(super) fn missing(rooms: &[&ToolchainPart], search: &ToolchainSearch) -> Vec<String> {
     rooms
         .iter()
         .filter(|room| !room.is_ready(search))
@@ -237,23 +242,28 @@ pub(super) fn missing(rooms: &[&Room], search: &Search) -> Vec<String> {
 }
 
 /// The report of `toolcell doctor` on a language whose toolchain is in `rooms`.
-pub(super) fn finding(title: &str, rooms: &[&Room], search: &Search) -> Finding {
+pub(super) fn finding(
+    title: &str,
+    rooms: &[&ToolchainPart],
+    search: &ToolchainSearch,
+) -> SurveyFinding {
     // Its subject begins with "the": the toolchain of a language that is not used here is no fault of the machine.
     let subject = format!("the toolchain for {title}");
-    let missing: Vec<&&Room> = rooms.iter().filter(|room| !room.is_ready(search)).collect();
+    let missing: Vec<&&ToolchainPart> =
+        rooms.iter().filter(|room| !room.is_ready(search)).collect();
     let lacking = missing
         .iter()
         .find_map(|room| Some((room, room.lacks(search)?)));
     if let Some((room, (program, remedy))) = lacking {
         let detail = format!("{} needs {program}, which is not on PATH", room.contents);
-        return Finding {
+        return SurveyFinding {
             subject,
-            state: State::Missing,
+            state: PartState::Missing,
             detail,
             fix: Some(remedy.to_owned()),
         };
     }
-    let list = |of: &dyn Fn(&Room) -> String, rooms: &[&&Room]| {
+    let list = |of: &dyn Fn(&ToolchainPart) -> String, rooms: &[&&ToolchainPart]| {
         rooms
             .iter()
             .map(|room| of(room))
@@ -261,21 +271,21 @@ pub(super) fn finding(title: &str, rooms: &[&Room], search: &Search) -> Finding 
             .join("; ")
     };
     if missing.is_empty() {
-        let all: Vec<&&Room> = rooms.iter().collect();
-        return Finding {
+        let all: Vec<&&ToolchainPart> = rooms.iter().collect();
+        return SurveyFinding {
             subject,
-            state: State::Ready,
+            state: PartState::Ready,
             detail: list(&|room| room.contents.to_owned(), &all),
             fix: None,
         };
     }
     let detail = format!(
         "the first build fetches {}",
-        list(&Room::sentence, &missing)
+        list(&ToolchainPart::sentence, &missing)
     );
-    Finding {
+    SurveyFinding {
         subject,
-        state: State::Absent,
+        state: PartState::Absent,
         detail,
         fix: None,
     }
@@ -284,12 +294,12 @@ pub(super) fn finding(title: &str, rooms: &[&Room], search: &Search) -> Finding 
 #[cfg(test)]
 mod tests {
     use super::super::Preference;
-    use super::super::standin::Programs;
+    use super::super::standin::ShimPrograms;
     use super::*;
 
     #[test]
     fn a_python_without_pip_is_told_how_to_get_it() {
-        let room = Room {
+        let room = ToolchainPart {
             name: "thing-1",
             contents: "Thing 1",
             registry: "PyPI",
@@ -299,7 +309,7 @@ mod tests {
             set_up: |set_up, say| set_up.pip("thing==1\n", say),
         };
         let ready = |script: &str| {
-            let programs = Programs::new().with("python3", script);
+            let programs = ShimPrograms::new().with("python3", script);
             format!(
                 "{:#}",
                 room.ready(&programs.search(Preference::Any), &mut |_| ())

@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use toolcell::Home;
 use toolcell_install::component::same_but_memory;
 use toolcell_install::package::Package;
-use toolcell_toolchain::{self as toolchain, BuildSettings, Preference, Search};
+use toolcell_toolchain::{self as toolchain, BuildSettings, Preference, ToolchainSearch};
 
 use super::show;
 
@@ -63,7 +63,7 @@ pub(super) fn again(folder: &Path, home: &Home, built: &[u8]) -> anyhow::Result<
     let mut bytes = 0;
     copy_folder(&folder, &copy, true, &mut files, &mut bytes)?;
     let mut settings = BuildSettings::new(
-        Search::new(Preference::from_env()?, home.cache()),
+        ToolchainSearch::new(Preference::from_env()?, home.cache()),
         place_path.join("builds"),
     );
     // Of its own, so that nothing is taken from the first build.

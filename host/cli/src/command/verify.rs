@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use toolcell::Home;
 use toolcell_command::runtime::Runtime;
-use toolcell_config::{LayerOptions, Layers, identified};
+use toolcell_config::{ConfigLayers, LayerOptions, identified};
 use toolcell_core::record::{Refusal, Timestamp};
 use toolcell_install::digest::Digest;
 use toolcell_install::reference::Reference;
@@ -108,7 +108,7 @@ impl Verify {
             file: self.config.clone(),
             none: self.no_config,
         };
-        let layers = Layers::read(&home, folder.as_deref(), &options)?;
+        let layers = ConfigLayers::read(&home, folder.as_deref(), &options)?;
         let verifier = SignatureVerifier::new(self.policy(layers.signers())?);
         let sources = install::sources(&home, &self.sources)?;
         let mut artifact = Runtime::on_this_thread()?.block_on(signed::artifact(

@@ -22,18 +22,18 @@ use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
 
-use super::build::{BuildSettings, Built};
-use super::find::Search;
-use super::project::Kind;
-use super::room::{self, Room};
-use super::sources::Scope;
-use super::survey::Finding;
+use super::build::{BuildOutcome, BuildSettings};
+use super::find::ToolchainSearch;
+use super::project::ProjectKind;
+use super::room::{self, ToolchainPart};
+use super::sources::SourceScope;
+use super::survey::SurveyFinding;
 use super::{Say, make, sources};
 
 /// Path and text of an embedded file. In a template, `{{name}}` stands for the project's name.
-pub(super) type File = (&'static str, &'static str);
+pub(super) type EmbeddedFile = (&'static str, &'static str);
 /// Paths in a project, and the texts of their files.
-pub(super) type Texts = Vec<(String, String)>;
+pub(super) type ProjectFiles = Vec<(String, String)>;
 
 /// One language.
 pub(super) trait Language: Sync {
@@ -48,12 +48,12 @@ pub(super) trait Language: Sync {
     fn marks(&self) -> &'static [&'static str];
 
     /// The files of a new project; empty for a kind that the language has no template for.
-    fn template(&self, kind: Kind) -> &'static [File];
+    fn template(&self, kind: ProjectKind) -> &'static [EmbeddedFile];
 
     /// The files of a new project that are only for this machine, such as links to the SDK: a path in the project, and
     /// the text. The template's `.gitignore` names them, and a build writes those that are missing. `sdk` is what
     /// `write_sdk` returned: the SDK is in its `guest-sdk/NAME`, the contract in `wit`.
-    fn local_files(&self, sdk: &Path) -> Result<Texts> {
+    fn local_files(&self, sdk: &Path) -> Result<ProjectFiles> {
         let _ = sdk;
         Ok(Vec::new())
     }
@@ -65,28 +65,28 @@ pub(super) trait Language: Sync {
     }
 
     /// The SDK's sources, in the layout of the repository: `guest-sdk/NAME/..`.
-    fn sdk(&self) -> &'static [File];
+    fn sdk(&self) -> &'static [EmbeddedFile];
 
     /// The command that runs a project's unit tests natively, in the project's folder.
     fn test_command(&self) -> &'static str;
 
     /// The parts of the toolchain that toolcell keeps in its cache: fetched if they are not there. `search` can find a
     /// program of the user that takes the place of one.
-    fn rooms(&self, search: &Search) -> Vec<&'static Room> {
+    fn rooms(&self, search: &ToolchainSearch) -> Vec<&'static ToolchainPart> {
         let _ = search;
         Vec::new()
     }
 
     /// The downloads of a build of the project in the folder of `search`: a sentence for each missing part. Runs no
     /// program in that folder.
-    fn fetches(&self, search: &Search) -> Vec<String> {
+    fn fetches(&self, search: &ToolchainSearch) -> Vec<String> {
         room::missing(&self.rooms(search), search)
     }
 
     /// Everything that can decide what a build of the project in `dir` makes: more than a build reads. Folders count
     /// without what no build reads.
-    fn scope(&self, dir: &Path) -> Scope {
-        let mut scope = Scope::default();
+    fn scope(&self, dir: &Path) -> SourceScope {
+        let mut scope = SourceScope::default();
         scope.folders.insert(dir.to_owned());
         let beside = self.beside(dir).unwrap_or_else(|why| {
             scope.refuse(&why);
@@ -134,7 +134,7 @@ pub(super) trait Language: Sync {
     }
 
     /// The files that the compilation of `job` read, or would have read if they existed.
-    fn read(&self, job: &make::Job) -> Result<Scope> {
+    fn read(&self, job: &make::CompileJob) -> Result<SourceScope> {
         Ok(self.scope(job.dir))
     }
 
@@ -146,10 +146,10 @@ pub(super) trait Language: Sync {
     /// Builds the project in `dir`, which is canonical, and keeps the record of it. `super::make::build` does all of it
     /// but the compilation:
     /// `make::build(self, dir, settings, &compile, say)` with `fn compile(job: &Job, say: Say) -> Result<PathBuf>`.
-    fn build(&self, dir: &Path, settings: &BuildSettings, say: Say) -> Result<Built>;
+    fn build(&self, dir: &Path, settings: &BuildSettings, say: Say) -> Result<BuildOutcome>;
 
     /// The report for `toolcell doctor`. Changes nothing.
-    fn survey(&self, search: &Search) -> Vec<Finding> {
+    fn survey(&self, search: &ToolchainSearch) -> Vec<SurveyFinding> {
         vec![room::finding(self.title(), &self.rooms(search), search)]
     }
 }
@@ -159,7 +159,7 @@ pub(super) const OUTPUT: &str = "target/toolcell";
 
 /// Every language, in the order of the help. A folder with the marks of several is of the first one.
 pub(super) static LANGUAGES: &[&dyn Language] = &[
-    &rust::Rust,
+    &rust::RustLanguage,
     &c::C,
     &cpp::CPP,
     &zig::LANGUAGE,
@@ -201,16 +201,16 @@ impl Lang {
     }
 
     /// The report on its toolchain for `toolcell doctor`.
-    pub fn survey(self, search: &Search) -> Vec<Finding> {
+    pub fn survey(self, search: &ToolchainSearch) -> Vec<SurveyFinding> {
         self.0.survey(search)
     }
 
     /// The downloads of a build of the project in the folder of `search`: a sentence for each part.
-    pub fn fetches(self, search: &Search) -> Vec<String> {
+    pub fn fetches(self, search: &ToolchainSearch) -> Vec<String> {
         self.0.fetches(search)
     }
 
-    pub(super) fn scope(self, dir: &Path) -> Scope {
+    pub(super) fn scope(self, dir: &Path) -> SourceScope {
         self.0.scope(dir)
     }
 }
@@ -261,7 +261,7 @@ pub fn no_project(dir: &Path) -> String {
 }
 
 /// Builds the project in `dir`, in its own language.
-pub fn build(dir: &Path, settings: &BuildSettings, say: Say) -> Result<Built> {
+pub fn build(dir: &Path, settings: &BuildSettings, say: Say) -> Result<BuildOutcome> {
     let dir = std::fs::canonicalize(dir)
         .with_context(|| format!("cannot find the folder {}", dir.display()))?;
     match Lang::detect(&dir) {
@@ -271,10 +271,10 @@ pub fn build(dir: &Path, settings: &BuildSettings, say: Say) -> Result<Built> {
 }
 
 /// The scope of the project in `dir`, before any build of it.
-pub(super) fn scope(dir: &Path) -> Scope {
+pub(super) fn scope(dir: &Path) -> SourceScope {
     Lang::detect(dir).map_or_else(
         || {
-            let mut scope = sources::Scope::default();
+            let mut scope = sources::SourceScope::default();
             scope.add(dir);
             scope
         },

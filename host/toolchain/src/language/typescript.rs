@@ -6,14 +6,14 @@ use anyhow::{Context, Result};
 
 use super::super::Say;
 use super::super::build::quoted;
-use super::super::make::Job;
-use super::super::room::Room;
+use super::super::make::CompileJob;
+use super::super::room::ToolchainPart;
 use super::super::sdk::files;
-use super::super::sources::Scope;
-use super::File;
-use super::fetched::{Fetched, NAMED_MAX, every_name, listed, outside, reached};
+use super::super::sources::SourceScope;
+use super::EmbeddedFile;
+use super::fetched::{FetchedLanguage, NAMED_MAX, every_name, listed, outside, reached};
 
-const TOOL: &[File] = &[
+const TOOL: &[EmbeddedFile] = &[
     (
         "package.json",
         include_str!("../template/typescript/package.json"),
@@ -41,7 +41,7 @@ const TOOL: &[File] = &[
 ];
 
 /// The SDK of both languages.
-const SDK: &[File] = files![
+const SDK: &[EmbeddedFile] = files![
     "guest-sdk/typescript/README.md",
     "guest-sdk/typescript/build.mjs",
     "guest-sdk/typescript/component.js",
@@ -74,7 +74,7 @@ const SDK: &[File] = files![
 ];
 
 /// Sizes are for Linux on x86-64.
-pub(super) static ROOM: Room = Room {
+pub(super) static ROOM: ToolchainPart = ToolchainPart {
     name: "componentize-qjs-0.4.5-esbuild-0.28.2-typescript-5.9.3",
     contents: "componentize-qjs 0.4.5, esbuild 0.28.2 and typescript 5.9.3",
     registry: "npm",
@@ -94,7 +94,7 @@ pub(super) static ROOM: Room = Room {
 /// The folder of a project where it finds the SDK, by the `imports` of its package.json.
 const LOCAL: &str = ".toolcell";
 
-pub(super) static TYPESCRIPT: Fetched = Fetched {
+pub(super) static TYPESCRIPT: FetchedLanguage = FetchedLanguage {
     name: "typescript",
     title: "TypeScript",
     marks: &["package.json", "tsconfig.json"],
@@ -242,7 +242,7 @@ pub(super) fn local_files(sdk: &Path) -> Result<Vec<(String, String)>> {
         .collect())
 }
 
-pub(super) fn compile(job: &Job, say: Say) -> Result<PathBuf> {
+pub(super) fn compile(job: &CompileJob, say: Say) -> Result<PathBuf> {
     let toolchain = job.room(&ROOM);
     write_local_files(job, &toolchain)?;
     let component = component(job);
@@ -260,18 +260,18 @@ pub(super) fn compile(job: &Job, say: Say) -> Result<PathBuf> {
 }
 
 /// The modules and manifests that the bundler read, and the configurations of the compiler.
-pub(super) fn read(job: &Job) -> Result<Scope> {
+pub(super) fn read(job: &CompileJob) -> Result<SourceScope> {
     let mut scope = listed(&component(job))?;
     scope.files.extend(extended(job.dir)?);
     Ok(scope)
 }
 
-fn component(job: &Job) -> PathBuf {
+fn component(job: &CompileJob) -> PathBuf {
     job.work.join(format!("{}.component.wasm", job.name))
 }
 
 /// The local files, and where tests find the toolchain.
-fn write_local_files(job: &Job, toolchain: &Path) -> Result<()> {
+fn write_local_files(job: &CompileJob, toolchain: &Path) -> Result<()> {
     let mut texts = local_files(job.sdk)?;
     let place = toolchain
         .to_str()

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use toolcell::{Home, Policy, read_component};
 use toolcell_command::runtime::Runtime;
-use toolcell_config::{Layers, configured_compilation};
+use toolcell_config::{ConfigLayers, configured_compilation};
 use toolcell_core::catalog::{Conditions, Selection, Surface};
 use toolcell_core::record::{LoadingState, Refusal};
 use toolcell_install::reference::Reference;
@@ -275,7 +275,7 @@ impl Bundle {
         };
         let mut known = HashMap::<PathBuf, String>::new();
         let mut offered = Vec::new();
-        for named in serving::named(&self.tools, &Layers::default())? {
+        for named in serving::named(&self.tools, &ConfigLayers::default())? {
             let file = named
                 .target
                 .locate(&home, Building::No)

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use toolcell::{Home, Refusal};
-use toolcell_config::{Layers, configured_registry};
+use toolcell_config::{ConfigLayers, configured_registry};
 use toolcell_core::record::ErrorClass;
 use toolcell_install::local::Local;
 use toolcell_install::obtain::Sources;
@@ -51,7 +51,7 @@ fn trusting(home: &Home, roots: Vec<PathBuf>) -> Result<Registries, BadRequest> 
 }
 
 /// What checks signatures, as the settings of `layers` say.
-pub(super) fn verifier(layers: &Layers) -> SignatureVerifier {
+pub(super) fn verifier(layers: &ConfigLayers) -> SignatureVerifier {
     SignatureVerifier::new(layers.signers().clone())
 }
 

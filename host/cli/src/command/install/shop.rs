@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use toolcell::{Home, Loaded, Refusal, Tool};
 use toolcell_command::runtime::Runtime;
-use toolcell_config::{self as config, DeclaredTool, LayerOptions, Layers, Trust, WITHOUT_FILES};
+use toolcell_config::{
+    self as config, ConfigLayers, DeclaredTool, LayerOptions, TrustStore, WITHOUT_FILES,
+};
 use toolcell_core::private;
 use toolcell_core::record::ErrorClass;
 use toolcell_install::ceiling::Ceiling;
@@ -37,7 +39,7 @@ pub(super) struct Shop {
     pub(super) runtime: Runtime,
     /// Whether the lock is the user's own, and not that of a project.
     pub(super) is_user: bool,
-    layers: Layers,
+    layers: ConfigLayers,
 }
 
 /// The file whose lock is meant: the named one, the project's, or the user's own. The second is whether it is the last.
@@ -75,14 +77,14 @@ impl Shop {
     ) -> Result<Self, Stop> {
         let (config, is_user) = config(home, options)?;
         let layers = if is_user {
-            Layers::of_user(home).map_err(|error| unreadable(&error))?
+            ConfigLayers::of_user(home).map_err(|error| unreadable(&error))?
         } else {
             let here = std::env::current_dir().ok();
             let of_files = LayerOptions {
                 file: options.config.clone(),
                 none: false,
             };
-            Layers::read(home, here.as_deref(), &of_files).map_err(|refusal| {
+            ConfigLayers::read(home, here.as_deref(), &of_files).map_err(|refusal| {
                 let message = refusal
                     .message
                     .replace(WITHOUT_FILES, "--user goes on without it");
@@ -242,7 +244,7 @@ pub(super) fn declare(
     if !config.exists() {
         return Ok(());
     }
-    config::declare(config, name, tool, &Trust::at(home.trusted())).map_err(|error| {
+    config::declare(config, name, tool, &TrustStore::at(home.trusted())).map_err(|error| {
         Refusal::new(
             ErrorClass::SetupRequired,
             "lock_unwritable",
