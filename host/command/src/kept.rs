@@ -9,7 +9,7 @@ use toolcell::{Grants, Home};
 use toolcell_config::ConfigLayers;
 use toolcell_core::record::RuleSource;
 use toolcell_install::lock;
-use toolcell_install::registry::Credentials;
+use toolcell_install::registry::RegistryCredentials;
 use toolcell_toolchain as toolchain;
 
 use super::hooks;
@@ -135,7 +135,7 @@ pub fn of_settings(
         }
     }
     files.extend(
-        Credentials::of_docker()
+        RegistryCredentials::of_docker()
             .file()
             .map(|file| KeptFile::if_there(file, "credentials of registries")),
     );

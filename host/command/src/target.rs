@@ -13,7 +13,7 @@ use toolcell_core::approval::legible;
 use toolcell_core::catalog::{Tool, pick};
 use toolcell_core::record::{ErrorClass, Refusal};
 use toolcell_install::lock::is_name;
-use toolcell_install::package::Package;
+use toolcell_install::package::PackageInfo;
 use toolcell_install::store;
 use toolcell_toolchain::{
     self as toolchain, BuildOutcome, BuildSettings, BuildState, Lang, Preference, ToolchainSearch,
@@ -402,7 +402,7 @@ pub fn build(dir: &Path, home: &Home) -> anyhow::Result<BuildOutcome> {
     let mut settings = BuildSettings::new(search, home.builds());
     settings.target_dir = Some(home.compiling());
     settings.sdk = Some(toolchain::write_sdk(home.folder())?);
-    settings.sections = Package::sections_of;
+    settings.sections = PackageInfo::sections_of;
     toolchain::build(dir, &settings, &mut super::show::say)
 }
 

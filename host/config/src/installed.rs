@@ -8,8 +8,8 @@ use std::sync::OnceLock;
 use toolcell::{Home, InstalledTool, Policy, Refusal};
 use toolcell_core::record::ErrorClass;
 use toolcell_install::digest::Digest;
-use toolcell_install::lock::{Entry, is_name};
-use toolcell_install::place::{Installed, Place};
+use toolcell_install::lock::{LockEntry, is_name};
+use toolcell_install::place::{InstalledTools, LockLocation};
 use toolcell_install::store;
 
 /// The locks that a command knows. They are read once, when they are first needed.
@@ -27,9 +27,9 @@ pub struct InstalledNames {
 #[derive(Debug)]
 struct LoadedLock {
     config: PathBuf,
-    installed: Result<Installed, Refusal>,
+    installed: Result<InstalledTools, Refusal>,
     /// Entries that this user ever confirmed.
-    known: Vec<Entry>,
+    known: Vec<LockEntry>,
 }
 
 /// An installed tool.
@@ -65,7 +65,7 @@ impl InstalledNames {
     fn read(&self) -> &[LoadedLock] {
         self.read.get_or_init(|| {
             let read = |config: &PathBuf| {
-                let place = Place::beside(config, &self.home);
+                let place = LockLocation::beside(config, &self.home);
                 let installed = place.read();
                 let known = installed
                     .as_ref()
@@ -121,7 +121,7 @@ impl InstalledNames {
             Ok(installed) => installed,
             Err(refusal) => return Some(Err(refusal.clone())),
         };
-        let found = |entry: &Entry| InstalledComponent {
+        let found = |entry: &LockEntry| InstalledComponent {
             name: name.to_owned(),
             component: entry.component,
             file: store::file(&self.home, &entry.component),
@@ -165,7 +165,7 @@ impl InstalledNames {
             if beside.is_empty() {
                 beside.push(&read.config);
             }
-            for entry in read.installed.iter().flat_map(Installed::entries) {
+            for entry in read.installed.iter().flat_map(InstalledTools::entries) {
                 beside
                     .iter()
                     .for_each(|config| policy.install(config, tool(entry)));
@@ -179,7 +179,7 @@ impl InstalledNames {
     }
 }
 
-fn tool(entry: &Entry) -> InstalledTool {
+fn tool(entry: &LockEntry) -> InstalledTool {
     InstalledTool {
         name: entry.name.clone(),
         component: entry.component.to_string(),

@@ -6,7 +6,7 @@ use anyhow::{Context, ensure};
 use serde::Deserialize;
 use toolcell::Home;
 use toolcell_core::record::RuleSource;
-use toolcell_install::registry::{Credentials, RegistrySettings};
+use toolcell_install::registry::{RegistryCredentials, RegistrySettings};
 
 use super::{ConfigFile, ConfigText};
 
@@ -46,7 +46,7 @@ pub(super) fn settings(source: RuleSource, file: &ConfigFile) -> anyhow::Result<
         file.path.display()
     );
     let mut settings = RegistrySettings {
-        credentials: Credentials::of_docker(),
+        credentials: RegistryCredentials::of_docker(),
         ..RegistrySettings::default()
     };
     let hosts = |name: &'static str, words: &[ConfigText]| {

@@ -15,7 +15,7 @@ use crate::digest::Digest;
 /// The most access that a component's tools can ask for. A call also needs a grant.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
-pub struct Ceiling(BTreeMap<String, ToolCeiling>);
+pub struct AccessCeiling(BTreeMap<String, ToolCeiling>);
 
 /// Most access that one tool can ask for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -33,14 +33,14 @@ const ARGUMENT_HOSTS: &str = "hosts that its arguments name";
 
 /// How two ceilings differ, in lines such as `files.read: read files in folders that you grant`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Difference {
+pub struct CeilingDifference {
     /// Access that only the later one has.
     pub grown: Vec<String>,
     /// Access that only the earlier one has.
     pub shrunk: Vec<String>,
 }
 
-impl Ceiling {
+impl AccessCeiling {
     /// The ceiling of `tools`.
     pub fn from_tools(tools: &[Arc<Tool>]) -> Self {
         let of = |tool: &Arc<Tool>| {
@@ -69,9 +69,9 @@ impl Ceiling {
     }
 
     /// How `later` differs from this one.
-    pub fn difference(&self, later: &Self) -> Difference {
+    pub fn difference(&self, later: &Self) -> CeilingDifference {
         let nothing = ToolCeiling::default();
-        let mut found = Difference::default();
+        let mut found = CeilingDifference::default();
         let names: BTreeSet<&String> = self.0.keys().chain(later.0.keys()).collect();
         for name in names {
             let before = self.0.get(name);
@@ -259,13 +259,13 @@ fn secret(used: &CredentialUse) -> String {
 mod tests {
     use super::*;
 
-    fn ceiling(change: impl FnOnce(&mut PermissionProfile)) -> Ceiling {
+    fn ceiling(change: impl FnOnce(&mut PermissionProfile)) -> AccessCeiling {
         let mut profile = PermissionProfile::none("t");
         change(&mut profile);
-        Ceiling([("t.t".to_owned(), ToolCeiling::from_profile(&profile))].into())
+        AccessCeiling([("t.t".to_owned(), ToolCeiling::from_profile(&profile))].into())
     }
 
-    fn net(scope: &str) -> Ceiling {
+    fn net(scope: &str) -> AccessCeiling {
         ceiling(|profile| {
             profile.access_kinds = vec![AccessKind::Network];
             profile.network_scope = Some(scope.to_owned());
@@ -282,7 +282,7 @@ mod tests {
                 vec!["no access (computes only)".to_owned()]
             )]
         );
-        assert_eq!(none.difference(&none), Difference::default());
+        assert_eq!(none.difference(&none), CeilingDifference::default());
     }
 
     #[test]
@@ -320,7 +320,7 @@ mod tests {
             ["t.t: it no longer asks before each call"]
         );
         assert_eq!(free.difference(&asking).grown, [""; 0]);
-        let gone = Ceiling::default();
+        let gone = AccessCeiling::default();
         assert_eq!(
             asking.difference(&gone).grown,
             [""; 0],

@@ -14,7 +14,7 @@ const DEBUG: &str = ".debug_";
 
 /// A component, or a module of WASI preview 1, as its file shows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Component {
+pub struct ComponentFile {
     /// Interfaces that it imports; the names of modules, if it is one itself.
     pub imports: BTreeSet<String>,
     /// Interfaces that it exports.
@@ -27,7 +27,7 @@ pub struct Component {
     pub debug_bytes: u64,
 }
 
-impl Component {
+impl ComponentFile {
     /// Reads the sections of `bytes`.
     ///
     /// # Errors
@@ -156,13 +156,13 @@ mod tests {
     #[test]
     fn the_interfaces_of_the_outer_component_alone_are_read() {
         let empty = b"\0asm\x0d\0\x01\0";
-        let read = Component::read(empty).unwrap();
+        let read = ComponentFile::read(empty).unwrap();
         assert_eq!(
             (read.size, read.is_module, read.imports.len()),
             (8, false, 0)
         );
-        assert!(Component::read(b"\0asm\x01\0\0\0").unwrap().is_module);
-        assert!(Component::read(b"no component").is_err());
+        assert!(ComponentFile::read(b"\0asm\x01\0\0\0").unwrap().is_module);
+        assert!(ComponentFile::read(b"no component").is_err());
         let named = sections::with_custom(empty, "version", b"1.2.0\n").unwrap();
         assert_eq!(
             (
@@ -175,6 +175,6 @@ mod tests {
             same_but_memory(&named, &named).unwrap() && !same_but_memory(&named, empty).unwrap()
         );
         let debug = sections::with_custom(empty, ".debug_info", b"0123").unwrap();
-        assert_eq!(Component::read(&debug).unwrap().debug_bytes, 4);
+        assert_eq!(ComponentFile::read(&debug).unwrap().debug_bytes, 4);
     }
 }

@@ -7,33 +7,36 @@ use toolcell_core::component_size::component_bytes_max;
 use toolcell_core::record::{ErrorClass, Refusal};
 
 use crate::digest::Digest;
-use crate::reference::Reference;
+use crate::reference::ComponentReference;
 use crate::signature::SignatureVerifier;
-use crate::source::{Referrer, ReferrerKind, Resolved, Sink, Source};
-use crate::store::{self, Draft, Store};
-use crate::verifier::{Signer, Subject, Verdict};
+use crate::source::{ComponentSink, ComponentSource, Referrer, ReferrerKind, ResolvedReference};
+use crate::store::{self, ComponentDraft, ComponentStore};
+use crate::verifier::{SignatureSubject, SignatureVerdict, Signer};
 
 /// The sources of the three kinds of references.
-pub struct Sources {
+pub struct ComponentSources {
     /// Registries.
-    pub registry: Box<dyn Source>,
+    pub registry: Box<dyn ComponentSource>,
     /// URLs.
-    pub web: Box<dyn Source>,
+    pub web: Box<dyn ComponentSource>,
     /// Files and folders.
-    pub local: Box<dyn Source>,
+    pub local: Box<dyn ComponentSource>,
     /// If `true`, only files of this machine are read.
     pub offline: bool,
 }
 
-impl Sources {
+impl ComponentSources {
     /// The source of `reference`.
     ///
     /// # Errors
     ///
     /// A reference that needs the network, if that is not to be used.
-    pub fn for_reference(&self, reference: &Reference) -> Result<&dyn Source, Refusal> {
+    pub fn for_reference(
+        &self,
+        reference: &ComponentReference,
+    ) -> Result<&dyn ComponentSource, Refusal> {
         match reference {
-            Reference::Path(_) => Ok(&*self.local),
+            ComponentReference::Path(_) => Ok(&*self.local),
             _ if self.offline && guard!("offline") => {
                 let message =
                     format!("{reference} is not on this machine; fetch it without --offline");
@@ -43,16 +46,16 @@ impl Sources {
                     message,
                 ))
             }
-            Reference::Registry(_) => Ok(&*self.registry),
-            Reference::Url(_) => Ok(&*self.web),
+            ComponentReference::Registry(_) => Ok(&*self.registry),
+            ComponentReference::Url(_) => Ok(&*self.web),
         }
     }
 }
 
 /// A tool to get.
-pub struct Wanted<'a> {
+pub struct FetchRequest<'a> {
     /// Where from.
-    pub reference: &'a Reference,
+    pub reference: &'a ComponentReference,
     /// Digests that a lock requires: the one resolved, and the component's.
     pub pinned: Option<(Digest, Digest)>,
     /// If `true`, the user allowed this reference to be unsigned.
@@ -62,26 +65,26 @@ pub struct Wanted<'a> {
 }
 
 /// A component that was fetched and verified. It is not in the store yet, unless it was there before.
-pub struct Obtained {
+pub struct VerifiedComponent {
     /// The resolved reference.
-    pub resolved: Resolved,
+    pub resolved: ResolvedReference,
     /// Its signer.
-    pub verdict: Verdict,
+    pub verdict: SignatureVerdict,
     /// Digest of the component.
     pub component: Digest,
     /// The component.
     pub bytes: Vec<u8>,
     /// `None` if the store has it.
-    draft: Option<Draft>,
+    draft: Option<ComponentDraft>,
 }
 
-impl Obtained {
+impl VerifiedComponent {
     /// Puts the component into the store.
     ///
     /// # Errors
     ///
     /// A disk that cannot be written to.
-    pub fn keep(self, store: &Store) -> Result<(), Refusal> {
+    pub fn keep(self, store: &ComponentStore) -> Result<(), Refusal> {
         self.draft
             .map_or(Ok(()), |draft| store.keep(draft, &self.component))
     }
@@ -99,11 +102,11 @@ impl Obtained {
 /// A source that cannot be reached, a signature that does not hold or is missing, and bytes other than those that were
 /// resolved or locked.
 pub async fn obtain(
-    wanted: &Wanted<'_>,
-    sources: &Sources,
+    wanted: &FetchRequest<'_>,
+    sources: &ComponentSources,
     verifier: &SignatureVerifier,
-    (store, home): (&Store, &Path),
-) -> Result<Obtained, Refusal> {
+    (store, home): (&ComponentStore, &Path),
+) -> Result<VerifiedComponent, Refusal> {
     let reference = wanted.reference;
     let source = sources.for_reference(reference)?;
     let resolved = source.resolve(reference).await?;
@@ -112,13 +115,13 @@ pub async fn obtain(
     }
     let found = source.referrers(&resolved, ReferrerKind::Signature).await?;
     let verify = |digest, bytes: &[u8], found: &[Referrer]| {
-        let Wanted {
+        let FetchRequest {
             is_unsigned_allowed,
             last_signer,
             ..
         } = *wanted;
         verifier.verify(
-            &Subject {
+            &SignatureSubject {
                 reference,
                 digest,
                 bytes,
@@ -140,7 +143,7 @@ pub async fn obtain(
         Some(verdict) => verdict,
         None => verify(component, &bytes, &found)?,
     };
-    Ok(Obtained {
+    Ok(VerifiedComponent {
         resolved,
         verdict,
         component,
@@ -151,10 +154,10 @@ pub async fn obtain(
 
 /// Takes the component out of the store, or else fetches it into a draft.
 async fn fetch(
-    source: &dyn Source,
-    resolved: &Resolved,
-    (store, home): (&Store, &Path),
-) -> Result<(Digest, Vec<u8>, Option<Draft>), Refusal> {
+    source: &dyn ComponentSource,
+    resolved: &ResolvedReference,
+    (store, home): (&ComponentStore, &Path),
+) -> Result<(Digest, Vec<u8>, Option<ComponentDraft>), Refusal> {
     if let Some(digest) = resolved.component
         && let Ok(bytes) = store::read(home, &digest)
     {
@@ -162,7 +165,7 @@ async fn fetch(
     }
     let mut draft = store.draft()?;
     let bytes_max = resolved.size.unwrap_or(component_bytes_max());
-    let mut sink = Sink::new(draft.target(), bytes_max);
+    let mut sink = ComponentSink::new(draft.target(), bytes_max);
     source.fetch(resolved, &mut sink).await?;
     let digest = sink.finish();
     if let Some(expected) = resolved.component {
@@ -175,7 +178,7 @@ async fn fetch(
 }
 
 /// Fails if the bytes are not those that are expected.
-fn check(reference: &Reference, expected: &Digest, found: &Digest) -> Result<(), Refusal> {
+fn check(reference: &ComponentReference, expected: &Digest, found: &Digest) -> Result<(), Refusal> {
     if expected == found || !guard!("fetched_digests") {
         return Ok(());
     }

@@ -13,7 +13,7 @@ use toolcell_core::private::{self, OnDisk, Others};
 use toolcell_core::record::{ErrorClass, Refusal};
 
 use crate::digest::Digest;
-use crate::lock::{self, BYTES_MAX, ENTRIES_MAX, Entry, Lock};
+use crate::lock::{self, BYTES_MAX, ENTRIES_MAX, LockEntry, ToolLock};
 
 /// Folder of confirmed entries, in the state folder.
 pub(crate) const FOLDER: &str = "installed";
@@ -26,29 +26,29 @@ const POLL: Duration = Duration::from_millis(10);
 
 /// Where a lock is, and where toolcell keeps what was confirmed of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct LockLocation {
     lock: PathBuf,
     confirmed: PathBuf,
 }
 
 /// The content of both.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Installed {
+pub struct InstalledTools {
     /// The entries of the lock.
-    pub lock: Lock,
+    pub lock: ToolLock,
     /// Entries that this user confirmed. Between two steps of an install, a name has two.
-    confirmed: Vec<Entry>,
+    confirmed: Vec<LockEntry>,
 }
 
 /// The next lock, while it is written. Removed on drop, unless it became the lock.
-struct Draft {
+struct LockDraft {
     /// Locked.
     file: File,
     path: PathBuf,
     is_lock: bool,
 }
 
-impl Draft {
+impl LockDraft {
     /// Replaces `lock` with `text`: when this returns, the disk has it.
     fn replace(&mut self, lock: &Path, text: &str) -> io::Result<()> {
         self.file.set_len(0)?;
@@ -84,7 +84,7 @@ fn wait_for(
     }
 }
 
-impl Drop for Draft {
+impl Drop for LockDraft {
     fn drop(&mut self) {
         if !self.is_lock {
             // What stays is used again by the next process.
@@ -93,13 +93,13 @@ impl Drop for Draft {
     }
 }
 
-impl Installed {
+impl InstalledTools {
     /// The entry `name`; `None` if the lock has none.
     ///
     /// # Errors
     ///
     /// An entry that this user has not confirmed.
-    pub fn get(&self, name: &str) -> Option<Result<&Entry, Refusal>> {
+    pub fn get(&self, name: &str) -> Option<Result<&LockEntry, Refusal>> {
         let entry = self.lock.0.get(name)?;
         Some(if self.is_confirmed(entry) {
             Ok(entry)
@@ -109,7 +109,7 @@ impl Installed {
     }
 
     /// `true` if this user has confirmed `entry` unchanged.
-    pub fn is_confirmed(&self, entry: &Entry) -> bool {
+    pub fn is_confirmed(&self, entry: &LockEntry) -> bool {
         self.confirmed.contains(entry) || !guard!("confirmed_locks")
     }
 
@@ -119,7 +119,7 @@ impl Installed {
     }
 
     /// The last confirmed entry of `name`, with which an update is compared.
-    pub fn last(&self, name: &str) -> Option<&Entry> {
+    pub fn last(&self, name: &str) -> Option<&LockEntry> {
         let confirmed = self
             .lock
             .0
@@ -130,8 +130,8 @@ impl Installed {
 
     /// The entries that stay confirmed: those in the lock, and the last of each name that the lock binds to other bytes
     /// or no longer has. Only the user frees a name, with [`Self::remove`]: a tool that can write to the lock must not.
-    fn settled(&self) -> Vec<Entry> {
-        let stays = |entry: &&Entry| match self.lock.0.get(&entry.name) {
+    fn settled(&self) -> Vec<LockEntry> {
+        let stays = |entry: &&LockEntry| match self.lock.0.get(&entry.name) {
             Some(locked) => locked == *entry || !self.confirmed.contains(locked),
             None => guard!("orphaned_names"),
         };
@@ -139,19 +139,19 @@ impl Installed {
     }
 
     /// This user's confirmed entries, even if no longer in the lock.
-    pub fn confirmed(&self) -> &[Entry] {
+    pub fn confirmed(&self) -> &[LockEntry] {
         &self.confirmed
     }
 
     /// This user's confirmed entries whose names are no longer in the lock.
-    pub fn orphans(&self) -> impl Iterator<Item = &Entry> {
+    pub fn orphans(&self) -> impl Iterator<Item = &LockEntry> {
         self.confirmed
             .iter()
             .filter(|entry| !self.lock.0.contains_key(&entry.name))
     }
 
     /// The entries that count.
-    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+    pub fn entries(&self) -> impl Iterator<Item = &LockEntry> {
         self.lock
             .0
             .values()
@@ -172,7 +172,7 @@ fn unconfirmed(name: &str, is_known: bool) -> Refusal {
     Refusal::new(ErrorClass::PolicyBlocked, "lock_not_confirmed", message)
 }
 
-impl Place {
+impl LockLocation {
     /// The lock beside `config`, a `toolcell.toml`, whether either exists or not; `home` is the folder of all state.
     pub fn beside(config: &Path, home: &Path) -> Self {
         let lock = lock::beside(config);
@@ -197,7 +197,7 @@ impl Place {
     }
 
     /// This user's confirmed entries, if the lock cannot be read. Empty if they cannot be read either.
-    pub fn known(&self) -> Vec<Entry> {
+    pub fn known(&self) -> Vec<LockEntry> {
         self.confirmed().unwrap_or_default()
     }
 
@@ -206,22 +206,22 @@ impl Place {
     /// # Errors
     ///
     /// A lock that cannot be read, and a confirmation that others could have written.
-    pub fn read(&self) -> Result<Installed, Refusal> {
+    pub fn read(&self) -> Result<InstalledTools, Refusal> {
         let Some(text) = text_of(&self.lock)
             .map_err(|error| lock::unreadable(&self.lock, &error.to_string()))?
         else {
-            return Ok(Installed {
-                lock: Lock::default(),
+            return Ok(InstalledTools {
+                lock: ToolLock::default(),
                 confirmed: self.confirmed()?,
             });
         };
-        Ok(Installed {
-            lock: Lock::parse(&text, &self.lock)?,
+        Ok(InstalledTools {
+            lock: ToolLock::parse(&text, &self.lock)?,
             confirmed: self.confirmed()?,
         })
     }
 
-    fn confirmed(&self) -> Result<Vec<Entry>, Refusal> {
+    fn confirmed(&self) -> Result<Vec<LockEntry>, Refusal> {
         confirmed_in(&self.confirmed)
     }
 
@@ -234,7 +234,7 @@ impl Place {
     /// Fails if `change` does, or if a file cannot be written.
     pub fn change(
         &self,
-        change: impl FnOnce(&mut Installed) -> Result<(), Refusal>,
+        change: impl FnOnce(&mut InstalledTools) -> Result<(), Refusal>,
     ) -> Result<(), Refusal> {
         let failed = |error: &io::Error| unwritable(&self.lock, error);
         let mut draft = self.draft(PATIENCE).map_err(|error| failed(&error))?;
@@ -262,7 +262,7 @@ impl Place {
 
     /// The draft, locked by this process only, also against other users. One of these could keep it locked, so the wait
     /// for it ends after `patience`.
-    fn draft(&self, patience: Duration) -> io::Result<Draft> {
+    fn draft(&self, patience: Duration) -> io::Result<LockDraft> {
         let path = self.folder().join(DRAFT);
         let flags =
             OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -280,7 +280,7 @@ impl Place {
             let ours = file.metadata()?;
             let there = path.symlink_metadata();
             if there.is_ok_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino())) {
-                let draft = Draft {
+                let draft = LockDraft {
                     file,
                     path,
                     is_lock: false,
@@ -303,8 +303,8 @@ impl Place {
         }
     }
 
-    fn confirm(&self, entries: Vec<Entry>) -> Result<(), Refusal> {
-        let mut kept: Vec<Entry> = Vec::new();
+    fn confirm(&self, entries: Vec<LockEntry>) -> Result<(), Refusal> {
+        let mut kept: Vec<LockEntry> = Vec::new();
         for entry in entries {
             if !kept.contains(&entry) {
                 kept.push(entry);
@@ -332,14 +332,14 @@ impl Place {
     }
 }
 
-impl Installed {
+impl InstalledTools {
     /// Puts `entry` into the lock, confirmed. Fails if the name stands for something else by now than `before`, what it
     /// stood for when the user was asked.
     ///
     /// # Errors
     ///
     /// Another process that installed the same name meanwhile.
-    pub fn put(&mut self, entry: Entry, before: Option<&Entry>) -> Result<(), Refusal> {
+    pub fn put(&mut self, entry: LockEntry, before: Option<&LockEntry>) -> Result<(), Refusal> {
         self.unchanged(&entry.name, before)?;
         self.confirmed.retain(|known| known.name != entry.name);
         self.confirmed.push(entry.clone());
@@ -350,11 +350,15 @@ impl Installed {
     /// Writes into `entry` which of its names and ids belong to other bytes that the lock has under another name: rules
     /// with them still mean those bytes. `pinned` is the entry of the lock that `entry` has to equal. Returns each such
     /// name with the name of its tool.
-    pub fn give_way(&self, entry: &mut Entry, pinned: Option<&Entry>) -> Vec<(String, String)> {
+    pub fn give_way(
+        &self,
+        entry: &mut LockEntry,
+        pinned: Option<&LockEntry>,
+    ) -> Vec<(String, String)> {
         let is_other =
-            |other: &&Entry| other.name != entry.name && other.component != entry.component;
-        let others: Vec<&Entry> = self.lock.0.values().filter(is_other).collect();
-        let has = |other: &Entry, name: &String| {
+            |other: &&LockEntry| other.name != entry.name && other.component != entry.component;
+        let others: Vec<&LockEntry> = self.lock.0.values().filter(is_other).collect();
+        let has = |other: &LockEntry, name: &String| {
             other.name == *name || other.claims().any(|claim| claim == name)
         };
         let mut taken = Vec::new();
@@ -380,13 +384,13 @@ impl Installed {
     }
 
     /// Takes `name` out of the lock, and out of what was confirmed. Returns what it stood for.
-    pub fn remove(&mut self, name: &str) -> Option<Entry> {
+    pub fn remove(&mut self, name: &str) -> Option<LockEntry> {
         let last = self.last(name).cloned();
         self.confirmed.retain(|known| known.name != name);
         self.lock.0.remove(name).or(last)
     }
 
-    fn unchanged(&self, name: &str, before: Option<&Entry>) -> Result<(), Refusal> {
+    fn unchanged(&self, name: &str, before: Option<&LockEntry>) -> Result<(), Refusal> {
         if self.lock.0.get(name) == before {
             return Ok(());
         }
@@ -430,7 +434,7 @@ pub fn used(home: &Path) -> Result<Vec<Digest>, Refusal> {
 /// # Errors
 ///
 /// A confirmation that cannot be read.
-pub fn known(home: &Path) -> Result<Vec<Entry>, Refusal> {
+pub fn known(home: &Path) -> Result<Vec<LockEntry>, Refusal> {
     let mut known = Vec::new();
     for file in files(home)? {
         known.extend(confirmed_in(&file)?);
@@ -455,7 +459,7 @@ fn files(home: &Path) -> Result<Vec<PathBuf>, Refusal> {
     Ok(files)
 }
 
-fn confirmed_in(file: &Path) -> Result<Vec<Entry>, Refusal> {
+fn confirmed_in(file: &Path) -> Result<Vec<LockEntry>, Refusal> {
     confirmed_text(file)?.map_or_else(|| Ok(Vec::new()), |text| confirmed_entries(file, &text))
 }
 
@@ -471,7 +475,7 @@ fn confirmed_text(file: &Path) -> Result<Option<String>, Refusal> {
         .map_err(|error| lock::unreadable(file, &error.to_string()))
 }
 
-fn confirmed_entries(file: &Path, text: &str) -> Result<Vec<Entry>, Refusal> {
+fn confirmed_entries(file: &Path, text: &str) -> Result<Vec<LockEntry>, Refusal> {
     lock::entries(text, 2 * ENTRIES_MAX).map_err(|why| lock::unreadable(file, &why))
 }
 

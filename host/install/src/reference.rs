@@ -17,16 +17,16 @@ const LENGTH_MAX: usize = 2048;
 /// The source of a tool to install. Serialized and displayed in one spelling, which parses to the same.
 ///
 /// ```
-/// use toolcell_install::reference::Reference;
+/// use toolcell_install::reference::ComponentReference;
 ///
-/// let reference = Reference::parse("ghcr.io/example/jq:1.2", "/projects/a".as_ref())?;
+/// let reference = ComponentReference::parse("ghcr.io/example/jq:1.2", "/projects/a".as_ref())?;
 /// assert_eq!(reference.to_string(), "oci://ghcr.io/example/jq:1.2");
-/// let file = Reference::parse("./jq.wasm", "/projects/a".as_ref())?;
-/// assert_eq!(file, Reference::Path("/projects/a/jq.wasm".into()));
+/// let file = ComponentReference::parse("./jq.wasm", "/projects/a".as_ref())?;
+/// assert_eq!(file, ComponentReference::Path("/projects/a/jq.wasm".into()));
 /// # Ok::<(), toolcell_core::record::Refusal>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Reference {
+pub enum ComponentReference {
     /// An artifact in a registry.
     Registry(RegistryReference),
     /// A component behind a URL: `https`, or `http` on this machine.
@@ -142,7 +142,7 @@ impl fmt::Display for RegistryReference {
     }
 }
 
-impl Reference {
+impl ComponentReference {
     /// Reads `text`; `folder` is where relative paths begin.
     ///
     /// # Errors
@@ -211,7 +211,7 @@ impl Reference {
     }
 }
 
-impl fmt::Display for Reference {
+impl fmt::Display for ComponentReference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Registry(registry) => write!(f, "oci://{registry}"),
@@ -221,13 +221,13 @@ impl fmt::Display for Reference {
     }
 }
 
-impl Serialize for Reference {
+impl Serialize for ComponentReference {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
 
-impl<'de> Deserialize<'de> for Reference {
+impl<'de> Deserialize<'de> for ComponentReference {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         Self::parse(&text, Path::new("/")).map_err(serde::de::Error::custom)
@@ -363,8 +363,8 @@ mod tests {
 
     const DIGEST: &str = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 
-    fn parse(text: &str) -> Result<Reference, Refusal> {
-        Reference::parse(text, Path::new("/nowhere"))
+    fn parse(text: &str) -> Result<ComponentReference, Refusal> {
+        ComponentReference::parse(text, Path::new("/nowhere"))
     }
 
     #[test]
@@ -391,7 +391,7 @@ mod tests {
             assert_eq!(parse(shown).unwrap(), reference, "one spelling");
         }
         let pinned = parse(&format!("ghcr.io/x/jq:1@{DIGEST}")).unwrap();
-        let Reference::Registry(registry) = &pinned else {
+        let ComponentReference::Registry(registry) = &pinned else {
             panic!("{pinned:?}")
         };
         assert_eq!(
@@ -433,7 +433,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(root.path().join("my.folder")).unwrap();
         std::fs::write(root.path().join("my.folder/jq"), "").unwrap();
-        let refusal = Reference::parse("my.folder/jq", root.path()).unwrap_err();
+        let refusal = ComponentReference::parse("my.folder/jq", root.path()).unwrap_err();
         assert!(
             refusal
                 .message
@@ -441,7 +441,7 @@ mod tests {
             "{refusal}"
         );
         assert!(
-            Reference::parse("./my.folder/jq", root.path())
+            ComponentReference::parse("./my.folder/jq", root.path())
                 .unwrap()
                 .is_path()
         );
@@ -452,7 +452,8 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().canonicalize().unwrap();
         std::fs::create_dir_all(folder.join("deep/er")).unwrap();
-        let parse = |text: &str, inner: &str| Reference::parse(text, &folder.join(inner)).unwrap();
+        let parse =
+            |text: &str, inner: &str| ComponentReference::parse(text, &folder.join(inner)).unwrap();
         let jq = parse("./jq.wasm", "");
         assert_eq!(
             [
@@ -467,7 +468,7 @@ mod tests {
         );
         assert_eq!(
             parse("../jq.wasm", "gone"),
-            Reference::Path(folder.join("gone/../jq.wasm"))
+            ComponentReference::Path(folder.join("gone/../jq.wasm"))
         );
     }
 

@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 use toolcell_core::approval::{Whitespace, visible};
 
 use crate::digest::Digest;
-use crate::reference::Reference;
+use crate::reference::ComponentReference;
 
 /// Content that a signature must cover.
 #[derive(Clone, Copy, Debug)]
-pub struct Subject<'a> {
+pub struct SignatureSubject<'a> {
     /// The reference as it was written, which trust policies match.
-    pub reference: &'a Reference,
+    pub reference: &'a ComponentReference,
     /// Signed digest: of the manifest in a registry, or else of the component.
     pub digest: Digest,
     /// The bytes with that digest, for formats that sign bytes: the manifest, or else the component.
@@ -77,7 +77,7 @@ pub(crate) fn quoted(text: &str) -> String {
 
 /// Result of a verification.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct SignatureVerdict {
     /// `None` if the component is unsigned, and may be.
     pub signer: Option<Signer>,
     /// When this signer first signed it, in seconds since 1970, if a log or the signature says so.

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use toolcell::Home;
 use toolcell_install::component::same_but_memory;
-use toolcell_install::package::Package;
+use toolcell_install::package::PackageInfo;
 use toolcell_toolchain::{self as toolchain, BuildSettings, Preference, ToolchainSearch};
 
 use super::show;
@@ -69,7 +69,7 @@ pub(super) fn again(folder: &Path, home: &Home, built: &[u8]) -> anyhow::Result<
     // Of its own, so that nothing is taken from the first build.
     settings.target_dir = Some(place_path.join("compiling"));
     settings.sdk = Some(toolchain::write_sdk(home.folder())?);
-    settings.sections = Package::sections_of;
+    settings.sections = PackageInfo::sections_of;
     show::say("building a copy, to see whether the same component comes out");
     let again = toolchain::build(&copy, &settings, &mut show::say)?;
     let again =

@@ -5,10 +5,10 @@ use http::{HeaderValue, Method, StatusCode};
 use toolcell_core::record::Refusal;
 
 use crate::digest::Digest;
-use crate::exchange::Call;
+use crate::exchange::HttpCall;
 use crate::source::{MINISIGN, REFERRER_BYTES_MAX, REFERRERS_MAX, Referrer, ReferrerKind};
 
-use super::manifest::{Descriptor, Document, INDEX, MANIFEST_BYTES_MAX};
+use super::manifest::{Descriptor, INDEX, MANIFEST_BYTES_MAX, ManifestDocument};
 use super::{Repository, refusal};
 
 /// Prefixes of the media types of signatures: bundles of all versions, cosign's earlier ones, and minisign's.
@@ -58,7 +58,8 @@ impl Repository<'_> {
             };
             let shown = format!("{}@{digest}", self.reference.name());
             // One that cannot be read must not hide the others.
-            let Ok(document) = Document::parse(&sent.bytes, sent.content_type.as_deref(), &shown)
+            let Ok(document) =
+                ManifestDocument::parse(&sent.bytes, sent.content_type.as_deref(), &shown)
             else {
                 continue;
             };
@@ -99,7 +100,7 @@ impl Repository<'_> {
     /// All entries of the registry's own list, or else of the index that has the tag of the subject, as many as the maximum
     /// size of an index lets in: an attachment is added to them, and must replace none.
     pub(super) async fn listed(&self, subject: Digest) -> Result<Vec<Descriptor>, Refusal> {
-        let mut call = Call::new(Method::GET, self.url(&format!("referrers/{subject}"))?);
+        let mut call = HttpCall::new(Method::GET, self.url(&format!("referrers/{subject}"))?);
         call.headers.insert(ACCEPT, HeaderValue::from_static(INDEX));
         let answer = self.send(call).await?;
         let shown = format!("what is attached to {}@{subject}", self.reference.name());
@@ -117,7 +118,7 @@ impl Repository<'_> {
             }
             _ => return Err(self.failed(answer, &shown).await),
         };
-        let document = Document::parse(&bytes, content_type.as_deref(), &shown)?;
+        let document = ManifestDocument::parse(&bytes, content_type.as_deref(), &shown)?;
         document
             .manifests
             .ok_or_else(|| refusal::malformed(self.host(), &format!("{shown} is no index")))

@@ -15,13 +15,13 @@ const ROOT_BYTES_MAX: u64 = 1 << 20;
 
 /// A trusted root, which is read when the first bundle needs it.
 #[derive(Default)]
-pub(super) struct Root {
+pub(super) struct SigstoreRoot {
     /// `None`: the public instance's, which is in the program.
     file: Option<PathBuf>,
     read: OnceLock<Result<(TrustedRoot, Verifier), Refusal>>,
 }
 
-impl Root {
+impl SigstoreRoot {
     pub(super) fn new(file: Option<PathBuf>) -> Self {
         Self {
             file,
