@@ -10,6 +10,7 @@ use serde::Deserialize;
 use toolcell_core::approval::{Whitespace, visible};
 use toolcell_core::policy::GrantWord;
 
+use super::config_text::{self, ConfigText, line};
 use super::declared::{self, DeclaredTool};
 use super::ownership;
 use super::registry::RegistrySection;
@@ -17,7 +18,6 @@ use super::signers::TrustSection;
 use super::surface::SurfaceSection;
 use super::telemetry::TelemetrySection;
 use super::tool_config::ToolConfig;
-use super::word::{self, ConfigText, line};
 
 /// Maximum size of a configuration file, in bytes; a larger one is rejected before it is parsed.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -115,19 +115,19 @@ pub struct LimitSection {
     /// CPU budget of a call, in units of fuel.
     pub fuel: Option<u64>,
     /// Memory of a call, such as `256MiB`; a size without a unit is in bytes.
-    #[serde(deserialize_with = "word::size")]
+    #[serde(deserialize_with = "config_text::size")]
     pub memory: Option<ConfigText>,
     /// Memory of all calls of a server together.
-    #[serde(deserialize_with = "word::size")]
+    #[serde(deserialize_with = "config_text::size")]
     pub memory_total: Option<ConfigText>,
     /// Size of what a tool returns, such as `8MiB`.
-    #[serde(deserialize_with = "word::size")]
+    #[serde(deserialize_with = "config_text::size")]
     pub max_output: Option<ConfigText>,
     /// Size of what a call writes to files, such as `1GiB`.
-    #[serde(deserialize_with = "word::size")]
+    #[serde(deserialize_with = "config_text::size")]
     pub max_disk: Option<ConfigText>,
     /// Size of the files that a tool answers with, such as `1GiB`.
-    #[serde(deserialize_with = "word::size")]
+    #[serde(deserialize_with = "config_text::size")]
     pub max_artifact_bytes: Option<ConfigText>,
 }
 
@@ -148,7 +148,7 @@ pub struct ApprovalSection {
 #[serde(deny_unknown_fields, default)]
 pub struct CacheSection {
     /// Maximum size of compiled code on disk, such as `2GiB`.
-    #[serde(deserialize_with = "word::size")]
+    #[serde(deserialize_with = "config_text::size")]
     pub max: Option<ConfigText>,
 }
 
@@ -159,7 +159,7 @@ pub struct CompileSection {
     /// CPU time limit of one compilation, such as `2m`.
     pub time: Option<ConfigText>,
     /// Address space limit of one compilation, such as `3GiB`.
-    #[serde(deserialize_with = "word::size")]
+    #[serde(deserialize_with = "config_text::size")]
     pub memory: Option<ConfigText>,
     /// Maximum size of a component, such as `128MiB`.
     pub size: Option<ConfigText>,
@@ -174,12 +174,12 @@ pub struct JournalSection {
     /// `normal` or `full`: whether a call waits until the disk has its record.
     pub durability: Option<ConfigText>,
     /// Maximum size of the log of calls on disk, such as `1GiB`.
-    #[serde(deserialize_with = "word::size")]
+    #[serde(deserialize_with = "config_text::size")]
     pub max: Option<ConfigText>,
     /// Time after which calls are removed from the log, such as `129600m`.
     pub age: Option<ConfigText>,
     /// Maximum size of all payloads on disk, such as `4GiB`; each caller of a server has a share of it.
-    #[serde(deserialize_with = "word::size")]
+    #[serde(deserialize_with = "config_text::size")]
     pub payloads: Option<ConfigText>,
     /// `on` or `off`: whether a record has what a replay of its call needs.
     pub replay: Option<ConfigText>,

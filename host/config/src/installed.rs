@@ -9,7 +9,7 @@ use toolcell::{Home, InstalledTool, Policy, Refusal};
 use toolcell_core::record::ErrorClass;
 use toolcell_install::digest::Digest;
 use toolcell_install::lock::{LockEntry, is_name};
-use toolcell_install::place::{InstalledTools, LockLocation};
+use toolcell_install::lock_location::{InstalledTools, LockLocation};
 use toolcell_install::store;
 
 /// The locks that a command knows. They are read once, when they are first needed.

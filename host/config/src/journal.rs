@@ -1,8 +1,8 @@
 use anyhow::{Context, anyhow, bail};
 use toolcell::{Home, Keep, LogSettings};
 
+use super::config_text::ConfigText;
 use super::file::{ConfigFile, JournalSection};
-use super::word::ConfigText;
 use super::{duration, size};
 
 impl JournalSection {

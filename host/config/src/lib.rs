@@ -4,6 +4,7 @@
 extern crate toolcell_core;
 
 mod compilation;
+mod config_text;
 mod declared;
 mod declaring;
 mod file;
@@ -25,10 +26,10 @@ mod telemetry;
 mod tool_config;
 mod trust;
 mod units;
-mod word;
 mod yaml;
 
 pub use compilation::{CompilationSettings, configured_compilation};
+pub use config_text::ConfigText;
 pub use declared::DeclaredTool;
 pub use declaring::declare;
 pub use file::{
@@ -50,4 +51,3 @@ pub use telemetry::{Collector, TelemetrySection, TelemetrySettings, configured_t
 pub use tool_config::ToolConfig;
 pub use trust::{TrustStore, TrustedDigests};
 pub use units::{duration, size};
-pub use word::ConfigText;

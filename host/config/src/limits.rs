@@ -3,8 +3,8 @@ use std::time::Duration;
 use anyhow::Context;
 use toolcell_core::policy::Limits;
 
+use super::config_text::ConfigText;
 use super::file::{ConfigFile, LimitSection};
-use super::word::ConfigText;
 use super::{duration, size};
 
 /// Limits that options or files set; `None` for each that they do not set.

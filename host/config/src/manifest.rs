@@ -17,7 +17,7 @@ use toolcell_core::dialect::near::{
 };
 use toolcell_core::record::{JSON_VALUES_MAX, read_json};
 
-use super::word::line;
+use super::config_text::line;
 
 /// Whom a tool is for, if it is for models.
 const FOR_MODELS: &str = "model";

@@ -7,9 +7,9 @@ use toolcell_core::approval::legible;
 use toolcell_core::record::{ErrorClass, Refusal, Timestamp};
 
 use crate::ceiling::{AccessCeiling, CeilingDifference};
+use crate::declarations::{DeclarationDiff, DiffLine, ToolDeclarations};
 use crate::lock::LockEntry;
 use crate::verifier::Signer;
-use crate::words::{DeclarationDiff, DiffLine, ToolDeclarations};
 use crate::workflow::TaggedWorkflow;
 
 /// A version of a tool, installed or new.

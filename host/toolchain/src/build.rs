@@ -479,7 +479,7 @@ fn memory_wanted(complaint: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::super::Preference;
-    use super::super::standin::ShimPrograms;
+    use super::super::shim::ShimPrograms;
     use super::*;
 
     #[test]

@@ -309,7 +309,7 @@ fn through_rustup(search: &ToolchainSearch, say: Say) -> Result<Toolchain> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::standin::ShimPrograms;
+    use super::super::shim::ShimPrograms;
     use super::*;
 
     /// A rustc whose target folder is `lib` beside it.

@@ -21,24 +21,24 @@
 mod build;
 mod build_cache;
 mod c_code;
+mod file_lock;
 mod find;
-mod held;
 mod language;
 mod make;
 mod packages;
 mod process;
 mod project;
 mod record;
-mod room;
 mod sdk;
 mod sources;
 mod survey;
 mod sysroot;
+mod toolchain_cache;
 mod watch;
 mod workspace;
 
 #[cfg(test)]
-mod standin;
+mod shim;
 
 pub use build::{BuildOutcome, BuildSettings};
 pub use find::{Preference, ToolchainSearch, ToolchainSource};

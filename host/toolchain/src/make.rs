@@ -12,8 +12,8 @@ use super::build::{BuildOutcome, BuildSettings, output_folder};
 use super::find::{PROBE, ToolchainSearch, ToolchainSource, short_hash};
 use super::language::{EmbeddedFile, Language, renew_local_files, write_local_files};
 use super::record::{self, BuildResult, BuildState};
-use super::room::ToolchainPart;
 use super::sources::SourceListing;
+use super::toolchain_cache::ToolchainPart;
 use super::{Say, build_cache, process, project};
 
 /// Makes the component of a [`CompileJob`], and returns its file.
@@ -289,7 +289,7 @@ fn key(job: &CompileJob, before: &SourceListing) -> String {
 mod tests {
     use super::super::project::ProjectKind;
     use super::super::record::{BuildState, standing};
-    use super::super::standin::ShimPrograms;
+    use super::super::shim::ShimPrograms;
     use super::super::{Preference, survey};
     use super::*;
 

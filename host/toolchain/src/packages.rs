@@ -9,8 +9,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use toolcell_core::private;
 
+use super::file_lock::FileLock;
 use super::find::{Toolchain, ToolchainSearch};
-use super::held::FileLock;
 use super::process::{self, OutputPipe, ProgramOutput};
 use super::{Say, TARGET, sysroot};
 
@@ -409,7 +409,7 @@ fn mirror_in(uris: &str) -> Option<&str> {
 mod tests {
     use super::super::Preference;
     use super::super::find::find;
-    use super::super::standin::ShimPrograms;
+    use super::super::shim::ShimPrograms;
     use super::*;
 
     /// A Debian with only cargo-web installed, and a sudo for tests that do not run as root.

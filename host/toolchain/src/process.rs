@@ -264,7 +264,7 @@ pub(super) fn shown(command: &Command) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::standin::ShimPrograms;
+    use super::super::shim::ShimPrograms;
     use super::*;
 
     #[test]

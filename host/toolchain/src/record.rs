@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use toolcell_core::private::{self, Others};
 
-use super::held::FileLock;
+use super::file_lock::FileLock;
 use super::sources::{SourceListing, SourceScope};
 use super::{Say, language};
 

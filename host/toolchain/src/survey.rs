@@ -212,7 +212,7 @@ fn by_packages(search: &ToolchainSearch) -> SurveyFinding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::standin::ShimPrograms;
+    use super::super::shim::ShimPrograms;
     use super::*;
 
     fn verdict(findings: &[SurveyFinding]) -> (PartState, &str, Option<&str>) {

@@ -78,7 +78,7 @@ impl Default for RegistrySettings {
     }
 }
 
-/// All registries: a [`Source`](crate::source::Source) of components.
+/// All registries: a [`ComponentSource`](crate::source::ComponentSource) of components.
 pub struct Registries {
     wire: RegistryClient,
     settings: RegistrySettings,

@@ -12,7 +12,7 @@ use toolcell_core::private::{self, Others};
 use toolcell_core::record::{ErrorClass, Refusal};
 
 use crate::digest::{Digest, DigestHasher};
-use crate::place;
+use crate::lock_location;
 
 const FOLDER: &str = "store";
 const COMPONENTS: &str = "components";
@@ -130,7 +130,7 @@ impl ComponentStore {
         for draft in std::fs::read_dir(self.folder.join(DRAFTS))? {
             std::fs::remove_file(draft?.path())?;
         }
-        let Ok(confirmed) = std::fs::read_dir(home.join(place::FOLDER)) else {
+        let Ok(confirmed) = std::fs::read_dir(home.join(lock_location::FOLDER)) else {
             return Ok(());
         };
         for file in confirmed {

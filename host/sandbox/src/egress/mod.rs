@@ -11,13 +11,13 @@ mod credentials;
 mod exchange;
 mod gate;
 mod headers;
-mod held;
 mod machine;
 mod meter;
+mod request_parts;
 mod resolver;
 mod target;
 mod tls;
-mod whole;
+mod whole_request;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -35,10 +35,12 @@ use super::state::StoreState;
 
 pub(super) use credentials::RequestSecrets;
 pub(super) use gate::NetworkGate;
-pub(super) use held::{add_handler_to_linker as link_handler, add_to_linker as link_types};
 pub use machine::ListenGuard;
+pub(super) use request_parts::{
+    add_handler_to_linker as link_handler, add_to_linker as link_types,
+};
 pub use resolver::{Resolver, SystemResolver};
-pub(super) use whole::{RequestFailure, WholeRequest, WholeResponse};
+pub(super) use whole_request::{RequestFailure, WholeRequest, WholeResponse};
 
 use tls::TlsClient;
 

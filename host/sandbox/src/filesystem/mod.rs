@@ -10,12 +10,12 @@ mod beneath;
 mod denial;
 mod listing;
 mod open;
-mod place;
+mod path_target;
 mod pooled;
 mod quota;
 mod stream;
 mod touched;
-mod whole;
+mod whole_file;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -33,7 +33,7 @@ use wasmtime_wasi::p2::{DynInputStream, DynOutputStream, FsError, FsResult};
 
 use self::denial::DeniedPaths;
 use self::listing::{FolderListing, LISTING_BYTES};
-use self::place::PathTarget;
+use self::path_target::PathTarget;
 use self::pooled::PooledView;
 use self::quota::FileQuota;
 use self::stream::{FileSource, MeteredOutput, STREAM_BYTES};
@@ -41,7 +41,7 @@ use super::limiter::{Limiter, MemoryCharge};
 use super::state::StoreState;
 use super::trap::CallDenial;
 
-pub(super) use self::whole::read_text;
+pub(super) use self::whole_file::read_text;
 
 /// One call's rights in its mounts.
 #[derive(Debug)]

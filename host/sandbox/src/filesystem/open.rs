@@ -15,7 +15,7 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 };
 
 use super::beneath::{self, OpenFailure, OpenRequest, OpenedPath};
-use super::place::{AllowedName, folder_and_name};
+use super::path_target::{AllowedName, folder_and_name};
 use super::{Fd, PolicyFsView, again};
 
 impl PolicyFsView<'_> {

@@ -10,7 +10,7 @@ use toolcell_core::record::{JSON_VALUES_MAX, Refusal, read_json};
 use wasmtime::Store;
 use wasmtime::component::InstancePre;
 
-use super::declared::{ForeignTool, names, toolkit};
+use super::foreign_tool::{ForeignTool, names, toolkit};
 use super::{Call, ComponentWorld, FirstLoad, Outcome, answer};
 use crate::bindings::amplifier::ToolModulePre;
 use crate::bindings::amplifier_root::ToolFunctionsPre;

@@ -5,7 +5,7 @@ mod act;
 mod amplifier;
 mod answer;
 mod command;
-mod declared;
+mod foreign_tool;
 mod near;
 mod tool;
 mod wit;

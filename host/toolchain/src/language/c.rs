@@ -10,9 +10,9 @@ use anyhow::{Context, Result, bail};
 use super::super::Say;
 use super::super::make::CompileJob;
 use super::super::record;
-use super::super::room::ToolchainPart;
 use super::super::sdk::files;
 use super::super::sources::{FileGroup, SourceScope};
+use super::super::toolchain_cache::ToolchainPart;
 use super::EmbeddedFile;
 use super::fetched::{FetchedLanguage, every_name, outside, reached};
 

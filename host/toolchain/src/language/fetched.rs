@@ -10,8 +10,8 @@ use super::super::build::{BuildOutcome, BuildSettings};
 use super::super::find::ToolchainSearch;
 use super::super::make::{self, CompileJob};
 use super::super::project::ProjectKind;
-use super::super::room::ToolchainPart;
 use super::super::sources::{SourceScope, naming_text};
+use super::super::toolchain_cache::ToolchainPart;
 use super::{EmbeddedFile, Language, ProjectFiles};
 
 /// The differences between these languages. The fields are documented at the functions of [`Language`].

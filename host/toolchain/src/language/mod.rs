@@ -25,9 +25,9 @@ use anyhow::{Context, Result, bail};
 use super::build::{BuildOutcome, BuildSettings};
 use super::find::ToolchainSearch;
 use super::project::ProjectKind;
-use super::room::{self, ToolchainPart};
 use super::sources::SourceScope;
 use super::survey::SurveyFinding;
+use super::toolchain_cache::{self, ToolchainPart};
 use super::{Say, make, sources};
 
 /// Path and text of an embedded file. In a template, `{{name}}` stands for the project's name.
@@ -80,7 +80,7 @@ pub(super) trait Language: Sync {
     /// The downloads of a build of the project in the folder of `search`: a sentence for each missing part. Runs no
     /// program in that folder.
     fn fetches(&self, search: &ToolchainSearch) -> Vec<String> {
-        room::missing(&self.rooms(search), search)
+        toolchain_cache::missing(&self.rooms(search), search)
     }
 
     /// Everything that can decide what a build of the project in `dir` makes: more than a build reads. Folders count
@@ -150,7 +150,11 @@ pub(super) trait Language: Sync {
 
     /// The report for `toolcell doctor`. Changes nothing.
     fn survey(&self, search: &ToolchainSearch) -> Vec<SurveyFinding> {
-        vec![room::finding(self.title(), &self.rooms(search), search)]
+        vec![toolchain_cache::finding(
+            self.title(),
+            &self.rooms(search),
+            search,
+        )]
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 
 use super::super::make::CompileJob;
-use super::super::room::{SetUp, ToolchainPart};
+use super::super::toolchain_cache::{SetUp, ToolchainPart};
 use super::super::{Say, sdk};
 use super::EmbeddedFile;
 use super::fetched::{FetchedLanguage, listed, nothing};

@@ -7,9 +7,9 @@ use anyhow::{Context, Result};
 use super::super::build::{self, BuildOutcome, BuildSettings, quoted};
 use super::super::find::ToolchainSearch;
 use super::super::project::ProjectKind;
-use super::super::room::{self, ToolchainPart};
 use super::super::sources::SourceScope;
 use super::super::survey::{self, SurveyFinding};
+use super::super::toolchain_cache::{self, ToolchainPart};
 use super::super::{Say, c_code, sdk};
 use super::c::ZIG;
 use super::{EmbeddedFile, Language, renew_local_files};
@@ -186,7 +186,7 @@ impl Language for RustLanguage {
         };
         survey::fetches(&elsewhere)
             .into_iter()
-            .chain(room::missing(&self.rooms(search), search))
+            .chain(toolchain_cache::missing(&self.rooms(search), search))
             .collect()
     }
 

@@ -7,9 +7,9 @@ use anyhow::{Context, Result};
 use super::super::Say;
 use super::super::build::quoted;
 use super::super::make::CompileJob;
-use super::super::room::ToolchainPart;
 use super::super::sdk::files;
 use super::super::sources::SourceScope;
+use super::super::toolchain_cache::ToolchainPart;
 use super::EmbeddedFile;
 use super::fetched::{FetchedLanguage, NAMED_MAX, every_name, listed, outside, reached};
 

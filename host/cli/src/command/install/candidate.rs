@@ -6,15 +6,15 @@ use toolcell::Refusal;
 use toolcell_core::record::ErrorClass;
 use toolcell_install::ceiling::AccessCeiling;
 use toolcell_install::component;
+use toolcell_install::declarations::ToolDeclarations;
 use toolcell_install::lock::LockEntry;
+use toolcell_install::lock_location::{self, InstalledTools};
 use toolcell_install::obtain::{FetchRequest, VerifiedComponent, obtain};
-use toolcell_install::place::{self, InstalledTools};
 use toolcell_install::plan::{InstallPlan, ToolVersion};
 use toolcell_install::reference::ComponentReference;
 use toolcell_install::signature::{SignatureCheck, ValidSignature};
 use toolcell_install::store;
 use toolcell_install::verifier::{SignatureSubject, Signer};
-use toolcell_install::words::ToolDeclarations;
 
 use super::offer::{self, Offer};
 use super::options::Consent;
@@ -252,7 +252,7 @@ impl Shop {
                 &pinned.signer,
             )
         };
-        let Some(known) = place::known(home)?.into_iter().find(same) else {
+        let Some(known) = lock_location::known(home)?.into_iter().find(same) else {
             return Ok(None);
         };
         let Ok(bytes) = store::read(home, &known.component) else {

@@ -4,7 +4,7 @@ use toolcell::{Home, Refusal};
 use toolcell_core::approval::legible;
 use toolcell_core::record::ErrorClass;
 use toolcell_install::lock::{FILE_NAME, LockEntry};
-use toolcell_install::place::{InstalledTools, LockLocation};
+use toolcell_install::lock_location::{InstalledTools, LockLocation};
 use toolcell_install::store;
 
 use super::super::exit::Exit;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use toolcell::Refusal;
 use toolcell_core::record::ErrorClass;
 use toolcell_install::lock::LockEntry;
-use toolcell_install::place::InstalledTools;
+use toolcell_install::lock_location::InstalledTools;
 
 use super::report::{Report, State};
 use super::shop::Shop;

@@ -21,7 +21,7 @@ use toolcell::{Home, Refusal};
 use toolcell_core::approval::legible;
 use toolcell_core::record::ErrorClass;
 use toolcell_install::lock::{is_name, not_a_name};
-use toolcell_install::place::InstalledTools;
+use toolcell_install::lock_location::InstalledTools;
 use toolcell_install::reference::ComponentReference;
 use toolcell_install::verifier::Signer;
 

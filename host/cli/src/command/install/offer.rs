@@ -7,9 +7,9 @@ use toolcell::Refusal;
 use toolcell_core::approval::{COLUMNS, Sheet, legible};
 use toolcell_core::record::ErrorClass;
 use toolcell_install::ceiling::AccessCeiling;
+use toolcell_install::declarations::DiffLine;
 use toolcell_install::lock::LockEntry;
 use toolcell_install::plan::{InstallChange, InstallPlan};
-use toolcell_install::words::DiffLine;
 
 use super::super::{show, terminal};
 use super::options::Consent;

@@ -6,7 +6,7 @@ use toolcell_core::component_size::component_bytes_max;
 use toolcell_install::component;
 use toolcell_install::digest::Digest;
 use toolcell_install::lock::LockEntry;
-use toolcell_install::place::InstalledTools;
+use toolcell_install::lock_location::InstalledTools;
 use toolcell_install::source::ComponentSink;
 
 use super::super::exit::{self, Exit, Stop};

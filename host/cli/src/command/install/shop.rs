@@ -12,15 +12,15 @@ use toolcell_config::{
 use toolcell_core::private;
 use toolcell_core::record::ErrorClass;
 use toolcell_install::ceiling::AccessCeiling;
+use toolcell_install::declarations::ToolDeclarations;
 use toolcell_install::digest::Digest;
 use toolcell_install::lock::{LockEntry, written};
+use toolcell_install::lock_location::{InstalledTools, LockLocation};
 use toolcell_install::obtain::ComponentSources;
-use toolcell_install::place::{InstalledTools, LockLocation};
 use toolcell_install::plan::ToolVersion;
 use toolcell_install::reference::ComponentReference;
 use toolcell_install::signature::SignatureVerifier;
 use toolcell_install::store::{self, ComponentStore};
-use toolcell_install::words::ToolDeclarations;
 
 use super::super::exit::Stop;
 use super::super::target;

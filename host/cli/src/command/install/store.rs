@@ -1,7 +1,7 @@
 use clap::{Args, Subcommand};
 use serde_json::json;
 use toolcell::Home;
-use toolcell_install::place;
+use toolcell_install::lock_location;
 use toolcell_install::store::ComponentStore;
 
 use super::super::exit::{Exit, Stop};
@@ -66,7 +66,8 @@ impl StoreCommand {
     }
 
     fn prune(&self, home: &Home) -> Result<Exit, Stop> {
-        let pruned = ComponentStore::open(home.folder())?.prune(|| place::used(home.folder()))?;
+        let pruned =
+            ComponentStore::open(home.folder())?.prune(|| lock_location::used(home.folder()))?;
         let line = match pruned {
             Some((count, bytes)) => format!(
                 "removed {}, {bytes} bytes",

@@ -1,7 +1,7 @@
 use clap::Args;
 use toolcell::{Home, Refusal};
 use toolcell_install::lock::LockEntry;
-use toolcell_install::place::InstalledTools;
+use toolcell_install::lock_location::InstalledTools;
 
 use super::super::exit::{Exit, Stop};
 use super::options::{Consent, PlaceOptions, SourceOptions};

@@ -7,7 +7,7 @@ use toolcell_core::record::{AccessKind, JSON_VALUES_MAX, read_unique_json};
 
 use super::section::ActSection;
 use super::types::{ActMetadata, ToolDefinition, value};
-use crate::world::declared::{self, ForeignTool, LeftOut};
+use crate::world::foreign_tool::{self, ForeignTool, LeftOut};
 
 /// Maximum number of tools, as in a toolkit. Naming many tools that have one name takes the square of their number.
 const TOOLS_MAX: usize = 256;
@@ -31,7 +31,7 @@ pub(super) fn toolkit(
     namespace: Option<&str>,
 ) -> Result<String, String> {
     bounded(&tools)?;
-    let names = declared::names(tools.iter().map(|tool| tool.name.as_str()));
+    let names = foreign_tool::names(tools.iter().map(|tool| tool.name.as_str()));
     let mut offered = Vec::new();
     let mut left_out = Vec::new();
     let mut own_names = HashSet::new();
@@ -58,8 +58,8 @@ pub(super) fn toolkit(
     let own = section
         .and_then(|section| section.name.as_deref())
         .unwrap_or_default();
-    let own = declared::namespace(own, "act");
-    let toolkit = declared::toolkit(namespace.unwrap_or(&own), &offered, &left_out);
+    let own = foreign_tool::namespace(own, "act");
+    let toolkit = foreign_tool::toolkit(namespace.unwrap_or(&own), &offered, &left_out);
     Ok(if renamed.is_empty() {
         toolkit
     } else {

@@ -7,7 +7,7 @@ use toolcell_core::record::{AccessKind, CLI, WriteEffect};
 
 use super::input::{ARGS_MAX, ENV_MAX, FILES_MAX};
 use super::name;
-use crate::world::declared::{self, ForeignTool, LeftOut};
+use crate::world::foreign_tool::{self, ForeignTool, LeftOut};
 
 const NAMESPACE: &str = "command";
 /// The tool's name, for a command that has none.
@@ -26,12 +26,12 @@ pub(super) fn toolkit(
     imports: &[String],
     left_out: &[LeftOut],
 ) -> String {
-    let names = declared::names([name.unwrap_or(NAME)]);
+    let names = foreign_tool::names([name.unwrap_or(NAME)]);
     let tools: Vec<ForeignTool> = names
         .into_iter()
         .map(|name| declared(name, imports))
         .collect();
-    declared::toolkit(namespace.unwrap_or(NAMESPACE), &tools, left_out)
+    foreign_tool::toolkit(namespace.unwrap_or(NAMESPACE), &tools, left_out)
 }
 
 /// The places of a toolkit of one tool that have its id, or begin with it.
@@ -50,7 +50,7 @@ pub(in crate::world) fn named_by(file: &Path, toolkit: &str) -> Option<String> {
     let name = toolkit
         .pointer_mut("/declarations/0/name")
         .filter(|name| *name == NAME)?;
-    let new = declared::names([name::of_file(file)?.as_str()]).pop()?;
+    let new = foreign_tool::names([name::of_file(file)?.as_str()]).pop()?;
     *name = new.as_str().into();
     let namespace = toolkit.pointer("/declarations/0/namespace")?.as_str()?;
     let old = format!("{namespace}.{NAME}");

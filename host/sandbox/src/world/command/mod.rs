@@ -1,9 +1,9 @@
 //! Commands: components that export `wasi:cli/run`. Modules of WASI preview 1 become such components when they are
 //! compiled: see `adapt.rs`. A command is one tool, whose working directory is the scratch folder of the call.
 
+mod command_files;
 mod declaration;
 mod input;
-mod made;
 mod name;
 mod output;
 
@@ -15,7 +15,7 @@ use wasmtime::component::{Component, InstancePre, Type};
 use wasmtime_wasi::I32Exit;
 use wasmtime_wasi::p2::bindings::CommandPre;
 
-use super::declared::LeftOut;
+use super::foreign_tool::LeftOut;
 use super::wit::ExportedFunctions;
 use super::{Call, ComponentWorld, FirstLoad, Outcome};
 use crate::component::invalid;
@@ -138,7 +138,7 @@ impl ComponentWorld for CommandWorld {
                 .take()
                 .map(|process| process.files)
                 .unwrap_or_default();
-            let given = match made::write(store.data_mut(), files).await? {
+            let given = match command_files::write(store.data_mut(), files).await? {
                 Ok(given) => given,
                 Err(why) => return Ok(output::not_started(why)),
             };
@@ -146,7 +146,7 @@ impl ComponentWorld for CommandWorld {
             store.data_mut().command = Some(CommandEnd {
                 exit_code: Some(status),
             });
-            let made = made::keep(store.data_mut(), given).await;
+            let made = command_files::keep(store.data_mut(), given).await;
             let printed = store.data().logs.output();
             Ok(output::outcome(status, printed, made))
         })

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use toolcell_core::record::ARTIFACT;
 
 use super::Outcome;
-use super::made::CommandFiles;
+use super::command_files::CommandFiles;
 use crate::bindings::tool::exports::toolcell::tool::guest::{Output, PartialOutput};
 use crate::bindings::tool::toolcell::tool::types::{ErrorClass, ToolError};
 

@@ -13,7 +13,7 @@ use toolcell_core::record::Refusal;
 use wasmtime::Store;
 use wasmtime::component::{InstancePre, types::ComponentItem};
 
-use super::declared::toolkit;
+use super::foreign_tool::toolkit;
 use super::{Call, ComponentWorld, FirstLoad, Outcome, answer};
 use crate::bindings::near::SandboxedToolPre;
 use crate::bindings::near::exports::near::agent::tool::{

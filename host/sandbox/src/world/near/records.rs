@@ -8,7 +8,7 @@ use toolcell_core::dialect::near::{Manifest, Tool};
 use toolcell_core::dialect::sections::{component_name, module_name};
 use toolcell_core::record::{AccessKind, JSON_VALUES_MAX, read_json};
 
-use crate::world::declared::{ForeignTool, LeftOut, names, namespace};
+use crate::world::foreign_tool::{ForeignTool, LeftOut, names, namespace};
 
 /// Namespace of a tool without a manifest.
 pub(super) const NAMESPACE: &str = "near";
@@ -194,7 +194,7 @@ mod tests {
     use toolcell_core::record::{Toolkit, WriteEffect};
 
     use super::*;
-    use crate::world::declared::toolkit;
+    use crate::world::foreign_tool::toolkit;
 
     #[track_caller]
     fn accepted(text: &str, notes: usize) -> Toolkit {

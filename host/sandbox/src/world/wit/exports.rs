@@ -7,7 +7,7 @@ use wasmtime::component::types::{
 };
 
 use super::shape::{FunctionSignature, PARTS_MAX};
-use crate::world::declared::{self, LeftOut};
+use crate::world::foreign_tool::{self, LeftOut};
 
 /// Number of functions after which no more are read: a toolkit with so many is refused.
 const FUNCTIONS_MAX: usize = 257;
@@ -66,7 +66,7 @@ impl ExportedFunctions {
             .iter()
             .map(ExportedFunction::label)
             .collect();
-        let tools = declared::names(labels.iter().map(String::as_str));
+        let tools = foreign_tool::names(labels.iter().map(String::as_str));
         for (function, tool) in found.functions.iter_mut().zip(tools) {
             function.tool = tool;
         }
@@ -163,7 +163,7 @@ mod tests {
     use wasmtime::component::Component;
 
     use super::{ExportedFunctions, PARTS_MAX, short};
-    use crate::world::declared::LeftOut;
+    use crate::world::foreign_tool::LeftOut;
     use crate::world::wit::shape::{IntegerType, JsonShape};
 
     /// The functions that a component imports, read as if it exported them: a type needs no code then.

@@ -10,7 +10,7 @@ use super::exports::{ExportedFunction, ExportedFunctions};
 use super::schema::schema;
 use super::shape::{FunctionSignature, JsonShape};
 use crate::component::invalid;
-use crate::world::declared::{self, ForeignTool};
+use crate::world::foreign_tool::{self, ForeignTool};
 use crate::world::listed;
 
 /// The namespace of a component without a package and without a name of its own.
@@ -81,7 +81,7 @@ fn describe(found: &ExportedFunctions, imports: &[String], bytes: &[u8]) -> Resu
     }
     let namespace = match profile.namespace {
         Some(namespace) => namespace,
-        None => declared::namespace(
+        None => foreign_tool::namespace(
             found
                 .package()
                 .or(sections::component_name(bytes))
@@ -89,7 +89,7 @@ fn describe(found: &ExportedFunctions, imports: &[String], bytes: &[u8]) -> Resu
             NAMELESS,
         ),
     };
-    Ok(declared::toolkit(&namespace, &tools, &found.left_out))
+    Ok(foreign_tool::toolkit(&namespace, &tools, &found.left_out))
 }
 
 /// The profile that was written into a component.
@@ -234,7 +234,7 @@ mod tests {
     use toolcell_core::record::{AccessKind, SubjectKind, Toolkit, WriteEffect};
 
     use super::toolkit;
-    use crate::world::declared::LeftOut;
+    use crate::world::foreign_tool::LeftOut;
     use crate::world::wit::exports::{ExportedFunction, ExportedFunctions};
     use crate::world::wit::shape::{FunctionSignature, IntegerType, JsonShape};
 

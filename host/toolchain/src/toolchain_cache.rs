@@ -9,8 +9,8 @@ use anyhow::{Context, Result, bail};
 use toolcell_core::private;
 
 use super::Say;
+use super::file_lock::FileLock;
 use super::find::ToolchainSearch;
-use super::held::FileLock;
 use super::process::{self, OutputPipe};
 use super::survey::{PartState, SurveyFinding};
 
@@ -294,7 +294,7 @@ pub(super) fn finding(
 #[cfg(test)]
 mod tests {
     use super::super::Preference;
-    use super::super::standin::ShimPrograms;
+    use super::super::shim::ShimPrograms;
     use super::*;
 
     #[test]
