@@ -16,7 +16,8 @@ use toolcell_install::lock::is_name;
 use toolcell_install::package::PackageInfo;
 use toolcell_install::store;
 use toolcell_toolchain::{
-    self as toolchain, BuildOutcome, BuildSettings, BuildState, Lang, Preference, ToolchainSearch,
+    self as toolchain, BuildOutcome, BuildSettings, BuildState, Language, Preference,
+    ToolchainSearch,
 };
 
 use super::{folder, shipped, terminal};
@@ -159,7 +160,7 @@ impl Target {
     }
 
     fn standing(&self, home: &Home) -> Result<BuildState, Refusal> {
-        if Lang::detect(&self.path).is_none() {
+        if Language::detect(&self.path).is_none() {
             let message = toolchain::no_project(&self.path);
             return Err(Refusal::new(
                 ErrorClass::SetupRequired,
@@ -330,7 +331,7 @@ impl Building {
 
 /// What a build of `folder` runs as the user, and what it fetches.
 fn building(folder: &Path) -> Vec<String> {
-    let lang = Lang::detect(folder);
+    let lang = Language::detect(folder);
     let mut rows = match lang.filter(|lang| lang.name() != "rust") {
         Some(lang) => {
             vec![format!(

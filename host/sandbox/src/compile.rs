@@ -52,7 +52,7 @@ const UNLIMITED: i32 = 71;
 
 /// How thoroughly a component is compiled. Code of either kind runs in the same engine, and uses the same fuel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effort {
+pub enum CompileEffort {
     /// Without optimizations: in three quarters of the time, and the code takes up to a tenth more.
     Quick,
     Thorough,
@@ -60,7 +60,7 @@ pub enum Effort {
     Again,
 }
 
-impl Effort {
+impl CompileEffort {
     /// The argument of a compiler's process.
     fn word(self) -> &'static str {
         match self {
@@ -195,9 +195,9 @@ impl Compiler {
     pub(super) async fn compile(
         &self,
         component: &[u8],
-        effort: Effort,
+        effort: CompileEffort,
     ) -> Result<(Concurrency, Vec<u8>), Refusal> {
-        if effort == Effort::Again {
+        if effort == CompileEffort::Again {
             let _turn = self.again.acquire().await;
             return self.compile_within_limits(component, effort).await;
         }
@@ -211,7 +211,7 @@ impl Compiler {
     async fn compile_within_limits(
         &self,
         component: &[u8],
-        effort: Effort,
+        effort: CompileEffort,
     ) -> Result<(Concurrency, Vec<u8>), Refusal> {
         let wall = if guard!("compile_time") {
             Duration::from_secs(self.settings.cpu_seconds.saturating_mul(2).max(1))
@@ -230,7 +230,7 @@ impl Compiler {
     async fn run(
         &self,
         component: &[u8],
-        effort: Effort,
+        effort: CompileEffort,
     ) -> anyhow::Result<(ExitStatus, Vec<u8>, String)> {
         let settings = &self.settings;
         let mut child = Command::new(&settings.program)
@@ -517,7 +517,12 @@ pub(super) fn refuse_what_is_no_component(bytes: &[u8]) -> Result<(), Refusal> {
 
 /// Compiles with `effort` in the child process: limits itself to `cpu_seconds`, `memory_bytes` and the life of the process
 /// `parent`, reads a component from standard input, and writes the compiled code to standard output. Returns the exit status.
-pub fn compile_worker(cpu_seconds: u64, memory_bytes: u64, parent: u32, effort: Effort) -> i32 {
+pub fn compile_worker(
+    cpu_seconds: u64,
+    memory_bytes: u64,
+    parent: u32,
+    effort: CompileEffort,
+) -> i32 {
     let done = match limited(cpu_seconds, memory_bytes, parent, effort) {
         // Freeing the engines takes milliseconds, and the process ends.
         Ok(engines) => work(&ManuallyDrop::new(engines)).map_err(|error| (status(&error), error)),
@@ -553,10 +558,10 @@ struct CompilerEngines {
 }
 
 impl CompilerEngines {
-    fn new(effort: Effort) -> anyhow::Result<Self> {
+    fn new(effort: CompileEffort) -> anyhow::Result<Self> {
         let make = |concurrency| {
             let mut config = config(concurrency);
-            if effort == Effort::Quick {
+            if effort == CompileEffort::Quick {
                 config.cranelift_opt_level(OptLevel::None);
             }
             wasmtime::Engine::new(&config).map_err(anyhow::Error::from)
@@ -587,7 +592,7 @@ fn limited(
     cpu_seconds: u64,
     memory_bytes: u64,
     parent: u32,
-    effort: Effort,
+    effort: CompileEffort,
 ) -> anyhow::Result<CompilerEngines> {
     use rustix::process::{Resource, Rlimit, setrlimit};
     let limit = |value| Rlimit {
@@ -602,7 +607,7 @@ fn limited(
     setrlimit(Resource::Cpu, time).context("cannot limit the time")?;
     setrlimit(Resource::As, limit(memory_bytes)).context("cannot limit the memory")?;
     setrlimit(Resource::Core, limit(0)).context("cannot limit core dumps")?;
-    if effort == Effort::Again {
+    if effort == CompileEffort::Again {
         rustix::process::setpriority_process(None, LOWEST_PRIORITY)
             .context("cannot lower the priority")?;
     }
@@ -642,13 +647,14 @@ mod tests {
     use std::time::Duration;
 
     use super::{
-        Compilation, Compiler, CompilerEngines, CompilerSettings, Concurrency, Effort, code_of,
+        Compilation, CompileEffort, Compiler, CompilerEngines, CompilerSettings, Concurrency,
+        code_of,
     };
 
     #[test]
     fn only_a_component_that_needs_concurrency_is_compiled_for_the_slower_engine() {
         let compiled = |text: &str| {
-            CompilerEngines::new(Effort::Thorough)
+            CompilerEngines::new(CompileEffort::Thorough)
                 .unwrap()
                 .compile(&wat::parse_str(text).unwrap())
         };
@@ -677,7 +683,7 @@ mod tests {
             watch: None,
         };
         let refusal = Compiler::new(settings)
-            .compile(b"", Effort::Quick)
+            .compile(b"", CompileEffort::Quick)
             .await
             .unwrap_err();
         assert_eq!(refusal.code, "component_invalid", "{refusal:?}");
@@ -715,7 +721,7 @@ mod tests {
                 watch: None,
             };
             let refusal = Compiler::new(settings)
-                .compile(b"", Effort::Quick)
+                .compile(b"", CompileEffort::Quick)
                 .await
                 .unwrap_err();
             assert_eq!(refusal.code, code, "{end}: {refusal:?}");
@@ -741,7 +747,7 @@ mod tests {
         };
         let compiled = tokio::time::timeout(
             Duration::from_secs(60),
-            compiler.compile(b"", Effort::Quick),
+            compiler.compile(b"", CompileEffort::Quick),
         )
         .await;
         let refusal = compiled.unwrap().unwrap_err();
@@ -784,12 +790,12 @@ mod tests {
             assert_eq!((begun, said), (Compilation::Begins { bytes: 3 }, compiled));
         };
         compiler("cat")
-            .compile(b"abc", Effort::Quick)
+            .compile(b"abc", CompileEffort::Quick)
             .await
             .unwrap();
         ended(true);
         compiler("exit 1")
-            .compile(b"abc", Effort::Quick)
+            .compile(b"abc", CompileEffort::Quick)
             .await
             .unwrap_err();
         ended(false);
@@ -797,7 +803,7 @@ mod tests {
         assert!(
             tokio::time::timeout(
                 Duration::from_millis(50),
-                slow.compile(b"abc", Effort::Quick)
+                slow.compile(b"abc", CompileEffort::Quick)
             )
             .await
             .is_err()

@@ -18,7 +18,7 @@ use wasmtime::component::{Component, InstancePre};
 
 use super::bindings::hook::HookPre;
 use super::bindings::hook::exports::toolcell::tool::hook_handler as wit;
-use super::compile::Effort;
+use super::compile::CompileEffort;
 use super::component::invalid;
 use super::engine::GuestEngine;
 use super::loader::CachedCode;
@@ -62,7 +62,7 @@ impl SandboxedHook {
         let known = entry
             .as_mut()
             .and_then(|(_, entry)| entry.take_description());
-        let code = loader.code(entry, bytes, Effort::Thorough).await?;
+        let code = loader.code(entry, bytes, CompileEffort::Thorough).await?;
         let linked = || -> Result<_, Refusal> {
             let (engine, component) = code.component(&loader.engines)?;
             Ok((engine, link(engine, &component)?))

@@ -9,7 +9,7 @@ use toolcell_core::record::{ErrorClass, Refusal};
 use wasmtime::component::{Component, InstancePre};
 
 use super::bindings::judge::JudgePre;
-use super::compile::Effort;
+use super::compile::CompileEffort;
 use super::component::invalid;
 use super::engine::GuestEngine;
 use super::loader::CachedCode;
@@ -47,7 +47,7 @@ impl Sandbox {
         // A separate entry from the one that the same bytes would have as a tool, which has a description.
         let name = blake3::hash(&[blake3::hash(bytes).as_bytes().as_slice(), b"judge"].concat());
         let entry: Option<CachedCode<()>> = loader.cached(&name).await?;
-        let code = loader.code(entry, bytes, Effort::Thorough).await?;
+        let code = loader.code(entry, bytes, CompileEffort::Thorough).await?;
         let linked = code
             .component(&loader.engines)
             .and_then(|(engine, component)| Ok((engine.clone(), link(engine, &component)?)));

@@ -51,7 +51,7 @@ use toolcell_core::policy::{Limits, Permit};
 use toolcell_core::record::{AbortReason, ErrorClass, Refusal, SafetyFacts};
 
 pub use adapt::component_of_library;
-pub use compile::{Compilation, CompileWatch, CompilerSettings, Effort, compile_worker};
+pub use compile::{Compilation, CompileEffort, CompileWatch, CompilerSettings, compile_worker};
 pub use component::{LoadedComponent, OptionalExports};
 pub use egress::{ListenGuard, NetworkSettings, Resolver, SystemResolver};
 pub use engine::{ENGINE_VERSION, FEATURES_OFF};
@@ -170,9 +170,9 @@ impl Sandbox {
             .saturating_add(1);
         let waits = Arc::clone(&self.again).try_acquire_many_owned(kib).ok();
         let effort = if waits.is_some() {
-            Effort::Quick
+            CompileEffort::Quick
         } else {
-            Effort::Thorough
+            CompileEffort::Thorough
         };
         let code = loader.code(entry, bytes, effort).await?;
         let waits = waits.filter(|_| matches!(code, ComponentCode::Compiled(..)));

@@ -14,7 +14,7 @@ use toolcell_core::pool::{STORE, Unfinished};
 use toolcell_core::record::{ErrorClass, Refusal};
 
 use super::cache::{CacheEntry, CacheNote, CodeCache};
-use super::compile::{self, Compiler, Effort};
+use super::compile::{self, CompileEffort, Compiler};
 use super::component::{self, ComponentDescription, LinkedComponent, LoadedComponent};
 use super::engine::{Concurrency, EnginePair, GuestEngine};
 use super::loads::LoadSource;
@@ -130,7 +130,7 @@ impl ComponentLoader {
         &self,
         entry: Option<CachedCode<D>>,
         bytes: &[u8],
-        effort: Effort,
+        effort: CompileEffort,
     ) -> Result<ComponentCode<D>, Refusal> {
         match entry {
             Some((concurrency, entry)) => Ok(ComponentCode::Kept(concurrency, entry)),
@@ -177,7 +177,7 @@ impl ComponentLoader {
     ) -> Result<LoadedComponent, Refusal> {
         let name = known.name();
         let description = known.description().clone();
-        let code = self.code(None, bytes, Effort::Again).await?;
+        let code = self.code(None, bytes, CompileEffort::Again).await?;
         let (engine, compiled) = code.component(&self.engines)?;
         let linked = LinkedComponent::new(engine, &compiled, &description)?;
         self.keep_code(&name, code, Some(description.clone())).await;
@@ -314,7 +314,7 @@ impl ComponentLoader {
             }
         };
         let code = self
-            .code::<ComponentDescription>(None, bytes, Effort::Thorough)
+            .code::<ComponentDescription>(None, bytes, CompileEffort::Thorough)
             .await?;
         let (engine, compiled) = code.component(&self.engines)?;
         let linked = LinkedComponent::new(engine, &compiled, description)?;

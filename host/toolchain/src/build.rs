@@ -15,7 +15,7 @@ use super::process::{self, OutputPipe};
 use super::record::{self, BuildResult};
 use super::sources::{SourceListing, SourceScope};
 use super::workspace::{CargoPackage, SDK, Workspace};
-use super::{Say, TARGET, build_cache, c_code};
+use super::{ProgressSink, TARGET, build_cache, c_code};
 
 /// Initial memory of a component, in bytes: room for the stack and for a heap that a small tool never has to grow.
 const INITIAL_MEMORY: u64 = 2 << 20;
@@ -91,7 +91,11 @@ pub struct BuildOutcome {
 }
 
 /// Builds the tool whose Cargo.toml is in `dir`.
-pub(super) fn build(dir: &Path, settings: &BuildSettings, say: Say) -> Result<BuildOutcome> {
+pub(super) fn build(
+    dir: &Path,
+    settings: &BuildSettings,
+    say: ProgressSink,
+) -> Result<BuildOutcome> {
     let dir = std::fs::canonicalize(dir)
         .with_context(|| format!("cannot find the folder {}", dir.display()))?;
     if !dir.join("Cargo.toml").is_file() {
@@ -228,7 +232,7 @@ struct CargoMessage {
 impl PackageBuild<'_> {
     /// Runs `cargo rustc`, because then the linker's flag applies to this crate only: the user's own flags stay in
     /// force, and dependencies are not compiled again.
-    fn compile(&self, initial_memory: u64, say: Say) -> Result<CompileOutcome> {
+    fn compile(&self, initial_memory: u64, say: ProgressSink) -> Result<CompileOutcome> {
         let mut command = self.toolchain.cargo(self.dir);
         command.args([
             "rustc",
@@ -333,7 +337,7 @@ impl PackageBuild<'_> {
     }
 
     /// Compiles, and a second time if the linker needs more than `initial_memory`. Returns the memory used.
-    fn compile_with(&self, initial_memory: u64, say: Say) -> Result<(CargoArtifact, u64)> {
+    fn compile_with(&self, initial_memory: u64, say: ProgressSink) -> Result<(CargoArtifact, u64)> {
         let name = &self.package.name;
         let wanted = match self.compile(initial_memory, say)? {
             CompileOutcome::Done(artifact) => return Ok((artifact, initial_memory)),

@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail};
 
 use super::find::ToolchainSearch;
 use super::language::{ZIG, zig_program};
-use super::{Say, record};
+use super::{ProgressSink, record};
 
 /// The variables by which the crate `cc` finds a compiler and an archiver, and the subcommand of Zig that is one.
 const PROGRAMS: [(&str, &str); 2] = [(COMPILER, "cc"), ("AR_wasm32_wasip2", "ar")];
@@ -43,7 +43,7 @@ fn asks(manifest: &str) -> bool {
 }
 
 /// The folder of the compiler, which is fetched if it is not there; `None` if the package asks for none.
-pub(super) fn compiler(search: &ToolchainSearch, say: Say) -> Result<Option<PathBuf>> {
+pub(super) fn compiler(search: &ToolchainSearch, say: ProgressSink) -> Result<Option<PathBuf>> {
     is_wanted(&search.dir)
         .then(|| ZIG.ready(search, say))
         .transpose()

@@ -5,7 +5,7 @@ use std::io::{self, Read, Seek, Write};
 
 use toolcell_core::approval::legible;
 
-use super::Say;
+use super::ProgressSink;
 
 /// Maximum length of what is read of a lock file.
 const WORDS_BYTES_MAX: u64 = 4096;
@@ -20,7 +20,7 @@ impl FileLock {
         mut file: File,
         occupied: &str,
         busy_with: &str,
-        say: Say,
+        say: ProgressSink,
     ) -> io::Result<Self> {
         if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
             let mut holder = Vec::new();

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use sha2::{Digest, Sha256};
 
 use super::process::{self, OutputPipe};
-use super::{Say, TARGET, packages, sysroot};
+use super::{ProgressSink, TARGET, packages, sysroot};
 
 /// The environment variable that forces one way.
 pub(super) const PREFERENCE_VARIABLE: &str = "TOOLCELL_GUEST_TOOLCHAIN";
@@ -164,7 +164,7 @@ pub(super) fn short_hash(text: &str) -> String {
 
 /// Finds the first way that works, or the forced one. The first time, this may download, install packages and compile a
 /// standard library.
-pub(super) fn find(search: &ToolchainSearch, say: Say) -> Result<Toolchain> {
+pub(super) fn find(search: &ToolchainSearch, say: ProgressSink) -> Result<Toolchain> {
     match search.preference {
         Preference::Any => first_of_all(search, say),
         Preference::Installed => installed(search),
@@ -183,7 +183,7 @@ pub(super) fn find(search: &ToolchainSearch, say: Say) -> Result<Toolchain> {
     })
 }
 
-fn first_of_all(search: &ToolchainSearch, say: Say) -> Result<Toolchain> {
+fn first_of_all(search: &ToolchainSearch, say: ProgressSink) -> Result<Toolchain> {
     let not_installed = match installed(search) {
         Ok(toolchain) => return Ok(toolchain),
         Err(reason) => reason,
@@ -270,7 +270,7 @@ pub(super) fn standard_library(folder: &Path) -> Option<PathBuf> {
     })
 }
 
-fn through_rustup(search: &ToolchainSearch, say: Say) -> Result<Toolchain> {
+fn through_rustup(search: &ToolchainSearch, say: ProgressSink) -> Result<Toolchain> {
     let rustup = search
         .which("rustup")
         .ok_or_else(|| anyhow!("no rustup on PATH"))?;

@@ -42,7 +42,7 @@ mod shim;
 
 pub use build::{BuildOutcome, BuildSettings};
 pub use find::{Preference, ToolchainSearch, ToolchainSource};
-pub use language::{Lang, build, names, no_project};
+pub use language::{Language, build, names, no_project};
 pub use project::{ProjectKind, new_project};
 pub use record::{BuildState, source_places, standing};
 pub use sdk::write_sdk;
@@ -53,4 +53,4 @@ pub use watch::SourceWatch;
 const TARGET: &str = "wasm32-wasip2";
 
 /// Receives progress: one sentence, or one line of another program's progress, without a line feed.
-pub type Say<'a> = &'a mut dyn FnMut(&str);
+pub type ProgressSink<'a> = &'a mut dyn FnMut(&str);

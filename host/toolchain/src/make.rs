@@ -10,14 +10,14 @@ use anyhow::{Context, Result, anyhow, bail};
 
 use super::build::{BuildOutcome, BuildSettings, output_folder};
 use super::find::{PROBE, ToolchainSearch, ToolchainSource, short_hash};
-use super::language::{EmbeddedFile, Language, renew_local_files, write_local_files};
+use super::language::{EmbeddedFile, LanguageBackend, renew_local_files, write_local_files};
 use super::record::{self, BuildResult, BuildState};
 use super::sources::SourceListing;
 use super::toolchain_cache::ToolchainPart;
-use super::{Say, build_cache, process, project};
+use super::{ProgressSink, build_cache, process, project};
 
 /// Makes the component of a [`CompileJob`], and returns its file.
-pub(super) type CompileFn<'a> = &'a dyn Fn(&CompileJob, Say) -> Result<PathBuf>;
+pub(super) type CompileFn<'a> = &'a dyn Fn(&CompileJob, ProgressSink) -> Result<PathBuf>;
 
 /// Output of a step: its first lines, because compilers name the cause there, and the number of the others.
 #[derive(Default)]
@@ -89,7 +89,7 @@ impl CompileJob<'_> {
     }
 
     /// Runs a step, and says what it printed: its failure has that instead, because it is the reason.
-    pub(super) fn run(&self, command: Command, say: Say) -> Result<()> {
+    pub(super) fn run(&self, command: Command, say: ProgressSink) -> Result<()> {
         let mut printed = StepOutput::default();
         let status = process::run(command, None, &mut |_, line| printed.add(line))?;
         if status.success() {
@@ -111,7 +111,7 @@ impl CompileJob<'_> {
     }
 
     /// Says what is compiled, and what takes longer, if it is the first build of this kind with what is in `room`.
-    pub(super) fn first(&self, room: &ToolchainPart, step: &str, also: &str, say: Say) {
+    pub(super) fn first(&self, room: &ToolchainPart, step: &str, also: &str, say: ProgressSink) {
         if self.mark(room).exists() {
             say(step)
         } else {
@@ -159,11 +159,11 @@ impl CompileJob<'_> {
 
 /// Builds the project in `dir`, and keeps the record of what was built from which sources.
 pub(super) fn build(
-    language: &dyn Language,
+    language: &dyn LanguageBackend,
     dir: &Path,
     settings: &BuildSettings,
     compile: CompileFn,
-    say: Say,
+    say: ProgressSink,
 ) -> Result<BuildOutcome> {
     let search = ToolchainSearch {
         dir: dir.to_owned(),
@@ -306,7 +306,7 @@ mod tests {
     /// A language of the tests: its compiler copies the source.
     struct Copied;
 
-    impl Language for Copied {
+    impl LanguageBackend for Copied {
         fn name(&self) -> &'static str {
             "copied"
         }
@@ -348,12 +348,17 @@ mod tests {
             &["steering.json"]
         }
 
-        fn build(&self, dir: &Path, settings: &BuildSettings, say: Say) -> Result<BuildOutcome> {
+        fn build(
+            &self,
+            dir: &Path,
+            settings: &BuildSettings,
+            say: ProgressSink,
+        ) -> Result<BuildOutcome> {
             build(self, dir, settings, &compile, say)
         }
     }
 
-    fn compile(job: &CompileJob, say: Say) -> Result<PathBuf> {
+    fn compile(job: &CompileJob, say: ProgressSink) -> Result<PathBuf> {
         let mut copy = job.command(&job.room(&ROOM).join("copy"));
         copy.arg("tool.txt").arg(job.work.join("made.wasm"));
         job.run(copy, say)?;
@@ -556,7 +561,7 @@ mod tests {
     fn a_failed_compilation_has_what_the_compiler_printed_and_a_change_meanwhile_is_refused() {
         let place = Place::new();
         place.build().0.unwrap();
-        let failing = |job: &CompileJob, say: Say| -> Result<PathBuf> {
+        let failing = |job: &CompileJob, say: ProgressSink| -> Result<PathBuf> {
             job.run(job.command(&place.programs.dir().join("fetch")), say)?;
             Ok(job.work.join("none"))
         };
@@ -571,7 +576,7 @@ mod tests {
             "without the command, and once: {text}"
         );
         assert!(said.is_empty(), "{said:?}");
-        let editing = |job: &CompileJob, say: Say| -> Result<PathBuf> {
+        let editing = |job: &CompileJob, say: ProgressSink| -> Result<PathBuf> {
             place.write("tool.txt", "second\n");
             compile(job, say)
         };
@@ -588,7 +593,7 @@ mod tests {
             error.ends_with("tool.txt has changed since the build began: build again"),
             "{error}"
         );
-        let logging = |job: &CompileJob, say: Say| -> Result<PathBuf> {
+        let logging = |job: &CompileJob, say: ProgressSink| -> Result<PathBuf> {
             place.write("build.log", "what the build printed");
             compile(job, say)
         };

@@ -12,7 +12,7 @@ use toolcell_core::private;
 use super::file_lock::FileLock;
 use super::find::{Toolchain, ToolchainSearch};
 use super::process::{self, OutputPipe, ProgramOutput};
-use super::{Say, TARGET, sysroot};
+use super::{ProgressSink, TARGET, sysroot};
 
 /// The compiler, its cargo, the sources of the standard library, the component linker, and the CA certificates for
 /// cargo.
@@ -37,7 +37,7 @@ const QUESTION: Duration = Duration::from_secs(60);
 const DOWNLOAD: Duration = Duration::from_secs(120);
 
 /// Installs what is missing and returns the toolchain; returns at once if an earlier run did so.
-pub(super) fn set_up(search: &ToolchainSearch, say: Say) -> Result<Toolchain> {
+pub(super) fn set_up(search: &ToolchainSearch, say: ProgressSink) -> Result<Toolchain> {
     let stale = match sysroot::ready(search) {
         Ok(toolchain) => return Ok(toolchain),
         Err(reason) => reason,
@@ -133,7 +133,7 @@ impl<'a> Apt<'a> {
             .collect())
     }
 
-    fn install_missing(&self, say: Say) -> Result<()> {
+    fn install_missing(&self, say: ProgressSink) -> Result<()> {
         if !self.missing(&NAMES)?.is_empty() {
             say(&format!(
                 "installing {}: {PACKAGES_SIZE} with what they need",
@@ -160,7 +160,7 @@ impl<'a> Apt<'a> {
         Ok(())
     }
 
-    fn install(&self, names: &[&str], say: Say) -> Result<()> {
+    fn install(&self, names: &[&str], say: ProgressSink) -> Result<()> {
         let by_hand = format!(
             "sudo apt-get update && sudo apt-get install {}",
             names.join(" ")
@@ -204,7 +204,7 @@ impl<'a> Apt<'a> {
 
     /// Runs apt-get without a time limit, because a package manager that is killed half-way leaves repairs to the user.
     /// With [`WAITS`] it gives up by itself.
-    fn apt_get(&self, prefix: &[PathBuf], words: &[&str], say: Say) -> Result<()> {
+    fn apt_get(&self, prefix: &[PathBuf], words: &[&str], say: ProgressSink) -> Result<()> {
         let mut line: Vec<&OsStr> = prefix.iter().map(|word| word.as_os_str()).collect();
         // sudo drops the environment, so env sets the variable.
         line.extend([
@@ -243,7 +243,7 @@ impl<'a> Apt<'a> {
 
     /// Downloads and unpacks a current wasi-libc, with separate lists and archives, so that the system's stay
     /// unchanged.
-    fn fetch_wasi_libc(&self, home: &Path, place: &Path, say: Say) -> Result<()> {
+    fn fetch_wasi_libc(&self, home: &Path, place: &Path, say: ProgressSink) -> Result<()> {
         if self.search.offline {
             bail!("wasi-libc is missing, and downloads are not allowed");
         }

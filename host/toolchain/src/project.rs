@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use super::language::{Lang, write_local_files};
+use super::language::{Language, write_local_files};
 
 /// The kind of a new project.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub enum ProjectKind {
 pub fn new_project(
     parent: &Path,
     name: &str,
-    lang: Lang,
+    lang: Language,
     kind: ProjectKind,
     sdk: Option<&Path>,
 ) -> Result<PathBuf> {
@@ -87,7 +87,7 @@ fn check_name(name: &str) -> Result<()> {
 mod tests {
     use super::*;
 
-    fn rust() -> Lang {
+    fn rust() -> Language {
         "rust".parse().unwrap()
     }
 
@@ -132,7 +132,7 @@ mod tests {
     fn a_language_without_a_template_is_told_which_there_are() {
         assert_eq!(rust().name(), "rust");
         assert_eq!(
-            "cobol".parse::<Lang>().unwrap_err().to_string(),
+            "cobol".parse::<Language>().unwrap_err().to_string(),
             format!(
                 "there is no template for \"cobol\": choose {}",
                 super::super::language::names()

@@ -11,7 +11,7 @@ use toolcell_core::private::{self, Others};
 
 use super::file_lock::FileLock;
 use super::sources::{SourceListing, SourceScope};
-use super::{Say, language};
+use super::{ProgressSink, language};
 
 const FORMAT: u32 = 2;
 const FILE: &str = "record.json";
@@ -134,7 +134,7 @@ pub(super) fn read(records: &Path, dir: &Path) -> Option<BuildRecord> {
 
 /// Takes the lock of builds in the folder `compiling`, and says so if it has to wait for it: without the lock, two tools
 /// of one name could take each other's output.
-pub(super) fn lock(compiling: &Path, dir: &Path, say: Say) -> Result<FileLock> {
+pub(super) fn lock(compiling: &Path, dir: &Path, say: ProgressSink) -> Result<FileLock> {
     make_folder(compiling)?;
     let file = private::open_or_create(&compiling.join("lock"));
     let file = file.with_context(|| format!("cannot write into {}", compiling.display()))?;
@@ -210,11 +210,13 @@ fn keep(records: &Path, record: &BuildRecord) -> Result<()> {
 fn remove_orphans(records: &Path) {
     for entry in std::fs::read_dir(records).into_iter().flatten().flatten() {
         #[derive(Deserialize)]
-        struct Named {
+        struct RecordedFolder {
             dir: PathBuf,
         }
         let bytes = std::fs::read(entry.path().join(FILE)).unwrap_or_default();
-        if serde_json::from_slice::<Named>(&bytes).is_ok_and(|named| !named.dir.exists()) {
+        if serde_json::from_slice::<RecordedFolder>(&bytes)
+            .is_ok_and(|recorded| !recorded.dir.exists())
+        {
             let _ = std::fs::remove_dir_all(entry.path());
         }
     }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::build::is_status;
 use super::find::{Toolchain, ToolchainSearch, ToolchainSource, standard_library};
 use super::process::{self, OutputPipe};
-use super::{Say, TARGET};
+use super::{ProgressSink, TARGET};
 
 /// Paths of the distribution's packages. PATH is not searched, because rustup's proxies usually come first there.
 pub(super) const SYSTEM_RUSTC: &str = "/usr/bin/rustc";
@@ -111,7 +111,7 @@ pub(super) fn ready(search: &ToolchainSearch) -> Result<Toolchain> {
 }
 
 /// Compiles the standard library and puts the sysroot in place. The caller holds the lock.
-pub(super) fn build(search: &ToolchainSearch, wasi_libc: &Path, say: Say) -> Result<()> {
+pub(super) fn build(search: &ToolchainSearch, wasi_libc: &Path, say: ProgressSink) -> Result<()> {
     let home = home(&search.cache_dir);
     let temporary = tempfile::Builder::new()
         .prefix(".new-")
@@ -212,7 +212,7 @@ fn lay_out(search: &ToolchainSearch, root: &Path, wasi_libc: &Path) -> Result<()
     Ok(())
 }
 
-fn compile(search: &ToolchainSearch, root: &Path, seed: &Path, say: Say) -> Result<()> {
+fn compile(search: &ToolchainSearch, root: &Path, seed: &Path, say: ProgressSink) -> Result<()> {
     std::fs::create_dir_all(seed.join("src"))?;
     let manifest =
         "[package]\nname = \"std-seed\"\nversion = \"0.0.0\"\nedition = \"2021\"\n[workspace]\n";

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use toolcell_core::private;
 
-use super::Say;
+use super::ProgressSink;
 use super::file_lock::FileLock;
 use super::find::ToolchainSearch;
 use super::process::{self, OutputPipe};
@@ -34,7 +34,7 @@ pub(super) struct ToolchainPart {
     /// Programs that set it up, each with what to do if it is not on PATH: `("npm", "install Node.js 20 or later")`.
     pub(super) needs: &'static [(&'static str, &'static str)],
     /// Fills the folder of `SetUp`, which is empty.
-    pub(super) set_up: fn(&SetUp, Say) -> Result<()>,
+    pub(super) set_up: fn(&SetUp, ProgressSink) -> Result<()>,
 }
 
 /// Inputs of the function that fills a room.
@@ -72,7 +72,7 @@ impl ToolchainPart {
 
     /// Returns the room's folder; fetches its content first if it is not complete. Says what is fetched, and its size,
     /// before it begins.
-    pub(super) fn ready(&self, search: &ToolchainSearch, say: Say) -> Result<PathBuf> {
+    pub(super) fn ready(&self, search: &ToolchainSearch, say: ProgressSink) -> Result<PathBuf> {
         let folder = self.folder(search);
         if self.is_ready(search) {
             return Ok(folder);
@@ -140,7 +140,7 @@ impl SetUp<'_> {
     }
 
     /// Runs a program that fetches, and passes what it prints to `say`.
-    pub(super) fn run(&self, command: Command, say: Say) -> Result<()> {
+    pub(super) fn run(&self, command: Command, say: ProgressSink) -> Result<()> {
         checked(
             command,
             Some(FETCH),
@@ -152,7 +152,7 @@ impl SetUp<'_> {
     /// Installs pinned packages of PyPI into `python/` of the room: `requirements` has a line
     /// `NAME==VERSION --hash=sha256:HEX` for each package and each of its files. Wheels only, because a source package
     /// would run its own code here.
-    pub(super) fn pip(&self, requirements: &str, say: Say) -> Result<()> {
+    pub(super) fn pip(&self, requirements: &str, say: ProgressSink) -> Result<()> {
         let list = self.folder.join("requirements.txt");
         std::fs::write(&list, requirements).context("cannot write the list of packages")?;
         let mut pip = self.command("python3")?;
@@ -186,7 +186,7 @@ impl SetUp<'_> {
 
     /// Installs what a lock file of npm pins, with the hash of each package, into `node_modules/` of the room. Scripts
     /// of packages do not run.
-    pub(super) fn npm(&self, package: &str, lock: &str, say: Say) -> Result<()> {
+    pub(super) fn npm(&self, package: &str, lock: &str, say: ProgressSink) -> Result<()> {
         for (name, text) in [("package.json", package), ("package-lock.json", lock)] {
             std::fs::write(self.folder.join(name), text)
                 .with_context(|| format!("cannot write {name}"))?;
@@ -209,7 +209,7 @@ pub(super) fn checked(
     command: Command,
     limit: Option<Duration>,
     said: &[OutputPipe],
-    say: Say,
+    say: ProgressSink,
 ) -> Result<()> {
     const LINES_MAX: usize = 60;
     let shown = process::shown(&command);

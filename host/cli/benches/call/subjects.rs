@@ -6,7 +6,8 @@ use anyhow::Context;
 use toolcell::{Home, Host, HostBuilder, Keep, Request};
 use toolcell_core::record::CallRecord;
 use toolcell_toolchain::{
-    BuildSettings, Lang, Preference, ProjectKind, ToolchainSearch, build, new_project, write_sdk,
+    BuildSettings, Language, Preference, ProjectKind, ToolchainSearch, build, new_project,
+    write_sdk,
 };
 
 /// One component, and one call of it.
@@ -47,7 +48,7 @@ pub(crate) fn count() -> anyhow::Result<Subject> {
 }
 
 /// The same tool in another language.
-pub(crate) fn count_in(lang: Lang) -> anyhow::Result<Subject> {
+pub(crate) fn count_in(lang: Language) -> anyhow::Result<Subject> {
     let sdk = write_sdk(home().folder())?;
     let parent = kept().join(lang.name());
     let folder = parent.join("count");

@@ -5,7 +5,7 @@ use clap::Args;
 use serde_json::json;
 use toolcell::Home;
 use toolcell_core::record::Refusal;
-use toolcell_toolchain::{BuildOutcome, Lang, SourceWatch, no_project};
+use toolcell_toolchain::{BuildOutcome, Language, SourceWatch, no_project};
 
 use super::exit::{self, BadRequest, Exit};
 use super::{notes, show, target};
@@ -46,7 +46,7 @@ impl Build {
 
     /// Builds, and again after each change. Ends only if it cannot print, or if the folder is no project.
     fn follow(&self, home: &Home) -> anyhow::Result<Exit> {
-        if Lang::detect(&self.dir).is_none() {
+        if Language::detect(&self.dir).is_none() {
             return Err(BadRequest(no_project(&self.dir)).into());
         }
         loop {

@@ -7,7 +7,7 @@ use toolcell::{ENGINE_VERSION, FEATURES_OFF, Home, Keep, Limits, cached_bytes};
 use toolcell_config::{configured_compilation, configured_journal};
 use toolcell_core::approval::{Whitespace, visible};
 use toolcell_core::journal::CallLog;
-use toolcell_toolchain::{Lang, PartState, Preference, ToolchainSearch};
+use toolcell_toolchain::{Language, PartState, Preference, ToolchainSearch};
 
 use super::exit::Exit;
 use super::options::PolicyOptions;
@@ -84,7 +84,7 @@ impl Doctor {
             ..ToolchainSearch::new(Preference::from_env()?, home.cache())
         };
         checks.extend(
-            Lang::all()
+            Language::all()
                 .flat_map(|lang| lang.survey(&search))
                 .map(|finding| Check {
                     subject: finding.subject,

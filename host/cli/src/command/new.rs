@@ -4,7 +4,7 @@ use std::path::Path;
 use clap::Args;
 use serde_json::json;
 use toolcell::Home;
-use toolcell_toolchain::{self as toolchain, Lang, ProjectKind, names};
+use toolcell_toolchain::{self as toolchain, Language, ProjectKind, names};
 
 use super::exit::{BadRequest, Exit};
 use super::show;
@@ -19,7 +19,7 @@ pub(super) struct New {
     #[arg(long)]
     hook: bool,
     #[arg(long, default_value = "rust", value_name = "LANGUAGE", help = format!("The language to write it in: {}", names()))]
-    lang: Lang,
+    lang: Language,
     /// Print JSON
     #[arg(long)]
     json: bool,

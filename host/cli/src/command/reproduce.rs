@@ -77,7 +77,7 @@ pub(super) fn again(folder: &Path, home: &Home, built: &[u8]) -> anyhow::Result<
     if again == built {
         return Ok(Again::Same);
     }
-    let differ = toolchain::Lang::detect(&folder)
+    let differ = toolchain::Language::detect(&folder)
         .is_some_and(|lang| SNAPSHOTS_DIFFER.contains(&lang.name()));
     let is_same = differ && same_but_memory(&again, built).map_err(anyhow::Error::msg)?;
     Ok(if is_same {

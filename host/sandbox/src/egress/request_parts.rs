@@ -51,14 +51,14 @@ pub(crate) fn add_to_linker(linker: &mut Linker<StoreState>) -> wasmtime::Result
 pub(crate) fn add_handler_to_linker(linker: &mut Linker<StoreState>) -> wasmtime::Result<()> {
     outgoing_handler::add_to_linker::<_, WasiHttp>(linker, StoreState::http)?;
     linker.allow_shadowing(true);
-    type Sent = (
+    type HandleArguments = (
         Resource<HostOutgoingRequest>,
         Option<Resource<types::RequestOptions>>,
     );
     let mut interface = linker.instance(HANDLER)?;
     let replaced = interface.func_wrap(
         "handle",
-        |mut store: StoreContextMut<'_, StoreState>, (request, options): Sent| {
+        |mut store: StoreContextMut<'_, StoreState>, (request, options): HandleArguments| {
             let limit = store.data().egress.header_bytes();
             let mut http = store.data_mut().http();
             let sent = http.table.get_mut(&request)?;
@@ -205,10 +205,10 @@ fn of_requests(interface: &mut LinkerInstance<'_, StoreState>) -> wasmtime::Resu
             })
         },
     )?;
-    type Method = (Resource<HostOutgoingRequest>, types::Method);
+    type MethodArguments = (Resource<HostOutgoingRequest>, types::Method);
     interface.func_wrap(
         "[method]outgoing-request.set-method",
-        |store, (request, method): Method| {
+        |store, (request, method): MethodArguments| {
             changed(store, |state| {
                 // wasmtime-wasi-http takes any length.
                 match &method {
@@ -222,10 +222,10 @@ fn of_requests(interface: &mut LinkerInstance<'_, StoreState>) -> wasmtime::Resu
             })
         },
     )?;
-    type Path = (Resource<HostOutgoingRequest>, Option<String>);
+    type PathArguments = (Resource<HostOutgoingRequest>, Option<String>);
     interface.func_wrap(
         "[method]outgoing-request.set-path-with-query",
-        |store, (request, path): Path| {
+        |store, (request, path): PathArguments| {
             changed(store, |state| {
                 let path = path.map(|path| target::escaped(&path));
                 Ok((types::HostOutgoingRequest::set_path_with_query(

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use super::super::Say;
+use super::super::ProgressSink;
 use super::super::make::CompileJob;
 use super::super::record;
 use super::super::sdk::files;
@@ -99,7 +99,7 @@ pub(super) static C: FetchedLanguage = FetchedLanguage {
     compile,
 };
 
-fn compile(job: &CompileJob, say: Say) -> Result<PathBuf> {
+fn compile(job: &CompileJob, say: ProgressSink) -> Result<PathBuf> {
     let module = job.work.join("module.wasm");
     let mut zig = zig(job, "cc")?;
     zig.args(REACTOR)

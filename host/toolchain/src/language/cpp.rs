@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Error, Result};
 
-use super::super::Say;
+use super::super::ProgressSink;
 use super::super::make::CompileJob;
 use super::super::sdk::files;
 use super::EmbeddedFile;
@@ -71,7 +71,7 @@ fn explained(error: Error) -> Error {
     }
 }
 
-fn compile(job: &CompileJob, say: Say) -> Result<PathBuf> {
+fn compile(job: &CompileJob, say: ProgressSink) -> Result<PathBuf> {
     let module = job.work.join("module.wasm");
     let mut objects = Vec::new();
     // Apart, because they are C.

@@ -5,16 +5,16 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use super::super::Say;
+use super::super::ProgressSink;
 use super::super::build::{BuildOutcome, BuildSettings};
 use super::super::find::ToolchainSearch;
 use super::super::make::{self, CompileJob};
 use super::super::project::ProjectKind;
 use super::super::sources::{SourceScope, naming_text};
 use super::super::toolchain_cache::ToolchainPart;
-use super::{EmbeddedFile, Language, ProjectFiles};
+use super::{EmbeddedFile, LanguageBackend, ProjectFiles};
 
-/// The differences between these languages. The fields are documented at the functions of [`Language`].
+/// The differences between these languages. The fields are documented at the functions of [`LanguageBackend`].
 pub(super) struct FetchedLanguage {
     pub(super) name: &'static str,
     pub(super) title: &'static str,
@@ -32,7 +32,7 @@ pub(super) struct FetchedLanguage {
     pub(super) read: fn(&CompileJob) -> Result<SourceScope>,
     pub(super) skips: bool,
     /// Makes the component, and returns its file.
-    pub(super) compile: fn(&CompileJob, Say) -> Result<PathBuf>,
+    pub(super) compile: fn(&CompileJob, ProgressSink) -> Result<PathBuf>,
 }
 
 /// Of a language that takes every name.
@@ -108,7 +108,7 @@ pub(super) fn listed(component: &Path) -> Result<SourceScope> {
     })
 }
 
-impl Language for FetchedLanguage {
+impl LanguageBackend for FetchedLanguage {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -174,7 +174,12 @@ impl Language for FetchedLanguage {
         self.skips
     }
 
-    fn build(&self, dir: &Path, settings: &BuildSettings, say: Say) -> Result<BuildOutcome> {
+    fn build(
+        &self,
+        dir: &Path,
+        settings: &BuildSettings,
+        say: ProgressSink,
+    ) -> Result<BuildOutcome> {
         make::build(self, dir, settings, &self.compile, say)
     }
 }

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use super::super::Say;
+use super::super::ProgressSink;
 use super::super::build::quoted;
 use super::super::make::CompileJob;
 use super::super::sdk::files;
@@ -127,7 +127,7 @@ fn go(job: &CompileJob) -> Result<Command> {
     Ok(go)
 }
 
-fn compile(job: &CompileJob, say: Say) -> Result<PathBuf> {
+fn compile(job: &CompileJob, say: ProgressSink) -> Result<PathBuf> {
     let module = job.work.join("module.wasm");
     // The workspace of the build names this toolcell's SDK, whatever the project's own `go.work` names.
     let dir = path(job.dir)?;

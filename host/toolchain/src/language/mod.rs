@@ -28,7 +28,7 @@ use super::project::ProjectKind;
 use super::sources::SourceScope;
 use super::survey::SurveyFinding;
 use super::toolchain_cache::{self, ToolchainPart};
-use super::{Say, make, sources};
+use super::{ProgressSink, make, sources};
 
 /// Path and text of an embedded file. In a template, `{{name}}` stands for the project's name.
 pub(super) type EmbeddedFile = (&'static str, &'static str);
@@ -36,7 +36,7 @@ pub(super) type EmbeddedFile = (&'static str, &'static str);
 pub(super) type ProjectFiles = Vec<(String, String)>;
 
 /// One language.
-pub(super) trait Language: Sync {
+pub(super) trait LanguageBackend: Sync {
     /// The word of `--lang`, such as `python`.
     fn name(&self) -> &'static str;
 
@@ -138,15 +138,20 @@ pub(super) trait Language: Sync {
         Ok(self.scope(job.dir))
     }
 
-    /// `true` if a build of unchanged sources is skipped: [`Language::scope`] has everything that a build reads.
+    /// `true` if a build of unchanged sources is skipped: [`LanguageBackend::scope`] has everything that a build reads.
     fn skips(&self) -> bool {
         false
     }
 
     /// Builds the project in `dir`, which is canonical, and keeps the record of it. `super::make::build` does all of it
     /// but the compilation:
-    /// `make::build(self, dir, settings, &compile, say)` with `fn compile(job: &Job, say: Say) -> Result<PathBuf>`.
-    fn build(&self, dir: &Path, settings: &BuildSettings, say: Say) -> Result<BuildOutcome>;
+    /// `make::build(self, dir, settings, &compile, say)` with `fn compile(job: &Job, say: ProgressSink) -> Result<PathBuf>`.
+    fn build(
+        &self,
+        dir: &Path,
+        settings: &BuildSettings,
+        say: ProgressSink,
+    ) -> Result<BuildOutcome>;
 
     /// The report for `toolcell doctor`. Changes nothing.
     fn survey(&self, search: &ToolchainSearch) -> Vec<SurveyFinding> {
@@ -162,7 +167,7 @@ pub(super) trait Language: Sync {
 pub(super) const OUTPUT: &str = "target/toolcell";
 
 /// Every language, in the order of the help. A folder with the marks of several is of the first one.
-pub(super) static LANGUAGES: &[&dyn Language] = &[
+pub(super) static LANGUAGES: &[&dyn LanguageBackend] = &[
     &rust::RustLanguage,
     &c::C,
     &cpp::CPP,
@@ -176,9 +181,9 @@ pub(super) static LANGUAGES: &[&dyn Language] = &[
 
 /// A language, chosen by its name or by the files of a folder.
 #[derive(Clone, Copy)]
-pub struct Lang(pub(super) &'static dyn Language);
+pub struct Language(pub(super) &'static dyn LanguageBackend);
 
-impl Lang {
+impl Language {
     /// All languages.
     pub fn all() -> impl Iterator<Item = Self> {
         LANGUAGES.iter().copied().map(Self)
@@ -219,19 +224,19 @@ impl Lang {
     }
 }
 
-impl std::fmt::Debug for Lang {
+impl std::fmt::Debug for Language {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.write_str(self.name())
     }
 }
 
-impl PartialEq for Lang {
+impl PartialEq for Language {
     fn eq(&self, other: &Self) -> bool {
         self.name() == other.name()
     }
 }
 
-impl FromStr for Lang {
+impl FromStr for Language {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<Self> {
@@ -265,10 +270,10 @@ pub fn no_project(dir: &Path) -> String {
 }
 
 /// Builds the project in `dir`, in its own language.
-pub fn build(dir: &Path, settings: &BuildSettings, say: Say) -> Result<BuildOutcome> {
+pub fn build(dir: &Path, settings: &BuildSettings, say: ProgressSink) -> Result<BuildOutcome> {
     let dir = std::fs::canonicalize(dir)
         .with_context(|| format!("cannot find the folder {}", dir.display()))?;
-    match Lang::detect(&dir) {
+    match Language::detect(&dir) {
         Some(lang) => lang.0.build(&dir, settings, say),
         None => bail!(no_project(&dir)),
     }
@@ -276,7 +281,7 @@ pub fn build(dir: &Path, settings: &BuildSettings, say: Say) -> Result<BuildOutc
 
 /// The scope of the project in `dir`, before any build of it.
 pub(super) fn scope(dir: &Path) -> SourceScope {
-    Lang::detect(dir).map_or_else(
+    Language::detect(dir).map_or_else(
         || {
             let mut scope = sources::SourceScope::default();
             scope.add(dir);
@@ -288,7 +293,11 @@ pub(super) fn scope(dir: &Path) -> SourceScope {
 
 /// Makes the project's existing local files point to the SDK of this toolcell: tests and editors would otherwise use an
 /// older SDK. Keeps the user's changes in them.
-pub(super) fn renew_local_files(language: &dyn Language, dir: &Path, sdk: &Path) -> Result<()> {
+pub(super) fn renew_local_files(
+    language: &dyn LanguageBackend,
+    dir: &Path,
+    sdk: &Path,
+) -> Result<()> {
     let sdk = std::path::absolute(sdk).context("cannot find the SDK")?;
     for (path, _) in language.local_files(&sdk)? {
         let file = dir.join(path);
@@ -328,7 +337,7 @@ fn with_sdk(text: &str, sdk: &Path) -> Option<String> {
 
 /// Writes the files of a project that belong to this machine alone, where they are missing. Returns them.
 pub(super) fn write_local_files(
-    language: &dyn Language,
+    language: &dyn LanguageBackend,
     dir: &Path,
     sdk: &Path,
 ) -> Result<Vec<PathBuf>> {

@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use super::super::make::CompileJob;
 use super::super::toolchain_cache::{SetUp, ToolchainPart};
-use super::super::{Say, sdk};
+use super::super::{ProgressSink, sdk};
 use super::EmbeddedFile;
 use super::fetched::{FetchedLanguage, listed, nothing};
 
@@ -66,11 +66,11 @@ static COMPONENTIZE: ToolchainPart = ToolchainPart {
     set_up,
 };
 
-fn set_up(room: &SetUp, say: Say) -> Result<()> {
+fn set_up(room: &SetUp, say: ProgressSink) -> Result<()> {
     room.pip(REQUIREMENTS, say)
 }
 
-fn compile(job: &CompileJob, say: Say) -> Result<PathBuf> {
+fn compile(job: &CompileJob, say: ProgressSink) -> Result<PathBuf> {
     // A link leads to a copy that is not the project's own.
     if !job.dir.join(PACKAGE).is_symlink() {
         job.refresh(local_files(job.sdk)?)?;

@@ -10,9 +10,9 @@ use super::super::project::ProjectKind;
 use super::super::sources::SourceScope;
 use super::super::survey::{self, SurveyFinding};
 use super::super::toolchain_cache::{self, ToolchainPart};
-use super::super::{Say, c_code, sdk};
+use super::super::{ProgressSink, c_code, sdk};
 use super::c::ZIG;
-use super::{EmbeddedFile, Language, renew_local_files};
+use super::{EmbeddedFile, LanguageBackend, renew_local_files};
 
 pub(super) struct RustLanguage;
 
@@ -121,7 +121,7 @@ const TAKEN: [&str; 51] = [
     "yield",
 ];
 
-impl Language for RustLanguage {
+impl LanguageBackend for RustLanguage {
     fn name(&self) -> &'static str {
         "rust"
     }
@@ -196,7 +196,12 @@ impl Language for RustLanguage {
         scope
     }
 
-    fn build(&self, dir: &Path, settings: &BuildSettings, say: Say) -> Result<BuildOutcome> {
+    fn build(
+        &self,
+        dir: &Path,
+        settings: &BuildSettings,
+        say: ProgressSink,
+    ) -> Result<BuildOutcome> {
         if let Some(sdk) = &settings.sdk {
             renew_local_files(self, dir, sdk)?;
         }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use super::super::Say;
+use super::super::ProgressSink;
 use super::super::build::quoted;
 use super::super::make::CompileJob;
 use super::super::sdk::files;
@@ -242,7 +242,7 @@ pub(super) fn local_files(sdk: &Path) -> Result<Vec<(String, String)>> {
         .collect())
 }
 
-pub(super) fn compile(job: &CompileJob, say: Say) -> Result<PathBuf> {
+pub(super) fn compile(job: &CompileJob, say: ProgressSink) -> Result<PathBuf> {
     let toolchain = job.room(&ROOM);
     write_local_files(job, &toolchain)?;
     let component = component(job);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use super::super::Say;
+use super::super::ProgressSink;
 use super::super::make::CompileJob;
 use super::super::sdk::files;
 use super::super::sources::SourceScope;
@@ -54,7 +54,7 @@ fn read(job: &CompileJob) -> Result<SourceScope> {
     })
 }
 
-fn compile(job: &CompileJob, say: Say) -> Result<PathBuf> {
+fn compile(job: &CompileJob, say: ProgressSink) -> Result<PathBuf> {
     let module = job.work.join("module.wasm");
     let mut output = OsString::from("-femit-bin=");
     output.push(&module);
