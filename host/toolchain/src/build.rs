@@ -202,7 +202,7 @@ struct PackageBuild<'a> {
     workspace: &'a Workspace,
     package: &'a CargoPackage,
     sdk: Option<&'a Path>,
-    /// The room of a compiler for C, if the package wants one.
+    /// Folder of a compiler for C, if the package wants one.
     c_compiler: Option<&'a Path>,
 }
 
@@ -265,8 +265,8 @@ impl PackageBuild<'_> {
         if let Some(sdk) = self.sdk {
             command.args(["--config", &patch(sdk)?]);
         }
-        if let Some(room) = self.c_compiler {
-            c_code::use_in(&mut command, room, &self.target_dir())?;
+        if let Some(part) = self.c_compiler {
+            c_code::use_in(&mut command, part, &self.target_dir())?;
         }
         command.args([
             "--",

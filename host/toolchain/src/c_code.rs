@@ -49,15 +49,15 @@ pub(super) fn compiler(search: &ToolchainSearch, say: ProgressSink) -> Result<Op
         .transpose()
 }
 
-/// Makes `cargo` compile C with the compiler in `room`. `target_dir`: where it compiles; the scripts that it calls stay
+/// Makes `cargo` compile C with the compiler in `part`. `target_dir`: where it compiles; the scripts that it calls stay
 /// there, because another path of the compiler would have everything compiled again.
-pub(super) fn use_in(cargo: &mut Command, room: &Path, target_dir: &Path) -> Result<()> {
-    let zig = zig_program(room);
+pub(super) fn use_in(cargo: &mut Command, part: &Path, target_dir: &Path) -> Result<()> {
+    let zig = zig_program(part);
     if !zig.is_file() {
         bail!(
             "{} is missing: remove the folder {}",
             zig.display(),
-            room.display()
+            part.display()
         );
     }
     let folder = target_dir.join("c-compiler");
@@ -71,7 +71,7 @@ pub(super) fn use_in(cargo: &mut Command, room: &Path, target_dir: &Path) -> Res
         cargo.env(variable, script);
     }
     cargo
-        .env("ZIG_GLOBAL_CACHE_DIR", room.join("cache"))
+        .env("ZIG_GLOBAL_CACHE_DIR", part.join("cache"))
         .env("ZIG_LOCAL_CACHE_DIR", folder.join("cache"));
     Ok(())
 }
@@ -127,13 +127,13 @@ mod tests {
     #[test]
     fn the_compiler_gets_every_argument_but_the_target_as_it_is() {
         let folder = tempfile::tempdir().unwrap();
-        let room = folder.path().join("it's a room");
-        let zig = zig_program(&room);
+        let part = folder.path().join("it's a room");
+        let zig = zig_program(&part);
         std::fs::create_dir_all(zig.parent().unwrap()).unwrap();
         std::fs::write(&zig, "#!/bin/sh\nprintf '<%s>' \"$@\"\n").unwrap();
         std::fs::set_permissions(&zig, std::fs::Permissions::from_mode(0o755)).unwrap();
         let mut cargo = Command::new("cargo");
-        use_in(&mut cargo, &room, folder.path()).unwrap();
+        use_in(&mut cargo, &part, folder.path()).unwrap();
         let script = |variable: &str| {
             let found = cargo
                 .get_envs()

@@ -10,7 +10,7 @@
 //! sources  the files that cargo reads, and a digest of each
 //! record   which sources were built with the user's consent, and the resulting component
 //! language a file for each language, behind one trait      make     a build in any of them but Rust
-//! room     parts of toolchains that toolcell fetches into its cache
+//!          toolchain_cache has the parts of toolchains that toolcell fetches
 //! sdk      the SDK's sources, embedded in this binary         project  `toolcell new`
 //! watch    waits until a project's sources change
 //! survey   the same questions as `find`, asked without changing anything

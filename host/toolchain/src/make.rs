@@ -1,4 +1,4 @@
-//! Builds a project of a language other than Rust: the toolchain's rooms, the lock, the digest of the sources, the
+//! Builds a project of a language other than Rust: the toolchain's parts, the lock, the digest of the sources, the
 //! component and its record. The language adds the compilation.
 
 use std::ffi::OsStr;
@@ -67,9 +67,9 @@ pub(super) struct CompileJob<'a> {
 }
 
 impl CompileJob<'_> {
-    /// The folder of a room that the language named.
-    pub(super) fn room(&self, room: &ToolchainPart) -> PathBuf {
-        room.folder(self.search)
+    /// The folder of a part of the language's toolchain.
+    pub(super) fn part_folder(&self, part: &ToolchainPart) -> PathBuf {
+        part.folder(self.search)
     }
 
     /// A command in the project's folder.
@@ -110,9 +110,9 @@ impl CompileJob<'_> {
         }
     }
 
-    /// Says what is compiled, and what takes longer, if it is the first build of this kind with what is in `room`.
-    pub(super) fn first(&self, room: &ToolchainPart, step: &str, also: &str, say: ProgressSink) {
-        if self.mark(room).exists() {
+    /// Says what is compiled, and what takes longer, if it is the first build of this kind with what is in `part`.
+    pub(super) fn first(&self, part: &ToolchainPart, step: &str, also: &str, say: ProgressSink) {
+        if self.mark(part).exists() {
             say(step)
         } else {
             say(&format!("{step}; the first build also {also}"))
@@ -120,12 +120,13 @@ impl CompileJob<'_> {
     }
 
     /// Notes that a build of this kind succeeded. Without the note, the next one is called the first again.
-    pub(super) fn began(&self, room: &ToolchainPart) {
-        let _ = std::fs::write(self.mark(room), "");
+    pub(super) fn began(&self, part: &ToolchainPart) {
+        let _ = std::fs::write(self.mark(part), "");
     }
 
-    fn mark(&self, room: &ToolchainPart) -> PathBuf {
-        self.room(room).join(format!("built-{}", self.language))
+    fn mark(&self, part: &ToolchainPart) -> PathBuf {
+        self.part_folder(part)
+            .join(format!("built-{}", self.language))
     }
 
     /// Writes the project's local files that are missing or of another version of toolcell, so that its tests use the
@@ -170,8 +171,8 @@ pub(super) fn build(
         offline: settings.offline,
         ..settings.search.clone()
     };
-    for room in language.rooms(&search) {
-        room.ready(&search, say)?;
+    for part in language.parts(&search) {
+        part.ready(&search, say)?;
     }
     let sdk = settings
         .sdk
@@ -293,7 +294,7 @@ mod tests {
     use super::super::{Preference, survey};
     use super::*;
 
-    const ROOM: ToolchainPart = ToolchainPart {
+    const PART: ToolchainPart = ToolchainPart {
         name: "maker-1.2",
         contents: "Maker 1.2",
         registry: "the test",
@@ -335,8 +336,8 @@ mod tests {
             "true"
         }
 
-        fn rooms(&self, _: &ToolchainSearch) -> Vec<&'static ToolchainPart> {
-            static KEPT: ToolchainPart = ROOM;
+        fn parts(&self, _: &ToolchainSearch) -> Vec<&'static ToolchainPart> {
+            static KEPT: ToolchainPart = PART;
             vec![&KEPT]
         }
 
@@ -359,13 +360,13 @@ mod tests {
     }
 
     fn compile(job: &CompileJob, say: ProgressSink) -> Result<PathBuf> {
-        let mut copy = job.command(&job.room(&ROOM).join("copy"));
+        let mut copy = job.command(&job.part_folder(&PART).join("copy"));
         copy.arg("tool.txt").arg(job.work.join("made.wasm"));
         job.run(copy, say)?;
         Ok(job.work.join("made.wasm"))
     }
 
-    /// Makes the room's one program, which has only the built-in commands of the shell.
+    /// Makes the part's one program, which has only the built-in commands of the shell.
     const FETCH: &str = r#"echo fetched >&2; [ -e "${0%/*}/broken" ] && exit 3
         printf '#!/bin/sh\nread -r all < "$1" && printf %%s "$all" > "$2"\n' > copy; /bin/chmod +x copy"#;
 
@@ -523,10 +524,10 @@ mod tests {
             error.starts_with("set up Maker 1.2: `fetch` failed") && error.ends_with("fetched"),
             "{error}"
         );
-        std::fs::write(ROOM.folder(&place.search()).join("left"), "").unwrap();
+        std::fs::write(PART.folder(&place.search()).join("left"), "").unwrap();
         std::fs::remove_file(place.programs.dir().join("broken")).unwrap();
         place.build().0.unwrap();
-        assert!(!ROOM.folder(&place.search()).join("left").exists());
+        assert!(!PART.folder(&place.search()).join("left").exists());
     }
 
     #[test]

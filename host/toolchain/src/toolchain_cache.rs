@@ -14,7 +14,7 @@ use super::find::ToolchainSearch;
 use super::process::{self, OutputPipe};
 use super::survey::{PartState, SurveyFinding};
 
-/// Written into a room's folder as its last file. It has the room's name as content.
+/// Written into a part's folder as its last file. It has the part's name as content.
 const COMPLETE: &str = "toolcell-complete";
 
 /// Time limit for one program that fetches: some 100 MB over a slow connection.
@@ -37,9 +37,9 @@ pub(super) struct ToolchainPart {
     pub(super) set_up: fn(&SetUp, ProgressSink) -> Result<()>,
 }
 
-/// Inputs of the function that fills a room.
+/// Inputs of the function that fills a part.
 pub(super) struct SetUp<'a> {
-    /// The room's final folder.
+    /// The part's final folder.
     pub(super) folder: &'a Path,
     pub(super) search: &'a ToolchainSearch,
 }
@@ -70,7 +70,7 @@ impl ToolchainPart {
             .find(|(program, _)| search.which(program).is_none())
     }
 
-    /// Returns the room's folder; fetches its content first if it is not complete. Says what is fetched, and its size,
+    /// Returns the part's folder; fetches its content first if it is not complete. Says what is fetched, and its size,
     /// before it begins.
     pub(super) fn ready(&self, search: &ToolchainSearch, say: ProgressSink) -> Result<PathBuf> {
         let folder = self.folder(search);
@@ -128,7 +128,7 @@ impl ToolchainPart {
 }
 
 impl SetUp<'_> {
-    /// A command for the program `name` on PATH, in the room's folder.
+    /// A command for the program `name` on PATH, in the part's folder.
     pub(super) fn command(&self, name: &str) -> Result<Command> {
         let program = self
             .search
@@ -149,7 +149,7 @@ impl SetUp<'_> {
         )
     }
 
-    /// Installs pinned packages of PyPI into `python/` of the room: `requirements` has a line
+    /// Installs pinned packages of PyPI into `python/` of the part: `requirements` has a line
     /// `NAME==VERSION --hash=sha256:HEX` for each package and each of its files. Wheels only, because a source package
     /// would run its own code here.
     pub(super) fn pip(&self, requirements: &str, say: ProgressSink) -> Result<()> {
@@ -184,7 +184,7 @@ impl SetUp<'_> {
         })
     }
 
-    /// Installs what a lock file of npm pins, with the hash of each package, into `node_modules/` of the room. Scripts
+    /// Installs what a lock file of npm pins, with the hash of each package, into `node_modules/` of the part. Scripts
     /// of packages do not run.
     pub(super) fn npm(&self, package: &str, lock: &str, say: ProgressSink) -> Result<()> {
         for (name, text) in [("package.json", package), ("package-lock.json", lock)] {
@@ -232,30 +232,30 @@ pub(super) fn checked(
     Ok(())
 }
 
-/// A sentence for each of `rooms` that a build fetches.
-pub(super) fn missing(rooms: &[&ToolchainPart], search: &ToolchainSearch) -> Vec<String> {
-    rooms
+/// A sentence for each of `parts` that a build fetches.
+pub(super) fn missing(parts: &[&ToolchainPart], search: &ToolchainSearch) -> Vec<String> {
+    parts
         .iter()
-        .filter(|room| !room.is_ready(search))
-        .map(|room| room.sentence())
+        .filter(|part| !part.is_ready(search))
+        .map(|part| part.sentence())
         .collect()
 }
 
-/// The report of `toolcell doctor` on a language whose toolchain is in `rooms`.
+/// The report of `toolcell doctor` on a language whose toolchain is in `parts`.
 pub(super) fn finding(
     title: &str,
-    rooms: &[&ToolchainPart],
+    parts: &[&ToolchainPart],
     search: &ToolchainSearch,
 ) -> SurveyFinding {
     // Its subject begins with "the": the toolchain of a language that is not used here is no fault of the machine.
     let subject = format!("the toolchain for {title}");
     let missing: Vec<&&ToolchainPart> =
-        rooms.iter().filter(|room| !room.is_ready(search)).collect();
+        parts.iter().filter(|part| !part.is_ready(search)).collect();
     let lacking = missing
         .iter()
-        .find_map(|room| Some((room, room.lacks(search)?)));
-    if let Some((room, (program, remedy))) = lacking {
-        let detail = format!("{} needs {program}, which is not on PATH", room.contents);
+        .find_map(|part| Some((part, part.lacks(search)?)));
+    if let Some((part, (program, remedy))) = lacking {
+        let detail = format!("{} needs {program}, which is not on PATH", part.contents);
         return SurveyFinding {
             subject,
             state: PartState::Missing,
@@ -263,19 +263,19 @@ pub(super) fn finding(
             fix: Some(remedy.to_owned()),
         };
     }
-    let list = |of: &dyn Fn(&ToolchainPart) -> String, rooms: &[&&ToolchainPart]| {
-        rooms
+    let list = |of: &dyn Fn(&ToolchainPart) -> String, parts: &[&&ToolchainPart]| {
+        parts
             .iter()
-            .map(|room| of(room))
+            .map(|part| of(part))
             .collect::<Vec<_>>()
             .join("; ")
     };
     if missing.is_empty() {
-        let all: Vec<&&ToolchainPart> = rooms.iter().collect();
+        let all: Vec<&&ToolchainPart> = parts.iter().collect();
         return SurveyFinding {
             subject,
             state: PartState::Ready,
-            detail: list(&|room| room.contents.to_owned(), &all),
+            detail: list(&|part| part.contents.to_owned(), &all),
             fix: None,
         };
     }
@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn a_python_without_pip_is_told_how_to_get_it() {
-        let room = ToolchainPart {
+        let part = ToolchainPart {
             name: "thing-1",
             contents: "Thing 1",
             registry: "PyPI",
@@ -312,7 +312,7 @@ mod tests {
             let programs = ShimPrograms::new().with("python3", script);
             format!(
                 "{:#}",
-                room.ready(&programs.search(Preference::Any), &mut |_| ())
+                part.ready(&programs.search(Preference::Any), &mut |_| ())
                     .unwrap_err()
             )
         };

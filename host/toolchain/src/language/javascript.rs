@@ -2,7 +2,7 @@
 
 use super::EmbeddedFile;
 use super::fetched::{FetchedLanguage, every_name, outside};
-use super::typescript::{MADE_BESIDE, ROOM, STEERING, compile, extended, local_files, read};
+use super::typescript::{MADE_BESIDE, PART, STEERING, compile, extended, local_files, read};
 
 const TOOL: &[EmbeddedFile] = &[
     (
@@ -42,7 +42,7 @@ pub(super) static JAVASCRIPT: FetchedLanguage = FetchedLanguage {
     // That of TypeScript has all of it.
     sdk: &[],
     test_command: "npm test",
-    room: &ROOM,
+    part: &PART,
     made_beside: MADE_BESIDE,
     steering: STEERING,
     beside: |dir| Ok(outside(dir, extended(dir)?)),

@@ -72,7 +72,7 @@ pub(super) trait LanguageBackend: Sync {
 
     /// The parts of the toolchain that toolcell keeps in its cache: fetched if they are not there. `search` can find a
     /// program of the user that takes the place of one.
-    fn rooms(&self, search: &ToolchainSearch) -> Vec<&'static ToolchainPart> {
+    fn parts(&self, search: &ToolchainSearch) -> Vec<&'static ToolchainPart> {
         let _ = search;
         Vec::new()
     }
@@ -80,7 +80,7 @@ pub(super) trait LanguageBackend: Sync {
     /// The downloads of a build of the project in the folder of `search`: a sentence for each missing part. Runs no
     /// program in that folder.
     fn fetches(&self, search: &ToolchainSearch) -> Vec<String> {
-        toolchain_cache::missing(&self.rooms(search), search)
+        toolchain_cache::missing(&self.parts(search), search)
     }
 
     /// Everything that can decide what a build of the project in `dir` makes: more than a build reads. Folders count
@@ -157,7 +157,7 @@ pub(super) trait LanguageBackend: Sync {
     fn survey(&self, search: &ToolchainSearch) -> Vec<SurveyFinding> {
         vec![toolchain_cache::finding(
             self.title(),
-            &self.rooms(search),
+            &self.parts(search),
             search,
         )]
     }

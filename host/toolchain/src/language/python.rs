@@ -66,8 +66,8 @@ static COMPONENTIZE: ToolchainPart = ToolchainPart {
     set_up,
 };
 
-fn set_up(room: &SetUp, say: ProgressSink) -> Result<()> {
-    room.pip(REQUIREMENTS, say)
+fn set_up(part: &SetUp, say: ProgressSink) -> Result<()> {
+    part.pip(REQUIREMENTS, say)
 }
 
 fn compile(job: &CompileJob, say: ProgressSink) -> Result<PathBuf> {
@@ -88,7 +88,7 @@ fn compile(job: &CompileJob, say: ProgressSink) -> Result<PathBuf> {
         .arg(job.sdk.join("guest-sdk/python"))
         .arg(job.sdk.join("wit"))
         .arg(&component);
-    python.arg(job.room(&COMPONENTIZE).join("python"));
+    python.arg(job.part_folder(&COMPONENTIZE).join("python"));
     job.run(python, say)?;
     Ok(component)
 }
@@ -118,7 +118,7 @@ pub(super) static PYTHON: FetchedLanguage = FetchedLanguage {
     refuses_name: |name| (name == PACKAGE).then_some("it is the name of the SDK"),
     sdk: SDK,
     test_command: "python3 -m unittest",
-    room: &COMPONENTIZE,
+    part: &COMPONENTIZE,
     made_beside: &[
         "__pycache__",
         ".venv",

@@ -170,7 +170,7 @@ impl LanguageBackend for RustLanguage {
     }
 
     /// A compiler for C, if the package in the folder of the search asks for one. Cargo's own toolchain is `find`'s.
-    fn rooms(&self, search: &ToolchainSearch) -> Vec<&'static ToolchainPart> {
+    fn parts(&self, search: &ToolchainSearch) -> Vec<&'static ToolchainPart> {
         if c_code::is_wanted(&search.dir) {
             vec![&ZIG]
         } else {
@@ -186,7 +186,7 @@ impl LanguageBackend for RustLanguage {
         };
         survey::fetches(&elsewhere)
             .into_iter()
-            .chain(toolchain_cache::missing(&self.rooms(search), search))
+            .chain(toolchain_cache::missing(&self.parts(search), search))
             .collect()
     }
 

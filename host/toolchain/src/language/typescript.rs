@@ -1,4 +1,4 @@
-//! TypeScript, and what JavaScript shares with it: Node.js runs `build.mjs` of the SDK, with programs of a room.
+//! TypeScript, and what JavaScript shares with it: Node.js runs `build.mjs` of the SDK, with fetched programs.
 
 use std::path::{Path, PathBuf};
 
@@ -74,7 +74,7 @@ const SDK: &[EmbeddedFile] = files![
 ];
 
 /// Sizes are for Linux on x86-64.
-pub(super) static ROOM: ToolchainPart = ToolchainPart {
+pub(super) static PART: ToolchainPart = ToolchainPart {
     name: "componentize-qjs-0.4.5-esbuild-0.28.2-typescript-5.9.3",
     contents: "componentize-qjs 0.4.5, esbuild 0.28.2 and typescript 5.9.3",
     registry: "npm",
@@ -103,7 +103,7 @@ pub(super) static TYPESCRIPT: FetchedLanguage = FetchedLanguage {
     refuses_name: every_name,
     sdk: SDK,
     test_command: "npm test",
-    room: &ROOM,
+    part: &PART,
     made_beside: MADE_BESIDE,
     steering: STEERING,
     beside: |dir| Ok(outside(dir, extended(dir)?)),
@@ -243,7 +243,7 @@ pub(super) fn local_files(sdk: &Path) -> Result<Vec<(String, String)>> {
 }
 
 pub(super) fn compile(job: &CompileJob, say: ProgressSink) -> Result<PathBuf> {
-    let toolchain = job.room(&ROOM);
+    let toolchain = job.part_folder(&PART);
     write_local_files(job, &toolchain)?;
     let component = component(job);
     let mut node = job.on_path("node")?;

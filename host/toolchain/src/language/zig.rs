@@ -33,7 +33,7 @@ pub(super) static LANGUAGE: FetchedLanguage = FetchedLanguage {
     // Its own file. Those of C are carried for C.
     sdk: files!["guest-sdk/zig/toolcell.zig"],
     test_command: "make test",
-    room: &ZIG,
+    part: &ZIG,
     made_beside: &["./target", ".zig-cache", "zig-out"],
     steering: &[],
     beside: |dir| included(dir, "zig"),
