@@ -38,7 +38,7 @@ pub(super) fn read(
     file: &ConfigFile,
 ) -> anyhow::Result<()> {
     if let Some(word) = &file.trusted_root {
-        // The trust in a project's file covers its own bytes, and not those of another file.
+        // The trust in a project's file covers its own bytes, and no other file.
         ensure!(
             source != RuleSource::ProjectSettings,
             "{}: `trusted_root` is not for a project's file, because it decides who may have signed; set it in your own \

@@ -87,7 +87,7 @@ fn wait_for(
 impl Drop for LockDraft {
     fn drop(&mut self) {
         if !self.is_lock {
-            // What stays is used again by the next process.
+            // If this fails, the next process reuses it.
             let _ = std::fs::remove_file(&self.path);
         }
     }

@@ -172,7 +172,7 @@ async fn fetch(
         check(&resolved.reference, &expected, &digest)?;
     }
     let bytes = draft.bytes()?;
-    // What is loaded is what was hashed, even if the file was changed meanwhile.
+    // Loads the bytes that were hashed, even if the file has changed since.
     check(&resolved.reference, &digest, &Digest::of(&bytes))?;
     Ok((digest, bytes, Some(draft)))
 }

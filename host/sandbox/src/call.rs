@@ -71,7 +71,7 @@ pub(super) async fn invoke(
         Ok(store) => store,
         Err(refusal) => return failed_after(refusal, blank(limits), run.resumed.as_deref()),
     };
-    // The time of a call includes that of loading its code.
+    // The time of a call includes loading its code.
     if let Some(started) = store.data().started.checked_sub(loading) {
         store.data_mut().started = started;
     }

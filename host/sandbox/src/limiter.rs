@@ -267,7 +267,7 @@ mod tests {
         let inner = limiter();
         assert!(charge_stack(MIB).is_none(), "no call is polled");
         let work = pin!(async {
-            // The first one is that of every call.
+            // The first one is every call's.
             let mut stacks = vec![
                 charge_stack(3 * MIB).unwrap(),
                 charge_stack(3 * MIB).unwrap(),

@@ -73,7 +73,7 @@ impl NondeterminismSources {
                 }))
             }
             Nondeterminism::Replayed(replay) => {
-                // What the recorded call did not ask for comes from this machine.
+                // Values that the recorded call did not ask for come from here.
                 if let Some(seed) = &replay.data.random_seed {
                     give_random(builder, seed);
                 }

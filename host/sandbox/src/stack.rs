@@ -91,7 +91,7 @@ unsafe impl StackCreator for StackAllocator {
 }
 
 #[allow(unsafe_code, reason = "the engine relies on these addresses")]
-// SAFETY: the addresses are those of the mapping, in whole pages.
+// SAFETY: the addresses are the mapping's, in whole pages.
 unsafe impl StackMemory for StackMapping {
     fn top(&self) -> *mut u8 {
         ptr::with_exposed_provenance_mut(self.end())

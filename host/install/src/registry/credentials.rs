@@ -260,7 +260,7 @@ async fn ask(name: &str, server: &str) -> Result<Option<RegistryCredential>, Ref
     };
     let found = on_path(&program).ok_or_else(|| failed("is in no absolute folder of PATH"))?;
     let mut command = Command::new(found);
-    // What it says on standard error could repeat the secret.
+    // Its standard error could repeat the secret.
     command
         .arg("get")
         .stdin(Stdio::piped())

@@ -224,7 +224,7 @@ impl SignatureVerifier {
             .iter()
             .filter_map(|one| one.outcome.as_ref().err())
             .collect();
-        // What was tampered with is refused, whatever is allowed.
+        // A tampered component is refused, whatever is allowed.
         let broken = refusals
             .iter()
             .find(|refusal| !refusal::is_unverifiable(refusal.code));

@@ -39,7 +39,7 @@ struct NoMemory;
 /// Adds the interface to `linker`.
 pub(crate) fn add_to_linker(linker: &mut Linker<StoreState>) -> wasmtime::Result<()> {
     types::add_to_linker::<_, WasiHttp>(linker, &types::LinkOptions::default(), StoreState::http)?;
-    // What makes and drops these parts replaces the functions of the interface itself.
+    // Functions that make and drop these parts replace the interface's own.
     linker.allow_shadowing(true);
     let replaced = replace(&mut linker.instance(INTERFACE)?);
     linker.allow_shadowing(false);

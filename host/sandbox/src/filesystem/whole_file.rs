@@ -38,7 +38,7 @@ pub(crate) async fn read_text(
                 break;
             }
             Ok(None) => {}
-            // What is not an error code of WASI is a limit.
+            // An error without a code of WASI is a limit.
             Err(error) => _ = error.downcast()?,
         }
     }
@@ -99,7 +99,7 @@ impl PooledView<'_> {
             .0
             .charge(usize::try_from(size).map_err(|_| ErrorCode::InsufficientMemory)?)?;
         let mut bytes = Vec::new();
-        // What is added to the file meanwhile is not read.
+        // Bytes that are added to the file later are not read.
         while (bytes.len() as u64) < size {
             let left = size.saturating_sub(bytes.len() as u64).min(CHUNK_BYTES);
             let (chunk, ended) =

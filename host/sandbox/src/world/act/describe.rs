@@ -320,7 +320,7 @@ mod tests {
             granted(Some(&all), &reads, &BOTH),
             (vec![FileRead, Network], scope)
         );
-        // What a component does not import it cannot use.
+        // A component can use only its imports.
         assert_eq!(
             granted(Some(&all), &[], &BOTH[..1]),
             (vec![FileRead, FileWrite], "none".to_owned())

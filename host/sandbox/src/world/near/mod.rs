@@ -170,7 +170,7 @@ fn failed(failure: GuestFailure) -> Outcome {
             ErrorClass::ResultTooLarge,
             "the output of the tool is too large",
         ),
-        // What the host itself denied gets its verdict.
+        // A denial by the host itself gets its verdict.
         ErrorKind::NetworkDenied => (
             ErrorClass::DependencyUnavailable,
             "a request of the tool was denied",
