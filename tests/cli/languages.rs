@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use toolcell_toolchain::Lang;
+use toolcell_toolchain::Language;
 
 use crate::support::{Client, Toolcell, scratch};
 
@@ -14,7 +14,7 @@ use super::BUILDING;
 use super::build::with_toolchain;
 
 /// Runs a command that `toolcell new` printed, in the project's folder.
-fn native_test(lang: Lang, project: &Path) {
+fn native_test(lang: Language, project: &Path) {
     let ran = Command::new("sh")
         .args(["-c", lang.test_command()])
         .current_dir(project)
@@ -102,7 +102,7 @@ fn build_with_a_log_in(project: &Path) {
 }
 
 /// A push builds a copy elsewhere, and what comes of it is the same: in Python, its code.
-fn published(place: &Path, folder: &str, lang: Lang) {
+fn published(place: &Path, folder: &str, lang: Language) {
     let to = format!("localhost:5000/me/{folder}:0.1");
     let pushed = with_toolchain(place, &["push", folder, &to, "--dry-run", "--json"])
         .run()
@@ -147,7 +147,7 @@ fn each_language_goes_from_nothing_to_a_call_and_a_native_test() {
         .unwrap_or_else(std::sync::PoisonError::into_inner);
     let (_guard, place) = scratch();
     let mut first = None;
-    for lang in Lang::all() {
+    for lang in Language::all() {
         let folder = format!("count-{}", lang.name());
         let printed = with_toolchain(&place, &["new", &folder, "--lang", lang.name()])
             .run()
@@ -161,7 +161,7 @@ fn each_language_goes_from_nothing_to_a_call_and_a_native_test() {
         }
         let project = place.join(&folder);
         assert_eq!(
-            Lang::of(&project),
+            Language::detect(&project),
             Some(lang),
             "its own files make it a project of another language"
         );
@@ -223,7 +223,7 @@ fn a_language_that_is_not_known_and_a_hook_in_another_one_are_refused_and_leave_
         refused.contains("there is no template for \"cobol\": choose "),
         "{refused}"
     );
-    for lang in Lang::all().filter(|lang| lang.name() != "rust") {
+    for lang in Language::all().filter(|lang| lang.name() != "rust") {
         let refused = Toolcell::new(["new", "--hook", "tool", "--lang", lang.name()])
             .dir(&place)
             .run()
@@ -245,7 +245,7 @@ fn doctor_names_the_toolchain_of_each_language_and_no_language_is_a_fault() {
     let (_guard, home) = scratch();
     let ran = Toolcell::at(&home, ["doctor", "--json"]).run();
     let checks = ran.json()["checks"].as_array().unwrap().clone();
-    for lang in Lang::all().filter(|lang| lang.name() != "rust") {
+    for lang in Language::all().filter(|lang| lang.name() != "rust") {
         let subject = format!("the toolchain for {}", lang.title());
         let check = checks
             .iter()

@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use toolcell::Home;
-use toolcell_toolchain::{BuildSettings, Preference, Search, build};
+use toolcell_toolchain::{BuildSettings, Preference, ToolchainSearch, build};
 
 use super::root;
 
@@ -32,7 +32,7 @@ pub(crate) fn component(folder: &str) -> PathBuf {
 pub(crate) fn build_in(folder: &str, home: &Home) -> PathBuf {
     // The toolchain is the user's, wherever it is installed.
     let own = Home::find().unwrap();
-    let search = Search::new(Preference::from_env().unwrap(), own.cache());
+    let search = ToolchainSearch::new(Preference::from_env().unwrap(), own.cache());
     let mut settings = BuildSettings::new(search, home.builds());
     // What the tools have in common is compiled once, here and where a test runs `toolcell build`.
     settings.target_dir = Some(own.compiling());

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use toolcell::{Loaded, Tool};
 use toolcell_core::approval::legible;
 use toolcell_core::record::{ErrorClass, Refusal, ToolKind};
-use toolcell_install::ceiling::Ceiling;
+use toolcell_install::ceiling::AccessCeiling;
 
 use super::serving::Named;
 
@@ -22,7 +22,7 @@ pub(super) struct Agreed(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
-    components: HashMap<PathBuf, Ceiling>,
+    components: HashMap<PathBuf, AccessCeiling>,
     /// The folders of components. What appears in one later is new, and not what the operator saw there.
     folders: HashSet<PathBuf>,
     /// The kinds and namespaces of the tools, by their ids: clients know a tool by its id (AT-N-32).
@@ -38,7 +38,7 @@ impl Agreed {
         tools: impl Iterator<Item = (&'a Named, &'a Loaded)>,
     ) -> Result<(), (usize, Refusal)> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let nothing = Ceiling::default();
+        let nothing = AccessCeiling::default();
         for (at, (named, loaded)) in tools.enumerate() {
             let is_added = || {
                 named
@@ -50,7 +50,11 @@ impl Agreed {
                 .get(&named.target.path)
                 .or_else(|| is_added().then_some(&nothing));
             let grown = before
-                .map(|before| before.difference(&Ceiling::of(&loaded.tools)).grown)
+                .map(|before| {
+                    before
+                        .difference(&AccessCeiling::from_tools(&loaded.tools))
+                        .grown
+                })
                 .unwrap_or_default();
             if !grown.is_empty() && guard!("grown_ceilings") {
                 return Err((at, refusal(&grown)));
@@ -70,7 +74,7 @@ impl Agreed {
             known
                 .components
                 .entry(path)
-                .or_insert_with(|| Ceiling::of(&loaded.tools));
+                .or_insert_with(|| AccessCeiling::from_tools(&loaded.tools));
             known
                 .folders
                 .extend(named.folder().map(|(folder, _)| folder.clone()));

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use toolcell::{Grants, Home, Host, Loaded, Policy, Refusal};
-use toolcell_config::{Layers, Names};
+use toolcell_config::{ConfigLayers, InstalledNames};
 
 use super::serving::{self, Named};
 use super::target::{Building, EntryPaths, Target};
@@ -22,7 +22,7 @@ impl Callables {
     pub fn find(
         home: &Home,
         typed: &[String],
-        layers: &Layers,
+        layers: &ConfigLayers,
         grants: &Grants,
     ) -> Result<Self, Refusal> {
         let is_named = !typed.is_empty()
@@ -86,7 +86,7 @@ impl Callables {
 }
 
 /// The targets of `typed`, whose sources no tool may change.
-pub fn targets(typed: &[String], names: &Names) -> Vec<Target> {
+pub fn targets(typed: &[String], names: &InstalledNames) -> Vec<Target> {
     typed
         .iter()
         .map(|typed| Target::named(typed, names))

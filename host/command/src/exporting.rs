@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use toolcell::{Listener, NetworkSettings};
-use toolcell_config::Layers;
+use toolcell_config::ConfigLayers;
 use toolcell_server::telemetry::Telemetry;
 
 use super::options::GrantOptions;
@@ -18,7 +18,7 @@ impl Drop for Exporting {
 
 /// Starts what the files ask for. Without it, calls go on all the same.
 pub fn start(
-    layers: &Layers,
+    layers: &ConfigLayers,
     grants: &GrantOptions,
     above: &'static str,
 ) -> Option<Arc<Telemetry>> {

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use toolcell_toolchain::Lang;
+use toolcell_toolchain::Language;
 
 /// Maximum number of components in one folder.
 const FILES_MAX: usize = 4_096;
@@ -12,7 +12,7 @@ const FILES_MAX: usize = 4_096;
 /// Returns the components in the folder `path`, by name; `None` if it is not such a folder: not a folder, the source folder
 /// of a tool, or without components. Fails if the folder cannot be read, or has too many.
 pub fn components(path: &Path) -> io::Result<Option<Vec<PathBuf>>> {
-    if !path.is_dir() || Lang::of(path).is_some() {
+    if !path.is_dir() || Language::detect(path).is_some() {
         return Ok(None);
     }
     let mut found = Vec::new();

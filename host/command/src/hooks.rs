@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use toolcell::{Grants, Home, Host};
-use toolcell_config::{self as config, ConfiguredHook, Layer, Layers};
+use toolcell_config::{self as config, ConfigLayer, ConfigLayers, ConfiguredHook};
 use toolcell_core::policy::Provenance;
 use toolcell_core::record::RuleSource;
 
@@ -17,7 +17,7 @@ use super::target::{Building, Target};
 pub async fn add(
     host: &mut Host,
     home: &Home,
-    layers: &Layers,
+    layers: &ConfigLayers,
     kept: &Grants,
 ) -> Result<(), BadRequest> {
     for layer in layers.files() {
@@ -44,7 +44,7 @@ pub async fn add(
 }
 
 /// Resolves `word` relative to the folder of the file that names it.
-pub fn path(layer: &Layer, word: &Path) -> PathBuf {
+pub fn path(layer: &ConfigLayer, word: &Path) -> PathBuf {
     layer.file.folder.join(word)
 }
 

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use toolcell::{Grants, Home};
-use toolcell_config::Layers;
+use toolcell_config::ConfigLayers;
 use toolcell_core::record::RuleSource;
 use toolcell_install::lock;
-use toolcell_install::registry::Credentials;
+use toolcell_install::registry::RegistryCredentials;
 use toolcell_toolchain as toolchain;
 
 use super::hooks;
@@ -91,7 +91,7 @@ pub fn of_settings(
     here: Option<&Path>,
     grants: &GrantOptions,
     policy: &PolicyOptions,
-    layers: &Layers,
+    layers: &ConfigLayers,
 ) -> Vec<KeptFile> {
     let mut files = Vec::new();
     files.extend(
@@ -135,7 +135,7 @@ pub fn of_settings(
         }
     }
     files.extend(
-        Credentials::of_docker()
+        RegistryCredentials::of_docker()
             .file()
             .map(|file| KeptFile::if_there(file, "credentials of registries")),
     );
@@ -247,7 +247,7 @@ fn source_folders<'a>(targets: impl IntoIterator<Item = &'a Target>) -> Vec<Path
         .collect()
 }
 
-fn all(layers: &Layers, sources: &[PathBuf]) -> Vec<PathBuf> {
+fn all(layers: &ConfigLayers, sources: &[PathBuf]) -> Vec<PathBuf> {
     let mut folders = sources.to_vec();
     for layer in layers.files() {
         let tools = layer

@@ -12,7 +12,7 @@ use toolcell::{
     GrantWord, Grants, Home, Limits, NetworkSettings, Policy, Session, SystemResolver, Terms,
 };
 use toolcell_config::{
-    self as config, ConfigFile, GivenLimits, LayerOptions, Layers, Word, duration, size,
+    self as config, ConfigFile, ConfigLayers, ConfigText, GivenLimits, LayerOptions, duration, size,
 };
 use toolcell_core::approval::{EXPIRE_DEFAULT, EXPIRE_MAX};
 use toolcell_core::catalog::Selection;
@@ -280,7 +280,7 @@ pub struct Settings {
     pub limits: Limits,
     pub policy: Policy,
     /// The files themselves, for the sections that other modules read.
-    pub layers: Layers,
+    pub layers: ConfigLayers,
     /// How long a question stays open; `None` if no file says.
     pub expire: Option<Duration>,
     /// Which tools can be selected.
@@ -313,7 +313,7 @@ pub fn settings(
         file: policy.config.clone(),
         none: policy.no_config,
     };
-    let mut layers = Layers::read(home, cwd.as_deref(), &options)?;
+    let mut layers = ConfigLayers::read(home, cwd.as_deref(), &options)?;
     let expire = expiry_of_files(&layers)?;
     let selection = config::selection(&layers, None, None)?;
     granted.extend(layers.grants()).map_err(bad)?;
@@ -448,7 +448,7 @@ impl ApprovalOptions {
 }
 
 /// The shortest time in all files that a question may stay open; `None` if they do not say.
-pub fn expiry_of_files(layers: &Layers) -> Result<Option<Duration>, Refusal> {
+pub fn expiry_of_files(layers: &ConfigLayers) -> Result<Option<Duration>, Refusal> {
     let mut shortest = None;
     for layer in layers.files() {
         let said = configured_expiry(&layer.file).map_err(|error| {
@@ -463,7 +463,7 @@ pub fn expiry_of_files(layers: &Layers) -> Result<Option<Duration>, Refusal> {
 
 /// How long a question stays open according to `[approvals]`; `None` if it does not say.
 fn configured_expiry(file: &ConfigFile) -> Result<Option<Duration>, String> {
-    let read = |word: &Word| {
+    let read = |word: &ConfigText| {
         expiry(word).map_err(|error| {
             format!(
                 "{}: [approvals] timeout = {word:?}: {error}",

@@ -14,7 +14,9 @@ use toolcell::{
     Compilation, Home, Host, HostBuilder, Limits, LogSettings, MemoryBudget, Policy, ResourceLocks,
     Terms, Tool, memory_bytes, memory_share_bytes,
 };
-use toolcell_config::{self as config, Layer, Layers, Names, Trust, Word};
+use toolcell_config::{
+    self as config, ConfigLayer, ConfigLayers, ConfigText, InstalledNames, TrustStore,
+};
 use toolcell_core::approval::EXPIRE_DEFAULT;
 use toolcell_core::catalog::{Conditions, Surface};
 use toolcell_core::journal::{CallLog, Journal};
@@ -188,7 +190,7 @@ pub fn failed(named: &[Named], at: usize, refusal: Refusal) -> Refusal {
 /// Loads the tools that `typed` names, for a command that calls none, and names them in `policy`.
 pub fn offered(
     typed: &[String],
-    layers: &Layers,
+    layers: &ConfigLayers,
     policy: &mut Policy,
     (home, host, runtime): (&Home, &Host, &Runtime),
 ) -> Result<Vec<ToolOffer>, Refusal> {
@@ -373,7 +375,7 @@ impl Serving {
     /// The memory budget of all calls: that of the command line, else the lowest of the files, else a share of the
     /// machine's. If the size stays the same, so does the budget, because calls of a replaced configuration still
     /// count.
-    fn budget(&self, layers: &Layers, limits: &Limits) -> Result<MemoryBudget, Refusal> {
+    fn budget(&self, layers: &ConfigLayers, limits: &Limits) -> Result<MemoryBudget, Refusal> {
         let said = self.memory_total.or_else(|| layers.memory_total());
         if let Some(total) = said.filter(|total| *total < limits.host_bytes()) {
             let message = format!(
@@ -401,7 +403,11 @@ impl Serving {
     /// Returns the `--config` option for the project's file if the tools come from it, or are installed beside it, because
     /// a client starts this program in another folder. Fails if the file is not trusted in its current state, because naming it implies
     /// trust.
-    pub fn project_file(&self, names: &Names, folder: &Path) -> anyhow::Result<Vec<String>> {
+    pub fn project_file(
+        &self,
+        names: &InstalledNames,
+        folder: &Path,
+    ) -> anyhow::Result<Vec<String>> {
         let is_of_project = |tool: &String| {
             names
                 .is_of_project(tool.split('#').next().unwrap_or_default())
@@ -418,8 +424,8 @@ impl Serving {
         let file = file
             .canonicalize()
             .with_context(|| format!("cannot find {}", file.display()))?;
-        let trust = Trust::at(Home::find()?.trusted());
-        if trust.of(&file, &bytes)?.is_none() {
+        let trust = TrustStore::at(Home::find()?.trusted());
+        if trust.find(&file, &bytes)?.is_none() {
             return Err(BadRequest(config::untrusted(&trust, &file, &bytes)).into());
         }
         Ok(vec![format!("--config={}", file.display())])
@@ -429,7 +435,7 @@ impl Serving {
     /// setting, so it counts wherever it is set.
     fn approvals(
         &self,
-        layers: &Layers,
+        layers: &ConfigLayers,
         expire: Option<Duration>,
     ) -> Result<ApprovalSettings, Refusal> {
         let Terms { expire, .. } = self.approvals.terms(expire.or(Some(EXPIRE_DEFAULT)));
@@ -566,7 +572,7 @@ fn fits(said: Option<u64>, limits: &Limits) -> Result<(), Refusal> {
 }
 
 /// The tools of the command line, else those of the files.
-pub fn named(typed: &[String], layers: &Layers) -> Result<Vec<Named>, Refusal> {
+pub fn named(typed: &[String], layers: &ConfigLayers) -> Result<Vec<Named>, Refusal> {
     let mut named = Vec::new();
     for typed in typed {
         named.extend(each(
@@ -606,7 +612,7 @@ pub fn named(typed: &[String], layers: &Layers) -> Result<Vec<Named>, Refusal> {
 }
 
 /// Checks the settings in the files that are for servers. Does not load the tools that they name.
-pub fn understands(layers: &Layers) -> Result<(), Refusal> {
+pub fn understands(layers: &ConfigLayers) -> Result<(), Refusal> {
     let entries = layers
         .files()
         .iter()
@@ -619,7 +625,7 @@ pub fn understands(layers: &Layers) -> Result<(), Refusal> {
 }
 
 /// The `[approvals] if_client_cannot_ask` setting of the last file that has one.
-fn away_of_files(layers: &Layers) -> Result<Option<AwayWord>, Refusal> {
+fn away_of_files(layers: &ConfigLayers) -> Result<Option<AwayWord>, Refusal> {
     let mut away = None;
     for layer in layers.files() {
         if let Some(word) = &layer.file.approvals.if_client_cannot_ask {
@@ -644,9 +650,9 @@ fn kept(why: &str) {
 }
 
 fn of_entry(
-    layer: &Layer,
+    layer: &ConfigLayer,
     entry: &config::ToolEntry,
-    names: &Names,
+    names: &InstalledNames,
 ) -> Result<Vec<Named>, Refusal> {
     let path = hooks::path(layer, Path::new(&*entry.component));
     if path.to_str().is_none() {
@@ -711,7 +717,7 @@ fn each(target: Target, typed: String, timeout: Option<Duration>) -> Result<Vec<
     files.into_iter().map(one).collect()
 }
 
-fn unreadable(layer: &Layer, why: &str, word: &Word) -> Refusal {
+fn unreadable(layer: &ConfigLayer, why: &str, word: &ConfigText) -> Refusal {
     let message = format!(
         "the configuration cannot be read: {}: {why}",
         layer.file.place_of(word)

@@ -6,15 +6,18 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use toolcell::{Callee, Home, Host, HostBuilder, Limits, Loaded, Policy};
-use toolcell_config::{self as config, Found, Layer, Layers, Names};
+use toolcell_config::{
+    self as config, ConfigLayer, ConfigLayers, InstalledComponent, InstalledNames,
+};
 use toolcell_core::approval::legible;
 use toolcell_core::catalog::{Tool, pick};
 use toolcell_core::record::{ErrorClass, Refusal};
 use toolcell_install::lock::is_name;
-use toolcell_install::package::Package;
+use toolcell_install::package::PackageInfo;
 use toolcell_install::store;
 use toolcell_toolchain::{
-    self as toolchain, BuildSettings, Built, Lang, Preference, Search, Standing,
+    self as toolchain, BuildOutcome, BuildSettings, BuildState, Language, Preference,
+    ToolchainSearch,
 };
 
 use super::{folder, shipped, terminal};
@@ -26,20 +29,20 @@ pub struct Target {
     pub name: Option<String>,
     typed: String,
     /// What the name stands for, if it is that of an installed tool, or why it stands for nothing.
-    installed: Option<Result<Found, Refusal>>,
+    installed: Option<Result<InstalledComponent, Refusal>>,
 }
 
 impl Target {
     /// A target that may be the name of an installed tool. Such a name takes precedence over a path, because a file that
     /// a tool puts into the current folder must not take the place of what the user installed; `./NAME` is the path.
-    pub fn named(typed: &str, names: &Names) -> Self {
+    pub fn named(typed: &str, names: &InstalledNames) -> Self {
         Self::installed(typed, |name| names.find(name)).unwrap_or_else(|| Self::parse(typed))
     }
 
     /// The target that `find` knows by name, if there is one.
     fn installed(
         typed: &str,
-        find: impl FnOnce(&str) -> Option<Result<Found, Refusal>>,
+        find: impl FnOnce(&str) -> Option<Result<InstalledComponent, Refusal>>,
     ) -> Option<Self> {
         let (word, name) = match typed.split_once('#') {
             Some((word, name)) => (word, Some(name.to_owned())),
@@ -58,7 +61,7 @@ impl Target {
     }
 
     /// A name of `[tools]` in the file of `layer`.
-    pub fn declared(layer: &Layer, name: &str, names: &Names) -> Self {
+    pub fn declared(layer: &ConfigLayer, name: &str, names: &InstalledNames) -> Self {
         let config = &layer.file.path;
         let find = |name: &str| {
             Some(
@@ -71,7 +74,7 @@ impl Target {
     }
 
     /// The installed tool that the target is, if it is one and can be used.
-    pub fn found(&self) -> Option<&Found> {
+    pub fn found(&self) -> Option<&InstalledComponent> {
         self.installed.as_ref()?.as_ref().ok()
     }
 
@@ -144,20 +147,20 @@ impl Target {
             return Ok(self.path.clone());
         }
         match self.standing(home)? {
-            Standing::Built(component) => Ok(component),
-            Standing::Outdated(..) if building == Building::Yes => self.build(home),
+            BuildState::Built(component) => Ok(component),
+            BuildState::Outdated(..) if building == Building::Yes => self.build(home),
             // What was built was agreed to, so it runs, whatever its sources are now.
-            Standing::Outdated(component, why) => {
+            BuildState::Outdated(component, why) => {
                 note_age(&self.path, &why);
                 Ok(component)
             }
-            Standing::NotBuilt(why) if building.is_agreed(&self.path, &why) => self.build(home),
-            Standing::NotBuilt(why) => Err(not_built(&self.path, &why, building)),
+            BuildState::NotBuilt(why) if building.is_agreed(&self.path, &why) => self.build(home),
+            BuildState::NotBuilt(why) => Err(not_built(&self.path, &why, building)),
         }
     }
 
-    fn standing(&self, home: &Home) -> Result<Standing, Refusal> {
-        if Lang::of(&self.path).is_none() {
+    fn standing(&self, home: &Home) -> Result<BuildState, Refusal> {
+        if Language::detect(&self.path).is_none() {
             let message = toolchain::no_project(&self.path);
             return Err(Refusal::new(
                 ErrorClass::SetupRequired,
@@ -178,8 +181,8 @@ impl Target {
         })?;
         match self.standing(home)? {
             // A source that changed during the build and that it did not read is one for the next.
-            Standing::Built(component) | Standing::Outdated(component, _) => Ok(component),
-            Standing::NotBuilt(why) => Err(not_built(&self.path, &why, Building::No)),
+            BuildState::Built(component) | BuildState::Outdated(component, _) => Ok(component),
+            BuildState::NotBuilt(why) => Err(not_built(&self.path, &why, Building::No)),
         }
     }
 
@@ -219,7 +222,7 @@ impl Target {
     }
 
     /// The target of a `[[tool]]` entry: a tool that is installed beside the file of `layer`, or a path.
-    pub fn of_entry(layer: &Layer, component: &str, names: &Names) -> Self {
+    pub fn of_entry(layer: &ConfigLayer, component: &str, names: &InstalledNames) -> Self {
         Self::installed(component, |name| names.find_beside(&layer.file.path, name))
             .unwrap_or_else(|| Self::parse(&layer.file.folder.join(component).to_string_lossy()))
     }
@@ -270,8 +273,8 @@ impl Target {
 pub struct EntryPaths(Vec<(PathBuf, HashSet<PathBuf>)>);
 
 impl EntryPaths {
-    pub fn of(layers: &Layers) -> Self {
-        let paths = |layer: &Layer| {
+    pub fn of(layers: &ConfigLayers) -> Self {
+        let paths = |layer: &ConfigLayer| {
             let names = layers.names();
             let targets = layer
                 .file
@@ -328,7 +331,7 @@ impl Building {
 
 /// What a build of `folder` runs as the user, and what it fetches.
 fn building(folder: &Path) -> Vec<String> {
-    let lang = Lang::of(folder);
+    let lang = Language::detect(folder);
     let mut rows = match lang.filter(|lang| lang.name() != "rust") {
         Some(lang) => {
             vec![format!(
@@ -342,9 +345,9 @@ fn building(folder: &Path) -> Vec<String> {
         ],
     };
     let preference = Preference::from_env().unwrap_or_default();
-    let search = Home::find().map(|home| Search {
+    let search = Home::find().map(|home| ToolchainSearch {
         dir: folder.to_owned(),
-        ..Search::new(preference, home.cache())
+        ..ToolchainSearch::new(preference, home.cache())
     });
     let fetches = lang
         .zip(search.ok())
@@ -395,12 +398,12 @@ fn not_built(folder: &Path, why: &str, building: Building) -> Refusal {
 }
 
 /// Builds the tool in `dir`, and reports the steps on standard error.
-pub fn build(dir: &Path, home: &Home) -> anyhow::Result<Built> {
-    let search = Search::new(Preference::from_env()?, home.cache());
+pub fn build(dir: &Path, home: &Home) -> anyhow::Result<BuildOutcome> {
+    let search = ToolchainSearch::new(Preference::from_env()?, home.cache());
     let mut settings = BuildSettings::new(search, home.builds());
     settings.target_dir = Some(home.compiling());
     settings.sdk = Some(toolchain::write_sdk(home.folder())?);
-    settings.sections = Package::sections_of;
+    settings.sections = PackageInfo::sections_of;
     toolchain::build(dir, &settings, &mut super::show::say)
 }
 
@@ -415,7 +418,7 @@ pub fn host(home: &Home, change: impl FnOnce(&mut HostBuilder)) -> anyhow::Resul
 }
 
 /// Applies what the configuration files say of a host that runs calls with `limits`.
-pub fn configure(host: &mut HostBuilder, layers: &Layers, limits: &Limits) {
+pub fn configure(host: &mut HostBuilder, layers: &ConfigLayers, limits: &Limits) {
     host.memory_bytes_max = host.memory_bytes_max.max(limits.memory_bytes);
     layers.compilation().apply(host);
     host.journal = layers.journal();

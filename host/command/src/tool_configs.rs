@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use toolcell::{Home, Loaded, Refusal};
-use toolcell_config::{Layer, Layers, Names, ToolEntry};
+use toolcell_config::{ConfigLayer, ConfigLayers, InstalledNames, ToolEntry};
 
 use super::target::{Building, Target};
 
@@ -26,7 +26,7 @@ struct Entry {
 }
 
 impl ToolConfigs {
-    pub fn of(home: &Home, layers: &Layers) -> Self {
+    pub fn of(home: &Home, layers: &ConfigLayers) -> Self {
         let entries = layers
             .files()
             .iter()
@@ -41,7 +41,12 @@ impl ToolConfigs {
     }
 
     /// The one entry of a file.
-    pub fn of_entry(home: &Home, layer: &Layer, entry: &ToolEntry, names: &Names) -> Self {
+    pub fn of_entry(
+        home: &Home,
+        layer: &ConfigLayer,
+        entry: &ToolEntry,
+        names: &InstalledNames,
+    ) -> Self {
         Self {
             home: home.clone(),
             entries: Entry::of(layer, entry, names).into_iter().collect(),
@@ -69,7 +74,7 @@ impl ToolConfigs {
 }
 
 impl Entry {
-    fn of(layer: &Layer, entry: &ToolEntry, names: &Names) -> Option<Self> {
+    fn of(layer: &ConfigLayer, entry: &ToolEntry, names: &InstalledNames) -> Option<Self> {
         let config = entry.config.as_ref()?.json().to_owned();
         let target = Target::of_entry(layer, &entry.component, names);
         let paths = target

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use toolcell::Home;
 use toolcell_config as config;
-use toolcell_config::Layer;
+use toolcell_config::ConfigLayer;
 use toolcell_core::pool::WATCHED;
 use toolcell_install::lock;
 
@@ -43,7 +43,7 @@ impl Watched {
     }
 
     /// Watches the files of `layers`, and the components of their hooks.
-    pub fn add_layers(&mut self, layers: &[Layer]) {
+    pub fn add_layers(&mut self, layers: &[ConfigLayer]) {
         for layer in layers {
             self.add(layer.file.path.clone());
             self.add(lock::beside(&layer.file.path));

@@ -7,9 +7,9 @@ use toolcell::{
     set_component_bytes_max,
 };
 
-use super::{ConfigFile, Word};
+use super::{ConfigFile, ConfigText};
 
-/// What the user's own file says of compiled components.
+/// The user's settings for compiled components.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompilationSettings {
     /// Maximum size of the cache of compiled components, in bytes.
@@ -37,7 +37,7 @@ impl CompilationSettings {
     /// Parses the sections of `file`.
     pub(super) fn of_file(file: &ConfigFile) -> anyhow::Result<Self> {
         let mut settings = Self::default();
-        let size = |name: &str, word: &Word| {
+        let size = |name: &str, word: &ConfigText| {
             let parsed =
                 super::size(word).map_err(|error| anyhow::anyhow!("{name} = {word:?}: {error}"));
             parsed.with_context(|| file.place_of(word))
@@ -64,7 +64,7 @@ impl CompilationSettings {
     }
 
     /// The first word of `file` that is for the user's own file alone, and its section.
-    pub(super) fn word(file: &ConfigFile) -> Option<(&'static str, &Word)> {
+    pub(super) fn word(file: &ConfigFile) -> Option<(&'static str, &ConfigText)> {
         let compile = file
             .compile
             .time

@@ -8,12 +8,12 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use toolcell_install::lock::{is_name, not_a_name};
 
-/// What a name of `[tools]` stands for: a reference, such as `"ghcr.io/example/jq:1"`, or a table with `reference`.
+/// A value of `[tools]`: a reference, such as `"ghcr.io/example/jq:1"`, or a table with `reference`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeclaredTool {
     /// Where it comes from. A relative path begins in the folder of the file.
     pub reference: String,
-    /// Whether it may be unsigned. Says so for this reference alone.
+    /// If `true`, this reference may be unsigned.
     pub allow_unsigned: bool,
 }
 
@@ -35,7 +35,7 @@ where
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Table {
+struct ReferenceTable {
     reference: String,
     #[serde(default)]
     allow_unsigned: bool,
@@ -43,13 +43,13 @@ struct Table {
 
 impl<'de> Deserialize<'de> for DeclaredTool {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Either)
+        deserializer.deserialize_any(ReferenceVisitor)
     }
 }
 
-struct Either;
+struct ReferenceVisitor;
 
-impl<'de> Visitor<'de> for Either {
+impl<'de> Visitor<'de> for ReferenceVisitor {
     type Value = DeclaredTool;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -64,10 +64,10 @@ impl<'de> Visitor<'de> for Either {
     }
 
     fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<DeclaredTool, M::Error> {
-        let Table {
+        let ReferenceTable {
             reference,
             allow_unsigned,
-        } = Table::deserialize(MapAccessDeserializer::new(map))?;
+        } = ReferenceTable::deserialize(MapAccessDeserializer::new(map))?;
         Ok(DeclaredTool {
             reference,
             allow_unsigned,

@@ -9,7 +9,7 @@ use anyhow::{Context, ensure};
 use toml_edit::{DocumentMut, InlineTable, Item, Value};
 
 use super::declared::DeclaredTool;
-use super::{Trust, bytes};
+use super::{TrustStore, bytes};
 
 /// The draft of a `toolcell.toml`, beside it. Written while the lock of installed tools is held.
 const DRAFT: &str = ".toolcell.toml.draft";
@@ -23,7 +23,7 @@ pub fn declare(
     file: &Path,
     name: &str,
     tool: Option<&DeclaredTool>,
-    trust: &Trust,
+    trust: &TrustStore,
 ) -> anyhow::Result<()> {
     let before = bytes(file)?.with_context(|| format!("cannot find {}", file.display()))?;
     let text =
@@ -33,7 +33,7 @@ pub fn declare(
     else {
         return Ok(());
     };
-    match trust.of(file, &before)? {
+    match trust.find(file, &before)? {
         Some(trusted) => trust.renew(file, (&before, after.as_bytes()), &trusted, || {
             replace(file, &after)
         }),

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use toolcell_core::approval::{Whitespace, visible};
 use toolcell_core::policy::GrantWord;
 
+use super::config_text::{self, ConfigText, line};
 use super::declared::{self, DeclaredTool};
 use super::ownership;
 use super::registry::RegistrySection;
@@ -17,7 +18,6 @@ use super::signers::TrustSection;
 use super::surface::SurfaceSection;
 use super::telemetry::TelemetrySection;
 use super::tool_config::ToolConfig;
-use super::word::{self, Word, line};
 
 /// Maximum size of a configuration file, in bytes; a larger one is rejected before it is parsed.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -30,7 +30,7 @@ const PROBLEM_CHARS_MAX: usize = 200;
 #[serde(deny_unknown_fields, default)]
 pub struct ConfigFile {
     /// `default`, `non_interactive` or `plan`.
-    pub mode: Option<Word>,
+    pub mode: Option<ConfigText>,
     pub grants: GrantSection,
     pub limits: LimitSection,
     pub approvals: ApprovalSection,
@@ -50,7 +50,7 @@ pub struct ConfigFile {
     pub tools: Vec<ToolEntry>,
     pub signer: Vec<TrustSection>,
     /// The trusted root of a private sigstore deployment: a file in JSON. An error in a project's file.
-    pub trusted_root: Option<Word>,
+    pub trusted_root: Option<ConfigText>,
     /// `[tools]`: names, and what `toolcell install` installs under them: a reference, or
     /// `{ reference = "..", allow_unsigned = true }`.
     #[serde(rename = "tools", deserialize_with = "declared::by_name")]
@@ -70,28 +70,28 @@ pub struct ConfigFile {
 #[serde(deny_unknown_fields, default)]
 pub struct GrantSection {
     /// Folders to read, such as `src` or `HOST=GUEST`; relative paths start at this file.
-    pub read: Vec<Word>,
+    pub read: Vec<ConfigText>,
     /// Folders to read and write.
-    pub write: Vec<Word>,
+    pub write: Vec<ConfigText>,
     /// Names of environment variables.
-    pub env: Vec<Word>,
+    pub env: Vec<ConfigText>,
     /// Hosts, such as `api.example.com`, `*.example.com` or `GET+HEAD@HOST`.
-    pub net: Vec<Word>,
+    pub net: Vec<ConfigText>,
     /// Secrets and the only origin of each, as `NAME@https://HOST`.
-    pub secret: Vec<Word>,
+    pub secret: Vec<ConfigText>,
     /// Tools that a tool may call, such as `files.*`.
-    pub tool: Vec<Word>,
+    pub tool: Vec<ConfigText>,
     /// Paths that stay closed to readers.
-    pub deny_read: Vec<Word>,
+    pub deny_read: Vec<ConfigText>,
     /// Paths that stay closed to writers.
-    pub deny_write: Vec<Word>,
+    pub deny_write: Vec<ConfigText>,
     /// Hosts that no request reaches.
-    pub deny_net: Vec<Word>,
+    pub deny_net: Vec<ConfigText>,
 }
 
 impl GrantSection {
     /// The grants or denials of one kind.
-    pub fn specs(&self, word: GrantWord) -> &[Word] {
+    pub fn specs(&self, word: GrantWord) -> &[ConfigText] {
         match word {
             GrantWord::Read => &self.read,
             GrantWord::Write => &self.write,
@@ -111,24 +111,24 @@ impl GrantSection {
 #[serde(deny_unknown_fields, default)]
 pub struct LimitSection {
     /// Wall time of a call, such as `10s`.
-    pub timeout: Option<Word>,
+    pub timeout: Option<ConfigText>,
     /// CPU budget of a call, in units of fuel.
     pub fuel: Option<u64>,
     /// Memory of a call, such as `256MiB`; a size without a unit is in bytes.
-    #[serde(deserialize_with = "word::size")]
-    pub memory: Option<Word>,
+    #[serde(deserialize_with = "config_text::size")]
+    pub memory: Option<ConfigText>,
     /// Memory of all calls of a server together.
-    #[serde(deserialize_with = "word::size")]
-    pub memory_total: Option<Word>,
+    #[serde(deserialize_with = "config_text::size")]
+    pub memory_total: Option<ConfigText>,
     /// Size of what a tool returns, such as `8MiB`.
-    #[serde(deserialize_with = "word::size")]
-    pub max_output: Option<Word>,
+    #[serde(deserialize_with = "config_text::size")]
+    pub max_output: Option<ConfigText>,
     /// Size of what a call writes to files, such as `1GiB`.
-    #[serde(deserialize_with = "word::size")]
-    pub max_disk: Option<Word>,
+    #[serde(deserialize_with = "config_text::size")]
+    pub max_disk: Option<ConfigText>,
     /// Size of the files that a tool answers with, such as `1GiB`.
-    #[serde(deserialize_with = "word::size")]
-    pub max_artifact_bytes: Option<Word>,
+    #[serde(deserialize_with = "config_text::size")]
+    pub max_artifact_bytes: Option<ConfigText>,
 }
 
 /// `[approvals]`.
@@ -136,11 +136,11 @@ pub struct LimitSection {
 #[serde(deny_unknown_fields, default)]
 pub struct ApprovalSection {
     /// How long a question stays open, such as `10m`.
-    pub timeout: Option<Word>,
+    pub timeout: Option<ConfigText>,
     /// `false`: no question is sent through a client of a server.
     pub elicitation: Option<bool>,
     /// `wait` or `return`: what happens to a call whose client cannot ask its user.
-    pub if_client_cannot_ask: Option<Word>,
+    pub if_client_cannot_ask: Option<ConfigText>,
 }
 
 /// `[cache]`: an error in any file but the user's own.
@@ -148,8 +148,8 @@ pub struct ApprovalSection {
 #[serde(deny_unknown_fields, default)]
 pub struct CacheSection {
     /// Maximum size of compiled code on disk, such as `2GiB`.
-    #[serde(deserialize_with = "word::size")]
-    pub max: Option<Word>,
+    #[serde(deserialize_with = "config_text::size")]
+    pub max: Option<ConfigText>,
 }
 
 /// `[compile]`: an error in any file but the user's own.
@@ -157,12 +157,12 @@ pub struct CacheSection {
 #[serde(deny_unknown_fields, default)]
 pub struct CompileSection {
     /// CPU time limit of one compilation, such as `2m`.
-    pub time: Option<Word>,
+    pub time: Option<ConfigText>,
     /// Address space limit of one compilation, such as `3GiB`.
-    #[serde(deserialize_with = "word::size")]
-    pub memory: Option<Word>,
+    #[serde(deserialize_with = "config_text::size")]
+    pub memory: Option<ConfigText>,
     /// Maximum size of a component, such as `128MiB`.
-    pub size: Option<Word>,
+    pub size: Option<ConfigText>,
 }
 
 /// `[log]`: an error in any file but the user's own.
@@ -170,19 +170,19 @@ pub struct CompileSection {
 #[serde(deny_unknown_fields, default)]
 pub struct JournalSection {
     /// `all`, `failures` or `none`.
-    pub keep: Option<Word>,
+    pub keep: Option<ConfigText>,
     /// `normal` or `full`: whether a call waits until the disk has its record.
-    pub durability: Option<Word>,
+    pub durability: Option<ConfigText>,
     /// Maximum size of the log of calls on disk, such as `1GiB`.
-    #[serde(deserialize_with = "word::size")]
-    pub max: Option<Word>,
+    #[serde(deserialize_with = "config_text::size")]
+    pub max: Option<ConfigText>,
     /// Time after which calls are removed from the log, such as `129600m`.
-    pub age: Option<Word>,
+    pub age: Option<ConfigText>,
     /// Maximum size of all payloads on disk, such as `4GiB`; each caller of a server has a share of it.
-    #[serde(deserialize_with = "word::size")]
-    pub payloads: Option<Word>,
+    #[serde(deserialize_with = "config_text::size")]
+    pub payloads: Option<ConfigText>,
     /// `on` or `off`: whether a record has what a replay of its call needs.
-    pub replay: Option<Word>,
+    pub replay: Option<ConfigText>,
 }
 
 /// `[results]`.
@@ -190,7 +190,7 @@ pub struct JournalSection {
 #[serde(deny_unknown_fields, default)]
 pub struct ResultSection {
     /// A strategy, such as `never_persist`: how outputs are kept at most.
-    pub persistence: Option<Word>,
+    pub persistence: Option<ConfigText>,
 }
 
 /// `[retry]`: which failed calls run again.
@@ -200,9 +200,9 @@ pub struct RetrySection {
     /// Maximum number of attempts of a call, the first included.
     pub attempts: Option<u32>,
     /// Longest wait after the first attempt, such as `200ms`.
-    pub backoff: Option<Word>,
+    pub backoff: Option<ConfigText>,
     /// Error classes, such as `rate_limited`.
-    pub classes: Option<Vec<Word>>,
+    pub classes: Option<Vec<ConfigText>>,
 }
 
 /// `[[tool]]`: what `toolcell mcp` and `toolcell serve` offer, and the settings of a tool for all commands.
@@ -211,9 +211,9 @@ pub struct RetrySection {
 pub struct ToolEntry {
     /// A .wasm file, a folder of such files, the source folder of a tool, or the name of an installed tool; with `#NAME`
     /// for one of its tools.
-    pub component: Word,
+    pub component: ConfigText,
     /// Time limit of a call, such as `5s`.
-    pub timeout: Option<Word>,
+    pub timeout: Option<ConfigText>,
     /// Settings for a component that takes them.
     pub config: Option<ToolConfig>,
 }
@@ -223,26 +223,26 @@ pub struct ToolEntry {
 #[serde(deny_unknown_fields)]
 pub struct RuleEntry {
     /// `allow`, `ask` or `deny`.
-    pub behavior: Word,
+    pub behavior: ConfigText,
     /// Name of a tool, such as `patch.*`.
-    pub tool: Option<Word>,
+    pub tool: Option<ConfigText>,
     /// Namespace of a tool.
-    pub namespace: Option<Word>,
+    pub namespace: Option<ConfigText>,
     /// `sha256:<hex>` of a component. A tool chooses its own name, but not this.
-    pub component: Option<Word>,
+    pub component: Option<ConfigText>,
     /// Path that an argument names, or that a tool would open. In `deny` and `ask`, `**/NAME` is one in every folder;
     /// another relative path starts at this file, and is an error in your own.
-    pub path: Option<Word>,
+    pub path: Option<ConfigText>,
     /// URL that an argument names, or that a tool requests.
-    pub url: Option<Word>,
+    pub url: Option<ConfigText>,
     /// Resource that an argument names.
-    pub resource: Option<Word>,
+    pub resource: Option<ConfigText>,
     /// Command that an argument names, such as `git push*`.
-    pub command: Option<Word>,
+    pub command: Option<ConfigText>,
     /// Id of an operation of another protocol, which an argument names or the tool declares.
-    pub native_operation_id: Option<Word>,
+    pub native_operation_id: Option<ConfigText>,
     /// Matches tools of at least this risk.
-    pub risk: Option<Word>,
+    pub risk: Option<ConfigText>,
     /// Shown to the approver, or to the caller that is refused.
     pub reason: Option<String>,
 }
@@ -267,7 +267,7 @@ pub struct HookEntry {
     pub on_failure: Option<OnFailure>,
     /// Time limit of a run, such as `500ms`.
     pub timeout: Option<String>,
-    /// What the hook itself may access. Default: nothing.
+    /// Access granted to the hook itself. Default: none.
     #[serde(default)]
     pub grants: GrantSection,
 }
@@ -282,7 +282,7 @@ pub struct HookMatcher {
     pub namespace: Option<String>,
 }
 
-/// What happens to the call if a hook fails or is too slow.
+/// The effect of a failed or slow hook on the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnFailure {
@@ -335,12 +335,12 @@ impl ConfigFile {
     }
 
     /// Returns where `word`, a word of this file, is written, for messages: `FILE, line N`.
-    pub fn place_of(&self, word: &Word) -> String {
+    pub fn place_of(&self, word: &ConfigText) -> String {
         format!("{}, line {}", self.path.display(), self.line_of(word))
     }
 
     /// Returns the number of the line in which `word`, a word of this file, is written.
-    pub(super) fn line_of(&self, word: &Word) -> usize {
+    pub(super) fn line_of(&self, word: &ConfigText) -> usize {
         line(self.text.as_bytes(), word.at)
     }
 
@@ -365,7 +365,7 @@ impl ConfigFile {
     }
 }
 
-/// Whether no line of the file may be quoted, because headers for a collector are secrets.
+/// `true` if no line of the file may be quoted, because headers for a collector are secrets.
 fn secretive(text: &str) -> bool {
     text.contains("telemetry") && guard!("telemetry_quotes")
 }

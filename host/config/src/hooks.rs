@@ -22,7 +22,7 @@ pub struct ConfiguredHook<'a> {
     pub said: Provenance<'a>,
     /// The digest that the component must have, if the user trusted one: see [`hook_digests`].
     pub digest: Option<&'a str>,
-    /// What no hook may change: see [`super::Layers::kept`].
+    /// Files that no hook may change: see [`super::ConfigLayers::kept`].
     pub kept: &'a Grants,
 }
 
@@ -69,7 +69,7 @@ pub(super) fn check(
 }
 
 /// The parsed settings of an entry.
-struct Settings {
+struct HookSettings {
     events: Vec<HookEvent>,
     grants: Grants,
     wall: Duration,
@@ -120,7 +120,7 @@ async fn load_hook(
     id: &str,
     component: &Path,
 ) -> anyhow::Result<Registration> {
-    let Settings {
+    let HookSettings {
         events,
         mut grants,
         wall,
@@ -178,7 +178,7 @@ fn id(entry: &HookEntry) -> String {
     entry.id.clone().or_else(file).unwrap_or_default()
 }
 
-fn understand(entry: &HookEntry, said: &Provenance<'_>) -> anyhow::Result<Settings> {
+fn understand(entry: &HookEntry, said: &Provenance<'_>) -> anyhow::Result<HookSettings> {
     let events = entry
         .events
         .iter()
@@ -190,7 +190,7 @@ fn understand(entry: &HookEntry, said: &Provenance<'_>) -> anyhow::Result<Settin
         }
         None => WALL_DEFAULT,
     };
-    Ok(Settings {
+    Ok(HookSettings {
         events,
         grants: grants(&entry.grants, said)?,
         wall,

@@ -1,5 +1,5 @@
-//! The installed tools that a command knows by name: those of the lock beside the project's file, or beside the one that
-//! `--config` names, and those of the user's own lock.
+//! The installed tools that a command finds by name: in the lock next to the project's file or the file of `--config`,
+//! and in the user's lock.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,33 +8,33 @@ use std::sync::OnceLock;
 use toolcell::{Home, InstalledTool, Policy, Refusal};
 use toolcell_core::record::ErrorClass;
 use toolcell_install::digest::Digest;
-use toolcell_install::lock::{Entry, is_name};
-use toolcell_install::place::{Installed, Place};
+use toolcell_install::lock::{LockEntry, is_name};
+use toolcell_install::lock_location::{InstalledTools, LockLocation};
 use toolcell_install::store;
 
 /// The locks that a command knows. They are read once, when they are first needed.
 #[derive(Debug, Default)]
-pub struct Names {
+pub struct InstalledNames {
     home: PathBuf,
     /// Files of settings, whether they exist or not; the first lock that has a name counts.
     configs: Vec<PathBuf>,
     /// The names of `[tools]` in each file of settings that counts.
     declared: Vec<(PathBuf, BTreeSet<String>)>,
-    read: OnceLock<Vec<Read>>,
+    read: OnceLock<Vec<LoadedLock>>,
 }
 
 /// A lock that was read.
 #[derive(Debug)]
-struct Read {
+struct LoadedLock {
     config: PathBuf,
-    installed: Result<Installed, Refusal>,
-    /// What this user confirmed of it at any time.
-    known: Vec<Entry>,
+    installed: Result<InstalledTools, Refusal>,
+    /// Entries that this user ever confirmed.
+    known: Vec<LockEntry>,
 }
 
 /// An installed tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct InstalledComponent {
     /// The name under which it was found.
     pub name: String,
     /// The bytes that the name stands for.
@@ -43,9 +43,9 @@ pub struct Found {
     pub file: PathBuf,
 }
 
-impl Names {
+impl InstalledNames {
     /// The locks for a command in `folder`; `named` is the file that `--config` names.
-    pub fn of(home: &Home, folder: Option<&Path>, named: Option<&Path>) -> Self {
+    pub fn new(home: &Home, folder: Option<&Path>, named: Option<&Path>) -> Self {
         let named = named.map(|file| file.canonicalize().unwrap_or_else(|_| file.to_owned()));
         let project = named.or_else(|| super::project_file(folder?));
         let configs = project.into_iter().chain(home.user_file().ok()).collect();
@@ -59,18 +59,18 @@ impl Names {
 
     /// Those for a command in the current folder, without settings.
     pub fn here(home: &Home, named: Option<&Path>) -> Self {
-        Self::of(home, std::env::current_dir().ok().as_deref(), named)
+        Self::new(home, std::env::current_dir().ok().as_deref(), named)
     }
 
-    fn read(&self) -> &[Read] {
+    fn read(&self) -> &[LoadedLock] {
         self.read.get_or_init(|| {
             let read = |config: &PathBuf| {
-                let place = Place::beside(config, &self.home);
+                let place = LockLocation::beside(config, &self.home);
                 let installed = place.read();
                 let known = installed
                     .as_ref()
                     .map_or_else(|_| place.known(), |read| read.confirmed().to_vec());
-                Read {
+                LoadedLock {
                     config: config.clone(),
                     installed,
                     known,
@@ -92,7 +92,7 @@ impl Names {
     ///
     /// A lock that cannot be read, an entry that this user has not confirmed, and a name of `[tools]` that is not
     /// installed there: a tool of that name in the user's own lock is another one.
-    pub fn find(&self, name: &str) -> Option<Result<Found, Refusal>> {
+    pub fn find(&self, name: &str) -> Option<Result<InstalledComponent, Refusal>> {
         if !is_name(name) {
             return None;
         }
@@ -100,7 +100,11 @@ impl Names {
     }
 
     /// Does what [`Self::find`] does, in the lock beside `config` alone.
-    pub fn find_beside(&self, config: &Path, name: &str) -> Option<Result<Found, Refusal>> {
+    pub fn find_beside(
+        &self,
+        config: &Path,
+        name: &str,
+    ) -> Option<Result<InstalledComponent, Refusal>> {
         let read = self
             .read()
             .iter()
@@ -108,12 +112,16 @@ impl Names {
         self.in_lock(read, name)
     }
 
-    fn in_lock(&self, read: &Read, name: &str) -> Option<Result<Found, Refusal>> {
+    fn in_lock(
+        &self,
+        read: &LoadedLock,
+        name: &str,
+    ) -> Option<Result<InstalledComponent, Refusal>> {
         let installed = match &read.installed {
             Ok(installed) => installed,
             Err(refusal) => return Some(Err(refusal.clone())),
         };
-        let found = |entry: &Entry| Found {
+        let found = |entry: &LockEntry| InstalledComponent {
             name: name.to_owned(),
             component: entry.component,
             file: store::file(&self.home, &entry.component),
@@ -126,7 +134,7 @@ impl Names {
         }
     }
 
-    /// Whether `[tools]` in `config` has `name`.
+    /// `true` if `[tools]` in `config` has `name`.
     fn declares(&self, config: &Path, name: &str) -> bool {
         let has = |(file, names): &(PathBuf, BTreeSet<String>)| {
             names.contains(name) && is_same(file, config)
@@ -134,9 +142,9 @@ impl Names {
         self.declared.iter().any(has) && guard!("declared_tools")
     }
 
-    /// Whether `name` was installed beside `config`, the file of a project, and so is known in its folder alone.
+    /// The project's file, if `name` was installed next to it and is known only in its folder.
     pub fn is_of_project(&self, name: &str) -> Option<&Path> {
-        let has = |read: &&Read| {
+        let has = |read: &&LoadedLock| {
             read.installed
                 .as_ref()
                 .is_ok_and(|installed| installed.get(name).is_some())
@@ -157,7 +165,7 @@ impl Names {
             if beside.is_empty() {
                 beside.push(&read.config);
             }
-            for entry in read.installed.iter().flat_map(Installed::entries) {
+            for entry in read.installed.iter().flat_map(InstalledTools::entries) {
                 beside
                     .iter()
                     .for_each(|config| policy.install(config, tool(entry)));
@@ -171,7 +179,7 @@ impl Names {
     }
 }
 
-fn tool(entry: &Entry) -> InstalledTool {
+fn tool(entry: &LockEntry) -> InstalledTool {
     InstalledTool {
         name: entry.name.clone(),
         component: entry.component.to_string(),

@@ -1,13 +1,13 @@
 use anyhow::{Context, anyhow, bail};
 use toolcell::{Home, Keep, LogSettings};
 
+use super::config_text::ConfigText;
 use super::file::{ConfigFile, JournalSection};
-use super::word::Word;
 use super::{duration, size};
 
 impl JournalSection {
     /// The first word of the section; `None` if it is empty.
-    pub(super) fn word(&self) -> Option<&Word> {
+    pub(super) fn word(&self) -> Option<&ConfigText> {
         let Self {
             keep,
             durability,

@@ -1,5 +1,5 @@
-//! The layers of configuration: the user's file, the project's, one that the command line names. They are combined so
-//! that a layer can add restrictions, and cannot remove those of another.
+//! The layers of configuration: the user's file, the project's, and one named on the command line. Each layer can add
+//! restrictions, and cannot remove another layer's.
 
 use std::path::{Path, PathBuf};
 
@@ -16,13 +16,14 @@ use toolcell_install::trust::TrustPolicy;
 
 use super::hooks::{self, hook_digest};
 use super::{
-    CompilationSettings, ConfigFile, GivenLimits, Names, TelemetrySettings, Trust, Trusted,
+    CompilationSettings, ConfigFile, GivenLimits, InstalledNames, TelemetrySettings, TrustStore,
+    TrustedDigests,
 };
 
 const FOLDER_GONE: &str = "the current folder no longer exists, so its toolcell.toml cannot be found; change to an \
  existing folder, or use --no-config or --config=FILE";
 
-/// What a refusal of a project's file suggests where there is that option.
+/// Suggested when a project's file is refused, where the option exists.
 pub const WITHOUT_FILES: &str = "--no-config goes on without any file";
 
 /// Selects the configuration files that are read.
@@ -36,7 +37,7 @@ pub struct LayerOptions {
 
 /// One file, and the source that its settings count as.
 #[derive(Debug)]
-pub struct Layer {
+pub struct ConfigLayer {
     pub source: RuleSource,
     pub file: ConfigFile,
     /// The digests of the hook components that a project was trusted with, in the order of its hooks.
@@ -45,8 +46,8 @@ pub struct Layer {
 
 /// All files that apply to a call, parsed.
 #[derive(Debug, Default)]
-pub struct Layers {
-    layers: Vec<Layer>,
+pub struct ConfigLayers {
+    layers: Vec<ConfigLayer>,
     mode: Mode,
     rules: Vec<Rule>,
     grants: Grants,
@@ -55,25 +56,25 @@ pub struct Layers {
     limits: GivenLimits,
     compilation: CompilationSettings,
     journal: LogSettings,
-    /// What every file allows to become of outputs.
+    /// Persistence of outputs that every file allows.
     keeping: Keeping,
     /// The stricter one of each setting of all files.
     retry: Option<RetryPolicy>,
     telemetry: TelemetrySettings,
-    /// Who must have signed what is installed.
+    /// The signers that every file trusts.
     signers: TrustPolicy,
     /// The installed tools.
-    names: Names,
+    names: InstalledNames,
 }
 
 /// Maximum number of times that a file is read again because it changed while it was read.
 const CHANGES_MAX: usize = 64;
 
-impl Layers {
+impl ConfigLayers {
     /// No files, and the installed tools that are known in the current folder; `named` is the file of `--config`.
     pub fn without_files(home: &Home, named: Option<&Path>) -> Self {
         Self {
-            names: Names::here(home, named),
+            names: InstalledNames::here(home, named),
             ..Self::default()
         }
     }
@@ -85,7 +86,7 @@ impl Layers {
     /// A file that cannot be read or applied.
     pub fn of_user(home: &Home) -> anyhow::Result<Self> {
         let mut layers = Self {
-            names: Names::of(home, None, None),
+            names: InstalledNames::new(home, None, None),
             ..Self::default()
         };
         layers.add_user(&home.user_file()?)?;
@@ -105,7 +106,7 @@ impl Layers {
                 format!("all calls are refused, because the policy cannot be read: {error:#}");
             Refusal::new(ErrorClass::PolicyBlocked, "policy_unreadable", message)
         };
-        let names = Names::of(home, folder, options.file.as_deref());
+        let names = InstalledNames::new(home, folder, options.file.as_deref());
         let mut layers = Self {
             names,
             ..Self::default()
@@ -130,9 +131,9 @@ impl Layers {
                 .canonicalize()
                 .with_context(|| format!("cannot find {}", path.display()))
                 .map_err(unreadable)?;
-            let trust = Trust::at(home.trusted());
+            let trust = TrustStore::at(home.trusted());
             let (bytes, trusted) = settled(&trust, &path, bytes).map_err(unreadable)?;
-            let Trusted {
+            let TrustedDigests {
                 components,
                 folders,
             } = trusted.ok_or_else(|| {
@@ -156,7 +157,11 @@ impl Layers {
     ///
     /// Everything that would refuse every call once the file is trusted: an invalid word, a missing folder, a grant
     /// that reaches toolcell's own state, a hook that cannot be configured.
-    pub fn of_project(home: &Home, path: &Path, bytes: Vec<u8>) -> anyhow::Result<(Self, Trusted)> {
+    pub fn of_project(
+        home: &Home,
+        path: &Path,
+        bytes: Vec<u8>,
+    ) -> anyhow::Result<(Self, TrustedDigests)> {
         let file = ConfigFile::from_bytes(bytes, path)?;
         let said = Provenance {
             source: RuleSource::ProjectSettings,
@@ -179,7 +184,7 @@ impl Layers {
         let folders = found.iter().map(|(_, folder)| folder.clone()).collect();
         Ok((
             layers,
-            Trusted {
+            TrustedDigests {
                 components,
                 folders,
             },
@@ -251,7 +256,7 @@ impl Layers {
             (known, said) => known.or(said),
         };
         self.names.declare(&file.path, file.declared.keys());
-        self.layers.push(Layer {
+        self.layers.push(ConfigLayer {
             source,
             file,
             trusted,
@@ -330,11 +335,11 @@ impl Layers {
     }
 
     /// The files that were read, the user's before the project's, for sections that other modules parse.
-    pub fn files(&self) -> &[Layer] {
+    pub fn files(&self) -> &[ConfigLayer] {
         &self.layers
     }
 
-    /// Returns rules, retries and mode. `mode`, from the command line, is the user's own word, and overrides that of the files.
+    /// Returns rules, retries and mode. `mode`, from the command line, overrides the files.
     pub fn policy(&self, mode: Option<Mode>) -> Policy {
         let mut policy = Policy::new(mode.unwrap_or(self.mode), self.rules.clone());
         policy.retry = self.retry.clone().unwrap_or_default();
@@ -346,11 +351,11 @@ impl Layers {
     }
 
     /// The installed tools, by name.
-    pub fn names(&self) -> &Names {
+    pub fn names(&self) -> &InstalledNames {
         &self.names
     }
 
-    /// What the files grant and deny.
+    /// Grants and denials of the files.
     pub fn grants(&self) -> &Grants {
         &self.grants
     }
@@ -365,23 +370,23 @@ impl Layers {
         self.journal
     }
 
-    /// What is measured, and where that goes.
+    /// Telemetry settings.
     pub fn telemetry(&self) -> &TelemetrySettings {
         &self.telemetry
     }
 
-    /// Who must have signed what is installed, by what every file says.
+    /// The signers that every file trusts for installed tools.
     pub fn signers(&self) -> &TrustPolicy {
         &self.signers
     }
 
-    /// What may become of outputs: what every file allows.
+    /// The persistence of outputs that every file allows.
     pub fn keeping(&self) -> Keeping {
         self.keeping
     }
 
-    /// What neither a tool nor a hook may change, whatever is granted: the components of all hooks. It also lists what
-    /// other hooks and tools may change. [`Self::grants`] denies the components, too.
+    /// The components of all hooks, which no tool or hook may change, whatever is granted. [`Self::grants`] denies
+    /// them, too. Also lists what other hooks and tools may change.
     pub fn kept(&self) -> &Grants {
         &self.kept
     }
@@ -492,12 +497,12 @@ fn check_folders(
 /// Returns what `path` was trusted with, and its content, which was `bytes` when it was last read: an install in another
 /// process changes the file and the trust in it one after the other.
 fn settled(
-    trust: &Trust,
+    trust: &TrustStore,
     path: &Path,
     mut bytes: Vec<u8>,
-) -> anyhow::Result<(Vec<u8>, Option<Trusted>)> {
+) -> anyhow::Result<(Vec<u8>, Option<TrustedDigests>)> {
     for _ in 0..CHANGES_MAX {
-        if let Some(trusted) = trust.of(path, &bytes)? {
+        if let Some(trusted) = trust.find(path, &bytes)? {
             return Ok((bytes, Some(trusted)));
         }
         match super::project_bytes(path)? {
@@ -510,7 +515,7 @@ fn settled(
 
 /// Says why the project's file `path`, which has these `bytes`, has no effect, and what to do. A file that was trusted
 /// before is the user's own work, so a mistake in it is shown.
-pub fn untrusted(trust: &Trust, path: &Path, bytes: &[u8]) -> String {
+pub fn untrusted(trust: &TrustStore, path: &Path, bytes: &[u8]) -> String {
     let shown = path.display();
     let folder = path.parent().unwrap_or(path).display();
     let trusting = format!("then run `toolcell trust {folder}`");

@@ -4,6 +4,7 @@
 extern crate toolcell_core;
 
 mod compilation;
+mod config_text;
 mod declared;
 mod declaring;
 mod file;
@@ -25,10 +26,10 @@ mod telemetry;
 mod tool_config;
 mod trust;
 mod units;
-mod word;
 mod yaml;
 
 pub use compilation::{CompilationSettings, configured_compilation};
+pub use config_text::ConfigText;
 pub use declared::DeclaredTool;
 pub use declaring::declare;
 pub use file::{
@@ -37,9 +38,9 @@ pub use file::{
 };
 pub use find::project_file;
 pub use hooks::{ConfiguredHook, add_hook, hook_digests};
-pub use installed::{Found, Names, not_installed};
+pub use installed::{InstalledComponent, InstalledNames, not_installed};
 pub use journal::configured_journal;
-pub use layers::{Layer, LayerOptions, Layers, WITHOUT_FILES, untrusted};
+pub use layers::{ConfigLayer, ConfigLayers, LayerOptions, WITHOUT_FILES, untrusted};
 pub use limits::GivenLimits;
 pub use manifest::extension_manifest;
 pub use policy::policy_ceiling;
@@ -48,6 +49,5 @@ pub use signers::{TrustSection, identified};
 pub use surface::{SurfaceSection, selection};
 pub use telemetry::{Collector, TelemetrySection, TelemetrySettings, configured_telemetry};
 pub use tool_config::ToolConfig;
-pub use trust::{Trust, Trusted};
+pub use trust::{TrustStore, TrustedDigests};
 pub use units::{duration, size};
-pub use word::Word;

@@ -3,8 +3,8 @@ use std::time::Duration;
 use anyhow::Context;
 use toolcell_core::policy::Limits;
 
+use super::config_text::ConfigText;
 use super::file::{ConfigFile, LimitSection};
-use super::word::Word;
 use super::{duration, size};
 
 /// Limits that options or files set; `None` for each that they do not set.
@@ -29,7 +29,7 @@ impl GivenLimits {
     pub fn of_file(file: &ConfigFile) -> anyhow::Result<Self> {
         fn read<T>(
             file: &ConfigFile,
-            word: Option<&Word>,
+            word: Option<&ConfigText>,
             parse: fn(&str) -> Result<T, String>,
         ) -> anyhow::Result<Option<T>> {
             let Some(word) = word else { return Ok(None) };
@@ -58,7 +58,7 @@ impl GivenLimits {
 
     /// Returns the lower one of each limit that either sets.
     pub(super) fn lower(self, other: Self) -> Self {
-        fn of<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
+        fn lowest<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
             [one, other].into_iter().flatten().min()
         }
         let Self {
@@ -71,13 +71,13 @@ impl GivenLimits {
             max_artifact_bytes,
         } = other;
         Self {
-            timeout: of(self.timeout, timeout),
-            fuel: of(self.fuel, fuel),
-            memory: of(self.memory, memory),
-            memory_total: of(self.memory_total, memory_total),
-            max_output: of(self.max_output, max_output),
-            max_disk: of(self.max_disk, max_disk),
-            max_artifact_bytes: of(self.max_artifact_bytes, max_artifact_bytes),
+            timeout: lowest(self.timeout, timeout),
+            fuel: lowest(self.fuel, fuel),
+            memory: lowest(self.memory, memory),
+            memory_total: lowest(self.memory_total, memory_total),
+            max_output: lowest(self.max_output, max_output),
+            max_disk: lowest(self.max_disk, max_disk),
+            max_artifact_bytes: lowest(self.max_artifact_bytes, max_artifact_bytes),
         }
     }
 

@@ -17,7 +17,7 @@ use toolcell_core::dialect::near::{
 };
 use toolcell_core::record::{JSON_VALUES_MAX, read_json};
 
-use super::word::line;
+use super::config_text::line;
 
 /// Whom a tool is for, if it is for models.
 const FOR_MODELS: &str = "model";
@@ -26,16 +26,16 @@ const COMPONENT: &str = "wasm";
 
 /// The fields that matter here; a manifest has others, about the assistant that it was written for.
 #[derive(Deserialize)]
-struct Source {
+struct ExtensionManifest {
     schema_version: String,
     id: String,
-    runtime: Option<Runtime>,
+    runtime: Option<ExtensionRuntime>,
     #[serde(default)]
     tools: Vec<SourceTool>,
 }
 
 #[derive(Deserialize)]
-struct Runtime {
+struct ExtensionRuntime {
     kind: String,
 }
 
@@ -69,7 +69,7 @@ struct SourceCredential {
 pub fn extension_manifest(file: &Path) -> anyhow::Result<Manifest> {
     let place = || format!("cannot use the manifest {}", file.display());
     let text = text(file, MANIFEST_BYTES_MAX)?;
-    let source: Source = toml::from_str(&text)
+    let source: ExtensionManifest = toml::from_str(&text)
         .map_err(|error| {
             let at = error.span().map(|span| span.start).unwrap_or_default();
             anyhow::anyhow!("line {}: {}", line(text.as_bytes(), at), error.message())
@@ -87,13 +87,13 @@ pub fn extension_manifest(file: &Path) -> anyhow::Result<Manifest> {
         .with_context(place)
 }
 
-fn manifest(source: Source, folder: &Path) -> anyhow::Result<Manifest> {
+fn manifest(source: ExtensionManifest, folder: &Path) -> anyhow::Result<Manifest> {
     let version = &source.schema_version;
     ensure!(
         version == SCHEMA_VERSION,
         "schema_version: {version:?} is not {SCHEMA_VERSION}, which this host reads"
     );
-    if let Some(Runtime { kind }) = &source.runtime {
+    if let Some(ExtensionRuntime { kind }) = &source.runtime {
         ensure!(
             kind == COMPONENT,
             "runtime.kind: {kind:?} is not {COMPONENT}, so that the extension has no component"

@@ -88,8 +88,8 @@ fn check_place(path: &Path, file: Option<&File>, metadata: &Metadata) -> anyhow:
     Ok(())
 }
 
-/// Whether there is a POSIX access control list. With one, the group bits of the mode are its mask, the most that any
-/// named user or group may have, and say nothing about the group.
+/// `true` if there is a POSIX access control list. Then the group bits of the mode are its mask, the most that any
+/// named user or group may have, and tell nothing about the group.
 #[cfg(target_os = "linux")]
 fn has_access_list(path: &Path, file: Option<&File>) -> bool {
     const NAME: &str = "system.posix_acl_access";
@@ -106,7 +106,7 @@ fn has_access_list(_path: &Path, _file: Option<&File>) -> bool {
     false
 }
 
-/// Whether `group` has a single user: many systems give each user a private group, which may write the user's files.
+/// `true` if `group` has a single user: many systems give each user a private group, which may write the user's files.
 fn is_private(group: u32, user: u32) -> bool {
     let read = |path: &str| -> Option<String> {
         let mut text = String::new();
@@ -123,8 +123,8 @@ fn is_private(group: u32, user: u32) -> bool {
     }
 }
 
-/// Whether `group` has no user but `user`; `users` and `groups` are in the format of `/etc/passwd` and `/etc/group`. A
-/// group that is not listed could have any user.
+/// `true` if `group` has no user but `user`; `users` and `groups` are in the format of `/etc/passwd` and `/etc/group`.
+/// A group that is not listed could have any user.
 fn has_one_user(group: u32, user: u32, users: &str, groups: &str) -> bool {
     let fields = |line: &str| line.split(':').map(str::to_owned).collect::<Vec<_>>();
     let is = |field: Option<&String>, id: u32| field.is_some_and(|field| *field == id.to_string());

@@ -6,31 +6,31 @@ use anyhow::{Context, ensure};
 use serde::Deserialize;
 use toolcell::Home;
 use toolcell_core::record::RuleSource;
-use toolcell_install::registry::{Credentials, RegistrySettings};
+use toolcell_install::registry::{RegistryCredentials, RegistrySettings};
 
-use super::{ConfigFile, Word};
+use super::{ConfigFile, ConfigText};
 
 /// `[registry]`: an error in any file but the user's own.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RegistrySection {
     /// Hosts that are spoken to without TLS, such as `registry.lan:5000`. Registries of this machine always are.
-    pub plain_http: Vec<Word>,
+    pub plain_http: Vec<ConfigText>,
     /// Hosts that a registry may have its credentials sent to for a token, such as `auth.lan:5001`. Its own host, the hosts
     /// below it, the domain directly above it and docker's token server always are.
-    pub token_servers: Vec<Word>,
+    pub token_servers: Vec<ConfigText>,
     /// A PEM file of certificates that are trusted beside Mozilla's; a relative path begins in the folder of the file.
-    pub certificates: Option<Word>,
+    pub certificates: Option<ConfigText>,
     /// Time without progress after which a registry is given up, such as `10s` [default: `30s`].
-    pub timeout: Option<Word>,
+    pub timeout: Option<ConfigText>,
 }
 
 /// Parses the `[registry]` of `file`.
 ///
 /// # Errors
 ///
-/// Words that cannot be applied, and any file but the user's own: that of a project could send credentials over a network in
-/// clear, and one that an option names has no effect.
+/// Fails on invalid words, and on any file but the user's own: a project's could send credentials in clear text, and a
+/// file named by an option has no effect.
 pub(super) fn settings(source: RuleSource, file: &ConfigFile) -> anyhow::Result<RegistrySettings> {
     let RegistrySection {
         plain_http,
@@ -46,11 +46,11 @@ pub(super) fn settings(source: RuleSource, file: &ConfigFile) -> anyhow::Result<
         file.path.display()
     );
     let mut settings = RegistrySettings {
-        credentials: Credentials::of_docker(),
+        credentials: RegistryCredentials::of_docker(),
         ..RegistrySettings::default()
     };
-    let hosts = |name: &'static str, words: &[Word]| {
-        let read = |host: &Word| {
+    let hosts = |name: &'static str, words: &[ConfigText]| {
+        let read = |host: &ConfigText| {
             let is_host = !host.is_empty()
                 && host
                     .bytes()

@@ -7,11 +7,11 @@ use serde::Deserialize;
 use toolcell_core::record::RuleSource;
 use toolcell_install::signature::{ManagedKey, MinisignKey};
 use toolcell_install::trust::{
-    ENTRIES_MAX, Pattern, TrustEntry, TrustPolicy, TrustedSigner, plain_host, plain_path,
+    ENTRIES_MAX, TrustEntry, TrustPattern, TrustPolicy, TrustedSigner, plain_host, plain_path,
     plain_repository,
 };
 
-use super::Word;
+use super::ConfigText;
 use super::file::ConfigFile;
 
 /// `[[signer]]`: names one signer, in one of three ways. A key is written into the file itself, so that trust in the file
@@ -20,15 +20,15 @@ use super::file::ConfigFile;
 #[serde(deny_unknown_fields)]
 pub struct TrustSection {
     /// `host/repository`, a URL, or a path; `*` stands for any text.
-    pub reference: Word,
+    pub reference: ConfigText,
     /// A sigstore identity, such as an e-mail address; `*` stands for any text.
-    pub identity: Option<Word>,
+    pub identity: Option<ConfigText>,
     /// URL of who vouches for the identity.
-    pub issuer: Option<Word>,
+    pub issuer: Option<ConfigText>,
     /// A public key: PEM, or its base64 text.
-    pub key: Option<Word>,
+    pub key: Option<ConfigText>,
     /// A public key of minisign.
-    pub minisign: Option<Word>,
+    pub minisign: Option<ConfigText>,
 }
 
 /// Adds what `file`, a file of this `source`, says of signers.
@@ -38,7 +38,7 @@ pub(super) fn read(
     file: &ConfigFile,
 ) -> anyhow::Result<()> {
     if let Some(word) = &file.trusted_root {
-        // The trust in a project's file covers its own bytes, and not those of another file.
+        // The trust in a project's file covers its own bytes, and no other file.
         ensure!(
             source != RuleSource::ProjectSettings,
             "{}: `trusted_root` is not for a project's file, because it decides who may have signed; set it in your own \
@@ -97,7 +97,7 @@ fn signer(section: &TrustSection) -> anyhow::Result<TrustedSigner> {
 
 /// The signer with this sigstore identity.
 pub fn identified(identity: &str, issuer: &str) -> anyhow::Result<TrustedSigner> {
-    let identity = Pattern::new(identity);
+    let identity = TrustPattern::new(identity);
     ensure!(
         !identity.is_blank(),
         "[[signer]] identity: it would match every identity; name one, or a part of it"
@@ -113,13 +113,13 @@ pub fn identified(identity: &str, issuer: &str) -> anyhow::Result<TrustedSigner>
 }
 
 /// The references that `word` names. A version is no part of them.
-fn pattern(word: &str, folder: &Path) -> anyhow::Result<Pattern> {
+fn pattern(word: &str, folder: &Path) -> anyhow::Result<TrustPattern> {
     let word = word.strip_prefix("oci://").unwrap_or(word);
     if word.starts_with(['.', '/']) {
         return files(word, folder);
     }
     if word == "*" {
-        return Ok(Pattern::new(word));
+        return Ok(TrustPattern::new(word));
     }
     if let Some((scheme, rest)) = word.split_once("://") {
         return url(scheme, rest);
@@ -135,12 +135,12 @@ fn pattern(word: &str, folder: &Path) -> anyhow::Result<Pattern> {
     );
     let word = word.to_ascii_lowercase();
     let (host, repository) = word.split_once('/').unwrap_or((word.as_str(), ""));
-    Ok(Pattern::new(plain_repository(host, repository)))
+    Ok(TrustPattern::new(plain_repository(host, repository)))
 }
 
-/// The files that `word` names. The folder before its first `*` is the one that links lead to, as that of the files that
+/// The files that `word` names. Only the folder before its first `*` is resolved through links, as in the paths that
 /// are compared with it.
-fn files(word: &str, folder: &Path) -> anyhow::Result<Pattern> {
+fn files(word: &str, folder: &Path) -> anyhow::Result<TrustPattern> {
     let path = std::path::absolute(folder.join(word)).context("[[signer]] reference")?;
     let path = plain_path(&path).to_string_lossy().into_owned();
     let named = path
@@ -155,14 +155,14 @@ fn files(word: &str, folder: &Path) -> anyhow::Result<Pattern> {
         .map_or(folder.to_owned(), |folder| {
             folder.to_string_lossy().into_owned()
         });
-    Ok(Pattern::new(format!(
+    Ok(TrustPattern::new(format!(
         "{}{rest}",
         folder.trim_end_matches('/')
     )))
 }
 
 /// The URLs that begin with this scheme, spelt as references are.
-fn url(scheme: &str, rest: &str) -> anyhow::Result<Pattern> {
+fn url(scheme: &str, rest: &str) -> anyhow::Result<TrustPattern> {
     let scheme = scheme.to_ascii_lowercase();
     let default_port = match scheme.as_str() {
         "https" => "443",
@@ -175,7 +175,7 @@ fn url(scheme: &str, rest: &str) -> anyhow::Result<Pattern> {
     } else {
         path
     };
-    Ok(Pattern::new(format!(
+    Ok(TrustPattern::new(format!(
         "{scheme}://{}{path}",
         plain_host(host, default_port)
     )))
@@ -247,7 +247,7 @@ mod tests {
             let folder = Path::new(&*root).join("link");
             assert_eq!(
                 pattern(word, &folder).unwrap(),
-                Pattern::new(expected),
+                TrustPattern::new(expected),
                 "{word}"
             );
         }

@@ -9,7 +9,7 @@ use toolcell_core::catalog::{Selection, TOOL_BUDGET};
 use toolcell_core::policy::ToolPatterns;
 use toolcell_core::record::{ErrorClass, GUEST_BLOCKS, Refusal, ToolChoice};
 
-use super::{Layer, Layers, Word};
+use super::{ConfigLayer, ConfigLayers, ConfigText};
 
 /// `[surface]`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -19,23 +19,23 @@ pub struct SurfaceSection {
     pub max_listed: Option<usize>,
     /// `auto`, `none`, the name of the only tool that may be called, or `required`: as `auto`, and clients that read the
     /// surface have the model call a tool.
-    pub tool_choice: Option<Word>,
+    pub tool_choice: Option<ConfigText>,
     /// Capabilities that every tool has to declare in `capability_refs`.
-    pub capabilities: Vec<Word>,
+    pub capabilities: Vec<ConfigText>,
     /// Feature gates that are open.
-    pub features: Vec<Word>,
+    pub features: Vec<ConfigText>,
     /// Types of content that the model takes.
-    pub media: Option<Vec<Word>>,
-    /// Whether the API holds the model to `strict` schemas [default: true].
+    pub media: Option<Vec<ConfigText>>,
+    /// If `true`, the API holds the model to `strict` schemas [default: true].
     pub strict_schemas: Option<bool>,
-    /// Whether calls of one message or batch may run beside each other [default: true].
+    /// If `true`, calls of one message or batch may run in parallel [default: true].
     pub parallel_calls: Option<bool>,
-    /// Whether the model finds and loads tools that are not listed [default: true]. If not, there are none such.
+    /// If `true`, the model can find and load tools that are not listed; if `false`, there are none [default: true].
     pub deferred_refs: Option<bool>,
     /// The role of the callers.
-    pub role: Option<Word>,
+    pub role: Option<ConfigText>,
     /// The tools of each role.
-    pub roles: BTreeMap<String, Vec<Word>>,
+    pub roles: BTreeMap<String, Vec<ConfigText>>,
 }
 
 /// Combines the files and the command line, whose `budget` and `role` take precedence.
@@ -45,7 +45,7 @@ pub struct SurfaceSection {
 /// `policy_blocked`/`policy_unreadable`: a word that is not known, two files that allow different tools alone, or a role
 /// that no file describes.
 pub fn selection(
-    layers: &Layers,
+    layers: &ConfigLayers,
     budget: Option<usize>,
     role: Option<&str>,
 ) -> Result<Selection, Refusal> {
@@ -57,7 +57,7 @@ pub fn selection(
 }
 
 fn combined(
-    layers: &Layers,
+    layers: &ConfigLayers,
     budget: Option<usize>,
     role: Option<&str>,
 ) -> anyhow::Result<Selection> {
@@ -129,7 +129,7 @@ fn combined(
     Ok(selection)
 }
 
-fn medium(layer: &Layer, word: &Word) -> anyhow::Result<String> {
+fn medium(layer: &ConfigLayer, word: &ConfigText) -> anyhow::Result<String> {
     if !GUEST_BLOCKS.contains(&&**word) {
         let known = GUEST_BLOCKS.join(", ");
         bail!(
@@ -140,7 +140,7 @@ fn medium(layer: &Layer, word: &Word) -> anyhow::Result<String> {
     Ok(word.to_string())
 }
 
-fn stricter(choice: ToolChoice, word: &Word) -> anyhow::Result<ToolChoice> {
+fn stricter(choice: ToolChoice, word: &ConfigText) -> anyhow::Result<ToolChoice> {
     let next = match &**word {
         "auto" => ToolChoice::Auto,
         "none" => ToolChoice::None,
@@ -168,7 +168,7 @@ fn stricter(choice: ToolChoice, word: &Word) -> anyhow::Result<ToolChoice> {
     }
 }
 
-fn place(layer: &Layer, word: &Word) -> String {
+fn place(layer: &ConfigLayer, word: &ConfigText) -> String {
     layer.file.place_of(word)
 }
 
@@ -177,9 +177,9 @@ mod tests {
     use toolcell_core::record::ToolChoice;
 
     use super::stricter;
-    use crate::{ConfigFile, Word};
+    use crate::{ConfigFile, ConfigText};
 
-    fn word(text: &str) -> Word {
+    fn word(text: &str) -> ConfigText {
         let file = ConfigFile::parse(&format!("mode = {text:?}\n"), "/".as_ref()).unwrap();
         file.mode.unwrap()
     }

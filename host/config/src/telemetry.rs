@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 use toolcell::Home;
 use toolcell_core::record::RuleSource;
 
-use super::Word;
+use super::ConfigText;
 use super::file::ConfigFile;
 
 /// The address of a collector on this machine, as the OTLP specification has it.
@@ -29,30 +29,30 @@ const HEADERS_MAX: usize = 16;
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TelemetrySection {
-    /// Whether spans and metrics are sent to a collector.
+    /// If `true`, toolcell sends spans and metrics to a collector.
     pub export: Option<bool>,
     /// Its URL [default: `OTEL_EXPORTER_OTLP_ENDPOINT`, or `http://localhost:4318`].
-    pub endpoint: Option<Word>,
+    pub endpoint: Option<ConfigText>,
     /// Headers for it [default: `OTEL_EXPORTER_OTLP_HEADERS`].
-    pub headers: Headers,
-    /// Whether spans have arguments and results, redacted as records have them.
+    pub headers: SecretHeaders,
+    /// If `true`, spans have arguments and results, redacted as in records.
     pub arguments: Option<bool>,
-    /// Whether `toolcell serve` answers at `/metrics`.
+    /// If `true`, `toolcell serve` answers at `/metrics`.
     pub metrics: Option<bool>,
 }
 
 /// Headers whose values are secrets: no message and no `Debug` shows them.
 #[derive(Clone, Default, PartialEq)]
-pub struct Headers(Vec<(HeaderName, HeaderValue)>);
+pub struct SecretHeaders(Vec<(HeaderName, HeaderValue)>);
 
-/// What is measured, and where that goes.
+/// Telemetry settings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TelemetrySettings {
     /// `None`: nothing is sent.
     pub collector: Option<Collector>,
-    /// Whether spans have arguments and results.
+    /// If `true`, spans have arguments and results.
     pub arguments: bool,
-    /// Whether `toolcell serve` answers at `/metrics`.
+    /// If `true`, `toolcell serve` answers at `/metrics`.
     pub metrics: bool,
 }
 
@@ -61,16 +61,16 @@ pub struct TelemetrySettings {
 pub struct Collector {
     /// `http` or `https`, with a host, and without a query.
     pub endpoint: Uri,
-    pub headers: Headers,
+    pub headers: SecretHeaders,
 }
 
-impl Headers {
+impl SecretHeaders {
     /// Each header with its value.
     pub fn iter(&self) -> impl Iterator<Item = &(HeaderName, HeaderValue)> {
         self.0.iter()
     }
 
-    fn of(pairs: impl Iterator<Item = (String, Option<String>)>) -> Result<Self, String> {
+    fn from_pairs(pairs: impl Iterator<Item = (String, Option<String>)>) -> Result<Self, String> {
         let header = |(at, (name, value)): (usize, (String, Option<String>))| {
             // Not by its name: where the name is missing, a part of the value would be taken for it.
             let why = |why: &str| format!("telemetry: header number {} {why}", at + 1);
@@ -102,7 +102,7 @@ impl Headers {
             .split(',')
             .map(str::trim)
             .filter(|pair| !pair.is_empty());
-        Self::of(pairs.map(|pair| match pair.split_once('=') {
+        Self::from_pairs(pairs.map(|pair| match pair.split_once('=') {
             Some((name, value)) => (name.trim().to_owned(), decoded(value.trim())),
             // The text may be a value whose name is missing.
             None => (String::new(), None),
@@ -110,7 +110,7 @@ impl Headers {
     }
 }
 
-impl<'de> Deserialize<'de> for Headers {
+impl<'de> Deserialize<'de> for SecretHeaders {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         // Read as any value, because serde's own errors quote what they did not expect.
         let read = toml::Value::deserialize(deserializer)?;
@@ -120,12 +120,12 @@ impl<'de> Deserialize<'de> for Headers {
             ));
         };
         let text = |value: toml::Value| value.as_str().map(str::to_owned);
-        Self::of(table.into_iter().map(|(name, value)| (name, text(value))))
+        Self::from_pairs(table.into_iter().map(|(name, value)| (name, text(value))))
             .map_err(D::Error::custom)
     }
 }
 
-impl fmt::Debug for Headers {
+impl fmt::Debug for SecretHeaders {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list()
             .entries(self.0.iter().map(|(name, _)| name.as_str()))
@@ -195,15 +195,16 @@ fn settings(
             None => parsed(ENDPOINT)?,
         },
     };
-    let headers =
-        match variable("OTEL_EXPORTER_OTLP_HEADERS").filter(|_| *headers == Headers::default()) {
-            Some(text) => Headers::of_variable(&text)
-                .map_err(anyhow::Error::msg)
-                .context("OTEL_EXPORTER_OTLP_HEADERS: give name=value, with commas between them")?,
-            None => headers.clone(),
-        };
+    let headers = match variable("OTEL_EXPORTER_OTLP_HEADERS")
+        .filter(|_| *headers == SecretHeaders::default())
+    {
+        Some(text) => SecretHeaders::of_variable(&text)
+            .map_err(anyhow::Error::msg)
+            .context("OTEL_EXPORTER_OTLP_HEADERS: give name=value, with commas between them")?,
+        None => headers.clone(),
+    };
     ensure!(
-        headers == Headers::default() || is_private(&endpoint) || !guard!("telemetry_clear"),
+        headers == SecretHeaders::default() || is_private(&endpoint) || !guard!("telemetry_clear"),
         "cannot send headers to a collector over http:// to another machine, because they are secrets; give an endpoint with \
          https://, or leave the headers out"
     );
@@ -220,7 +221,7 @@ pub fn configured_telemetry(home: &Home) -> anyhow::Result<TelemetrySettings> {
     Ok(settings)
 }
 
-/// Whether no other machine sees what is sent to the collector.
+/// `true` if no other machine sees what is sent to the collector.
 fn is_private(endpoint: &Uri) -> bool {
     let host = endpoint.host().unwrap_or_default().trim_matches(['[', ']']);
     let is_here = host.eq_ignore_ascii_case("localhost")
@@ -380,7 +381,8 @@ mod tests {
 
     #[test]
     fn a_value_in_percent_encoding_is_read() {
-        let headers = Headers::of_variable("authorization=Bearer%20abc, x-team = a=b").unwrap();
+        let headers =
+            SecretHeaders::of_variable("authorization=Bearer%20abc, x-team = a=b").unwrap();
         let values: Vec<_> = headers
             .iter()
             .map(|(name, value)| (name.as_str(), value.to_str().unwrap()))

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use toolcell_core::private::{self, OnDisk};
 
-/// Prefixes of the lines of an entry: the file's own digest, those of its hook components, those of its folders.
+/// Prefixes of the lines of an entry, for digests of the file, its hook components and its folders.
 const KINDS: [&str; 3] = ["file ", "hook ", "folder "];
 
 /// Digests of what a file used when it was trusted; each is a word without spaces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Trusted {
+pub struct TrustedDigests {
     /// Digests of its hook components, in their order.
     pub components: Vec<String>,
     /// Digests of the folders that its grants led to, in their order.
@@ -22,11 +22,11 @@ pub struct Trusted {
 /// The trusted files: one entry for each path, with the digests of when it was last trusted. Trusting a file again ends
 /// the trust in its earlier content.
 #[derive(Clone, Debug)]
-pub struct Trust {
+pub struct TrustStore {
     dir: PathBuf,
 }
 
-impl Trust {
+impl TrustStore {
     /// A store in `dir`, which is created when a file is first trusted.
     pub fn at(dir: PathBuf) -> Self {
         Self { dir }
@@ -37,7 +37,7 @@ impl Trust {
     /// # Errors
     ///
     /// An entry that cannot be read, or that another user could have written.
-    pub fn of(&self, file: &Path, bytes: &[u8]) -> anyhow::Result<Option<Trusted>> {
+    pub fn find(&self, file: &Path, bytes: &[u8]) -> anyhow::Result<Option<TrustedDigests>> {
         let Some(entry) = super::bytes(&self.entry(file))? else {
             return Ok(None);
         };
@@ -57,14 +57,14 @@ impl Trust {
             kind.push(digest.to_owned());
         }
         let [files, components, folders] = kinds;
-        Ok(files.contains(&digest(bytes)).then_some(Trusted {
+        Ok(files.contains(&digest(bytes)).then_some(TrustedDigests {
             components,
             folders,
         }))
     }
 
     /// Trusts `file` with exactly these `bytes` and digests.
-    pub fn add(&self, file: &Path, bytes: &[u8], trusted: &Trusted) -> anyhow::Result<()> {
+    pub fn add(&self, file: &Path, bytes: &[u8], trusted: &TrustedDigests) -> anyhow::Result<()> {
         self.write(file, &[bytes], trusted)
     }
 
@@ -78,7 +78,7 @@ impl Trust {
         &self,
         file: &Path,
         (before, after): (&[u8], &[u8]),
-        trusted: &Trusted,
+        trusted: &TrustedDigests,
         write: impl FnOnce() -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         self.write(file, &[after, before], trusted)?;
@@ -92,7 +92,12 @@ impl Trust {
     }
 
     /// Writes the entry of `file`, and a copy of the first of `contents`.
-    fn write(&self, file: &Path, contents: &[&[u8]], trusted: &Trusted) -> anyhow::Result<()> {
+    fn write(
+        &self,
+        file: &Path,
+        contents: &[&[u8]],
+        trusted: &TrustedDigests,
+    ) -> anyhow::Result<()> {
         private::create_dir(&self.dir).context("cannot create the folder of trusted files")?;
         let files: Vec<String> = contents.iter().map(|bytes| digest(bytes)).collect();
         let digests = [&files[..], &trusted.components, &trusted.folders];
@@ -111,7 +116,7 @@ impl Trust {
             .context("cannot copy a trusted file")
     }
 
-    /// Whether `file` was trusted, with whatever content.
+    /// `true` if `file` was ever trusted, with any content.
     pub fn knows(&self, file: &Path) -> bool {
         self.entry(file).symlink_metadata().is_ok()
     }
@@ -153,24 +158,24 @@ fn digest(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Trust, Trusted};
+    use super::{TrustStore, TrustedDigests};
     use std::path::Path;
 
     #[test]
     fn trust_is_for_one_path_with_its_latest_content() {
         let dir = tempfile::tempdir().unwrap();
-        let trust = Trust::at(dir.path().join("trusted"));
+        let trust = TrustStore::at(dir.path().join("trusted"));
         let file = Path::new("/project/toolcell.toml");
-        let has = |file: &str, bytes| trust.of(Path::new(file), bytes).unwrap().is_some();
+        let has = |file: &str, bytes| trust.find(Path::new(file), bytes).unwrap().is_some();
         assert!(!has("/project/toolcell.toml", b"a"));
-        trust.add(file, b"a", &Trusted::default()).unwrap();
+        trust.add(file, b"a", &TrustedDigests::default()).unwrap();
         assert!(has("/project/toolcell.toml", b"a"));
         assert!(!has("/project/toolcell.toml", b"b") && !has("/other/toolcell.toml", b"a"));
         assert!(trust.knows(file) && !trust.knows(Path::new("/other/toolcell.toml")));
-        trust.add(file, b"b", &Trusted::default()).unwrap();
+        trust.add(file, b"b", &TrustedDigests::default()).unwrap();
         assert!(has("/project/toolcell.toml", b"b") && !has("/project/toolcell.toml", b"a"));
         assert_eq!(trust.content(file).unwrap().as_deref(), Some(&b"b"[..]));
-        let renewed = trust.renew(file, (b"b", b"c"), &Trusted::default(), || {
+        let renewed = trust.renew(file, (b"b", b"c"), &TrustedDigests::default(), || {
             assert!(
                 has("/project/toolcell.toml", b"b") && has("/project/toolcell.toml", b"c"),
                 "either may be on the disk"
@@ -182,7 +187,7 @@ mod tests {
                 && has("/project/toolcell.toml", b"c")
                 && !has("/project/toolcell.toml", b"b")
         );
-        let failed = trust.renew(file, (b"c", b"d"), &Trusted::default(), || {
+        let failed = trust.renew(file, (b"c", b"d"), &TrustedDigests::default(), || {
             anyhow::bail!("full")
         });
         assert!(
@@ -190,7 +195,7 @@ mod tests {
                 && has("/project/toolcell.toml", b"c")
                 && !has("/project/toolcell.toml", b"d")
         );
-        trust.add(file, b"b", &Trusted::default()).unwrap();
+        trust.add(file, b"b", &TrustedDigests::default()).unwrap();
         assert!(trust.remove(file).unwrap() && !has("/project/toolcell.toml", b"b"));
         assert!(!trust.remove(file).unwrap() && trust.content(file).unwrap().is_none());
     }
@@ -198,7 +203,7 @@ mod tests {
     #[test]
     fn trust_remembers_components_and_folders_and_takes_no_path_for_one() {
         let dir = tempfile::tempdir().unwrap();
-        let trust = Trust::at(dir.path().join("trusted"));
+        let trust = TrustStore::at(dir.path().join("trusted"));
         let file = Path::new("/project\nhook c\nfolder d/toolcell.toml");
         let of = |words: &[&str]| {
             words
@@ -206,13 +211,16 @@ mod tests {
                 .map(|word| (*word).to_owned())
                 .collect::<Vec<_>>()
         };
-        let trusted = Trusted {
+        let trusted = TrustedDigests {
             components: of(&["a", "b"]),
             folders: of(&["x"]),
         };
         trust.add(file, b"x", &trusted).unwrap();
-        assert_eq!(trust.of(file, b"x").unwrap(), Some(trusted));
-        trust.add(file, b"x", &Trusted::default()).unwrap();
-        assert_eq!(trust.of(file, b"x").unwrap(), Some(Trusted::default()));
+        assert_eq!(trust.find(file, b"x").unwrap(), Some(trusted));
+        trust.add(file, b"x", &TrustedDigests::default()).unwrap();
+        assert_eq!(
+            trust.find(file, b"x").unwrap(),
+            Some(TrustedDigests::default())
+        );
     }
 }

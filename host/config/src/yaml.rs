@@ -10,7 +10,7 @@ const VALUES_MAX: usize = 10_000;
 const DEPTH_MAX: usize = 16;
 
 /// A map or a list that has not ended.
-enum Open {
+enum OpenContainer {
     List(Vec<Value>),
     Map {
         fields: Map<String, Value>,
@@ -20,8 +20,8 @@ enum Open {
 }
 
 #[derive(Default)]
-struct Reader {
-    open: Vec<Open>,
+struct YamlReader {
+    open: Vec<OpenContainer>,
     values: usize,
     documents: usize,
     whole: Option<Value>,
@@ -31,9 +31,9 @@ struct Reader {
 ///
 /// # Errors
 ///
-/// What is not YAML, has duplicate keys, or exceeds a limit. The error names the line.
+/// Invalid YAML, duplicate keys, and exceeded limits. The error names the line.
 pub(super) fn read(text: &str) -> Result<Value, String> {
-    let mut reader = Reader::default();
+    let mut reader = YamlReader::default();
     for next in Parser::new_from_str(text) {
         let (event, span) = next.map_err(|error| error.to_string())?;
         reader
@@ -43,7 +43,7 @@ pub(super) fn read(text: &str) -> Result<Value, String> {
     reader.whole.ok_or_else(|| "it is empty".to_owned())
 }
 
-impl Reader {
+impl YamlReader {
     fn take(&mut self, event: Event<'_>) -> Result<(), String> {
         match event {
             Event::DocumentStart(..) => {
@@ -57,7 +57,7 @@ impl Reader {
             Event::Scalar(text, style, anchor, tag) => {
                 self.begin(anchor, tag.is_some())?;
                 match self.open.last_mut() {
-                    Some(Open::Map {
+                    Some(OpenContainer::Map {
                         fields,
                         key: key @ None,
                     }) => {
@@ -71,10 +71,10 @@ impl Reader {
                 }
             }
             Event::SequenceStart(_, anchor, tag) => {
-                self.nest(Open::List(Vec::new()), anchor, tag.is_some())
+                self.nest(OpenContainer::List(Vec::new()), anchor, tag.is_some())
             }
             Event::MappingStart(_, anchor, tag) => self.nest(
-                Open::Map {
+                OpenContainer::Map {
                     fields: Map::new(),
                     key: None,
                 },
@@ -82,8 +82,8 @@ impl Reader {
                 tag.is_some(),
             ),
             Event::SequenceEnd | Event::MappingEnd => match self.open.pop() {
-                Some(Open::List(items)) => self.add(items.into()),
-                Some(Open::Map { fields, .. }) => self.add(fields.into()),
+                Some(OpenContainer::List(items)) => self.add(items.into()),
+                Some(OpenContainer::Map { fields, .. }) => self.add(fields.into()),
                 None => Ok(()),
             },
             _ => Ok(()),
@@ -105,9 +105,9 @@ impl Reader {
         Ok(())
     }
 
-    fn nest(&mut self, open: Open, anchor: usize, tagged: bool) -> Result<(), String> {
+    fn nest(&mut self, open: OpenContainer, anchor: usize, tagged: bool) -> Result<(), String> {
         self.begin(anchor, tagged)?;
-        if matches!(self.open.last(), Some(Open::Map { key: None, .. })) {
+        if matches!(self.open.last(), Some(OpenContainer::Map { key: None, .. })) {
             return Err("a key is not a text".to_owned());
         }
         if self.open.len() >= DEPTH_MAX && guard!("yaml_bounds") {
@@ -120,8 +120,8 @@ impl Reader {
     /// Adds a whole value to what it is in.
     fn add(&mut self, value: Value) -> Result<(), String> {
         match self.open.last_mut() {
-            Some(Open::List(items)) => items.push(value),
-            Some(Open::Map { fields, key }) => {
+            Some(OpenContainer::List(items)) => items.push(value),
+            Some(OpenContainer::Map { fields, key }) => {
                 let key = key.take().ok_or("a key is not a text")?;
                 fields.insert(key, value);
             }

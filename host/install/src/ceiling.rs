@@ -1,5 +1,5 @@
-//! What a tool could ever ask for, in plain words, and the difference of two: nothing that it declares later counts
-//! until the user has seen it.
+//! The most access that a tool can ask for, in plain words, and the difference of two: later declarations count only
+//! after the user has seen them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,19 +12,19 @@ use toolcell_core::record::{
 
 use crate::digest::Digest;
 
-/// What the tools of a component could ever ask for. What a call gets is that and what was granted, both.
+/// The most access that a component's tools can ask for. A call also needs a grant.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
-pub struct Ceiling(BTreeMap<String, ToolCeiling>);
+pub struct AccessCeiling(BTreeMap<String, ToolCeiling>);
 
-/// What one tool could ask for.
+/// Most access that one tool can ask for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ToolCeiling {
     /// More of these is a larger ceiling.
     could: BTreeSet<String>,
     /// Where its requests could go.
     hosts: BTreeSet<String>,
-    /// What holds it back by its own declaration: fewer of these is a larger ceiling.
+    /// Restrictions that it declares: fewer of these is a larger ceiling.
     held: BTreeSet<String>,
 }
 
@@ -33,18 +33,18 @@ const ARGUMENT_HOSTS: &str = "hosts that its arguments name";
 
 /// How two ceilings differ, in lines such as `files.read: read files in folders that you grant`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Difference {
-    /// What only the later one could do.
+pub struct CeilingDifference {
+    /// Access that only the later one has.
     pub grown: Vec<String>,
-    /// What only the earlier one could do.
+    /// Access that only the earlier one has.
     pub shrunk: Vec<String>,
 }
 
-impl Ceiling {
+impl AccessCeiling {
     /// The ceiling of `tools`.
-    pub fn of(tools: &[Arc<Tool>]) -> Self {
+    pub fn from_tools(tools: &[Arc<Tool>]) -> Self {
         let of = |tool: &Arc<Tool>| {
-            let mut ceiling = ToolCeiling::of(tool.permission_profile());
+            let mut ceiling = ToolCeiling::from_profile(tool.permission_profile());
             if tool.takes_granted_files() {
                 ceiling.could.insert(
                     "read and change files in folders that a command grants to it alone".to_owned(),
@@ -69,9 +69,9 @@ impl Ceiling {
     }
 
     /// How `later` differs from this one.
-    pub fn difference(&self, later: &Self) -> Difference {
+    pub fn difference(&self, later: &Self) -> CeilingDifference {
         let nothing = ToolCeiling::default();
-        let mut found = Difference::default();
+        let mut found = CeilingDifference::default();
         let names: BTreeSet<&String> = self.0.keys().chain(later.0.keys()).collect();
         for name in names {
             let before = self.0.get(name);
@@ -100,7 +100,7 @@ impl Ceiling {
 }
 
 impl ToolCeiling {
-    fn of(profile: &PermissionProfile) -> Self {
+    fn from_profile(profile: &PermissionProfile) -> Self {
         let mut ceiling = Self::default();
         ceiling.could.extend(
             profile
@@ -185,7 +185,7 @@ impl ToolCeiling {
         lines
     }
 
-    /// What this one could do and `other` could not.
+    /// Access that `self` has and `other` has not.
     fn beyond(&self, other: &Self) -> Vec<String> {
         let covered = other.hosts.contains(ANY_HOST);
         let hosts = self.hosts.difference(&other.hosts).filter(|_| !covered);
@@ -211,7 +211,7 @@ fn host(word: &str) -> Option<String> {
     }
 }
 
-/// What an access kind means, in plain words.
+/// The meaning of an access kind, in plain words.
 fn access(kind: &AccessKind, profile: &PermissionProfile) -> Vec<String> {
     let one = |words: &str| vec![words.to_owned()];
     match kind {
@@ -259,13 +259,13 @@ fn secret(used: &CredentialUse) -> String {
 mod tests {
     use super::*;
 
-    fn ceiling(change: impl FnOnce(&mut PermissionProfile)) -> Ceiling {
+    fn ceiling(change: impl FnOnce(&mut PermissionProfile)) -> AccessCeiling {
         let mut profile = PermissionProfile::none("t");
         change(&mut profile);
-        Ceiling([("t.t".to_owned(), ToolCeiling::of(&profile))].into())
+        AccessCeiling([("t.t".to_owned(), ToolCeiling::from_profile(&profile))].into())
     }
 
-    fn net(scope: &str) -> Ceiling {
+    fn net(scope: &str) -> AccessCeiling {
         ceiling(|profile| {
             profile.access_kinds = vec![AccessKind::Network];
             profile.network_scope = Some(scope.to_owned());
@@ -282,7 +282,7 @@ mod tests {
                 vec!["no access (computes only)".to_owned()]
             )]
         );
-        assert_eq!(none.difference(&none), Difference::default());
+        assert_eq!(none.difference(&none), CeilingDifference::default());
     }
 
     #[test]
@@ -320,7 +320,7 @@ mod tests {
             ["t.t: it no longer asks before each call"]
         );
         assert_eq!(free.difference(&asking).grown, [""; 0]);
-        let gone = Ceiling::default();
+        let gone = AccessCeiling::default();
         assert_eq!(
             asking.difference(&gone).grown,
             [""; 0],

@@ -1,4 +1,4 @@
-//! What keeps a tool from being published, and what its users would stumble over.
+//! Problems that keep a tool from being published, or that its users would notice.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use toolcell_core::approval::deceives;
 use toolcell_core::catalog::{ListedSchema, Tool};
 use toolcell_core::record::AccessKind;
 
-use crate::component::Component;
-use crate::package::Package;
+use crate::component::ComponentFile;
+use crate::package::PackageInfo;
 
 /// Length of a description, in characters: shorter ones say too little, longer ones cost each model call too much.
 const DESCRIPTION_MIN: usize = 15;
@@ -37,7 +37,7 @@ const INSTRUCTIONS: [&str; 14] = [
     "<system>",
 ];
 
-/// What an access kind, or a field of a profile, needs of the component's imports.
+/// Imports that the use of an access kind, or of a profile's field, needs.
 const HTTP: &[&str] = &["wasi:http/", "wasi:sockets/", "near:agent/host@"];
 const FILES: &[&str] = &[
     "wasi:filesystem/",
@@ -61,18 +61,18 @@ pub enum Severity {
 
 /// One thing that was found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Found {
+pub struct CheckFinding {
     /// How much it matters.
     pub severity: Severity,
     /// A word for programs, such as `description_missing`.
     pub code: &'static str,
-    /// What it is about: a tool and a place in its declaration, or `package`, or `component`.
+    /// Subject: a tool and a place in its declaration, or `package`, or `component`.
     pub place: String,
-    /// What was found, and what to do.
+    /// The finding, and what to do.
     pub message: String,
 }
 
-impl Found {
+impl CheckFinding {
     /// A finding.
     pub fn new(
         severity: Severity,
@@ -89,20 +89,20 @@ impl Found {
     }
 }
 
-/// What is checked.
-pub struct Checked<'a> {
+/// A tool to check.
+pub struct CheckInput<'a> {
     /// Its tools, as the host loaded them.
     pub tools: &'a [Arc<Tool>],
     /// Its file.
-    pub component: &'a Component,
-    /// What is known beside it.
-    pub package: &'a Package,
-    /// Whether it was built from a source folder.
+    pub component: &'a ComponentFile,
+    /// Its package's metadata.
+    pub package: &'a PackageInfo,
+    /// `true` if it was built from a source folder.
     pub is_folder: bool,
 }
 
 /// Checks a tool. Returns what matters most first.
-pub fn check(checked: &Checked<'_>) -> Vec<Found> {
+pub fn check(checked: &CheckInput<'_>) -> Vec<CheckFinding> {
     let mut found = Vec::new();
     for tool in checked.tools {
         let name = tool.declaration().qualified_name();
@@ -114,7 +114,7 @@ pub fn check(checked: &Checked<'_>) -> Vec<Found> {
         ceiling(&name, tool, checked.component, &mut found);
         let notes = tool.notes().iter().take(PLACES_MAX);
         let noted = |place: &str, message: &str| {
-            Found::new(
+            CheckFinding::new(
                 Severity::Note,
                 "without_effect",
                 format!("{name}{place}"),
@@ -129,12 +129,12 @@ pub fn check(checked: &Checked<'_>) -> Vec<Found> {
     found
 }
 
-fn description(name: &str, text: &str, found: &mut Vec<Found>) {
+fn description(name: &str, text: &str, found: &mut Vec<CheckFinding>) {
     let place = || format!("{name}/description");
     match text.trim().chars().count() {
         0 => {
             let message = "the tool has no description, so that no model knows when to call it; write one sentence";
-            found.push(Found::new(
+            found.push(CheckFinding::new(
                 Severity::Error,
                 "description_missing",
                 place(),
@@ -145,7 +145,7 @@ fn description(name: &str, text: &str, found: &mut Vec<Found>) {
             let message = format!(
                 "the description has {length} characters; say what the tool does, and with what"
             );
-            found.push(Found::new(
+            found.push(CheckFinding::new(
                 Severity::Warning,
                 "description_short",
                 place(),
@@ -156,7 +156,7 @@ fn description(name: &str, text: &str, found: &mut Vec<Found>) {
             let message = format!(
                 "the description has {length} characters, which every call of a model pays for; shorten it"
             );
-            found.push(Found::new(
+            found.push(CheckFinding::new(
                 Severity::Warning,
                 "description_long",
                 place(),
@@ -169,7 +169,7 @@ fn description(name: &str, text: &str, found: &mut Vec<Found>) {
 
 /// Looks at every text and every name of the declaration and of the interface, because all of them can reach a model: each of
 /// the two can have the schemas.
-fn texts(name: &str, tool: &Tool, found: &mut Vec<Found>) {
+fn texts(name: &str, tool: &Tool, found: &mut Vec<CheckFinding>) {
     let mut hidden = Vec::new();
     let mut instructions = Vec::new();
     let mut look = |place: &str, text: &str| {
@@ -201,7 +201,7 @@ fn texts(name: &str, tool: &Tool, found: &mut Vec<Found>) {
     for place in hidden {
         let message = "the text has control characters or invisible ones, which a person does not see and a model reads; \
                        remove them";
-        found.push(Found::new(
+        found.push(CheckFinding::new(
             Severity::Error,
             "text_hidden",
             format!("{name}{place}"),
@@ -213,7 +213,7 @@ fn texts(name: &str, tool: &Tool, found: &mut Vec<Found>) {
             "the text says \"{phrase}\", as texts do that instruct a model instead of describing a tool; say what the \
              tool does"
         );
-        found.push(Found::new(
+        found.push(CheckFinding::new(
             Severity::Warning,
             "text_instructs",
             format!("{name}{place}"),
@@ -247,13 +247,13 @@ fn walk(value: &Value, place: &mut String, each: &mut impl FnMut(&str, &str)) {
     }
 }
 
-/// What becomes of the schema of the arguments in the listing that a model reads.
-fn listing(name: &str, listed: &ListedSchema, found: &mut Vec<Found>) {
+/// Checks how the schema of the arguments appears in the listing that a model reads.
+fn listing(name: &str, listed: &ListedSchema, found: &mut Vec<CheckFinding>) {
     let place = || format!("{name}/input");
     if !listed.is_possible() {
         let message = "the schema of the arguments accepts no object, so that the tool cannot be listed for a model, and no \
                        call of it can succeed; arguments are an object: describe its properties";
-        found.push(Found::new(
+        found.push(CheckFinding::new(
             Severity::Error,
             "listing_impossible",
             place(),
@@ -263,7 +263,7 @@ fn listing(name: &str, listed: &ListedSchema, found: &mut Vec<Found>) {
     if listed.is_cut() {
         let message = "what the schema of the arguments refers to takes more than 128 KiB where it is used, so that some \
                        arguments are listed as any value; use fewer and smaller definitions";
-        found.push(Found::new(
+        found.push(CheckFinding::new(
             Severity::Warning,
             "listing_cut",
             place(),
@@ -272,13 +272,13 @@ fn listing(name: &str, listed: &ListedSchema, found: &mut Vec<Found>) {
     }
 }
 
-fn schema(name: &str, schema: &Value, found: &mut Vec<Found>) {
+fn schema(name: &str, schema: &Value, found: &mut Vec<CheckFinding>) {
     let properties = schema.get("properties").and_then(Value::as_object);
     let place = || format!("{name}/input");
     if properties.is_none() && schema.get("type").is_none() && schema.get("$ref").is_none() {
         let message = "the schema of the arguments accepts anything, so that no model knows what to write; name the \
                        arguments and their types";
-        found.push(Found::new(
+        found.push(CheckFinding::new(
             Severity::Warning,
             "schema_open",
             place(),
@@ -300,7 +300,7 @@ fn schema(name: &str, schema: &Value, found: &mut Vec<Found>) {
             "no description says what {} means; a model reads it before it writes a value",
             silent.join(", ")
         );
-        found.push(Found::new(
+        found.push(CheckFinding::new(
             Severity::Warning,
             "argument_undescribed",
             place(),
@@ -310,7 +310,7 @@ fn schema(name: &str, schema: &Value, found: &mut Vec<Found>) {
 }
 
 /// A text beside structured output that has facts alone: then the text is what the tool answers, and the output does not say it.
-fn output(name: &str, tool: &Tool, found: &mut Vec<Found>) {
+fn output(name: &str, tool: &Tool, found: &mut Vec<CheckFinding>) {
     let contract = tool.declaration().output_contract.as_ref();
     let says_text =
         contract.is_some_and(|contract| contract.content_types.iter().any(|kind| kind == "text"));
@@ -337,7 +337,7 @@ fn output(name: &str, tool: &Tool, found: &mut Vec<Found>) {
     if properties.is_some_and(|fields| !fields.is_empty() && fields.values().all(is_fact)) {
         let message = "the tool answers with text beside structured output that has facts alone; clients that give a model the \
                        structured output alone get the text as an added property `text`: let the output have it";
-        found.push(Found::new(
+        found.push(CheckFinding::new(
             Severity::Note,
             "text_beside_output",
             format!("{name}/output"),
@@ -346,8 +346,8 @@ fn output(name: &str, tool: &Tool, found: &mut Vec<Found>) {
     }
 }
 
-/// What the profile asks for, and the component could never use: users would be asked for nothing.
-fn ceiling(name: &str, tool: &Tool, component: &Component, found: &mut Vec<Found>) {
+/// Checks for access that the profile asks for and the component cannot use: users would approve it for nothing.
+fn ceiling(name: &str, tool: &Tool, component: &ComponentFile, found: &mut Vec<CheckFinding>) {
     let profile = tool.permission_profile();
     let asks = |kind: &AccessKind| profile.access_kinds.contains(kind);
     for (asked, what, imports) in [
@@ -375,7 +375,7 @@ fn ceiling(name: &str, tool: &Tool, component: &Component, found: &mut Vec<Found
                 "the profile asks for {what}, and the component imports nothing that could use it ({}); ask for less",
                 imports.join(", ")
             );
-            found.push(Found::new(
+            found.push(CheckFinding::new(
                 Severity::Warning,
                 "ceiling_too_large",
                 format!("{name}/permissions"),
@@ -385,13 +385,13 @@ fn ceiling(name: &str, tool: &Tool, component: &Component, found: &mut Vec<Found
     }
 }
 
-fn component(component: &Component, found: &mut Vec<Found>) {
+fn component(component: &ComponentFile, found: &mut Vec<CheckFinding>) {
     let size = component.size;
     let debug = component.debug_bytes;
     if size > SIZE_LARGE {
         let message =
             format!("the component has {size} bytes; each user fetches and compiles them");
-        found.push(Found::new(
+        found.push(CheckFinding::new(
             Severity::Warning,
             "component_large",
             "component",
@@ -402,7 +402,7 @@ fn component(component: &Component, found: &mut Vec<Found>) {
         let message = format!(
             "{debug} of {size} bytes are debug information; build for release, with `strip`"
         );
-        found.push(Found::new(
+        found.push(CheckFinding::new(
             Severity::Warning,
             "debug_information",
             "component",
@@ -411,15 +411,16 @@ fn component(component: &Component, found: &mut Vec<Found>) {
     }
 }
 
-fn package(checked: &Checked<'_>, found: &mut Vec<Found>) {
+fn package(checked: &CheckInput<'_>, found: &mut Vec<CheckFinding>) {
     let package = checked.package;
     let place = if checked.is_folder {
         "package"
     } else {
         "component"
     };
-    let mut add =
-        |severity, code, message: &str| found.push(Found::new(severity, code, place, message));
+    let mut add = |severity, code, message: &str| {
+        found.push(CheckFinding::new(severity, code, place, message))
+    };
     if package.version.is_none() {
         add(
             Severity::Warning,

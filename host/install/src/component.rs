@@ -1,4 +1,4 @@
-//! What the file of a component says of itself: its interfaces, its size, and what its author wrote into it.
+//! A component's file: its interfaces, its size, and its author's metadata.
 
 use std::collections::BTreeSet;
 
@@ -9,17 +9,17 @@ use crate::source::is_version;
 
 /// Maximum number of names that are read of each kind.
 const NAMES_MAX: usize = 1_000;
-/// What custom sections with debug information begin with.
+/// Prefix of custom sections with debug information.
 const DEBUG: &str = ".debug_";
 
 /// A component, or a module of WASI preview 1, as its file shows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Component {
+pub struct ComponentFile {
     /// Interfaces that it imports; the names of modules, if it is one itself.
     pub imports: BTreeSet<String>,
     /// Interfaces that it exports.
     pub exports: BTreeSet<String>,
-    /// Whether it is a core module.
+    /// `true` for a core module.
     pub is_module: bool,
     /// Number of bytes.
     pub size: u64,
@@ -27,7 +27,7 @@ pub struct Component {
     pub debug_bytes: u64,
 }
 
-impl Component {
+impl ComponentFile {
     /// Reads the sections of `bytes`.
     ///
     /// # Errors
@@ -80,7 +80,7 @@ impl Component {
         Ok(read)
     }
 
-    /// Whether it imports an interface that begins with one of `starts`.
+    /// `true` if it imports an interface that begins with one of `starts`.
     pub fn imports_any(&self, starts: &[&str]) -> bool {
         self.imports
             .iter()
@@ -88,8 +88,8 @@ impl Component {
     }
 }
 
-/// Whether two components have the same code, types and wiring, and differ at the most in the memory with which their
-/// modules begin: data, globals and initial sizes.
+/// `true` if two components have the same code, types and wiring, and differ at most in their modules' initial memory:
+/// data, globals and initial sizes.
 ///
 /// # Errors
 ///
@@ -135,7 +135,7 @@ fn note(names: &mut BTreeSet<String>, name: &str) {
     }
 }
 
-/// What the author wrote into a custom section of one short text, as tools for components do: `version`, `licenses`,
+/// Text of a custom section with one short text, in the format of component tools: `version`, `licenses`,
 /// `description`, `source`.
 pub fn written(component: &[u8], section: &str) -> Option<String> {
     let text = std::str::from_utf8(sections::custom(component, section).ok()??)
@@ -156,13 +156,13 @@ mod tests {
     #[test]
     fn the_interfaces_of_the_outer_component_alone_are_read() {
         let empty = b"\0asm\x0d\0\x01\0";
-        let read = Component::read(empty).unwrap();
+        let read = ComponentFile::read(empty).unwrap();
         assert_eq!(
             (read.size, read.is_module, read.imports.len()),
             (8, false, 0)
         );
-        assert!(Component::read(b"\0asm\x01\0\0\0").unwrap().is_module);
-        assert!(Component::read(b"no component").is_err());
+        assert!(ComponentFile::read(b"\0asm\x01\0\0\0").unwrap().is_module);
+        assert!(ComponentFile::read(b"no component").is_err());
         let named = sections::with_custom(empty, "version", b"1.2.0\n").unwrap();
         assert_eq!(
             (
@@ -175,6 +175,6 @@ mod tests {
             same_but_memory(&named, &named).unwrap() && !same_but_memory(&named, empty).unwrap()
         );
         let debug = sections::with_custom(empty, ".debug_info", b"0123").unwrap();
-        assert_eq!(Component::read(&debug).unwrap().debug_bytes, 4);
+        assert_eq!(ComponentFile::read(&debug).unwrap().debug_bytes, 4);
     }
 }

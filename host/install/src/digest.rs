@@ -51,7 +51,7 @@ impl Digest {
         HEXLOWER.encode(&self.0)
     }
 
-    /// What [`Hasher`] gives.
+    /// Converts the result of [`DigestHasher`].
     fn from_hasher(hasher: Sha256) -> Self {
         Self(hasher.finalize().into())
     }
@@ -99,9 +99,9 @@ impl<'de> Deserialize<'de> for Digest {
 
 /// Computes a [`Digest`] of bytes that come in parts.
 #[derive(Clone, Default)]
-pub struct Hasher(Sha256);
+pub struct DigestHasher(Sha256);
 
-impl Hasher {
+impl DigestHasher {
     /// Adds the next bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn one_digest_has_one_spelling() {
         assert_eq!(Digest::of(b"abc").to_string(), ABC);
-        let mut hasher = Hasher::default();
+        let mut hasher = DigestHasher::default();
         hasher.update(b"a");
         hasher.update(b"bc");
         assert_eq!(hasher.finish(), ABC.parse().unwrap());

@@ -31,7 +31,7 @@ const CONNECT_TIME: Duration = Duration::from_secs(10);
 const ADDRESSES_MAX: usize = 8;
 /// Minimum number of bytes that arrive while the patience lasts; fewer are no progress.
 const PROGRESS_BYTES: u64 = 64 << 10;
-/// Maximum time of one body: that of the largest component, at the slowest speed of an upload.
+/// Maximum time of one body: enough for the largest component at the slowest upload speed.
 const BODY_TIME: Duration = Duration::from_secs(4096);
 /// Minimum speed of an upload, in bytes per second.
 const UPLOAD_SPEED: u64 = 16 << 10;
@@ -40,16 +40,16 @@ const HEAD_BYTES_MAX: usize = 64 << 10;
 
 /// One request, which can be sent again.
 #[derive(Clone)]
-pub(crate) struct Call {
+pub(crate) struct HttpCall {
     pub(crate) method: Method,
     pub(crate) url: Url,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
-    /// Whether `body` has a credential, so that it may not be sent to another host.
+    /// `true` if `body` has a credential, so that it may not be sent to another host.
     pub(crate) is_secret: bool,
 }
 
-impl Call {
+impl HttpCall {
     pub(crate) fn new(method: Method, url: Url) -> Self {
         Self {
             method,
@@ -92,36 +92,42 @@ impl Call {
 
 /// Why a request has no answer, or an answer no end. Each names the reason, for a message.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum ExchangeFailure {
     /// The server cannot be reached, or the connection broke.
     Unreachable(String),
     /// The server sends nothing, or too slowly.
     TooSlow(String),
 }
 
-impl Failure {
+impl ExchangeFailure {
     fn stalled(patience: Duration) -> Self {
         Self::TooSlow(format!("made no progress for {} s", patience.as_secs()))
     }
 }
 
 /// The addresses of the host of `url`, at least one.
-pub(crate) async fn look_up(url: &Url) -> Result<Vec<SocketAddr>, Failure> {
+pub(crate) async fn look_up(url: &Url) -> Result<Vec<SocketAddr>, ExchangeFailure> {
     let port = url.port_or_known_default().unwrap_or(443);
     let name = match url.host() {
         Some(Host::Ipv4(address)) => return Ok(vec![SocketAddr::new(address.into(), port)]),
         Some(Host::Ipv6(address)) => return Ok(vec![SocketAddr::new(address.into(), port)]),
         Some(Host::Domain(name)) => name,
-        None => return Err(Failure::Unreachable("its URL has no host".to_owned())),
+        None => {
+            return Err(ExchangeFailure::Unreachable(
+                "its URL has no host".to_owned(),
+            ));
+        }
     };
     let found = timeout(CONNECT_TIME, tokio::net::lookup_host((name, port))).await;
-    let found = found.map_err(|_| Failure::stalled(CONNECT_TIME))?;
+    let found = found.map_err(|_| ExchangeFailure::stalled(CONNECT_TIME))?;
     let unknown = |error: std::io::Error| {
-        Failure::Unreachable(format!("its name cannot be looked up: {error}"))
+        ExchangeFailure::Unreachable(format!("its name cannot be looked up: {error}"))
     };
     let found: Vec<SocketAddr> = found.map_err(unknown)?.collect();
     if found.is_empty() {
-        Err(Failure::Unreachable("its name has no address".to_owned()))
+        Err(ExchangeFailure::Unreachable(
+            "its name has no address".to_owned(),
+        ))
     } else {
         Ok(found)
     }
@@ -130,10 +136,10 @@ pub(crate) async fn look_up(url: &Url) -> Result<Vec<SocketAddr>, Failure> {
 /// Sends `call` to one of `addresses`, and waits for the head of the answer.
 pub(crate) async fn send(
     tls: &TlsConnector,
-    call: &Call,
+    call: &HttpCall,
     addresses: &[SocketAddr],
     patience: Duration,
-) -> Result<Reply, Failure> {
+) -> Result<HttpReply, ExchangeFailure> {
     let socket = connect(addresses).await?;
     let asking = async {
         if call.url.scheme() == "http" {
@@ -142,11 +148,11 @@ pub(crate) async fn send(
         let host = call.url.host_str().unwrap_or_default();
         let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned());
         let name = name.map_err(|_| {
-            Failure::Unreachable("no certificate can be for such a name".to_owned())
+            ExchangeFailure::Unreachable("no certificate can be for such a name".to_owned())
         })?;
         let stream = tls.connect(name, socket).await;
         exchange(
-            stream.map_err(|error| Failure::Unreachable(format!("TLS failed: {error}")))?,
+            stream.map_err(|error| ExchangeFailure::Unreachable(format!("TLS failed: {error}")))?,
             call,
         )
         .await
@@ -156,29 +162,30 @@ pub(crate) async fn send(
     let patience = patience.saturating_add(upload);
     timeout(patience, asking)
         .await
-        .unwrap_or_else(|_| Err(Failure::stalled(patience)))
+        .unwrap_or_else(|_| Err(ExchangeFailure::stalled(patience)))
 }
 
-async fn connect(addresses: &[SocketAddr]) -> Result<TcpStream, Failure> {
-    let mut last = Failure::Unreachable("it has no address".to_owned());
+async fn connect(addresses: &[SocketAddr]) -> Result<TcpStream, ExchangeFailure> {
+    let mut last = ExchangeFailure::Unreachable("it has no address".to_owned());
     for address in addresses.iter().take(ADDRESSES_MAX) {
         match timeout(CONNECT_TIME, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => return Ok(stream),
-            Ok(Err(error)) => last = Failure::Unreachable(error.to_string()),
-            Err(_) => last = Failure::stalled(CONNECT_TIME),
+            Ok(Err(error)) => last = ExchangeFailure::Unreachable(error.to_string()),
+            Err(_) => last = ExchangeFailure::stalled(CONNECT_TIME),
         }
     }
     Err(last)
 }
 
-async fn exchange<S>(stream: S, call: &Call) -> Result<Reply, Failure>
+async fn exchange<S>(stream: S, call: &HttpCall) -> Result<HttpReply, ExchangeFailure>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let broken =
-        |error: hyper::Error| Failure::Unreachable(format!("the connection broke: {error}"));
+    let broken = |error: hyper::Error| {
+        ExchangeFailure::Unreachable(format!("the connection broke: {error}"))
+    };
     let unnamed = |error: http::Error| {
-        Failure::Unreachable(format!("it cannot be asked for such a name: {error}"))
+        ExchangeFailure::Unreachable(format!("it cannot be asked for such a name: {error}"))
     };
     let request = call.request().map_err(unnamed)?;
     let handshake = http1::Builder::new()
@@ -186,32 +193,32 @@ where
         .handshake(TokioIo::new(stream))
         .await;
     let (mut sender, connection) = handshake.map_err(broken)?;
-    let driver = Driver(tokio::spawn(async move {
+    let driver = ConnectionTask(tokio::spawn(async move {
         let _ = connection.await;
     }));
     let response = sender.send_request(request).await.map_err(broken)?;
-    Ok(Reply {
+    Ok(HttpReply {
         response,
         _driver: driver,
     })
 }
 
 /// Ends the connection once its answer was read, or is not needed any more.
-struct Driver(tokio::task::JoinHandle<()>);
+struct ConnectionTask(tokio::task::JoinHandle<()>);
 
-impl Drop for Driver {
+impl Drop for ConnectionTask {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
 /// An answer whose body is still arriving.
-pub(crate) struct Reply {
+pub(crate) struct HttpReply {
     response: Response<Incoming>,
-    _driver: Driver,
+    _driver: ConnectionTask,
 }
 
-impl Reply {
+impl HttpReply {
     pub(crate) fn status(&self) -> StatusCode {
         self.response.status()
     }
@@ -245,7 +252,7 @@ impl Reply {
     pub(crate) async fn pour<E>(
         mut self,
         patience: Duration,
-        failed: impl Fn(Failure) -> E,
+        failed: impl Fn(ExchangeFailure) -> E,
         mut take: impl FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
         let end = Instant::now() + BODY_TIME;
@@ -261,7 +268,7 @@ impl Reply {
                     }
                 }
                 Ok(Some(Err(error))) => {
-                    return Err(failed(Failure::Unreachable(format!(
+                    return Err(failed(ExchangeFailure::Unreachable(format!(
                         "its answer broke off: {error}"
                     ))));
                 }
@@ -273,11 +280,11 @@ impl Reply {
                     "sent its answer for {} s without an end",
                     BODY_TIME.as_secs()
                 );
-                return Err(failed(Failure::TooSlow(why)));
+                return Err(failed(ExchangeFailure::TooSlow(why)));
             }
             if now >= until {
                 if arrived < PROGRESS_BYTES && guard!("registry_patience") {
-                    return Err(failed(Failure::stalled(patience)));
+                    return Err(failed(ExchangeFailure::stalled(patience)));
                 }
                 (until, arrived) = (now + patience, 0);
             }

@@ -11,12 +11,12 @@ pub mod reference;
 pub mod source;
 
 pub mod ceiling;
+pub mod declarations;
 pub mod lock;
+pub mod lock_location;
 pub mod obtain;
-pub mod place;
 pub mod plan;
 pub mod store;
-pub mod words;
 
 pub mod check;
 pub mod component;

@@ -12,10 +12,10 @@ use toolcell_core::executor::BoxFuture;
 use toolcell_core::record::{ErrorClass, Refusal};
 
 use crate::digest::Digest;
-use crate::reference::Reference;
+use crate::reference::ComponentReference;
 use crate::source::{
-    MINISIGN, REFERRER_BYTES_MAX, Referrer, ReferrerKind, Resolved, SIGSTORE_BUNDLE, Sink, Source,
-    too_large,
+    ComponentSink, ComponentSource, MINISIGN, REFERRER_BYTES_MAX, Referrer, ReferrerKind,
+    ResolvedReference, SIGSTORE_BUNDLE, too_large,
 };
 
 /// The endings of the files that a signature beside a component has, and what they are.
@@ -23,14 +23,14 @@ pub const SIGNATURES: [(&str, &str); 2] =
     [(".minisig", MINISIGN), (".sigstore.json", SIGSTORE_BUNDLE)];
 
 /// Returns the component of a file or of a source folder that was built.
-type Locate = dyn Fn(&Path) -> Result<PathBuf, Refusal> + Send + Sync;
+type LocateComponent = dyn Fn(&Path) -> Result<PathBuf, Refusal> + Send + Sync;
 
 /// The files of this machine.
-pub struct Local {
-    locate: Box<Locate>,
+pub struct LocalSource {
+    locate: Box<LocateComponent>,
 }
 
-impl Local {
+impl LocalSource {
     /// `locate` returns the component of a path, which may be a source folder, and builds nothing.
     pub fn new(locate: impl Fn(&Path) -> Result<PathBuf, Refusal> + Send + Sync + 'static) -> Self {
         Self {
@@ -38,19 +38,22 @@ impl Local {
         }
     }
 
-    fn file(&self, reference: &Reference) -> Result<PathBuf, Refusal> {
+    fn file(&self, reference: &ComponentReference) -> Result<PathBuf, Refusal> {
         match reference {
-            Reference::Path(path) => (self.locate)(path),
+            ComponentReference::Path(path) => (self.locate)(path),
             other => Err(Refusal::host_fault(format!("{other} is not a path"))),
         }
     }
 }
 
-impl Source for Local {
-    fn resolve<'a>(&'a self, reference: &'a Reference) -> BoxFuture<'a, Result<Resolved, Refusal>> {
+impl ComponentSource for LocalSource {
+    fn resolve<'a>(
+        &'a self,
+        reference: &'a ComponentReference,
+    ) -> BoxFuture<'a, Result<ResolvedReference, Refusal>> {
         Box::pin(async move {
             let bytes = read(&self.file(reference)?, component_bytes_max())?;
-            Ok(Resolved {
+            Ok(ResolvedReference {
                 reference: reference.clone(),
                 manifest: None,
                 component: Some(Digest::of(&bytes)),
@@ -62,8 +65,8 @@ impl Source for Local {
 
     fn fetch<'a>(
         &'a self,
-        resolved: &'a Resolved,
-        sink: &'a mut Sink<'_>,
+        resolved: &'a ResolvedReference,
+        sink: &'a mut ComponentSink<'_>,
     ) -> BoxFuture<'a, Result<(), Refusal>> {
         Box::pin(async move {
             sink.write(&read(
@@ -75,7 +78,7 @@ impl Source for Local {
 
     fn referrers<'a>(
         &'a self,
-        resolved: &'a Resolved,
+        resolved: &'a ResolvedReference,
         kind: ReferrerKind,
     ) -> BoxFuture<'a, Result<Vec<Referrer>, Refusal>> {
         Box::pin(async move {

@@ -8,7 +8,7 @@ use toolcell_core::approval::{Whitespace, visible};
 use toolcell_core::record::{ErrorClass, Refusal};
 
 use crate::digest::Digest;
-use crate::reference::Reference;
+use crate::reference::ComponentReference;
 use crate::verifier::Signer;
 
 /// Name of the file.
@@ -26,7 +26,7 @@ const PROBLEM_CHARS_MAX: usize = 200;
 
 const HEADER: &str = "# Written by `toolcell install`: the bytes that each name stands for. Commit it; do not edit it.\n";
 
-/// Whether an installed tool can have this name: letters, digits, `_` and `-`, beginning with a letter or a digit, so
+/// `true` if an installed tool can have this name: letters, digits, `_` and `-`, beginning with a letter or a digit, so
 /// that it is no path and no option.
 pub fn is_name(text: &str) -> bool {
     let is_word = |byte: u8| byte.is_ascii_alphanumeric();
@@ -37,7 +37,7 @@ pub fn is_name(text: &str) -> bool {
             .all(|byte| is_word(byte) || b"_-".contains(&byte))
 }
 
-/// What is said of a text that is not such a name.
+/// The message for a text that is not such a name.
 pub fn not_a_name(text: &str) -> String {
     format!(
         "`{}` cannot be the name of a tool: at most {NAME_MAX} letters, digits, `_` and `-` are expected, beginning with a \
@@ -51,16 +51,16 @@ pub fn beside(config: &Path) -> PathBuf {
     config.with_file_name(FILE_NAME)
 }
 
-/// What one name stands for.
+/// One installed tool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Entry {
+pub struct LockEntry {
     /// The name by which the tool is called.
     pub name: String,
     /// Where it came from. A path in the folder of the lock is relative to it, and begins with `./`; one that was named by a
     /// relative path begins with `..`.
     pub reference: String,
-    /// What was resolved and is signed: the manifest in a registry, or else the component.
+    /// Signed digest: of the manifest in a registry, or else of the component.
     pub digest: Digest,
     /// The component, whose bytes are in the store.
     pub component: Digest,
@@ -83,17 +83,17 @@ pub struct Entry {
     /// one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub taken: Vec<String>,
-    /// Whether `[tools]` of `toolcell.toml` names it.
+    /// `true` if `[tools]` of `toolcell.toml` names it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub declared: bool,
-    /// Whether it was said that it may be unsigned.
+    /// `true` if the user allowed it to be unsigned.
     #[serde(default, skip_serializing_if = "is_false")]
     pub allow_unsigned: bool,
     /// When its signer signed it, in seconds since 1970, if that is known: it tells which of two versions without a number is
     /// the older one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signed_at: Option<i64>,
-    /// Who signed it.
+    /// Its signer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signer: Option<Signer>,
 }
@@ -102,14 +102,14 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-impl Entry {
-    /// The reference; `folder` is that of the lock.
+impl LockEntry {
+    /// The reference; `folder` is the lock's folder.
     ///
     /// # Errors
     ///
     /// A reference that toolcell did not write.
-    pub fn reference(&self, folder: &Path) -> Result<Reference, Refusal> {
-        Reference::parse(&self.reference, folder)
+    pub fn reference(&self, folder: &Path) -> Result<ComponentReference, Refusal> {
+        ComponentReference::parse(&self.reference, folder)
     }
 
     /// The qualified names and ids that a rule can use for it.
@@ -123,9 +123,9 @@ impl Entry {
 
 /// How `reference` is written into a lock in `folder`. `is_relative`: a path beside the folder is written from there, because
 /// the lock is committed, and another checkout is elsewhere.
-pub fn written(reference: &Reference, folder: &Path, is_relative: bool) -> String {
+pub fn written(reference: &ComponentReference, folder: &Path, is_relative: bool) -> String {
     match reference {
-        Reference::Path(path) => match path.strip_prefix(folder) {
+        ComponentReference::Path(path) => match path.strip_prefix(folder) {
             Ok(inner) => format!("./{}", inner.display()),
             Err(_) if is_relative => from(folder, path).display().to_string(),
             Err(_) => reference.to_string(),
@@ -147,18 +147,18 @@ fn from(folder: &Path, path: &Path) -> PathBuf {
 
 /// The entries of a lock, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Lock(pub BTreeMap<String, Entry>);
+pub struct ToolLock(pub BTreeMap<String, LockEntry>);
 
 /// The file, as it is written. Entries are sorted by name.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct LockDocument {
     version: i64,
     #[serde(default, rename = "tool")]
-    tools: Vec<Entry>,
+    tools: Vec<LockEntry>,
 }
 
-impl Lock {
+impl ToolLock {
     /// Parses `text`; `place` is the file, for messages.
     ///
     /// # Errors
@@ -187,7 +187,7 @@ impl Lock {
 }
 
 /// Fails if `lock`, whose text is `text`, could not be read again.
-pub(crate) fn fits(lock: &Lock, text: &str) -> Result<(), String> {
+pub(crate) fn fits(lock: &ToolLock, text: &str) -> Result<(), String> {
     if let Some(name) = lock.0.keys().find(|name| !is_name(name)) {
         return Err(not_a_name(name));
     }
@@ -202,7 +202,7 @@ pub(crate) fn fits(lock: &Lock, text: &str) -> Result<(), String> {
 }
 
 /// Parses a list of at most `entries_max` entries, in which a name may be there twice.
-pub(crate) fn entries(text: &str, entries_max: usize) -> Result<Vec<Entry>, String> {
+pub(crate) fn entries(text: &str, entries_max: usize) -> Result<Vec<LockEntry>, String> {
     let shortened = |error: toml::de::Error| {
         let line = error.span().map(|span| {
             text.get(..span.start)
@@ -228,7 +228,7 @@ pub(crate) fn entries(text: &str, entries_max: usize) -> Result<Vec<Entry>, Stri
         }
         None => return Err("it has no `version`".to_owned()),
     }
-    let written: Written = toml::from_str(text).map_err(shortened)?;
+    let written: LockDocument = toml::from_str(text).map_err(shortened)?;
     if written.tools.len() > entries_max {
         return Err(format!("it has more than {entries_max} tools"));
     }
@@ -238,8 +238,8 @@ pub(crate) fn entries(text: &str, entries_max: usize) -> Result<Vec<Entry>, Stri
     }
 }
 
-pub(crate) fn text_of(tools: Vec<Entry>) -> Result<String, Refusal> {
-    let text = toml::to_string(&Written {
+pub(crate) fn text_of(tools: Vec<LockEntry>) -> Result<String, Refusal> {
+    let text = toml::to_string(&LockDocument {
         version: VERSION,
         tools,
     });
@@ -260,8 +260,8 @@ pub(crate) fn unreadable(place: &Path, why: &str) -> Refusal {
 pub(crate) mod tests {
     use super::*;
 
-    pub(crate) fn entry(name: &str) -> Entry {
-        Entry {
+    pub(crate) fn entry(name: &str) -> LockEntry {
+        LockEntry {
             name: name.to_owned(),
             reference: format!("oci://ghcr.io/x/{name}:1"),
             digest: Digest::of(b"manifest"),
@@ -285,11 +285,11 @@ pub(crate) mod tests {
 
     #[test]
     fn a_lock_has_one_spelling() {
-        let mut lock = Lock::default();
+        let mut lock = ToolLock::default();
         for name in ["b", "a"] {
             lock.0.insert(name.to_owned(), entry(name));
         }
-        let unsigned = Entry {
+        let unsigned = LockEntry {
             signer: None,
             version: None,
             declared: true,
@@ -298,7 +298,7 @@ pub(crate) mod tests {
         };
         lock.0.insert("c".to_owned(), unsigned);
         let text = lock.to_text().unwrap();
-        let again = Lock::parse(&text, Path::new("l")).unwrap();
+        let again = ToolLock::parse(&text, Path::new("l")).unwrap();
         assert_eq!((&again, again.to_text().unwrap()), (&lock, text.clone()));
         assert!(
             text.starts_with("# ") && text.find("name = \"a\"") < text.find("name = \"b\""),
@@ -308,7 +308,7 @@ pub(crate) mod tests {
 
     #[test]
     fn what_this_program_does_not_know_is_refused() {
-        let one = Lock([("a".to_owned(), entry("a"))].into())
+        let one = ToolLock([("a".to_owned(), entry("a"))].into())
             .to_text()
             .unwrap();
         for (text, why) in [
@@ -337,7 +337,7 @@ pub(crate) mod tests {
             (one.replace("sha256:", "sha512:"), "not a digest"),
             ("version = ".to_owned(), "line 1"),
         ] {
-            let refusal = Lock::parse(&text, Path::new("/p/toolcell.lock")).unwrap_err();
+            let refusal = ToolLock::parse(&text, Path::new("/p/toolcell.lock")).unwrap_err();
             assert_eq!(refusal.code, "lock_unreadable");
             assert!(
                 refusal.message.contains(why) && refusal.message.contains("/p/toolcell.lock"),
@@ -353,9 +353,9 @@ pub(crate) mod tests {
             ("/p/tools/a.wasm", "./tools/a.wasm"),
             ("/other/a.wasm", "/other/a.wasm"),
         ] {
-            let reference = Reference::Path(path.into());
+            let reference = ComponentReference::Path(path.into());
             assert_eq!(written(&reference, folder, false), text);
-            assert_eq!(Reference::parse(text, folder).unwrap(), reference);
+            assert_eq!(ComponentReference::parse(text, folder).unwrap(), reference);
         }
         for (path, text) in [
             ("/p/a.wasm", "./a.wasm"),
@@ -363,7 +363,10 @@ pub(crate) mod tests {
             ("/p/s/a", "../s/a"),
         ] {
             let folder = Path::new(if text == "./a.wasm" { "/p" } else { "/p/r" });
-            assert_eq!(written(&Reference::Path(path.into()), folder, true), text);
+            assert_eq!(
+                written(&ComponentReference::Path(path.into()), folder, true),
+                text
+            );
         }
         for (name, is) in [
             ("jq", true),

@@ -7,33 +7,36 @@ use toolcell_core::component_size::component_bytes_max;
 use toolcell_core::record::{ErrorClass, Refusal};
 
 use crate::digest::Digest;
-use crate::reference::Reference;
+use crate::reference::ComponentReference;
 use crate::signature::SignatureVerifier;
-use crate::source::{Referrer, ReferrerKind, Resolved, Sink, Source};
-use crate::store::{self, Draft, Store};
-use crate::verifier::{Signer, Subject, Verdict};
+use crate::source::{ComponentSink, ComponentSource, Referrer, ReferrerKind, ResolvedReference};
+use crate::store::{self, ComponentDraft, ComponentStore};
+use crate::verifier::{SignatureSubject, SignatureVerdict, Signer};
 
 /// The sources of the three kinds of references.
-pub struct Sources {
+pub struct ComponentSources {
     /// Registries.
-    pub registry: Box<dyn Source>,
+    pub registry: Box<dyn ComponentSource>,
     /// URLs.
-    pub web: Box<dyn Source>,
+    pub web: Box<dyn ComponentSource>,
     /// Files and folders.
-    pub local: Box<dyn Source>,
-    /// Whether only files of this machine are looked at.
+    pub local: Box<dyn ComponentSource>,
+    /// If `true`, only files of this machine are read.
     pub offline: bool,
 }
 
-impl Sources {
+impl ComponentSources {
     /// The source of `reference`.
     ///
     /// # Errors
     ///
     /// A reference that needs the network, if that is not to be used.
-    pub fn of(&self, reference: &Reference) -> Result<&dyn Source, Refusal> {
+    pub fn for_reference(
+        &self,
+        reference: &ComponentReference,
+    ) -> Result<&dyn ComponentSource, Refusal> {
         match reference {
-            Reference::Path(_) => Ok(&*self.local),
+            ComponentReference::Path(_) => Ok(&*self.local),
             _ if self.offline && guard!("offline") => {
                 let message =
                     format!("{reference} is not on this machine; fetch it without --offline");
@@ -43,50 +46,50 @@ impl Sources {
                     message,
                 ))
             }
-            Reference::Registry(_) => Ok(&*self.registry),
-            Reference::Url(_) => Ok(&*self.web),
+            ComponentReference::Registry(_) => Ok(&*self.registry),
+            ComponentReference::Url(_) => Ok(&*self.web),
         }
     }
 }
 
-/// What to get.
-pub struct Wanted<'a> {
+/// A tool to get.
+pub struct FetchRequest<'a> {
     /// Where from.
-    pub reference: &'a Reference,
-    /// What a lock says that it has to be: the digest that was resolved, and the component.
+    pub reference: &'a ComponentReference,
+    /// Digests that a lock requires: the one resolved, and the component's.
     pub pinned: Option<(Digest, Digest)>,
-    /// Whether the user said of this reference that it may be unsigned.
+    /// If `true`, the user allowed this reference to be unsigned.
     pub is_unsigned_allowed: bool,
-    /// Who signed what is installed.
+    /// Signer of the installed version.
     pub last_signer: Option<&'a Signer>,
 }
 
 /// A component that was fetched and verified. It is not in the store yet, unless it was there before.
-pub struct Obtained {
-    /// What the reference stands for.
-    pub resolved: Resolved,
-    /// Who signed it.
-    pub verdict: Verdict,
+pub struct VerifiedComponent {
+    /// The resolved reference.
+    pub resolved: ResolvedReference,
+    /// Its signer.
+    pub verdict: SignatureVerdict,
     /// Digest of the component.
     pub component: Digest,
     /// The component.
     pub bytes: Vec<u8>,
     /// `None` if the store has it.
-    draft: Option<Draft>,
+    draft: Option<ComponentDraft>,
 }
 
-impl Obtained {
+impl VerifiedComponent {
     /// Puts the component into the store.
     ///
     /// # Errors
     ///
     /// A disk that cannot be written to.
-    pub fn keep(self, store: &Store) -> Result<(), Refusal> {
+    pub fn keep(self, store: &ComponentStore) -> Result<(), Refusal> {
         self.draft
             .map_or(Ok(()), |draft| store.keep(draft, &self.component))
     }
 
-    /// What the lock says was resolved: the manifest in a registry, or else the component.
+    /// Digest to lock: of the manifest in a registry, or else of the component.
     pub fn digest(&self) -> Digest {
         self.resolved.digest().unwrap_or(self.component)
     }
@@ -99,26 +102,26 @@ impl Obtained {
 /// A source that cannot be reached, a signature that does not hold or is missing, and bytes other than those that were
 /// resolved or locked.
 pub async fn obtain(
-    wanted: &Wanted<'_>,
-    sources: &Sources,
+    wanted: &FetchRequest<'_>,
+    sources: &ComponentSources,
     verifier: &SignatureVerifier,
-    (store, home): (&Store, &Path),
-) -> Result<Obtained, Refusal> {
+    (store, home): (&ComponentStore, &Path),
+) -> Result<VerifiedComponent, Refusal> {
     let reference = wanted.reference;
-    let source = sources.of(reference)?;
+    let source = sources.for_reference(reference)?;
     let resolved = source.resolve(reference).await?;
     if let (Some((locked, _)), Some(found)) = (wanted.pinned, resolved.digest()) {
         check(reference, &locked, &found)?;
     }
     let found = source.referrers(&resolved, ReferrerKind::Signature).await?;
     let verify = |digest, bytes: &[u8], found: &[Referrer]| {
-        let Wanted {
+        let FetchRequest {
             is_unsigned_allowed,
             last_signer,
             ..
         } = *wanted;
         verifier.verify(
-            &Subject {
+            &SignatureSubject {
                 reference,
                 digest,
                 bytes,
@@ -140,7 +143,7 @@ pub async fn obtain(
         Some(verdict) => verdict,
         None => verify(component, &bytes, &found)?,
     };
-    Ok(Obtained {
+    Ok(VerifiedComponent {
         resolved,
         verdict,
         component,
@@ -151,10 +154,10 @@ pub async fn obtain(
 
 /// Takes the component out of the store, or else fetches it into a draft.
 async fn fetch(
-    source: &dyn Source,
-    resolved: &Resolved,
-    (store, home): (&Store, &Path),
-) -> Result<(Digest, Vec<u8>, Option<Draft>), Refusal> {
+    source: &dyn ComponentSource,
+    resolved: &ResolvedReference,
+    (store, home): (&ComponentStore, &Path),
+) -> Result<(Digest, Vec<u8>, Option<ComponentDraft>), Refusal> {
     if let Some(digest) = resolved.component
         && let Ok(bytes) = store::read(home, &digest)
     {
@@ -162,20 +165,20 @@ async fn fetch(
     }
     let mut draft = store.draft()?;
     let bytes_max = resolved.size.unwrap_or(component_bytes_max());
-    let mut sink = Sink::new(draft.target(), bytes_max);
+    let mut sink = ComponentSink::new(draft.target(), bytes_max);
     source.fetch(resolved, &mut sink).await?;
     let digest = sink.finish();
     if let Some(expected) = resolved.component {
         check(&resolved.reference, &expected, &digest)?;
     }
     let bytes = draft.bytes()?;
-    // What is loaded is what was hashed, even if the file was changed meanwhile.
+    // Loads the bytes that were hashed, even if the file has changed since.
     check(&resolved.reference, &digest, &Digest::of(&bytes))?;
     Ok((digest, bytes, Some(draft)))
 }
 
 /// Fails if the bytes are not those that are expected.
-fn check(reference: &Reference, expected: &Digest, found: &Digest) -> Result<(), Refusal> {
+fn check(reference: &ComponentReference, expected: &Digest, found: &Digest) -> Result<(), Refusal> {
     if expected == found || !guard!("fetched_digests") {
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! What the manifest of a source folder says of its tool, in each language.
+//! A tool's metadata in the manifest of its source folder, in each language.
 
 use std::io::Read;
 use std::path::Path;
@@ -12,29 +12,29 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 /// Beginnings of the names of files with a licence, in lower case.
 const LICENCES: [&str; 4] = ["license", "licence", "copying", "unlicense"];
 
-/// What is known of a tool beside its component.
+/// A tool's metadata beside its component.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Package {
+pub struct PackageInfo {
     /// Name of the package, or of the folder.
     pub name: String,
     /// Its version.
     pub version: Option<String>,
     /// An SPDX expression, as its author wrote it.
     pub licence: Option<String>,
-    /// What it is, in one sentence.
+    /// One sentence.
     pub description: Option<String>,
     /// URL of its repository.
     pub source: Option<String>,
-    /// Who wrote it, with commas between several.
+    /// Authors, separated by commas.
     pub authors: Option<String>,
-    /// Whether there is a README.
+    /// `true` if there is a README.
     pub has_readme: bool,
-    /// Whether there is a file with the licence.
+    /// `true` if there is a file with the license.
     pub has_licence_file: bool,
 }
 
-impl Package {
-    /// What the folder says.
+impl PackageInfo {
+    /// Reads the folder's metadata.
     pub fn of_folder(folder: &Path) -> Self {
         let found = cargo(folder)
             .or_else(|| python(folder))
@@ -60,8 +60,8 @@ impl Package {
         package
     }
 
-    /// What the manifest of a folder says, as the custom sections of a component: their names, which are those of the
-    /// Bytecode Alliance's tools, and texts.
+    /// A folder's metadata as custom sections of a component: names, as the Bytecode Alliance's tools use them, and
+    /// texts.
     pub fn sections_of(folder: &Path) -> Vec<(&'static str, String)> {
         let Self {
             version,
@@ -84,7 +84,7 @@ impl Package {
             .collect()
     }
 
-    /// What a component says of itself; `name` is that of its file.
+    /// Reads a component's metadata; `name` is its file's name.
     pub fn of_component(bytes: &[u8], name: &str) -> Self {
         let written = |section: &str| component::written(bytes, section);
         Self {
@@ -111,7 +111,7 @@ pub(crate) fn text(file: &Path) -> Option<String> {
     (read as u64 <= FILE_BYTES_MAX).then_some(text)
 }
 
-fn cargo(folder: &Path) -> Option<Package> {
+fn cargo(folder: &Path) -> Option<PackageInfo> {
     let manifest: toml::Table = toml::from_str(&text(&folder.join("Cargo.toml"))?).ok()?;
     let package = manifest.get("package")?.as_table()?;
     // A field with `workspace = true` is in the manifest of the workspace, which is in a folder above.
@@ -129,7 +129,7 @@ fn cargo(folder: &Path) -> Option<Package> {
         }
         _ => None,
     };
-    Some(Package {
+    Some(PackageInfo {
         name: field("name")?,
         version: field("version"),
         licence: field("license"),
@@ -145,7 +145,7 @@ fn cargo(folder: &Path) -> Option<Package> {
                         .filter_map(|author| author.as_str().map(str::to_owned)),
                 )
             }),
-        ..Package::default()
+        ..PackageInfo::default()
     })
 }
 
@@ -155,7 +155,7 @@ fn joined(names: impl Iterator<Item = String>) -> Option<String> {
 }
 
 /// The fields of `build.zig.zon` that are a string or, as its name, a literal: `.version = "1.0.0"`, `.name = .tool`.
-fn zig(folder: &Path) -> Option<Package> {
+fn zig(folder: &Path) -> Option<PackageInfo> {
     let manifest = text(&folder.join("build.zig.zon"))?;
     // The first of a name: dependencies have fields of these names too, and come later.
     let field = |name: &str| {
@@ -174,30 +174,30 @@ fn zig(folder: &Path) -> Option<Package> {
         };
         Some(value.to_owned()).filter(|value| !value.is_empty() && !value.contains('"'))
     };
-    Some(Package {
+    Some(PackageInfo {
         name: field("name").unwrap_or_default(),
         version: field("version"),
         licence: field("license"),
         description: field("description"),
-        ..Package::default()
+        ..PackageInfo::default()
     })
 }
 
-fn npm(folder: &Path) -> Option<Package> {
+fn npm(folder: &Path) -> Option<PackageInfo> {
     let manifest: Value = serde_json::from_str(&text(&folder.join("package.json"))?).ok()?;
     let field = |pointer: &str| manifest.pointer(pointer)?.as_str().map(str::to_owned);
-    Some(Package {
+    Some(PackageInfo {
         name: field("/name").unwrap_or_default(),
         version: field("/version"),
         licence: field("/license"),
         description: field("/description"),
         source: field("/repository/url").or_else(|| field("/repository")),
         authors: field("/author/name").or_else(|| field("/author")),
-        ..Package::default()
+        ..PackageInfo::default()
     })
 }
 
-fn python(folder: &Path) -> Option<Package> {
+fn python(folder: &Path) -> Option<PackageInfo> {
     let manifest: toml::Table = toml::from_str(&text(&folder.join("pyproject.toml"))?).ok()?;
     let project = manifest.get("project")?;
     let field = |name: &str| project.get(name)?.as_str().map(str::to_owned);
@@ -209,7 +209,7 @@ fn python(folder: &Path) -> Option<Package> {
             .map(str::to_owned)
     };
     let url = |name: &&str| project.get("urls")?.get(*name)?.as_str().map(str::to_owned);
-    Some(Package {
+    Some(PackageInfo {
         name: field("name").unwrap_or_default(),
         version: field("version"),
         licence: field("license").or_else(licence),
@@ -225,7 +225,7 @@ fn python(folder: &Path) -> Option<Package> {
                         .filter_map(|author| Some(author.get("name")?.as_str()?.to_owned())),
                 )
             }),
-        ..Package::default()
+        ..PackageInfo::default()
     })
 }
 
@@ -233,14 +233,14 @@ fn python(folder: &Path) -> Option<Package> {
 mod tests {
     use super::*;
 
-    fn of(files: &[(&str, &str)], folder: &str) -> Package {
+    fn of(files: &[(&str, &str)], folder: &str) -> PackageInfo {
         let root = tempfile::tempdir().unwrap();
         for (path, text) in files {
             let file = root.path().join(path);
             std::fs::create_dir_all(file.parent().unwrap()).unwrap();
             std::fs::write(file, text).unwrap();
         }
-        Package::of_folder(&root.path().join(folder))
+        PackageInfo::of_folder(&root.path().join(folder))
     }
 
     #[test]
@@ -256,10 +256,10 @@ mod tests {
             assert!(made.success());
         }
         assert_eq!(
-            Package::of_folder(&folder),
-            Package {
+            PackageInfo::of_folder(&folder),
+            PackageInfo {
                 name: "tool".to_owned(),
-                ..Package::default()
+                ..PackageInfo::default()
             }
         );
     }
@@ -277,7 +277,7 @@ mod tests {
             ],
             "t",
         );
-        let known = |package: &Package| {
+        let known = |package: &PackageInfo| {
             (
                 package.name.clone(),
                 package.version.clone().unwrap(),
@@ -317,13 +317,13 @@ mod tests {
         let manifest = "[package]\nname = \"a\"\nversion = \"1.2.0\"\nlicense = \"MIT\"\nauthors = [\"A <a@b.c>\", \"B\"]";
         std::fs::write(root.path().join("Cargo.toml"), manifest).unwrap();
         let mut component = b"\0asm\x0d\0\x01\0".to_vec();
-        for (name, text) in Package::sections_of(root.path()) {
+        for (name, text) in PackageInfo::sections_of(root.path()) {
             component =
                 toolcell_core::dialect::sections::with_custom(&component, name, text.as_bytes())
                     .unwrap();
         }
-        let read = Package::of_component(&component, "a");
-        let written = Package::of_folder(root.path());
+        let read = PackageInfo::of_component(&component, "a");
+        let written = PackageInfo::of_folder(root.path());
         assert_eq!(read, written);
         assert_eq!(
             (read.version.as_deref(), read.authors.as_deref()),

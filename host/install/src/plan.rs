@@ -1,4 +1,4 @@
-//! What an install or an update would change, and whether it asks. An update that grows nothing goes through.
+//! The changes of an install or an update, and whether it asks. An update that grows nothing does not.
 
 use std::cmp::Ordering;
 
@@ -6,25 +6,25 @@ use serde::Serialize;
 use toolcell_core::approval::legible;
 use toolcell_core::record::{ErrorClass, Refusal, Timestamp};
 
-use crate::ceiling::{Ceiling, Difference};
-use crate::lock::Entry;
+use crate::ceiling::{AccessCeiling, CeilingDifference};
+use crate::declarations::{DeclarationDiff, DiffLine, ToolDeclarations};
+use crate::lock::LockEntry;
 use crate::verifier::Signer;
-use crate::words::{Differences, Line, Words};
 use crate::workflow::TaggedWorkflow;
 
-/// What a name could stand for, or stands for.
+/// A version of a tool, installed or new.
 #[derive(Clone, Debug)]
-pub struct Version {
+pub struct ToolVersion {
     /// Its entry of the lock.
-    pub entry: Entry,
-    /// What it could ever ask for, and what it declares. `None` if its component is not in the store any more.
-    pub declared: Option<(Ceiling, Words)>,
+    pub entry: LockEntry,
+    /// Its ceiling and its declarations. `None` if its component is no longer in the store.
+    pub declared: Option<(AccessCeiling, ToolDeclarations)>,
 }
 
 /// One thing that the user is asked about, or told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
-pub enum Change {
+pub enum InstallChange {
     /// Nothing was installed under this name.
     First,
     /// The name came from elsewhere.
@@ -51,25 +51,25 @@ pub enum Change {
         identity: String,
         /// URL of who vouches for the workflow.
         issuer: String,
-        /// Whether a `[[signer]]` entry names the workflow at both tags.
+        /// `true` if a `[[signer]]` entry names the workflow at both tags.
         #[serde(rename = "named")]
         is_named: bool,
     },
     /// It could ask for more.
-    Ceiling(Difference),
+    Ceiling(CeilingDifference),
     /// It could ask for less, and for nothing more.
-    SmallerCeiling(Difference),
+    SmallerCeiling(CeilingDifference),
     /// It says other things of itself.
     Words {
         /// As a diff.
-        lines: Vec<Line>,
+        lines: Vec<DiffLine>,
     },
-    /// What it says to a host, and not to a model, is other.
+    /// Declarations for a host, not for a model, changed.
     Records {
         /// As a diff.
-        lines: Vec<Line>,
+        lines: Vec<DiffLine>,
     },
-    /// What the earlier one declared is not known, because its component is not in the store.
+    /// The earlier declarations are not known, because that component is not in the store.
     Unknown,
     /// An unsigned version with a lower number.
     Older {
@@ -78,7 +78,7 @@ pub enum Change {
         /// The version that would replace it.
         after: String,
     },
-    /// Its version cannot be compared with that of the lock, so it may be an older one.
+    /// The versions cannot be compared, so the new one may be older than the lock's.
     Unordered {
         /// The version in the lock.
         before: String,
@@ -94,8 +94,8 @@ pub enum Change {
     MayBeUnsigned,
 }
 
-impl Change {
-    /// Whether the user has to agree.
+impl InstallChange {
+    /// `true` if the user has to agree.
     pub fn asks(&self) -> bool {
         !matches!(
             self,
@@ -104,14 +104,14 @@ impl Change {
     }
 }
 
-/// What would change.
+/// The changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Plan {
-    /// What the user should read.
-    pub changes: Vec<Change>,
+pub struct InstallPlan {
+    /// Changes for the user to read.
+    pub changes: Vec<InstallChange>,
 }
 
-impl Plan {
+impl InstallPlan {
     /// Compares `after` with `before`, what the user last confirmed for the name. `names_both` says whether one `[[signer]]`
     /// entry names two signers: it is the user's word on another tag of the same workflow, and on no other signer.
     ///
@@ -119,20 +119,20 @@ impl Plan {
     ///
     /// An older version in place of a signed one.
     pub fn new(
-        before: Option<&Version>,
-        after: &Version,
+        before: Option<&ToolVersion>,
+        after: &ToolVersion,
         names_both: impl Fn(&Signer, &Signer) -> bool,
     ) -> Result<Self, Refusal> {
         let Some(before) = before else {
             return Ok(Self {
-                changes: vec![Change::First],
+                changes: vec![InstallChange::First],
             });
         };
         let old = &before.entry;
         let new = &after.entry;
         let mut changes = versions(old, new)?;
         if old.reference != new.reference {
-            changes.push(Change::Reference {
+            changes.push(InstallChange::Reference {
                 before: old.reference.clone(),
                 after: new.reference.clone(),
             });
@@ -141,24 +141,28 @@ impl Plan {
             changes.push(signers(old, new, names_both));
         }
         if new.allow_unsigned && !old.allow_unsigned {
-            changes.push(Change::MayBeUnsigned);
+            changes.push(InstallChange::MayBeUnsigned);
         }
         changes.extend(declarations(before, after));
         Ok(Self { changes })
     }
 
-    /// Whether the user has to agree.
+    /// `true` if the user has to agree.
     pub fn asks(&self) -> bool {
-        self.changes.iter().any(Change::asks)
+        self.changes.iter().any(InstallChange::asks)
     }
 }
 
-/// What differs in who signed two versions.
-fn signers(old: &Entry, new: &Entry, names_both: impl Fn(&Signer, &Signer) -> bool) -> Change {
+/// Compares the signers of two versions.
+fn signers(
+    old: &LockEntry,
+    new: &LockEntry,
+    names_both: impl Fn(&Signer, &Signer) -> bool,
+) -> InstallChange {
     if let (Some(before), Some(after)) = (&old.signer, &new.signer)
         && let Some(workflow) = TaggedWorkflow::of_both(before, after)
     {
-        return Change::Tag {
+        return InstallChange::Tag {
             before: before.to_string(),
             after: after.to_string(),
             identity: workflow.at_every_tag(),
@@ -166,22 +170,22 @@ fn signers(old: &Entry, new: &Entry, names_both: impl Fn(&Signer, &Signer) -> bo
             is_named: names_both(before, after),
         };
     }
-    let words = |entry: &Entry| entry.signer.as_ref().map(ToString::to_string);
-    Change::Signer {
+    let words = |entry: &LockEntry| entry.signer.as_ref().map(ToString::to_string);
+    InstallChange::Signer {
         before: words(old),
         after: words(new),
     }
 }
 
-/// Whether the same signer signed both, or the same workflow at two tags.
-fn is_same_signer(old: &Entry, new: &Entry) -> bool {
+/// `true` if the same signer signed both, or the same workflow at two tags.
+fn is_same_signer(old: &LockEntry, new: &LockEntry) -> bool {
     let signers = old.signer.as_ref().zip(new.signer.as_ref());
     old.signer == new.signer
         || signers.is_some_and(|(old, new)| TaggedWorkflow::of_both(old, new).is_some())
 }
 
-/// What differs in what two versions declare.
-fn declarations(before: &Version, after: &Version) -> Vec<Change> {
+/// Compares the declarations of two versions.
+fn declarations(before: &ToolVersion, after: &ToolVersion) -> Vec<InstallChange> {
     let old = &before.entry;
     let new = &after.entry;
     if (old.ceiling, old.declarations) == (new.ceiling, new.declarations) {
@@ -190,43 +194,43 @@ fn declarations(before: &Version, after: &Version) -> Vec<Change> {
     let (Some((old_ceiling, old_words)), Some((ceiling, words))) =
         (&before.declared, &after.declared)
     else {
-        return vec![Change::Unknown];
+        return vec![InstallChange::Unknown];
     };
     let mut changes = Vec::new();
     let difference = old_ceiling.difference(ceiling);
     if !difference.grown.is_empty() && guard!("larger_ceilings") {
-        changes.push(Change::Ceiling(difference));
+        changes.push(InstallChange::Ceiling(difference));
     } else if !difference.shrunk.is_empty() {
-        changes.push(Change::SmallerCeiling(difference));
+        changes.push(InstallChange::SmallerCeiling(difference));
     }
-    let Differences { words, records } = old_words.difference(words);
+    let DeclarationDiff { words, records } = old_words.difference(words);
     if !words.is_empty() && guard!("changed_words") {
-        changes.push(Change::Words { lines: words });
+        changes.push(InstallChange::Words { lines: words });
     }
     if !records.is_empty() {
-        changes.push(Change::Records { lines: records });
+        changes.push(InstallChange::Records { lines: records });
     }
     changes
 }
 
-/// What the numbers of two versions say.
+/// Compares the version numbers.
 ///
 /// # Errors
 ///
 /// An older version in place of a signed one: its holes are known.
-fn versions(old: &Entry, new: &Entry) -> Result<Vec<Change>, Refusal> {
+fn versions(old: &LockEntry, new: &LockEntry) -> Result<Vec<InstallChange>, Refusal> {
     let Some(before) = &old.version else {
         return signed_earlier(old, new).map_or(Ok(Vec::new()), Err);
     };
     let Some(after) = &new.version else {
-        return Ok(vec![Change::Unversioned {
+        return Ok(vec![InstallChange::Unversioned {
             before: before.clone(),
         }]);
     };
     match compare(after, before) {
         Some(Ordering::Less) => {}
         None if after != before && guard!("unordered_versions") => {
-            return Ok(vec![Change::Unordered {
+            return Ok(vec![InstallChange::Unordered {
                 before: before.clone(),
                 after: after.clone(),
             }]);
@@ -249,7 +253,7 @@ fn versions(old: &Entry, new: &Entry) -> Result<Vec<Change>, Refusal> {
             message,
         ));
     }
-    Ok(vec![Change::Older {
+    Ok(vec![InstallChange::Older {
         before: before.clone(),
         after: after.clone(),
     }])
@@ -257,7 +261,7 @@ fn versions(old: &Entry, new: &Entry) -> Result<Vec<Change>, Refusal> {
 
 /// The refusal of other bytes that the same signer signed before what is installed, where no version tells which is the
 /// older one.
-fn signed_earlier(old: &Entry, new: &Entry) -> Option<Refusal> {
+fn signed_earlier(old: &LockEntry, new: &LockEntry) -> Option<Refusal> {
     let before = old.signed_at?;
     let after = new.signed_at?;
     let is_older = after < before && old.component != new.component && is_same_signer(old, new);
@@ -340,20 +344,20 @@ mod tests {
     use crate::lock::tests::entry;
 
     /// The plan of a user who has no `[[signer]]` entries.
-    fn compared(before: Option<&Version>, after: &Version) -> Result<Plan, Refusal> {
-        Plan::new(before, after, |_, _| false)
+    fn compared(before: Option<&ToolVersion>, after: &ToolVersion) -> Result<InstallPlan, Refusal> {
+        InstallPlan::new(before, after, |_, _| false)
     }
 
-    fn version(change: impl FnOnce(&mut Entry)) -> Version {
+    fn version(change: impl FnOnce(&mut LockEntry)) -> ToolVersion {
         let mut entry = entry("a");
         change(&mut entry);
-        Version {
+        ToolVersion {
             entry,
             declared: None,
         }
     }
 
-    fn kinds(plan: &Plan) -> Vec<String> {
+    fn kinds(plan: &InstallPlan) -> Vec<String> {
         let value = serde_json::to_value(&plan.changes).unwrap();
         value
             .as_array()
@@ -413,7 +417,7 @@ mod tests {
     }
 
     /// A version that a workflow signed when it ran for this ref.
-    fn at(git_ref: &str) -> Version {
+    fn at(git_ref: &str) -> ToolVersion {
         let identity =
             format!("https://github.com/acme/jq/.github/workflows/release.yml@refs/{git_ref}");
         version(|entry| {
@@ -433,14 +437,14 @@ mod tests {
             (asked.asks(), kinds(&asked)),
             (true, vec!["tag".to_owned()])
         );
-        let named = Plan::new(Some(&before), &after, |_, _| true).unwrap();
+        let named = InstallPlan::new(Some(&before), &after, |_, _| true).unwrap();
         assert_eq!(
             (named.asks(), kinds(&named)),
             (false, vec!["tag".to_owned()])
         );
         // An entry can name other signers, too; the lock has had only this one.
         for other in ["heads/main", "heads/x@refs/tags/v2", "pull/7/merge"] {
-            let plan = Plan::new(Some(&before), &at(other), |_, _| true).unwrap();
+            let plan = InstallPlan::new(Some(&before), &at(other), |_, _| true).unwrap();
             assert_eq!(
                 (plan.asks(), kinds(&plan)),
                 (true, vec!["signer".to_owned()]),
@@ -459,10 +463,11 @@ mod tests {
         };
         let installed = of("tags/v2", 200, b"installed");
         let refused =
-            Plan::new(Some(&installed), &of("tags/v1", 100, b"older"), |_, _| true).unwrap_err();
+            InstallPlan::new(Some(&installed), &of("tags/v1", 100, b"older"), |_, _| true)
+                .unwrap_err();
         assert_eq!(refused.code, "downgrade");
         assert!(
-            !Plan::new(Some(&installed), &of("tags/v3", 300, b"newer"), |_, _| true)
+            !InstallPlan::new(Some(&installed), &of("tags/v3", 300, b"newer"), |_, _| true)
                 .unwrap()
                 .asks()
         );
@@ -480,15 +485,15 @@ mod tests {
             compared(Some(&signed), &older).unwrap_err().code,
             "downgrade"
         );
-        let unsigned = Version {
-            entry: Entry {
+        let unsigned = ToolVersion {
+            entry: LockEntry {
                 signer: None,
                 ..signed.entry
             },
             declared: None,
         };
-        let older = Version {
-            entry: Entry {
+        let older = ToolVersion {
+            entry: LockEntry {
                 signer: None,
                 ..older.entry
             },

@@ -1,4 +1,4 @@
-//! What a user writes to name a tool to install: a registry reference, a URL, a file or a folder.
+//! A reference to a tool to install: a registry reference, a URL, a file or a folder.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,19 +14,19 @@ use crate::digest::Digest;
 /// Maximum length of a reference, in bytes.
 const LENGTH_MAX: usize = 2048;
 
-/// What to install, and where it comes from. Serialized and displayed in one spelling, which parses to the same.
+/// The source of a tool to install. Serialized and displayed in one spelling, which parses to the same.
 ///
 /// ```
-/// use toolcell_install::reference::Reference;
+/// use toolcell_install::reference::ComponentReference;
 ///
-/// let reference = Reference::parse("ghcr.io/example/jq:1.2", "/projects/a".as_ref())?;
+/// let reference = ComponentReference::parse("ghcr.io/example/jq:1.2", "/projects/a".as_ref())?;
 /// assert_eq!(reference.to_string(), "oci://ghcr.io/example/jq:1.2");
-/// let file = Reference::parse("./jq.wasm", "/projects/a".as_ref())?;
-/// assert_eq!(file, Reference::Path("/projects/a/jq.wasm".into()));
+/// let file = ComponentReference::parse("./jq.wasm", "/projects/a".as_ref())?;
+/// assert_eq!(file, ComponentReference::Path("/projects/a/jq.wasm".into()));
 /// # Ok::<(), toolcell_core::record::Refusal>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Reference {
+pub enum ComponentReference {
     /// An artifact in a registry.
     Registry(RegistryReference),
     /// A component behind a URL: `https`, or `http` on this machine.
@@ -38,7 +38,7 @@ pub enum Reference {
 /// `host[:port]/repository[:tag][@sha256:..]`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RegistryReference {
-    /// In lower case, with the port unless it is that of https: one spelling, because trust policies match it.
+    /// In lower case, with the port unless it is https's default: one spelling, because trust policies match it.
     pub host: String,
     /// Path of the repository, in lower case.
     pub repository: String,
@@ -49,7 +49,7 @@ pub struct RegistryReference {
 }
 
 impl RegistryReference {
-    /// What registries are asked for: the digest, else the tag, else `latest`.
+    /// Version to request: the digest, else the tag, else `latest`.
     pub fn version(&self) -> String {
         match (&self.digest, &self.tag) {
             (Some(digest), _) => digest.to_string(),
@@ -72,7 +72,7 @@ impl RegistryReference {
         format!("{}/{}", self.host, self.repository)
     }
 
-    /// Whether the host leads to this machine alone, by its name.
+    /// `true` if the host, by its name, is this machine.
     pub fn is_loopback(&self) -> bool {
         let host = match self
             .host
@@ -142,7 +142,7 @@ impl fmt::Display for RegistryReference {
     }
 }
 
-impl Reference {
+impl ComponentReference {
     /// Reads `text`; `folder` is where relative paths begin.
     ///
     /// # Errors
@@ -178,12 +178,12 @@ impl Reference {
             .map_err(refused)
     }
 
-    /// Whether it is a file or a folder of this machine.
+    /// `true` for a file or a folder of this machine.
     pub fn is_path(&self) -> bool {
         matches!(self, Self::Path(_))
     }
 
-    /// Whether it names its bytes, so that it stands for the same for ever.
+    /// `true` if it has a digest, and so always resolves to the same bytes.
     pub fn is_pinned(&self) -> bool {
         matches!(
             self,
@@ -211,7 +211,7 @@ impl Reference {
     }
 }
 
-impl fmt::Display for Reference {
+impl fmt::Display for ComponentReference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Registry(registry) => write!(f, "oci://{registry}"),
@@ -221,13 +221,13 @@ impl fmt::Display for Reference {
     }
 }
 
-impl Serialize for Reference {
+impl Serialize for ComponentReference {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
 
-impl<'de> Deserialize<'de> for Reference {
+impl<'de> Deserialize<'de> for ComponentReference {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         Self::parse(&text, Path::new("/")).map_err(serde::de::Error::custom)
@@ -260,7 +260,7 @@ fn parse_url(text: &str) -> Result<Url, String> {
     }
 }
 
-/// Whether the host of `url` is this machine, by its name or address.
+/// `true` if the host of `url` is this machine, by its name or address.
 pub fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost",
@@ -283,8 +283,8 @@ fn without_steps_up(path: PathBuf) -> PathBuf {
     plain.unwrap_or(path)
 }
 
-/// Whether the first part of `text` can only be the host of a registry: it has a dot or a port, or is `localhost`, as
-/// with docker.
+/// `true` if the first part of `text` can only be a registry's host: it has a dot or a port, or is `localhost`, as with
+/// docker.
 fn begins_with_host(text: &str) -> bool {
     text.split_once('/').is_some_and(|(first, _)| {
         is_host(first) && (first.contains(['.', ':']) || first == "localhost")
@@ -311,7 +311,7 @@ fn canonical_host(text: &str) -> Option<String> {
     })
 }
 
-/// Whether the name of a host ends with a dot, which leads to the same host and is another text for a trust policy.
+/// `true` if the host's name ends with a dot: the same host, but a different text for a trust policy.
 fn is_rooted(host: &str) -> bool {
     host.ends_with('.') && guard!("rooted_hosts")
 }
@@ -363,8 +363,8 @@ mod tests {
 
     const DIGEST: &str = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 
-    fn parse(text: &str) -> Result<Reference, Refusal> {
-        Reference::parse(text, Path::new("/nowhere"))
+    fn parse(text: &str) -> Result<ComponentReference, Refusal> {
+        ComponentReference::parse(text, Path::new("/nowhere"))
     }
 
     #[test]
@@ -391,7 +391,7 @@ mod tests {
             assert_eq!(parse(shown).unwrap(), reference, "one spelling");
         }
         let pinned = parse(&format!("ghcr.io/x/jq:1@{DIGEST}")).unwrap();
-        let Reference::Registry(registry) = &pinned else {
+        let ComponentReference::Registry(registry) = &pinned else {
             panic!("{pinned:?}")
         };
         assert_eq!(
@@ -433,7 +433,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(root.path().join("my.folder")).unwrap();
         std::fs::write(root.path().join("my.folder/jq"), "").unwrap();
-        let refusal = Reference::parse("my.folder/jq", root.path()).unwrap_err();
+        let refusal = ComponentReference::parse("my.folder/jq", root.path()).unwrap_err();
         assert!(
             refusal
                 .message
@@ -441,7 +441,7 @@ mod tests {
             "{refusal}"
         );
         assert!(
-            Reference::parse("./my.folder/jq", root.path())
+            ComponentReference::parse("./my.folder/jq", root.path())
                 .unwrap()
                 .is_path()
         );
@@ -452,7 +452,8 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().canonicalize().unwrap();
         std::fs::create_dir_all(folder.join("deep/er")).unwrap();
-        let parse = |text: &str, inner: &str| Reference::parse(text, &folder.join(inner)).unwrap();
+        let parse =
+            |text: &str, inner: &str| ComponentReference::parse(text, &folder.join(inner)).unwrap();
         let jq = parse("./jq.wasm", "");
         assert_eq!(
             [
@@ -467,7 +468,7 @@ mod tests {
         );
         assert_eq!(
             parse("../jq.wasm", "gone"),
-            Reference::Path(folder.join("gone/../jq.wasm"))
+            ComponentReference::Path(folder.join("gone/../jq.wasm"))
         );
     }
 

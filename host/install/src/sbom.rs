@@ -9,7 +9,7 @@ use data_encoding::{BASE64, HEXLOWER};
 use serde_json::{Value, json};
 
 use crate::digest::Digest;
-use crate::package::{Package, text};
+use crate::package::{PackageInfo, text};
 
 /// Media type of the document.
 pub const MEDIA_TYPE: &str = "application/vnd.cyclonedx+json";
@@ -20,7 +20,7 @@ const DIGEST_LENGTH: usize = 16;
 
 /// One dependency.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Dependency {
+struct PinnedDependency {
     name: String,
     version: String,
     /// The type of its package URL: `cargo`.
@@ -46,7 +46,7 @@ pub struct Sbom {
 impl Sbom {
     /// The bill of the tool `package`, whose component has the digest `component`, built from `folder`. The same for the
     /// same sources: it has no time and no random number.
-    pub fn new(package: &Package, component: Digest, folder: Option<&Path>) -> Self {
+    pub fn new(package: &PackageInfo, component: Digest, folder: Option<&Path>) -> Self {
         let found = folder.and_then(|folder| dependencies(folder, package));
         let (lock_file, mut listed) =
             found.map_or((None, Vec::new()), |(name, listed)| (Some(name), listed));
@@ -89,7 +89,7 @@ impl Sbom {
             "specVersion": "1.6",
             "version": 1,
             "metadata": { "tools": { "components": [toolcell] }, "component": own },
-            "components": listed.iter().map(Dependency::json).collect::<Vec<_>>(),
+            "components": listed.iter().map(PinnedDependency::json).collect::<Vec<_>>(),
         });
         Self {
             json,
@@ -99,9 +99,9 @@ impl Sbom {
     }
 }
 
-impl Dependency {
-    /// What names it in the document: its package URL, or else name, version and a digest of the source, which can have a
-    /// credential or a path of the author's machine in it.
+impl PinnedDependency {
+    /// Its id in the document: its package URL, or else name, version and a digest of the source, which can contain a
+    /// credential or a path of the author's machine.
     fn reference(&self) -> String {
         let name = self.name.replace('@', "%40");
         let version = self.version.replace('+', "%2B");
@@ -142,8 +142,11 @@ impl Dependency {
     }
 }
 
-/// What the lock file of `folder` pins, and the name of that file.
-fn dependencies(folder: &Path, package: &Package) -> Option<(&'static str, Vec<Dependency>)> {
+/// Dependencies pinned by the lock file of `folder`, and that file's name.
+fn dependencies(
+    folder: &Path,
+    package: &PackageInfo,
+) -> Option<(&'static str, Vec<PinnedDependency>)> {
     let beside = |name: &str| text(&folder.join(name));
     if folder.join("Cargo.toml").is_file() {
         // In a workspace, the lock file is in a folder above.
@@ -162,14 +165,14 @@ fn dependencies(folder: &Path, package: &Package) -> Option<(&'static str, Vec<D
     beside("requirements.txt").map(|lock| ("requirements.txt", of_python(&lock)))
 }
 
-/// What the sources of packages from crates.io begin with, in a lock file.
+/// Prefixes of the sources of packages from crates.io in a lock file.
 const CRATES_IO: [&str; 2] = [
     "registry+https://github.com/rust-lang/crates.io-index",
     "sparse+https://index.crates.io/",
 ];
 
 /// The packages of `Cargo.lock` that the package needs, directly or through others.
-fn of_cargo(lock: &str, package: &Package) -> Option<Vec<Dependency>> {
+fn of_cargo(lock: &str, package: &PackageInfo) -> Option<Vec<PinnedDependency>> {
     let lock: toml::Table = toml::from_str(lock).ok()?;
     let packages = lock.get("package")?.as_array()?;
     let field = |entry: &toml::Value, name: &str| Some(entry.get(name)?.as_str()?.to_owned());
@@ -227,7 +230,7 @@ fn of_cargo(lock: &str, package: &Package) -> Option<Vec<Dependency>> {
                         .collect();
                     let is_public = CRATES_IO.iter().any(|start| source.starts_with(start));
                     let elsewhere = Some(source).filter(|_| !is_public);
-                    found.push(Dependency {
+                    found.push(PinnedDependency {
                         name,
                         version,
                         kind: "cargo",
@@ -242,7 +245,7 @@ fn of_cargo(lock: &str, package: &Package) -> Option<Vec<Dependency>> {
     Some(found)
 }
 
-fn of_npm(lock: &str) -> Option<Vec<Dependency>> {
+fn of_npm(lock: &str) -> Option<Vec<PinnedDependency>> {
     let lock: Value = serde_json::from_str(lock).ok()?;
     let packages = lock.get("packages")?.as_object()?;
     let is =
@@ -265,7 +268,7 @@ fn of_npm(lock: &str) -> Option<Vec<Dependency>> {
         let elsewhere = resolved
             .filter(|place| !place.starts_with("https://"))
             .map(str::to_owned);
-        Some(Dependency {
+        Some(PinnedDependency {
             name,
             version,
             kind: "npm",
@@ -277,13 +280,13 @@ fn of_npm(lock: &str) -> Option<Vec<Dependency>> {
 }
 
 /// Go's hashes are over the names and hashes of a module's files, which is none of CycloneDX's algorithms.
-fn of_go(lock: &str) -> Vec<Dependency> {
+fn of_go(lock: &str) -> Vec<PinnedDependency> {
     let dependency = |line: &str| {
         let mut words = line.split_whitespace();
         let name = words.next()?.to_owned();
         let version = words.next()?.to_owned();
         let is_module = !version.ends_with("/go.mod");
-        is_module.then_some(Dependency {
+        is_module.then_some(PinnedDependency {
             name,
             version,
             kind: "golang",
@@ -294,11 +297,11 @@ fn of_go(lock: &str) -> Vec<Dependency> {
     lock.lines().filter_map(dependency).collect()
 }
 
-/// What a hash in a file of pip begins with; in two parts, because it is no option of this program.
+/// Prefix of a hash in a file of pip; in two parts, because it is no option of this program.
 const PYTHON_HASH: &str = concat!("--", "hash=sha256:");
 
 /// `name==version` with its hashes, of which there are several if a version has several files.
-fn of_python(lock: &str) -> Vec<Dependency> {
+fn of_python(lock: &str) -> Vec<PinnedDependency> {
     let joined = lock.replace("\\\r\n", " ").replace("\\\n", " ");
     let dependency = |line: &str| {
         let line = line.split(" #").next()?.trim();
@@ -316,7 +319,7 @@ fn of_python(lock: &str) -> Vec<Dependency> {
             .split_whitespace()
             .filter_map(|word| word.strip_prefix(PYTHON_HASH));
         let hashes = hashes.map(|hash| ("SHA-256", hash.to_owned())).collect();
-        Some(Dependency {
+        Some(PinnedDependency {
             name,
             version,
             kind: "pypi",
@@ -331,7 +334,7 @@ fn of_python(lock: &str) -> Vec<Dependency> {
 mod tests {
     use super::*;
 
-    fn named(dependencies: &[Dependency]) -> Vec<String> {
+    fn named(dependencies: &[PinnedDependency]) -> Vec<String> {
         dependencies
             .iter()
             .map(|one| format!("{} {} {}", one.name, one.version, one.hashes.len()))
@@ -362,9 +365,9 @@ mod tests {
             version = "1.0.0"
             source = "sparse+https://index.example.org/"
         "#;
-        let tool = Package {
+        let tool = PackageInfo {
             name: "tool".to_owned(),
-            ..Package::default()
+            ..PackageInfo::default()
         };
         let root = tempfile::tempdir().unwrap();
         std::fs::write(root.path().join("Cargo.toml"), "").unwrap();
@@ -436,9 +439,9 @@ mod tests {
             version = "1.0.0"
             source = "registry+https://example.org"
         "#;
-        let tool = Package {
+        let tool = PackageInfo {
             name: "tool".to_owned(),
-            ..Package::default()
+            ..PackageInfo::default()
         };
         let mut found = of_cargo(lock, &tool).unwrap();
         found.sort();
@@ -470,11 +473,11 @@ mod tests {
 
     #[test]
     fn the_document_is_the_same_each_time_and_names_the_component() {
-        let package = Package {
+        let package = PackageInfo {
             name: "a".into(),
             version: Some("1".into()),
             licence: Some("MIT".into()),
-            ..Package::default()
+            ..PackageInfo::default()
         };
         let bill = || Sbom::new(&package, Digest::of(b"x"), None);
         assert_eq!(bill(), bill());

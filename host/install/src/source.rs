@@ -8,33 +8,33 @@ use toolcell_core::component_size::{component_bytes_max, larger_than_allowed};
 use toolcell_core::executor::BoxFuture;
 use toolcell_core::record::{ErrorClass, Refusal};
 
-use crate::digest::{Digest, Hasher};
-use crate::reference::Reference;
+use crate::digest::{Digest, DigestHasher};
+use crate::reference::ComponentReference;
 
 /// Maximum number of referrers that are read, for each kind.
 pub const REFERRERS_MAX: usize = 32;
 /// Maximum size of one referrer, in bytes.
 pub const REFERRER_BYTES_MAX: u64 = 1 << 20;
 
-/// What a reference stands for at the moment.
+/// A resolved reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Resolved {
+pub struct ResolvedReference {
     /// The reference as it was written.
-    pub reference: Reference,
+    pub reference: ComponentReference,
     /// The manifest in a registry, whose digest is what signatures are over. `None` for URLs and files, where they are
     /// over the component.
-    pub manifest: Option<Manifest>,
+    pub manifest: Option<RegistryManifest>,
     /// Digest of the component. `None` if only its bytes tell, as with a URL.
     pub component: Option<Digest>,
     /// Size of the component, in bytes, as the source declares it; checked when it is fetched.
     pub size: Option<u64>,
-    /// What the publisher wrote beside it, such as `org.opencontainers.image.version`. Untrusted.
+    /// The publisher's annotations, such as `org.opencontainers.image.version`. Untrusted.
     pub annotations: BTreeMap<String, String>,
 }
 
 /// A manifest whose bytes have its digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Manifest {
+pub struct RegistryManifest {
     /// Digest of `bytes`.
     pub digest: Digest,
     /// The manifest as the registry sent it.
@@ -46,12 +46,12 @@ pub const VERSION_ANNOTATION: &str = "org.opencontainers.image.version";
 /// Maximum length of a version, in bytes.
 const VERSION_MAX: usize = 128;
 
-/// Whether `text` can be a version: a short word, because locks keep it, and messages repeat it.
+/// `true` if `text` can be a version: a short word, because locks store it, and messages repeat it.
 pub(crate) fn is_version(text: &str) -> bool {
     text.len() <= VERSION_MAX && !text.chars().any(|c| c.is_whitespace() || deceives(c))
 }
 
-impl Resolved {
+impl ResolvedReference {
     /// The version that the publisher gives, if it is one. Untrusted, unless the manifest is signed.
     pub fn version(&self) -> Option<&str> {
         self.annotations
@@ -60,8 +60,7 @@ impl Resolved {
             .filter(|version| is_version(version))
     }
 
-    /// What is written into the lock, if it is known before the component is fetched: the manifest's digest, or the
-    /// component's.
+    /// The digest for the lock, if it is known before the component is fetched: the manifest's, or the component's.
     pub fn digest(&self) -> Option<Digest> {
         self.manifest
             .as_ref()
@@ -70,7 +69,7 @@ impl Resolved {
     }
 }
 
-/// What is attached to an artifact.
+/// A kind of attachment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReferrerKind {
     /// Signatures, of any format.
@@ -96,23 +95,26 @@ pub const MINISIGN: &str = "application/vnd.toolcell.minisign";
 pub const SIGSTORE_BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
 
 /// A kind of place that components come from.
-pub trait Source: Send + Sync {
+pub trait ComponentSource: Send + Sync {
     /// Finds out what `reference` stands for, without fetching the component.
     ///
     /// # Errors
     ///
     /// A reference that leads nowhere, a source that cannot be reached, an artifact that is not one component.
-    fn resolve<'a>(&'a self, reference: &'a Reference) -> BoxFuture<'a, Result<Resolved, Refusal>>;
+    fn resolve<'a>(
+        &'a self,
+        reference: &'a ComponentReference,
+    ) -> BoxFuture<'a, Result<ResolvedReference, Refusal>>;
 
     /// Writes the component into `sink`, which counts and hashes it.
     ///
     /// # Errors
     ///
-    /// A source that cannot be reached or stalls, and what [`Sink::write`] refuses.
+    /// A source that cannot be reached or stalls, and what [`ComponentSink::write`] refuses.
     fn fetch<'a>(
         &'a self,
-        resolved: &'a Resolved,
-        sink: &'a mut Sink<'_>,
+        resolved: &'a ResolvedReference,
+        sink: &'a mut ComponentSink<'_>,
     ) -> BoxFuture<'a, Result<(), Refusal>>;
 
     /// Returns what is attached to the artifact, at most [`REFERRERS_MAX`] of at most [`REFERRER_BYTES_MAX`] each.
@@ -122,25 +124,25 @@ pub trait Source: Send + Sync {
     /// A source that cannot be reached, and referrers that exceed the bounds.
     fn referrers<'a>(
         &'a self,
-        resolved: &'a Resolved,
+        resolved: &'a ResolvedReference,
         kind: ReferrerKind,
     ) -> BoxFuture<'a, Result<Vec<Referrer>, Refusal>>;
 }
 
 /// Takes the bytes of a component: counts them against a bound, and hashes them on their way.
-pub struct Sink<'a> {
+pub struct ComponentSink<'a> {
     target: &'a mut (dyn Write + Send),
-    hasher: Hasher,
+    hasher: DigestHasher,
     written: u64,
     bytes_max: u64,
 }
 
-impl<'a> Sink<'a> {
+impl<'a> ComponentSink<'a> {
     /// A sink that takes at most `bytes_max` bytes, and never more than [`component_bytes_max`].
     pub fn new(target: &'a mut (dyn Write + Send), bytes_max: u64) -> Self {
         Self {
             target,
-            hasher: Hasher::default(),
+            hasher: DigestHasher::default(),
             written: 0,
             bytes_max: bytes_max.min(component_bytes_max()),
         }
@@ -203,9 +205,9 @@ mod tests {
     #[test]
     fn a_version_is_a_short_word() {
         let of = |version: &str| {
-            let reference = Reference::parse("./a.wasm", "/".as_ref()).unwrap();
+            let reference = ComponentReference::parse("./a.wasm", "/".as_ref()).unwrap();
             let annotations = BTreeMap::from([(VERSION_ANNOTATION.to_owned(), version.to_owned())]);
-            let resolved = Resolved {
+            let resolved = ResolvedReference {
                 reference,
                 manifest: None,
                 component: None,
@@ -229,12 +231,12 @@ mod tests {
     #[test]
     fn a_sink_counts_hashes_and_ends() {
         let mut kept = Vec::new();
-        let mut sink = Sink::new(&mut kept, 4);
+        let mut sink = ComponentSink::new(&mut kept, 4);
         sink.write(b"ab").unwrap();
         sink.write(b"cd").unwrap();
         assert_eq!(sink.write(b"e").unwrap_err().code, "component_too_large");
         let mut kept = Vec::new();
-        let mut sink = Sink::new(&mut kept, u64::MAX);
+        let mut sink = ComponentSink::new(&mut kept, u64::MAX);
         sink.write(b"abc").unwrap();
         assert_eq!(sink.finish(), Digest::of(b"abc"));
         assert_eq!(kept, b"abc");

@@ -4,7 +4,7 @@ use std::path::{Component, Path, PathBuf};
 
 use url::Url;
 
-use crate::reference::Reference;
+use crate::reference::ComponentReference;
 use crate::registry;
 use crate::signature::{ManagedKey, MinisignKey};
 use crate::verifier::Signer;
@@ -15,20 +15,20 @@ pub const ENTRIES_MAX: usize = 256;
 
 /// A pattern: `*` stands for any text, of any length.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pattern(String);
+pub struct TrustPattern(String);
 
-impl Pattern {
+impl TrustPattern {
     /// A pattern of any text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// Whether it names no one in particular: without a letter and a digit it matches every text, or every e-mail address.
+    /// `true` if it names no one: without a letter and a digit it matches every text, or every e-mail address.
     pub fn is_blank(&self) -> bool {
         !self.0.contains(char::is_alphanumeric)
     }
 
-    /// Whether `text` matches. Takes time in proportion to the product of both lengths.
+    /// `true` if `text` matches. Takes time in proportion to the product of both lengths.
     pub fn matches(&self, text: &str) -> bool {
         let mut parts = self.0.split('*');
         let Some(mut rest) = parts.next().and_then(|first| text.strip_prefix(first)) else {
@@ -46,7 +46,7 @@ impl Pattern {
         rest.ends_with(last)
     }
 
-    /// Whether `identity` matches, which can be that of a workflow: no `*` matches one with several refs, and a pattern of
+    /// `true` if `identity`, possibly a workflow's, matches: no `*` matches one with several refs, and a pattern of
     /// tags matches no branch.
     fn identifies(&self, identity: &str) -> bool {
         let is_of_tags = self.0.contains("refs/tags/");
@@ -55,13 +55,13 @@ impl Pattern {
     }
 }
 
-/// Who may sign.
+/// An accepted signer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TrustedSigner {
     /// A sigstore identity.
     Identity {
         /// Pattern of the e-mail address or the URL of a workflow.
-        identity: Pattern,
+        identity: TrustPattern,
         /// URL of who vouches for the identity.
         issuer: String,
     },
@@ -92,16 +92,15 @@ impl TrustedSigner {
 #[derive(Clone, Debug)]
 pub struct TrustEntry {
     /// Which references: `host/repository`, a URL, or an absolute path.
-    pub reference: Pattern,
-    /// Who may sign them.
+    pub reference: TrustPattern,
+    /// Their accepted signer.
     pub signer: TrustedSigner,
     /// Where the entry is written, for messages.
     pub place: String,
 }
 
 impl TrustEntry {
-    /// Whether it is about what has one of these `names`. Only a pattern that is a path is about files, which may be
-    /// unsigned.
+    /// `true` if it covers one of these `names`. Only a pattern that is a path covers files, which may be unsigned.
     fn covers(&self, names: &[String]) -> bool {
         let is_of_files = self.reference.0.starts_with('/');
         names
@@ -124,7 +123,7 @@ impl TrustPolicy {
         self.files.push(entries);
     }
 
-    /// Uses the sigstore trusted root in `file` in place of that of the public instance.
+    /// Uses the sigstore trusted root in `file` instead of the public instance's.
     pub fn use_root(&mut self, file: PathBuf) {
         self.trusted_root = Some(file);
     }
@@ -152,7 +151,7 @@ impl TrustPolicy {
 
     /// Returns the place of an entry of a file that names `reference`, and none of `signers` for it; `None` if there is
     /// no such file.
-    pub fn unmet(&self, reference: &Reference, signers: &[&Signer]) -> Option<&str> {
+    pub fn unmet(&self, reference: &ComponentReference, signers: &[&Signer]) -> Option<&str> {
         let names = names(reference);
         self.files.iter().find_map(|file| {
             let mut of_reference = file.iter().filter(|entry| entry.covers(&names)).peekable();
@@ -163,15 +162,15 @@ impl TrustPolicy {
         })
     }
 
-    /// Whether an entry names `signer` for `reference`.
-    pub fn names(&self, reference: &Reference, signer: &Signer) -> bool {
+    /// `true` if an entry names `signer` for `reference`.
+    pub fn names(&self, reference: &ComponentReference, signer: &Signer) -> bool {
         let names = names(reference);
         self.entries()
             .any(|entry| entry.covers(&names) && entry.signer.is(signer))
     }
 
-    /// Whether one entry names both signers for `reference`.
-    pub fn names_both(&self, reference: &Reference, one: &Signer, other: &Signer) -> bool {
+    /// `true` if one entry names both signers for `reference`.
+    pub fn names_both(&self, reference: &ComponentReference, one: &Signer, other: &Signer) -> bool {
         let names = names(reference);
         self.entries()
             .any(|entry| entry.covers(&names) && entry.signer.is(one) && entry.signer.is(other))
@@ -180,7 +179,7 @@ impl TrustPolicy {
     /// The identity of one of `signers` at every tag, if an entry for `reference` names the same workflow at another tag.
     pub(crate) fn at_every_tag(
         &self,
-        reference: &Reference,
+        reference: &ComponentReference,
         signers: &[&Signer],
     ) -> Option<String> {
         let names = names(reference);
@@ -206,15 +205,15 @@ impl TrustPolicy {
     }
 }
 
-/// What patterns are compared with: a version is no part of it, because a signer signs all of them. Another spelling of
-/// a host or a path must not lead around an entry. A file has its own path and that which links lead to.
-fn names(reference: &Reference) -> Vec<String> {
+/// Names that patterns are compared with: without a version, because a signer signs all of them. Another spelling of a
+/// host or a path must not bypass an entry. A file has its own path and its resolved path.
+fn names(reference: &ComponentReference) -> Vec<String> {
     match reference {
-        Reference::Registry(registry) => {
+        ComponentReference::Registry(registry) => {
             vec![plain_repository(&registry.host, &registry.repository)]
         }
-        Reference::Url(url) => spellings(url),
-        Reference::Path(path) => {
+        ComponentReference::Url(url) => spellings(url),
+        ComponentReference::Path(path) => {
             let spelt = plain_path(path);
             let linked = path.canonicalize().ok().filter(|linked| *linked != spelt);
             [Some(spelt), linked]
@@ -226,7 +225,7 @@ fn names(reference: &Reference) -> Vec<String> {
     }
 }
 
-/// What `url` can be for its server: as it is written, without needless escapes, and without any.
+/// Spellings of `url` for its server: unchanged, without needless escapes, and without any.
 fn spellings(url: &Url) -> Vec<String> {
     let written = url.to_string();
     let Some(origin) = written
@@ -313,8 +312,8 @@ pub fn plain_path(path: &Path) -> PathBuf {
 mod tests {
     use super::*;
 
-    fn pattern(text: &str) -> Pattern {
-        Pattern::new(text)
+    fn pattern(text: &str) -> TrustPattern {
+        TrustPattern::new(text)
     }
 
     #[test]
@@ -401,7 +400,7 @@ mod tests {
         let one = at("tags/v1");
         let other = at("tags/v2");
         let branch = at("heads/main");
-        let jq = Reference::parse("ghcr.io/acme/jq:1", "/".as_ref()).unwrap();
+        let jq = ComponentReference::parse("ghcr.io/acme/jq:1", "/".as_ref()).unwrap();
         let with = |identities: &[&str]| {
             let mut policy = TrustPolicy::default();
             policy.add(
@@ -426,7 +425,7 @@ mod tests {
         );
         let all = with(&["tags/*"]);
         assert!(all.names_both(&jq, &one, &other) && !all.names_both(&jq, &one, &branch));
-        let elsewhere = Reference::parse("ghcr.io/other/jq:1", "/".as_ref()).unwrap();
+        let elsewhere = ComponentReference::parse("ghcr.io/other/jq:1", "/".as_ref()).unwrap();
         assert!(!all.names_both(&elsewhere, &one, &other));
     }
 
@@ -479,7 +478,7 @@ mod tests {
             ("/other/../tools/jq.wasm", true),
             ("/tools/../other/jq.wasm", false),
         ] {
-            let reference = Reference::parse(reference, "/".as_ref()).unwrap();
+            let reference = ComponentReference::parse(reference, "/".as_ref()).unwrap();
             assert_eq!(
                 policy.unmet(&reference, &[]).is_some(),
                 is_named,
@@ -502,12 +501,18 @@ mod tests {
         )]);
         assert!(
             policy
-                .unmet(&Reference::parse("./link.wasm", &root).unwrap(), &[])
+                .unmet(
+                    &ComponentReference::parse("./link.wasm", &root).unwrap(),
+                    &[]
+                )
                 .is_some()
         );
         assert!(
             policy
-                .unmet(&Reference::parse("./other.wasm", &root).unwrap(), &[])
+                .unmet(
+                    &ComponentReference::parse("./other.wasm", &root).unwrap(),
+                    &[]
+                )
                 .is_none()
         );
     }
@@ -520,7 +525,7 @@ mod tests {
             entry("ghcr.io/acme/*", "b@acme.test"),
         ]);
         policy.add(vec![entry("ghcr.io/acme/jq", "c@other.test")]);
-        let of = |text: &str| Reference::parse(text, "/".as_ref()).unwrap();
+        let of = |text: &str| ComponentReference::parse(text, "/".as_ref()).unwrap();
         let by = |identity: &str, issuer: &str| Signer::Identity {
             identity: identity.into(),
             issuer: issuer.into(),

@@ -1,4 +1,4 @@
-//! Who signed a component: what a verifier is asked, and what it answers.
+//! The signer of a component: a verifier's input and its verdict.
 
 use std::fmt;
 
@@ -6,20 +6,20 @@ use serde::{Deserialize, Serialize};
 use toolcell_core::approval::{Whitespace, visible};
 
 use crate::digest::Digest;
-use crate::reference::Reference;
+use crate::reference::ComponentReference;
 
-/// What a signature must be over.
+/// Content that a signature must cover.
 #[derive(Clone, Copy, Debug)]
-pub struct Subject<'a> {
+pub struct SignatureSubject<'a> {
     /// The reference as it was written, which trust policies match.
-    pub reference: &'a Reference,
-    /// What is signed: the digest of the manifest in a registry, or else of the component.
+    pub reference: &'a ComponentReference,
+    /// Signed digest: of the manifest in a registry, or else of the component.
     pub digest: Digest,
     /// The bytes with that digest, for formats that sign bytes: the manifest, or else the component.
     pub bytes: &'a [u8],
-    /// Whether the user said of this reference that it may be unsigned.
+    /// If `true`, the user allowed this reference to be unsigned.
     pub is_unsigned_allowed: bool,
-    /// Who signed what is installed, who is preferred if there are several signatures.
+    /// Signer of the installed version, preferred if there are several signatures.
     pub last_signer: Option<&'a Signer>,
 }
 
@@ -75,16 +75,16 @@ pub(crate) fn quoted(text: &str) -> String {
     }
 }
 
-/// What verification found.
+/// Result of a verification.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct SignatureVerdict {
     /// `None` if the component is unsigned, and may be.
     pub signer: Option<Signer>,
     /// When this signer first signed it, in seconds since 1970, if a log or the signature says so.
     pub signed_at: Option<i64>,
-    /// Whether a `[[signer]]` entry names this signer for this reference. If not, a first install asks.
+    /// `true` if a `[[signer]]` entry names this signer for this reference. If not, a first install asks.
     pub is_named: bool,
-    /// What the user should read, such as that a file is not signed.
+    /// Notes for the user, such as that a file is not signed.
     pub notes: Vec<String>,
 }
 

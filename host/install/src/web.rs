@@ -13,22 +13,23 @@ use toolcell_core::policy::network::{reached, special};
 use toolcell_core::record::{ErrorClass, Refusal};
 use url::Url;
 
-use crate::exchange::{self, Call, Failure, PATIENCE, REDIRECTS_MAX, Reply};
+use crate::exchange::{self, ExchangeFailure, HttpCall, HttpReply, PATIENCE, REDIRECTS_MAX};
 use crate::local::SIGNATURES;
-use crate::reference::{Reference, is_loopback};
+use crate::reference::{ComponentReference, is_loopback};
 use crate::source::{
-    REFERRER_BYTES_MAX, Referrer, ReferrerKind, Resolved, Sink, Source, too_large,
+    ComponentSink, ComponentSource, REFERRER_BYTES_MAX, Referrer, ReferrerKind, ResolvedReference,
+    too_large,
 };
 
 /// How a server says that there is nothing.
 const ABSENT: [StatusCode; 2] = [StatusCode::NOT_FOUND, StatusCode::GONE];
 
 /// Components behind URLs.
-pub struct Web {
+pub struct WebSource {
     tls: TlsConnector,
 }
 
-impl Web {
+impl WebSource {
     /// Speaks TLS with `config`.
     pub fn new(config: ClientConfig) -> Self {
         Self {
@@ -37,7 +38,7 @@ impl Web {
     }
 
     /// Requests `url`, and follows redirects. `None` if the server answers with one of `absent`: that there is nothing.
-    async fn get(&self, url: &Url, absent: &[StatusCode]) -> Result<Option<Reply>, Refusal> {
+    async fn get(&self, url: &Url, absent: &[StatusCode]) -> Result<Option<HttpReply>, Refusal> {
         let mut at = url.clone();
         for _ in 0..=REDIRECTS_MAX {
             let reply = self.request(&at, url).await?;
@@ -67,12 +68,12 @@ impl Web {
         ))
     }
 
-    async fn request(&self, at: &Url, first: &Url) -> Result<Reply, Refusal> {
+    async fn request(&self, at: &Url, first: &Url) -> Result<HttpReply, Refusal> {
         let addresses = exchange::look_up(at)
             .await
             .map_err(|failure| failed(at, failure))?;
         vet(at, first, &addresses)?;
-        let call = Call::new(Method::GET, at.clone());
+        let call = HttpCall::new(Method::GET, at.clone());
         exchange::send(&self.tls, &call, &addresses, PATIENCE)
             .await
             .map_err(|failure| failed(at, failure))
@@ -86,14 +87,14 @@ impl Web {
             return Ok(None);
         };
         let mut bytes = Vec::new();
-        let mut sink = Sink::new(&mut bytes, bytes_max);
+        let mut sink = ComponentSink::new(&mut bytes, bytes_max);
         pour(reply, url, &mut sink).await?;
         Ok(Some(bytes))
     }
 }
 
 /// Where the redirect of `at` leads: to https, or as the first URL to this machine.
-fn redirected(at: &Url, reply: &Reply, first: &Url) -> Result<Url, Refusal> {
+fn redirected(at: &Url, reply: &HttpReply, first: &Url) -> Result<Url, Refusal> {
     let refused = |why: &str| {
         let message = format!(
             "{} redirects {why}: use the URL that it should end at, if you trust it",
@@ -147,7 +148,7 @@ fn vet(at: &Url, first: &Url, addresses: &[SocketAddr]) -> Result<(), Refusal> {
 }
 
 /// Writes the body of `reply` into `sink`, within its bounds.
-async fn pour(reply: Reply, url: &Url, sink: &mut Sink<'_>) -> Result<(), Refusal> {
+async fn pour(reply: HttpReply, url: &Url, sink: &mut ComponentSink<'_>) -> Result<(), Refusal> {
     if reply.length().is_some_and(|length| length > sink.room()) {
         return Err(too_large(sink.room()));
     }
@@ -160,10 +161,13 @@ async fn pour(reply: Reply, url: &Url, sink: &mut Sink<'_>) -> Result<(), Refusa
         .await
 }
 
-impl Source for Web {
-    fn resolve<'a>(&'a self, reference: &'a Reference) -> BoxFuture<'a, Result<Resolved, Refusal>> {
+impl ComponentSource for WebSource {
+    fn resolve<'a>(
+        &'a self,
+        reference: &'a ComponentReference,
+    ) -> BoxFuture<'a, Result<ResolvedReference, Refusal>> {
         Box::pin(async move {
-            Ok(Resolved {
+            Ok(ResolvedReference {
                 reference: reference.clone(),
                 manifest: None,
                 component: None,
@@ -175,11 +179,11 @@ impl Source for Web {
 
     fn fetch<'a>(
         &'a self,
-        resolved: &'a Resolved,
-        sink: &'a mut Sink<'_>,
+        resolved: &'a ResolvedReference,
+        sink: &'a mut ComponentSink<'_>,
     ) -> BoxFuture<'a, Result<(), Refusal>> {
         Box::pin(async move {
-            let url = of(&resolved.reference)?;
+            let url = web_url(&resolved.reference)?;
             let Some(reply) = self.get(url, &ABSENT).await? else {
                 let message = format!("there is nothing at {url}: check the URL");
                 return Err(Refusal::new(
@@ -194,11 +198,11 @@ impl Source for Web {
 
     fn referrers<'a>(
         &'a self,
-        resolved: &'a Resolved,
+        resolved: &'a ResolvedReference,
         kind: ReferrerKind,
     ) -> BoxFuture<'a, Result<Vec<Referrer>, Refusal>> {
         Box::pin(async move {
-            let url = of(&resolved.reference)?;
+            let url = web_url(&resolved.reference)?;
             let mut found = Vec::new();
             for (ending, media_type) in SIGNATURES {
                 if kind == ReferrerKind::Sbom {
@@ -219,14 +223,14 @@ impl Source for Web {
     }
 }
 
-fn of(reference: &Reference) -> Result<&Url, Refusal> {
+fn web_url(reference: &ComponentReference) -> Result<&Url, Refusal> {
     match reference {
-        Reference::Url(url) => Ok(url),
+        ComponentReference::Url(url) => Ok(url),
         other => Err(Refusal::host_fault(format!("{other} is not a URL"))),
     }
 }
 
-/// A URL without its query: that of a redirect can have a signature in it, which is a credential.
+/// A URL without its query: a redirect's query can have a signature in it, which is a credential.
 fn shown(url: &Url) -> String {
     let mut shown = url.clone();
     shown.set_query(None);
@@ -234,10 +238,10 @@ fn shown(url: &Url) -> String {
 }
 
 /// The refusal for a request to `url` that has no answer.
-fn failed(url: &Url, failure: Failure) -> Refusal {
+fn failed(url: &Url, failure: ExchangeFailure) -> Refusal {
     let url = shown(url);
     match failure {
-        Failure::Unreachable(why) => {
+        ExchangeFailure::Unreachable(why) => {
             let message = format!("{url} cannot be reached: {why}; check the URL and the network");
             Refusal::new(
                 ErrorClass::DependencyUnavailable,
@@ -245,7 +249,7 @@ fn failed(url: &Url, failure: Failure) -> Refusal {
                 message,
             )
         }
-        Failure::TooSlow(why) => {
+        ExchangeFailure::TooSlow(why) => {
             let message = format!("{url} {why}; try again later");
             Refusal::new(
                 ErrorClass::DependencyUnavailable,

@@ -3,17 +3,17 @@
 
 use crate::verifier::Signer;
 
-/// What stands before the name of a ref.
+/// Prefix of the name of a ref.
 const REF: &str = "@refs/";
-/// What stands before the name of a tag.
+/// Prefix of the name of a tag.
 const TAG: &str = "@refs/tags/";
 
-/// Whether `identity` has several refs, so that no pattern tells which is meant: a branch can be called `a@refs/tags/b`.
+/// `true` if `identity` has several refs, which no pattern tells apart: a branch can be called `a@refs/tags/b`.
 pub(crate) fn is_ambiguous(identity: &str) -> bool {
     identity.matches(REF).count() > 1
 }
 
-/// Whether `identity` is that of a workflow that ran for a tag.
+/// `true` if `identity` is a workflow's that ran for a tag.
 pub(crate) fn is_at_tag(identity: &str) -> bool {
     identity.contains(TAG) && !is_ambiguous(identity)
 }
@@ -30,7 +30,7 @@ pub(crate) struct TaggedWorkflow<'a> {
 impl<'a> TaggedWorkflow<'a> {
     /// The workflow of `signer`; `None` if it is another kind of signer, or is not spelt plainly: what this returns is compared
     /// byte by byte, and shown as a pattern.
-    fn of(signer: &'a Signer) -> Option<Self> {
+    fn from_signer(signer: &'a Signer) -> Option<Self> {
         let Signer::Identity { identity, issuer } = signer else {
             return None;
         };
@@ -49,8 +49,8 @@ impl<'a> TaggedWorkflow<'a> {
 
     /// The workflow that both signers are, at whichever tags.
     pub(crate) fn of_both(one: &'a Signer, other: &'a Signer) -> Option<Self> {
-        let one = Self::of(one)?;
-        let other = Self::of(other)?;
+        let one = Self::from_signer(one)?;
+        let other = Self::from_signer(other)?;
         (one == other || !guard!("pinned_workflows")).then_some(one)
     }
 

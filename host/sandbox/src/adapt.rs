@@ -42,7 +42,7 @@ const NAME_CHARS_MAX: usize = 64;
 )]
 pub(super) struct NoCommand(String);
 
-/// Whether `bytes` begin as a core module does, and not as a component.
+/// `true` if `bytes` begin as a core module does, and not as a component.
 pub(super) fn is_module(bytes: &[u8]) -> bool {
     bytes.starts_with(b"\0asm\x01\0\0\0")
 }
@@ -67,7 +67,7 @@ pub(super) fn component(engine: &wasmtime::Engine, module: &[u8]) -> anyhow::Res
 /// Returns the component of the core module `module`, which has the exports of a world, and imports from that world and
 /// from WASI preview 1 alone. Its own compiler made it on this machine, so no child process is needed.
 ///
-/// `world`: path and text of the files of a WIT package, those of other packages in `deps/NAME/`, and the name of the
+/// `world`: path and text of the files of a WIT package, with other packages in `deps/NAME/`, and the name of the
 /// world. `None` if the compiler wrote the world into the module.
 ///
 /// # Errors
@@ -168,7 +168,7 @@ fn check(module: &[u8]) -> anyhow::Result<()> {
 fn with_status(module: &[u8]) -> anyhow::Result<Vec<u8>> {
     let mut copy = Module::new();
     let mut exits = false;
-    let lacks = Lacks::of(module)?;
+    let lacks = MissingMemory::from_module(module)?;
     let mut adds_memory = lacks.memory;
     for payload in Parser::new(0).parse_all(module) {
         let payload = payload?;
@@ -210,14 +210,14 @@ const AFTER_MEMORIES: std::ops::RangeInclusive<u8> = 6..=13;
 /// The name under which a module exports its memory.
 const MEMORY: &str = "memory";
 
-/// What a module lacks of a memory. The adapter keeps its own data in the memory that the module exports.
-struct Lacks {
+/// Memory parts that a module lacks. The adapter keeps its own data in the memory that the module exports.
+struct MissingMemory {
     memory: bool,
     export: bool,
 }
 
-impl Lacks {
-    fn of(module: &[u8]) -> anyhow::Result<Self> {
+impl MissingMemory {
+    fn from_module(module: &[u8]) -> anyhow::Result<Self> {
         let mut has_memory = false;
         let mut has_name = false;
         for payload in Parser::new(0).parse_all(module) {

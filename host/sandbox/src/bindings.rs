@@ -7,7 +7,7 @@ pub(super) mod tool {
         imports: { default: async | trappable },
         exports: { default: async },
         with: {
-            "toolcell:tool/artifacts.artifact": crate::import::artifacts::Artifact,
+            "toolcell:tool/artifacts.artifact": crate::import::artifacts::GuestArtifact,
         },
     });
 }

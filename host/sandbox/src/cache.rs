@@ -39,7 +39,7 @@ const NOTES_BETWEEN_TRIMS: u32 = 256;
 /// Maximum size of an entry, in bytes. A larger one is not read, because no component that toolcell accepts makes one.
 const ENTRY_BYTES_MAX: u64 = 1 << 30;
 
-pub(super) struct Cache {
+pub(super) struct CodeCache {
     dir: PathBuf,
     /// Folder of the notes. A note says which component a file held, what the component says of itself, and that its
     /// records were accepted.
@@ -54,10 +54,10 @@ pub(super) struct Cache {
     bytes_max: u64,
 }
 
-/// What is known of the component in a file, so that neither the file nor the compiled code is read at a start. `D` is
-/// the component's description.
+/// Facts about the component in a file, so that neither the file nor the compiled code is read at a start. `D` is the
+/// component's description.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Note<D> {
+pub(super) struct CacheNote<D> {
     /// Hash of the component.
     pub(super) name: [u8; 32],
     /// State of the file that held the component, in which every later change shows.
@@ -68,7 +68,7 @@ pub(super) struct Note<D> {
 }
 
 /// An authenticated entry.
-pub(super) struct Entry<D> {
+pub(super) struct CacheEntry<D> {
     /// Kept open, so that `code_file` leads to it.
     file: File,
     /// State of the file, taken before it was authenticated.
@@ -81,7 +81,7 @@ pub(super) struct Entry<D> {
     description: Option<D>,
 }
 
-impl<D> Entry<D> {
+impl<D> CacheEntry<D> {
     /// Returns a path to the file that was authenticated. Only its owner can write to that file.
     pub(super) fn code_file(&self) -> &Path {
         &self.code_file
@@ -120,7 +120,7 @@ fn path_of(file: &File, path: PathBuf) -> PathBuf {
     }
 }
 
-impl Cache {
+impl CodeCache {
     /// Opens the cache in `dir`, and creates what is missing; it keeps at most `bytes_max` bytes. A key that cannot be
     /// read, and a folder that cannot be written, are `setup_required`, because their owner can fix that.
     pub(super) fn open(
@@ -169,7 +169,7 @@ impl Cache {
         &self,
         path: &Path,
         component: &FileState,
-    ) -> Option<Note<D>> {
+    ) -> Option<CacheNote<D>> {
         let mut file = open_private(&self.note_path(path))?;
         let mut bytes = Vec::new();
         Read::by_ref(&mut file)
@@ -181,7 +181,7 @@ impl Cache {
         if guard!("cache_notes") && self.note_mac(path, body) != blake3::Hash::from(*mac) {
             return None;
         }
-        let note: Note<D> = serde_json::from_slice(body).ok()?;
+        let note: CacheNote<D> = serde_json::from_slice(body).ok()?;
         if note.component != *component {
             return None;
         }
@@ -191,7 +191,7 @@ impl Cache {
 
     /// Writes a note for the file `path`, if it is small enough. A failed write is ignored, because it only costs another
     /// read.
-    pub(super) fn remember<D: Serialize>(&self, path: &Path, note: &Note<D>) {
+    pub(super) fn remember<D: Serialize>(&self, path: &Path, note: &CacheNote<D>) {
         let Ok(body) = serde_json::to_vec(note) else {
             return;
         };
@@ -239,7 +239,7 @@ impl Cache {
         &self,
         component: &blake3::Hash,
         state: &FileState,
-    ) -> Option<Entry<IgnoredAny>> {
+    ) -> Option<CacheEntry<IgnoredAny>> {
         let path = self.path(component);
         let file = open_private(&path)?;
         if FileState::of(&file)? != *state {
@@ -261,7 +261,10 @@ impl Cache {
 
     /// Returns the entry of the component with this hash, if toolcell wrote one for this engine. Anything else counts
     /// as absent, and is replaced.
-    pub(super) fn read<D: DeserializeOwned>(&self, component: &blake3::Hash) -> Option<Entry<D>> {
+    pub(super) fn read<D: DeserializeOwned>(
+        &self,
+        component: &blake3::Hash,
+    ) -> Option<CacheEntry<D>> {
         let path = self.path(component);
         let mut file = open_private(&path)?;
         let length = file.metadata().ok()?.len();
@@ -290,7 +293,7 @@ impl Cache {
         state: FileState,
         opened: SystemTime,
         path: PathBuf,
-    ) -> Option<Entry<D>> {
+    ) -> Option<CacheEntry<D>> {
         let signed = file.metadata().ok()?.len().checked_sub(MAC)?;
         let mut size = [0; LENGTH as usize];
         file.seek(SeekFrom::Start(signed.checked_sub(LENGTH)?))
@@ -302,7 +305,7 @@ impl Cache {
         let mut description = vec![0; usize::try_from(size).ok()?];
         file.read_exact(&mut description).ok()?;
         let description = serde_json::from_slice(&description).ok()?;
-        Some(Entry {
+        Some(CacheEntry {
             code_file: path_of(&file, path),
             file,
             state,
@@ -403,7 +406,7 @@ pub fn cached_bytes(dir: &Path) -> u64 {
     files(dir).iter().map(|entry| entry.bytes).sum()
 }
 
-struct Found {
+struct CachedFile {
     path: PathBuf,
     bytes: u64,
     used: SystemTime,
@@ -411,7 +414,7 @@ struct Found {
     is_temporary: bool,
 }
 
-fn files(dir: &Path) -> Vec<Found> {
+fn files(dir: &Path) -> Vec<CachedFile> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     let found = entries.filter_map(|entry| {
         let metadata = entry.metadata().ok().filter(std::fs::Metadata::is_file)?;
@@ -420,7 +423,7 @@ fn files(dir: &Path) -> Vec<Found> {
             .unwrap_or(SystemTime::UNIX_EPOCH)
             .max(metadata.modified().ok()?);
         let is_temporary = entry.file_name().as_encoded_bytes().first() == Some(&b'.');
-        Some(Found {
+        Some(CachedFile {
             path: entry.path(),
             bytes: metadata.len(),
             used,

@@ -20,16 +20,16 @@ use wasmtime::{Store, UpdateDeadline};
 use super::Sandbox;
 use super::bindings::classifying::exports::toolcell::tool::classification::Claim;
 use super::bindings::tool::exports::toolcell::tool::guest::{Call, Outcome};
-use super::component::{Linked, LoadedComponent};
-use super::egress::{Credentials, Egress, Gate, Uplink};
-use super::engine::{Engine, WASM_STACK_BYTES};
-use super::import::context_modifiers::Modifiers;
-use super::import::tools::Children;
-use super::limiter::{Meter, charging};
-use super::nondeterminism::{Recorder, Sources};
-use super::state::State;
-use super::trap::{self, Circumstances, Stop};
-use super::wasi::{Process, Setup};
+use super::component::{LinkedComponent, LoadedComponent};
+use super::egress::{Egress, NetworkGate, NetworkResources, RequestSecrets};
+use super::engine::{GuestEngine, WASM_STACK_BYTES};
+use super::import::context_modifiers::ContextChanges;
+use super::import::tools::ChildCalls;
+use super::limiter::{MemoryMeter, charging};
+use super::nondeterminism::{NondeterminismSources, ReplayRecorder};
+use super::state::StoreState;
+use super::trap::{self, StopReason, TrapContext};
+use super::wasi::{CommandInput, WasiInputs};
 
 pub(super) use outcome::{MESSAGE_CHARS_MAX, cut, plain};
 use outcome::{accept, guest_error, has_failed, heed_denials, heed_stop, name_request, size};
@@ -71,7 +71,7 @@ pub(super) async fn invoke(
         Ok(store) => store,
         Err(refusal) => return failed_after(refusal, blank(limits), run.resumed.as_deref()),
     };
-    // The time of a call includes that of loading its code.
+    // The time of a call includes loading its code.
     if let Some(started) = store.data().started.checked_sub(loading) {
         store.data_mut().started = started;
     }
@@ -83,7 +83,7 @@ pub(super) async fn invoke(
     if let Some(caller) = &run.tools {
         let deadline = store.data().started.checked_add(limits.wall);
         let limits = Arc::new(limits.clone());
-        store.data_mut().children = Some(Children {
+        store.data_mut().children = Some(ChildCalls {
             caller: Arc::clone(caller),
             limits,
             deadline,
@@ -94,7 +94,7 @@ pub(super) async fn invoke(
         .data_mut()
         .configuration
         .clone_from(&run.configuration);
-    store.data_mut().modifiers = Modifiers::new(run.modifiers_barred);
+    store.data_mut().modifiers = ContextChanges::new(run.modifiers_barred);
     let request = Call {
         invocation_id: run
             .nondeterminism
@@ -108,7 +108,7 @@ pub(super) async fn invoke(
     let result = {
         let _running = engine.running();
         let meter = store.data().limiter.meter();
-        let grace = component.imported.cancellation.then(|| Grace {
+        let grace = component.imported.cancellation.then(|| CancelGrace {
             time: sandbox.cancel_grace,
             expiry: store.data().expiry.clone(),
         });
@@ -142,7 +142,7 @@ pub(super) async fn invoke(
     execution
 }
 
-/// Returns the limits of this instance, if they are lower than those of the permit.
+/// Returns the limits of this instance, if they are lower than the permit's.
 fn left(permit: &Permit, run: &Run) -> Option<Limits> {
     let resumed = run.resumed.as_ref().filter(|_| guard!("one_budget"));
     let spent = resumed.map(|resumed| &resumed.spent);
@@ -155,11 +155,11 @@ fn left(permit: &Permit, run: &Run) -> Option<Limits> {
 /// Returns a store with the world of `permit`.
 fn prepare(
     sandbox: &Sandbox,
-    (component, linked): (&LoadedComponent, &Linked),
+    (component, linked): (&LoadedComponent, &LinkedComponent),
     permit: &Permit,
     limits: &Limits,
     run: &Run,
-) -> Result<Store<State>, Refusal> {
+) -> Result<Store<StoreState>, Refusal> {
     let process = linked
         .world
         .process(&permit.subject().tool, permit.call_input().text())?;
@@ -175,27 +175,27 @@ fn prepare(
 
 fn furnish(
     sandbox: &Sandbox,
-    (component, engine, process): (&LoadedComponent, &Engine, Option<Box<Process>>),
+    (component, engine, process): (&LoadedComponent, &GuestEngine, Option<Box<CommandInput>>),
     permit: &Permit,
     limits: &Limits,
     run: &Run,
-) -> wasmtime::Result<Store<State>> {
+) -> wasmtime::Result<Store<StoreState>> {
     // A guest that calls tools has one even if it cannot send requests itself: their requests count as its own.
     let has_gate = component.imported.http || run.tools.is_some();
     let gate = has_gate
         .then(|| gate(&sandbox.uplink, permit, limits, run))
         .transpose()
         .map_err(wasmtime::Error::from_anyhow)?;
-    let sources = Sources::new(run.nondeterminism.clone(), component.imported);
+    let sources = NondeterminismSources::new(run.nondeterminism.clone(), component.imported);
     let cancellation = run.cancellation.clone();
     let observer = Arc::clone(&run.observer);
-    let setup = Setup {
+    let setup = WasiInputs {
         capability: permit.capability(),
         scratch_dir: engine.scratch_dir(),
         sources: &sources,
         process,
     };
-    let state = State::new(setup, limits, cancellation, observer, Egress::new(gate))?;
+    let state = StoreState::new(setup, limits, cancellation, observer, Egress::new(gate))?;
     open(engine, state, limits)
 }
 
@@ -211,7 +211,7 @@ pub(super) async fn in_time<T>(
             wall,
             ..Limits::default()
         };
-        let seen = Circumstances {
+        let seen = TrapContext {
             limits: &limits,
             denied: None,
             stderr_tail: String::new(),
@@ -257,16 +257,16 @@ fn unfinished(outcome: Result<GuestOutcome, Refusal>) -> Result<GuestOutcome, Re
 
 /// Returns the gate between this call and the network.
 fn gate(
-    uplink: &Arc<Uplink>,
+    uplink: &Arc<NetworkResources>,
     permit: &Permit,
     limits: &Limits,
     run: &Run,
-) -> anyhow::Result<Arc<Gate>> {
+) -> anyhow::Result<Arc<NetworkGate>> {
     let capability = permit.capability();
-    let credentials = Credentials::new(&capability.secrets, run.secrets.clone())?;
+    let credentials = RequestSecrets::new(&capability.secrets, run.secrets.clone())?;
     let network = capability.network.clone();
     let limits = limits.network.clone();
-    Ok(Arc::new(Gate::new(
+    Ok(Arc::new(NetworkGate::new(
         network,
         credentials,
         limits,
@@ -276,7 +276,7 @@ fn gate(
 }
 
 /// Runs value validation in an instance with an empty world, and preflight in the same one, or in one that reads files.
-pub(super) async fn validate(linked: &Linked, check: Check<'_>) -> Result<(), Refusal> {
+pub(super) async fn validate(linked: &LinkedComponent, check: Check<'_>) -> Result<(), Refusal> {
     let is_offline = matches!(check.preflight, Preflight::Offline);
     if !matches!(check.preflight, Preflight::Alone(_)) {
         look(
@@ -303,7 +303,7 @@ pub(super) async fn validate(linked: &Linked, check: Check<'_>) -> Result<(), Re
 
 /// Runs what is wanted of value validation and preflight, in one instance.
 async fn look(
-    linked: &Linked,
+    linked: &LinkedComponent,
     check: Check<'_>,
     (capability, input): (&Capability, &str),
     (values, preflight): (bool, bool),
@@ -345,7 +345,7 @@ async fn look(
 }
 
 /// Returns the component's claims about one input, from an instance with an empty world; `None` if it does not answer.
-pub(super) async fn classify(linked: &Linked, check: Check<'_>) -> Option<SafetyFacts> {
+pub(super) async fn classify(linked: &LinkedComponent, check: Check<'_>) -> Option<SafetyFacts> {
     let classifying = linked.classifying.as_ref()?;
     let engine = &linked.engine;
     let mut store = empty_world(engine, check.limits, check.cancellation).ok()?;
@@ -378,37 +378,41 @@ pub(super) async fn classify(linked: &Linked, check: Check<'_>) -> Option<Safety
 }
 
 pub(super) fn empty_world(
-    engine: &Engine,
+    engine: &GuestEngine,
     limits: &Limits,
     cancellation: &Cancellation,
-) -> Result<Store<State>, Refusal> {
+) -> Result<Store<StoreState>, Refusal> {
     offline(engine, &Capability::default(), limits, cancellation)
         .map_err(|error| Refusal::host_fault(format!("{error:#}")))
 }
 
 /// Returns a store with the files and variables of `capability`, for a run without network and without an observer.
 pub(super) fn offline(
-    engine: &Engine,
+    engine: &GuestEngine,
     capability: &Capability,
     limits: &Limits,
     cancellation: &Cancellation,
-) -> wasmtime::Result<Store<State>> {
-    let unheard = Arc::new(Unheard);
+) -> wasmtime::Result<Store<StoreState>> {
+    let unheard = Arc::new(NullObserver);
     let egress = Egress::new(None);
     let cancellation = cancellation.clone();
-    let sources = Sources::default();
-    let setup = Setup {
+    let sources = NondeterminismSources::default();
+    let setup = WasiInputs {
         capability,
         scratch_dir: engine.scratch_dir(),
         sources: &sources,
         process: None,
     };
-    let state = State::new(setup, limits, cancellation, unheard, egress)?;
+    let state = StoreState::new(setup, limits, cancellation, unheard, egress)?;
     open(engine, state, limits)
 }
 
 /// Returns a store with the world of `state`, in which every limit is set before a guest's start function can run.
-fn open(engine: &Engine, state: State, limits: &Limits) -> wasmtime::Result<Store<State>> {
+fn open(
+    engine: &GuestEngine,
+    state: StoreState,
+    limits: &Limits,
+) -> wasmtime::Result<Store<StoreState>> {
     let mut store = Store::new(engine.wasmtime(), state);
     store.limiter(|state| &mut state.limiter);
     store.set_fuel(if guard!("fuel") {
@@ -443,9 +447,9 @@ fn open(engine: &Engine, state: State, limits: &Limits) -> wasmtime::Result<Stor
 }
 
 /// Time to clean up, for a guest that imports the cancellation interface.
-pub(super) struct Grace {
+pub(super) struct CancelGrace {
     time: Duration,
-    /// What the guest hears at its own deadline. That of the call is heard by others too.
+    /// Canceled at the guest's own deadline. The call's has other listeners too.
     expiry: Cancellation,
 }
 
@@ -453,12 +457,12 @@ pub(super) struct Grace {
 /// either of the latter, and stopped after that time.
 pub(super) async fn bounded<T>(
     (meter, work): (
-        Arc<Meter>,
+        Arc<MemoryMeter>,
         Pin<&mut impl Future<Output = wasmtime::Result<T>>>,
     ),
     wall: Duration,
     cancellation: &Cancellation,
-    grace: Option<&Grace>,
+    grace: Option<&CancelGrace>,
 ) -> wasmtime::Result<T> {
     unless_stopped(pin!(charging(meter, work)), wall, cancellation, grace).await
 }
@@ -469,7 +473,7 @@ async fn unless_stopped<T>(
     work: Pin<&mut impl Future<Output = wasmtime::Result<T>>>,
     wall: Duration,
     cancellation: &Cancellation,
-    grace: Option<&Grace>,
+    grace: Option<&CancelGrace>,
 ) -> wasmtime::Result<T> {
     let deadline = Instant::now()
         .checked_add(wall)
@@ -496,23 +500,23 @@ async fn unless_stopped<T>(
     let stopped = async {
         tokio::select! {
             biased;
-            () = canceled => Stop::Canceled(reason(cancellation)),
-            () = expired => Stop::Deadline,
+            () = canceled => StopReason::Canceled(reason(cancellation)),
+            () = expired => StopReason::Deadline,
         }
     };
     // A guest without any time left would run until the first tick.
     if wall.is_zero() && guard!("deadline") && cancellation.requested().is_none() {
-        return Err(Stop::Deadline.into());
+        return Err(StopReason::Deadline.into());
     }
     let result = unless(stopped, work, cancellation.requested().is_none()).await;
     // An error after the guest was asked to stop is what became of that.
     let is_over = grace.is_some_and(|grace| grace.expiry.requested().is_some());
     let asked = cancellation
         .requested()
-        .map(Stop::Canceled)
-        .or(is_over.then_some(Stop::Deadline));
+        .map(StopReason::Canceled)
+        .or(is_over.then_some(StopReason::Deadline));
     match (result, asked) {
-        (Err(error), Some(stop)) if error.downcast_ref::<Stop>().is_none() => {
+        (Err(error), Some(stop)) if error.downcast_ref::<StopReason>().is_none() => {
             Err(error.context(stop))
         }
         (result, _) => result,
@@ -522,7 +526,7 @@ async fn unless_stopped<T>(
 /// Runs `work` until it is done or `stopped`. If it `starts`, `stopped` is polled only once `work` has waited, at the first
 /// tick at the latest. Most calls end before that, and to register their timer could wake a thread of the runtime.
 async fn unless<T>(
-    stopped: impl Future<Output = Stop>,
+    stopped: impl Future<Output = StopReason>,
     mut work: Pin<&mut impl Future<Output = wasmtime::Result<T>>>,
     mut starts: bool,
 ) -> wasmtime::Result<T> {
@@ -548,11 +552,11 @@ fn reason(cancellation: &Cancellation) -> AbortReason {
         .unwrap_or(AbortReason::UserInterruption)
 }
 
-/// Reads the meters, drops the store, and converts its result into an outcome. `fails_with_output`: the world of the component
-/// has no other way to keep the output of a call that failed. `allowed` are the limits of the whole call, `left` those of this
-/// instance.
+/// Reads the meters, drops the store, and converts its result into an outcome. `fails_with_output`: the world of the
+/// component has no other way to keep a failed call's output. `allowed` are the limits of the whole call, `left` of
+/// this instance.
 fn close(
-    mut store: Store<State>,
+    mut store: Store<StoreState>,
     (result, fails_with_output): (wasmtime::Result<Outcome>, bool),
     allowed: &Limits,
     left: &Limits,
@@ -581,7 +585,7 @@ fn close(
         usage.add(&resumed.spent);
     }
     let gate = store.data().egress.gate();
-    let redacted = gate.is_some_and(Gate::redacted);
+    let redacted = gate.is_some_and(NetworkGate::redacted);
     let of_files = store.data().file_rules.denied();
     if let Some(denied) = &of_files {
         run.observer.denied(SandboxDenial {
@@ -591,16 +595,20 @@ fn close(
             rule: denied.message.clone(),
         });
     }
-    let outcome = name_request(outcome, gate.and_then(Gate::failed));
+    let outcome = name_request(outcome, gate.and_then(NetworkGate::failed));
     let outcome = heed_denials(
         outcome,
-        gate.and_then(Gate::denied).or(of_files),
+        gate.and_then(NetworkGate::denied).or(of_files),
         has_failed,
     );
     let partial_bytes = left
         .output_bytes
         .saturating_sub(store.data().partial_bytes_left);
-    let recorded = store.data_mut().recorder.take().map(Recorder::into_data);
+    let recorded = store
+        .data_mut()
+        .recorder
+        .take()
+        .map(ReplayRecorder::into_data);
     let context_modifiers = store.data_mut().modifiers.take();
     let command = store.data().command;
     let logs = store.into_data().logs.into_content();
@@ -616,16 +624,16 @@ fn close(
     })
 }
 
-/// What becomes of a call that answers after it was asked to stop.
-fn asked_to_stop(run: &Run, store: &Store<State>, allowed: &Limits) -> Option<Refusal> {
+/// The refusal of a call that answers after it was asked to stop.
+fn asked_to_stop(run: &Run, store: &Store<StoreState>, allowed: &Limits) -> Option<Refusal> {
     let is_over = store.data().expiry.requested().is_some();
-    let late = || is_over.then(|| verdict(&Stop::Deadline.into(), store, allowed));
+    let late = || is_over.then(|| verdict(&StopReason::Deadline.into(), store, allowed));
     run.cancellation.requested().map(canceled).or_else(late)
 }
 
 /// Returns the questions of a guest that stopped to ask them.
-fn needed(error: &wasmtime::Error, store: &mut Store<State>) -> Option<GuestOutcome> {
-    matches!(error.downcast_ref(), Some(Stop::NeedsInput))
+fn needed(error: &wasmtime::Error, store: &mut Store<StoreState>) -> Option<GuestOutcome> {
+    matches!(error.downcast_ref(), Some(StopReason::NeedsInput))
         .then(|| store.data_mut().needed.take())
         .flatten()
         .map(GuestOutcome::NeedsInput)
@@ -664,9 +672,13 @@ fn failed_after(refusal: Refusal, mut usage: Usage, resumed: Option<&Resumed>) -
     failed
 }
 
-pub(super) fn verdict(error: &wasmtime::Error, store: &Store<State>, limits: &Limits) -> Refusal {
+pub(super) fn verdict(
+    error: &wasmtime::Error,
+    store: &Store<StoreState>,
+    limits: &Limits,
+) -> Refusal {
     let state = store.data();
-    let seen = Circumstances {
+    let seen = TrapContext {
         limits,
         denied: state.limiter.denied(),
         stderr_tail: state.logs.stderr_tail(),
@@ -675,7 +687,7 @@ pub(super) fn verdict(error: &wasmtime::Error, store: &Store<State>, limits: &Li
 }
 
 /// Returns what a guest has used that has `fuel` units left.
-pub(super) fn usage(state: &State, fuel: u64, limits: &Limits) -> Usage {
+pub(super) fn usage(state: &StoreState, fuel: u64, limits: &Limits) -> Usage {
     let mut usage = blank(limits);
     usage.fuel.used = limits.fuel.saturating_sub(fuel);
     usage.wall_ms.used = u64::try_from(state.started.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -683,9 +695,15 @@ pub(super) fn usage(state: &State, fuel: u64, limits: &Limits) -> Usage {
     usage.table_elements.used = state.limiter.tables_peak as u64;
     usage.log_bytes.used = state.logs.written();
     usage.files = state.file_rules.quota.usage(limits);
-    usage.network = state.egress.gate().and_then(Gate::usage);
+    usage.network = state.egress.gate().and_then(NetworkGate::usage);
     let mut touched = state.file_rules.touched();
-    touched.append(state.egress.gate().map(Gate::touched).unwrap_or_default());
+    touched.append(
+        state
+            .egress
+            .gate()
+            .map(NetworkGate::touched)
+            .unwrap_or_default(),
+    );
     usage.touched = touched.into_some();
     usage
 }
@@ -727,9 +745,9 @@ fn context(capability: &Capability) -> String {
 }
 
 /// An observer that ignores everything, for guests that run outside a call.
-pub(super) struct Unheard;
+pub(super) struct NullObserver;
 
-impl Observer for Unheard {
+impl Observer for NullObserver {
     fn progress(&self, _: GuestProgress) {}
     fn log(&self, _: &str, _: &str, _: Option<&str>) {}
     fn cancel_acknowledged(&self) {}

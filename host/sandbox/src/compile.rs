@@ -52,7 +52,7 @@ const UNLIMITED: i32 = 71;
 
 /// How thoroughly a component is compiled. Code of either kind runs in the same engine, and uses the same fuel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effort {
+pub enum CompileEffort {
     /// Without optimizations: in three quarters of the time, and the code takes up to a tenth more.
     Quick,
     Thorough,
@@ -60,7 +60,7 @@ pub enum Effort {
     Again,
 }
 
-impl Effort {
+impl CompileEffort {
     /// The argument of a compiler's process.
     fn word(self) -> &'static str {
         match self {
@@ -71,7 +71,7 @@ impl Effort {
     }
 
     /// The effort that a compiler's process was asked for.
-    pub fn of(word: &str) -> Option<Self> {
+    pub fn from_word(word: &str) -> Option<Self> {
         [Self::Quick, Self::Thorough, Self::Again]
             .into_iter()
             .find(|effort| effort.word() == word)
@@ -143,13 +143,13 @@ impl std::fmt::Debug for CompilerSettings {
 }
 
 /// Reports one compilation: its start, and its end also if the future of the compilation is dropped.
-struct Watched<'w> {
+struct WatchedCompilation<'w> {
     watch: Option<&'w CompileWatch>,
     begun: Instant,
     compiled: bool,
 }
 
-impl<'w> Watched<'w> {
+impl<'w> WatchedCompilation<'w> {
     fn begin(watch: Option<&'w CompileWatch>, bytes: usize) -> Self {
         watch
             .into_iter()
@@ -162,7 +162,7 @@ impl<'w> Watched<'w> {
     }
 }
 
-impl Drop for Watched<'_> {
+impl Drop for WatchedCompilation<'_> {
     fn drop(&mut self) {
         let step = Compilation::Ends {
             took: self.begun.elapsed(),
@@ -195,14 +195,14 @@ impl Compiler {
     pub(super) async fn compile(
         &self,
         component: &[u8],
-        effort: Effort,
+        effort: CompileEffort,
     ) -> Result<(Concurrency, Vec<u8>), Refusal> {
-        if effort == Effort::Again {
+        if effort == CompileEffort::Again {
             let _turn = self.again.acquire().await;
             return self.compile_within_limits(component, effort).await;
         }
         let _turn = self.turn.acquire().await;
-        let mut watched = Watched::begin(self.settings.watch.as_ref(), component.len());
+        let mut watched = WatchedCompilation::begin(self.settings.watch.as_ref(), component.len());
         let compiled = self.compile_within_limits(component, effort).await;
         watched.compiled = compiled.is_ok();
         compiled
@@ -211,7 +211,7 @@ impl Compiler {
     async fn compile_within_limits(
         &self,
         component: &[u8],
-        effort: Effort,
+        effort: CompileEffort,
     ) -> Result<(Concurrency, Vec<u8>), Refusal> {
         let wall = if guard!("compile_time") {
             Duration::from_secs(self.settings.cpu_seconds.saturating_mul(2).max(1))
@@ -221,16 +221,16 @@ impl Compiler {
         match tokio::time::timeout(wall, self.run(component, effort)).await {
             Ok(Ok((status, code, said))) => self.judge(status, code, &said),
             // As below, dropping the future killed the child.
-            Ok(Err(error)) if error.is::<TooMuchCode>() => Err(self.too_much(Limit::Code)),
+            Ok(Err(error)) if error.is::<TooMuchCode>() => Err(self.too_much(CompileLimit::Code)),
             Ok(Err(error)) => Err(Refusal::host_fault(format!("{error:#}"))),
-            Err(_) => Err(self.too_much(Limit::Time)),
+            Err(_) => Err(self.too_much(CompileLimit::Time)),
         }
     }
 
     async fn run(
         &self,
         component: &[u8],
-        effort: Effort,
+        effort: CompileEffort,
     ) -> anyhow::Result<(ExitStatus, Vec<u8>, String)> {
         let settings = &self.settings;
         let mut child = Command::new(&settings.program)
@@ -321,9 +321,9 @@ impl Compiler {
         }
         let ended = format!("the compiler ended with {status}: {said}");
         match status.signal().and_then(Signal::from_named_raw) {
-            Some(Signal::XCPU) => Err(self.too_much(Limit::Time)),
+            Some(Signal::XCPU) => Err(self.too_much(CompileLimit::Time)),
             Some(Signal::ABORT) if said.contains("memory allocation") => {
-                Err(self.too_much(Limit::Memory))
+                Err(self.too_much(CompileLimit::Memory))
             }
             Some(Signal::KILL) => Err(self.killed(ended)),
             _ if crashed(status) => {
@@ -337,21 +337,21 @@ impl Compiler {
         }
     }
 
-    fn too_much(&self, limit: Limit) -> Refusal {
+    fn too_much(&self, limit: CompileLimit) -> Refusal {
         let message = match limit {
-            Limit::Memory => {
+            CompileLimit::Memory => {
                 let bytes = self.settings.memory_bytes;
                 format!(
                     "compiling the component takes more than {bytes} bytes of memory; {RAISE} `memory` {WHERE}"
                 )
             }
-            Limit::Time => {
+            CompileLimit::Time => {
                 let seconds = self.settings.cpu_seconds;
                 let wall = seconds.saturating_mul(2);
                 let most = format!("{seconds} s of CPU time, or {wall} s in total");
                 format!("compiling the component takes more than {most}; {RAISE} `time` {WHERE}")
             }
-            Limit::Code => format!(
+            CompileLimit::Code => format!(
                 "the compiled code of the component is larger than {} bytes",
                 self.code_bytes_max
             ),
@@ -371,8 +371,8 @@ impl Compiler {
     }
 }
 
-/// Whether a worker died of what it compiled: of a stack overflow, a memory access or an assertion, as another program
-/// could not have ended it. The component decides that, so it is refused, and the host is not at fault.
+/// `true` if the component made a worker die: of a stack overflow, a memory access or an assertion, unlike a kill by
+/// another program. The component is refused, and the host is not at fault.
 fn crashed(status: ExitStatus) -> bool {
     use rustix::process::Signal;
     use std::os::unix::process::ExitStatusExt;
@@ -419,13 +419,13 @@ fn start_threads(memory_bytes: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the operator can do about a limit.
+/// The operator's remedy for a limit.
 const RAISE: &str = "if you trust it, raise";
 const WHERE: &str = "under [compile] in your own toolcell.toml";
 
-/// What a compilation took too much of.
+/// The limit that a compilation exceeded.
 #[derive(Clone, Copy)]
-enum Limit {
+enum CompileLimit {
     Time,
     Memory,
     Code,
@@ -469,7 +469,7 @@ const LACKING: [(&str, &[&str]); 3] = [
     ("stack switching", &["stack switching", "stack-switching"]),
 ];
 
-/// What to say of a component that is not valid for this engine.
+/// The message for a component that is not valid for this engine.
 fn faulty(said: &str) -> String {
     let needed = LACKING
         .iter()
@@ -517,7 +517,12 @@ pub(super) fn refuse_what_is_no_component(bytes: &[u8]) -> Result<(), Refusal> {
 
 /// Compiles with `effort` in the child process: limits itself to `cpu_seconds`, `memory_bytes` and the life of the process
 /// `parent`, reads a component from standard input, and writes the compiled code to standard output. Returns the exit status.
-pub fn compile_worker(cpu_seconds: u64, memory_bytes: u64, parent: u32, effort: Effort) -> i32 {
+pub fn compile_worker(
+    cpu_seconds: u64,
+    memory_bytes: u64,
+    parent: u32,
+    effort: CompileEffort,
+) -> i32 {
     let done = match limited(cpu_seconds, memory_bytes, parent, effort) {
         // Freeing the engines takes milliseconds, and the process ends.
         Ok(engines) => work(&ManuallyDrop::new(engines)).map_err(|error| (status(&error), error)),
@@ -547,16 +552,16 @@ fn status(error: &anyhow::Error) -> i32 {
 }
 
 /// Both engines, to compile with.
-struct Compilers {
+struct CompilerEngines {
     off: wasmtime::Engine,
     on: wasmtime::Engine,
 }
 
-impl Compilers {
-    fn new(effort: Effort) -> anyhow::Result<Self> {
+impl CompilerEngines {
+    fn new(effort: CompileEffort) -> anyhow::Result<Self> {
         let make = |concurrency| {
             let mut config = config(concurrency);
-            if effort == Effort::Quick {
+            if effort == CompileEffort::Quick {
                 config.cranelift_opt_level(OptLevel::None);
             }
             wasmtime::Engine::new(&config).map_err(anyhow::Error::from)
@@ -587,8 +592,8 @@ fn limited(
     cpu_seconds: u64,
     memory_bytes: u64,
     parent: u32,
-    effort: Effort,
-) -> anyhow::Result<Compilers> {
+    effort: CompileEffort,
+) -> anyhow::Result<CompilerEngines> {
     use rustix::process::{Resource, Rlimit, setrlimit};
     let limit = |value| Rlimit {
         current: Some(value),
@@ -602,11 +607,11 @@ fn limited(
     setrlimit(Resource::Cpu, time).context("cannot limit the time")?;
     setrlimit(Resource::As, limit(memory_bytes)).context("cannot limit the memory")?;
     setrlimit(Resource::Core, limit(0)).context("cannot limit core dumps")?;
-    if effort == Effort::Again {
+    if effort == CompileEffort::Again {
         rustix::process::setpriority_process(None, LOWEST_PRIORITY)
             .context("cannot lower the priority")?;
     }
-    let engines = Compilers::new(effort)?;
+    let engines = CompilerEngines::new(effort)?;
     start_threads(memory_bytes).context("cannot start the threads")?;
     confine::leave_no_dump()?;
     if guard!("compile_filter") {
@@ -615,7 +620,7 @@ fn limited(
     Ok(engines)
 }
 
-fn work(engines: &Compilers) -> anyhow::Result<Concurrency> {
+fn work(engines: &CompilerEngines) -> anyhow::Result<Concurrency> {
     let mut component = Vec::new();
     std::io::stdin()
         .lock()
@@ -641,12 +646,15 @@ mod tests {
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
-    use super::{Compilation, Compiler, CompilerSettings, Compilers, Concurrency, Effort, code_of};
+    use super::{
+        Compilation, CompileEffort, Compiler, CompilerEngines, CompilerSettings, Concurrency,
+        code_of,
+    };
 
     #[test]
     fn only_a_component_that_needs_concurrency_is_compiled_for_the_slower_engine() {
         let compiled = |text: &str| {
-            Compilers::new(Effort::Thorough)
+            CompilerEngines::new(CompileEffort::Thorough)
                 .unwrap()
                 .compile(&wat::parse_str(text).unwrap())
         };
@@ -675,7 +683,7 @@ mod tests {
             watch: None,
         };
         let refusal = Compiler::new(settings)
-            .compile(b"", Effort::Quick)
+            .compile(b"", CompileEffort::Quick)
             .await
             .unwrap_err();
         assert_eq!(refusal.code, "component_invalid", "{refusal:?}");
@@ -713,7 +721,7 @@ mod tests {
                 watch: None,
             };
             let refusal = Compiler::new(settings)
-                .compile(b"", Effort::Quick)
+                .compile(b"", CompileEffort::Quick)
                 .await
                 .unwrap_err();
             assert_eq!(refusal.code, code, "{end}: {refusal:?}");
@@ -739,7 +747,7 @@ mod tests {
         };
         let compiled = tokio::time::timeout(
             Duration::from_secs(60),
-            compiler.compile(b"", Effort::Quick),
+            compiler.compile(b"", CompileEffort::Quick),
         )
         .await;
         let refusal = compiled.unwrap().unwrap_err();
@@ -782,12 +790,12 @@ mod tests {
             assert_eq!((begun, said), (Compilation::Begins { bytes: 3 }, compiled));
         };
         compiler("cat")
-            .compile(b"abc", Effort::Quick)
+            .compile(b"abc", CompileEffort::Quick)
             .await
             .unwrap();
         ended(true);
         compiler("exit 1")
-            .compile(b"abc", Effort::Quick)
+            .compile(b"abc", CompileEffort::Quick)
             .await
             .unwrap_err();
         ended(false);
@@ -795,7 +803,7 @@ mod tests {
         assert!(
             tokio::time::timeout(
                 Duration::from_millis(50),
-                slow.compile(b"abc", Effort::Quick)
+                slow.compile(b"abc", CompileEffort::Quick)
             )
             .await
             .is_err()

@@ -10,62 +10,62 @@ use wasmtime::component::{Component, InstancePre};
 
 use super::bindings::classifying::ClassifyingPre;
 use super::bindings::validating::ValidatingPre;
-use super::cache::{Entry, Note};
-use super::engine::{Concurrency, Engine};
+use super::cache::{CacheEntry, CacheNote};
+use super::engine::{Concurrency, GuestEngine};
 use super::linking;
-use super::loads::Loads;
-use super::state::State;
+use super::loads::ComponentLoads;
+use super::state::StoreState;
 use super::twice;
-use super::world::{self, Examined, World};
+use super::world::{self, ComponentWorld, FirstLoad};
 
 /// The optional interfaces that a component exports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Exports {
+pub struct OptionalExports {
     pub validation: bool,
     pub classification: bool,
     pub configuration: bool,
 }
 
-impl Exports {
-    fn of(world: world::Kind, exports: &[String]) -> Self {
+impl OptionalExports {
+    fn new(world: world::WorldKind, exports: &[String]) -> Self {
         let has = |wanted: &str| exports.iter().any(|name| name == wanted);
         Self {
             validation: has(VALIDATION),
             classification: has(CLASSIFICATION),
             // No other world hands settings over. They would be accepted, and have no effect.
-            configuration: has(CONFIGURATION) && world == world::Kind::Tool,
+            configuration: has(CONFIGURATION) && world == world::WorldKind::Tool,
         }
     }
 }
 
 /// Facts about a component, found at its first load and cached with its compiled code.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Description {
+pub(super) struct ComponentDescription {
     /// `sha256:<hex>` of the component.
     pub(super) digest: String,
-    world: world::Kind,
+    world: world::WorldKind,
     /// Which engine runs it.
     pub(super) concurrency: Concurrency,
     /// The component's toolkit, as its world describes it.
     pub(super) toolkit: String,
     takes_granted_files: bool,
-    pub(super) exports: Exports,
+    pub(super) exports: OptionalExports,
     pub(super) imports: Vec<String>,
 }
 
 /// The interfaces that a component imports and that change how the host calls it. Found once, because a component may
 /// import dozens, and each call asks.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Imports {
-    /// Whether a canceled call gets a grace: it imports `cancellation` or `cancellation-signal`.
+pub(super) struct HostImports {
+    /// `true` if a canceled call gets a grace: it imports `cancellation` or `cancellation-signal`.
     pub(super) cancellation: bool,
     pub(super) http: bool,
     pub(super) random: bool,
     pub(super) clocks: bool,
 }
 
-impl Imports {
-    fn of(imports: &[String]) -> Self {
+impl HostImports {
+    fn new(imports: &[String]) -> Self {
         let has = |name: &str| imports.iter().any(|import| import.starts_with(name));
         Self {
             cancellation: has("toolcell:tool/cancellation@")
@@ -79,25 +79,25 @@ impl Imports {
 
 /// A component whose description is known. Its code is there, or is loaded by the first call that needs it.
 pub struct LoadedComponent {
-    description: Description,
-    pub(super) imported: Imports,
+    description: ComponentDescription,
+    pub(super) imported: HostImports,
     /// Hash of the component's bytes, under which the cache keeps its code.
     name: blake3::Hash,
     /// State of the cache entry when it was authenticated; `None` if that does not show whether it was changed since.
     pub(super) entry: Option<FileState>,
     /// The file that held the component, and its state, if the component was not read.
     pub(super) file: Option<(PathBuf, FileState)>,
-    pub(super) linked: OnceLock<Linked>,
-    pub(super) loads: Loads,
+    pub(super) linked: OnceLock<LinkedComponent>,
+    pub(super) loads: ComponentLoads,
 }
 
 /// Compiled and linked code, which takes one allocation to instantiate.
-pub(super) struct Linked {
+pub(super) struct LinkedComponent {
     /// The engine that the code is for, which makes the stores of its calls.
-    pub(super) engine: Engine,
-    pub(super) world: Box<dyn World>,
-    pub(super) validating: Option<ValidatingPre<State>>,
-    pub(super) classifying: Option<ClassifyingPre<State>>,
+    pub(super) engine: GuestEngine,
+    pub(super) world: Box<dyn ComponentWorld>,
+    pub(super) validating: Option<ValidatingPre<StoreState>>,
+    pub(super) classifying: Option<ClassifyingPre<StoreState>>,
 }
 
 /// The import of IronClaw's tools, through which they send requests and read the clock.
@@ -107,10 +107,14 @@ const CLASSIFICATION: &str = "toolcell:tool/classification@0.2.0";
 const CONFIGURATION: &str = "toolcell:tool/configuration@0.2.0";
 
 impl LoadedComponent {
-    pub(super) fn new(description: Description, name: blake3::Hash, linked: Linked) -> Self {
-        let imported = Imports::of(&description.imports);
+    pub(super) fn new(
+        description: ComponentDescription,
+        name: blake3::Hash,
+        linked: LinkedComponent,
+    ) -> Self {
+        let imported = HostImports::new(&description.imports);
         let linked = OnceLock::from(linked);
-        let loads = Loads::default();
+        let loads = ComponentLoads::default();
         Self {
             description,
             imported,
@@ -124,12 +128,12 @@ impl LoadedComponent {
 
     /// Loads an examined component from its authenticated cache entry.
     pub(super) fn revive(
-        engine: &Engine,
+        engine: &GuestEngine,
         name: blake3::Hash,
-        entry: &Entry<Description>,
-        description: Description,
+        entry: &CacheEntry<ComponentDescription>,
+        description: ComponentDescription,
     ) -> Result<Self, Refusal> {
-        let linked = Linked::new(engine, &map(engine, entry.code_file())?, &description)?;
+        let linked = LinkedComponent::new(engine, &map(engine, entry.code_file())?, &description)?;
         Ok(Self {
             entry: entry.lasting(),
             ..Self::new(description, name, linked)
@@ -137,21 +141,21 @@ impl LoadedComponent {
     }
 
     /// A component that was noted for the file `path`: nothing of it is loaded yet.
-    pub(super) fn noted(path: &Path, note: Note<Description>) -> Self {
+    pub(super) fn noted(path: &Path, note: CacheNote<ComponentDescription>) -> Self {
         Self {
-            imported: Imports::of(&note.description.imports),
+            imported: HostImports::new(&note.description.imports),
             description: note.description,
             name: blake3::Hash::from(note.name),
             entry: note.entry,
             file: Some((path.to_owned(), note.component)),
             linked: OnceLock::new(),
-            loads: Loads::default(),
+            loads: ComponentLoads::default(),
         }
     }
 
     /// Examines a component at its first load: reads its type, links it, and refuses it if two `describe` calls differ.
     pub(super) async fn examine(
-        engine: &Engine,
+        engine: &GuestEngine,
         (digest, name): (&str, blake3::Hash),
         component: &Component,
         bytes: &[u8],
@@ -166,19 +170,19 @@ impl LoadedComponent {
             .imports(engine.wasmtime())
             .map(|(name, _)| name.to_owned())
             .collect();
-        let world = world::Kind::find(&exports, &imports)?.chosen(&exports, bytes);
+        let world = world::WorldKind::find(&exports, &imports)?.chosen(&exports, bytes);
         let namespace = world.heed_profile(bytes)?;
-        let mut description = Description {
+        let mut description = ComponentDescription {
             digest: digest.to_owned(),
             world,
             concurrency: engine.concurrency(),
             toolkit: String::new(),
             takes_granted_files: world.takes_granted_files(&imports, bytes),
-            exports: Exports::of(world, &exports),
+            exports: OptionalExports::new(world, &exports),
             imports,
         };
-        let mut linked = Linked::new(engine, component, &description)?;
-        let examined = Examined {
+        let mut linked = LinkedComponent::new(engine, component, &description)?;
+        let examined = FirstLoad {
             engine,
             component,
             bytes,
@@ -203,7 +207,7 @@ impl LoadedComponent {
     }
 
     /// Takes the code of the component, unless another load was faster, which had the same bytes.
-    pub(super) fn take_code(&self, linked: Linked) {
+    pub(super) fn take_code(&self, linked: LinkedComponent) {
         let _ = self.linked.set(linked);
     }
 
@@ -212,34 +216,34 @@ impl LoadedComponent {
         &self.description.digest
     }
 
-    /// What the component in the file `file` says of itself: JSON text, not yet validated. A command without a name gets that
-    /// of its file.
+    /// The declaration of the component in `file`: JSON text, not yet validated. A command without a name gets its
+    /// file's.
     pub fn toolkit(&self, file: Option<&Path>) -> Cow<'_, str> {
-        let Description { world, toolkit, .. } = &self.description;
+        let ComponentDescription { world, toolkit, .. } = &self.description;
         file.and_then(|file| world.named_by(file, toolkit))
             .map_or(Cow::Borrowed(toolkit), Cow::Owned)
     }
 
-    /// Whether the component uses files, and nothing says which of its tools do, and how.
+    /// `true` if the component uses files, and nothing says which of its tools do, and how.
     pub fn takes_granted_files(&self) -> bool {
         self.description.takes_granted_files
     }
 
-    pub fn exports(&self) -> Exports {
+    pub fn exports(&self) -> OptionalExports {
         self.description.exports
     }
 
-    /// Whether the files that the component leaves in its scratch folder become artifacts.
+    /// `true` if files that the component leaves in its scratch folder become artifacts.
     pub fn leaves_files(&self) -> bool {
         self.description.world.leaves_files()
     }
 
-    /// Whether the tools are made of the component's functions, by their types and their documentation.
+    /// `true` if the tools are made from the types and the documentation of the component's functions.
     pub fn is_of_plain_functions(&self) -> bool {
-        self.description.world == world::Kind::Wit
+        self.description.world == world::WorldKind::Wit
     }
 
-    /// Whether a partial outcome of the component can be a failure, whose output is kept.
+    /// `true` if a partial outcome of the component can be a failure, whose output is kept.
     pub(super) fn fails_with_output(&self) -> bool {
         self.description.world.fails_with_output()
     }
@@ -249,7 +253,7 @@ impl LoadedComponent {
         &self.description.imports
     }
 
-    pub(super) fn description(&self) -> &Description {
+    pub(super) fn description(&self) -> &ComponentDescription {
         &self.description
     }
 
@@ -259,12 +263,12 @@ impl LoadedComponent {
     }
 }
 
-impl Linked {
+impl LinkedComponent {
     /// Links the code of an examined component.
     pub(super) fn new(
-        engine: &Engine,
+        engine: &GuestEngine,
         component: &Component,
-        description: &Description,
+        description: &ComponentDescription,
     ) -> Result<Self, Refusal> {
         let linker = description
             .world
@@ -316,8 +320,8 @@ impl Linked {
 
 fn optional<T>(
     exported: bool,
-    instance: &InstancePre<State>,
-    bind: impl FnOnce(InstancePre<State>) -> wasmtime::Result<T>,
+    instance: &InstancePre<StoreState>,
+    bind: impl FnOnce(InstancePre<StoreState>) -> wasmtime::Result<T>,
 ) -> wasmtime::Result<Option<T>> {
     exported.then(|| bind(instance.clone())).transpose()
 }
@@ -326,7 +330,7 @@ fn optional<T>(
     unsafe_code,
     reason = "wasmtime cannot check that bytes are code it made; the caller did"
 )]
-pub(super) fn deserialize(engine: &Engine, compiled: &[u8]) -> Result<Component, Refusal> {
+pub(super) fn deserialize(engine: &GuestEngine, compiled: &[u8]) -> Result<Component, Refusal> {
     // SAFETY: the bytes come straight from the pipe of our own compile worker.
     unsafe { Component::deserialize(engine.wasmtime(), compiled) }
         .map_err(|error| not_loadable(&error))
@@ -336,7 +340,7 @@ pub(super) fn deserialize(engine: &Engine, compiled: &[u8]) -> Result<Component,
     unsafe_code,
     reason = "wasmtime cannot check that a file holds code it made; the caller did"
 )]
-pub(super) fn map(engine: &Engine, code: &Path) -> Result<Component, Refusal> {
+pub(super) fn map(engine: &GuestEngine, code: &Path) -> Result<Component, Refusal> {
     // SAFETY: the file is a cache entry that was authenticated, either just now or before its unchanged state was
     // noted. On Linux it is reached through the same handle. Only this user can write to it; toolcell replaces entries,
     // and never writes into one.
@@ -368,29 +372,32 @@ pub(super) fn invalid(code: &'static str, message: String) -> Refusal {
 
 #[cfg(test)]
 mod tests {
-    use super::{CLASSIFICATION, CONFIGURATION, Exports, Imports, VALIDATION};
-    use crate::world::Kind;
+    use super::{CLASSIFICATION, CONFIGURATION, HostImports, OptionalExports, VALIDATION};
+    use crate::world::WorldKind;
 
     #[test]
     fn only_a_world_that_hands_settings_over_takes_them() {
         let exports = [VALIDATION, CLASSIFICATION, CONFIGURATION].map(str::to_owned);
-        let all = Exports {
+        let all = OptionalExports {
             validation: true,
             classification: true,
             configuration: true,
         };
-        assert_eq!(Exports::of(Kind::Tool, &exports), all);
-        assert_eq!(Exports::of(Kind::Tool, &[]), Exports::default());
+        assert_eq!(OptionalExports::new(WorldKind::Tool, &exports), all);
+        assert_eq!(
+            OptionalExports::new(WorldKind::Tool, &[]),
+            OptionalExports::default()
+        );
         for world in [
-            Kind::Command,
-            Kind::Act,
-            Kind::Near,
-            Kind::Amplifier,
-            Kind::Wit,
+            WorldKind::Command,
+            WorldKind::Act,
+            WorldKind::Near,
+            WorldKind::Amplifier,
+            WorldKind::Wit,
         ] {
             assert_eq!(
-                Exports::of(world, &exports),
-                Exports {
+                OptionalExports::new(world, &exports),
+                OptionalExports {
                     configuration: false,
                     ..all
                 }
@@ -401,7 +408,7 @@ mod tests {
     #[test]
     fn an_interface_is_imported_in_any_version() {
         let of = |imports: &[&str]| {
-            Imports::of(
+            HostImports::new(
                 &imports
                     .iter()
                     .map(|name| (*name).to_owned())

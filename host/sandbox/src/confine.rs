@@ -123,7 +123,7 @@ mod linux {
 mod tests {
     use std::process::{Command, Stdio};
 
-    /// Whether a signal could be sent to the first thread of `process`.
+    /// `true` if a signal could be sent to the first thread of `process`.
     #[allow(unsafe_code, reason = "no safe function makes this system call")]
     fn reaches(process: u32) -> bool {
         // SAFETY: the system call takes numbers only, and signal 0 is never delivered.

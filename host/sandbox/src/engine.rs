@@ -16,7 +16,7 @@ use wasmtime::{
     WasmBacktraceDetails,
 };
 
-use super::stack::Stacks;
+use super::stack::StackAllocator;
 use super::world::TRANSLATION_VERSION;
 
 /// Name and version of the engine that runs guests.
@@ -38,7 +38,7 @@ pub const FEATURES_OFF: [&str; 9] = [
 /// Bytes of stack that wasm may use in one call. Interpreters need more than compiled code: QuickJS takes 1 KiB for a call
 /// of a function of a script.
 pub(super) const WASM_STACK_BYTES: usize = 2 << 20;
-/// Bytes of the fiber's stack. The host's own frames need up to 1.5 MiB beside those of wasm.
+/// Bytes of the fiber's stack. The host's own frames need up to 1.5 MiB beside wasm's.
 const FIBER_STACK_BYTES: usize = WASM_STACK_BYTES + (3 << 19);
 
 /// Interval at which a computing guest yields to others.
@@ -62,7 +62,7 @@ const TABLES_MAX: u32 = 16;
 /// for more than 2,048 calls has fewer than [`MEMORIES_MAX`] for each.
 const MEMORY_SLOTS_MAX: u32 = 16_384;
 
-/// Whether a component needs the component model's concurrency: functions that are `async`, streams and futures.
+/// Use of the component model's concurrency: functions that are `async`, streams and futures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Concurrency {
@@ -72,20 +72,20 @@ pub(super) enum Concurrency {
 }
 
 #[derive(Clone)]
-pub(super) struct Engine {
+pub(super) struct GuestEngine {
     engine: wasmtime::Engine,
     concurrency: Concurrency,
     ticker: Arc<Ticker>,
     scratch_dir: Arc<Path>,
 }
 
-/// Both engines. They share the ticker and the turns, so that guests of either leave room for those of the other.
-pub(super) struct Engines {
-    off: Engine,
-    on: Engine,
+/// Both engines. They share the ticker and the turns, so that guests of either leave room for the other's.
+pub(super) struct EnginePair {
+    off: GuestEngine,
+    on: GuestEngine,
 }
 
-impl Engines {
+impl EnginePair {
     /// Creates the engines. `scratch_dir` is the folder in which the scratch folders of calls are created.
     ///
     /// Only the engine without concurrency has a pool: a second one would reserve as much address space again. The
@@ -99,7 +99,7 @@ impl Engines {
             let mut config = config(concurrency);
             config.allocation_strategy(strategy);
             if concurrency == Concurrency::On {
-                config.with_host_stack(Arc::new(Stacks));
+                config.with_host_stack(Arc::new(StackAllocator));
             }
             wasmtime::Engine::new(&config)
                 .map_err(anyhow::Error::from)
@@ -112,7 +112,7 @@ impl Engines {
         let on = make(Concurrency::On, InstanceAllocationStrategy::OnDemand)?;
         let ticker = Ticker::start([&off, &on])?;
         let scratch_dir: Arc<Path> = scratch_dir.into();
-        let engine = |engine, concurrency| Engine {
+        let engine = |engine, concurrency| GuestEngine {
             engine,
             concurrency,
             ticker: Arc::clone(&ticker),
@@ -124,7 +124,7 @@ impl Engines {
         })
     }
 
-    pub(super) fn of(&self, concurrency: Concurrency) -> &Engine {
+    pub(super) fn get(&self, concurrency: Concurrency) -> &GuestEngine {
         match concurrency {
             Concurrency::Off => &self.off,
             Concurrency::On => &self.on,
@@ -132,7 +132,7 @@ impl Engines {
     }
 }
 
-impl Engine {
+impl GuestEngine {
     pub(super) fn concurrency(&self) -> Concurrency {
         self.concurrency
     }
@@ -146,19 +146,19 @@ impl Engine {
     }
 
     /// Returns the turns of one guest.
-    pub(super) fn turns(&self) -> Turns {
-        Turns(Arc::clone(&self.ticker))
+    pub(super) fn turns(&self) -> GuestTurns {
+        GuestTurns(Arc::clone(&self.ticker))
     }
 
     /// Keeps the ticker awake while a guest runs.
-    pub(super) fn running(&self) -> Running {
+    pub(super) fn running(&self) -> RunningGuest {
         // Sequentially consistent, as the two accesses of the ticker before it parks: otherwise each could miss the
         // other, and no tick would come for a second.
         self.ticker.active.fetch_add(1, Ordering::SeqCst);
         if self.ticker.asleep.load(Ordering::SeqCst) == 1 {
             self.ticker.thread.unpark();
         }
-        Running(Arc::clone(&self.ticker))
+        RunningGuest(Arc::clone(&self.ticker))
     }
 
     /// Hashes the settings and the processor that compiled code depends on, and the version of what is kept beside it.
@@ -167,8 +167,8 @@ impl Engine {
     }
 
     fn compatibility_with(&self, translation: &str) -> blake3::Hash {
-        struct Stable(blake3::Hasher);
-        impl Hasher for Stable {
+        struct StableHasher(blake3::Hasher);
+        impl Hasher for StableHasher {
             fn finish(&self) -> u64 {
                 0
             }
@@ -176,7 +176,7 @@ impl Engine {
                 self.0.update(bytes);
             }
         }
-        let mut hasher = Stable(blake3::Hasher::new());
+        let mut hasher = StableHasher(blake3::Hasher::new());
         std::hash::Hash::hash(&self.engine.precompile_compatibility_hash(), &mut hasher);
         hasher.0.update(ENGINE_VERSION.as_bytes());
         hasher.0.update(translation.as_bytes());
@@ -258,12 +258,12 @@ struct Ticker {
     turns_max: OnceLock<usize>,
 }
 
-pub(super) struct Running(Arc<Ticker>);
+pub(super) struct RunningGuest(Arc<Ticker>);
 
 /// The turns of one guest, for which it waits while it computes, so that it leaves room for others.
-pub(super) struct Turns(Arc<Ticker>);
+pub(super) struct GuestTurns(Arc<Ticker>);
 
-impl Turns {
+impl GuestTurns {
     /// Returns the future that the guest awaits at its tick number `ticks`, before it continues.
     pub(super) fn next(&self, ticks: u64) -> impl Future<Output = ()> + Send + 'static {
         let crowded = self.0.active.load(Ordering::Relaxed) > self.0.turns_max() + 1;
@@ -282,7 +282,7 @@ impl Turns {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningGuest {
     fn drop(&mut self) {
         self.0.active.fetch_sub(1, Ordering::Relaxed);
     }
@@ -361,13 +361,13 @@ mod tests {
     use std::thread;
     use std::time::{Duration, Instant};
 
-    use super::{Concurrency, Engines, TICK, TRANSLATION_VERSION};
+    use super::{Concurrency, EnginePair, TICK, TRANSLATION_VERSION};
 
     #[tokio::test]
     async fn what_is_kept_of_a_component_is_for_one_version_of_the_translation_of_other_worlds() {
-        let engines = Engines::new(None, 1 << 20, std::env::temp_dir()).unwrap();
+        let engines = EnginePair::new(None, 1 << 20, std::env::temp_dir()).unwrap();
         for concurrency in [Concurrency::Off, Concurrency::On] {
-            let engine = engines.of(concurrency);
+            let engine = engines.get(concurrency);
             assert_eq!(
                 engine.compatibility(),
                 engine.compatibility_with(TRANSLATION_VERSION)
@@ -378,8 +378,8 @@ mod tests {
 
     #[tokio::test]
     async fn the_thread_of_the_ticker_ends_with_its_engines() {
-        let engines = Engines::new(None, 1 << 20, std::env::temp_dir()).unwrap();
-        let ticker = Arc::downgrade(&engines.of(Concurrency::Off).ticker);
+        let engines = EnginePair::new(None, 1 << 20, std::env::temp_dir()).unwrap();
+        let ticker = Arc::downgrade(&engines.get(Concurrency::Off).ticker);
         drop(engines);
         let begun = Instant::now();
         while ticker.strong_count() > 0 {
@@ -393,9 +393,9 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn guests_that_spin_leave_a_processor_to_the_others() {
-        let engines = Engines::new(None, 1 << 20, std::env::temp_dir()).unwrap();
-        let engine = engines.of(Concurrency::Off).clone();
-        let other = engines.of(Concurrency::On).clone();
+        let engines = EnginePair::new(None, 1 << 20, std::env::temp_dir()).unwrap();
+        let engine = engines.get(Concurrency::Off).clone();
+        let other = engines.get(Concurrency::On).clone();
         let alone = engine.running();
         let free = tokio::time::timeout(TICK / 2, async {
             for _ in 0..100 {

@@ -18,18 +18,18 @@ use wasmtime::component::{Component, InstancePre};
 
 use super::bindings::hook::HookPre;
 use super::bindings::hook::exports::toolcell::tool::hook_handler as wit;
-use super::compile::Effort;
+use super::compile::CompileEffort;
 use super::component::invalid;
-use super::engine::Engine;
-use super::loader::Kept;
-use super::state::State;
+use super::engine::GuestEngine;
+use super::loader::CachedCode;
+use super::state::StoreState;
 use super::{Sandbox, call, linking, never};
 
 const HANDLER: &str = "toolcell:tool/hook-handler@0.2.0";
 
 /// Facts about a hook component, found at its first load and cached with its compiled code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Description {
+struct HookDescription {
     /// The hook's name for itself: an unverified claim, for people.
     id: String,
     events: Vec<HookEvent>,
@@ -40,9 +40,9 @@ pub struct SandboxedHook {
     sandbox: Arc<Sandbox>,
     /// The operator's name for the hook.
     id: String,
-    engine: Engine,
-    component: HookPre<State>,
-    description: Description,
+    engine: GuestEngine,
+    component: HookPre<StoreState>,
+    description: HookDescription,
     permit: HookPermit,
 }
 
@@ -58,11 +58,11 @@ impl SandboxedHook {
         let loader = &sandbox.loader;
         // A separate entry from the one that the same bytes would have as a tool, because their descriptions differ.
         let name = blake3::hash(&[blake3::hash(bytes).as_bytes().as_slice(), b"hook"].concat());
-        let mut entry: Option<Kept<Description>> = loader.cached(&name).await?;
+        let mut entry: Option<CachedCode<HookDescription>> = loader.cached(&name).await?;
         let known = entry
             .as_mut()
             .and_then(|(_, entry)| entry.take_description());
-        let code = loader.code(entry, bytes, Effort::Thorough).await?;
+        let code = loader.code(entry, bytes, CompileEffort::Thorough).await?;
         let linked = || -> Result<_, Refusal> {
             let (engine, component) = code.component(&loader.engines)?;
             Ok((engine, link(engine, &component)?))
@@ -184,7 +184,7 @@ fn unfinished(outputs: Result<Vec<HookOutput>, String>) -> String {
     }
 }
 
-fn link(engine: &Engine, component: &Component) -> Result<HookPre<State>, Refusal> {
+fn link(engine: &GuestEngine, component: &Component) -> Result<HookPre<StoreState>, Refusal> {
     let kind = component.component_type();
     if !kind
         .exports(engine.wasmtime())
@@ -201,7 +201,7 @@ fn link(engine: &Engine, component: &Component) -> Result<HookPre<State>, Refusa
         .collect();
     let linker = linking::for_hook(engine.wasmtime(), &imports)
         .map_err(|error| Refusal::host_fault(format!("{error:#}")))?;
-    let instance: InstancePre<State> = linker.instantiate_pre(component).map_err(|error| {
+    let instance: InstancePre<StoreState> = linker.instantiate_pre(component).map_err(|error| {
         let message = format!("the hook asks for what no hook gets: {error:#}");
         Refusal::new(ErrorClass::CapabilityGap, "import_not_available", message)
     })?;
@@ -215,10 +215,10 @@ fn link(engine: &Engine, component: &Component) -> Result<HookPre<State>, Refusa
 
 /// Calls `describe` twice, in an empty world, and refuses different results.
 async fn examine(
-    engine: &Engine,
-    component: &HookPre<State>,
+    engine: &GuestEngine,
+    component: &HookPre<StoreState>,
     limits: &Limits,
-) -> Result<Description, Refusal> {
+) -> Result<HookDescription, Refusal> {
     let first = describe(engine, component, limits).await?;
     if first != describe(engine, component, limits).await? {
         return Err(invalid(
@@ -236,10 +236,10 @@ async fn examine(
 }
 
 async fn describe(
-    engine: &Engine,
-    component: &HookPre<State>,
+    engine: &GuestEngine,
+    component: &HookPre<StoreState>,
     limits: &Limits,
-) -> Result<Description, Refusal> {
+) -> Result<HookDescription, Refusal> {
     let cancellation: Cancellation = never();
     let mut store = call::offline(engine, &Capability::default(), limits, &cancellation)
         .map_err(|error| Refusal::host_fault(format!("{error:#}")))?;
@@ -260,7 +260,7 @@ async fn describe(
         .into_iter()
         .filter(|event| said.events.contains(&event_of(*event)))
         .collect();
-    Ok(Description {
+    Ok(HookDescription {
         id: call::plain(&said.id),
         events,
     })

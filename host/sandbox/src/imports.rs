@@ -79,7 +79,7 @@ fn lacking(component: &[u8]) -> wasmparser::Result<Vec<String>> {
     Ok(Vec::new())
 }
 
-/// Whether something must be there for an import of this type: an interface that has types alone needs nothing.
+/// `true` if an import of this type needs an implementation: an interface that has only types does not.
 fn needs(types: TypesRef<'_>, import: &ComponentEntityType) -> bool {
     match import {
         ComponentEntityType::Instance(id) => types

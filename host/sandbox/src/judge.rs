@@ -9,11 +9,11 @@ use toolcell_core::record::{ErrorClass, Refusal};
 use wasmtime::component::{Component, InstancePre};
 
 use super::bindings::judge::JudgePre;
-use super::compile::Effort;
+use super::compile::CompileEffort;
 use super::component::invalid;
-use super::engine::Engine;
-use super::loader::Kept;
-use super::state::State;
+use super::engine::GuestEngine;
+use super::loader::CachedCode;
+use super::state::StoreState;
 use super::{Sandbox, call, linking, never};
 
 const HANDLER: &str = "toolcell:tool/judge-handler@0.2.0";
@@ -30,8 +30,8 @@ const HANDLER: &str = "toolcell:tool/judge-handler@0.2.0";
 /// ```
 pub struct Judge {
     sandbox: Arc<Sandbox>,
-    engine: Engine,
-    component: JudgePre<State>,
+    engine: GuestEngine,
+    component: JudgePre<StoreState>,
     permit: HookPermit,
 }
 
@@ -46,8 +46,8 @@ impl Sandbox {
         let loader = &self.loader;
         // A separate entry from the one that the same bytes would have as a tool, which has a description.
         let name = blake3::hash(&[blake3::hash(bytes).as_bytes().as_slice(), b"judge"].concat());
-        let entry: Option<Kept<()>> = loader.cached(&name).await?;
-        let code = loader.code(entry, bytes, Effort::Thorough).await?;
+        let entry: Option<CachedCode<()>> = loader.cached(&name).await?;
+        let code = loader.code(entry, bytes, CompileEffort::Thorough).await?;
         let linked = code
             .component(&loader.engines)
             .and_then(|(engine, component)| Ok((engine.clone(), link(engine, &component)?)));
@@ -95,7 +95,7 @@ impl Judge {
     }
 }
 
-fn link(engine: &Engine, component: &Component) -> Result<JudgePre<State>, Refusal> {
+fn link(engine: &GuestEngine, component: &Component) -> Result<JudgePre<StoreState>, Refusal> {
     let kind = component.component_type();
     if !kind
         .exports(engine.wasmtime())
@@ -112,7 +112,7 @@ fn link(engine: &Engine, component: &Component) -> Result<JudgePre<State>, Refus
         .collect();
     let linker = linking::for_judge(engine.wasmtime(), &imports)
         .map_err(|error| Refusal::host_fault(format!("{error:#}")))?;
-    let instance: InstancePre<State> = linker.instantiate_pre(component).map_err(|error| {
+    let instance: InstancePre<StoreState> = linker.instantiate_pre(component).map_err(|error| {
         let message = format!("the judge imports what no judge gets: {error:#}");
         Refusal::new(ErrorClass::CapabilityGap, "import_not_available", message)
     })?;

@@ -51,21 +51,21 @@ use toolcell_core::policy::{Limits, Permit};
 use toolcell_core::record::{AbortReason, ErrorClass, Refusal, SafetyFacts};
 
 pub use adapt::component_of_library;
-pub use compile::{Compilation, CompileWatch, CompilerSettings, Effort, compile_worker};
-pub use component::{Exports, LoadedComponent};
-pub use egress::{Listening, NetworkSettings, Resolver, SystemResolver};
+pub use compile::{Compilation, CompileEffort, CompileWatch, CompilerSettings, compile_worker};
+pub use component::{LoadedComponent, OptionalExports};
+pub use egress::{ListenGuard, NetworkSettings, Resolver, SystemResolver};
 pub use engine::{ENGINE_VERSION, FEATURES_OFF};
 pub use hook::SandboxedHook;
 pub use judge::Judge;
 
 pub use cache::cached_bytes;
 
-use cache::{Cache, Note};
+use cache::{CacheNote, CodeCache};
 use compile::Compiler;
-use component::{Description, Linked};
-use egress::Uplink;
-use engine::{Concurrency, Engines};
-use loader::{Code, Kept, Loader};
+use component::{ComponentDescription, LinkedComponent};
+use egress::NetworkResources;
+use engine::{Concurrency, EnginePair};
+use loader::{CachedCode, ComponentCode, ComponentLoader};
 
 /// Configuration of a sandbox.
 #[derive(Clone, Debug)]
@@ -93,8 +93,8 @@ pub struct SandboxSettings {
 
 /// Loads components and runs them. Cheap to share.
 pub struct Sandbox {
-    loader: Arc<Loader>,
-    uplink: Arc<Uplink>,
+    loader: Arc<ComponentLoader>,
+    uplink: Arc<NetworkResources>,
     cancel_grace: Duration,
     /// Permits for checks, descriptions and hooks. They are separate from the places of calls, so that none of these
     /// takes a call's place.
@@ -118,20 +118,20 @@ impl Sandbox {
         let pool = settings
             .pool
             .map(|calls| calls.saturating_add(checks).saturating_add(settings.nested));
-        let engines = Engines::new(pool, settings.memory_bytes_max, settings.scratch_dir)?;
-        let compatibility = engines.of(Concurrency::Off).compatibility();
+        let engines = EnginePair::new(pool, settings.memory_bytes_max, settings.scratch_dir)?;
+        let compatibility = engines.get(Concurrency::Off).compatibility();
         let bytes_max = settings.cache_bytes_max;
         let open = |dir: &PathBuf| {
-            Cache::open(dir, &settings.key_file, compatibility, bytes_max).map(Arc::new)
+            CodeCache::open(dir, &settings.key_file, compatibility, bytes_max).map(Arc::new)
         };
         let cache = settings.cache_dir.as_ref().map(open).transpose();
         Ok(Self {
-            loader: Arc::new(Loader::new(
+            loader: Arc::new(ComponentLoader::new(
                 engines,
                 Compiler::new(settings.compiler),
                 cache,
             )),
-            uplink: Arc::new(Uplink::new(settings.network)?),
+            uplink: Arc::new(NetworkResources::new(settings.network)?),
             cancel_grace: settings.cancel_grace,
             checks: Semaphore::new(usize::try_from(checks).unwrap_or(1)),
             loaded: Arc::default(),
@@ -157,11 +157,11 @@ impl Sandbox {
         }
         let loader = &self.loader;
         let name = blake3::hash(bytes);
-        let mut entry: Option<Kept<Description>> = loader.cached(&name).await?;
+        let mut entry: Option<CachedCode<ComponentDescription>> = loader.cached(&name).await?;
         if let Some((concurrency, entry)) = &mut entry
             && let Some(description) = entry.take_description()
         {
-            let engine = loader.engines.of(*concurrency);
+            let engine = loader.engines.get(*concurrency);
             return LoadedComponent::revive(engine, name, entry, description)
                 .map(|found| self.keep(found));
         }
@@ -170,12 +170,12 @@ impl Sandbox {
             .saturating_add(1);
         let waits = Arc::clone(&self.again).try_acquire_many_owned(kib).ok();
         let effort = if waits.is_some() {
-            Effort::Quick
+            CompileEffort::Quick
         } else {
-            Effort::Thorough
+            CompileEffort::Thorough
         };
         let code = loader.code(entry, bytes, effort).await?;
-        let waits = waits.filter(|_| matches!(code, Code::Compiled(..)));
+        let waits = waits.filter(|_| matches!(code, ComponentCode::Compiled(..)));
         let place = self.checks.acquire().await;
         let examined = async {
             let (engine, component) = code.component(&loader.engines)?;
@@ -259,14 +259,16 @@ impl Sandbox {
             return Ok(None);
         }
         let name = hasher.finalize();
-        let Some((concurrency, mut entry)) = self.loader.cached_here::<Description>(&name)? else {
+        let Some((concurrency, mut entry)) =
+            self.loader.cached_here::<ComponentDescription>(&name)?
+        else {
             return Ok(None);
         };
         // `load`, which has the component's bytes, examines code without a description.
         let Some(description) = entry.take_description() else {
             return Ok(None);
         };
-        let engine = self.loader.engines.of(concurrency);
+        let engine = self.loader.engines.get(concurrency);
         LoadedComponent::revive(engine, name, &entry, description)
             .map(|found| Some(self.keep(found)))
     }
@@ -278,7 +280,7 @@ impl Sandbox {
         self.loader
             .remember(
                 path,
-                Note {
+                CacheNote {
                     name,
                     component: state,
                     entry: component.entry,
@@ -295,7 +297,7 @@ impl Sandbox {
         component: &'c Arc<LoadedComponent>,
         wall: Duration,
         cancellation: &Cancellation,
-    ) -> Result<&'c Linked, Refusal> {
+    ) -> Result<&'c LinkedComponent, Refusal> {
         if let Some(linked) = component.linked.get() {
             return Ok(linked);
         }

@@ -14,33 +14,33 @@ const STACKS_OF_HOST: usize = 1;
 /// many small ones through.
 #[derive(Debug)]
 pub(super) struct Limiter {
-    meter: Arc<Meter>,
+    meter: Arc<MemoryMeter>,
     pub(super) memory_peak: usize,
     tables_max: usize,
     tables: usize,
     pub(super) tables_peak: usize,
     instances_max: usize,
-    /// Whether a request for more table elements was refused.
+    /// `true` after a request for more table elements was refused.
     tables_denied: bool,
 }
 
 /// The memory of one call, in bytes.
 #[derive(Debug)]
-pub(super) struct Meter {
+pub(super) struct MemoryMeter {
     max: usize,
     /// The linear memories of the guest.
     memory: AtomicUsize,
     /// Host memory that is kept for the guest.
     charged: AtomicUsize,
     stacks: AtomicUsize,
-    /// Whether a request was refused; a trap that follows is attributed to it.
+    /// `true` after a request was refused; a trap that follows is attributed to it.
     denied: AtomicBool,
 }
 
 impl Limiter {
     pub(super) fn new(limits: &Limits) -> Self {
         let size = |limit: u64| usize::try_from(limit).unwrap_or(usize::MAX);
-        let meter = Meter {
+        let meter = MemoryMeter {
             max: size(limits.memory_bytes),
             memory: AtomicUsize::new(0),
             charged: AtomicUsize::new(0),
@@ -74,31 +74,31 @@ impl Limiter {
     }
 
     /// Charges `bytes` of host memory to the guest's memory limit; `None` if less than that is left.
-    pub(super) fn charge(&self, bytes: usize) -> Option<Charge> {
+    pub(super) fn charge(&self, bytes: usize) -> Option<MemoryCharge> {
         self.meter.charge(bytes)
     }
 
     /// The memory of the call, for what the host keeps outside of its store.
-    pub(super) fn meter(&self) -> Arc<Meter> {
+    pub(super) fn meter(&self) -> Arc<MemoryMeter> {
         Arc::clone(&self.meter)
     }
 }
 
-impl Meter {
+impl MemoryMeter {
     fn used(&self) -> usize {
         self.memory
             .load(Ordering::Relaxed)
             .saturating_add(self.charged.load(Ordering::Relaxed))
     }
 
-    fn charge(self: &Arc<Self>, bytes: usize) -> Option<Charge> {
+    fn charge(self: &Arc<Self>, bytes: usize) -> Option<MemoryCharge> {
         // All that is charged to a call is charged on the thread that polls it, one after the other.
         if self.used().saturating_add(bytes) > self.max && guard!("host_memory") {
             self.denied.store(true, Ordering::Relaxed);
             return None;
         }
         self.charged.fetch_add(bytes, Ordering::Relaxed);
-        Some(Charge {
+        Some(MemoryCharge {
             of: Arc::clone(self),
             bytes,
             is_stack: false,
@@ -106,7 +106,7 @@ impl Meter {
     }
 
     /// Charges a stack of `bytes`, except for the one that the host needs for every call.
-    fn charge_stack(self: &Arc<Self>, bytes: usize) -> Option<Charge> {
+    fn charge_stack(self: &Arc<Self>, bytes: usize) -> Option<MemoryCharge> {
         let is_free = self.stacks.load(Ordering::Relaxed) < STACKS_OF_HOST || !guard!("stacks");
         let mut charge = self.charge(if is_free { 0 } else { bytes })?;
         charge.is_stack = true;
@@ -117,13 +117,13 @@ impl Meter {
 
 /// Host memory that counts toward a guest's limit, until this is dropped.
 #[derive(Debug)]
-pub(super) struct Charge {
-    of: Arc<Meter>,
+pub(super) struct MemoryCharge {
+    of: Arc<MemoryMeter>,
     bytes: usize,
     is_stack: bool,
 }
 
-impl Drop for Charge {
+impl Drop for MemoryCharge {
     fn drop(&mut self) {
         self.of.charged.fetch_sub(self.bytes, Ordering::Relaxed);
         if self.is_stack {
@@ -134,19 +134,19 @@ impl Drop for Charge {
 
 thread_local! {
     /// The call that this thread polls.
-    static POLLED: RefCell<Option<Arc<Meter>>> = const { RefCell::new(None) };
+    static POLLED: RefCell<Option<Arc<MemoryMeter>>> = const { RefCell::new(None) };
 }
 
 /// Makes the call of `meter` the one that this thread polls, until this is dropped: calls are nested.
-struct Polling(Option<Arc<Meter>>);
+struct PolledCall(Option<Arc<MemoryMeter>>);
 
-impl Polling {
-    fn begin(meter: &Arc<Meter>) -> Self {
+impl PolledCall {
+    fn begin(meter: &Arc<MemoryMeter>) -> Self {
         Self(POLLED.replace(Some(Arc::clone(meter))))
     }
 }
 
-impl Drop for Polling {
+impl Drop for PolledCall {
     fn drop(&mut self) {
         POLLED.set(self.0.take());
     }
@@ -155,11 +155,11 @@ impl Drop for Polling {
 /// Runs `work`, a guest, and charges the stacks that the engine makes for it to `meter`. The engine does not say for which
 /// call a stack is, but it makes them only while it is polled.
 pub(super) async fn charging<T>(
-    meter: Arc<Meter>,
+    meter: Arc<MemoryMeter>,
     mut work: Pin<&mut impl Future<Output = T>>,
 ) -> T {
     poll_fn(move |context| {
-        let _polling = Polling::begin(&meter);
+        let _polling = PolledCall::begin(&meter);
         work.as_mut().poll(context)
     })
     .await
@@ -167,7 +167,7 @@ pub(super) async fn charging<T>(
 
 /// Charges a stack of `bytes` to the call that this thread polls; `None` if it has less than that left, or if there is no
 /// such call.
-pub(super) fn charge_stack(bytes: usize) -> Option<Charge> {
+pub(super) fn charge_stack(bytes: usize) -> Option<MemoryCharge> {
     POLLED.with_borrow(|polled| polled.as_ref()?.charge_stack(bytes))
 }
 
@@ -267,7 +267,7 @@ mod tests {
         let inner = limiter();
         assert!(charge_stack(MIB).is_none(), "no call is polled");
         let work = pin!(async {
-            // The first one is that of every call.
+            // The first one is every call's.
             let mut stacks = vec![
                 charge_stack(3 * MIB).unwrap(),
                 charge_stack(3 * MIB).unwrap(),

@@ -1,4 +1,4 @@
-//! What a component may import: WASI 0.2's command world, and what the contract adds to it. What an import can do is
+//! The imports of a component: WASI 0.2's command world, and the contract's interfaces. What an import can do is
 //! decided for each call.
 //!
 //! A component is linked only with what it imports, because most components import few interfaces, and preparing all of
@@ -14,10 +14,13 @@ use wasmtime_wasi::sockets::{WasiSockets, WasiSocketsView};
 
 use super::bindings::tool::toolcell::tool as wit;
 use super::bindings::waiting::toolcell::tool::cancellation_signal;
-use super::state::State;
+use super::state::StoreState;
 
 /// An interface's name without its version, and the function that adds it to a linker.
-type Interface = (&'static str, fn(&mut Linker<State>) -> wasmtime::Result<()>);
+type LinkedInterface = (
+    &'static str,
+    fn(&mut Linker<StoreState>) -> wasmtime::Result<()>,
+);
 
 struct HasTable;
 
@@ -26,7 +29,7 @@ impl HasData for HasTable {
 }
 
 /// WASI's command world. `filesystem/types` is toolcell's own, because wasmtime-wasi's has no denials and no quotas.
-const WASI: [Interface; 27] = [
+const WASI: [LinkedInterface; 27] = [
     ("wasi:io/error", |linker| {
         io::error::add_to_linker::<_, HasTable>(linker, |state| &mut state.table)
     }),
@@ -37,105 +40,105 @@ const WASI: [Interface; 27] = [
         io::streams::add_to_linker::<_, HasTable>(linker, |state| &mut state.table)
     }),
     ("wasi:cli/environment", |linker| {
-        cli::environment::add_to_linker::<_, WasiCli>(linker, State::cli)
+        cli::environment::add_to_linker::<_, WasiCli>(linker, StoreState::cli)
     }),
     ("wasi:cli/exit", |linker| {
-        cli::exit::add_to_linker::<_, WasiCli>(linker, State::cli)
+        cli::exit::add_to_linker::<_, WasiCli>(linker, StoreState::cli)
     }),
     ("wasi:cli/stdin", |linker| {
-        cli::stdin::add_to_linker::<_, WasiCli>(linker, State::cli)
+        cli::stdin::add_to_linker::<_, WasiCli>(linker, StoreState::cli)
     }),
     ("wasi:cli/stdout", |linker| {
-        cli::stdout::add_to_linker::<_, WasiCli>(linker, State::cli)
+        cli::stdout::add_to_linker::<_, WasiCli>(linker, StoreState::cli)
     }),
     ("wasi:cli/stderr", |linker| {
-        cli::stderr::add_to_linker::<_, WasiCli>(linker, State::cli)
+        cli::stderr::add_to_linker::<_, WasiCli>(linker, StoreState::cli)
     }),
     ("wasi:cli/terminal-input", |linker| {
-        cli::terminal_input::add_to_linker::<_, WasiCli>(linker, State::cli)
+        cli::terminal_input::add_to_linker::<_, WasiCli>(linker, StoreState::cli)
     }),
     ("wasi:cli/terminal-output", |linker| {
-        cli::terminal_output::add_to_linker::<_, WasiCli>(linker, State::cli)
+        cli::terminal_output::add_to_linker::<_, WasiCli>(linker, StoreState::cli)
     }),
     ("wasi:cli/terminal-stdin", |linker| {
-        cli::terminal_stdin::add_to_linker::<_, WasiCli>(linker, State::cli)
+        cli::terminal_stdin::add_to_linker::<_, WasiCli>(linker, StoreState::cli)
     }),
     ("wasi:cli/terminal-stdout", |linker| {
-        cli::terminal_stdout::add_to_linker::<_, WasiCli>(linker, State::cli)
+        cli::terminal_stdout::add_to_linker::<_, WasiCli>(linker, StoreState::cli)
     }),
     ("wasi:cli/terminal-stderr", |linker| {
-        cli::terminal_stderr::add_to_linker::<_, WasiCli>(linker, State::cli)
+        cli::terminal_stderr::add_to_linker::<_, WasiCli>(linker, StoreState::cli)
     }),
     ("wasi:clocks/wall-clock", |linker| {
-        clocks::wall_clock::add_to_linker::<_, WasiClocks>(linker, State::clocks)
+        clocks::wall_clock::add_to_linker::<_, WasiClocks>(linker, StoreState::clocks)
     }),
     ("wasi:clocks/monotonic-clock", |linker| {
-        clocks::monotonic_clock::add_to_linker::<_, WasiClocks>(linker, State::clocks)
+        clocks::monotonic_clock::add_to_linker::<_, WasiClocks>(linker, StoreState::clocks)
     }),
     ("wasi:random/random", |linker| {
-        random::random::add_to_linker::<_, WasiRandom>(linker, State::random)
+        random::random::add_to_linker::<_, WasiRandom>(linker, StoreState::random)
     }),
     ("wasi:random/insecure", |linker| {
-        random::insecure::add_to_linker::<_, WasiRandom>(linker, State::random)
+        random::insecure::add_to_linker::<_, WasiRandom>(linker, StoreState::random)
     }),
     ("wasi:random/insecure-seed", |linker| {
-        random::insecure_seed::add_to_linker::<_, WasiRandom>(linker, State::random)
+        random::insecure_seed::add_to_linker::<_, WasiRandom>(linker, StoreState::random)
     }),
     ("wasi:filesystem/types", super::filesystem::add_to_linker),
     ("wasi:filesystem/preopens", |linker| {
-        filesystem::preopens::add_to_linker::<_, WasiFilesystem>(linker, State::filesystem)
+        filesystem::preopens::add_to_linker::<_, WasiFilesystem>(linker, StoreState::filesystem)
     }),
     ("wasi:sockets/network", |linker| {
         let options = sockets::network::LinkOptions::default();
-        sockets::network::add_to_linker::<_, WasiSockets>(linker, &options, State::sockets)
+        sockets::network::add_to_linker::<_, WasiSockets>(linker, &options, StoreState::sockets)
     }),
     ("wasi:sockets/instance-network", |linker| {
-        sockets::instance_network::add_to_linker::<_, WasiSockets>(linker, State::sockets)
+        sockets::instance_network::add_to_linker::<_, WasiSockets>(linker, StoreState::sockets)
     }),
     ("wasi:sockets/ip-name-lookup", |linker| {
-        sockets::ip_name_lookup::add_to_linker::<_, WasiSockets>(linker, State::sockets)
+        sockets::ip_name_lookup::add_to_linker::<_, WasiSockets>(linker, StoreState::sockets)
     }),
     ("wasi:sockets/tcp", |linker| {
-        sockets::tcp::add_to_linker::<_, WasiSockets>(linker, State::sockets)
+        sockets::tcp::add_to_linker::<_, WasiSockets>(linker, StoreState::sockets)
     }),
     ("wasi:sockets/tcp-create-socket", |linker| {
-        sockets::tcp_create_socket::add_to_linker::<_, WasiSockets>(linker, State::sockets)
+        sockets::tcp_create_socket::add_to_linker::<_, WasiSockets>(linker, StoreState::sockets)
     }),
     ("wasi:sockets/udp", |linker| {
-        sockets::udp::add_to_linker::<_, WasiSockets>(linker, State::sockets)
+        sockets::udp::add_to_linker::<_, WasiSockets>(linker, StoreState::sockets)
     }),
     ("wasi:sockets/udp-create-socket", |linker| {
-        sockets::udp_create_socket::add_to_linker::<_, WasiSockets>(linker, State::sockets)
+        sockets::udp_create_socket::add_to_linker::<_, WasiSockets>(linker, StoreState::sockets)
     }),
 ];
 
 /// The only interface of the contract that hooks get too.
-const LOG: Interface = ("toolcell:tool/log", |linker| {
-    wit::log::add_to_linker::<_, HasSelf<State>>(linker, |state| state)
+const LOG: LinkedInterface = ("toolcell:tool/log", |linker| {
+    wit::log::add_to_linker::<_, HasSelf<StoreState>>(linker, |state| state)
 });
 
 /// The interface of IronClaw's tools.
-const NEAR: Interface = ("near:agent/host", super::import::near::add_to_linker);
+const NEAR: LinkedInterface = ("near:agent/host", super::import::near::add_to_linker);
 
 /// Interfaces that only tools get.
-const TOOL: [Interface; 11] = [
+const TOOL: [LinkedInterface; 11] = [
     ("toolcell:tool/progress", |linker| {
-        wit::progress::add_to_linker::<_, HasSelf<State>>(linker, |state| state)
+        wit::progress::add_to_linker::<_, HasSelf<StoreState>>(linker, |state| state)
     }),
     ("toolcell:tool/cancellation", |linker| {
-        wit::cancellation::add_to_linker::<_, HasSelf<State>>(linker, |state| state)
+        wit::cancellation::add_to_linker::<_, HasSelf<StoreState>>(linker, |state| state)
     }),
     ("toolcell:tool/cancellation-signal", |linker| {
-        cancellation_signal::add_to_linker::<_, HasSelf<State>>(linker, |state| state)
+        cancellation_signal::add_to_linker::<_, HasSelf<StoreState>>(linker, |state| state)
     }),
     ("toolcell:tool/interaction", |linker| {
-        wit::interaction::add_to_linker::<_, HasSelf<State>>(linker, |state| state)
+        wit::interaction::add_to_linker::<_, HasSelf<StoreState>>(linker, |state| state)
     }),
     ("toolcell:tool/artifacts", |linker| {
-        wit::artifacts::add_to_linker::<_, HasSelf<State>>(linker, |state| state)
+        wit::artifacts::add_to_linker::<_, HasSelf<StoreState>>(linker, |state| state)
     }),
     ("toolcell:tool/context-modifiers", |linker| {
-        wit::context_modifiers::add_to_linker::<_, HasSelf<State>>(linker, |state| state)
+        wit::context_modifiers::add_to_linker::<_, HasSelf<StoreState>>(linker, |state| state)
     }),
     ("toolcell:tool/tools", super::import::tools::add_to_linker),
     ("act:credentials/store", super::world::link_credentials),
@@ -144,15 +147,15 @@ const TOOL: [Interface; 11] = [
     ("wasi:http/types", super::egress::link_types),
 ];
 
-/// What is said of an import of WASI 0.3.
+/// The hint for an import of WASI 0.3.
 pub(super) const WASI_0_3_HINT: &str = "; toolcell has WASI 0.2: build it for that";
 
-/// Whether this is an interface of WASI 0.3.
+/// `true` for an interface of WASI 0.3.
 pub(super) fn is_of_wasi_0_3(import: &str) -> bool {
     import.starts_with("wasi:") && import.contains("@0.3.")
 }
 
-/// Whether some kind of component gets the interface `import`, as far as its name tells.
+/// `true` if some kind of component gets the interface `import`, judging by its name.
 pub(super) fn has(import: &str) -> bool {
     let name = import.split('@').next();
     let mut known = WASI.iter().chain([&LOG, &NEAR]).chain(&TOOL);
@@ -163,7 +166,7 @@ pub(super) fn has(import: &str) -> bool {
 pub(super) fn for_tool(
     engine: &wasmtime::Engine,
     imports: &[String],
-) -> wasmtime::Result<Linker<State>> {
+) -> wasmtime::Result<Linker<StoreState>> {
     linker(engine, imports, WASI.iter().chain([&LOG]).chain(&TOOL))
 }
 
@@ -171,7 +174,7 @@ pub(super) fn for_tool(
 pub(super) fn for_near(
     engine: &wasmtime::Engine,
     imports: &[String],
-) -> wasmtime::Result<Linker<State>> {
+) -> wasmtime::Result<Linker<StoreState>> {
     linker(engine, imports, WASI.iter().chain([&NEAR]))
 }
 
@@ -179,7 +182,7 @@ pub(super) fn for_near(
 pub(super) fn for_hook(
     engine: &wasmtime::Engine,
     imports: &[String],
-) -> wasmtime::Result<Linker<State>> {
+) -> wasmtime::Result<Linker<StoreState>> {
     linker(engine, imports, WASI.iter().chain([&LOG]))
 }
 
@@ -187,7 +190,7 @@ pub(super) fn for_hook(
 pub(super) fn for_judge(
     engine: &wasmtime::Engine,
     imports: &[String],
-) -> wasmtime::Result<Linker<State>> {
+) -> wasmtime::Result<Linker<StoreState>> {
     linker(engine, imports, WASI.iter())
 }
 
@@ -196,8 +199,8 @@ pub(super) fn for_judge(
 fn linker<'a>(
     engine: &wasmtime::Engine,
     imports: &[String],
-    interfaces: impl Iterator<Item = &'a Interface>,
-) -> wasmtime::Result<Linker<State>> {
+    interfaces: impl Iterator<Item = &'a LinkedInterface>,
+) -> wasmtime::Result<Linker<StoreState>> {
     let mut linker = Linker::new(engine);
     let imported = |name: &str| {
         imports
@@ -265,7 +268,7 @@ mod tests {
         ("wasi:http/types", "resource fields"),
     ];
 
-    type Link = fn(&wasmtime::Engine, &[String]) -> wasmtime::Result<Linker<State>>;
+    type Link = fn(&wasmtime::Engine, &[String]) -> wasmtime::Result<Linker<StoreState>>;
 
     /// Whether the linker has `item` of `interface`. A function is imported with a wrong type, because the error for a
     /// type mismatch differs from the one for a missing function.

@@ -13,30 +13,30 @@ use toolcell_core::component_size::component_bytes_max;
 use toolcell_core::pool::{STORE, Unfinished};
 use toolcell_core::record::{ErrorClass, Refusal};
 
-use super::cache::{Cache, Entry, Note};
-use super::compile::{self, Compiler, Effort};
-use super::component::{self, Description, Linked, LoadedComponent};
-use super::engine::{Concurrency, Engine, Engines};
-use super::loads::Source;
+use super::cache::{CacheEntry, CacheNote, CodeCache};
+use super::compile::{self, CompileEffort, Compiler};
+use super::component::{self, ComponentDescription, LinkedComponent, LoadedComponent};
+use super::engine::{Concurrency, EnginePair, GuestEngine};
+use super::loads::LoadSource;
 
 /// A cache entry, and the engine that its code is for.
-pub(super) type Kept<D> = (Concurrency, Entry<D>);
+pub(super) type CachedCode<D> = (Concurrency, CacheEntry<D>);
 
 /// Compiled code of a component, and the engine that it is for.
-pub(super) enum Code<D> {
+pub(super) enum ComponentCode<D> {
     /// Straight from the compiler.
     Compiled(Concurrency, Vec<u8>),
     /// From the cache. It has no description if an earlier load failed after it compiled the component.
-    Kept(Concurrency, Entry<D>),
+    Kept(Concurrency, CacheEntry<D>),
 }
 
-impl<D> Code<D> {
+impl<D> ComponentCode<D> {
     /// Returns the component, and the engine that runs it.
     pub(super) fn component<'e>(
         &self,
-        engines: &'e Engines,
-    ) -> Result<(&'e Engine, wasmtime::component::Component), Refusal> {
-        let engine = engines.of(self.concurrency());
+        engines: &'e EnginePair,
+    ) -> Result<(&'e GuestEngine, wasmtime::component::Component), Refusal> {
+        let engine = engines.get(self.concurrency());
         let component = match self {
             Self::Compiled(_, code) => component::deserialize(engine, code)?,
             Self::Kept(_, entry) => component::map(engine, entry.code_file())?,
@@ -51,24 +51,24 @@ impl<D> Code<D> {
     }
 }
 
-/// What loading code takes. It is shared with loads that outlive their calls.
-pub(super) struct Loader {
-    pub(super) engines: Engines,
+/// State for loading code. It is shared with loads that outlive their calls.
+pub(super) struct ComponentLoader {
+    pub(super) engines: EnginePair,
     compiler: Compiler,
     /// `None` without a cache folder; `Err` if the cache cannot be used. It is bound to the settings of the engine without
     /// concurrency.
-    cache: Result<Option<Arc<Cache>>, Refusal>,
+    cache: Result<Option<Arc<CodeCache>>, Refusal>,
     /// The settings of the engine with concurrency, in the names of its entries.
     concurrent: blake3::Hash,
 }
 
-impl Loader {
+impl ComponentLoader {
     pub(super) fn new(
-        engines: Engines,
+        engines: EnginePair,
         compiler: Compiler,
-        cache: Result<Option<Arc<Cache>>, Refusal>,
+        cache: Result<Option<Arc<CodeCache>>, Refusal>,
     ) -> Self {
-        let concurrent = engines.of(Concurrency::On).compatibility();
+        let concurrent = engines.get(Concurrency::On).compatibility();
         Self {
             engines,
             compiler,
@@ -79,7 +79,7 @@ impl Loader {
 
     /// Returns the cache on disk, if there is one. An unusable cache fails every load, so that each call reports it;
     /// otherwise each start would compile everything again without notice.
-    pub(super) fn cache(&self) -> Result<Option<&Arc<Cache>>, Refusal> {
+    pub(super) fn cache(&self) -> Result<Option<&Arc<CodeCache>>, Refusal> {
         self.cache
             .as_ref()
             .map(Option::as_ref)
@@ -100,7 +100,7 @@ impl Loader {
     pub(super) async fn cached<D: DeserializeOwned + Send + 'static>(
         &self,
         name: &blake3::Hash,
-    ) -> Result<Option<Kept<D>>, Refusal> {
+    ) -> Result<Option<CachedCode<D>>, Refusal> {
         let Some(cache) = self.cache()? else {
             return Ok(None);
         };
@@ -113,7 +113,7 @@ impl Loader {
     pub(super) fn cached_here<D: DeserializeOwned>(
         &self,
         name: &blake3::Hash,
-    ) -> Result<Option<Kept<D>>, Refusal> {
+    ) -> Result<Option<CachedCode<D>>, Refusal> {
         Ok(self
             .cache()?
             .and_then(|cache| read(cache, self.entries(name))))
@@ -128,16 +128,16 @@ impl Loader {
     /// Returns the code of `entry`, if there is one; otherwise compiles `bytes` with `effort`.
     pub(super) async fn code<D>(
         &self,
-        entry: Option<Kept<D>>,
+        entry: Option<CachedCode<D>>,
         bytes: &[u8],
-        effort: Effort,
-    ) -> Result<Code<D>, Refusal> {
+        effort: CompileEffort,
+    ) -> Result<ComponentCode<D>, Refusal> {
         match entry {
-            Some((concurrency, entry)) => Ok(Code::Kept(concurrency, entry)),
+            Some((concurrency, entry)) => Ok(ComponentCode::Kept(concurrency, entry)),
             None => {
                 compile::refuse_what_is_no_component(bytes)?;
                 let (concurrency, code) = self.compiler.compile(bytes, effort).await?;
-                Ok(Code::Compiled(concurrency, code))
+                Ok(ComponentCode::Compiled(concurrency, code))
             }
         }
     }
@@ -147,7 +147,7 @@ impl Loader {
     pub(super) async fn keep_code<D: Serialize + Send + 'static>(
         &self,
         name: &blake3::Hash,
-        code: Code<D>,
+        code: ComponentCode<D>,
         description: Option<D>,
     ) {
         let Ok(Some(cache)) = self.cache() else {
@@ -156,14 +156,14 @@ impl Loader {
         let cache = Arc::clone(cache);
         let name = self.entry(name, code.concurrency());
         let write = move || match (code, description) {
-            (Code::Compiled(_, code), description) => {
+            (ComponentCode::Compiled(_, code), description) => {
                 cache.write(&name, description.as_ref(), &code)
             }
-            (Code::Kept(_, mut entry), Some(description)) => entry
+            (ComponentCode::Kept(_, mut entry), Some(description)) => entry
                 .code()
                 .map_err(anyhow::Error::from)
                 .and_then(|code| cache.write(&name, Some(&description), &code)),
-            (Code::Kept(_, _), None) => Ok(()),
+            (ComponentCode::Kept(_, _), None) => Ok(()),
         };
         // A failed write only costs another compilation; the call need not fail for it.
         let _ = on_disk(write).await;
@@ -177,15 +177,15 @@ impl Loader {
     ) -> Result<LoadedComponent, Refusal> {
         let name = known.name();
         let description = known.description().clone();
-        let code = self.code(None, bytes, Effort::Again).await?;
+        let code = self.code(None, bytes, CompileEffort::Again).await?;
         let (engine, compiled) = code.component(&self.engines)?;
-        let linked = Linked::new(engine, &compiled, &description)?;
+        let linked = LinkedComponent::new(engine, &compiled, &description)?;
         self.keep_code(&name, code, Some(description.clone())).await;
         Ok(LoadedComponent::new(description, name, linked))
     }
 
     /// Writes a note for the file `path`. Without it, the next start reads the component again.
-    pub(super) async fn remember(&self, path: &Path, note: Note<Description>) {
+    pub(super) async fn remember(&self, path: &Path, note: CacheNote<ComponentDescription>) {
         let Ok(Some(cache)) = self.cache() else {
             return;
         };
@@ -203,7 +203,7 @@ impl Loader {
         if component.linked.get().is_some() {
             return Ok(());
         }
-        let turn = component.loads.turn(Source::Given).await;
+        let turn = component.loads.turn(LoadSource::Given).await;
         if component.linked.get().is_some() {
             return Ok(());
         }
@@ -221,7 +221,7 @@ impl Loader {
         self: &Arc<Self>,
         component: &Arc<LoadedComponent>,
     ) -> Result<(), Refusal> {
-        let turn = component.loads.turn(Source::File).await;
+        let turn = component.loads.turn(LoadSource::File).await;
         if component.linked.get().is_some() {
             return Ok(());
         }
@@ -251,7 +251,7 @@ impl Loader {
     }
 
     /// Links the code of the component's entry, if the entry is in the state in which it was authenticated.
-    fn reopen(&self, component: &LoadedComponent) -> Result<Option<Linked>, Refusal> {
+    fn reopen(&self, component: &LoadedComponent) -> Result<Option<LinkedComponent>, Refusal> {
         let (Some(cache), Some(state)) = (self.cache()?, &component.entry) else {
             return Ok(None);
         };
@@ -260,8 +260,8 @@ impl Loader {
         let Some(entry) = cache.reopen(&name, state) else {
             return Ok(None);
         };
-        let engine = self.engines.of(description.concurrency);
-        Linked::new(
+        let engine = self.engines.get(description.concurrency);
+        LinkedComponent::new(
             engine,
             &component::map(engine, entry.code_file())?,
             description,
@@ -275,15 +275,15 @@ impl Loader {
         &self,
         component: &LoadedComponent,
         bytes: Option<&[u8]>,
-    ) -> Result<Linked, Refusal> {
+    ) -> Result<LinkedComponent, Refusal> {
         if let Some(linked) = self.reopen(component)? {
             return Ok(linked);
         }
         let name = component.name();
         let description = component.description();
         if let Some((concurrency, entry)) = self.cached::<IgnoredAny>(&name).await? {
-            let engine = self.engines.of(concurrency);
-            let linked = Linked::new(
+            let engine = self.engines.get(concurrency);
+            let linked = LinkedComponent::new(
                 engine,
                 &component::map(engine, entry.code_file())?,
                 description,
@@ -294,7 +294,7 @@ impl Loader {
                 let description = description.clone();
                 self.remember(
                     path,
-                    Note {
+                    CacheNote {
                         name,
                         component: *state,
                         entry: Some(lasting),
@@ -314,10 +314,10 @@ impl Loader {
             }
         };
         let code = self
-            .code::<Description>(None, bytes, Effort::Thorough)
+            .code::<ComponentDescription>(None, bytes, CompileEffort::Thorough)
             .await?;
         let (engine, compiled) = code.component(&self.engines)?;
-        let linked = Linked::new(engine, &compiled, description)?;
+        let linked = LinkedComponent::new(engine, &compiled, description)?;
         self.keep_code(&name, code, Some(description.clone())).await;
         Ok(linked)
     }
@@ -325,9 +325,9 @@ impl Loader {
 
 /// Reads the first entry that the cache has.
 fn read<D: DeserializeOwned>(
-    cache: &Cache,
+    cache: &CodeCache,
     names: [(Concurrency, blake3::Hash); 2],
-) -> Option<Kept<D>> {
+) -> Option<CachedCode<D>> {
     names
         .into_iter()
         .find_map(|(concurrency, name)| Some((concurrency, cache.read(&name)?)))

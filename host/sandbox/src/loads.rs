@@ -8,21 +8,21 @@ use toolcell_core::record::Refusal;
 
 /// The loads of one component.
 #[derive(Default)]
-pub(super) struct Loads {
+pub(super) struct ComponentLoads {
     /// The last load that failed. Locked by the one load of the code.
-    last: Arc<Mutex<Option<Failure>>>,
+    last: Arc<Mutex<Option<LoadFailure>>>,
     /// Number of loads that failed.
     failed: Arc<AtomicU64>,
 }
 
-struct Failure {
+struct LoadFailure {
     refusal: Refusal,
-    source: Source,
+    source: LoadSource,
 }
 
 /// Where a load finds the bytes of the component, if the cache has no code of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Source {
+pub(super) enum LoadSource {
     /// They were given to it.
     Given,
     /// In the component's file, which could have changed.
@@ -31,16 +31,16 @@ pub(super) enum Source {
 
 /// The right to load the code. Dropping it lets the next call load.
 pub(super) struct LoadTurn {
-    last: OwnedMutexGuard<Option<Failure>>,
+    last: OwnedMutexGuard<Option<LoadFailure>>,
     failed: Arc<AtomicU64>,
     /// Number of loads that had failed when the call began to wait.
     seen: u64,
-    source: Source,
+    source: LoadSource,
 }
 
-impl Loads {
+impl ComponentLoads {
     /// Waits until no other load runs.
-    pub(super) async fn turn(&self, source: Source) -> LoadTurn {
+    pub(super) async fn turn(&self, source: LoadSource) -> LoadTurn {
         let seen = self.failed.load(Ordering::Acquire);
         let last = Arc::clone(&self.last).lock_owned().await;
         LoadTurn {
@@ -57,8 +57,9 @@ impl LoadTurn {
     /// A call that was given the bytes does not fail for the file.
     pub(super) fn failure(&self) -> Option<Refusal> {
         let has_failed = self.failed.load(Ordering::Acquire) > self.seen && guard!("shared_loads");
-        let applies =
-            |failure: &&Failure| failure.source == Source::Given || self.source == Source::File;
+        let applies = |failure: &&LoadFailure| {
+            failure.source == LoadSource::Given || self.source == LoadSource::File
+        };
         self.last
             .as_ref()
             .filter(applies)
@@ -69,7 +70,7 @@ impl LoadTurn {
     /// Ends the turn with the result of the load, and returns that.
     pub(super) fn end(mut self, loaded: Result<(), Refusal>) -> Result<(), Refusal> {
         if let Err(refusal) = &loaded {
-            *self.last = Some(Failure {
+            *self.last = Some(LoadFailure {
                 refusal: refusal.clone(),
                 source: self.source,
             });
@@ -86,7 +87,7 @@ mod tests {
     use super::*;
 
     /// One load that fails, as one of several calls makes it. Returns whether it was this call that loaded.
-    async fn load(loads: Arc<Loads>, source: Source) -> bool {
+    async fn load(loads: Arc<ComponentLoads>, source: LoadSource) -> bool {
         let turn = loads.turn(source).await;
         if let Some(refusal) = turn.failure() {
             assert_eq!(refusal, Refusal::host_fault("broken"));
@@ -97,7 +98,7 @@ mod tests {
         true
     }
 
-    async fn number_of_loads(loads: &Arc<Loads>, sources: &[Source]) -> usize {
+    async fn number_of_loads(loads: &Arc<ComponentLoads>, sources: &[LoadSource]) -> usize {
         let calls: JoinSet<bool> = sources
             .iter()
             .map(|source| load(Arc::clone(loads), *source))
@@ -112,31 +113,31 @@ mod tests {
 
     #[tokio::test]
     async fn all_calls_that_wait_for_a_load_fail_with_it_and_the_next_call_loads_again() {
-        let loads = Arc::new(Loads::default());
+        let loads = Arc::new(ComponentLoads::default());
         for _ in 0..3 {
-            assert_eq!(number_of_loads(&loads, &[Source::File; 5]).await, 1);
+            assert_eq!(number_of_loads(&loads, &[LoadSource::File; 5]).await, 1);
         }
-        assert_eq!(number_of_loads(&loads, &[Source::Given; 5]).await, 1);
+        assert_eq!(number_of_loads(&loads, &[LoadSource::Given; 5]).await, 1);
         assert_eq!(
-            number_of_loads(&loads, &[Source::Given, Source::File]).await,
+            number_of_loads(&loads, &[LoadSource::Given, LoadSource::File]).await,
             1
         );
     }
 
     #[tokio::test]
     async fn a_call_that_was_given_the_bytes_does_not_fail_for_the_file() {
-        let loads = Arc::new(Loads::default());
+        let loads = Arc::new(ComponentLoads::default());
         assert_eq!(
-            number_of_loads(&loads, &[Source::File, Source::Given]).await,
+            number_of_loads(&loads, &[LoadSource::File, LoadSource::Given]).await,
             2
         );
     }
 
     #[tokio::test]
     async fn a_load_that_was_abandoned_has_not_failed() {
-        let loads = Arc::new(Loads::default());
-        let first = loads.turn(Source::File).await;
-        let second = tokio::spawn(load(Arc::clone(&loads), Source::File));
+        let loads = Arc::new(ComponentLoads::default());
+        let first = loads.turn(LoadSource::File).await;
+        let second = tokio::spawn(load(Arc::clone(&loads), LoadSource::File));
         tokio::task::yield_now().await;
         drop(first);
         assert!(second.await.unwrap());

@@ -1,4 +1,4 @@
-//! What a guest prints and logs: captured, bounded, and kept away from the host's own streams.
+//! A guest's output and logs: captured, limited, and separate from the host's own streams.
 
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,16 +8,16 @@ use toolcell_core::record::Content;
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamError, StreamResult};
 
-use super::trap::Exceeded;
+use super::trap::ExceededLimit;
 
 /// Maximum size of one write of a guest, in bytes.
 const CHUNK: usize = 64 << 10;
 
 #[derive(Clone, Debug)]
-pub(super) struct Logs(Arc<Mutex<Inner>>);
+pub(super) struct GuestLogs(Arc<Mutex<LogBuffer>>);
 
 #[derive(Debug)]
-struct Inner {
+struct LogBuffer {
     /// Bytes that may still be kept.
     left: usize,
     /// Bytes that the guest wrote, kept or not.
@@ -26,21 +26,21 @@ struct Inner {
     stderr: Vec<u8>,
     log: String,
     truncated: bool,
-    /// Bytes that a command may still print. Its streams are its output; those of any other guest, `None`, are logs.
+    /// Bytes that a command may still print as its output; `None` for any other guest, whose streams are logs.
     output_left: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Stream {
+pub(super) enum StandardStream {
     Stdout,
     Stderr,
 }
 
-impl Logs {
+impl GuestLogs {
     /// Logs of at most `limit` bytes. `output`: the bytes that a command may print besides.
     pub(super) fn new(limit: u64, output: Option<u64>) -> Self {
         let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
-        Self(Arc::new(Mutex::new(Inner {
+        Self(Arc::new(Mutex::new(LogBuffer {
             left: size(limit),
             written: 0,
             stdout: Vec::new(),
@@ -51,17 +51,17 @@ impl Logs {
         })))
     }
 
-    fn inner(&self) -> MutexGuard<'_, Inner> {
+    fn inner(&self) -> MutexGuard<'_, LogBuffer> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Fails if a command prints more than it may, because its output would be wrong without the rest.
-    fn print(&self, stream: Stream, bytes: &[u8]) -> Result<(), Exceeded> {
+    fn print(&self, stream: StandardStream, bytes: &[u8]) -> Result<(), ExceededLimit> {
         let mut inner = self.inner();
         let kept = match inner.output_left {
             None => inner.take(bytes.len()),
             Some(left) if bytes.len() > left && guard!("command_output") => {
-                return Err(Exceeded::Output);
+                return Err(ExceededLimit::Output);
             }
             Some(left) => {
                 inner.output_left = Some(left.saturating_sub(bytes.len()));
@@ -70,8 +70,8 @@ impl Logs {
         };
         let bytes = bytes.get(..kept).unwrap_or_default();
         match stream {
-            Stream::Stdout => inner.stdout.extend_from_slice(bytes),
-            Stream::Stderr => inner.stderr.extend_from_slice(bytes),
+            StandardStream::Stdout => inner.stdout.extend_from_slice(bytes),
+            StandardStream::Stderr => inner.stderr.extend_from_slice(bytes),
         }
         Ok(())
     }
@@ -162,7 +162,7 @@ impl Logs {
     }
 }
 
-impl Inner {
+impl LogBuffer {
     /// Counts `length` bytes, and returns how many of them may be kept.
     fn take(&mut self, length: usize) -> usize {
         self.written = self.written.saturating_add(length as u64);
@@ -185,18 +185,18 @@ fn lossy(bytes: Vec<u8>) -> String {
 /// One of the guest's standard streams. Writes to logs always succeed, so that a guest that prints too much stays
 /// alive.
 #[derive(Clone, Debug)]
-pub(super) struct Captured {
-    pub(super) logs: Logs,
-    pub(super) stream: Stream,
+pub(super) struct CapturedStream {
+    pub(super) logs: GuestLogs,
+    pub(super) stream: StandardStream,
 }
 
-impl IsTerminal for Captured {
+impl IsTerminal for CapturedStream {
     fn is_terminal(&self) -> bool {
         false
     }
 }
 
-impl StdoutStream for Captured {
+impl StdoutStream for CapturedStream {
     fn p2_stream(&self) -> Box<dyn OutputStream> {
         Box::new(self.clone())
     }
@@ -207,7 +207,7 @@ impl StdoutStream for Captured {
     }
 }
 
-impl OutputStream for Captured {
+impl OutputStream for CapturedStream {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
         self.logs
             .print(self.stream, &bytes)
@@ -224,7 +224,7 @@ impl OutputStream for Captured {
 }
 
 #[wasmtime_wasi::async_trait]
-impl Pollable for Captured {
+impl Pollable for CapturedStream {
     async fn ready(&mut self) {}
 }
 
@@ -232,7 +232,7 @@ impl Pollable for Captured {
 mod tests {
     use super::*;
 
-    fn texts(logs: Logs) -> Vec<(String, String)> {
+    fn texts(logs: GuestLogs) -> Vec<(String, String)> {
         let text = |block: &Content, field: &str| block.fields[field].as_str().unwrap().to_owned();
         logs.into_content()
             .iter()
@@ -242,12 +242,12 @@ mod tests {
 
     #[test]
     fn what_a_command_prints_is_no_log_and_has_a_limit_of_its_own() {
-        let logs = Logs::new(2, Some(6));
-        logs.print(Stream::Stdout, b"out").unwrap();
-        logs.print(Stream::Stderr, b"err").unwrap();
+        let logs = GuestLogs::new(2, Some(6));
+        logs.print(StandardStream::Stdout, b"out").unwrap();
+        logs.print(StandardStream::Stderr, b"err").unwrap();
         assert!(matches!(
-            logs.print(Stream::Stderr, b"!"),
-            Err(Exceeded::Output)
+            logs.print(StandardStream::Stderr, b"!"),
+            Err(ExceededLimit::Output)
         ));
         assert_eq!(logs.stderr_tail(), "err");
         assert_eq!(logs.output(), (b"out".to_vec(), b"err".to_vec()));
@@ -258,9 +258,9 @@ mod tests {
 
     #[test]
     fn what_a_command_printed_before_it_was_stopped_is_a_log() {
-        let logs = Logs::new(4, Some(100));
-        logs.print(Stream::Stdout, b"out").unwrap();
-        logs.print(Stream::Stderr, b"err").unwrap();
+        let logs = GuestLogs::new(4, Some(100));
+        logs.print(StandardStream::Stdout, b"out").unwrap();
+        logs.print(StandardStream::Stderr, b"err").unwrap();
         logs.keep_output();
         assert_eq!(logs.written(), 6);
         let note =
@@ -278,8 +278,8 @@ mod tests {
 
     #[test]
     fn what_any_other_guest_prints_is_a_log() {
-        let logs = Logs::new(2, None);
-        logs.print(Stream::Stdout, b"out").unwrap();
+        let logs = GuestLogs::new(2, None);
+        logs.print(StandardStream::Stdout, b"out").unwrap();
         logs.keep_output();
         logs.drop_output();
         assert_eq!(texts(logs)[0], ("stdout".to_owned(), "ou".to_owned()));

@@ -1,9 +1,9 @@
-//! What the engine itself keeps of each instance of a module, and of a component: globals, and what is imported, exported or
-//! referred to. The memory limit of a call does not count it. A pool of instances has a limit of its own; an engine without a
-//! pool has none, and 60 instances of 900,000 globals took 900 MB there. A call has at most 64 instances by default, so that the
-//! engine keeps at most 64 MiB for it, with a pool and without one. CPython's largest module takes 240 KiB. A component in
-//! another one counts each time that it is instantiated: 20 of them, each of which instantiates the one before twice, fit into
-//! 1 KiB, and are a million instances.
+//! The engine's own data for each instance of a module or a component: globals, and what is imported, exported or
+//! referred to. The memory limit of a call does not count it. A pool of instances has a limit of its own; an engine
+//! without a pool has none, and 60 instances of 900,000 globals took 900 MB there. A call has at most 64 instances by
+//! default, so that the engine keeps at most 64 MiB for it, with a pool and without one. CPython's largest module takes
+//! 240 KiB. A component in another one counts each time that it is instantiated: 20 of them, each of which instantiates
+//! the one before twice, fit into 1 KiB, and are a million instances.
 
 use wasmparser::{
     ComponentAlias, ComponentExternalKind, ComponentInstance, ComponentOuterAliasKind,
@@ -41,7 +41,7 @@ pub(super) enum TooMuch {
 pub(super) fn check(component: &[u8]) -> anyhow::Result<()> {
     let mut of_module = 0_u64;
     let mut of_components = 0_u64;
-    let mut nested = Nested::default();
+    let mut nested = OpenComponents::default();
     for payload in Parser::new(0).parse_all(component) {
         let payload = payload?;
         let of_instance = nested.add(&payload)?;
@@ -80,13 +80,13 @@ pub(super) fn check(component: &[u8]) -> anyhow::Result<()> {
 
 /// The components whose end was not read yet, the innermost last.
 #[derive(Default)]
-struct Nested {
-    open: Vec<Definition>,
+struct OpenComponents {
+    open: Vec<ComponentFacts>,
     in_module: bool,
 }
 
-/// What is known of a component.
-struct Definition {
+/// Known facts about a component.
+struct ComponentFacts {
     /// Size of what is kept of an instance of each component in its index space, in bytes; `None` for one that it imports, or
     /// takes from an instance, because its type does not say how many instances it has in turn.
     components: Vec<Option<u64>>,
@@ -94,7 +94,7 @@ struct Definition {
     bytes: u64,
 }
 
-impl Nested {
+impl OpenComponents {
     /// Adds a part of the file. Returns the size of what is kept of an instance of the innermost component so far, in bytes.
     fn add(&mut self, payload: &Payload<'_>) -> anyhow::Result<u64> {
         match payload {
@@ -106,7 +106,7 @@ impl Nested {
                 encoding: Encoding::Component,
                 ..
             } => {
-                self.open.push(Definition {
+                self.open.push(ComponentFacts {
                     components: Vec::new(),
                     bytes: INSTANCE_BYTES,
                 });

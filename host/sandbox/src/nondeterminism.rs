@@ -13,7 +13,7 @@ use toolcell_core::record::{ClockReadings, RandomSeed, ReplayData};
 use wasmtime_wasi::WasiCtxBuilder;
 use wasmtime_wasi::clocks::{HostMonotonicClock, HostWallClock, MonotonicClock, WallClock};
 
-use super::component::Imports;
+use super::component::HostImports;
 
 /// Streams of the generator: one for each interface of `wasi:random`.
 const SECURE: u64 = 0;
@@ -22,15 +22,15 @@ const INSECURE_SEED: u64 = 2;
 
 /// Where the random numbers and the clocks of one run come from. Default: this machine, unrecorded.
 #[derive(Default)]
-pub(super) struct Sources {
+pub(super) struct NondeterminismSources {
     how: Nondeterminism,
-    /// Whether the component imports random numbers, and clocks.
+    /// `true` if the component imports random numbers, and clocks.
     random: bool,
     clocks: bool,
 }
 
-impl Sources {
-    pub(super) fn new(how: Nondeterminism, imported: Imports) -> Self {
+impl NondeterminismSources {
+    pub(super) fn new(how: Nondeterminism, imported: HostImports) -> Self {
         Self {
             how,
             random: imported.random,
@@ -42,11 +42,11 @@ impl Sources {
     pub(super) fn install(
         &self,
         builder: &mut WasiCtxBuilder,
-    ) -> wasmtime::Result<Option<Recorder>> {
+    ) -> wasmtime::Result<Option<ReplayRecorder>> {
         match &self.how {
             Nondeterminism::Fresh => Ok(None),
             Nondeterminism::Recorded => {
-                let recorder = Recorder {
+                let recorder = ReplayRecorder {
                     seed: None,
                     asked_for_random: false,
                     clocks: Arc::default(),
@@ -67,13 +67,13 @@ impl Sources {
                 }
                 let seed = fresh_seed()?;
                 give_random(builder, &seed);
-                Ok(Some(Recorder {
+                Ok(Some(ReplayRecorder {
                     seed: Some(seed),
                     ..recorder
                 }))
             }
             Nondeterminism::Replayed(replay) => {
-                // What the recorded call did not ask for comes from this machine.
+                // Values that the recorded call did not ask for come from here.
                 if let Some(seed) = &replay.data.random_seed {
                     give_random(builder, seed);
                 }
@@ -89,27 +89,27 @@ impl Sources {
     }
 }
 
-/// What a guest got during a run that is recorded.
-pub(super) struct Recorder {
+/// Values that a guest got during a recorded run.
+pub(super) struct ReplayRecorder {
     /// `Some` if the component imports random numbers.
     seed: Option<RandomSeed>,
     asked_for_random: bool,
-    clocks: Arc<Mutex<Clocks>>,
+    clocks: Arc<Mutex<RecordedClocks>>,
 }
 
 #[derive(Default)]
-struct Clocks {
+struct RecordedClocks {
     wall: ClockReadings,
     monotonic: ClockReadings,
 }
 
-impl Recorder {
+impl ReplayRecorder {
     /// Notes that the guest asks for random numbers. Without that, its seed is not kept.
     pub(super) fn asks_for_random(&mut self) {
         self.asked_for_random = true;
     }
 
-    /// What a replay needs, after the run.
+    /// The data for a replay, after the run.
     pub(super) fn into_data(self) -> ReplayData {
         let clocks = std::mem::take(&mut *lock(&self.clocks));
         let read = |readings: ClockReadings| (!readings.is_empty()).then_some(readings);
@@ -155,7 +155,7 @@ fn nanoseconds(duration: Duration) -> u64 {
 
 struct RecordedWall {
     real: WallClock,
-    clocks: Arc<Mutex<Clocks>>,
+    clocks: Arc<Mutex<RecordedClocks>>,
 }
 
 impl HostWallClock for RecordedWall {
@@ -172,7 +172,7 @@ impl HostWallClock for RecordedWall {
 
 struct RecordedMonotonic {
     real: MonotonicClock,
-    clocks: Arc<Mutex<Clocks>>,
+    clocks: Arc<Mutex<RecordedClocks>>,
 }
 
 impl HostMonotonicClock for RecordedMonotonic {
@@ -189,9 +189,9 @@ impl HostMonotonicClock for RecordedMonotonic {
 
 /// A clock that gives recorded readings. After the last one it goes on in real time, because a guest that now reads more
 /// often may wait for it to move.
-struct ReplayedClock(Mutex<Playback>);
+struct ReplayedClock(Mutex<ClockPlayback>);
 
-struct Playback {
+struct ClockPlayback {
     left: std::vec::IntoIter<u64>,
     last: u64,
     /// When the last reading was given.
@@ -201,7 +201,7 @@ struct Playback {
 impl ReplayedClock {
     fn new(readings: &ClockReadings) -> Self {
         let left = readings.iter().collect::<Vec<u64>>().into_iter();
-        Self(Mutex::new(Playback {
+        Self(Mutex::new(ClockPlayback {
             left,
             last: 0,
             ended: None,
@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn only_what_the_guest_asked_for_is_kept() {
-        let recorder = |asked_for_random| Recorder {
+        let recorder = |asked_for_random| ReplayRecorder {
             seed: Some(RandomSeed::new([7; 32])),
             asked_for_random,
             clocks: Arc::default(),

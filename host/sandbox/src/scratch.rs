@@ -14,7 +14,7 @@ use toolcell_core::private;
 
 /// The scratch folder of one call. It is removed when this value is dropped; one that a killed host left behind is
 /// removed by the next host that creates a scratch folder.
-pub(super) struct Scratch {
+pub(super) struct ScratchFolder {
     folder: PathBuf,
     /// Lock that tells other hosts that the folder is in use; the kernel releases it when the process ends.
     lock: OwnedFd,
@@ -24,13 +24,13 @@ pub(super) struct Scratch {
 /// it is locked.
 const ATTEMPTS: usize = 100;
 
-impl Drop for Scratch {
+impl Drop for ScratchFolder {
     fn drop(&mut self) {
         let _ = remove(&self.folder, &self.lock);
     }
 }
 
-impl Scratch {
+impl ScratchFolder {
     /// Creates a folder in `parent` that only this user can enter, with an unguessable name.
     pub(super) fn make(parent: &Path) -> io::Result<Self> {
         private::create_dir(parent)?;
@@ -177,8 +177,8 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let abandoned = parent.path().join("call-abandoned");
         std::fs::create_dir_all(abandoned.join("inner")).unwrap();
-        let first = Scratch::make(parent.path()).unwrap();
-        let second = Scratch::make(parent.path()).unwrap();
+        let first = ScratchFolder::make(parent.path()).unwrap();
+        let second = ScratchFolder::make(parent.path()).unwrap();
         assert!(!abandoned.exists());
         assert!(
             first.path().is_dir() && second.path().is_dir(),
@@ -206,7 +206,7 @@ mod tests {
                 }
             });
             let made: Vec<_> = (0..3_000)
-                .map(|_| Scratch::make(parent.path()).map(|made| made.path().is_dir()))
+                .map(|_| ScratchFolder::make(parent.path()).map(|made| made.path().is_dir()))
                 .collect();
             is_done.store(true, std::sync::atomic::Ordering::Relaxed);
             let wrong: Vec<_> = made
@@ -229,7 +229,7 @@ mod tests {
         let kept = parent.path().join("kept");
         std::fs::create_dir(&kept).unwrap();
         std::fs::write(kept.join("file"), "x").unwrap();
-        let scratch = Scratch::make(parent.path()).unwrap();
+        let scratch = ScratchFolder::make(parent.path()).unwrap();
         for wide in 0..20 {
             let folder = scratch.path().join(format!("{wide}/a/b"));
             std::fs::create_dir_all(&folder).unwrap();

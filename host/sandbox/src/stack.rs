@@ -7,7 +7,7 @@ use std::ptr;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 use wasmtime::{Error, StackCreator, StackMemory};
 
-use super::limiter::{Charge, charge_stack};
+use super::limiter::{MemoryCharge, charge_stack};
 
 /// A call has no memory left for the stack of another task.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
@@ -15,22 +15,22 @@ use super::limiter::{Charge, charge_stack};
 pub(super) struct NoStack;
 
 /// Makes stacks, each with a page below it that cannot be used.
-pub(super) struct Stacks;
+pub(super) struct StackAllocator;
 
 /// The addresses of a mapping, which is removed when this is dropped.
-struct Stack {
+struct StackMapping {
     start: usize,
     guard_bytes: usize,
     length: usize,
-    _charge: Charge,
+    _charge: MemoryCharge,
 }
 
-impl Stack {
+impl StackMapping {
     #[allow(
         unsafe_code,
         reason = "the mapping is new, and nothing else knows its address"
     )]
-    fn make(bytes: usize, charge: Charge) -> Result<Self, Error> {
+    fn make(bytes: usize, charge: MemoryCharge) -> Result<Self, Error> {
         let page = rustix::param::page_size();
         let usable = bytes.next_multiple_of(page).max(page);
         let length = usable.saturating_add(page);
@@ -70,7 +70,7 @@ impl Stack {
     }
 }
 
-impl Drop for Stack {
+impl Drop for StackMapping {
     #[allow(unsafe_code, reason = "the mapping is that of this stack")]
     fn drop(&mut self) {
         // SAFETY: the engine drops a stack after the last task on it, and the mapping is of this stack alone.
@@ -83,16 +83,16 @@ impl Drop for Stack {
     reason = "the engine relies on what is returned: memory of this stack alone, zeroed, above a guard page"
 )]
 // SAFETY: a new private mapping is zeroed, and its first page cannot be used.
-unsafe impl StackCreator for Stacks {
+unsafe impl StackCreator for StackAllocator {
     fn new_stack(&self, bytes: usize, _zeroed: bool) -> Result<Box<dyn StackMemory>, Error> {
         let charge = charge_stack(bytes).ok_or(NoStack)?;
-        Ok(Box::new(Stack::make(bytes, charge)?))
+        Ok(Box::new(StackMapping::make(bytes, charge)?))
     }
 }
 
 #[allow(unsafe_code, reason = "the engine relies on these addresses")]
-// SAFETY: the addresses are those of the mapping, in whole pages.
-unsafe impl StackMemory for Stack {
+// SAFETY: the addresses are the mapping's, in whole pages.
+unsafe impl StackMemory for StackMapping {
     fn top(&self) -> *mut u8 {
         ptr::with_exposed_provenance_mut(self.end())
     }

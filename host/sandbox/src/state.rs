@@ -13,23 +13,23 @@ use wasmtime_wasi::random::WasiRandomCtx;
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 
 use super::egress::Egress;
-use super::filesystem::Rules;
-use super::import::artifacts::Artifact;
-use super::import::context_modifiers::Modifiers;
-use super::import::tools::Children;
+use super::filesystem::FileRules;
+use super::import::artifacts::GuestArtifact;
+use super::import::context_modifiers::ContextChanges;
+use super::import::tools::ChildCalls;
 use super::limiter::Limiter;
-use super::logs::Logs;
-use super::nondeterminism::Recorder;
-use super::scratch::Scratch;
-use super::wasi::{Process, Setup, World};
+use super::logs::GuestLogs;
+use super::nondeterminism::ReplayRecorder;
+use super::scratch::ScratchFolder;
+use super::wasi::{CommandInput, WasiInputs, WasiWorld};
 
 /// Host state of one call, dropped with its store.
-pub(super) struct State {
+pub(super) struct StoreState {
     pub(super) wasi: WasiCtx,
     pub(super) table: ResourceTable,
     pub(super) limiter: Limiter,
-    pub(super) logs: Logs,
-    pub(super) file_rules: Arc<Rules>,
+    pub(super) logs: GuestLogs,
+    pub(super) file_rules: Arc<FileRules>,
     pub(super) egress: Egress,
     pub(super) cancellation: Cancellation,
     /// Asks the guest alone to stop, at its deadline.
@@ -38,39 +38,39 @@ pub(super) struct State {
     /// Where artifacts are written and counted; `None` outside of a call, and for a tool that imports neither them nor other
     /// tools.
     pub(super) artifacts: Option<Artifacts>,
-    pub(super) modifiers: Modifiers,
+    pub(super) modifiers: ContextChanges,
     pub(super) progress: ProgressGate,
-    /// Bytes of partial results that may still be handed over; those of all instances of the call together are limited like
-    /// the result's output.
+    /// Bytes of partial results that may still be handed over; all instances of the call together have the limit of the
+    /// result's output.
     pub(super) partial_bytes_left: u64,
     pub(super) started: Instant,
-    /// What a resumed call continues with, and what this run asks for; each is set at most once.
+    /// The state of a resumed call, and the input that this run asks for; each is set at most once.
     pub(super) resumed: Option<Arc<Resumed>>,
     pub(super) needed: Option<NeededInput>,
     /// `Some` if the random numbers and clock readings of the guest are recorded.
-    pub(super) recorder: Option<Recorder>,
-    /// What the operator set for a component that exports `configuration`.
+    pub(super) recorder: Option<ReplayRecorder>,
+    /// The operator's settings for a component that exports `configuration`.
     pub(super) configuration: Option<Arc<str>>,
     /// Calls other tools; `None` if the guest may call none.
-    pub(super) children: Option<Children>,
-    /// What the caller gives a command, until it starts; `None` for any other guest.
-    pub(super) process: Option<Box<Process>>,
+    pub(super) children: Option<ChildCalls>,
+    /// A command's input, until it starts; `None` for any other guest.
+    pub(super) process: Option<Box<CommandInput>>,
     /// How a command ended so far; `None` for any other guest.
     pub(super) command: Option<CommandEnd>,
-    /// The scratch folder, removed with the call: see [`Unsettled`].
-    scratch: Option<Scratch>,
+    /// The scratch folder, removed with the call: see [`PendingCleanup`].
+    scratch: Option<ScratchFolder>,
 }
 
-/// What outlives the store of a call: a thread of the pool may still work on its files and in its scratch folder, and
-/// dropping the store on a worker must not remove large files there.
-pub(super) struct Unsettled {
-    rules: Arc<Rules>,
-    scratch: Option<Scratch>,
+/// State that outlives the store of a call: a thread of the pool may still work on its files and in its scratch folder,
+/// and dropping the store on a worker must not remove large files there.
+pub(super) struct PendingCleanup {
+    rules: Arc<FileRules>,
+    scratch: Option<ScratchFolder>,
     /// Artifacts that the guest left open, such as when it was stopped.
     drafts: Vec<ArtifactDraft>,
 }
 
-impl Unsettled {
+impl PendingCleanup {
     /// Removes the drafts of artifacts, after the store is dropped. Waits until no thread works on the call's files, and
     /// then removes the scratch folder; a thread could otherwise create files in it after its removal. Returns `false` if
     /// an operation takes too long, on a file system that hangs.
@@ -90,15 +90,15 @@ impl Unsettled {
     }
 }
 
-impl State {
+impl StoreState {
     pub(super) fn new(
-        setup: Setup<'_>,
+        setup: WasiInputs<'_>,
         limits: &Limits,
         cancellation: Cancellation,
         observer: Arc<dyn Observer>,
         egress: Egress,
     ) -> wasmtime::Result<Self> {
-        let logs = Logs::new(
+        let logs = GuestLogs::new(
             limits.log_bytes,
             setup.process.is_some().then_some(limits.output_bytes),
         );
@@ -106,12 +106,12 @@ impl State {
         if guard!("handles") {
             table.set_max_capacity(usize::try_from(limits.handles).unwrap_or(usize::MAX));
         }
-        let World {
+        let WasiWorld {
             wasi,
             scratch,
             recorder,
         } = super::wasi::world(&setup, &logs)?;
-        let mut rules = Rules::new(setup.capability, limits);
+        let mut rules = FileRules::new(setup.capability, limits);
         if let (Some(scratch), Some(guest)) = (&scratch, &setup.capability.scratch) {
             rules.knows(scratch.path(), guest);
         }
@@ -126,7 +126,7 @@ impl State {
             expiry: Cancellation::new(),
             observer,
             artifacts: None,
-            modifiers: Modifiers::outside_of_calls(),
+            modifiers: ContextChanges::outside_of_calls(),
             progress: ProgressGate::new(limits.progress_updates),
             partial_bytes_left: limits.output_bytes,
             started: Instant::now(),
@@ -151,16 +151,16 @@ impl State {
 
     /// The scratch folder on the host, if the call has one.
     pub(super) fn scratch(&self) -> Option<&Path> {
-        self.scratch.as_ref().map(Scratch::path)
+        self.scratch.as_ref().map(ScratchFolder::path)
     }
 
     /// Returns what must be waited for after the store is dropped.
-    pub(super) fn unsettled(&mut self) -> Unsettled {
+    pub(super) fn unsettled(&mut self) -> PendingCleanup {
         let drafts = match self.artifacts {
             Some(_) => open_drafts(&mut self.table),
             None => Vec::new(),
         };
-        Unsettled {
+        PendingCleanup {
             rules: Arc::clone(&self.file_rules),
             scratch: self.scratch.take(),
             drafts,
@@ -172,11 +172,11 @@ impl State {
 fn open_drafts(table: &mut ResourceTable) -> Vec<ArtifactDraft> {
     table
         .iter_mut()
-        .filter_map(|entry| entry.downcast_mut::<Artifact>()?.take_draft())
+        .filter_map(|entry| entry.downcast_mut::<GuestArtifact>()?.take_draft())
         .collect()
 }
 
-impl WasiView for State {
+impl WasiView for StoreState {
     fn ctx(&mut self) -> WasiCtxView<'_> {
         WasiCtxView {
             ctx: &mut self.wasi,
@@ -218,9 +218,9 @@ impl ProgressGate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::call::Unheard;
+    use crate::call::NullObserver;
     use crate::never;
-    use crate::nondeterminism::Sources;
+    use crate::nondeterminism::NondeterminismSources;
     use std::time::Duration;
     use toolcell_core::journal::PayloadStore;
     use toolcell_core::policy::Capability;
@@ -231,23 +231,23 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let capability = Capability::default();
         let limits = Limits::default();
-        let observer = Arc::new(Unheard);
+        let observer = Arc::new(NullObserver);
         let egress = Egress::new(None);
-        let sources = Sources::default();
-        let setup = Setup {
+        let sources = NondeterminismSources::default();
+        let setup = WasiInputs {
             capability: &capability,
             scratch_dir: parent.path(),
             sources: &sources,
             process: None,
         };
-        let mut state = State::new(setup, &limits, never(), observer, egress).unwrap();
+        let mut state = StoreState::new(setup, &limits, never(), observer, egress).unwrap();
         let payloads = PayloadStore::new(parent.path().join("payloads"));
         let artifacts = Artifacts::new(&payloads, &limits, Ok(Redactor::default()));
         let draft = artifacts.begin("report", "text/plain").unwrap();
         let file = Arc::downgrade(draft.file().unwrap());
         state.file_rules.quota.opened(draft.file().unwrap());
         state.artifacts = Some(artifacts);
-        state.table.push(Artifact::new(draft)).unwrap();
+        state.table.push(GuestArtifact::new(draft)).unwrap();
         let unsettled = state.unsettled();
         drop(state);
         assert_eq!(
@@ -275,16 +275,16 @@ mod tests {
             ..Capability::default()
         };
         let limits = Limits::default();
-        let observer = Arc::new(Unheard);
+        let observer = Arc::new(NullObserver);
         let egress = Egress::new(None);
-        let sources = Sources::default();
-        let setup = Setup {
+        let sources = NondeterminismSources::default();
+        let setup = WasiInputs {
             capability: &capability,
             scratch_dir: parent.path(),
             sources: &sources,
             process: None,
         };
-        let mut state = State::new(setup, &limits, never(), observer, egress).unwrap();
+        let mut state = StoreState::new(setup, &limits, never(), observer, egress).unwrap();
         let at_work = Arc::new(std::fs::File::open(parent.path()).unwrap());
         state.file_rules.quota.changes(&at_work);
         let unsettled = state.unsettled();

@@ -18,7 +18,7 @@ const NATIVE_CHARS_MAX: usize = 200;
 
 /// Why the host stopped a guest.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-pub(super) enum Stop {
+pub(super) enum StopReason {
     #[error("canceled")]
     Canceled(AbortReason),
     #[error("out of time")]
@@ -34,7 +34,7 @@ pub(super) enum Stop {
 /// A quota or limit that a guest exceeded. It ends the guest, because after an error code the guest could try again
 /// forever.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-pub(super) enum Exceeded {
+pub(super) enum ExceededLimit {
     #[error("the quota of bytes on disk")]
     DiskBytes,
     #[error("the quota of files made")]
@@ -50,15 +50,15 @@ pub(super) enum Exceeded {
     Streamed,
 }
 
-/// What the sandbox denied a call. The guest got an error, and may have continued.
+/// A denial during a call. The guest got an error, and may have continued.
 #[derive(Clone, Debug)]
-pub(super) struct Denied {
+pub(super) struct CallDenial {
     pub(super) class: ErrorClass,
     pub(super) code: &'static str,
     pub(super) message: String,
 }
 
-impl Denied {
+impl CallDenial {
     /// Returns the verdict on a call that failed after a denial; `failure` is the call's own failure.
     pub(super) fn verdict(self, failure: &Refusal) -> Refusal {
         let message = format!("{}. The tool says: {}", self.message, failure.message);
@@ -75,8 +75,8 @@ impl Denied {
     }
 }
 
-/// What the sandbox knows besides the error itself.
-pub(super) struct Circumstances<'a> {
+/// Facts of the sandbox besides the error itself.
+pub(super) struct TrapContext<'a> {
     pub(super) limits: &'a Limits,
     /// The limit that refused a request for memory or table space.
     pub(super) denied: Option<&'static str>,
@@ -84,7 +84,7 @@ pub(super) struct Circumstances<'a> {
 }
 
 /// The refusal for `error`, with the error as the engine or the limit put it (AT-ERR-06).
-pub(super) fn refusal(error: &wasmtime::Error, seen: &Circumstances<'_>) -> Refusal {
+pub(super) fn refusal(error: &wasmtime::Error, seen: &TrapContext<'_>) -> Refusal {
     let mut refusal = classified(error, seen);
     if refusal.native_error_ref.is_none() {
         let native = match seen.denied {
@@ -106,8 +106,8 @@ fn native(error: &wasmtime::Error) -> String {
         .collect()
 }
 
-fn classified(error: &wasmtime::Error, seen: &Circumstances<'_>) -> Refusal {
-    if let Some(stop) = error.downcast_ref::<Stop>() {
+fn classified(error: &wasmtime::Error, seen: &TrapContext<'_>) -> Refusal {
+    if let Some(stop) = error.downcast_ref::<StopReason>() {
         return stopped(*stop, seen.limits);
     }
     if let Some(trap) = error.downcast_ref::<Trap>()
@@ -130,7 +130,7 @@ fn classified(error: &wasmtime::Error, seen: &Circumstances<'_>) -> Refusal {
         )
         .native(exit.0);
     }
-    if let Some(exceeded) = error.downcast_ref::<Exceeded>() {
+    if let Some(exceeded) = error.downcast_ref::<ExceededLimit>() {
         return over_quota(*exceeded, seen.limits);
     }
     if let Some(limit) = seen.denied {
@@ -162,10 +162,10 @@ fn classified(error: &wasmtime::Error, seen: &Circumstances<'_>) -> Refusal {
     }
 }
 
-fn stopped(stop: Stop, limits: &Limits) -> Refusal {
+fn stopped(stop: StopReason, limits: &Limits) -> Refusal {
     match stop {
-        Stop::Canceled(reason) => canceled(reason),
-        Stop::Deadline => Refusal::new(
+        StopReason::Canceled(reason) => canceled(reason),
+        StopReason::Deadline => Refusal::new(
             ErrorClass::Timeout,
             "deadline_exceeded",
             format!(
@@ -174,12 +174,12 @@ fn stopped(stop: Stop, limits: &Limits) -> Refusal {
             ),
         ),
         // Outside of a call: when a component is described or checks its arguments.
-        Stop::NeedsInput => Refusal::new(
+        StopReason::NeedsInput => Refusal::new(
             ErrorClass::ExecutionFailed,
             "asked_too_early",
             "the tool asks its user something before it was called",
         ),
-        Stop::Question(rule) => Refusal::new(
+        StopReason::Question(rule) => Refusal::new(
             ErrorClass::ExecutionFailed,
             "question_invalid",
             format!("the tool asked an invalid question: {rule}"),
@@ -187,40 +187,40 @@ fn stopped(stop: Stop, limits: &Limits) -> Refusal {
     }
 }
 
-fn over_quota(exceeded: Exceeded, limits: &Limits) -> Refusal {
+fn over_quota(exceeded: ExceededLimit, limits: &Limits) -> Refusal {
     let (code, message) = match exceeded {
-        Exceeded::DiskBytes => (
+        ExceededLimit::DiskBytes => (
             "disk_limit",
             format!(
                 "the tool exceeded its limit of {} bytes written to files; raise it with --max-disk",
                 limits.disk_bytes
             ),
         ),
-        Exceeded::FilesCreated => (
+        ExceededLimit::FilesCreated => (
             "files_limit",
             format!(
                 "the tool makes more than the {} files, folders and links that it may",
                 limits.files_created
             ),
         ),
-        Exceeded::Descriptors => (
+        ExceededLimit::Descriptors => (
             "descriptor_limit",
             format!("the tool keeps more than {} files open", limits.descriptors),
         ),
-        Exceeded::Output => {
+        ExceededLimit::Output => {
             let message = format!(
                 "the tool prints more than the {} bytes that it may; --max-output raises it",
                 limits.output_bytes
             );
             return Refusal::new(ErrorClass::ResultTooLarge, "output_limit", message);
         }
-        Exceeded::Events => {
+        ExceededLimit::Events => {
             let message = format!(
                 "the tool's result has more than {EVENTS_MAX} events, which no result may have"
             );
             return Refusal::new(ErrorClass::ResultTooLarge, "event_limit", message);
         }
-        Exceeded::Streamed => return too_much_output(limits),
+        ExceededLimit::Streamed => return too_much_output(limits),
     };
     violation(code, message)
 }
@@ -232,7 +232,7 @@ fn too_much_output(limits: &Limits) -> Refusal {
     Refusal::new(ErrorClass::ResultTooLarge, "output_limit", message)
 }
 
-fn limit_hit(limit: &str, seen: &Circumstances<'_>) -> Refusal {
+fn limit_hit(limit: &str, seen: &TrapContext<'_>) -> Refusal {
     match limit {
         "memory" => violation(
             "memory_limit",
@@ -251,7 +251,7 @@ fn limit_hit(limit: &str, seen: &Circumstances<'_>) -> Refusal {
     }
 }
 
-fn trapped(trap: Trap, seen: &Circumstances<'_>) -> Refusal {
+fn trapped(trap: Trap, seen: &TrapContext<'_>) -> Refusal {
     let (code, what) = match trap {
         Trap::StackOverflow => ("stack_overflow", "the tool used up its stack"),
         Trap::UnreachableCodeReached => ("guest_panicked", "the tool crashed"),
@@ -281,7 +281,7 @@ fn trapped(trap: Trap, seen: &Circumstances<'_>) -> Refusal {
 }
 
 /// Maps limits that the engine reports only in an error's text.
-fn by_message(error: &wasmtime::Error, seen: &Circumstances<'_>) -> Refusal {
+fn by_message(error: &wasmtime::Error, seen: &TrapContext<'_>) -> Refusal {
     let text = format!("{error:#}");
     let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
     if has(&["fuel allocated for hostcalls"]) {
@@ -336,7 +336,7 @@ fn violation(code: &'static str, message: String) -> Refusal {
 
 /// The end of the guest's stderr goes into the detail, for the journal, because it may hold what the model should not
 /// see.
-fn failed(code: &'static str, message: String, seen: &Circumstances<'_>) -> Refusal {
+fn failed(code: &'static str, message: String, seen: &TrapContext<'_>) -> Refusal {
     let refusal = Refusal::new(ErrorClass::ExecutionFailed, code, message);
     if seen.stderr_tail.is_empty() {
         refusal

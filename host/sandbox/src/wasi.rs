@@ -1,5 +1,5 @@
 //! The WASI world of one call. All of WASI can be imported, because language runtimes import it even for pure code.
-//! What an import gives is decided here: no sockets, only the folders and variables that were granted, and no arguments and
+//! This module limits the imports: no sockets, only the folders and variables that were granted, and no arguments and
 //! no input, unless the guest is a command and its caller gives some.
 
 use std::path::Path;
@@ -10,26 +10,26 @@ use wasmtime_wasi::p2::pipe::MemoryInputPipe;
 use wasmtime_wasi::{FsPerms, WasiCtx, WasiCtxBuilder};
 
 use super::folder::OpenFolder;
-use super::logs::{Captured, Logs, Stream};
-use super::nondeterminism::{Recorder, Sources};
-use super::scratch::{self, Scratch};
+use super::logs::{CapturedStream, GuestLogs, StandardStream};
+use super::nondeterminism::{NondeterminismSources, ReplayRecorder};
+use super::scratch::{self, ScratchFolder};
 
 /// Maximum number of random bytes that a guest may request at once.
 pub(super) const RANDOM_BYTES_MAX: u64 = 1 << 20;
 
-/// What the world of one call is made of.
-pub(super) struct Setup<'a> {
+/// Inputs of one call's world.
+pub(super) struct WasiInputs<'a> {
     pub(super) capability: &'a Capability,
     /// The folder in which scratch folders are created.
     pub(super) scratch_dir: &'a Path,
     /// Where the random numbers and the clocks come from.
-    pub(super) sources: &'a Sources,
-    /// What the caller gives a command; `None` for any other guest.
-    pub(super) process: Option<Box<Process>>,
+    pub(super) sources: &'a NondeterminismSources,
+    /// A command's input; `None` for any other guest.
+    pub(super) process: Option<Box<CommandInput>>,
 }
 
-/// What the caller gives a command: data, and no capability.
-pub(super) struct Process {
+/// A command's input from its caller: data, and no capability.
+pub(super) struct CommandInput {
     /// The command's name, and its arguments.
     pub(super) args: Vec<String>,
     pub(super) stdin: Bytes,
@@ -39,15 +39,15 @@ pub(super) struct Process {
 }
 
 /// The world of one call, and what must live as long as it.
-pub(super) struct World {
+pub(super) struct WasiWorld {
     pub(super) wasi: WasiCtx,
-    pub(super) scratch: Option<Scratch>,
-    pub(super) recorder: Option<Recorder>,
+    pub(super) scratch: Option<ScratchFolder>,
+    pub(super) recorder: Option<ReplayRecorder>,
 }
 
 /// Builds the world that gives exactly the capability of `setup`.
-pub(super) fn world(setup: &Setup<'_>, logs: &Logs) -> wasmtime::Result<World> {
-    let Setup {
+pub(super) fn world(setup: &WasiInputs<'_>, logs: &GuestLogs) -> wasmtime::Result<WasiWorld> {
+    let WasiInputs {
         capability,
         scratch_dir,
         sources,
@@ -55,13 +55,13 @@ pub(super) fn world(setup: &Setup<'_>, logs: &Logs) -> wasmtime::Result<World> {
     } = setup;
     let mut builder = WasiCtxBuilder::new();
     builder
-        .stdout(Captured {
+        .stdout(CapturedStream {
             logs: logs.clone(),
-            stream: Stream::Stdout,
+            stream: StandardStream::Stdout,
         })
-        .stderr(Captured {
+        .stderr(CapturedStream {
             logs: logs.clone(),
-            stream: Stream::Stderr,
+            stream: StandardStream::Stderr,
         })
         .allow_tcp(false)
         .allow_udp(false)
@@ -78,7 +78,7 @@ pub(super) fn world(setup: &Setup<'_>, logs: &Logs) -> wasmtime::Result<World> {
     }
     let scratch = match &capability.scratch {
         Some(guest) => {
-            let scratch = Scratch::make(scratch_dir)?;
+            let scratch = ScratchFolder::make(scratch_dir)?;
             builder.preopened_dir(scratch.path(), guest, FsPerms::ReadWrite)?;
             Some(scratch)
         }
@@ -104,7 +104,7 @@ pub(super) fn world(setup: &Setup<'_>, logs: &Logs) -> wasmtime::Result<World> {
         builder.initial_cwd(cwd);
     }
     let recorder = sources.install(&mut builder)?;
-    Ok(World {
+    Ok(WasiWorld {
         wasi: builder.build(),
         scratch,
         recorder,
@@ -112,7 +112,7 @@ pub(super) fn world(setup: &Setup<'_>, logs: &Logs) -> wasmtime::Result<World> {
 }
 
 /// Gives a command what its caller passes to it.
-fn give(builder: &mut WasiCtxBuilder, process: &Process) {
+fn give(builder: &mut WasiCtxBuilder, process: &CommandInput) {
     builder
         .args(&process.args)
         .envs(&process.env)

@@ -5,7 +5,7 @@ use std::process::exit;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
-use toolcell_sandbox::{Effort, compile_worker};
+use toolcell_sandbox::{CompileEffort, compile_worker};
 
 /// The first argument of a process that is to compile one component.
 pub(crate) const COMPILE_COMMAND: &str = "compile-component";
@@ -33,7 +33,9 @@ pub fn compile_if_asked() {
         let cpu_seconds = number();
         let memory_bytes = number();
         let parent = number();
-        let effort = arguments.next().and_then(|word| Effort::of(word.to_str()?));
+        let effort = arguments
+            .next()
+            .and_then(|word| CompileEffort::from_word(word.to_str()?));
         let (Some(cpu_seconds), Some(memory_bytes), Some(parent), Some(effort)) =
             (cpu_seconds, memory_bytes, parent, effort)
         else {

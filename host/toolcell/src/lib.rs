@@ -65,7 +65,7 @@ pub use toolcell_core::scheduler::{MemoryBudget, ResourceLocks, RetryPolicy};
 pub use toolcell_core::secret::{SecretValue, Secrets};
 pub use toolcell_sandbox::{Compilation, CompileWatch};
 pub use toolcell_sandbox::{
-    ENGINE_VERSION, FEATURES_OFF, Judge, Listening, NetworkSettings, Resolver, SystemResolver,
+    ENGINE_VERSION, FEATURES_OFF, Judge, ListenGuard, NetworkSettings, Resolver, SystemResolver,
 };
 pub use toolcell_sandbox::{cached_bytes, component_of_library};
 

@@ -10,12 +10,12 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde::Deserialize;
 use toolcell_core::dialect::sections;
 
-use super::find::{Search, Toolchain, ToolchainSource, find};
-use super::process::{self, Stream};
-use super::record::{self, Made};
-use super::sources::{Listing, Scope};
-use super::workspace::{Package, SDK, Workspace};
-use super::{Say, TARGET, build_cache, c_code};
+use super::find::{Toolchain, ToolchainSearch, ToolchainSource, find};
+use super::process::{self, OutputPipe};
+use super::record::{self, BuildResult};
+use super::sources::{SourceListing, SourceScope};
+use super::workspace::{CargoPackage, SDK, Workspace};
+use super::{ProgressSink, TARGET, build_cache, c_code};
 
 /// Initial memory of a component, in bytes: room for the stack and for a heap that a small tool never has to grow.
 const INITIAL_MEMORY: u64 = 2 << 20;
@@ -25,7 +25,7 @@ const SPARE_MEMORY: u64 = 1 << 20;
 /// How a tool is built.
 pub struct BuildSettings {
     /// How to find a toolchain. The build overwrites its `dir` and `offline`.
-    pub search: Search,
+    pub search: ToolchainSearch,
     /// The folder of build records: see [`super::standing`].
     pub records: PathBuf,
     /// Where cargo compiles, in a subfolder named after the toolchain. Default: `toolcell` in the target folder of the
@@ -39,14 +39,14 @@ pub struct BuildSettings {
     pub locked: bool,
     /// Maximum number of compilers at once; `None`: what cargo chooses.
     pub jobs: Option<u32>,
-    /// What the manifest of a tool's folder says of it: names of custom sections, such as `version`, and their texts, which
-    /// the build puts into the component. Default: nothing.
+    /// Reads the metadata of a tool's folder: names of custom sections, such as `version`, and their texts, which the
+    /// build puts into the component. Default: nothing.
     pub sections: fn(&Path) -> Vec<(&'static str, String)>,
 }
 
 impl BuildSettings {
     /// Settings with the defaults of their fields.
-    pub fn new(search: Search, records: impl Into<PathBuf>) -> Self {
+    pub fn new(search: ToolchainSearch, records: impl Into<PathBuf>) -> Self {
         let records = records.into();
         let sections = |_: &Path| Vec::new();
         BuildSettings {
@@ -77,12 +77,12 @@ impl BuildSettings {
 
 /// The outcome of a build.
 #[derive(Debug)]
-pub struct Built {
+pub struct BuildOutcome {
     /// `<tool>/target/toolcell/<package>.wasm`
     pub wasm: PathBuf,
     /// The package's name.
     pub name: String,
-    /// Whether nothing had to be compiled.
+    /// `true` if nothing had to be compiled.
     pub fresh: bool,
     /// A digest of all its sources, in hex.
     pub sources: String,
@@ -91,7 +91,11 @@ pub struct Built {
 }
 
 /// Builds the tool whose Cargo.toml is in `dir`.
-pub(super) fn build(dir: &Path, settings: &BuildSettings, say: Say) -> Result<Built> {
+pub(super) fn build(
+    dir: &Path,
+    settings: &BuildSettings,
+    say: ProgressSink,
+) -> Result<BuildOutcome> {
     let dir = std::fs::canonicalize(dir)
         .with_context(|| format!("cannot find the folder {}", dir.display()))?;
     if !dir.join("Cargo.toml").is_file() {
@@ -100,7 +104,7 @@ pub(super) fn build(dir: &Path, settings: &BuildSettings, say: Say) -> Result<Bu
             dir.display()
         );
     }
-    let search = Search {
+    let search = ToolchainSearch {
         dir: dir.clone(),
         offline: settings.offline,
         ..settings.search.clone()
@@ -117,7 +121,7 @@ pub(super) fn build(dir: &Path, settings: &BuildSettings, say: Say) -> Result<Bu
         .context("cannot find the SDK")?;
     let sdk = sdk.as_deref();
     let c_compiler = c_compiler.as_deref();
-    let job = Job {
+    let job = PackageBuild {
         dir: &dir,
         settings,
         toolchain: &toolchain,
@@ -129,13 +133,13 @@ pub(super) fn build(dir: &Path, settings: &BuildSettings, say: Say) -> Result<Bu
 
     let _held = record::lock(&job.compiling(), &dir, say)?;
     let earlier = record::read(&settings.records, &dir);
-    let (known, memory) = earlier.map_or((Listing::default(), INITIAL_MEMORY), |r| {
+    let (known, memory) = earlier.map_or((SourceListing::default(), INITIAL_MEMORY), |r| {
         (r.sources, r.initial_memory)
     });
-    let before = Listing::of(&workspace.near(package, &dir), &known)?;
+    let before = SourceListing::read(&workspace.near(package, &dir), &known)?;
     let (artifact, initial_memory) = job.compile_with(memory, say)?;
     let scope = job.scope(&artifact.wasm)?;
-    let sources = Listing::of(&scope, &before)?;
+    let sources = SourceListing::read(&scope, &before)?;
     workspace.refuse_changes(&before, &sources)?;
 
     let component = settings.described(&artifact.wasm, &dir)?;
@@ -145,7 +149,7 @@ pub(super) fn build(dir: &Path, settings: &BuildSettings, say: Say) -> Result<Bu
     let name = &package.name;
     let key = String::new();
     let around = workspace.around(&dir);
-    let made = Made {
+    let made = BuildResult {
         dir: &dir,
         component: &component,
         name,
@@ -160,7 +164,7 @@ pub(super) fn build(dir: &Path, settings: &BuildSettings, say: Say) -> Result<Bu
     if !artifact.fresh {
         build_cache::prune(&job.compiling(), build_cache::BYTES_MAX);
     }
-    Ok(Built {
+    Ok(BuildOutcome {
         wasm,
         name: name.clone(),
         fresh: artifact.fresh,
@@ -191,31 +195,31 @@ fn enough_for(bytes: u64) -> u64 {
 }
 
 /// One package, and how to build it.
-struct Job<'a> {
+struct PackageBuild<'a> {
     dir: &'a Path,
     settings: &'a BuildSettings,
     toolchain: &'a Toolchain,
     workspace: &'a Workspace,
-    package: &'a Package,
+    package: &'a CargoPackage,
     sdk: Option<&'a Path>,
-    /// The room of a compiler for C, if the package wants one.
+    /// Folder of a compiler for C, if the package wants one.
     c_compiler: Option<&'a Path>,
 }
 
-struct Artifact {
+struct CargoArtifact {
     wasm: PathBuf,
     fresh: bool,
 }
 
-enum Compiled {
-    Done(Artifact),
+enum CompileOutcome {
+    Done(CargoArtifact),
     /// The linker needs this many bytes of initial memory.
     NeedsMemory(u64),
 }
 
 /// The fields that are used of a line of `cargo --message-format=json`.
 #[derive(Deserialize)]
-struct Message {
+struct CargoMessage {
     reason: String,
     #[serde(default)]
     package_id: String,
@@ -225,10 +229,10 @@ struct Message {
     fresh: bool,
 }
 
-impl Job<'_> {
+impl PackageBuild<'_> {
     /// Runs `cargo rustc`, because then the linker's flag applies to this crate only: the user's own flags stay in
     /// force, and dependencies are not compiled again.
-    fn compile(&self, initial_memory: u64, say: Say) -> Result<Compiled> {
+    fn compile(&self, initial_memory: u64, say: ProgressSink) -> Result<CompileOutcome> {
         let mut command = self.toolchain.cargo(self.dir);
         command.args([
             "rustc",
@@ -261,8 +265,8 @@ impl Job<'_> {
         if let Some(sdk) = self.sdk {
             command.args(["--config", &patch(sdk)?]);
         }
-        if let Some(room) = self.c_compiler {
-            c_code::use_in(&mut command, room, &self.target_dir())?;
+        if let Some(part) = self.c_compiler {
+            c_code::use_in(&mut command, part, &self.target_dir())?;
         }
         command.args([
             "--",
@@ -273,16 +277,16 @@ impl Job<'_> {
         let mut artifact = None;
         let mut complaint = String::new();
         let status = process::run(command, None, &mut |stream, line| match stream {
-            Stream::Out => artifact = self.artifact_in(line).or(artifact.take()),
-            Stream::Err if is_status(line) => say(line),
-            Stream::Err => {
+            OutputPipe::Out => artifact = self.artifact_in(line).or(artifact.take()),
+            OutputPipe::Err if is_status(line) => say(line),
+            OutputPipe::Err => {
                 complaint.push_str(line);
                 complaint.push('\n');
             }
         })?;
         if !status.success() {
             return match memory_wanted(&complaint) {
-                Some(bytes) => Ok(Compiled::NeedsMemory(bytes)),
+                Some(bytes) => Ok(CompileOutcome::NeedsMemory(bytes)),
                 None => {
                     let advice = c_code::advice(&complaint).filter(|_| self.c_compiler.is_none());
                     let advice = advice
@@ -300,12 +304,12 @@ impl Job<'_> {
         complaint.lines().for_each(say);
         let name = &self.package.name;
         artifact
-            .map(Compiled::Done)
+            .map(CompileOutcome::Done)
             .ok_or_else(|| anyhow!("cargo built {name}, but no .wasm file came of it"))
     }
 
-    fn artifact_in(&self, line: &str) -> Option<Artifact> {
-        let message: Message = serde_json::from_str(line).ok()?;
+    fn artifact_in(&self, line: &str) -> Option<CargoArtifact> {
+        let message: CargoMessage = serde_json::from_str(line).ok()?;
         if message.reason != "compiler-artifact" || message.package_id != self.package.id {
             return None;
         }
@@ -313,7 +317,7 @@ impl Job<'_> {
             .filenames
             .into_iter()
             .find(|file| file.extension() == Some(OsStr::new("wasm")))?;
-        Some(Artifact {
+        Some(CargoArtifact {
             wasm,
             fresh: message.fresh,
         })
@@ -333,19 +337,19 @@ impl Job<'_> {
     }
 
     /// Compiles, and a second time if the linker needs more than `initial_memory`. Returns the memory used.
-    fn compile_with(&self, initial_memory: u64, say: Say) -> Result<(Artifact, u64)> {
+    fn compile_with(&self, initial_memory: u64, say: ProgressSink) -> Result<(CargoArtifact, u64)> {
         let name = &self.package.name;
         let wanted = match self.compile(initial_memory, say)? {
-            Compiled::Done(artifact) => return Ok((artifact, initial_memory)),
-            Compiled::NeedsMemory(bytes) => enough_for(bytes),
+            CompileOutcome::Done(artifact) => return Ok((artifact, initial_memory)),
+            CompileOutcome::NeedsMemory(bytes) => enough_for(bytes),
         };
         say(&format!(
             "{name} starts with {} MiB of memory: its data is large",
             wanted >> 20
         ));
         match self.compile(wanted, say)? {
-            Compiled::Done(artifact) => Ok((artifact, wanted)),
-            Compiled::NeedsMemory(bytes) => bail!(
+            CompileOutcome::Done(artifact) => Ok((artifact, wanted)),
+            CompileOutcome::NeedsMemory(bytes) => bail!(
                 "{name} needs {bytes} bytes of memory at start, but another setting holds it smaller: look for \
                  --initial-memory in its build script and in .cargo/config.toml"
             ),
@@ -354,7 +358,7 @@ impl Job<'_> {
 
     /// Everything that the build read: the sources that cargo lists, the manifests of their packages, and what steers
     /// cargo. The whole folder of a package with a build script counts, because a script can read any file of it.
-    fn scope(&self, wasm: &Path) -> Result<Scope> {
+    fn scope(&self, wasm: &Path) -> Result<SourceScope> {
         let list = wasm.with_extension("d");
         let text = std::fs::read_to_string(&list)
             .with_context(|| format!("cannot read cargo's list {}", list.display()))?;
@@ -425,7 +429,7 @@ fn patch(sdk: &Path) -> Result<String> {
     Ok(format!("patch.crates-io.{SDK}.path={}", quoted(text)?))
 }
 
-/// `text` as a TOML string, whose escapes are those of JSON.
+/// `text` as a TOML string, which has the escapes of JSON.
 pub(super) fn quoted(text: &str) -> Result<String> {
     serde_json::to_string(text).context("quote a path")
 }
@@ -459,7 +463,7 @@ fn sources_in(rule: &str) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Whether a line is a status line of cargo: a verb, right-aligned in twelve columns.
+/// `true` if a line is a status line of cargo: a verb, right-aligned in twelve columns.
 pub(super) fn is_status(line: &str) -> bool {
     let Some((verb, rest)) = line.split_at_checked(12) else {
         return false;
@@ -479,14 +483,14 @@ fn memory_wanted(complaint: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::super::Preference;
-    use super::super::standin::Programs;
+    use super::super::shim::ShimPrograms;
     use super::*;
 
     #[test]
     fn a_folder_without_a_manifest_is_told_what_to_do() {
         let folder = tempfile::tempdir().unwrap();
         let settings = BuildSettings::new(
-            Programs::new().search(Preference::Installed),
+            ShimPrograms::new().search(Preference::Installed),
             folder.path().join("records"),
         );
         let error = build(folder.path(), &settings, &mut |_| ())

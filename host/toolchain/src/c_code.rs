@@ -13,17 +13,17 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use super::find::Search;
+use super::find::ToolchainSearch;
 use super::language::{ZIG, zig_program};
-use super::{Say, record};
+use super::{ProgressSink, record};
 
 /// The variables by which the crate `cc` finds a compiler and an archiver, and the subcommand of Zig that is one.
 const PROGRAMS: [(&str, &str); 2] = [(COMPILER, "cc"), ("AR_wasm32_wasip2", "ar")];
 const COMPILER: &str = "CC_wasm32_wasip2";
-/// What build scripts print that found no compiler.
+/// Output of build scripts that found no compiler.
 const COMPLAINT: &str = "error occurred in cc-rs";
 
-/// Whether a build of the package in `dir` gets a compiler from toolcell. The user's own one comes first.
+/// `true` if a build of the package in `dir` gets a compiler from toolcell. The user's own one comes first.
 pub(super) fn is_wanted(dir: &Path) -> bool {
     std::env::var_os(COMPILER).is_none()
         && std::fs::read_to_string(dir.join("Cargo.toml")).is_ok_and(|manifest| asks(&manifest))
@@ -43,21 +43,21 @@ fn asks(manifest: &str) -> bool {
 }
 
 /// The folder of the compiler, which is fetched if it is not there; `None` if the package asks for none.
-pub(super) fn compiler(search: &Search, say: Say) -> Result<Option<PathBuf>> {
+pub(super) fn compiler(search: &ToolchainSearch, say: ProgressSink) -> Result<Option<PathBuf>> {
     is_wanted(&search.dir)
         .then(|| ZIG.ready(search, say))
         .transpose()
 }
 
-/// Makes `cargo` compile C with the compiler in `room`. `target_dir`: where it compiles; the scripts that it calls stay
+/// Makes `cargo` compile C with the compiler in `part`. `target_dir`: where it compiles; the scripts that it calls stay
 /// there, because another path of the compiler would have everything compiled again.
-pub(super) fn use_in(cargo: &mut Command, room: &Path, target_dir: &Path) -> Result<()> {
-    let zig = zig_program(room);
+pub(super) fn use_in(cargo: &mut Command, part: &Path, target_dir: &Path) -> Result<()> {
+    let zig = zig_program(part);
     if !zig.is_file() {
         bail!(
             "{} is missing: remove the folder {}",
             zig.display(),
-            room.display()
+            part.display()
         );
     }
     let folder = target_dir.join("c-compiler");
@@ -71,7 +71,7 @@ pub(super) fn use_in(cargo: &mut Command, room: &Path, target_dir: &Path) -> Res
         cargo.env(variable, script);
     }
     cargo
-        .env("ZIG_GLOBAL_CACHE_DIR", room.join("cache"))
+        .env("ZIG_GLOBAL_CACHE_DIR", part.join("cache"))
         .env("ZIG_LOCAL_CACHE_DIR", folder.join("cache"));
     Ok(())
 }
@@ -96,7 +96,7 @@ fn quoted(path: &OsStr) -> Result<String> {
     Ok(format!("'{}'", text.replace('\'', r"'\''")))
 }
 
-/// What to do about a build that failed for the lack of a compiler.
+/// The remedy for a build that failed for the lack of a compiler.
 pub(super) fn advice(complaint: &str) -> Option<&'static str> {
     complaint.contains(COMPLAINT).then_some(
         "A dependency has C in it. Add to Cargo.toml:\n[package.metadata.toolcell]\nc-compiler = true\n\
@@ -127,13 +127,13 @@ mod tests {
     #[test]
     fn the_compiler_gets_every_argument_but_the_target_as_it_is() {
         let folder = tempfile::tempdir().unwrap();
-        let room = folder.path().join("it's a room");
-        let zig = zig_program(&room);
+        let part = folder.path().join("it's a room");
+        let zig = zig_program(&part);
         std::fs::create_dir_all(zig.parent().unwrap()).unwrap();
         std::fs::write(&zig, "#!/bin/sh\nprintf '<%s>' \"$@\"\n").unwrap();
         std::fs::set_permissions(&zig, std::fs::Permissions::from_mode(0o755)).unwrap();
         let mut cargo = Command::new("cargo");
-        use_in(&mut cargo, &room, folder.path()).unwrap();
+        use_in(&mut cargo, &part, folder.path()).unwrap();
         let script = |variable: &str| {
             let found = cargo
                 .get_envs()

@@ -10,8 +10,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use sha2::{Digest, Sha256};
 
-use super::process::{self, Stream};
-use super::{Say, TARGET, packages, sysroot};
+use super::process::{self, OutputPipe};
+use super::{ProgressSink, TARGET, packages, sysroot};
 
 /// The environment variable that forces one way.
 pub(super) const PREFERENCE_VARIABLE: &str = "TOOLCELL_GUEST_TOOLCHAIN";
@@ -19,7 +19,7 @@ pub(super) const PREFERENCE_VARIABLE: &str = "TOOLCELL_GUEST_TOOLCHAIN";
 /// Time limit of one question to a compiler. It answers at once, unless a rustup proxy tries to download first.
 pub(super) const PROBE: Duration = Duration::from_secs(20);
 
-/// What `rustup target add` fetches, for people.
+/// Download size of `rustup target add`, for people.
 pub(super) const TARGET_SIZE: &str = "some 30 MB";
 
 /// Time limit of `rustup target add`, over a slow connection. Without a network, rustup's own retries take
@@ -58,7 +58,7 @@ impl FromStr for Preference {
 }
 
 impl Preference {
-    /// Reads `TOOLCELL_GUEST_TOOLCHAIN`. Fails on any other value than those of the variable.
+    /// Reads `TOOLCELL_GUEST_TOOLCHAIN`. Fails on an unknown value.
     pub fn from_env() -> Result<Self> {
         let value = std::env::var_os(PREFERENCE_VARIABLE).unwrap_or_default();
         value.to_string_lossy().parse()
@@ -67,7 +67,7 @@ impl Preference {
 
 /// Where to look for a toolchain, and what may be done to get one.
 #[derive(Clone, Debug)]
-pub struct Search {
+pub struct ToolchainSearch {
     pub preference: Preference,
     /// The toolchain that toolcell sets up is kept below `<cache_dir>/toolchain`.
     pub cache_dir: PathBuf,
@@ -79,10 +79,10 @@ pub struct Search {
     pub path: OsString,
 }
 
-impl Search {
+impl ToolchainSearch {
     /// Creates a search with the PATH and the current directory of this process.
     pub fn new(preference: Preference, cache_dir: impl Into<PathBuf>) -> Self {
-        Search {
+        ToolchainSearch {
             preference,
             cache_dir: cache_dir.into(),
             dir: PathBuf::from("."),
@@ -164,7 +164,7 @@ pub(super) fn short_hash(text: &str) -> String {
 
 /// Finds the first way that works, or the forced one. The first time, this may download, install packages and compile a
 /// standard library.
-pub(super) fn find(search: &Search, say: Say) -> Result<Toolchain> {
+pub(super) fn find(search: &ToolchainSearch, say: ProgressSink) -> Result<Toolchain> {
     match search.preference {
         Preference::Any => first_of_all(search, say),
         Preference::Installed => installed(search),
@@ -183,7 +183,7 @@ pub(super) fn find(search: &Search, say: Say) -> Result<Toolchain> {
     })
 }
 
-fn first_of_all(search: &Search, say: Say) -> Result<Toolchain> {
+fn first_of_all(search: &ToolchainSearch, say: ProgressSink) -> Result<Toolchain> {
     let not_installed = match installed(search) {
         Ok(toolchain) => return Ok(toolchain),
         Err(reason) => reason,
@@ -209,7 +209,7 @@ fn first_of_all(search: &Search, say: Say) -> Result<Toolchain> {
 }
 
 /// The command that fixes the problem on this system.
-pub(super) fn remedy(search: &Search) -> String {
+pub(super) fn remedy(search: &ToolchainSearch) -> String {
     if search.which("rustup").is_some() {
         format!("Run: rustup target add {TARGET}")
     } else {
@@ -227,7 +227,7 @@ pub(super) fn remedy(search: &Search) -> String {
 }
 
 /// The user's own rustc, if it has the target's standard library.
-pub(super) fn installed(search: &Search) -> Result<Toolchain> {
+pub(super) fn installed(search: &ToolchainSearch) -> Result<Toolchain> {
     let rustc = search
         .which("rustc")
         .ok_or_else(|| anyhow!("no rustc on PATH"))?;
@@ -270,7 +270,7 @@ pub(super) fn standard_library(folder: &Path) -> Option<PathBuf> {
     })
 }
 
-fn through_rustup(search: &Search, say: Say) -> Result<Toolchain> {
+fn through_rustup(search: &ToolchainSearch, say: ProgressSink) -> Result<Toolchain> {
     let rustup = search
         .which("rustup")
         .ok_or_else(|| anyhow!("no rustup on PATH"))?;
@@ -284,7 +284,7 @@ fn through_rustup(search: &Search, say: Say) -> Result<Toolchain> {
     add.args(["target", "add", TARGET]);
     let mut last = String::new();
     let status = process::run(add, Some(DOWNLOAD), &mut |stream, line| {
-        if stream == Stream::Err && !line.trim().is_empty() {
+        if stream == OutputPipe::Err && !line.trim().is_empty() {
             say(line);
             line.trim().clone_into(&mut last);
         }
@@ -309,7 +309,7 @@ fn through_rustup(search: &Search, say: Say) -> Result<Toolchain> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::standin::Programs;
+    use super::super::shim::ShimPrograms;
     use super::*;
 
     /// A rustc whose target folder is `lib` beside it.
@@ -319,15 +319,15 @@ mod tests {
     const RUSTUP: &str = r#"[ "$*" = "target add wasm32-wasip2" ] || exit 9
         echo "info: downloading component 'rust-std'" >&2; mkdir "${0%/*}/lib"; : > "${0%/*}/lib/libstd-1.rlib""#;
 
-    fn programs() -> Programs {
+    fn programs() -> ShimPrograms {
         // The stand-ins have only their own folder in PATH, so they start other programs by absolute path.
-        Programs::new()
+        ShimPrograms::new()
             .with("rustc", RUSTC)
             .with("cargo", "exit 0")
             .with("mkdir", r#"exec /bin/mkdir "$@""#)
     }
 
-    fn found(search: &Search) -> (Result<Toolchain>, Vec<String>) {
+    fn found(search: &ToolchainSearch) -> (Result<Toolchain>, Vec<String>) {
         let mut said = Vec::new();
         let result = find(search, &mut |line| said.push(line.to_owned()));
         (result, said)
@@ -458,7 +458,7 @@ mod tests {
     #[test]
     fn offline_asks_nobody_for_a_download() {
         let programs = programs().with("rustup", RUSTUP);
-        let search = Search {
+        let search = ToolchainSearch {
             offline: true,
             ..programs.search(Preference::Rustup)
         };

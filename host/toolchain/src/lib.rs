@@ -10,7 +10,7 @@
 //! sources  the files that cargo reads, and a digest of each
 //! record   which sources were built with the user's consent, and the resulting component
 //! language a file for each language, behind one trait      make     a build in any of them but Rust
-//! room     parts of toolchains that toolcell fetches into its cache
+//!          toolchain_cache has the parts of toolchains that toolcell fetches
 //! sdk      the SDK's sources, embedded in this binary         project  `toolcell new`
 //! watch    waits until a project's sources change
 //! survey   the same questions as `find`, asked without changing anything
@@ -21,36 +21,36 @@
 mod build;
 mod build_cache;
 mod c_code;
+mod file_lock;
 mod find;
-mod held;
 mod language;
 mod make;
 mod packages;
 mod process;
 mod project;
 mod record;
-mod room;
 mod sdk;
 mod sources;
 mod survey;
 mod sysroot;
+mod toolchain_cache;
 mod watch;
 mod workspace;
 
 #[cfg(test)]
-mod standin;
+mod shim;
 
-pub use build::{BuildSettings, Built};
-pub use find::{Preference, Search, ToolchainSource};
-pub use language::{Lang, build, names, no_project};
-pub use project::{Kind, new_project};
-pub use record::{Standing, source_places, standing};
+pub use build::{BuildOutcome, BuildSettings};
+pub use find::{Preference, ToolchainSearch, ToolchainSource};
+pub use language::{Language, build, names, no_project};
+pub use project::{ProjectKind, new_project};
+pub use record::{BuildState, source_places, standing};
 pub use sdk::write_sdk;
-pub use survey::{Finding, State};
-pub use watch::Watch;
+pub use survey::{PartState, SurveyFinding};
+pub use watch::SourceWatch;
 
 /// The one target that guests are built for.
 const TARGET: &str = "wasm32-wasip2";
 
 /// Receives progress: one sentence, or one line of another program's progress, without a line feed.
-pub type Say<'a> = &'a mut dyn FnMut(&str);
+pub type ProgressSink<'a> = &'a mut dyn FnMut(&str);

@@ -1,4 +1,4 @@
-//! Builds a project of a language other than Rust: the toolchain's rooms, the lock, the digest of the sources, the
+//! Builds a project of a language other than Rust: the toolchain's parts, the lock, the digest of the sources, the
 //! component and its record. The language adds the compilation.
 
 use std::ffi::OsStr;
@@ -8,25 +8,25 @@ use std::process::{Command, ExitStatus};
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use super::build::{BuildSettings, Built, output_folder};
-use super::find::{PROBE, Search, ToolchainSource, short_hash};
-use super::language::{File, Language, renew_local_files, write_local_files};
-use super::record::{self, Made, Standing};
-use super::room::Room;
-use super::sources::Listing;
-use super::{Say, build_cache, process, project};
+use super::build::{BuildOutcome, BuildSettings, output_folder};
+use super::find::{PROBE, ToolchainSearch, ToolchainSource, short_hash};
+use super::language::{EmbeddedFile, LanguageBackend, renew_local_files, write_local_files};
+use super::record::{self, BuildResult, BuildState};
+use super::sources::SourceListing;
+use super::toolchain_cache::ToolchainPart;
+use super::{ProgressSink, build_cache, process, project};
 
-/// Makes the component of a [`Job`], and returns its file.
-pub(super) type Compile<'a> = &'a dyn Fn(&Job, Say) -> Result<PathBuf>;
+/// Makes the component of a [`CompileJob`], and returns its file.
+pub(super) type CompileFn<'a> = &'a dyn Fn(&CompileJob, ProgressSink) -> Result<PathBuf>;
 
-/// What a step printed: its first lines, because those of compilers name the cause, and the rest by number.
+/// Output of a step: its first lines, because compilers name the cause there, and the number of the others.
 #[derive(Default)]
-struct Printed {
+struct StepOutput {
     lines: Vec<String>,
     more: usize,
 }
 
-impl Printed {
+impl StepOutput {
     const LINES_MAX: usize = 400;
 
     fn add(&mut self, line: &str) {
@@ -52,24 +52,24 @@ impl Printed {
 }
 
 /// One compilation.
-pub(super) struct Job<'a> {
+pub(super) struct CompileJob<'a> {
     /// The word for the language.
     pub(super) language: &'static str,
     /// The project's folder, canonical.
     pub(super) dir: &'a Path,
-    /// The project's name: that of its folder.
+    /// The project's name: its folder's name.
     pub(super) name: &'a str,
     /// A folder for what the compilation makes, kept for the next build of this project.
     pub(super) work: PathBuf,
     /// The folder with `guest-sdk/LANG` and `wit`.
     pub(super) sdk: &'a Path,
-    pub(super) search: &'a Search,
+    pub(super) search: &'a ToolchainSearch,
 }
 
-impl Job<'_> {
-    /// The folder of a room that the language named.
-    pub(super) fn room(&self, room: &Room) -> PathBuf {
-        room.folder(self.search)
+impl CompileJob<'_> {
+    /// The folder of a part of the language's toolchain.
+    pub(super) fn part_folder(&self, part: &ToolchainPart) -> PathBuf {
+        part.folder(self.search)
     }
 
     /// A command in the project's folder.
@@ -89,8 +89,8 @@ impl Job<'_> {
     }
 
     /// Runs a step, and says what it printed: its failure has that instead, because it is the reason.
-    pub(super) fn run(&self, command: Command, say: Say) -> Result<()> {
-        let mut printed = Printed::default();
+    pub(super) fn run(&self, command: Command, say: ProgressSink) -> Result<()> {
+        let mut printed = StepOutput::default();
         let status = process::run(command, None, &mut |_, line| printed.add(line))?;
         if status.success() {
             printed.lines.iter().for_each(|line| say(line))
@@ -110,9 +110,9 @@ impl Job<'_> {
         }
     }
 
-    /// Says what is compiled, and what takes longer, if it is the first build of this kind with what is in `room`.
-    pub(super) fn first(&self, room: &Room, step: &str, also: &str, say: Say) {
-        if self.mark(room).exists() {
+    /// Says what is compiled, and what takes longer, if it is the first build of this kind with what is in `part`.
+    pub(super) fn first(&self, part: &ToolchainPart, step: &str, also: &str, say: ProgressSink) {
+        if self.mark(part).exists() {
             say(step)
         } else {
             say(&format!("{step}; the first build also {also}"))
@@ -120,16 +120,17 @@ impl Job<'_> {
     }
 
     /// Notes that a build of this kind succeeded. Without the note, the next one is called the first again.
-    pub(super) fn began(&self, room: &Room) {
-        let _ = std::fs::write(self.mark(room), "");
+    pub(super) fn began(&self, part: &ToolchainPart) {
+        let _ = std::fs::write(self.mark(part), "");
     }
 
-    fn mark(&self, room: &Room) -> PathBuf {
-        self.room(room).join(format!("built-{}", self.language))
+    fn mark(&self, part: &ToolchainPart) -> PathBuf {
+        self.part_folder(part)
+            .join(format!("built-{}", self.language))
     }
 
-    /// Writes those of the project's local files that are missing or of another version of toolcell, so that its tests use
-    /// the SDK of the build.
+    /// Writes the project's local files that are missing or of another version of toolcell, so that its tests use the
+    /// SDK of the build.
     pub(super) fn refresh(&self, files: Vec<(String, String)>) -> Result<()> {
         for (path, text) in files {
             let file = self.dir.join(path);
@@ -146,7 +147,7 @@ impl Job<'_> {
     pub(super) fn componentize(
         &self,
         module: &Path,
-        world: Option<(&[File], &str)>,
+        world: Option<(&[EmbeddedFile], &str)>,
     ) -> Result<PathBuf> {
         let bytes =
             std::fs::read(module).with_context(|| format!("cannot read {}", module.display()))?;
@@ -159,19 +160,19 @@ impl Job<'_> {
 
 /// Builds the project in `dir`, and keeps the record of what was built from which sources.
 pub(super) fn build(
-    language: &dyn Language,
+    language: &dyn LanguageBackend,
     dir: &Path,
     settings: &BuildSettings,
-    compile: Compile,
-    say: Say,
-) -> Result<Built> {
-    let search = Search {
+    compile: CompileFn,
+    say: ProgressSink,
+) -> Result<BuildOutcome> {
+    let search = ToolchainSearch {
         dir: dir.to_owned(),
         offline: settings.offline,
         ..settings.search.clone()
     };
-    for room in language.rooms(&search) {
-        room.ready(&search, say)?;
+    for part in language.parts(&search) {
+        part.ready(&search, say)?;
     }
     let sdk = settings
         .sdk
@@ -197,9 +198,9 @@ pub(super) fn build(
     let earlier = record::read(&settings.records, dir);
     let around = language.scope(dir);
     let listed = earlier.as_ref().map(|record| record.sources.clone());
-    let before = Listing::of(&around, &listed.unwrap_or_default())?;
+    let before = SourceListing::read(&around, &listed.unwrap_or_default())?;
     let wasm = output_folder(dir)?.join(format!("{name}.wasm"));
-    let job = Job {
+    let job = CompileJob {
         language: language.name(),
         dir,
         name,
@@ -213,13 +214,13 @@ pub(super) fn build(
         String::new()
     };
     if let Some(record) = earlier.filter(|record| !key.is_empty() && record.key == key)
-        && let Standing::Built(component) = record::standing(dir, &settings.records)
+        && let BuildState::Built(component) = record::standing(dir, &settings.records)
     {
         let component = std::fs::read(&component)
             .with_context(|| format!("cannot read {}", component.display()))?;
         record::replace(&wasm, &component)?;
         let sources = record.sources.digest();
-        return Ok(Built {
+        return Ok(BuildOutcome {
             wasm,
             name: name.to_owned(),
             fresh: true,
@@ -229,7 +230,7 @@ pub(super) fn build(
     }
     let made = compile(&job, say)?;
     let scope = language.read(&job)?;
-    let sources = Listing::of(&scope, &before)?;
+    let sources = SourceListing::read(&scope, &before)?;
     if let Some(path) = sources.edited(&before) {
         bail!(
             "{} has changed since the build began: build again",
@@ -241,7 +242,7 @@ pub(super) fn build(
     let fresh = std::fs::read(&wasm).is_ok_and(|found| found == component);
     record::replace(&wasm, &component)?;
     let digest = sources.digest();
-    let made = Made {
+    let made = BuildResult {
         dir,
         component: &component,
         name,
@@ -256,7 +257,7 @@ pub(super) fn build(
     if !fresh {
         build_cache::prune(&compiling, build_cache::BYTES_MAX);
     }
-    Ok(Built {
+    Ok(BuildOutcome {
         wasm,
         name: name.to_owned(),
         fresh,
@@ -266,7 +267,7 @@ pub(super) fn build(
 }
 
 /// A digest of everything that decides what a build makes: the sources, the SDK, the toolchain and this program.
-fn key(job: &Job, before: &Listing) -> String {
+fn key(job: &CompileJob, before: &SourceListing) -> String {
     let parts = [
         before.digest(),
         job.sdk.display().to_string(),
@@ -287,13 +288,13 @@ fn key(job: &Job, before: &Listing) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::project::Kind;
-    use super::super::record::{Standing, standing};
-    use super::super::standin::Programs;
+    use super::super::project::ProjectKind;
+    use super::super::record::{BuildState, standing};
+    use super::super::shim::ShimPrograms;
     use super::super::{Preference, survey};
     use super::*;
 
-    const ROOM: Room = Room {
+    const PART: ToolchainPart = ToolchainPart {
         name: "maker-1.2",
         contents: "Maker 1.2",
         registry: "the test",
@@ -306,7 +307,7 @@ mod tests {
     /// A language of the tests: its compiler copies the source.
     struct Copied;
 
-    impl Language for Copied {
+    impl LanguageBackend for Copied {
         fn name(&self) -> &'static str {
             "copied"
         }
@@ -319,7 +320,7 @@ mod tests {
             &["tool.txt"]
         }
 
-        fn template(&self, _: Kind) -> &'static [File] {
+        fn template(&self, _: ProjectKind) -> &'static [EmbeddedFile] {
             &[]
         }
 
@@ -327,7 +328,7 @@ mod tests {
             Ok(vec![("local/sdk".to_owned(), sdk.display().to_string())])
         }
 
-        fn sdk(&self) -> &'static [File] {
+        fn sdk(&self) -> &'static [EmbeddedFile] {
             &[]
         }
 
@@ -335,8 +336,8 @@ mod tests {
             "true"
         }
 
-        fn rooms(&self, _: &Search) -> Vec<&'static Room> {
-            static KEPT: Room = ROOM;
+        fn parts(&self, _: &ToolchainSearch) -> Vec<&'static ToolchainPart> {
+            static KEPT: ToolchainPart = PART;
             vec![&KEPT]
         }
 
@@ -348,31 +349,36 @@ mod tests {
             &["steering.json"]
         }
 
-        fn build(&self, dir: &Path, settings: &BuildSettings, say: Say) -> Result<Built> {
+        fn build(
+            &self,
+            dir: &Path,
+            settings: &BuildSettings,
+            say: ProgressSink,
+        ) -> Result<BuildOutcome> {
             build(self, dir, settings, &compile, say)
         }
     }
 
-    fn compile(job: &Job, say: Say) -> Result<PathBuf> {
-        let mut copy = job.command(&job.room(&ROOM).join("copy"));
+    fn compile(job: &CompileJob, say: ProgressSink) -> Result<PathBuf> {
+        let mut copy = job.command(&job.part_folder(&PART).join("copy"));
         copy.arg("tool.txt").arg(job.work.join("made.wasm"));
         job.run(copy, say)?;
         Ok(job.work.join("made.wasm"))
     }
 
-    /// Makes the room's one program, which has only the built-in commands of the shell.
+    /// Makes the part's one program, which has only the built-in commands of the shell.
     const FETCH: &str = r#"echo fetched >&2; [ -e "${0%/*}/broken" ] && exit 3
         printf '#!/bin/sh\nread -r all < "$1" && printf %%s "$all" > "$2"\n' > copy; /bin/chmod +x copy"#;
 
     struct Place {
-        programs: Programs,
+        programs: ShimPrograms,
         project: tempfile::TempDir,
     }
 
     impl Place {
         fn new() -> Self {
             let place = Self {
-                programs: Programs::new().with("fetch", FETCH),
+                programs: ShimPrograms::new().with("fetch", FETCH),
                 project: tempfile::tempdir().unwrap(),
             };
             place.write("tool.txt", "first\n");
@@ -395,11 +401,11 @@ mod tests {
             settings
         }
 
-        fn search(&self) -> Search {
+        fn search(&self) -> ToolchainSearch {
             self.programs.search(Preference::Any)
         }
 
-        fn build(&self) -> (Result<Built>, Vec<String>) {
+        fn build(&self) -> (Result<BuildOutcome>, Vec<String>) {
             let mut said = Vec::new();
             let built = Copied.build(&self.dir(), &self.settings(), &mut |line| {
                 said.push(line.to_owned())
@@ -407,7 +413,7 @@ mod tests {
             (built, said)
         }
 
-        fn standing(&self) -> Standing {
+        fn standing(&self) -> BuildState {
             standing(&self.dir(), &self.programs.dir().join("records"))
         }
     }
@@ -416,13 +422,13 @@ mod tests {
     fn what_is_fetched_is_said_before_and_fetched_once() {
         let place = Place::new();
         let found = Copied.survey(&place.search());
-        let [survey::Finding { state, detail, .. }] = found.as_slice() else {
+        let [survey::SurveyFinding { state, detail, .. }] = found.as_slice() else {
             panic!("{found:?}")
         };
         assert_eq!(
             (*state, detail.as_str()),
             (
-                survey::State::Absent,
+                survey::PartState::Absent,
                 "the first build fetches Maker 1.2 from the test: 1 MB, 2 MB on disk"
             )
         );
@@ -441,7 +447,7 @@ mod tests {
         assert!(again.unwrap().fresh && said.is_empty(), "{said:?}");
         assert_eq!(
             Copied.survey(&place.search())[0].state,
-            survey::State::Ready
+            survey::PartState::Ready
         );
     }
 
@@ -454,14 +460,14 @@ mod tests {
         place.write("deep/__cache__/made", "other");
         place.write("local/made", "other");
         assert!(
-            matches!(place.standing(), Standing::Built(_)),
+            matches!(place.standing(), BuildState::Built(_)),
             "{:?}",
             place.standing()
         );
         place.write("build.log", "other");
         place.write("README.md", "other");
         assert!(
-            matches!(place.standing(), Standing::Built(_)),
+            matches!(place.standing(), BuildState::Built(_)),
             "{:?}",
             place.standing()
         );
@@ -472,7 +478,7 @@ mod tests {
             "target/source",
         ] {
             place.write(source, "new");
-            let Standing::Outdated(_, why) = place.standing() else {
+            let BuildState::Outdated(_, why) = place.standing() else {
                 panic!("{:?}", place.standing())
             };
             assert_eq!(why, format!("{source} is new since it was built"));
@@ -481,7 +487,7 @@ mod tests {
         // A link of this name can lead to sources.
         std::os::unix::fs::symlink(place.dir().join("deep"), place.dir().join("__cache__"))
             .unwrap();
-        assert!(matches!(place.standing(), Standing::Outdated(..)));
+        assert!(matches!(place.standing(), BuildState::Outdated(..)));
     }
 
     #[test]
@@ -518,10 +524,10 @@ mod tests {
             error.starts_with("set up Maker 1.2: `fetch` failed") && error.ends_with("fetched"),
             "{error}"
         );
-        std::fs::write(ROOM.folder(&place.search()).join("left"), "").unwrap();
+        std::fs::write(PART.folder(&place.search()).join("left"), "").unwrap();
         std::fs::remove_file(place.programs.dir().join("broken")).unwrap();
         place.build().0.unwrap();
-        assert!(!ROOM.folder(&place.search()).join("left").exists());
+        assert!(!PART.folder(&place.search()).join("left").exists());
     }
 
     #[test]
@@ -548,7 +554,7 @@ mod tests {
         let found = &Copied.survey(&place.search())[0];
         assert_eq!(
             (found.state, found.fix.as_deref()),
-            (survey::State::Missing, Some("install fetch"))
+            (survey::PartState::Missing, Some("install fetch"))
         );
     }
 
@@ -556,7 +562,7 @@ mod tests {
     fn a_failed_compilation_has_what_the_compiler_printed_and_a_change_meanwhile_is_refused() {
         let place = Place::new();
         place.build().0.unwrap();
-        let failing = |job: &Job, say: Say| -> Result<PathBuf> {
+        let failing = |job: &CompileJob, say: ProgressSink| -> Result<PathBuf> {
             job.run(job.command(&place.programs.dir().join("fetch")), say)?;
             Ok(job.work.join("none"))
         };
@@ -571,7 +577,7 @@ mod tests {
             "without the command, and once: {text}"
         );
         assert!(said.is_empty(), "{said:?}");
-        let editing = |job: &Job, say: Say| -> Result<PathBuf> {
+        let editing = |job: &CompileJob, say: ProgressSink| -> Result<PathBuf> {
             place.write("tool.txt", "second\n");
             compile(job, say)
         };
@@ -588,7 +594,7 @@ mod tests {
             error.ends_with("tool.txt has changed since the build began: build again"),
             "{error}"
         );
-        let logging = |job: &Job, say: Say| -> Result<PathBuf> {
+        let logging = |job: &CompileJob, say: ProgressSink| -> Result<PathBuf> {
             place.write("build.log", "what the build printed");
             compile(job, say)
         };

@@ -9,10 +9,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use toolcell_core::private;
 
-use super::find::{Search, Toolchain};
-use super::held::Held;
-use super::process::{self, Output, Stream};
-use super::{Say, TARGET, sysroot};
+use super::file_lock::FileLock;
+use super::find::{Toolchain, ToolchainSearch};
+use super::process::{self, OutputPipe, ProgramOutput};
+use super::{ProgressSink, TARGET, sysroot};
 
 /// The compiler, its cargo, the sources of the standard library, the component linker, and the CA certificates for
 /// cargo.
@@ -37,7 +37,7 @@ const QUESTION: Duration = Duration::from_secs(60);
 const DOWNLOAD: Duration = Duration::from_secs(120);
 
 /// Installs what is missing and returns the toolchain; returns at once if an earlier run did so.
-pub(super) fn set_up(search: &Search, say: Say) -> Result<Toolchain> {
+pub(super) fn set_up(search: &ToolchainSearch, say: ProgressSink) -> Result<Toolchain> {
     let stale = match sysroot::ready(search) {
         Ok(toolchain) => return Ok(toolchain),
         Err(reason) => reason,
@@ -48,7 +48,7 @@ pub(super) fn set_up(search: &Search, say: Say) -> Result<Toolchain> {
     let lock =
         private::open_or_create(&home.join("lock")).context("cannot open the toolchain's lock")?;
     let busy_with = format!("process {}", std::process::id());
-    let _held = Held::take(
+    let _held = FileLock::take(
         lock,
         "waiting for another toolcell that sets up the toolchain",
         &busy_with,
@@ -90,7 +90,7 @@ fn has_libc(folder: &Path) -> bool {
 
 /// The programs of the system's package manager.
 pub(super) struct Apt<'a> {
-    search: &'a Search,
+    search: &'a ToolchainSearch,
     apt_get: PathBuf,
     dpkg: PathBuf,
     dpkg_query: PathBuf,
@@ -98,7 +98,7 @@ pub(super) struct Apt<'a> {
 }
 
 impl<'a> Apt<'a> {
-    pub(super) fn find(search: &'a Search) -> Result<Self> {
+    pub(super) fn find(search: &'a ToolchainSearch) -> Result<Self> {
         let program = |name: &str| {
             search.which(name).ok_or_else(|| {
                 anyhow!("no {name} on PATH: this way exists on Debian and its kin only")
@@ -113,7 +113,7 @@ impl<'a> Apt<'a> {
         })
     }
 
-    /// Returns those of `names` that are not installed.
+    /// Returns the `names` that are not installed.
     pub(super) fn missing<'n>(&self, names: &[&'n str]) -> Result<Vec<&'n str>> {
         let mut query = self.command(&self.dpkg_query);
         // The command fails for an unknown name, but still lists the others.
@@ -133,7 +133,7 @@ impl<'a> Apt<'a> {
             .collect())
     }
 
-    fn install_missing(&self, say: Say) -> Result<()> {
+    fn install_missing(&self, say: ProgressSink) -> Result<()> {
         if !self.missing(&NAMES)?.is_empty() {
             say(&format!(
                 "installing {}: {PACKAGES_SIZE} with what they need",
@@ -160,7 +160,7 @@ impl<'a> Apt<'a> {
         Ok(())
     }
 
-    fn install(&self, names: &[&str], say: Say) -> Result<()> {
+    fn install(&self, names: &[&str], say: ProgressSink) -> Result<()> {
         let by_hand = format!(
             "sudo apt-get update && sudo apt-get install {}",
             names.join(" ")
@@ -204,7 +204,7 @@ impl<'a> Apt<'a> {
 
     /// Runs apt-get without a time limit, because a package manager that is killed half-way leaves repairs to the user.
     /// With [`WAITS`] it gives up by itself.
-    fn apt_get(&self, prefix: &[PathBuf], words: &[&str], say: Say) -> Result<()> {
+    fn apt_get(&self, prefix: &[PathBuf], words: &[&str], say: ProgressSink) -> Result<()> {
         let mut line: Vec<&OsStr> = prefix.iter().map(|word| word.as_os_str()).collect();
         // sudo drops the environment, so env sets the variable.
         line.extend([
@@ -217,7 +217,7 @@ impl<'a> Apt<'a> {
         command.args(rest).args(WAITS).arg("-qq").args(words);
         let mut last = String::new();
         let status = process::run(command, None, &mut |stream, line| {
-            if stream == Stream::Err && !line.trim().is_empty() {
+            if stream == OutputPipe::Err && !line.trim().is_empty() {
                 say(line);
                 // Errors begin like this; the lines after them are advice.
                 if line.starts_with("E: ") || last.is_empty() {
@@ -243,7 +243,7 @@ impl<'a> Apt<'a> {
 
     /// Downloads and unpacks a current wasi-libc, with separate lists and archives, so that the system's stay
     /// unchanged.
-    fn fetch_wasi_libc(&self, home: &Path, place: &Path, say: Say) -> Result<()> {
+    fn fetch_wasi_libc(&self, home: &Path, place: &Path, say: ProgressSink) -> Result<()> {
         if self.search.offline {
             bail!("wasi-libc is missing, and downloads are not allowed");
         }
@@ -374,7 +374,7 @@ impl<'a> Apt<'a> {
     fn text(&self, command: &mut Command) -> Result<String> {
         let taken = std::mem::replace(command, Command::new(""));
         let shown = process::shown(&taken);
-        let answer: Output = process::output(taken, DOWNLOAD)?;
+        let answer: ProgramOutput = process::output(taken, DOWNLOAD)?;
         if !answer.status.success() {
             let short: String = shown.split(" -o ").next().unwrap_or_default().to_owned();
             bail!("{short} failed: {}", answer.reason());
@@ -409,12 +409,12 @@ fn mirror_in(uris: &str) -> Option<&str> {
 mod tests {
     use super::super::Preference;
     use super::super::find::find;
-    use super::super::standin::Programs;
+    use super::super::shim::ShimPrograms;
     use super::*;
 
     /// A Debian with only cargo-web installed, and a sudo for tests that do not run as root.
-    fn debian() -> Programs {
-        Programs::new()
+    fn debian() -> ShimPrograms {
+        ShimPrograms::new()
             .with("dpkg", "echo amd64")
             .with("dpkg-deb", "exit 1")
             .with("dpkg-query", "echo 'cargo-web installed'; exit 1")
@@ -474,7 +474,7 @@ mod tests {
     #[test]
     fn offline_installs_nothing() {
         let programs = debian().with("apt-get", "exit 1");
-        let search = Search {
+        let search = ToolchainSearch {
             offline: true,
             ..programs.search(Preference::Packages)
         };

@@ -22,18 +22,18 @@ const GRACE: Duration = Duration::from_millis(500);
 const STOP: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stream {
+pub(super) enum OutputPipe {
     Out,
     Err,
 }
 
-pub(super) struct Output {
+pub(super) struct ProgramOutput {
     pub(super) status: ExitStatus,
     pub(super) out: String,
     pub(super) err: String,
 }
 
-impl Output {
+impl ProgramOutput {
     /// Returns the last line that the program printed, where most programs put their reason.
     pub(super) fn reason(&self) -> String {
         last_line(&self.err)
@@ -81,7 +81,7 @@ pub(super) fn command(program: &Path, path: &OsStr) -> Command {
     command
 }
 
-/// Whether a variable configures one particular build, and would affect the guest's build by accident.
+/// `true` if a variable configures one particular build, and would affect the guest's build by accident.
 fn leaks(name: &OsStr) -> bool {
     const NAMES: [&str; 16] = [
         "CARGO",
@@ -118,11 +118,11 @@ fn leaks(name: &OsStr) -> bool {
 }
 
 /// Runs `command` for at most `limit`, and returns what it printed.
-pub(super) fn output(command: Command, limit: Duration) -> Result<Output> {
+pub(super) fn output(command: Command, limit: Duration) -> Result<ProgramOutput> {
     let mut out = String::new();
     let mut err = String::new();
     let status = run(command, Some(limit), &mut |stream, line| {
-        let text = if stream == Stream::Out {
+        let text = if stream == OutputPipe::Out {
             &mut out
         } else {
             &mut err
@@ -130,7 +130,7 @@ pub(super) fn output(command: Command, limit: Duration) -> Result<Output> {
         text.push_str(line);
         text.push('\n');
     })?;
-    Ok(Output { status, out, err })
+    Ok(ProgramOutput { status, out, err })
 }
 
 /// Runs `command` and passes each line to `on_line` as it arrives. With a `limit`, the program gets a process group of
@@ -138,7 +138,7 @@ pub(super) fn output(command: Command, limit: Duration) -> Result<Output> {
 pub(super) fn run(
     mut command: Command,
     limit: Option<Duration>,
-    on_line: &mut dyn FnMut(Stream, &str),
+    on_line: &mut dyn FnMut(OutputPipe, &str),
 ) -> Result<ExitStatus> {
     let shown = shown(&command);
     command
@@ -217,21 +217,21 @@ fn spawn(command: &mut Command) -> std::io::Result<Child> {
     command.spawn()
 }
 
-fn read_lines(child: &mut Child) -> Receiver<(Stream, String)> {
+fn read_lines(child: &mut Child) -> Receiver<(OutputPipe, String)> {
     let (sender, receiver) = sync_channel(256);
     if let Some(out) = child.stdout.take() {
-        read_from(out, Stream::Out, sender.clone());
+        read_from(out, OutputPipe::Out, sender.clone());
     }
     if let Some(err) = child.stderr.take() {
-        read_from(err, Stream::Err, sender);
+        read_from(err, OutputPipe::Err, sender);
     }
     receiver
 }
 
 fn read_from(
     source: impl Read + Send + 'static,
-    stream: Stream,
-    sender: SyncSender<(Stream, String)>,
+    stream: OutputPipe,
+    sender: SyncSender<(OutputPipe, String)>,
 ) {
     std::thread::spawn(move || {
         let mut source = BufReader::new(source);
@@ -264,7 +264,7 @@ pub(super) fn shown(command: &Command) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::standin::Programs;
+    use super::super::shim::ShimPrograms;
     use super::*;
 
     #[test]
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn a_program_that_does_not_end_is_stopped_with_its_children() {
-        let programs = Programs::new().with("hang", "sleep 600 & echo $!; wait");
+        let programs = ShimPrograms::new().with("hang", "sleep 600 & echo $!; wait");
         let started = Instant::now();
         let mut child = String::new();
         let error = run(
@@ -328,7 +328,7 @@ mod tests {
 
     #[test]
     fn a_daemon_that_keeps_the_output_open_does_not_keep_us() {
-        let programs = Programs::new().with("leaver", "sleep 5 & echo done");
+        let programs = ShimPrograms::new().with("leaver", "sleep 5 & echo done");
         let started = Instant::now();
         let output = output(programs.command("leaver"), Duration::from_secs(60)).unwrap();
         assert_eq!(output.out, "done\n");
@@ -337,7 +337,7 @@ mod tests {
 
     #[test]
     fn the_reason_is_the_last_line_said() {
-        let programs = Programs::new().with(
+        let programs = ShimPrograms::new().with(
             "fails",
             "echo fine; echo 'error: no route' >&2; echo >&2; exit 3",
         );

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use super::language::{Lang, write_local_files};
+use super::language::{Language, write_local_files};
 
-/// What a new project makes.
+/// The kind of a new project.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Kind {
+pub enum ProjectKind {
     #[default]
     Tool,
     Hook,
@@ -18,8 +18,8 @@ pub enum Kind {
 pub fn new_project(
     parent: &Path,
     name: &str,
-    lang: Lang,
-    kind: Kind,
+    lang: Language,
+    kind: ProjectKind,
     sdk: Option<&Path>,
 ) -> Result<PathBuf> {
     check_name(name)?;
@@ -87,13 +87,13 @@ fn check_name(name: &str) -> Result<()> {
 mod tests {
     use super::*;
 
-    fn rust() -> Lang {
+    fn rust() -> Language {
         "rust".parse().unwrap()
     }
 
     fn refusal(name: &str) -> Option<String> {
         let parent = tempfile::tempdir().unwrap();
-        new_project(parent.path(), name, rust(), Kind::Tool, None)
+        new_project(parent.path(), name, rust(), ProjectKind::Tool, None)
             .err()
             .map(|error| error.to_string())
     }
@@ -132,7 +132,7 @@ mod tests {
     fn a_language_without_a_template_is_told_which_there_are() {
         assert_eq!(rust().name(), "rust");
         assert_eq!(
-            "cobol".parse::<Lang>().unwrap_err().to_string(),
+            "cobol".parse::<Language>().unwrap_err().to_string(),
             format!(
                 "there is no template for \"cobol\": choose {}",
                 super::super::language::names()
@@ -144,8 +144,14 @@ mod tests {
     fn a_project_is_written_whole_with_its_name_in_it() {
         let parent = tempfile::tempdir().unwrap();
         let sdk = Path::new("/data/sdk/x");
-        let project =
-            new_project(parent.path(), "word-count", rust(), Kind::Tool, Some(sdk)).unwrap();
+        let project = new_project(
+            parent.path(),
+            "word-count",
+            rust(),
+            ProjectKind::Tool,
+            Some(sdk),
+        )
+        .unwrap();
         assert_eq!(project, parent.path().join("word-count"));
         let read = |file: &str| std::fs::read_to_string(project.join(file)).unwrap();
         assert!(read("Cargo.toml").contains("name = \"word-count\"\n"));
@@ -182,7 +188,7 @@ mod tests {
     fn nothing_that_is_there_is_overwritten_and_nothing_half_made_stays() {
         let parent = tempfile::tempdir().unwrap();
         std::fs::create_dir(parent.path().join("mine")).unwrap();
-        let error = new_project(parent.path(), "mine", rust(), Kind::Tool, None)
+        let error = new_project(parent.path(), "mine", rust(), ProjectKind::Tool, None)
             .unwrap_err()
             .to_string();
         assert!(
@@ -195,7 +201,7 @@ mod tests {
             &parent.path().join("file"),
             "tool",
             rust(),
-            Kind::Hook,
+            ProjectKind::Hook,
             None,
         )
         .unwrap_err();

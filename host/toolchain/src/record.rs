@@ -9,9 +9,9 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use toolcell_core::private::{self, Others};
 
-use super::held::Held;
-use super::sources::{Listing, Scope};
-use super::{Say, language};
+use super::file_lock::FileLock;
+use super::sources::{SourceListing, SourceScope};
+use super::{ProgressSink, language};
 
 const FORMAT: u32 = 2;
 const FILE: &str = "record.json";
@@ -20,29 +20,29 @@ const RECORD_BYTES_MAX: u64 = 64 << 20;
 
 /// One build.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Record {
+pub(super) struct BuildRecord {
     format: u32,
     /// The tool's folder. A digest of it names the record.
     dir: PathBuf,
     /// The component's file name, beside the record.
     component: PathBuf,
     /// The digest of the component, which is all that a call runs of the folder.
-    made: Listing,
+    made: SourceListing,
     /// The initial memory of this component, in bytes; the next build begins with it.
     pub(super) initial_memory: u64,
     /// Digest of everything that decided what this build made; empty if a build is never skipped.
     #[serde(default)]
     pub(super) key: String,
-    /// What the build read, and what it would have read.
-    pub(super) scope: Scope,
-    pub(super) sources: Listing,
+    /// The files that the build read, or would have read if they existed.
+    pub(super) scope: SourceScope,
+    pub(super) sources: SourceListing,
     /// Everything that can decide what the next build runs.
-    pub(super) around: Scope,
+    pub(super) around: SourceScope,
 }
 
-/// Whether a source folder may be used without building it.
+/// A source folder's build state.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum BuildState {
     /// The component: it was built, and no source has changed since.
     Built(PathBuf),
     /// The component that was built, and how its sources differ now, such as `src/lib.rs has changed since it was built`.
@@ -60,18 +60,18 @@ fn folder(records: &Path, dir: &Path) -> PathBuf {
     )
 }
 
-/// Returns the component that was built of the tool in `dir`, and whether it is that of its current sources. Runs nothing
-/// of the folder: calls stat on each file, and reads those whose state has changed.
-pub fn standing(dir: &Path, records: &Path) -> Standing {
-    check(dir, records).unwrap_or_else(Standing::NotBuilt)
+/// Returns the component that was built from the tool in `dir`, and whether its sources are unchanged. Runs nothing of
+/// the folder: calls stat on each file, and reads a file if its state has changed.
+pub fn standing(dir: &Path, records: &Path) -> BuildState {
+    check(dir, records).unwrap_or_else(BuildState::NotBuilt)
 }
 
-fn check(dir: &Path, records: &Path) -> std::result::Result<Standing, String> {
+fn check(dir: &Path, records: &Path) -> std::result::Result<BuildState, String> {
     let dir = std::fs::canonicalize(dir)
         .map_err(|error| format!("{} cannot be found: {error}", dir.display()))?;
     let mut record = read(records, &dir).ok_or("it was never built here")?;
     let component = folder(records, &dir).join(&record.component);
-    let made = Listing::of(&Scope::of_file(&component), &record.made)
+    let made = SourceListing::read(&SourceScope::of_file(&component), &record.made)
         .map_err(|error| format!("{error:#}"))?;
     if made.is_empty() {
         return Err("its component was removed".to_owned());
@@ -80,9 +80,9 @@ fn check(dir: &Path, records: &Path) -> std::result::Result<Standing, String> {
         return Err("its component is not the one that was built".to_owned());
     }
     // What was built was agreed to, so sources that changed, or that cannot be read, do not keep it from running.
-    let now = match Listing::of(&record.scope, &record.sources) {
+    let now = match SourceListing::read(&record.scope, &record.sources) {
         Ok(now) => now,
-        Err(error) => return Ok(Standing::Outdated(component, format!("{error:#}"))),
+        Err(error) => return Ok(BuildState::Outdated(component, format!("{error:#}"))),
     };
     let changes = now.changes(&record.sources);
     if let Some((path, what)) = changes.first() {
@@ -91,7 +91,7 @@ fn check(dir: &Path, records: &Path) -> std::result::Result<Standing, String> {
             more => format!(", and {more} more"),
         };
         let path = path.strip_prefix(&dir).unwrap_or(path).display();
-        return Ok(Standing::Outdated(
+        return Ok(BuildState::Outdated(
             component,
             format!("{path} {what} since it was built{more}"),
         ));
@@ -101,7 +101,7 @@ fn check(dir: &Path, records: &Path) -> std::result::Result<Standing, String> {
         (record.sources, record.made) = (now, made);
         let _ = keep(records, &record);
     }
-    Ok(Standing::Built(component))
+    Ok(BuildState::Built(component))
 }
 
 /// Returns every place that a build of the tool in `dir` reads, as far as it is known without running cargo. Write
@@ -121,25 +121,25 @@ pub fn source_places(dir: &Path, records: &Path) -> Vec<PathBuf> {
 
 /// Reads the record of the tool in `dir`; `None` for one of another version of toolcell, or one that another user could
 /// have written.
-pub(super) fn read(records: &Path, dir: &Path) -> Option<Record> {
+pub(super) fn read(records: &Path, dir: &Path) -> Option<BuildRecord> {
     let file = private::open(&folder(records, dir).join(FILE), Others::Read).ok()?;
     if file.metadata().ok()?.len() > RECORD_BYTES_MAX {
         return None;
     }
     let mut bytes = Vec::new();
     file.take(RECORD_BYTES_MAX).read_to_end(&mut bytes).ok()?;
-    let record: Record = serde_json::from_slice(&bytes).ok()?;
+    let record: BuildRecord = serde_json::from_slice(&bytes).ok()?;
     (record.format == FORMAT && record.dir == dir).then_some(record)
 }
 
 /// Takes the lock of builds in the folder `compiling`, and says so if it has to wait for it: without the lock, two tools
 /// of one name could take each other's output.
-pub(super) fn lock(compiling: &Path, dir: &Path, say: Say) -> Result<Held> {
+pub(super) fn lock(compiling: &Path, dir: &Path, say: ProgressSink) -> Result<FileLock> {
     make_folder(compiling)?;
     let file = private::open_or_create(&compiling.join("lock"));
     let file = file.with_context(|| format!("cannot write into {}", compiling.display()))?;
     let busy_with = format!("{} (process {})", dir.display(), std::process::id());
-    Held::take(file, "waiting for another build", &busy_with, say)
+    FileLock::take(file, "waiting for another build", &busy_with, say)
         .context("cannot wait for another build")
 }
 
@@ -148,20 +148,20 @@ fn make_folder(folder: &Path) -> Result<()> {
 }
 
 /// The result of a build, to be recorded.
-pub(super) struct Made<'a> {
+pub(super) struct BuildResult<'a> {
     pub(super) dir: &'a Path,
     pub(super) component: &'a [u8],
     /// The package's name.
     pub(super) name: &'a str,
     pub(super) initial_memory: u64,
     pub(super) key: String,
-    pub(super) scope: Scope,
-    pub(super) sources: Listing,
-    pub(super) around: Scope,
+    pub(super) scope: SourceScope,
+    pub(super) sources: SourceListing,
+    pub(super) around: SourceScope,
 }
 
 /// Writes the component, and then the record that vouches for it.
-pub(super) fn write(records: &Path, made: Made) -> Result<()> {
+pub(super) fn write(records: &Path, made: BuildResult) -> Result<()> {
     let folder = folder(records, made.dir);
     make_folder(&folder)?;
     let component = PathBuf::from(format!("{}.wasm", made.name));
@@ -174,7 +174,7 @@ pub(super) fn write(records: &Path, made: Made) -> Result<()> {
     }
     let file = folder.join(&component);
     replace(&file, made.component)?;
-    let Made {
+    let BuildResult {
         dir,
         initial_memory,
         key,
@@ -183,8 +183,8 @@ pub(super) fn write(records: &Path, made: Made) -> Result<()> {
         around,
         ..
     } = made;
-    let made = Listing::of(&Scope::of_file(&file), &Listing::default())?;
-    let record = Record {
+    let made = SourceListing::read(&SourceScope::of_file(&file), &SourceListing::default())?;
+    let record = BuildRecord {
         format: FORMAT,
         dir: dir.to_owned(),
         component,
@@ -200,7 +200,7 @@ pub(super) fn write(records: &Path, made: Made) -> Result<()> {
     Ok(())
 }
 
-fn keep(records: &Path, record: &Record) -> Result<()> {
+fn keep(records: &Path, record: &BuildRecord) -> Result<()> {
     // Fails for a path that is not Unicode, because JSON cannot hold it.
     let text = serde_json::to_vec(record).context("cannot write the record of a build")?;
     replace(&folder(records, &record.dir).join(FILE), &text)
@@ -210,11 +210,13 @@ fn keep(records: &Path, record: &Record) -> Result<()> {
 fn remove_orphans(records: &Path) {
     for entry in std::fs::read_dir(records).into_iter().flatten().flatten() {
         #[derive(Deserialize)]
-        struct Named {
+        struct RecordedFolder {
             dir: PathBuf,
         }
         let bytes = std::fs::read(entry.path().join(FILE)).unwrap_or_default();
-        if serde_json::from_slice::<Named>(&bytes).is_ok_and(|named| !named.dir.exists()) {
+        if serde_json::from_slice::<RecordedFolder>(&bytes)
+            .is_ok_and(|recorded| !recorded.dir.exists())
+        {
             let _ = std::fs::remove_dir_all(entry.path());
         }
     }
@@ -274,14 +276,14 @@ mod tests {
 
         fn record(&self) {
             let dir = self.dir();
-            let mut scope = Scope::default();
+            let mut scope = SourceScope::default();
             scope.add(&dir);
-            let sources = Listing::of(&scope, &Listing::default()).unwrap();
+            let sources = SourceListing::read(&scope, &SourceListing::default()).unwrap();
             let key = String::new();
             let around = scope.clone();
             let component = b"\0asm";
             let initial_memory = 2 << 20;
-            let made = Made {
+            let made = BuildResult {
                 dir: &dir,
                 component,
                 name: "tool",
@@ -294,18 +296,18 @@ mod tests {
             write(self.records.path(), made).unwrap();
         }
 
-        fn standing(&self) -> Standing {
+        fn standing(&self) -> BuildState {
             standing(self.folder.path(), self.records.path())
         }
 
         #[track_caller]
         fn is_not_built(&self, why: &str) {
-            assert_eq!(self.standing(), Standing::NotBuilt(why.to_owned()));
+            assert_eq!(self.standing(), BuildState::NotBuilt(why.to_owned()));
         }
 
         #[track_caller]
         fn is_outdated(&self, why: &str) {
-            let Standing::Outdated(component, found) = self.standing() else {
+            let BuildState::Outdated(component, found) = self.standing() else {
                 panic!("{:?}", self.standing())
             };
             assert_eq!(found, why);
@@ -318,7 +320,7 @@ mod tests {
         let tool = Tool::new();
         tool.is_not_built("it was never built here");
         tool.record();
-        let Standing::Built(component) = tool.standing() else {
+        let BuildState::Built(component) = tool.standing() else {
             panic!("{:?}", tool.standing())
         };
         assert_eq!(std::fs::read(&component).unwrap(), b"\0asm");
@@ -328,12 +330,12 @@ mod tests {
         std::fs::write(tool.dir().join("lib.rs"), "fn b() {}").unwrap();
         tool.is_outdated("build.rs is new since it was built, and 1 more");
         tool.record();
-        assert!(matches!(tool.standing(), Standing::Built(_)));
+        assert!(matches!(tool.standing(), BuildState::Built(_)));
         // The same sources in another folder, which the user did not agree to.
         let copy = Tool::new();
         assert_eq!(
             standing(copy.folder.path(), tool.records.path()),
-            Standing::NotBuilt("it was never built here".to_owned())
+            BuildState::NotBuilt("it was never built here".to_owned())
         );
     }
 
@@ -346,7 +348,7 @@ mod tests {
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o666)).unwrap();
         tool.is_not_built("it was never built here");
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
-        assert!(matches!(tool.standing(), Standing::Built(_)));
+        assert!(matches!(tool.standing(), BuildState::Built(_)));
         std::fs::write(&file, "{\"format\": 1").unwrap();
         tool.is_not_built("it was never built here");
         tool.record();
@@ -369,7 +371,7 @@ mod tests {
         kept.record();
         let entries = std::fs::read_dir(kept.records.path()).unwrap().count();
         assert_eq!(entries, 1);
-        assert!(matches!(kept.standing(), Standing::Built(_)));
+        assert!(matches!(kept.standing(), BuildState::Built(_)));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
 
-use super::language::{File, LANGUAGES};
+use super::language::{EmbeddedFile, LANGUAGES};
 
 /// The files of the repository at these paths.
 macro_rules! files {
@@ -14,8 +14,8 @@ macro_rules! files {
 
 pub(super) use files;
 
-/// The contract. Each SDK reads it from `../../wit`, so the layout is that of the repository.
-pub(super) const CONTRACT: &[File] = files![
+/// The contract. Each SDK reads it from `../../wit`, so the layout is the repository's.
+pub(super) const CONTRACT: &[EmbeddedFile] = files![
     "wit/deps/io/poll.wit",
     "wit/hook.wit",
     "wit/judge.wit",
@@ -23,7 +23,7 @@ pub(super) const CONTRACT: &[File] = files![
 ];
 
 /// Path and text of each source, of every language.
-fn carried() -> impl Iterator<Item = &'static File> {
+fn carried() -> impl Iterator<Item = &'static EmbeddedFile> {
     LANGUAGES
         .iter()
         .flat_map(|language| language.sdk())

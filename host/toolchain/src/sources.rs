@@ -72,17 +72,17 @@ const IDLE_ENDS: [&str; 9] = [
 
 /// Files of a folder that end alike. A new one of them is a part of the next build.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(super) struct Group {
+pub(super) struct FileGroup {
     pub(super) folder: PathBuf,
     /// Ends of their names, such as `.c`.
     pub(super) ends: Vec<String>,
     /// The end of the names of tests, which do not count.
     pub(super) tests: String,
-    /// Whether those in its folders count, except in hidden folders, in `target` and in [`IDLE_FOLDERS`].
+    /// `true` if files in subfolders count, except in hidden folders, in `target` and in [`IDLE_FOLDERS`].
     pub(super) deep: bool,
 }
 
-impl Group {
+impl FileGroup {
     /// The files, sorted.
     ///
     /// # Errors
@@ -124,7 +124,7 @@ impl Group {
     }
 }
 
-/// Whether no build reads a file or a folder of this name.
+/// `true` if no build reads a file or a folder of this name.
 fn is_idle(name: &str, is_folder: bool) -> bool {
     if is_folder {
         IDLE_FOLDERS.contains(&name)
@@ -135,12 +135,12 @@ fn is_idle(name: &str, is_folder: bool) -> bool {
 
 /// The places that a build reads. All paths are absolute.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Scope {
+pub(super) struct SourceScope {
     /// Folders whose content counts, except what no build reads ([`is_idle`]), and `target` beside a manifest.
     pub(super) folders: BTreeSet<PathBuf>,
     /// Groups of files.
     #[serde(default)]
-    pub(super) groups: BTreeSet<Group>,
+    pub(super) groups: BTreeSet<FileGroup>,
     /// Single files, whether they exist or not.
     pub(super) files: BTreeSet<PathBuf>,
     /// Folders below `folders` that do not count, because a build writes them.
@@ -154,7 +154,7 @@ pub(super) struct Scope {
     pub(super) refused: Option<String>,
 }
 
-impl Scope {
+impl SourceScope {
     /// Adds a folder with everything below it, and the files that configure cargo in it and above it.
     pub(super) fn add(&mut self, folder: &Path) {
         self.folders.insert(folder.to_owned());
@@ -285,7 +285,7 @@ fn plain_file(path: &Path) -> Option<File> {
 /// The content at a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Content {
+pub(super) enum PathContent {
     /// The BLAKE3 digest of a regular file, in hex.
     File(String),
     /// The target of a symbolic link, as it is written.
@@ -295,29 +295,29 @@ pub(super) enum Content {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Seen {
+struct ListedPath {
     #[serde(flatten)]
-    content: Content,
+    content: PathContent,
     /// The file has this content while it is in this state; `None` if it must be read again.
     state: Option<FileState>,
 }
 
 /// Every file of a scope, by its path. A missing file has no entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Listing(BTreeMap<PathBuf, Seen>);
+pub(super) struct SourceListing(BTreeMap<PathBuf, ListedPath>);
 
-impl Listing {
+impl SourceListing {
     /// Lists all files of `scope`; reads those whose state differs from `known`.
     ///
     /// # Errors
     ///
     /// A scope whose places are not all known, more than [`FILES_MAX`] files and folders, a file of more than [`FILE_BYTES_MAX`] bytes, a file that cannot be
     /// read, or a chain of more than [`LINKS_MAX`] links.
-    pub(super) fn of(scope: &Scope, known: &Self) -> Result<Self> {
+    pub(super) fn read(scope: &SourceScope, known: &Self) -> Result<Self> {
         if let Some(why) = &scope.refused {
             bail!("{why}");
         }
-        let mut walk = Walk {
+        let mut walk = SourceWalk {
             scope,
             known,
             found: BTreeMap::new(),
@@ -350,7 +350,7 @@ impl Listing {
 
     /// A file whose content differs from that in `earlier`, which knows it; `None` if there is none.
     pub(super) fn edited(&self, earlier: &Self) -> Option<&Path> {
-        let differs = |path: &PathBuf, seen: &Seen| {
+        let differs = |path: &PathBuf, seen: &ListedPath| {
             earlier
                 .0
                 .get(path)
@@ -395,28 +395,28 @@ impl Listing {
         for (path, seen) in &self.0 {
             part(path.as_os_str().as_encoded_bytes());
             match &seen.content {
-                Content::File(digest) => part(format!("file {digest}").as_bytes()),
-                Content::Link(target) => {
+                PathContent::File(digest) => part(format!("file {digest}").as_bytes()),
+                PathContent::Link(target) => {
                     part(&[b"link ", target.as_os_str().as_encoded_bytes()].concat())
                 }
-                Content::Other => part(b"other"),
+                PathContent::Other => part(b"other"),
             }
         }
         hasher.finalize().to_hex().to_string()
     }
 }
 
-struct Walk<'a> {
-    scope: &'a Scope,
-    known: &'a Listing,
-    found: BTreeMap<PathBuf, Seen>,
+struct SourceWalk<'a> {
+    scope: &'a SourceScope,
+    known: &'a SourceListing,
+    found: BTreeMap<PathBuf, ListedPath>,
     /// Visited folders, by device and inode, because links can form a cycle.
     walked: BTreeSet<(u64, u64)>,
     /// Number of folders found, including those not walked yet.
     folders: usize,
 }
 
-impl Walk<'_> {
+impl SourceWalk<'_> {
     fn folder(&mut self, folder: &Path) -> Result<()> {
         let mut folders = vec![folder.to_owned()];
         while let Some(folder) = folders.pop() {
@@ -498,8 +498,8 @@ impl Walk<'_> {
                 .found
                 .insert(
                     at,
-                    Seen {
-                        content: Content::Link(target),
+                    ListedPath {
+                        content: PathContent::Link(target),
                         state: None,
                     },
                 )
@@ -515,10 +515,10 @@ impl Walk<'_> {
         )
     }
 
-    fn seen(&self, path: &Path, metadata: &Metadata) -> Result<Seen> {
+    fn seen(&self, path: &Path, metadata: &Metadata) -> Result<ListedPath> {
         if !metadata.is_file() {
-            return Ok(Seen {
-                content: Content::Other,
+            return Ok(ListedPath {
+                content: PathContent::Other,
                 state: None,
             });
         }
@@ -547,8 +547,8 @@ impl Walk<'_> {
             );
         }
         let state = Some(state).filter(|state| state.is_settled(began));
-        Ok(Seen {
-            content: Content::File(hasher.finalize().to_hex().to_string()),
+        Ok(ListedPath {
+            content: PathContent::File(hasher.finalize().to_hex().to_string()),
             state,
         })
     }
@@ -600,17 +600,17 @@ mod tests {
             std::fs::write(file, text).unwrap();
         }
 
-        fn scope(&self) -> Scope {
-            let mut scope = Scope::default();
+        fn scope(&self) -> SourceScope {
+            let mut scope = SourceScope::default();
             scope.add(self.0.path());
             scope
         }
 
-        fn listing(&self, known: &Listing) -> Listing {
-            Listing::of(&self.scope(), known).unwrap()
+        fn listing(&self, known: &SourceListing) -> SourceListing {
+            SourceListing::read(&self.scope(), known).unwrap()
         }
 
-        fn changes(&self, known: &Listing) -> Vec<String> {
+        fn changes(&self, known: &SourceListing) -> Vec<String> {
             let changes = self.listing(known).changes(known);
             let below = |path: PathBuf| {
                 path.strip_prefix(self.0.path())
@@ -628,7 +628,7 @@ mod tests {
     #[test]
     fn every_source_counts_and_what_cargo_made_does_not() {
         let project = Project::new();
-        let before = project.listing(&Listing::default());
+        let before = project.listing(&SourceListing::default());
         project.write("target/debug/made", "other");
         project.write(".git/HEAD", "other");
         assert!(project.changes(&before).is_empty());
@@ -672,7 +672,7 @@ mod tests {
                 .unwrap()
         };
         date();
-        let before = project.listing(&Listing::default());
+        let before = project.listing(&SourceListing::default());
         assert!(project.changes(&before).is_empty());
         project.write("src/lib.rs", "src/LIB.rs");
         date();
@@ -700,7 +700,7 @@ mod tests {
             .status()
             .unwrap();
         assert!(made.success());
-        let before = project.listing(&Listing::default());
+        let before = project.listing(&SourceListing::default());
         std::fs::write(elsewhere.path().join("mod.rs"), "two").unwrap();
         let changes = project.listing(&before).changes(&before);
         assert_eq!(changes.len(), 1, "{changes:?}");
@@ -724,7 +724,7 @@ mod tests {
             std::os::unix::fs::symlink(elsewhere.path().join(name.to_string()), &entrance).unwrap();
             (
                 std::fs::read_to_string(entrance).is_ok(),
-                Listing::of(&project.scope(), &Listing::default()),
+                SourceListing::read(&project.scope(), &SourceListing::default()),
             )
         };
         // The entrance is a link as well.
@@ -743,14 +743,14 @@ mod tests {
     #[test]
     fn folders_count_as_files_do() {
         let folder = tempfile::tempdir().unwrap();
-        let known = Listing::default();
-        let scope = Scope::default();
+        let known = SourceListing::default();
+        let scope = SourceScope::default();
         std::fs::create_dir_all(folder.path().join("one/two")).unwrap();
         let walked = |folders: usize| {
             let scope = &scope;
             let found = BTreeMap::new();
             let walked = BTreeSet::new();
-            Walk {
+            SourceWalk {
                 scope,
                 known: &known,
                 found,

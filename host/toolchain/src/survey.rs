@@ -1,14 +1,14 @@
-//! What `toolcell doctor` reports about building tools: asks what `find` asks, and changes nothing.
+//! Reports for `toolcell doctor` about building tools: makes the checks of `find`, and changes nothing.
 
 use std::path::Path;
 
-use super::find::{PREFERENCE_VARIABLE, PROBE, Search, TARGET_SIZE, installed, remedy};
+use super::find::{PREFERENCE_VARIABLE, PROBE, TARGET_SIZE, ToolchainSearch, installed, remedy};
 use super::packages::{Apt, NAMES, PACKAGES_SIZE};
 use super::{Preference, TARGET, process, sysroot};
 
-/// Whether a part of a toolchain can be used.
+/// Readiness of a part of a toolchain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum PartState {
     /// Works as it is.
     Ready,
     /// Not set up: it is not needed, or the first build that needs it sets it up.
@@ -19,23 +19,26 @@ pub enum State {
 
 /// A row of the report.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub struct SurveyFinding {
     pub subject: String,
-    pub state: State,
+    pub state: PartState,
     pub detail: String,
     /// The command that fixes it.
     pub fix: Option<String>,
 }
 
 /// All ways to a toolchain, in the order in which a build tries them.
-fn ways(search: &Search) -> [Finding; 3] {
+fn ways(search: &ToolchainSearch) -> [SurveyFinding; 3] {
     let installed = by_installed(search);
     let rustup = by_rustup(search, installed.state);
     [installed, rustup, by_packages(search)]
 }
 
 /// The ways that the user allows.
-fn allowed(preference: Preference, [installed, rustup, packages]: &[Finding; 3]) -> Vec<&Finding> {
+fn allowed(
+    preference: Preference,
+    [installed, rustup, packages]: &[SurveyFinding; 3],
+) -> Vec<&SurveyFinding> {
     match preference {
         Preference::Any => vec![installed, rustup, packages],
         Preference::Installed => vec![installed],
@@ -44,14 +47,14 @@ fn allowed(preference: Preference, [installed, rustup, packages]: &[Finding; 3])
     }
 }
 
-/// What a build fetches, with the size, if no way is ready yet; `None` if one is, or if there is none.
-pub(super) fn fetches(search: &Search) -> Option<String> {
+/// The download of a build, with the size, if no way is ready yet; `None` if one is, or if there is none.
+pub(super) fn fetches(search: &ToolchainSearch) -> Option<String> {
     let ways = ways(search);
     let allowed = allowed(search.preference, &ways);
-    if allowed.iter().any(|way| way.state == State::Ready) {
+    if allowed.iter().any(|way| way.state == PartState::Ready) {
         return None;
     }
-    let possible = allowed.iter().filter(|way| way.state == State::Absent);
+    let possible = allowed.iter().filter(|way| way.state == PartState::Absent);
     let parts: Vec<String> = possible
         .filter_map(|way| match way.subject.as_str() {
             RUSTUP => Some(format!("Rust's target {TARGET} from rustup: {TARGET_SIZE}")),
@@ -65,29 +68,31 @@ pub(super) fn fetches(search: &Search) -> Option<String> {
 }
 
 /// Returns the verdict first, then each way to a toolchain.
-pub(super) fn survey(search: &Search) -> Vec<Finding> {
+pub(super) fn survey(search: &ToolchainSearch) -> Vec<SurveyFinding> {
     let ways = ways(search);
     let allowed = allowed(search.preference, &ways);
-    let ready = allowed.iter().find(|finding| finding.state == State::Ready);
+    let ready = allowed
+        .iter()
+        .find(|finding| finding.state == PartState::Ready);
     let possible = allowed
         .iter()
-        .find(|finding| finding.state == State::Absent);
+        .find(|finding| finding.state == PartState::Absent);
     let verdict = match (ready, possible) {
-        (Some(way), _) => Finding {
+        (Some(way), _) => SurveyFinding {
             subject: "building tools".to_owned(),
-            state: State::Ready,
+            state: PartState::Ready,
             detail: format!("through {}", way.subject),
             fix: None,
         },
-        (None, Some(way)) => Finding {
+        (None, Some(way)) => SurveyFinding {
             subject: "building tools".to_owned(),
-            state: State::Absent,
+            state: PartState::Absent,
             detail: format!("the first build sets up {}", way.subject),
             fix: way.fix.clone(),
         },
-        (None, None) => Finding {
+        (None, None) => SurveyFinding {
             subject: "building tools".to_owned(),
-            state: State::Missing,
+            state: PartState::Missing,
             detail: format!("no Rust here builds for {TARGET}"),
             fix: Some(remedy(search)),
         },
@@ -95,53 +100,53 @@ pub(super) fn survey(search: &Search) -> Vec<Finding> {
     std::iter::once(verdict).chain(ways).collect()
 }
 
-/// What each way needs beyond programs that are installed: a Rust without the target is not a missing Rust.
+/// The part that each way needs beyond installed programs: a Rust without the target is not a missing Rust.
 const INSTALLED: &str = "the installed Rust's target";
 const RUSTUP: &str = "the target from rustup";
 const PACKAGES: &str = "the target from the system's packages";
 
-fn by_installed(search: &Search) -> Finding {
+fn by_installed(search: &ToolchainSearch) -> SurveyFinding {
     match installed(search) {
-        Ok(toolchain) => Finding {
+        Ok(toolchain) => SurveyFinding {
             subject: INSTALLED.to_owned(),
-            state: State::Ready,
+            state: PartState::Ready,
             detail: toolchain.cargo.display().to_string(),
             fix: None,
         },
-        Err(reason) => Finding {
+        Err(reason) => SurveyFinding {
             subject: INSTALLED.to_owned(),
-            state: State::Missing,
+            state: PartState::Missing,
             detail: format!("{reason:#}"),
             fix: None,
         },
     }
 }
 
-/// Whether rustup has the target. If it has not, only a build tells whether its download works. `installed`: whether the
-/// rustc on PATH builds with a target; it is not rustup's if it does not see what rustup has.
-fn by_rustup(search: &Search, installed: State) -> Finding {
-    let finding = |state, detail, fix| Finding {
+/// Reports if rustup has the target. If it has not, only a build tells whether its download works. `installed`: whether
+/// the rustc on PATH builds with a target; it is not rustup's if it does not see what rustup has.
+fn by_rustup(search: &ToolchainSearch, installed: PartState) -> SurveyFinding {
+    let finding = |state, detail, fix| SurveyFinding {
         subject: RUSTUP.to_owned(),
         state,
         detail,
         fix,
     };
     let Some(rustup) = search.which("rustup") else {
-        return finding(State::Missing, "no rustup on PATH".to_owned(), None);
+        return finding(PartState::Missing, "no rustup on PATH".to_owned(), None);
     };
     let program = rustup.display();
     match (rustup_has_target(search, &rustup), installed) {
-        (true, State::Ready) => finding(State::Ready, program.to_string(), None),
+        (true, PartState::Ready) => finding(PartState::Ready, program.to_string(), None),
         (true, _) => {
             let detail = format!(
                 "{program} has it, and the rustc on PATH is another: put rustup's folder first in PATH"
             );
-            finding(State::Missing, detail, None)
+            finding(PartState::Missing, detail, None)
         }
         (false, _) => {
             let fix = format!("rustup target add {TARGET}");
             finding(
-                State::Absent,
+                PartState::Absent,
                 format!("{program} has not installed it"),
                 Some(fix),
             )
@@ -150,7 +155,7 @@ fn by_rustup(search: &Search, installed: State) -> Finding {
 }
 
 /// Asks rustup, which answers without a network. It is kept from installing a toolchain that a file names.
-fn rustup_has_target(search: &Search, rustup: &Path) -> bool {
+fn rustup_has_target(search: &ToolchainSearch, rustup: &Path) -> bool {
     let mut question = search.command(rustup);
     question
         .args(["target", "list", "--installed"])
@@ -161,13 +166,13 @@ fn rustup_has_target(search: &Search, rustup: &Path) -> bool {
     })
 }
 
-fn by_packages(search: &Search) -> Finding {
+fn by_packages(search: &ToolchainSearch) -> SurveyFinding {
     let not_ready = match sysroot::ready(search) {
         Ok(toolchain) => {
             let detail = toolchain.rustc.unwrap_or_default().display().to_string();
-            return Finding {
+            return SurveyFinding {
                 subject: PACKAGES.to_owned(),
-                state: State::Ready,
+                state: PartState::Ready,
                 detail,
                 fix: None,
             };
@@ -189,16 +194,16 @@ fn by_packages(search: &Search) -> Finding {
                 "{}=packages toolcell build DIR",
                 PREFERENCE_VARIABLE
             ));
-            Finding {
+            SurveyFinding {
                 subject: PACKAGES.to_owned(),
-                state: State::Absent,
+                state: PartState::Absent,
                 detail,
                 fix,
             }
         }
-        Err(reason) => Finding {
+        Err(reason) => SurveyFinding {
             subject: PACKAGES.to_owned(),
-            state: State::Missing,
+            state: PartState::Missing,
             detail: format!("{reason:#}"),
             fix: None,
         },
@@ -207,22 +212,22 @@ fn by_packages(search: &Search) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::standin::Programs;
+    use super::super::shim::ShimPrograms;
     use super::*;
 
-    fn verdict(findings: &[Finding]) -> (State, &str, Option<&str>) {
+    fn verdict(findings: &[SurveyFinding]) -> (PartState, &str, Option<&str>) {
         let first = findings.first().unwrap();
         (first.state, &first.detail, first.fix.as_deref())
     }
 
     #[test]
     fn nothing_at_all_is_missing_and_says_how_to_mend_it() {
-        let programs = Programs::new();
+        let programs = ShimPrograms::new();
         let findings = survey(&programs.search(Preference::Any));
         assert_eq!(
             verdict(&findings),
             (
-                State::Missing,
+                PartState::Missing,
                 "no Rust here builds for wasm32-wasip2",
                 Some("Install Rust with rustup, then run: rustup target add wasm32-wasip2")
             )
@@ -232,18 +237,18 @@ mod tests {
 
     #[test]
     fn what_a_build_would_set_up_is_named_and_not_done() {
-        let programs = Programs::new().with("rustup", "exit 9");
+        let programs = ShimPrograms::new().with("rustup", "exit 9");
         let findings = survey(&programs.search(Preference::Any));
         assert_eq!(
             verdict(&findings),
             (
-                State::Absent,
+                PartState::Absent,
                 "the first build sets up the target from rustup",
                 Some("rustup target add wasm32-wasip2")
             )
         );
 
-        let programs = Programs::new()
+        let programs = ShimPrograms::new()
             .with("apt-get", "exit 9")
             .with("dpkg", "exit 9")
             .with("dpkg-deb", "exit 9")
@@ -280,14 +285,18 @@ mod tests {
 
     #[test]
     fn an_installed_target_is_ready() {
-        let programs = Programs::new()
+        let programs = ShimPrograms::new()
             .with("rustc", r#"echo "${0%/*}""#)
             .with("cargo", "exit 0");
         std::fs::write(programs.dir().join("libstd-1.rlib"), "").unwrap();
         let findings = survey(&programs.search(Preference::Any));
         assert_eq!(
             verdict(&findings),
-            (State::Ready, "through the installed Rust's target", None)
+            (
+                PartState::Ready,
+                "through the installed Rust's target",
+                None
+            )
         );
         assert_eq!(fetches(&programs.search(Preference::Any)), None);
         assert_eq!(findings[2].detail, "no rustup on PATH");
@@ -296,32 +305,32 @@ mod tests {
     #[test]
     fn what_rustup_and_the_packages_have_is_not_called_absent() {
         let rustc = r#"echo "${0%/*}""#;
-        let programs = Programs::new().with(
+        let programs = ShimPrograms::new().with(
             "rustup",
             "[ \"$*\" = 'target list --installed' ] && echo wasm32-wasip2",
         );
-        let found = |programs: &Programs| survey(&programs.search(Preference::Any))[2].clone();
+        let found = |programs: &ShimPrograms| survey(&programs.search(Preference::Any))[2].clone();
         // Another rustc comes first in PATH, and has no target.
         let programs = programs.with("rustc", rustc).with("cargo", "exit 0");
         let other = found(&programs);
         assert!(
-            other.state == State::Missing && other.detail.contains("is another"),
+            other.state == PartState::Missing && other.detail.contains("is another"),
             "{other:?}"
         );
         std::fs::write(programs.dir().join("libstd-1.rlib"), "").unwrap();
         let own = found(&programs);
-        assert_eq!((own.state, own.fix), (State::Ready, None));
+        assert_eq!((own.state, own.fix), (PartState::Ready, None));
 
         let names = NAMES
             .map(|name| format!("echo '{name} installed'"))
             .join("; ");
-        let mut programs = Programs::new().with("dpkg-query", &names);
+        let mut programs = ShimPrograms::new().with("dpkg-query", &names);
         for name in ["apt-get", "dpkg", "dpkg-deb"] {
             programs = programs.with(name, "exit 9");
         }
         let last = survey(&programs.search(Preference::Any)).pop().unwrap();
         assert!(
-            last.state == State::Absent && last.detail.contains("its packages are installed"),
+            last.state == PartState::Absent && last.detail.contains("its packages are installed"),
             "{last:?}"
         );
     }

@@ -10,9 +10,9 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 
 use super::build::is_status;
-use super::find::{Search, Toolchain, ToolchainSource, standard_library};
-use super::process::{self, Stream};
-use super::{Say, TARGET};
+use super::find::{Toolchain, ToolchainSearch, ToolchainSource, standard_library};
+use super::process::{self, OutputPipe};
+use super::{ProgressSink, TARGET};
 
 /// Paths of the distribution's packages. PATH is not searched, because rustup's proxies usually come first there.
 pub(super) const SYSTEM_RUSTC: &str = "/usr/bin/rustc";
@@ -25,14 +25,14 @@ const QUESTION: Duration = Duration::from_secs(20);
 
 /// A system file as `stat` reports it; both fields are `None` if the file does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Mark {
+struct FileMark {
     /// Nanoseconds since 1970.
     modified: Option<u64>,
     bytes: Option<u64>,
 }
 
-impl Mark {
-    fn of(file: &Path) -> Self {
+impl FileMark {
+    fn read(file: &Path) -> Self {
         let nanos = |time: SystemTime| {
             let since_epoch = time
                 .duration_since(SystemTime::UNIX_EPOCH)
@@ -54,13 +54,13 @@ impl Mark {
 
 /// Written last into a finished sysroot, which is usable only while this still holds.
 #[derive(Serialize, Deserialize)]
-struct Stamp {
+struct SysrootStamp {
     format: u32,
     /// Identifies this build, so that two builds of the same versions do not share compiled guests.
     id: String,
     rustc: String,
     wasi_libc: String,
-    system_rustc: Mark,
+    system_rustc: FileMark,
     system_linker: PathBuf,
 }
 
@@ -75,17 +75,18 @@ fn folder(cache_dir: &Path) -> PathBuf {
 
 /// Returns the finished sysroot, checked with a few stat calls and without a process. The error says what is missing or
 /// outdated.
-pub(super) fn ready(search: &Search) -> Result<Toolchain> {
+pub(super) fn ready(search: &ToolchainSearch) -> Result<Toolchain> {
     let root = folder(&search.cache_dir);
     // An absolute path, because cargo runs rustc in other folders.
     let root = std::fs::canonicalize(&root).map_err(|_| anyhow!("no sysroot was set up yet"))?;
     let text =
         std::fs::read_to_string(root.join("stamp.json")).context("the sysroot has no stamp")?;
-    let stamp: Stamp = serde_json::from_str(&text).context("the sysroot's stamp cannot be read")?;
+    let stamp: SysrootStamp =
+        serde_json::from_str(&text).context("the sysroot's stamp cannot be read")?;
     if stamp.format != FORMAT {
         bail!("the sysroot is of another version of toolcell");
     }
-    if stamp.system_rustc != Mark::of(Path::new(SYSTEM_RUSTC)) {
+    if stamp.system_rustc != FileMark::read(Path::new(SYSTEM_RUSTC)) {
         bail!("the system's rustc has changed since");
     }
     if std::fs::canonicalize(SYSTEM_LINKER).ok().as_ref() != Some(&stamp.system_linker) {
@@ -110,7 +111,7 @@ pub(super) fn ready(search: &Search) -> Result<Toolchain> {
 }
 
 /// Compiles the standard library and puts the sysroot in place. The caller holds the lock.
-pub(super) fn build(search: &Search, wasi_libc: &Path, say: Say) -> Result<()> {
+pub(super) fn build(search: &ToolchainSearch, wasi_libc: &Path, say: ProgressSink) -> Result<()> {
     let home = home(&search.cache_dir);
     let temporary = tempfile::Builder::new()
         .prefix(".new-")
@@ -139,12 +140,12 @@ pub(super) fn build(search: &Search, wasi_libc: &Path, say: Say) -> Result<()> {
         .unwrap_or_default()
         .trim()
         .to_owned();
-    let stamp = Stamp {
+    let stamp = SysrootStamp {
         format: FORMAT,
         id: format!("{version} {wasi_libc} {}", since_epoch.as_nanos()),
         rustc: version,
         wasi_libc,
-        system_rustc: Mark::of(Path::new(SYSTEM_RUSTC)),
+        system_rustc: FileMark::read(Path::new(SYSTEM_RUSTC)),
         system_linker: std::fs::canonicalize(SYSTEM_LINKER)
             .with_context(|| format!("cannot find {SYSTEM_LINKER}"))?,
     };
@@ -165,7 +166,7 @@ pub(super) fn build(search: &Search, wasi_libc: &Path, say: Say) -> Result<()> {
 }
 
 /// Runs the system's rustc with `args` and returns what it prints.
-fn ask(search: &Search, args: &[&str]) -> Result<String> {
+fn ask(search: &ToolchainSearch, args: &[&str]) -> Result<String> {
     let mut question = process::command(Path::new(SYSTEM_RUSTC), &search.path);
     question.args(args);
     let answer = process::output(question, QUESTION)?;
@@ -175,7 +176,7 @@ fn ask(search: &Search, args: &[&str]) -> Result<String> {
     Ok(answer.out.trim().to_owned())
 }
 
-fn lay_out(search: &Search, root: &Path, wasi_libc: &Path) -> Result<()> {
+fn lay_out(search: &ToolchainSearch, root: &Path, wasi_libc: &Path) -> Result<()> {
     let system = PathBuf::from(ask(search, &["--print", "sysroot"])?).join("lib/rustlib");
     let sources = system.join("src");
     if !sources.join("rust/library/std").is_dir() {
@@ -211,7 +212,7 @@ fn lay_out(search: &Search, root: &Path, wasi_libc: &Path) -> Result<()> {
     Ok(())
 }
 
-fn compile(search: &Search, root: &Path, seed: &Path, say: Say) -> Result<()> {
+fn compile(search: &ToolchainSearch, root: &Path, seed: &Path, say: ProgressSink) -> Result<()> {
     std::fs::create_dir_all(seed.join("src"))?;
     let manifest =
         "[package]\nname = \"std-seed\"\nversion = \"0.0.0\"\nedition = \"2021\"\n[workspace]\n";
@@ -250,7 +251,7 @@ fn compile(search: &Search, root: &Path, seed: &Path, say: Say) -> Result<()> {
         if is_status(line) {
             // Leaves out the folder of each package, which is temporary.
             say(line.split_once(" (").map_or(line, |(short, _)| short));
-        } else if stream == Stream::Err {
+        } else if stream == OutputPipe::Err {
             complaint.push_str(line);
             complaint.push('\n');
         }

@@ -7,18 +7,18 @@ use anyhow::{Context, Result};
 
 use super::language;
 use super::record;
-use super::sources::{Listing, Scope};
+use super::sources::{SourceListing, SourceScope};
 
 /// Polling interval. A change counts once two polls see the same sources, so that half an edit is not built.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// The sources of a project, and the state of them that was built or could not be built.
-pub struct Watch {
-    scope: Scope,
-    seen: Listing,
+pub struct SourceWatch {
+    scope: SourceScope,
+    seen: SourceListing,
 }
 
-impl Watch {
+impl SourceWatch {
     /// Begins with the sources as they are now.
     pub fn now(dir: &Path, records: &Path) -> Result<Self> {
         let dir = std::fs::canonicalize(dir)
@@ -27,7 +27,7 @@ impl Watch {
         let known = earlier.map(|record| record.sources).unwrap_or_default();
         // After a build that failed, a file that none has read yet can be the missing one.
         let scope = language::scope(&dir);
-        let seen = Listing::of(&scope, &known)?;
+        let seen = SourceListing::read(&scope, &known)?;
         Ok(Self { scope, seen })
     }
 
@@ -43,10 +43,10 @@ impl Watch {
 
     /// Waits until the sources differ, and are not being written. Returns a path that changed, and what happened to it.
     pub fn wait(&mut self) -> (PathBuf, &'static str) {
-        let mut before: Option<Listing> = None;
+        let mut before: Option<SourceListing> = None;
         loop {
             // Fails while files come and go: then the next look tells.
-            let now = Listing::of(&self.scope, before.as_ref().unwrap_or(&self.seen)).ok();
+            let now = SourceListing::read(&self.scope, before.as_ref().unwrap_or(&self.seen)).ok();
             if let Some(now) = now.as_ref().filter(|now| {
                 before
                     .as_ref()
@@ -77,8 +77,8 @@ mod tests {
         };
         write("Cargo.toml", "[package]");
         write("src/lib.rs", "before");
-        assert!(Watch::built(project.path(), records.path()).is_none());
-        let mut watch = Watch::now(project.path(), records.path()).unwrap();
+        assert!(SourceWatch::built(project.path(), records.path()).is_none());
+        let mut watch = SourceWatch::now(project.path(), records.path()).unwrap();
         write("target/toolcell/made.wasm", "made");
         write("src/lib.rs", "afterwards");
         let (path, what) = watch.wait();

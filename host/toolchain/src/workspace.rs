@@ -6,8 +6,8 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde::Deserialize;
 
 use super::find::Toolchain;
-use super::process::{self, Stream};
-use super::sources::{Listing, Scope};
+use super::process::{self, OutputPipe};
+use super::sources::{SourceListing, SourceScope};
 
 /// The package of the SDK.
 pub(super) const SDK: &str = "toolcell-guest";
@@ -15,28 +15,28 @@ pub(super) const SDK: &str = "toolcell-guest";
 /// The output of `cargo metadata --no-deps`, which resolves nothing and uses no network.
 #[derive(Deserialize)]
 pub(super) struct Workspace {
-    packages: Vec<Package>,
+    packages: Vec<CargoPackage>,
     workspace_root: PathBuf,
     pub(super) target_directory: PathBuf,
 }
 
 #[derive(Deserialize)]
-pub(super) struct Package {
+pub(super) struct CargoPackage {
     pub(super) name: String,
     pub(super) id: String,
     manifest_path: PathBuf,
-    targets: Vec<Target>,
-    dependencies: Vec<Dependency>,
+    targets: Vec<CargoTarget>,
+    dependencies: Vec<CargoDependency>,
 }
 
 #[derive(Deserialize)]
-struct Target {
+struct CargoTarget {
     kind: Vec<String>,
     crate_types: Vec<String>,
 }
 
 #[derive(Deserialize)]
-struct Dependency {
+struct CargoDependency {
     name: String,
     source: Option<String>,
     /// The folder of a path dependency.
@@ -57,7 +57,7 @@ impl Workspace {
         let mut text = String::new();
         let mut complaint = String::new();
         let status = process::run(command, None, &mut |stream, line| {
-            let text = if stream == Stream::Out {
+            let text = if stream == OutputPipe::Out {
                 &mut text
             } else {
                 &mut complaint
@@ -75,7 +75,7 @@ impl Workspace {
         serde_json::from_str(&text).context("cannot read the answer of `cargo metadata`")
     }
 
-    pub(super) fn package_at(&self, dir: &Path) -> Result<&Package> {
+    pub(super) fn package_at(&self, dir: &Path) -> Result<&CargoPackage> {
         if let Some(package) = self
             .packages
             .iter()
@@ -105,13 +105,13 @@ impl Workspace {
 
     /// Everything that decides what a build of the tool in `dir` runs, as far as it is known before: the whole workspace,
     /// its path dependencies, and the configuration of cargo.
-    pub(super) fn around(&self, dir: &Path) -> Scope {
-        let mut scope = Scope::default();
+    pub(super) fn around(&self, dir: &Path) -> SourceScope {
+        let mut scope = SourceScope::default();
         scope.add(dir);
         scope.add(&self.workspace_root);
         self.packages
             .iter()
-            .filter_map(Package::folder)
+            .filter_map(CargoPackage::folder)
             .for_each(|folder| scope.add(folder));
         let beside = self
             .packages
@@ -124,9 +124,9 @@ impl Workspace {
         scope
     }
 
-    /// What a build of `package` in `dir` is expected to read: the folders of it and of the packages of the workspace that
-    /// it depends on, those of other path dependencies, and the configuration of cargo.
-    pub(super) fn near(&self, package: &Package, dir: &Path) -> Scope {
+    /// The files that a build of `package` in `dir` is expected to read: its folders, the folders of the workspace's
+    /// packages that it depends on and of other path dependencies, and the configuration of cargo.
+    pub(super) fn near(&self, package: &CargoPackage, dir: &Path) -> SourceScope {
         let mut scope = self.steering(dir);
         let mut open = vec![package];
         scope.add(dir);
@@ -151,8 +151,8 @@ impl Workspace {
     }
 
     /// The files that steer a build of the tool in `dir`.
-    pub(super) fn steering(&self, dir: &Path) -> Scope {
-        let mut scope = Scope::default();
+    pub(super) fn steering(&self, dir: &Path) -> SourceScope {
+        let mut scope = SourceScope::default();
         scope.add_steering(dir);
         scope.add_steering(&self.workspace_root);
         scope.add_file(self.lock_file());
@@ -166,7 +166,11 @@ impl Workspace {
 
     /// Refuses a build that read a file which changed meanwhile, because it is unknown which content it contains. Cargo
     /// itself may write the lock file.
-    pub(super) fn refuse_changes(&self, before: &Listing, sources: &Listing) -> Result<()> {
+    pub(super) fn refuse_changes(
+        &self,
+        before: &SourceListing,
+        sources: &SourceListing,
+    ) -> Result<()> {
         match sources
             .edited(before)
             .filter(|path| *path != self.lock_file())
@@ -179,9 +183,9 @@ impl Workspace {
         }
     }
 
-    /// Whether a package takes the SDK from the registry, and the workspace's manifest does not patch it.
+    /// `true` if a package takes the SDK from the registry, and the workspace's manifest does not patch it.
     pub(super) fn wants_sdk(&self) -> bool {
-        let from_registry = |dependency: &Dependency| {
+        let from_registry = |dependency: &CargoDependency| {
             dependency.name == SDK
                 && dependency
                     .source
@@ -197,7 +201,7 @@ impl Workspace {
     }
 }
 
-/// Whether a manifest patches the registry's SDK. A patch on the command line would override it.
+/// `true` if a manifest patches the registry's SDK. A patch on the command line would override it.
 fn patches_sdk(manifest: &str) -> bool {
     let mut section = String::new();
     manifest.lines().map(str::trim).any(|line| {
@@ -215,13 +219,14 @@ fn patches_sdk(manifest: &str) -> bool {
     })
 }
 
-impl Package {
+impl CargoPackage {
     fn folder(&self) -> Option<&Path> {
         self.manifest_path.parent()
     }
 
     pub(super) fn check_component(&self) -> Result<()> {
-        let is_library = |target: &Target| target.kind.iter().any(|kind| kind.ends_with("lib"));
+        let is_library =
+            |target: &CargoTarget| target.kind.iter().any(|kind| kind.ends_with("lib"));
         let library = self.targets.iter().find(|target| is_library(target)).ok_or_else(|| {
             anyhow!(
                 "{} has no library, and a tool is one: put it into src/lib.rs, and add to Cargo.toml:\n{CDYLIB}",

@@ -97,11 +97,11 @@ fn word(kind: &str) -> &'static str {
     match kind {
         "bool" => "true or false",
         "u32" | "u64" | "usize" | "i64" => "number",
-        "Vec<Word>" | "Vec<String>" => "list of texts",
-        "Headers" | "ToolConfig" => "table",
-        "BTreeMap<String, Vec<Word>>" => "table of lists",
+        "Vec<ConfigText>" | "Vec<String>" => "list of texts",
+        "SecretHeaders" | "ToolConfig" => "table",
+        "BTreeMap<String, Vec<ConfigText>>" => "table of lists",
         _ if kind.starts_with("BTreeMap<") => "table",
-        "Word" | "String" | "PathBuf" | "OnFailure" => "text",
+        "ConfigText" | "String" | "PathBuf" | "OnFailure" => "text",
         other => panic!("say in tests/cli/book/settings.rs how a value of type {other} is written"),
     }
 }

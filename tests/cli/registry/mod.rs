@@ -9,14 +9,16 @@ use std::time::Duration;
 
 use toolcell_core::record::Refusal;
 use toolcell_install::digest::Digest;
-use toolcell_install::reference::Reference;
+use toolcell_install::reference::ComponentReference;
 use toolcell_install::registry::{Registries, RegistrySettings};
-use toolcell_install::source::{Referrer, ReferrerKind, Resolved, Sink, Source};
+use toolcell_install::source::{
+    ComponentSink, ComponentSource, Referrer, ReferrerKind, ResolvedReference,
+};
 
 pub(crate) use pushing::edited;
 
 /// What a pull gives: what the reference stands for, and the component.
-type Pulled = Result<(Resolved, Vec<u8>), Refusal>;
+type Pulled = Result<(ResolvedReference, Vec<u8>), Refusal>;
 
 /// Registries that are given up after some seconds without progress.
 fn settings(seconds: u64) -> RegistrySettings {
@@ -26,8 +28,8 @@ fn settings(seconds: u64) -> RegistrySettings {
     }
 }
 
-fn reference(text: &str) -> Reference {
-    Reference::parse(text, "/".as_ref()).unwrap()
+fn reference(text: &str) -> ComponentReference {
+    ComponentReference::parse(text, "/".as_ref()).unwrap()
 }
 
 fn wait<T>(future: impl Future<Output = T>) -> T {
@@ -48,7 +50,7 @@ fn pull_with(settings: RegistrySettings, text: &str) -> Pulled {
         let reference = reference(text);
         let resolved = registries.resolve(&reference).await?;
         let mut component = Vec::new();
-        let mut sink = Sink::new(&mut component, u64::MAX);
+        let mut sink = ComponentSink::new(&mut component, u64::MAX);
         registries.fetch(&resolved, &mut sink).await?;
         assert_eq!(Some(sink.finish()), resolved.component);
         Ok((resolved, component))

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use toolcell_install::digest::Digest;
-use toolcell_install::registry::{Credentials, RegistrySettings};
+use toolcell_install::registry::{RegistryCredentials, RegistrySettings};
 use toolcell_install::source::{REFERRER_BYTES_MAX, ReferrerKind};
 
 use crate::support::{Answer, Body, Registry, scratch};
@@ -263,7 +263,7 @@ fn knowing(registry: &Registry, entry: &Value) -> (tempfile::TempDir, RegistrySe
     (
         guard,
         RegistrySettings {
-            credentials: Credentials::in_file(file),
+            credentials: RegistryCredentials::in_file(file),
             ..settings(20)
         },
     )

@@ -3,11 +3,11 @@
 use std::sync::OnceLock;
 
 use toolcell_install::digest::Digest;
-use toolcell_install::reference::Reference;
+use toolcell_install::reference::ComponentReference;
 use toolcell_install::signature::{ManagedKey, MinisignKey, SignatureVerifier};
 use toolcell_install::source::{Referrer, SIGSTORE_BUNDLE};
-use toolcell_install::trust::{Pattern, TrustEntry, TrustPolicy, TrustedSigner};
-use toolcell_install::verifier::Subject;
+use toolcell_install::trust::{TrustEntry, TrustPattern, TrustPolicy, TrustedSigner};
+use toolcell_install::verifier::SignatureSubject;
 
 /// The key of RFC 8410, section 10.1, and one of minisign: the corpus has signatures of both, of another artifact.
 const MANAGED: &str = "MCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=";
@@ -21,7 +21,7 @@ fn verifier() -> SignatureVerifier {
         .map(TrustedSigner::Minisign)
         .expect("read a key");
     let entry = |signer| TrustEntry {
-        reference: Pattern::new("*"),
+        reference: TrustPattern::new("*"),
         signer,
         place: "toolcell.toml".to_owned(),
     };
@@ -32,11 +32,12 @@ fn verifier() -> SignatureVerifier {
 
 pub(crate) fn run(data: &[u8]) {
     static VERIFIER: OnceLock<SignatureVerifier> = OnceLock::new();
-    let reference = Reference::parse("ghcr.io/acme/jq:1", "/".as_ref()).expect("a reference");
+    let reference =
+        ComponentReference::parse("ghcr.io/acme/jq:1", "/".as_ref()).expect("a reference");
     let bytes = b"what nobody signed";
     let reference = &reference;
     let digest = Digest::of(bytes);
-    let subject = Subject {
+    let subject = SignatureSubject {
         reference,
         digest,
         bytes,

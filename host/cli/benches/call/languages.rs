@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use toolcell::Keep;
-use toolcell_toolchain::Lang;
+use toolcell_toolchain::Language;
 
 use crate::samples::Samples;
 use crate::subjects::{self, Subject};
@@ -17,7 +17,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
         "{:<14}{:>8}{:>12}{:>10}{:>10}{:>10}{:>8}{:>12}",
         "", "KiB", "compile ms", "first ms", "floor us", "warm us", "ratio", "memory KiB"
     );
-    Lang::all().try_for_each(|lang| row(&subjects::count_in(lang)?))
+    Language::all().try_for_each(|lang| row(&subjects::count_in(lang)?))
 }
 
 fn row(subject: &Subject) -> anyhow::Result<()> {

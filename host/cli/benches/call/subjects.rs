@@ -6,7 +6,8 @@ use anyhow::Context;
 use toolcell::{Home, Host, HostBuilder, Keep, Request};
 use toolcell_core::record::CallRecord;
 use toolcell_toolchain::{
-    BuildSettings, Kind, Lang, Preference, Search, build, new_project, write_sdk,
+    BuildSettings, Language, Preference, ProjectKind, ToolchainSearch, build, new_project,
+    write_sdk,
 };
 
 /// One component, and one call of it.
@@ -47,13 +48,13 @@ pub(crate) fn count() -> anyhow::Result<Subject> {
 }
 
 /// The same tool in another language.
-pub(crate) fn count_in(lang: Lang) -> anyhow::Result<Subject> {
+pub(crate) fn count_in(lang: Language) -> anyhow::Result<Subject> {
     let sdk = write_sdk(home().folder())?;
     let parent = kept().join(lang.name());
     let folder = parent.join("count");
     if !folder.exists() {
         std::fs::create_dir_all(&parent)?;
-        new_project(&parent, "count", lang, Kind::Tool, Some(&sdk))?;
+        new_project(&parent, "count", lang, ProjectKind::Tool, Some(&sdk))?;
     }
     let component = component(&folder, Some(sdk))?;
     let input = r#"{"text":"one two"}"#;
@@ -108,7 +109,7 @@ pub(crate) fn wat_text(name: &str) -> anyhow::Result<String> {
 fn component(folder: &Path, sdk: Option<PathBuf>) -> anyhow::Result<Vec<u8>> {
     let own = Home::find()?;
     let mut settings = BuildSettings::new(
-        Search::new(Preference::from_env()?, own.cache()),
+        ToolchainSearch::new(Preference::from_env()?, own.cache()),
         home().builds(),
     );
     // Where the tests compile the same tools.

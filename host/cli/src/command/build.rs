@@ -5,7 +5,7 @@ use clap::Args;
 use serde_json::json;
 use toolcell::Home;
 use toolcell_core::record::Refusal;
-use toolcell_toolchain::{Built, Lang, Watch, no_project};
+use toolcell_toolchain::{BuildOutcome, Language, SourceWatch, no_project};
 
 use super::exit::{self, BadRequest, Exit};
 use super::{notes, show, target};
@@ -46,18 +46,18 @@ impl Build {
 
     /// Builds, and again after each change. Ends only if it cannot print, or if the folder is no project.
     fn follow(&self, home: &Home) -> anyhow::Result<Exit> {
-        if Lang::of(&self.dir).is_none() {
+        if Language::detect(&self.dir).is_none() {
             return Err(BadRequest(no_project(&self.dir)).into());
         }
         loop {
-            let before = Watch::now(&self.dir, &home.builds());
+            let before = SourceWatch::now(&self.dir, &home.builds());
             let built = target::build(&self.dir, home);
             let after = match built {
                 Ok(built) => {
                     if self.report(home, &built)?.is_none() {
                         return Ok(Exit::Succeeded);
                     }
-                    Watch::built(&self.dir, &home.builds())
+                    SourceWatch::built(&self.dir, &home.builds())
                 }
                 Err(error) => {
                     show::say(&show::printable(&format!("error: {error:#}"), true));
@@ -78,7 +78,7 @@ impl Build {
     }
 
     /// Prints what was built, and what the component says of itself. `None` if the reader of the output is gone.
-    fn report(&self, home: &Home, built: &Built) -> anyhow::Result<Option<Exit>> {
+    fn report(&self, home: &Home, built: &BuildOutcome) -> anyhow::Result<Option<Exit>> {
         let (notes, refusal) = match notes::of_component(home, &built.wasm)? {
             Ok(notes) => (notes, None),
             Err(refusal) => (Vec::new(), Some(refusal)),

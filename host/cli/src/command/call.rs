@@ -5,7 +5,7 @@ use clap::Args;
 use toolcell::{Callee, Cancellation, Home, Host, Limits, Listener, Policy, Request};
 use toolcell_command::runtime::Runtime;
 use toolcell_command::surface;
-use toolcell_config::Layers;
+use toolcell_config::ConfigLayers;
 use toolcell_core::executor::canceled;
 use toolcell_core::record::{AbortReason, Refusal};
 
@@ -191,7 +191,7 @@ impl Call {
         &self,
         home: &Home,
         limits: &Limits,
-        layers: &Layers,
+        layers: &ConfigLayers,
         listeners: Vec<Arc<dyn Listener>>,
     ) -> anyhow::Result<Host> {
         target::host(home, |settings| {

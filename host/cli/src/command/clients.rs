@@ -6,7 +6,7 @@ use anyhow::Context;
 use clap::ValueEnum;
 use serde_json::{Map, Value, json};
 use toolcell::{GrantWord, HOME_VARIABLE};
-use toolcell_config::Names;
+use toolcell_config::InstalledNames;
 
 use super::exit::BadRequest;
 use super::shipped;
@@ -44,7 +44,7 @@ pub(super) fn config(
     client: Client,
     typed: &[String],
     extra: &[String],
-    (folder, names): (&Path, &Names),
+    (folder, names): (&Path, &InstalledNames),
 ) -> anyhow::Result<String> {
     let program = std::env::current_exe().context("cannot find the toolcell program itself")?;
     let program = program
@@ -84,7 +84,11 @@ fn entry(client: Client, program: &str, arguments: &[String], home: Option<&str>
 }
 
 /// Returns `typed` with every path made absolute, and without `--print-config`.
-fn arguments(typed: &[String], folder: &Path, names: &Names) -> anyhow::Result<Vec<String>> {
+fn arguments(
+    typed: &[String],
+    folder: &Path,
+    names: &InstalledNames,
+) -> anyhow::Result<Vec<String>> {
     let mut arguments = Vec::new();
     let mut typed = typed.iter();
     let mut subcommand = true;
@@ -130,7 +134,7 @@ fn takes_paths(option: &str) -> bool {
 
 /// Makes the path of a tool absolute, and keeps the name behind it and the name of an installed tool. Fails if the path
 /// does not exist.
-fn tool(typed: &str, folder: &Path, names: &Names) -> anyhow::Result<String> {
+fn tool(typed: &str, folder: &Path, names: &InstalledNames) -> anyhow::Result<String> {
     if names
         .find(typed.split('#').next().unwrap_or_default())
         .is_some()
@@ -185,14 +189,14 @@ fn absolute(path: &Path, folder: &Path) -> anyhow::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::super::mcp::Mcp;
-    use super::{Client, FLAGS, Names, arguments, entry, takes_paths};
+    use super::{Client, FLAGS, InstalledNames, arguments, entry, takes_paths};
     use clap::{Args, Command};
     use serde_json::json;
     use std::path::Path;
 
     fn of(typed: &str, folder: &Path) -> Vec<String> {
         let typed: Vec<String> = typed.split(' ').map(str::to_owned).collect();
-        arguments(&typed, folder, &Names::default()).unwrap()
+        arguments(&typed, folder, &InstalledNames::default()).unwrap()
     }
 
     #[test]
@@ -227,7 +231,7 @@ mod tests {
         }
         let missing = ["mcp".to_owned(), "nothing.wasm".to_owned()];
         assert!(
-            arguments(&missing, &at, &Names::default())
+            arguments(&missing, &at, &InstalledNames::default())
                 .unwrap_err()
                 .to_string()
                 .contains("nothing.wasm")

@@ -2,7 +2,7 @@
 
 use toolcell::{Home, Loaded, memory_bytes, memory_share_bytes};
 use toolcell_command::runtime::Runtime;
-use toolcell_config::{Layer, Names, ToolEntry, configured_compilation};
+use toolcell_config::{ConfigLayer, InstalledNames, ToolEntry, configured_compilation};
 use toolcell_core::record::Refusal;
 use toolcell_core::secret::SecretStore;
 use toolcell_server::beside_calls_bytes;
@@ -113,9 +113,9 @@ fn memory(settings: &Settings) -> Check {
 /// it.
 fn tool(
     home: &Home,
-    layer: &Layer,
+    layer: &ConfigLayer,
     entry: &ToolEntry,
-    names: &Names,
+    names: &InstalledNames,
 ) -> anyhow::Result<Vec<Check>> {
     let word = &*entry.component;
     let target = Target::of_entry(layer, word, names);
@@ -159,7 +159,7 @@ fn tool(
 }
 
 /// Checks whether a name of `[tools]` is installed.
-fn declared(home: &Home, layer: &Layer, name: &str, names: &Names) -> Check {
+fn declared(home: &Home, layer: &ConfigLayer, name: &str, names: &InstalledNames) -> Check {
     match Target::declared(layer, name, names).locate(home, Building::No) {
         Ok(_) => Check::ready("tool", format!("{name}: installed")),
         Err(refusal) => Check::missing(
@@ -170,7 +170,7 @@ fn declared(home: &Home, layer: &Layer, name: &str, names: &Names) -> Check {
     }
 }
 
-fn unusable(layer: &Layer, word: &str, refusal: &Refusal) -> Check {
+fn unusable(layer: &ConfigLayer, word: &str, refusal: &Refusal) -> Check {
     let detail = format!("{word}: {}", refusal.message);
     Check::missing(
         "tool",
@@ -180,7 +180,7 @@ fn unusable(layer: &Layer, word: &str, refusal: &Refusal) -> Check {
 }
 
 /// Reports the secrets that a file grants and that are not set.
-fn secrets(home: &Home, layer: &Layer) -> Vec<Check> {
+fn secrets(home: &Home, layer: &ConfigLayer) -> Vec<Check> {
     let granted = layer
         .file
         .grants

@@ -7,7 +7,7 @@ use toolcell::{ENGINE_VERSION, FEATURES_OFF, Home, Keep, Limits, cached_bytes};
 use toolcell_config::{configured_compilation, configured_journal};
 use toolcell_core::approval::{Whitespace, visible};
 use toolcell_core::journal::CallLog;
-use toolcell_toolchain::{Lang, Preference, Search, State};
+use toolcell_toolchain::{Language, PartState, Preference, ToolchainSearch};
 
 use super::exit::Exit;
 use super::options::PolicyOptions;
@@ -79,19 +79,19 @@ impl Doctor {
         ];
         checks.extend(kernel());
         // Not in the current folder, because rustup's programs run the toolchain that a file there names.
-        let search = Search {
+        let search = ToolchainSearch {
             dir: "/".into(),
-            ..Search::new(Preference::from_env()?, home.cache())
+            ..ToolchainSearch::new(Preference::from_env()?, home.cache())
         };
         checks.extend(
-            Lang::all()
+            Language::all()
                 .flat_map(|lang| lang.survey(&search))
                 .map(|finding| Check {
                     subject: finding.subject,
                     state: match finding.state {
-                        State::Ready => "ready",
-                        State::Absent => "absent",
-                        State::Missing => "missing",
+                        PartState::Ready => "ready",
+                        PartState::Absent => "absent",
+                        PartState::Missing => "missing",
                     },
                     detail: finding.detail,
                     fix: finding.fix,

@@ -7,7 +7,7 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::Value;
 use toolcell::{Grants, Host, Policy, Tool};
-use toolcell_config::{self as config, Layers};
+use toolcell_config::{self as config, ConfigLayers};
 use toolcell_core::catalog::{Conditions, Selection, Standing, Surface};
 use toolcell_core::record::{ErrorClass, LoadingState, Refusal};
 use toolcell_dialect::{Dialect, DialectNames, ListedTool};
@@ -33,7 +33,7 @@ impl SurfaceOptions {
     }
 
     /// Which tools can be selected, by these options and the files.
-    pub(super) fn selection(&self, layers: &Layers) -> Result<Selection, Refusal> {
+    pub(super) fn selection(&self, layers: &ConfigLayers) -> Result<Selection, Refusal> {
         config::selection(layers, self.max_listed, self.role.as_deref())
     }
 }

@@ -5,7 +5,7 @@ use anyhow::Context;
 use clap::Args;
 use toolcell::Home;
 use toolcell_command::runtime::Runtime;
-use toolcell_config::Names;
+use toolcell_config::InstalledNames;
 
 use super::clients::{self, Client};
 use super::exit::{BadRequest, Exit};
@@ -77,7 +77,7 @@ impl Mcp {
             BadRequest("a configuration cannot hold what is not Unicode".to_owned())
         })?;
         let home = Home::find()?;
-        let names = Names::here(&home, self.serving.options.policy.named());
+        let names = InstalledNames::here(&home, self.serving.options.policy.named());
         let extra = self.serving.project_file(&names, &folder)?;
         let text = clients::config(client, &typed, &extra, (&folder, &names))?;
         // A configuration that cannot be served is not worth pasting.

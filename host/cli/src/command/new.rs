@@ -4,7 +4,7 @@ use std::path::Path;
 use clap::Args;
 use serde_json::json;
 use toolcell::Home;
-use toolcell_toolchain::{self as toolchain, Kind, Lang, names};
+use toolcell_toolchain::{self as toolchain, Language, ProjectKind, names};
 
 use super::exit::{BadRequest, Exit};
 use super::show;
@@ -19,7 +19,7 @@ pub(super) struct New {
     #[arg(long)]
     hook: bool,
     #[arg(long, default_value = "rust", value_name = "LANGUAGE", help = format!("The language to write it in: {}", names()))]
-    lang: Lang,
+    lang: Language,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -29,7 +29,11 @@ impl New {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
         let home = Home::find()?;
         let sdk = toolchain::write_sdk(home.folder())?;
-        let kind = if self.hook { Kind::Hook } else { Kind::Tool };
+        let kind = if self.hook {
+            ProjectKind::Hook
+        } else {
+            ProjectKind::Tool
+        };
         // A path that ends in no name is refused as one.
         let path = Path::new(&self.path);
         let name = path
@@ -46,8 +50,8 @@ impl New {
             (true, _) => show::json_line(&json!({ "name": name, "folder": folder }))
                 .trim_end()
                 .to_owned(),
-            (false, Kind::Tool) => show::printable(&self.tool(), true),
-            (false, Kind::Hook) => show::printable(&self.hook(&home.user_file()?)?, true),
+            (false, ProjectKind::Tool) => show::printable(&self.tool(), true),
+            (false, ProjectKind::Hook) => show::printable(&self.hook(&home.user_file()?)?, true),
         };
         writeln!(std::io::stdout(), "{text}")
             .map(|()| Exit::Succeeded)

@@ -6,10 +6,10 @@ use toolcell::{Home, read_component};
 use toolcell_command::runtime::Runtime;
 use toolcell_config::configured_compilation;
 use toolcell_core::record::{ErrorClass, Refusal};
-use toolcell_install::check::{Checked, Found, Severity, check};
-use toolcell_install::component::Component;
+use toolcell_install::check::{CheckFinding, CheckInput, Severity, check};
+use toolcell_install::component::ComponentFile;
 use toolcell_install::digest::Digest;
-use toolcell_install::package::Package;
+use toolcell_install::package::PackageInfo;
 
 use super::exit::{BadRequest, Stop};
 use super::show;
@@ -19,12 +19,12 @@ use super::target::{self, Building, Target};
 pub(super) struct Published {
     /// The bytes of the component.
     pub(super) bytes: Vec<u8>,
-    pub(super) component: Component,
+    pub(super) component: ComponentFile,
     pub(super) digest: Digest,
     /// The source folder, if it is one.
     pub(super) folder: Option<PathBuf>,
-    pub(super) package: Package,
-    pub(super) found: Vec<Found>,
+    pub(super) package: PackageInfo,
+    pub(super) found: Vec<CheckFinding>,
 }
 
 impl Published {
@@ -50,20 +50,20 @@ impl Published {
                 Refusal::new(ErrorClass::SetupRequired, "component_changed", message).into(),
             );
         }
-        let component = Component::read(&bytes).map_err(|why| {
+        let component = ComponentFile::read(&bytes).map_err(|why| {
             let message = format!("the sections of {} cannot be read: {why}", file.display());
             Refusal::new(ErrorClass::SetupRequired, "component_unreadable", message)
         })?;
         let folder = target.source_folder().map(Path::to_owned);
         let package = match &folder {
-            Some(folder) => Package::of_folder(folder),
-            None => Package::of_component(
+            Some(folder) => PackageInfo::of_folder(folder),
+            None => PackageInfo::of_component(
                 &bytes,
                 &file.file_stem().unwrap_or_default().to_string_lossy(),
             ),
         };
         let is_folder = folder.is_some();
-        let found = check(&Checked {
+        let found = check(&CheckInput {
             tools: &loaded.tools,
             component: &component,
             package: &package,
@@ -87,7 +87,7 @@ impl Published {
 }
 
 /// The line of a finding. Its place quotes the tool.
-pub(super) fn line(found: &Found) -> String {
+pub(super) fn line(found: &CheckFinding) -> String {
     let severity = match found.severity {
         Severity::Error => "error",
         Severity::Warning => "warning",

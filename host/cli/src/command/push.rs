@@ -9,10 +9,10 @@ use toolcell::Home;
 use toolcell_command::runtime::Runtime;
 use toolcell_config::configured_registry;
 use toolcell_core::record::{ErrorClass, Refusal};
-use toolcell_install::check::{Found, Severity};
+use toolcell_install::check::{CheckFinding, Severity};
 use toolcell_install::digest::Digest;
-use toolcell_install::reference::{Reference, RegistryReference};
-use toolcell_install::registry::{Artifact, Attachment, Pushed, Registries};
+use toolcell_install::reference::{ComponentReference, RegistryReference};
+use toolcell_install::registry::{Attachment, ComponentArtifact, PushResult, Registries};
 use toolcell_install::sbom::{self, Sbom};
 use toolcell_install::source::REFERRER_BYTES_MAX;
 use toolcell_install::verifier::Signer;
@@ -77,7 +77,7 @@ struct Report {
     signer: Option<Signer>,
     /// Digest of the attached signature.
     signature: Option<Digest>,
-    found: Vec<Found>,
+    found: Vec<CheckFinding>,
 }
 
 impl Push {
@@ -204,23 +204,30 @@ impl Push {
             );
             Refusal::new(ErrorClass::InvalidArguments, "bad_reference", message)
         };
-        match Reference::parse(&self.reference, &here)? {
-            Reference::Registry(registry) if registry.digest.is_none() => Ok(registry),
-            Reference::Registry(_) => Err(bad("a digest follows from what is pushed").into()),
+        match ComponentReference::parse(&self.reference, &here)? {
+            ComponentReference::Registry(registry) if registry.digest.is_none() => Ok(registry),
+            ComponentReference::Registry(_) => {
+                Err(bad("a digest follows from what is pushed").into())
+            }
             _ => Err(bad("it is not in a registry").into()),
         }
     }
 }
 
 /// Whether a second build gives the same component; `None` if that cannot be found out, which is a finding.
-fn reproducible(folder: &Path, home: &Home, built: &[u8], found: &mut Vec<Found>) -> Option<bool> {
+fn reproducible(
+    folder: &Path,
+    home: &Home,
+    built: &[u8],
+    found: &mut Vec<CheckFinding>,
+) -> Option<bool> {
     match reproduce::again(folder, home, built) {
         Ok(Again::Same) => Some(true),
         Ok(Again::Another) => Some(false),
         Ok(Again::SameCode) => {
             let message = "two builds of these sources have the same code, and differ in the memory of the language's \
                            runtime, of which its toolchain takes another snapshot each time: so the code alone was compared";
-            found.push(Found::new(
+            found.push(CheckFinding::new(
                 Severity::Note,
                 "snapshot_differs",
                 "package",
@@ -232,7 +239,7 @@ fn reproducible(folder: &Path, home: &Home, built: &[u8], found: &mut Vec<Found>
             let message = format!(
                 "whether the build is reproducible is not known, because a copy does not build: {error:#}"
             );
-            found.push(Found::new(
+            found.push(CheckFinding::new(
                 Severity::Warning,
                 "reproducibility_unknown",
                 "package",
@@ -268,7 +275,7 @@ fn tag(published: &Published) -> Result<String, Refusal> {
     }
 }
 
-fn artifact(published: &Published) -> Artifact {
+fn artifact(published: &Published) -> ComponentArtifact {
     let package = &published.package;
     let fields = [
         ("title", Some(&package.name)),
@@ -280,7 +287,7 @@ fn artifact(published: &Published) -> Artifact {
     let annotation = |(name, value): (&str, Option<&String>)| {
         Some((format!("org.opencontainers.image.{name}"), value?.clone()))
     };
-    Artifact {
+    ComponentArtifact {
         component: published.bytes.clone(),
         imports: published.component.imports.iter().cloned().collect(),
         exports: published.component.exports.iter().cloned().collect(),
@@ -301,7 +308,7 @@ fn bill(published: &Published, report: &mut Report) -> Option<Attachment> {
     );
     if published.folder.is_some() && bill.lock_file.is_none() {
         let message = "there is no lock file that can be read, so the bill of materials lists the component alone";
-        report.found.push(Found::new(
+        report.found.push(CheckFinding::new(
             Severity::Note,
             "lock_file_missing",
             "package",
@@ -313,7 +320,7 @@ fn bill(published: &Published, report: &mut Report) -> Option<Attachment> {
         let message = format!(
             "the bill of materials has more than {REFERRER_BYTES_MAX} bytes, and is left out"
         );
-        report.found.push(Found::new(
+        report.found.push(CheckFinding::new(
             Severity::Warning,
             "sbom_too_large",
             "package",
@@ -337,10 +344,10 @@ struct Attached {
 async fn send(
     registries: &Registries,
     to: &RegistryReference,
-    artifact: &Artifact,
+    artifact: &ComponentArtifact,
     attached: &Attached,
     report: &mut Report,
-) -> Result<Pushed, Refusal> {
+) -> Result<PushResult, Refusal> {
     let pushed = registries.push(to, artifact).await?;
     if let Some(sbom) = &attached.sbom {
         report.sbom = Some(registries.attach(to, &pushed.subject, sbom).await?);

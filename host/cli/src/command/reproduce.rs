@@ -6,8 +6,8 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use toolcell::Home;
 use toolcell_install::component::same_but_memory;
-use toolcell_install::package::Package;
-use toolcell_toolchain::{self as toolchain, BuildSettings, Preference, Search};
+use toolcell_install::package::PackageInfo;
+use toolcell_toolchain::{self as toolchain, BuildSettings, Preference, ToolchainSearch};
 
 use super::show;
 
@@ -63,13 +63,13 @@ pub(super) fn again(folder: &Path, home: &Home, built: &[u8]) -> anyhow::Result<
     let mut bytes = 0;
     copy_folder(&folder, &copy, true, &mut files, &mut bytes)?;
     let mut settings = BuildSettings::new(
-        Search::new(Preference::from_env()?, home.cache()),
+        ToolchainSearch::new(Preference::from_env()?, home.cache()),
         place_path.join("builds"),
     );
     // Of its own, so that nothing is taken from the first build.
     settings.target_dir = Some(place_path.join("compiling"));
     settings.sdk = Some(toolchain::write_sdk(home.folder())?);
-    settings.sections = Package::sections_of;
+    settings.sections = PackageInfo::sections_of;
     show::say("building a copy, to see whether the same component comes out");
     let again = toolchain::build(&copy, &settings, &mut show::say)?;
     let again =
@@ -77,8 +77,8 @@ pub(super) fn again(folder: &Path, home: &Home, built: &[u8]) -> anyhow::Result<
     if again == built {
         return Ok(Again::Same);
     }
-    let differ =
-        toolchain::Lang::of(&folder).is_some_and(|lang| SNAPSHOTS_DIFFER.contains(&lang.name()));
+    let differ = toolchain::Language::detect(&folder)
+        .is_some_and(|lang| SNAPSHOTS_DIFFER.contains(&lang.name()));
     let is_same = differ && same_but_memory(&again, built).map_err(anyhow::Error::msg)?;
     Ok(if is_same {
         Again::SameCode

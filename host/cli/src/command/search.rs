@@ -9,7 +9,7 @@ use serde_json::json;
 use toolcell::{Home, Host, Loaded};
 use toolcell_command::runtime::Runtime;
 use toolcell_command::surface;
-use toolcell_config::{Layers, configured_compilation};
+use toolcell_config::{ConfigLayers, configured_compilation};
 use toolcell_core::find::{Finder, Query, RESULTS, RESULTS_MAX};
 use toolcell_core::record::{Refusal, ToolSearchResult, UnavailableProvider};
 
@@ -143,7 +143,7 @@ impl Search {
         let settings = match self.tools.as_slice() {
             [] => self.policy.settings(home)?,
             _ => Settings {
-                layers: Layers::without_files(home, self.policy.named()),
+                layers: ConfigLayers::without_files(home, self.policy.named()),
                 ..Settings::default()
             },
         };

@@ -10,11 +10,11 @@ use toolcell_command::runtime::Runtime;
 use toolcell_config::configured_compilation;
 use toolcell_core::record::{ErrorClass, Refusal};
 use toolcell_install::digest::Digest;
-use toolcell_install::reference::Reference;
+use toolcell_install::reference::ComponentReference;
 use toolcell_install::registry::{Attachment, Descriptor, MANIFEST};
 use toolcell_install::signature::beside;
-use toolcell_install::signature::sign::{Made, SigningKey};
-use toolcell_install::source::Source;
+use toolcell_install::signature::sign::{SignatureFile, SigningKey};
+use toolcell_install::source::ComponentSource;
 use zeroize::Zeroizing;
 
 use super::exit::{BadRequest, Exit, Stop};
@@ -86,10 +86,10 @@ impl Sign {
 
     fn sign(&self) -> Result<Done, Stop> {
         let here = std::env::current_dir().unwrap_or_else(|_| "/".into());
-        match Reference::parse(&self.target, &here)? {
-            Reference::Path(file) => self.sign_file(&file),
-            reference @ Reference::Registry(_) => self.sign_artifact(&reference),
-            Reference::Url(url) => {
+        match ComponentReference::parse(&self.target, &here)? {
+            ComponentReference::Path(file) => self.sign_file(&file),
+            reference @ ComponentReference::Registry(_) => self.sign_artifact(&reference),
+            ComponentReference::Url(url) => {
                 let message = format!(
                     "cannot write a signature to {url}; download the component, and sign the file"
                 );
@@ -104,7 +104,7 @@ impl Sign {
         let bytes = signed::component(file)?;
         let key = self.key()?;
         let name = file.file_name().unwrap_or_default().to_string_lossy();
-        let Made {
+        let SignatureFile {
             ending,
             bytes: signature,
             ..
@@ -123,13 +123,14 @@ impl Sign {
     }
 
     /// Signs the manifest in a registry, and attaches the signature to it, or writes it into a file.
-    fn sign_artifact(&self, reference: &Reference) -> Result<Done, Stop> {
+    fn sign_artifact(&self, reference: &ComponentReference) -> Result<Done, Stop> {
         let home = Home::find()?;
         let key = self.key()?;
         let registries = install::registries(&home)?;
         let runtime = Runtime::on_this_thread()?;
         let resolved = runtime.block_on(registries.resolve(reference))?;
-        let (Some(manifest), Reference::Registry(to)) = (resolved.manifest, reference) else {
+        let (Some(manifest), ComponentReference::Registry(to)) = (resolved.manifest, reference)
+        else {
             return Err(Refusal::host_fault("an artifact of a registry has a manifest").into());
         };
         let digest = manifest.digest;
@@ -153,7 +154,7 @@ impl Sign {
             media_type: made.media_type.to_owned(),
             bytes: made.bytes,
         };
-        let subject = Descriptor::of(MANIFEST, &manifest.bytes);
+        let subject = Descriptor::new(MANIFEST, &manifest.bytes);
         let attached = runtime.block_on(registries.attach(to, &subject, &attachment))?;
         Ok(Done {
             signed: format!("oci://{}@{attached}", to.name()),

@@ -7,9 +7,9 @@ use std::path::Path;
 use toolcell_core::component_size::component_bytes_max;
 use toolcell_core::record::Refusal;
 use toolcell_install::digest::Digest;
-use toolcell_install::reference::Reference;
+use toolcell_install::reference::ComponentReference;
 use toolcell_install::signature::sign::KEY_BYTES_MAX;
-use toolcell_install::source::{Referrer, ReferrerKind, Sink, Source, too_large};
+use toolcell_install::source::{ComponentSink, ComponentSource, Referrer, ReferrerKind, too_large};
 
 use super::exit::{BadRequest, Stop};
 
@@ -22,8 +22,8 @@ pub(super) struct Artifact {
 
 /// Gets what `reference` stands for, as far as signatures are over it: a manifest, or else a component.
 pub(super) async fn artifact(
-    reference: &Reference,
-    source: &dyn Source,
+    reference: &ComponentReference,
+    source: &dyn ComponentSource,
 ) -> Result<Artifact, Refusal> {
     let resolved = source.resolve(reference).await?;
     let signatures = source.referrers(&resolved, ReferrerKind::Signature).await?;
@@ -35,7 +35,7 @@ pub(super) async fn artifact(
         });
     }
     let mut bytes = Vec::new();
-    let mut sink = Sink::new(&mut bytes, resolved.size.unwrap_or(component_bytes_max()));
+    let mut sink = ComponentSink::new(&mut bytes, resolved.size.unwrap_or(component_bytes_max()));
     source.fetch(&resolved, &mut sink).await?;
     let digest = sink.finish();
     Ok(Artifact {

@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::json;
 use toml::{Table, Value};
 use toolcell::Home;
-use toolcell_config::{self as config, Layers, Trust};
+use toolcell_config::{self as config, ConfigLayers, TrustStore};
 use toolcell_core::approval::{Whitespace, visible};
 
 use super::exit::{BadRequest, Exit};
@@ -46,10 +46,10 @@ fn trust(dir: &Path) -> anyhow::Result<Exit> {
         .canonicalize()
         .with_context(|| format!("cannot find {}", file.display()))?;
     // A file that refuses every call is not worth trusting.
-    let (layers, trusted) = Layers::of_project(&home, &file, bytes.clone()).map_err(bad)?;
+    let (layers, trusted) = ConfigLayers::of_project(&home, &file, bytes.clone()).map_err(bad)?;
     let understood = options::expiry_of_files(&layers).and_then(|_| serving::understands(&layers));
     understood.map_err(|refusal| BadRequest(refusal.message))?;
-    let trust = Trust::at(home.trusted());
+    let trust = TrustStore::at(home.trusted());
     let before = trust.content(&file)?;
     trust.add(&file, &bytes, &trusted)?;
     print(std::iter::once(format!("trusted: {}", file.display())).chain(marked(before, &bytes)))
@@ -61,7 +61,7 @@ fn revoke(dir: &Path) -> anyhow::Result<Exit> {
     let file = file
         .canonicalize()
         .with_context(|| format!("cannot find {}", file.display()))?;
-    let was = Trust::at(Home::find()?.trusted()).remove(&file)?;
+    let was = TrustStore::at(Home::find()?.trusted()).remove(&file)?;
     print([format!(
         "{}: {}",
         if was {

@@ -7,15 +7,15 @@ use clap::Args;
 use serde_json::{Value, json};
 use toolcell::Home;
 use toolcell_command::runtime::Runtime;
-use toolcell_config::{LayerOptions, Layers, identified};
+use toolcell_config::{ConfigLayers, LayerOptions, identified};
 use toolcell_core::record::{Refusal, Timestamp};
 use toolcell_install::digest::Digest;
-use toolcell_install::reference::Reference;
+use toolcell_install::reference::ComponentReference;
 use toolcell_install::signature::{
-    self, Examined, ManagedKey, MinisignKey, SignatureVerifier, beside,
+    self, ManagedKey, MinisignKey, SignatureCheck, SignatureVerifier, beside,
 };
-use toolcell_install::trust::{Pattern, TrustEntry, TrustPolicy, TrustedSigner};
-use toolcell_install::verifier::{Subject, Verdict};
+use toolcell_install::trust::{TrustEntry, TrustPattern, TrustPolicy, TrustedSigner};
+use toolcell_install::verifier::{SignatureSubject, SignatureVerdict};
 
 use super::exit::{self, BadRequest, Exit, Stop};
 use super::install::{self, SourceOptions};
@@ -65,10 +65,10 @@ pub(super) struct Verify {
 /// What was found out.
 #[derive(Default)]
 struct Report {
-    reference: Option<Reference>,
+    reference: Option<ComponentReference>,
     digest: Option<Digest>,
-    examined: Vec<Examined>,
-    verdict: Option<Verdict>,
+    examined: Vec<SignatureCheck>,
+    verdict: Option<SignatureVerdict>,
 }
 
 impl Verify {
@@ -102,17 +102,21 @@ impl Verify {
     fn verify(&self, report: &mut Report) -> Result<(), Stop> {
         let home = Home::find()?;
         let folder = std::env::current_dir().ok();
-        let reference =
-            Reference::parse(&self.reference, folder.as_deref().unwrap_or(Path::new("/")))?;
+        let reference = ComponentReference::parse(
+            &self.reference,
+            folder.as_deref().unwrap_or(Path::new("/")),
+        )?;
         let options = LayerOptions {
             file: self.config.clone(),
             none: self.no_config,
         };
-        let layers = Layers::read(&home, folder.as_deref(), &options)?;
+        let layers = ConfigLayers::read(&home, folder.as_deref(), &options)?;
         let verifier = SignatureVerifier::new(self.policy(layers.signers())?);
         let sources = install::sources(&home, &self.sources)?;
-        let mut artifact = Runtime::on_this_thread()?
-            .block_on(signed::artifact(&reference, sources.of(&reference)?))?;
+        let mut artifact = Runtime::on_this_thread()?.block_on(signed::artifact(
+            &reference,
+            sources.for_reference(&reference)?,
+        ))?;
         if let Some(file) = &self.signature {
             artifact.signatures = vec![beside::read(file)?];
         }
@@ -123,7 +127,7 @@ impl Verify {
         } = artifact;
         let is_unsigned_allowed = false;
         let last_signer = None;
-        let subject = Subject {
+        let subject = SignatureSubject {
             reference: &reference,
             digest,
             bytes: &bytes,
@@ -160,7 +164,7 @@ impl Verify {
         };
         let mut policy = TrustPolicy::default();
         let entry = |reference: &str| TrustEntry {
-            reference: Pattern::new(reference),
+            reference: TrustPattern::new(reference),
             signer: signer.clone(),
             place: place.to_owned(),
         };
@@ -237,7 +241,7 @@ fn print(report: &Report) -> io::Result<()> {
             Err(refusal) => format!("rejected: {} [{}]\n", refusal.message, refusal.code),
         };
     }
-    if let Some(Verdict {
+    if let Some(SignatureVerdict {
         signer: Some(signer),
         is_named,
         ..

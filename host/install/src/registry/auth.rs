@@ -1,4 +1,4 @@
-//! What a registry asks for before it answers: basic authentication, or a token of another server.
+//! Registry authentication: basic, or with a token of another server.
 
 use bytes::Bytes;
 use data_encoding::BASE64;
@@ -10,11 +10,11 @@ use url::Url;
 use url::form_urlencoded::Serializer;
 use zeroize::Zeroizing;
 
-use crate::exchange::Call;
+use crate::exchange::HttpCall;
 
-use super::credentials::Credential;
+use super::credentials::RegistryCredential;
 use super::refusal;
-use super::wire::{Answer, Home, Wire};
+use super::wire::{RegistryClient, RegistryHost, RegistryResponse};
 
 /// Maximum size of the answer that has a token, in bytes.
 const TOKEN_BYTES_MAX: u64 = 1 << 20;
@@ -23,7 +23,7 @@ const CHALLENGE_MAX: usize = 4096;
 /// The client that an identity token is exchanged for.
 const CLIENT: &str = "toolcell";
 
-/// What an answer with status 401 asks for.
+/// A challenge of an answer with status 401.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Challenge {
     Basic,
@@ -34,19 +34,19 @@ pub(super) enum Challenge {
 }
 
 #[derive(Deserialize)]
-struct Token {
+struct TokenResponse {
     token: Option<String>,
     access_token: Option<String>,
 }
 
-/// What to do in a repository.
+/// An action in a repository.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Access {
+pub(super) enum RepositoryAction {
     Pull,
     Push,
 }
 
-impl Access {
+impl RepositoryAction {
     fn scope(self, repository: &str) -> String {
         let actions = match self {
             Self::Pull => "pull",
@@ -56,8 +56,8 @@ impl Access {
     }
 }
 
-/// What `answer`, which has status 401, asks for.
-pub(super) fn challenges(answer: &Answer) -> Vec<Challenge> {
+/// The challenges of `answer`, which has status 401.
+pub(super) fn challenges(answer: &RegistryResponse) -> Vec<Challenge> {
     answer
         .headers("www-authenticate")
         .filter_map(challenge)
@@ -66,11 +66,11 @@ pub(super) fn challenges(answer: &Answer) -> Vec<Challenge> {
 
 /// Returns the `Authorization` header with which a request can be sent again that was answered with `challenges`.
 pub(super) async fn authorization(
-    wire: &Wire,
-    home: &Home,
+    wire: &RegistryClient,
+    home: &RegistryHost,
     challenges: &[Challenge],
-    (credential, token_servers): (Option<&Credential>, &[String]),
-    (host, repository, access): (&str, &str, Access),
+    (credential, token_servers): (Option<&RegistryCredential>, &[String]),
+    (host, repository, access): (&str, &str, RepositoryAction),
 ) -> Result<HeaderValue, Refusal> {
     let bearer = challenges
         .iter()
@@ -93,7 +93,7 @@ pub(super) async fn authorization(
                 .await
                 .map(|token| format!("Bearer {}", token.as_str()))
         }
-        (_, Some(Credential::Password { user, password })) if !challenges.is_empty() => {
+        (_, Some(RegistryCredential::Password { user, password })) if !challenges.is_empty() => {
             Ok(basic(user, password))
         }
         // An identity token is good for a token server alone.
@@ -117,14 +117,14 @@ fn token_call(
     mut url: Url,
     service: Option<&str>,
     scope: &str,
-    credential: Option<&Credential>,
-) -> Call {
+    credential: Option<&RegistryCredential>,
+) -> HttpCall {
     let pairs = [("service", service.unwrap_or_default()), ("scope", scope)];
     let pairs = pairs.into_iter().filter(|(_, value)| !value.is_empty());
-    let Some(Credential::Identity(identity)) = credential else {
+    let Some(RegistryCredential::Identity(identity)) = credential else {
         url.query_pairs_mut().extend_pairs(pairs);
-        let mut call = Call::new(Method::GET, url);
-        if let Some(Credential::Password { user, password }) = credential
+        let mut call = HttpCall::new(Method::GET, url);
+        if let Some(RegistryCredential::Password { user, password }) = credential
             && let Ok(mut value) = HeaderValue::try_from(basic(user, password))
         {
             value.set_sensitive(true);
@@ -137,7 +137,7 @@ fn token_call(
         .append_pair("client_id", CLIENT);
     form.extend_pairs(pairs)
         .append_pair("refresh_token", identity);
-    let mut call = Call::new(Method::POST, url);
+    let mut call = HttpCall::new(Method::POST, url);
     (call.body, call.is_secret) = (Bytes::from(form.finish()), true);
     call.headers.insert(
         CONTENT_TYPE,
@@ -147,9 +147,9 @@ fn token_call(
 }
 
 async fn token(
-    wire: &Wire,
-    home: &Home,
-    call: Call,
+    wire: &RegistryClient,
+    home: &RegistryHost,
+    call: HttpCall,
     host: &str,
     had_credentials: bool,
 ) -> Result<Zeroizing<String>, Refusal> {
@@ -162,7 +162,7 @@ async fn token(
         status => return Err(refusal::status(host, "token", status, &[])),
     }
     let body = Zeroizing::new(answer.bytes(TOKEN_BYTES_MAX).await?);
-    let read: Token = serde_json::from_slice(&body)
+    let read: TokenResponse = serde_json::from_slice(&body)
         .map_err(|_| refusal::malformed(host, "its token server sent no token"))?;
     let token = read
         .token
@@ -242,14 +242,14 @@ mod tests {
     #[test]
     fn an_identity_token_goes_into_the_body_alone() {
         let url = Url::parse("https://a/t").unwrap();
-        let identity = Credential::Identity("secret".to_owned().into());
+        let identity = RegistryCredential::Identity("secret".to_owned().into());
         let call = token_call(url.clone(), Some("a"), "repository:x:pull", Some(&identity));
         assert_eq!(
             (call.method.as_str(), call.url.as_str()),
             ("POST", "https://a/t")
         );
         assert!(String::from_utf8_lossy(&call.body).contains("refresh_token=secret"));
-        let anonymous = token_call(url, None, &Access::Push.scope("x"), None);
+        let anonymous = token_call(url, None, &RepositoryAction::Push.scope("x"), None);
         assert_eq!(
             anonymous.url.as_str(),
             "https://a/t?scope=repository%3Ax%3Apull%2Cpush"

@@ -30,7 +30,7 @@ const DOCKER_HUB: &str = "https://index.docker.io/v1/";
 
 /// The credentials for one registry. No message and no `Debug` shows them.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Credential {
+pub enum RegistryCredential {
     /// A user and a password.
     Password {
         /// The user.
@@ -42,7 +42,7 @@ pub enum Credential {
     Identity(Zeroizing<String>),
 }
 
-impl fmt::Debug for Credential {
+impl fmt::Debug for RegistryCredential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Credential(..)")
     }
@@ -50,7 +50,7 @@ impl fmt::Debug for Credential {
 
 /// Where credentials are looked for.
 #[derive(Clone, Debug, Default)]
-pub struct Credentials {
+pub struct RegistryCredentials {
     /// Docker's `config.json`; `None` for no credentials.
     config: Option<PathBuf>,
 }
@@ -76,15 +76,15 @@ struct AuthEntry {
     identitytoken: Option<String>,
 }
 
-/// What a helper prints.
+/// Output of a helper.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Helped {
+struct HelperOutput {
     username: String,
     secret: String,
 }
 
-impl Credentials {
+impl RegistryCredentials {
     /// Those of the user's docker: in the folder of `DOCKER_CONFIG`, or else in `.docker` of the home folder.
     pub fn of_docker() -> Self {
         let folder = match std::env::var_os("DOCKER_CONFIG").filter(|folder| !folder.is_empty()) {
@@ -113,7 +113,7 @@ impl Credentials {
     /// # Errors
     ///
     /// A configuration that cannot be read, and a helper that fails.
-    pub async fn of_host(&self, host: &str) -> Result<Option<Credential>, Refusal> {
+    pub async fn of_host(&self, host: &str) -> Result<Option<RegistryCredential>, Refusal> {
         let Some(file) = &self.config else {
             return Ok(None);
         };
@@ -162,30 +162,30 @@ impl AuthEntry {
         texts.into_iter().flatten().all(String::is_empty)
     }
 
-    fn credential(&self) -> Option<Credential> {
+    fn credential(&self) -> Option<RegistryCredential> {
         let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
         if let Some(token) = given(&self.identitytoken) {
-            return Some(Credential::Identity(token.into()));
+            return Some(RegistryCredential::Identity(token.into()));
         }
         if let Some(auth) = given(&self.auth) {
             let decoded = Zeroizing::new(BASE64.decode(auth.trim().as_bytes()).ok()?);
             let (user, password) = std::str::from_utf8(&decoded).ok()?.split_once(':')?;
             let password = password.trim_end_matches('\0').to_owned().into();
-            return Some(Credential::Password {
+            return Some(RegistryCredential::Password {
                 user: user.to_owned(),
                 password,
             });
         }
         let user = given(&self.username)?;
         let password = given(&self.password)?;
-        Some(Credential::Password {
+        Some(RegistryCredential::Password {
             user,
             password: password.into(),
         })
     }
 }
 
-/// The entry for the registry `host`: as docker, that of its own name `server` before any other spelling.
+/// The entry for the registry `host`: as in docker, its own name `server` comes before other spellings.
 fn of_server<'a, T>(
     entries: &'a BTreeMap<String, T>,
     server: &str,
@@ -196,7 +196,7 @@ fn of_server<'a, T>(
         .or_else(|| entries.iter().find(|(known, _)| is_for(known, host)))
 }
 
-/// Whether the entry `known` is for the registry `host`: docker also writes URLs.
+/// `true` if the entry `known` is for the registry `host`: docker also writes URLs.
 fn is_for(known: &str, host: &str) -> bool {
     if is_docker_hub(host) {
         return known == DOCKER_HUB || is_docker_hub(known);
@@ -240,7 +240,7 @@ fn read(file: &Path) -> Result<Option<DockerConfig>, Refusal> {
 }
 
 /// Asks the helper program `docker-credential-NAME`; `None` if it has nothing for `server`.
-async fn ask(name: &str, server: &str) -> Result<Option<Credential>, Refusal> {
+async fn ask(name: &str, server: &str) -> Result<Option<RegistryCredential>, Refusal> {
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     if name.is_empty() || name.starts_with('.') || !name.bytes().all(is_word) {
         return Err(invalid(
@@ -260,7 +260,7 @@ async fn ask(name: &str, server: &str) -> Result<Option<Credential>, Refusal> {
     };
     let found = on_path(&program).ok_or_else(|| failed("is in no absolute folder of PATH"))?;
     let mut command = Command::new(found);
-    // What it says on standard error could repeat the secret.
+    // Its standard error could repeat the secret.
     command
         .arg("get")
         .stdin(Stdio::piped())
@@ -296,11 +296,11 @@ async fn ask(name: &str, server: &str) -> Result<Option<Credential>, Refusal> {
             Err(failed(&format!("failed with {status}")))
         };
     }
-    let helped: Helped =
+    let helped: HelperOutput =
         serde_json::from_slice(&printed).map_err(|_| failed("printed no credentials"))?;
     Ok(Some(match helped.username.as_str() {
-        TOKEN_USER => Credential::Identity(helped.secret.into()),
-        _ => Credential::Password {
+        TOKEN_USER => RegistryCredential::Identity(helped.secret.into()),
+        _ => RegistryCredential::Password {
             user: helped.username,
             password: helped.secret.into(),
         },
@@ -317,7 +317,7 @@ fn on_path(name: &str) -> Option<PathBuf> {
         .find(|file| is_program(file))
 }
 
-/// Whether `file` could be run. Another file of the name does not hide the program in a later folder.
+/// `true` if `file` is executable. Another file of the name does not hide the program in a later folder.
 fn is_program(file: &Path) -> bool {
     file.metadata()
         .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
@@ -333,15 +333,15 @@ fn invalid(why: &str) -> Refusal {
 mod tests {
     use super::*;
 
-    async fn of(config: &str, host: &str) -> Result<Option<Credential>, Refusal> {
+    async fn of(config: &str, host: &str) -> Result<Option<RegistryCredential>, Refusal> {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("config.json");
         std::fs::write(&file, config).unwrap();
-        Credentials::in_file(file).of_host(host).await
+        RegistryCredentials::in_file(file).of_host(host).await
     }
 
-    fn password(user: &str, password: &str) -> Credential {
-        Credential::Password {
+    fn password(user: &str, password: &str) -> RegistryCredential {
+        RegistryCredential::Password {
             user: user.to_owned(),
             password: password.to_owned().into(),
         }
@@ -387,7 +387,7 @@ mod tests {
         let config = r#"{"auths":{"a.io":{"identitytoken":"t"}}}"#;
         assert_eq!(
             of(config, "a.io").await.unwrap(),
-            Some(Credential::Identity("t".to_owned().into()))
+            Some(RegistryCredential::Identity("t".to_owned().into()))
         );
     }
 

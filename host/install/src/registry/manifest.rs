@@ -45,7 +45,7 @@ const EMPTY_DIGEST: &str =
 /// manifests.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Document {
+pub(super) struct ManifestDocument {
     schema_version: u32,
     media_type: Option<String>,
     pub(super) artifact_type: Option<String>,
@@ -57,7 +57,7 @@ pub(super) struct Document {
     pub(super) annotations: Option<BTreeMap<String, String>>,
 }
 
-/// What a manifest says of something that it refers to.
+/// A manifest's reference to content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Descriptor {
@@ -67,17 +67,17 @@ pub struct Descriptor {
     pub digest: String,
     /// Number of bytes.
     pub size: u64,
-    /// What the manifest is, in an index.
+    /// Type of the manifest, in an index.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact_type: Option<String>,
-    /// What its author wrote beside it.
+    /// Its author's annotations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<BTreeMap<String, String>>,
 }
 
 impl Descriptor {
     /// The descriptor of `bytes`.
-    pub fn of(media_type: &str, bytes: &[u8]) -> Self {
+    pub fn new(media_type: &str, bytes: &[u8]) -> Self {
         let digest = Digest::of(bytes).to_string();
         let size = bytes.len() as u64;
         Self {
@@ -92,12 +92,12 @@ impl Descriptor {
 
 /// The layer that is the component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Layer {
+pub(super) struct ComponentLayer {
     pub(super) digest: Digest,
     pub(super) size: u64,
 }
 
-impl Document {
+impl ManifestDocument {
     /// Parses `bytes`, which were sent with this `Content-Type`.
     pub(super) fn parse(
         bytes: &[u8],
@@ -138,7 +138,7 @@ impl Document {
     }
 
     /// The one layer, if this is the manifest of a component.
-    pub(super) fn component(&self, reference: &str) -> Result<Layer, Refusal> {
+    pub(super) fn component(&self, reference: &str) -> Result<ComponentLayer, Refusal> {
         let unsupported = |why: &str| Err(refusal::unsupported(reference, why));
         if self.is_index() {
             let message = format!(
@@ -177,7 +177,7 @@ impl Document {
         let digest = digest.map_err(|error| {
             refusal::unsupported(reference, &format!("the digest of its layer: {error}"))
         })?;
-        Ok(Layer {
+        Ok(ComponentLayer {
             digest,
             size: layer.size,
         })
@@ -186,7 +186,7 @@ impl Document {
 
 /// A component as it is pushed: the CNCF layout.
 #[derive(Clone, Debug)]
-pub struct Artifact {
+pub struct ComponentArtifact {
     /// The component.
     pub component: Vec<u8>,
     /// Interfaces that it imports, as WIT names them.
@@ -199,7 +199,7 @@ pub struct Artifact {
     pub annotations: BTreeMap<String, String>,
 }
 
-impl Artifact {
+impl ComponentArtifact {
     /// The configuration, as JSON.
     pub fn config(&self) -> Vec<u8> {
         let config = json!({
@@ -217,15 +217,15 @@ impl Artifact {
         let manifest = json!({
             "schemaVersion": SCHEMA_VERSION,
             "mediaType": MANIFEST,
-            "config": Descriptor::of(CONFIG, &self.config()),
-            "layers": [Descriptor::of(COMPONENT, &self.component)],
+            "config": Descriptor::new(CONFIG, &self.config()),
+            "layers": [Descriptor::new(COMPONENT, &self.component)],
             "annotations": self.annotations,
         });
         manifest.to_string().into_bytes()
     }
 }
 
-/// What is attached to an artifact.
+/// An attachment of an artifact.
 #[derive(Clone, Debug)]
 pub struct Attachment {
     /// Media type of its bytes, which is also the type of the attached artifact.
@@ -242,7 +242,7 @@ impl Attachment {
             "mediaType": MANIFEST,
             "artifactType": self.media_type,
             "config": { "mediaType": EMPTY, "digest": EMPTY_DIGEST, "size": EMPTY_CONFIG.len() },
-            "layers": [Descriptor::of(&self.media_type, &self.bytes)],
+            "layers": [Descriptor::new(&self.media_type, &self.bytes)],
             "subject": subject,
         });
         manifest.to_string().into_bytes()
@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     fn manifest() -> Value {
-        let artifact = Artifact {
+        let artifact = ComponentArtifact {
             component: b"\0asm".to_vec(),
             imports: vec![],
             exports: vec!["toolcell:tool/toolkit@0.2.0".to_owned()],
@@ -276,8 +276,8 @@ mod tests {
         serde_json::from_slice(&artifact.manifest()).unwrap()
     }
 
-    fn read(manifest: &str, content_type: &str) -> Result<Layer, Refusal> {
-        Document::parse(manifest.as_bytes(), Some(content_type), "x")?.component("x")
+    fn read(manifest: &str, content_type: &str) -> Result<ComponentLayer, Refusal> {
+        ManifestDocument::parse(manifest.as_bytes(), Some(content_type), "x")?.component("x")
     }
 
     #[test]

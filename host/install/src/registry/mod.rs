@@ -22,15 +22,15 @@ use http::{HeaderValue, StatusCode};
 use toolcell_core::record::{ErrorClass, Refusal};
 use url::Url;
 
-use crate::exchange::{self, Call};
-use crate::reference::{Reference, RegistryReference};
+use crate::exchange::{self, HttpCall};
+use crate::reference::{ComponentReference, RegistryReference};
 
-use auth::Access;
-use wire::{Answer, Home, Wire};
+use auth::RepositoryAction;
+use wire::{RegistryClient, RegistryHost, RegistryResponse};
 
-pub use credentials::{Credential, Credentials};
-pub use manifest::{Artifact, Attachment, COMPONENT, CONFIG, Descriptor, MANIFEST};
-pub use push::Pushed;
+pub use credentials::{RegistryCredential, RegistryCredentials};
+pub use manifest::{Attachment, COMPONENT, CONFIG, ComponentArtifact, Descriptor, MANIFEST};
+pub use push::PushResult;
 
 /// Time without progress after which a registry is given up, unless settings say otherwise.
 pub const PATIENCE: Duration = exchange::PATIENCE;
@@ -42,7 +42,7 @@ const DOCKER_HUB_HOST: &str = "registry-1.docker.io";
 /// The token server of docker's registry.
 const DOCKER_HUB_TOKENS: &str = "auth.docker.io:443";
 
-/// Whether `host` is one of those of docker's registry.
+/// `true` if `host` is one of docker's registry.
 pub(crate) fn is_docker_hub(host: &str) -> bool {
     DOCKER_HUB.contains(&host) || host == DOCKER_HUB_HOST
 }
@@ -60,7 +60,7 @@ pub struct RegistrySettings {
     /// Time without progress after which a registry is given up.
     pub patience: Duration,
     /// Where credentials are looked for.
-    pub credentials: Credentials,
+    pub credentials: RegistryCredentials,
 }
 
 impl Default for RegistrySettings {
@@ -73,17 +73,17 @@ impl Default for RegistrySettings {
             token_servers,
             roots,
             patience: PATIENCE,
-            credentials: Credentials::default(),
+            credentials: RegistryCredentials::default(),
         }
     }
 }
 
-/// All registries: a [`Source`](crate::source::Source) of components.
+/// All registries: a [`ComponentSource`](crate::source::ComponentSource) of components.
 pub struct Registries {
-    wire: Wire,
+    wire: RegistryClient,
     settings: RegistrySettings,
     /// The `Authorization` header of each repository, and kind of access, that a registry asked for.
-    authorized: Mutex<HashMap<(String, Access), HeaderValue>>,
+    authorized: Mutex<HashMap<(String, RepositoryAction), HeaderValue>>,
 }
 
 impl Registries {
@@ -93,7 +93,7 @@ impl Registries {
     ///
     /// Certificates that cannot be read.
     pub fn new(settings: RegistrySettings) -> Result<Self, Refusal> {
-        let wire = Wire::new(&settings.roots, settings.patience).map_err(|error| {
+        let wire = RegistryClient::new(&settings.roots, settings.patience).map_err(|error| {
             let message = format!(
                 "registries cannot be reached: {error:#}; correct the [registry] of toolcell.toml"
             );
@@ -114,7 +114,7 @@ impl Registries {
     fn repository<'a>(
         &'a self,
         reference: &'a RegistryReference,
-        access: Access,
+        access: RepositoryAction,
     ) -> Result<Repository<'a>, Refusal> {
         let host = reference.host.as_str();
         let is_plain =
@@ -128,7 +128,7 @@ impl Registries {
         };
         let scheme = if is_plain { "http" } else { "https" };
         let root = Url::parse(&format!("{scheme}://{asked}/v2/")).ok();
-        let root = root.and_then(|root| Some((Home::of(&root)?, root)));
+        let root = root.and_then(|root| Some((RegistryHost::from_url(&root)?, root)));
         let (home, root) =
             root.ok_or_else(|| refusal::unreachable(host, "this is not the name of a host"))?;
         Ok(Repository {
@@ -143,9 +143,9 @@ impl Registries {
 }
 
 /// The reference of a registry; a refusal for any other one.
-fn of_registry(reference: &Reference) -> Result<&RegistryReference, Refusal> {
+fn of_registry(reference: &ComponentReference) -> Result<&RegistryReference, Refusal> {
     match reference {
-        Reference::Registry(registry) => Ok(registry),
+        ComponentReference::Registry(registry) => Ok(registry),
         other => {
             let message = format!(
                 "{other} is not in a registry; a reference of one is `host/repository:tag`"
@@ -166,8 +166,8 @@ struct Repository<'a> {
     path: String,
     /// `https://host/v2/`
     root: Url,
-    home: Home,
-    access: Access,
+    home: RegistryHost,
+    access: RepositoryAction,
 }
 
 impl Repository<'_> {
@@ -184,7 +184,7 @@ impl Repository<'_> {
     }
 
     /// Sends `call`, again with credentials if the registry asks for them.
-    async fn send(&self, call: Call) -> Result<Answer, Refusal> {
+    async fn send(&self, call: HttpCall) -> Result<RegistryResponse, Refusal> {
         let wire = &self.registries.wire;
         let key = (self.reference.name(), self.access);
         let known = self.authorized().get(&key).cloned();
@@ -224,7 +224,7 @@ impl Repository<'_> {
     }
 
     /// `call` with this `Authorization`, unless it goes to another host than the registry.
-    fn with(&self, mut call: Call, authorization: Option<&HeaderValue>) -> Call {
+    fn with(&self, mut call: HttpCall, authorization: Option<&HeaderValue>) -> HttpCall {
         if let Some(value) =
             authorization.filter(|_| self.home.is(&call.url) || !guard!("registry_credentials"))
         {
@@ -233,7 +233,9 @@ impl Repository<'_> {
         call
     }
 
-    fn authorized(&self) -> std::sync::MutexGuard<'_, HashMap<(String, Access), HeaderValue>> {
+    fn authorized(
+        &self,
+    ) -> std::sync::MutexGuard<'_, HashMap<(String, RepositoryAction), HeaderValue>> {
         self.registries
             .authorized
             .lock()
@@ -241,7 +243,7 @@ impl Repository<'_> {
     }
 
     /// The refusal for an answer with an unexpected status; `what` was asked for.
-    async fn failed(&self, answer: Answer, what: &str) -> Refusal {
+    async fn failed(&self, answer: RegistryResponse, what: &str) -> Refusal {
         let status = answer.status();
         let said = answer.start(ERROR_BYTES_MAX).await;
         refusal::status(self.host(), what, status, &said)

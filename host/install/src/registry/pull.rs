@@ -1,4 +1,4 @@
-//! What a reference stands for, and its component.
+//! Resolves a reference, and fetches its component.
 
 use std::time::Duration;
 
@@ -9,13 +9,15 @@ use toolcell_core::component_size::component_bytes_max;
 use toolcell_core::executor::BoxFuture;
 use toolcell_core::record::Refusal;
 
-use crate::digest::{Digest, Hasher};
-use crate::exchange::Call;
-use crate::reference::Reference;
-use crate::source::{self, Referrer, ReferrerKind, Resolved, Sink, Source};
+use crate::digest::{Digest, DigestHasher};
+use crate::exchange::HttpCall;
+use crate::reference::ComponentReference;
+use crate::source::{
+    self, ComponentSink, ComponentSource, Referrer, ReferrerKind, ResolvedReference,
+};
 
-use super::auth::Access;
-use super::manifest::{Document, MANIFEST_BYTES_MAX};
+use super::auth::RepositoryAction;
+use super::manifest::{MANIFEST_BYTES_MAX, ManifestDocument};
 use super::{Registries, Repository, of_registry, refusal};
 
 /// The header in which a registry says the digest of what it sends.
@@ -24,32 +26,36 @@ const CONTENT_DIGEST: &str = "docker-content-digest";
 /// How many times its patience a registry has for all that is attached to an artifact.
 const ATTACHED_PATIENCE: u32 = 4;
 
-/// What is asked for: an index too, so that it can be refused for what it is.
+/// Accepted media types: an index too, so that its refusal can name it.
 const ACCEPTED: &str =
     "application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json";
 
 /// A manifest or an index, with the digest of its bytes.
-pub(super) struct Sent {
+pub(super) struct FetchedManifest {
     pub(super) bytes: Vec<u8>,
     pub(super) digest: Digest,
     pub(super) content_type: Option<String>,
 }
 
-impl Source for Registries {
-    fn resolve<'a>(&'a self, reference: &'a Reference) -> BoxFuture<'a, Result<Resolved, Refusal>> {
+impl ComponentSource for Registries {
+    fn resolve<'a>(
+        &'a self,
+        reference: &'a ComponentReference,
+    ) -> BoxFuture<'a, Result<ResolvedReference, Refusal>> {
         Box::pin(async move {
             let registry = of_registry(reference)?;
-            let repository = self.repository(registry, Access::Pull)?;
+            let repository = self.repository(registry, RepositoryAction::Pull)?;
             let sent = repository.manifest(&registry.version()).await?;
             let shown = registry.to_string();
-            let document = Document::parse(&sent.bytes, sent.content_type.as_deref(), &shown)?;
+            let document =
+                ManifestDocument::parse(&sent.bytes, sent.content_type.as_deref(), &shown)?;
             let layer = document.component(&shown)?;
             if layer.size > component_bytes_max() {
                 return Err(source::too_large(component_bytes_max()));
             }
-            Ok(Resolved {
+            Ok(ResolvedReference {
                 reference: reference.clone(),
-                manifest: Some(source::Manifest {
+                manifest: Some(source::RegistryManifest {
                     digest: sent.digest,
                     bytes: sent.bytes,
                 }),
@@ -62,19 +68,19 @@ impl Source for Registries {
 
     fn fetch<'a>(
         &'a self,
-        resolved: &'a Resolved,
-        sink: &'a mut Sink<'_>,
+        resolved: &'a ResolvedReference,
+        sink: &'a mut ComponentSink<'_>,
     ) -> BoxFuture<'a, Result<(), Refusal>> {
         Box::pin(async move {
             let registry = of_registry(&resolved.reference)?;
-            let repository = self.repository(registry, Access::Pull)?;
+            let repository = self.repository(registry, RepositoryAction::Pull)?;
             let manifest = resolved
                 .manifest
                 .as_ref()
                 .map_or(&[][..], |manifest| manifest.bytes.as_slice());
-            let layer = Document::parse(manifest, None, &registry.to_string())?
+            let layer = ManifestDocument::parse(manifest, None, &registry.to_string())?
                 .component(&registry.to_string())?;
-            let mut hasher = Hasher::default();
+            let mut hasher = DigestHasher::default();
             repository
                 .blob(layer.digest, layer.size, |part| {
                     hasher.update(part);
@@ -87,7 +93,7 @@ impl Source for Registries {
 
     fn referrers<'a>(
         &'a self,
-        resolved: &'a Resolved,
+        resolved: &'a ResolvedReference,
         kind: ReferrerKind,
     ) -> BoxFuture<'a, Result<Vec<Referrer>, Refusal>> {
         Box::pin(async move {
@@ -95,7 +101,7 @@ impl Source for Registries {
             let Some(manifest) = &resolved.manifest else {
                 return Ok(Vec::new());
             };
-            let repository = self.repository(registry, Access::Pull)?;
+            let repository = self.repository(registry, RepositoryAction::Pull)?;
             let found = timeout(
                 self.attached_time(),
                 repository.attached(manifest.digest, kind),
@@ -139,7 +145,7 @@ fn check_digest(what: &str, expected: Digest, found: Digest) -> Result<(), Refus
 
 impl Repository<'_> {
     /// Fetches the manifest with this tag or digest.
-    pub(super) async fn manifest(&self, version: &str) -> Result<Sent, Refusal> {
+    pub(super) async fn manifest(&self, version: &str) -> Result<FetchedManifest, Refusal> {
         let what = || format!("{}:{version}", self.path);
         self.manifest_if_there(version)
             .await?
@@ -147,8 +153,11 @@ impl Repository<'_> {
     }
 
     /// As [`Self::manifest`]; `None` if the registry has none.
-    pub(super) async fn manifest_if_there(&self, version: &str) -> Result<Option<Sent>, Refusal> {
-        let mut call = Call::new(Method::GET, self.url(&format!("manifests/{version}"))?);
+    pub(super) async fn manifest_if_there(
+        &self,
+        version: &str,
+    ) -> Result<Option<FetchedManifest>, Refusal> {
+        let mut call = HttpCall::new(Method::GET, self.url(&format!("manifests/{version}"))?);
         call.headers
             .insert(ACCEPT, HeaderValue::from_static(ACCEPTED));
         let answer = self.send(call).await?;
@@ -170,7 +179,7 @@ impl Repository<'_> {
         for expected in [version.parse::<Digest>().ok(), said].into_iter().flatten() {
             check_digest("the manifest", expected, digest)?;
         }
-        Ok(Some(Sent {
+        Ok(Some(FetchedManifest {
             bytes,
             digest,
             content_type,
@@ -185,7 +194,7 @@ impl Repository<'_> {
         mut take: impl FnMut(&[u8]) -> Result<(), Refusal> + Send,
     ) -> Result<(), Refusal> {
         let answer = self
-            .send(Call::new(
+            .send(HttpCall::new(
                 Method::GET,
                 self.url(&format!("blobs/{digest}"))?,
             ))

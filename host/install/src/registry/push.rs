@@ -6,25 +6,25 @@ use http::{HeaderValue, Method, StatusCode};
 use toolcell_core::record::Refusal;
 
 use crate::digest::Digest;
-use crate::exchange::Call;
+use crate::exchange::HttpCall;
 use crate::reference::RegistryReference;
 
-use super::auth::Access;
-use super::manifest::{self, Artifact, Attachment, Descriptor, EMPTY_CONFIG, MANIFEST};
+use super::auth::RepositoryAction;
+use super::manifest::{self, Attachment, ComponentArtifact, Descriptor, EMPTY_CONFIG, MANIFEST};
 use super::referrers::fallback_tag;
 use super::{Registries, Repository, refusal};
 
 /// The header with which a registry says that it lists by itself what is attached to an artifact.
 const SUBJECT: &str = "oci-subject";
 
-/// What was pushed.
+/// A pushed artifact.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pushed {
+pub struct PushResult {
     /// Digest of the manifest.
     pub digest: Digest,
     /// Digest of the component.
     pub component: Digest,
-    /// What attachments refer to.
+    /// Subject of attachments.
     pub subject: Descriptor,
 }
 
@@ -38,9 +38,9 @@ impl Registries {
     pub async fn push(
         &self,
         to: &RegistryReference,
-        artifact: &Artifact,
-    ) -> Result<Pushed, Refusal> {
-        let repository = self.repository(to, Access::Push)?;
+        artifact: &ComponentArtifact,
+    ) -> Result<PushResult, Refusal> {
+        let repository = self.repository(to, RepositoryAction::Push)?;
         repository.upload(&artifact.component).await?;
         repository.upload(&artifact.config()).await?;
         let pushed = Self::foretold(artifact);
@@ -55,8 +55,12 @@ impl Registries {
     /// # Errors
     ///
     /// A registry that cannot be reached, denies the tag, or has something else under it.
-    pub async fn tag(&self, to: &RegistryReference, artifact: &Artifact) -> Result<(), Refusal> {
-        let repository = self.repository(to, Access::Push)?;
+    pub async fn tag(
+        &self,
+        to: &RegistryReference,
+        artifact: &ComponentArtifact,
+    ) -> Result<(), Refusal> {
+        let repository = self.repository(to, RepositoryAction::Push)?;
         let bytes = artifact.manifest();
         repository.put(&to.version(), MANIFEST, &bytes).await?;
         let digest = Digest::of(&bytes);
@@ -84,7 +88,7 @@ impl Registries {
         subject: &Descriptor,
         attachment: &Attachment,
     ) -> Result<Digest, Refusal> {
-        let repository = self.repository(to, Access::Push)?;
+        let repository = self.repository(to, RepositoryAction::Push)?;
         repository.upload(&attachment.bytes).await?;
         repository.upload(EMPTY_CONFIG).await?;
         let bytes = attachment.manifest(subject);
@@ -108,7 +112,7 @@ impl Registries {
             let artifact_type = Some(attachment.media_type.clone());
             entries.push(Descriptor {
                 artifact_type,
-                ..Descriptor::of(MANIFEST, &bytes)
+                ..Descriptor::new(MANIFEST, &bytes)
             });
             repository
                 .put(
@@ -122,10 +126,10 @@ impl Registries {
     }
 
     /// The digests that a push of `artifact` would give, without any request.
-    pub fn foretold(artifact: &Artifact) -> Pushed {
+    pub fn foretold(artifact: &ComponentArtifact) -> PushResult {
         let manifest = artifact.manifest();
-        let subject = Descriptor::of(MANIFEST, &manifest);
-        Pushed {
+        let subject = Descriptor::new(MANIFEST, &manifest);
+        PushResult {
             digest: Digest::of(&manifest),
             component: Digest::of(&artifact.component),
             subject,
@@ -138,7 +142,7 @@ impl Repository<'_> {
     async fn upload(&self, bytes: &[u8]) -> Result<(), Refusal> {
         let digest = Digest::of(bytes).to_string();
         let there = self
-            .send(Call::new(
+            .send(HttpCall::new(
                 Method::HEAD,
                 self.url(&format!("blobs/{digest}"))?,
             ))
@@ -147,7 +151,7 @@ impl Repository<'_> {
             return Ok(());
         }
         let begun = self
-            .send(Call::new(Method::POST, self.url("blobs/uploads/")?))
+            .send(HttpCall::new(Method::POST, self.url("blobs/uploads/")?))
             .await?;
         let what = format!("an upload to {}", self.path);
         if begun.status() != StatusCode::ACCEPTED {
@@ -160,7 +164,7 @@ impl Repository<'_> {
             location.ok_or_else(|| refusal::malformed(self.host(), "an upload without a place"))?;
         drop(begun);
         url.query_pairs_mut().append_pair("digest", &digest);
-        let mut call = Call::new(Method::PUT, url);
+        let mut call = HttpCall::new(Method::PUT, url);
         call.headers.insert(
             CONTENT_TYPE,
             HeaderValue::from_static("application/octet-stream"),
@@ -180,7 +184,7 @@ impl Repository<'_> {
         media_type: &'static str,
         bytes: &[u8],
     ) -> Result<bool, Refusal> {
-        let mut call = Call::new(Method::PUT, self.url(&format!("manifests/{version}"))?);
+        let mut call = HttpCall::new(Method::PUT, self.url(&format!("manifests/{version}"))?);
         call.headers
             .insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
         call.body = Bytes::copy_from_slice(bytes);
@@ -201,7 +205,7 @@ mod tests {
 
     #[test]
     fn the_same_component_has_the_same_manifest() {
-        let artifact = Artifact {
+        let artifact = ComponentArtifact {
             component: b"\0asm".to_vec(),
             imports: vec!["wasi:io/poll@0.2.6".to_owned()],
             exports: vec!["toolcell:tool/toolkit@0.2.0".to_owned()],

@@ -1,24 +1,24 @@
-//! What is attached to an artifact: signatures, and software bills of materials.
+//! Attachments of an artifact: signatures, and software bills of materials.
 
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderValue, Method, StatusCode};
 use toolcell_core::record::Refusal;
 
 use crate::digest::Digest;
-use crate::exchange::Call;
+use crate::exchange::HttpCall;
 use crate::source::{MINISIGN, REFERRER_BYTES_MAX, REFERRERS_MAX, Referrer, ReferrerKind};
 
-use super::manifest::{Descriptor, Document, INDEX, MANIFEST_BYTES_MAX};
+use super::manifest::{Descriptor, INDEX, MANIFEST_BYTES_MAX, ManifestDocument};
 use super::{Repository, refusal};
 
-/// What media types of signatures begin with: bundles of all versions, cosign's earlier ones, and minisign's.
+/// Prefixes of the media types of signatures: bundles of all versions, cosign's earlier ones, and minisign's.
 const SIGNATURES: [&str; 4] = [
     "application/vnd.dev.sigstore.bundle",
     "application/vnd.dev.cosign.",
     "application/vnd.dsse.envelope",
     MINISIGN,
 ];
-/// What media types of software bills of materials begin with.
+/// Prefixes of the media types of software bills of materials.
 const SBOMS: [&str; 2] = ["application/vnd.cyclonedx", "application/spdx"];
 
 fn is_of(kind: ReferrerKind, media_type: &str) -> bool {
@@ -32,8 +32,8 @@ fn is_of(kind: ReferrerKind, media_type: &str) -> bool {
 impl Repository<'_> {
     /// Returns what of this kind is attached to the manifest `subject`.
     ///
-    /// What an index says of its entries is not believed, because registries fill it in differently: each entry's own
-    /// manifest says what it is, and what it is attached to.
+    /// Does not trust an index's claims about its entries, because registries fill it in differently: each entry's own
+    /// manifest has its type and its subject.
     pub(super) async fn attached(
         &self,
         subject: Digest,
@@ -58,7 +58,8 @@ impl Repository<'_> {
             };
             let shown = format!("{}@{digest}", self.reference.name());
             // One that cannot be read must not hide the others.
-            let Ok(document) = Document::parse(&sent.bytes, sent.content_type.as_deref(), &shown)
+            let Ok(document) =
+                ManifestDocument::parse(&sent.bytes, sent.content_type.as_deref(), &shown)
             else {
                 continue;
             };
@@ -99,7 +100,7 @@ impl Repository<'_> {
     /// All entries of the registry's own list, or else of the index that has the tag of the subject, as many as the maximum
     /// size of an index lets in: an attachment is added to them, and must replace none.
     pub(super) async fn listed(&self, subject: Digest) -> Result<Vec<Descriptor>, Refusal> {
-        let mut call = Call::new(Method::GET, self.url(&format!("referrers/{subject}"))?);
+        let mut call = HttpCall::new(Method::GET, self.url(&format!("referrers/{subject}"))?);
         call.headers.insert(ACCEPT, HeaderValue::from_static(INDEX));
         let answer = self.send(call).await?;
         let shown = format!("what is attached to {}@{subject}", self.reference.name());
@@ -117,7 +118,7 @@ impl Repository<'_> {
             }
             _ => return Err(self.failed(answer, &shown).await),
         };
-        let document = Document::parse(&bytes, content_type.as_deref(), &shown)?;
+        let document = ManifestDocument::parse(&bytes, content_type.as_deref(), &shown)?;
         document
             .manifests
             .ok_or_else(|| refusal::malformed(self.host(), &format!("{shown} is no index")))

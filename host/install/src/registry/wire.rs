@@ -13,20 +13,20 @@ use toolcell_core::policy::network::{reached, special};
 use toolcell_core::record::Refusal;
 use url::Url;
 
-use crate::exchange::{self, Call, Failure, REDIRECTS_MAX, Reply};
+use crate::exchange::{self, ExchangeFailure, HttpCall, HttpReply, REDIRECTS_MAX};
 use crate::tls;
 
 use super::{DOCKER_HUB_HOST, DOCKER_HUB_TOKENS, refusal};
 
 /// Sends requests.
-pub(super) struct Wire {
+pub(super) struct RegistryClient {
     tls: TlsConnector,
     /// Time without progress after which a request is given up.
     patience: Duration,
 }
 
 /// The registry that the user named. Its own addresses may be internal, because the user named it.
-pub(super) struct Home {
+pub(super) struct RegistryHost {
     scheme: &'static str,
     /// As URLs have it.
     host: String,
@@ -35,15 +35,15 @@ pub(super) struct Home {
 
 /// From where an address can be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Zone {
+enum NetworkZone {
     Public,
     Private,
     Loopback,
 }
 
-impl Home {
+impl RegistryHost {
     /// The registry at `url`, whose path does not count.
-    pub(super) fn of(url: &Url) -> Option<Self> {
+    pub(super) fn from_url(url: &Url) -> Option<Self> {
         let scheme = if url.scheme() == "http" {
             "http"
         } else {
@@ -56,8 +56,8 @@ impl Home {
         })
     }
 
-    /// Whether `url` is one of a server that the registry may send its clients to with their credentials: itself, a host
-    /// below its own name, or the domain directly above it, which gave it its name. `known` are other hosts.
+    /// `true` if the registry may send its clients to the server of `url` with their credentials: itself, a host below
+    /// its own name, or the parent domain. `known` are other hosts.
     pub(super) fn trusts(&self, url: &Url, known: &[String]) -> bool {
         let Some(host) = url.host_str() else {
             return false;
@@ -85,7 +85,7 @@ impl Home {
             && (host == self.host || is_above() || is_below())
     }
 
-    /// Whether `url` leads to the registry itself.
+    /// `true` if `url` is on the registry itself.
     pub(super) fn is(&self, url: &Url) -> bool {
         url.scheme() == self.scheme
             && url.host_str() == Some(self.host.as_str())
@@ -93,7 +93,7 @@ impl Home {
     }
 }
 
-impl Wire {
+impl RegistryClient {
     /// Trusts Mozilla's root certificates, and those in the PEM files `roots`.
     pub(super) fn new(roots: &[PathBuf], patience: Duration) -> anyhow::Result<Self> {
         Ok(Self {
@@ -103,7 +103,11 @@ impl Wire {
     }
 
     /// Sends `call` and follows redirects, to where the rule of `home` allows.
-    pub(super) async fn send(&self, mut call: Call, home: &Home) -> Result<Answer, Refusal> {
+    pub(super) async fn send(
+        &self,
+        mut call: HttpCall,
+        home: &RegistryHost,
+    ) -> Result<RegistryResponse, Refusal> {
         for _ in 0..=REDIRECTS_MAX {
             let answer = self.once(&call, home).await?;
             match redirect(&answer, &call, home)? {
@@ -118,12 +122,16 @@ impl Wire {
         ))
     }
 
-    async fn once(&self, call: &Call, home: &Home) -> Result<Answer, Refusal> {
+    async fn once(
+        &self,
+        call: &HttpCall,
+        home: &RegistryHost,
+    ) -> Result<RegistryResponse, Refusal> {
         let host = call.url.host_str().unwrap_or_default().to_owned();
         let addresses = self.addresses(&call.url, home).await?;
         let reply = exchange::send(&self.tls, call, &addresses, self.patience).await;
         let reply = reply.map_err(|failure| failed(&host, failure))?;
-        Ok(Answer {
+        Ok(RegistryResponse {
             host,
             is_home: home.is(&call.url),
             patience: self.patience,
@@ -133,7 +141,7 @@ impl Wire {
 
     /// The addresses to connect to. Those of any host but the registry itself must be public, or in the zone of the
     /// registry's own.
-    async fn addresses(&self, url: &Url, home: &Home) -> Result<Vec<SocketAddr>, Refusal> {
+    async fn addresses(&self, url: &Url, home: &RegistryHost) -> Result<Vec<SocketAddr>, Refusal> {
         let addresses = look_up(url).await?;
         if home.is(url) || !guard!("registry_redirects") {
             return Ok(addresses);
@@ -144,13 +152,16 @@ impl Wire {
             Ok(own) => look_up(&own).await?,
             Err(_) => Vec::new(),
         };
-        let own: Vec<Option<Zone>> = own.iter().map(|address| zone(address.ip())).collect();
-        let zones: Vec<Option<Zone>> = addresses.iter().map(|address| zone(address.ip())).collect();
+        let own: Vec<Option<NetworkZone>> = own.iter().map(|address| zone(address.ip())).collect();
+        let zones: Vec<Option<NetworkZone>> =
+            addresses.iter().map(|address| zone(address.ip())).collect();
         if !zones.iter().all(|found| may_lead(&own, *found)) {
             return refused("which is an address inside of a private network or of this machine");
         }
-        let on_this_machine =
-            home.scheme == "http" && zones.iter().all(|zone| *zone == Some(Zone::Loopback));
+        let on_this_machine = home.scheme == "http"
+            && zones
+                .iter()
+                .all(|zone| *zone == Some(NetworkZone::Loopback));
         if url.scheme() != "https" && !on_this_machine {
             return refused("without TLS");
         }
@@ -159,19 +170,19 @@ impl Wire {
 }
 
 /// The zone of `address`; `None` if nothing that a registry leads to can be there, such as a cloud's metadata.
-fn zone(address: IpAddr) -> Option<Zone> {
+fn zone(address: IpAddr) -> Option<NetworkZone> {
     match special(reached(address)) {
-        None => Some(Zone::Public),
-        Some("private" | "shared" | "site-local") => Some(Zone::Private),
-        Some("loopback") => Some(Zone::Loopback),
+        None => Some(NetworkZone::Public),
+        Some("private" | "shared" | "site-local") => Some(NetworkZone::Private),
+        Some("loopback") => Some(NetworkZone::Loopback),
         Some(_) => None,
     }
 }
 
-/// Whether a registry whose own addresses are in the zones `own` may lead to an address in the zone `to`. Its owner chooses
-/// them, so that one internal address among public ones opens nothing.
-fn may_lead(own: &[Option<Zone>], to: Option<Zone>) -> bool {
-    to == Some(Zone::Public)
+/// `true` if a registry with addresses in the zones `own` may redirect to an address in the zone `to`. Its owner
+/// chooses them, so one internal address among public ones opens nothing.
+fn may_lead(own: &[Option<NetworkZone>], to: Option<NetworkZone>) -> bool {
+    to == Some(NetworkZone::Public)
         || (to.is_some() && !own.is_empty() && own.iter().all(|own| *own == to))
 }
 
@@ -181,15 +192,19 @@ async fn look_up(url: &Url) -> Result<Vec<SocketAddr>, Refusal> {
 }
 
 /// The refusal for a request to `host` that has no answer.
-fn failed(host: &str, failure: Failure) -> Refusal {
+fn failed(host: &str, failure: ExchangeFailure) -> Refusal {
     match failure {
-        Failure::Unreachable(why) => refusal::unreachable(host, &why),
-        Failure::TooSlow(why) => refusal::too_slow(host, &why),
+        ExchangeFailure::Unreachable(why) => refusal::unreachable(host, &why),
+        ExchangeFailure::TooSlow(why) => refusal::too_slow(host, &why),
     }
 }
 
 /// The request to which `answer` redirects; `None` if it is no redirect.
-fn redirect(answer: &Answer, call: &Call, home: &Home) -> Result<Option<Call>, Refusal> {
+fn redirect(
+    answer: &RegistryResponse,
+    call: &HttpCall,
+    home: &RegistryHost,
+) -> Result<Option<HttpCall>, Refusal> {
     let reads = call.method == Method::GET || call.method == Method::HEAD;
     match answer.status() {
         StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => {}
@@ -207,7 +222,7 @@ fn redirect(answer: &Answer, call: &Call, home: &Home) -> Result<Option<Call>, R
     if !matches!(url.scheme(), "https" | "http") || url.host().is_none() {
         return Err(refused("which is neither https nor http"));
     }
-    let mut next = Call {
+    let mut next = HttpCall {
         url,
         ..call.clone()
     };
@@ -225,24 +240,24 @@ fn redirect(answer: &Answer, call: &Call, home: &Home) -> Result<Option<Call>, R
 }
 
 /// An answer whose body is still arriving.
-pub(super) struct Answer {
+pub(super) struct RegistryResponse {
     /// Host that sent it, for messages.
     pub(super) host: String,
-    /// Whether the registry itself sent it, and not a host that it led to.
+    /// `true` if the registry sent it, and no host that it redirected to.
     pub(super) is_home: bool,
     patience: Duration,
-    reply: Reply,
+    reply: HttpReply,
 }
 
-impl Deref for Answer {
-    type Target = Reply;
+impl Deref for RegistryResponse {
+    type Target = HttpReply;
 
-    fn deref(&self) -> &Reply {
+    fn deref(&self) -> &HttpReply {
         &self.reply
     }
 }
 
-impl Answer {
+impl RegistryResponse {
     /// Reads a body of at most `bytes_max` bytes.
     pub(super) async fn bytes(self, bytes_max: u64) -> Result<Vec<u8>, Refusal> {
         let host = self.host.clone();
@@ -303,13 +318,13 @@ mod tests {
     #[test]
     fn addresses_have_zones() {
         let of = |text: &str| zone(text.parse().unwrap());
-        assert_eq!(of("1.1.1.1"), Some(Zone::Public));
+        assert_eq!(of("1.1.1.1"), Some(NetworkZone::Public));
         assert_eq!(
             (of("10.0.0.1"), of("fd00::1")),
-            (Some(Zone::Private), Some(Zone::Private))
+            (Some(NetworkZone::Private), Some(NetworkZone::Private))
         );
         for loopback in ["127.0.0.1", "::1", "::ffff:127.0.0.1"] {
-            assert_eq!(of(loopback), Some(Zone::Loopback), "{loopback}");
+            assert_eq!(of(loopback), Some(NetworkZone::Loopback), "{loopback}");
         }
         assert_eq!(
             (of("169.254.169.254"), of("169.254.1.1"), of("224.0.0.1")),
@@ -319,9 +334,9 @@ mod tests {
 
     #[test]
     fn a_registry_leads_to_public_addresses_and_to_the_one_zone_of_its_own() {
-        let public = Some(Zone::Public);
-        let private = Some(Zone::Private);
-        let loopback = Some(Zone::Loopback);
+        let public = Some(NetworkZone::Public);
+        let private = Some(NetworkZone::Private);
+        let loopback = Some(NetworkZone::Loopback);
         assert!(
             may_lead(&[private], public)
                 && may_lead(&[private, private], private)
@@ -343,7 +358,7 @@ mod tests {
     fn a_registry_names_token_servers_of_its_own_domain() {
         let known = ["tokens.lan:5001".to_owned()];
         let trusts = |home: &str, realm: &str| {
-            Home::of(&Url::parse(home).unwrap())
+            RegistryHost::from_url(&Url::parse(home).unwrap())
                 .unwrap()
                 .trusts(&Url::parse(realm).unwrap(), &known)
         };
@@ -394,7 +409,7 @@ mod tests {
 
     #[test]
     fn a_registry_is_its_scheme_host_and_port() {
-        let home = Home::of(&Url::parse("https://ghcr.io/v2/").unwrap()).unwrap();
+        let home = RegistryHost::from_url(&Url::parse("https://ghcr.io/v2/").unwrap()).unwrap();
         for (url, is) in [
             ("https://ghcr.io:443/x", true),
             ("https://ghcr.io/other", true),

@@ -6,24 +6,24 @@ use sigstore_verify::types::{Bundle, HashAlgorithm, SignatureContent};
 use toolcell_core::record::{Refusal, read_unique_json};
 
 use super::key::ManagedKey;
-use super::refusal::Problem;
-use super::root::Root;
-use super::{SIGNATURE_BYTES_MAX, Signed, keyless, managed};
+use super::refusal::SignatureProblem;
+use super::root::SigstoreRoot;
+use super::{SIGNATURE_BYTES_MAX, ValidSignature, keyless, managed};
 use crate::digest::Digest;
-use crate::verifier::Subject;
+use crate::verifier::SignatureSubject;
 
-/// The fields of a bundle of which it has one, and those of its verification material.
+/// Fields of which a bundle has one, and fields of its verification material.
 const CONTENTS: [&str; 2] = ["messageSignature", "dsseEnvelope"];
 const MATERIALS: [&str; 3] = ["certificate", "x509CertificateChain", "publicKey"];
 
 /// Checks `bytes`, a bundle that was found at `found`, against `subject`.
 pub(super) fn check(
     bytes: &[u8],
-    subject: &Subject<'_>,
+    subject: &SignatureSubject<'_>,
     keys: &[&ManagedKey],
-    root: &Root,
+    root: &SigstoreRoot,
     found: &str,
-) -> Result<Signed, Refusal> {
+) -> Result<ValidSignature, Refusal> {
     let bundle = read(bytes).map_err(|(problem, why)| problem.refusal(found, &why))?;
     match &bundle.verification_material.content {
         VerificationMaterialContent::PublicKey(hint) => {
@@ -34,16 +34,16 @@ pub(super) fn check(
 }
 
 /// Reads a bundle of any version. It proves nothing.
-pub(super) fn read(bytes: &[u8]) -> Result<Bundle, (Problem, String)> {
+pub(super) fn read(bytes: &[u8]) -> Result<Bundle, (SignatureProblem, String)> {
     let value: Value = serde_json::from_slice(bytes).map_err(|error| {
         if error.is_eof() {
-            (Problem::Truncated, String::new())
+            (SignatureProblem::Truncated, String::new())
         } else {
-            (Problem::Malformed, error.to_string())
+            (SignatureProblem::Malformed, error.to_string())
         }
     })?;
     if let Some(why) = ambiguity(bytes, &value).filter(|_| guard!("bundle_ambiguity")) {
-        return Err((Problem::Malformed, why));
+        return Err((SignatureProblem::Malformed, why));
     }
     let media_type = value
         .get("mediaType")
@@ -52,11 +52,11 @@ pub(super) fn read(bytes: &[u8]) -> Result<Bundle, (Problem, String)> {
         .to_owned();
     if media_type.parse::<MediaType>().is_err() {
         return Err((
-            Problem::FormatUnknown,
+            SignatureProblem::FormatUnknown,
             format!("its media type is `{media_type}`"),
         ));
     }
-    serde_json::from_value(value).map_err(|error| (Problem::Malformed, error.to_string()))
+    serde_json::from_value(value).map_err(|error| (SignatureProblem::Malformed, error.to_string()))
 }
 
 /// Why the bundle in `bytes` could mean two things: another verifier would read the other one of two values.

@@ -14,21 +14,21 @@ const NONCE_BYTES: usize = 24;
 const COST_MAX: u64 = 1 << 20;
 
 #[derive(Deserialize)]
-struct Encrypted {
-    kdf: Derivation,
-    cipher: Cipher,
+struct EncryptedKey {
+    kdf: KeyDerivation,
+    cipher: KeyCipher,
     ciphertext: String,
 }
 
 #[derive(Deserialize)]
-struct Derivation {
+struct KeyDerivation {
     name: String,
-    params: Cost,
+    params: ScryptCost,
     salt: String,
 }
 
 #[derive(Deserialize)]
-struct Cost {
+struct ScryptCost {
     #[serde(rename = "N")]
     n: u64,
     r: u32,
@@ -36,7 +36,7 @@ struct Cost {
 }
 
 #[derive(Deserialize)]
-struct Cipher {
+struct KeyCipher {
     name: String,
     nonce: String,
 }
@@ -44,14 +44,14 @@ struct Cipher {
 /// Decrypts `json`, the content of the PEM file. Returns a key in the form of PKCS #8.
 pub(super) fn decrypt(json: &[u8], password: &str) -> Result<Zeroizing<Vec<u8>>, String> {
     let malformed = || "the encrypted key is damaged".to_owned();
-    let read: Encrypted = serde_json::from_slice(json).map_err(|_| malformed())?;
+    let read: EncryptedKey = serde_json::from_slice(json).map_err(|_| malformed())?;
     if read.kdf.name != "scrypt" || read.cipher.name != "nacl/secretbox" {
         return Err(format!(
             "it is encrypted with {} and {}",
             read.kdf.name, read.cipher.name
         ));
     }
-    let Cost { n, r, p } = read.kdf.params;
+    let ScryptCost { n, r, p } = read.kdf.params;
     if !n.is_power_of_two() || n > COST_MAX || r > 8 || p > 1 {
         return Err("its password needs more work than any key of cosign".to_owned());
     }

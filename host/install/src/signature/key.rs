@@ -53,12 +53,12 @@ impl ManagedKey {
         }
     }
 
-    /// What a bundle says of the key that signed it, as cosign writes it. It proves nothing.
+    /// A bundle's hint at the key that signed it, in cosign's format. It proves nothing.
     pub(super) fn hint(&self) -> String {
         BASE64.encode(Digest::of(self.der.as_bytes()).bytes())
     }
 
-    /// Who signs with this key.
+    /// The signer with this key.
     pub fn signer(&self) -> Signer {
         Signer::Key {
             fingerprint: Digest::of(self.der.as_bytes()).to_string(),
@@ -110,7 +110,7 @@ impl MinisignKey {
         HEXUPPER.encode(&id)
     }
 
-    /// Who signs with this key.
+    /// The signer with this key.
     pub fn signer(&self) -> Signer {
         Signer::Minisign {
             key_id: self.id(),

@@ -8,20 +8,20 @@ use sigstore_verify::{
 use toolcell_core::record::Refusal;
 
 use super::bundle::claimed;
-use super::refusal::{self, Problem};
-use super::root::Root;
-use super::{Signed, statement};
-use crate::verifier::{Signer, Subject};
+use super::refusal::{self, SignatureProblem};
+use super::root::SigstoreRoot;
+use super::{ValidSignature, statement};
+use crate::verifier::{SignatureSubject, Signer};
 
 /// Checks `bundle` without the network. Whether its signer is trusted is for the policy to say.
 pub(super) fn check(
     bundle: &Bundle,
-    subject: &Subject<'_>,
-    root: &Root,
+    subject: &SignatureSubject<'_>,
+    root: &SigstoreRoot,
     found: &str,
-) -> Result<Signed, Refusal> {
+) -> Result<ValidSignature, Refusal> {
     if let Some(algorithm) = unsupported(bundle) {
-        return Err(Problem::FormatUnknown.refusal(
+        return Err(SignatureProblem::FormatUnknown.refusal(
             found,
             &format!("its certificate has a key for {algorithm:?}"),
         ));
@@ -38,10 +38,12 @@ pub(super) fn check(
         statement::check(envelope.payload.as_bytes(), subject, found)?;
     }
     let (Some(identity), Some(issuer)) = (result.identity(), result.issuer()) else {
-        return Err(Problem::Malformed.refusal(found, "its certificate does not say who signed"));
+        return Err(
+            SignatureProblem::Malformed.refusal(found, "its certificate does not say who signed")
+        );
     };
     let earliest = result.verified_timestamps().iter().min();
-    Ok(Signed {
+    Ok(ValidSignature {
         signer: Signer::Identity {
             identity: identity.to_string(),
             issuer: issuer.to_owned(),
@@ -71,36 +73,40 @@ pub(super) fn refusal(
     error: &Error,
     bundle: &Bundle,
     verifier: &Verifier,
-    subject: &Subject<'_>,
+    subject: &SignatureSubject<'_>,
     found: &str,
 ) -> Refusal {
     if let Error::ArtifactMismatch(_) = error {
         return mismatch(bundle, verifier, subject, found);
     }
     let problem = match error {
-        Error::SignatureInvalid(_) => Problem::Invalid,
-        Error::Certificate(_) if is_expired(bundle, verifier, subject) => Problem::Expired,
+        Error::SignatureInvalid(_) => SignatureProblem::Invalid,
+        Error::Certificate(_) if is_expired(bundle, verifier, subject) => SignatureProblem::Expired,
         Error::Certificate(
             CertificateError::Expired { .. } | CertificateError::NotYetValid { .. },
         )
-        | Error::TransparencyLog(TransparencyLogError::IntegratedTime(_)) => Problem::Expired,
-        Error::Certificate(CertificateError::Malformed(_)) => Problem::Malformed,
-        Error::Certificate(CertificateError::Sct(_)) | Error::TransparencyLog(_) => {
-            Problem::NotLogged
+        | Error::TransparencyLog(TransparencyLogError::IntegratedTime(_)) => {
+            SignatureProblem::Expired
         }
-        Error::Certificate(_) => Problem::AuthorityUnknown,
-        Error::Timestamp(_) => Problem::TimeUnproven,
-        Error::Bundle(_) if !bundle.has_inclusion_proof() => Problem::NotLogged,
-        Error::UnsupportedBundle(_) | Error::UnsupportedArtifact(_) => Problem::FormatUnknown,
+        Error::Certificate(CertificateError::Malformed(_)) => SignatureProblem::Malformed,
+        Error::Certificate(CertificateError::Sct(_)) | Error::TransparencyLog(_) => {
+            SignatureProblem::NotLogged
+        }
+        Error::Certificate(_) => SignatureProblem::AuthorityUnknown,
+        Error::Timestamp(_) => SignatureProblem::TimeUnproven,
+        Error::Bundle(_) if !bundle.has_inclusion_proof() => SignatureProblem::NotLogged,
+        Error::UnsupportedBundle(_) | Error::UnsupportedArtifact(_) => {
+            SignatureProblem::FormatUnknown
+        }
         Error::InvalidTrustRoot(why) => return refusal::root_invalid("for this signature", why),
-        _ => Problem::Malformed,
+        _ => SignatureProblem::Malformed,
     };
     problem.refusal(found, &error.to_string())
 }
 
-/// Whether the signature was made while the certificate was not valid, as a log entry or a timestamp says. The chain is
-/// checked first, and its error says only that it does not hold.
-fn is_expired(bundle: &Bundle, verifier: &Verifier, subject: &Subject<'_>) -> bool {
+/// `true` if a log entry or a timestamp shows that the signature was made while the certificate was not valid. The
+/// chain is checked first, and its error says only that it does not hold.
+fn is_expired(bundle: &Bundle, verifier: &Verifier, subject: &SignatureSubject<'_>) -> bool {
     let Some(certificate) = bundle
         .signing_certificate()
         .and_then(|der| parse_certificate_info(der).ok())
@@ -129,10 +135,15 @@ fn is_expired(bundle: &Bundle, verifier: &Verifier, subject: &Subject<'_>) -> bo
 }
 
 /// The refusal of a bundle that does not describe its artifact: a genuine one of another artifact, or a changed one.
-fn mismatch(bundle: &Bundle, verifier: &Verifier, subject: &Subject<'_>, found: &str) -> Refusal {
+fn mismatch(
+    bundle: &Bundle,
+    verifier: &Verifier,
+    subject: &SignatureSubject<'_>,
+    found: &str,
+) -> Refusal {
     let SignatureContent::DsseEnvelope(_) = &bundle.content else {
         let Some(other) = claimed(bundle) else {
-            return Problem::WrongDigest.refusal(found, "");
+            return SignatureProblem::WrongDigest.refusal(found, "");
         };
         let policy = VerificationPolicy::any_identity().skip_sct();
         let is_genuine = verifier
@@ -141,14 +152,14 @@ fn mismatch(bundle: &Bundle, verifier: &Verifier, subject: &Subject<'_>, found: 
         return if is_genuine {
             refusal::replayed(found, &other.to_string(), &subject.digest)
         } else {
-            Problem::WrongDigest.refusal(
+            SignatureProblem::WrongDigest.refusal(
                 found,
                 &format!("it names {other}, and this is {}", subject.digest),
             )
         };
     };
     // The signature over the statement was checked before its digest.
-    Problem::Replayed.refusal(
+    SignatureProblem::Replayed.refusal(
         found,
         &format!("its statement does not name {}", subject.digest),
     )

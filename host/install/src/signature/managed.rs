@@ -7,38 +7,41 @@ use sigstore_verify::types::{Bundle, HashAlgorithm, Sha256Hash, SignatureContent
 use sigstore_verify::{PublicKeyVerificationPolicy, Verifier};
 use toolcell_core::record::Refusal;
 
-use super::Signed;
+use super::ValidSignature;
 use super::bundle::claimed;
 use super::key::ManagedKey;
 use super::keyless;
-use super::refusal::{self, Problem};
-use super::root::Root;
+use super::refusal::{self, SignatureProblem};
+use super::root::SigstoreRoot;
 use super::statement::{self, PAYLOAD_TYPE};
-use crate::verifier::Subject;
+use crate::verifier::SignatureSubject;
 
 /// Checks `bundle`, whose key has the unproven `hint`.
 pub(super) fn check(
     bundle: &Bundle,
     hint: &str,
-    subject: &Subject<'_>,
+    subject: &SignatureSubject<'_>,
     keys: &[&ManagedKey],
-    root: &Root,
+    root: &SigstoreRoot,
     found: &str,
-) -> Result<Signed, Refusal> {
+) -> Result<ValidSignature, Refusal> {
     let mut broken = None;
     for key in keys {
         match check_with(key, bundle, subject, found) {
             Ok(()) => {
                 let is_logged = logged(key, bundle, subject, root, found)?;
-                return Ok(Signed {
+                return Ok(ValidSignature {
                     signer: key.signer(),
                     signed_at: None,
                     is_logged,
                 });
             }
             Err(refused)
-                if ![Problem::Invalid.code(), Problem::WrongDigest.code()]
-                    .contains(&refused.code) =>
+                if ![
+                    SignatureProblem::Invalid.code(),
+                    SignatureProblem::WrongDigest.code(),
+                ]
+                .contains(&refused.code) =>
             {
                 return Err(refused);
             }
@@ -47,15 +50,16 @@ pub(super) fn check(
             Err(_) => {}
         }
     }
-    let unknown =
-        || Problem::SignerUnknown.refusal(found, &format!("the key with the hint `{hint}`"));
+    let unknown = || {
+        SignatureProblem::SignerUnknown.refusal(found, &format!("the key with the hint `{hint}`"))
+    };
     Err(broken.unwrap_or_else(unknown))
 }
 
 fn check_with(
     key: &ManagedKey,
     bundle: &Bundle,
-    subject: &Subject<'_>,
+    subject: &SignatureSubject<'_>,
     found: &str,
 ) -> Result<(), Refusal> {
     match &bundle.content {
@@ -68,18 +72,18 @@ fn check_with(
             )
             .is_ok();
             if !holds && guard!("managed_key") {
-                return Err(Problem::Invalid.refusal(found, ""));
+                return Err(SignatureProblem::Invalid.refusal(found, ""));
             }
             if envelope.payload_type != PAYLOAD_TYPE {
                 let why = format!("its payload is of the type `{}`", envelope.payload_type);
-                return Err(Problem::FormatUnknown.refusal(found, &why));
+                return Err(SignatureProblem::FormatUnknown.refusal(found, &why));
             }
             statement::check(envelope.payload.as_bytes(), subject, found)
         }
         SignatureContent::MessageSignature(message) => {
             check_message(key, bundle, message, subject, found)
         }
-        _ => Err(Problem::FormatUnknown.refusal(found, "")),
+        _ => Err(SignatureProblem::FormatUnknown.refusal(found, "")),
     }
 }
 
@@ -87,15 +91,14 @@ fn check_message(
     key: &ManagedKey,
     bundle: &Bundle,
     message: &MessageSignature,
-    subject: &Subject<'_>,
+    subject: &SignatureSubject<'_>,
     found: &str,
 ) -> Result<(), Refusal> {
     if let Some(digest) = &message.message_digest
         && digest.algorithm != HashAlgorithm::Sha2256
     {
-        return Err(
-            Problem::FormatUnknown.refusal(found, &format!("its digest is {}", digest.algorithm))
-        );
+        return Err(SignatureProblem::FormatUnknown
+            .refusal(found, &format!("its digest is {}", digest.algorithm)));
     }
     if let Some(other) = claimed(bundle).filter(|claimed| *claimed != subject.digest) {
         let hash = Sha256Hash::from(*other.bytes());
@@ -106,7 +109,7 @@ fn check_message(
             refusal::replayed(found, &other.to_string(), &subject.digest)
         } else {
             // With Ed25519 nothing can be said of bytes that are not there, so the hint has to do.
-            Problem::WrongDigest.refusal(
+            SignatureProblem::WrongDigest.refusal(
                 found,
                 &format!("it names {other}, and this is {}", subject.digest),
             )
@@ -117,7 +120,7 @@ fn check_message(
     {
         Ok(())
     } else {
-        Err(Problem::Invalid.refusal(found, unsupported(key)))
+        Err(SignatureProblem::Invalid.refusal(found, unsupported(key)))
     }
 }
 
@@ -131,12 +134,12 @@ fn unsupported(key: &ManagedKey) -> &'static str {
     }
 }
 
-/// Whether a transparency log has the signature. Fails if it has an entry that does not hold.
+/// `true` if a transparency log has the signature. Fails if its entry is invalid.
 fn logged(
     key: &ManagedKey,
     bundle: &Bundle,
-    subject: &Subject<'_>,
-    root: &Root,
+    subject: &SignatureSubject<'_>,
+    root: &SigstoreRoot,
     found: &str,
 ) -> Result<bool, Refusal> {
     if bundle.verification_material.tlog_entries.is_empty() {

@@ -5,10 +5,10 @@ use minisign_verify::{Error, Signature};
 use ring::signature::{ED25519, UnparsedPublicKey};
 use toolcell_core::record::Refusal;
 
-use super::Signed;
+use super::ValidSignature;
 use super::key::MinisignKey;
-use super::refusal::Problem;
-use crate::verifier::Subject;
+use super::refusal::SignatureProblem;
+use crate::verifier::SignatureSubject;
 
 /// How a signature begins.
 pub(super) const BEGIN: &str = "untrusted comment:";
@@ -19,7 +19,7 @@ const LINES: [usize; 2] = [2 + 8 + 64, 64];
 const SECONDS_MAX: i64 = 253_402_300_799;
 
 /// The parts of a signature that it has to be taken apart for: who made it, and what it says of itself.
-struct Parts {
+struct SignatureParts {
     id: String,
     signature: Vec<u8>,
     comment: String,
@@ -29,28 +29,27 @@ struct Parts {
 /// Checks `text`, a signature that was found at `found`, against `subject`.
 pub(super) fn check(
     text: &str,
-    subject: &Subject<'_>,
+    subject: &SignatureSubject<'_>,
     keys: &[&MinisignKey],
     found: &str,
-) -> Result<Signed, Refusal> {
+) -> Result<ValidSignature, Refusal> {
     let parts = parts(text).map_err(|problem| problem.refusal(found, ""))?;
     let signature = Signature::decode(text).map_err(|error| match error {
-        Error::UnsupportedAlgorithm => Problem::FormatUnknown.refusal(found, ""),
-        other => Problem::Malformed.refusal(found, &other.to_string()),
+        Error::UnsupportedAlgorithm => SignatureProblem::FormatUnknown.refusal(found, ""),
+        other => SignatureProblem::Malformed.refusal(found, &other.to_string()),
     })?;
     // Several keys can have the id of a signature, because an id can be chosen.
     let mut known = keys.iter().filter(|key| key.id() == parts.id).peekable();
     if known.peek().is_none() {
-        return Err(
-            Problem::SignerUnknown.refusal(found, &format!("the minisign key {}", parts.id))
-        );
+        return Err(SignatureProblem::SignerUnknown
+            .refusal(found, &format!("the minisign key {}", parts.id)));
     }
     let mut genuine = false;
     for key in known {
         // Releases of minisign before 0.10 sign the bytes themselves.
         if key.key.verify(subject.bytes, &signature, true).is_ok() || !guard!("minisign") {
             let signed_at = timestamp(&parts.comment);
-            return Ok(Signed {
+            return Ok(ValidSignature {
                 signer: key.signer(),
                 signed_at,
                 is_logged: false,
@@ -59,15 +58,15 @@ pub(super) fn check(
         genuine |= parts.is_genuine(key);
     }
     let problem = if genuine {
-        Problem::Replayed
+        SignatureProblem::Replayed
     } else {
-        Problem::Invalid
+        SignatureProblem::Invalid
     };
     Err(problem.refusal(found, &parts.comment))
 }
 
-impl Parts {
-    /// Whether `key` made this signature, of whatever bytes: it also signs the signature with its comment.
+impl SignatureParts {
+    /// `true` if `key` made this signature, over any bytes: it also signs the signature with its comment.
     fn is_genuine(&self, key: &MinisignKey) -> bool {
         let signed = [self.signature.as_slice(), self.comment.as_bytes()].concat();
         let key: Vec<u8> = key.raw.iter().skip(2 + 8).copied().collect();
@@ -77,27 +76,27 @@ impl Parts {
     }
 }
 
-fn parts(text: &str) -> Result<Parts, Problem> {
+fn parts(text: &str) -> Result<SignatureParts, SignatureProblem> {
     let lines: Vec<&str> = text.lines().collect();
     let [_, signature, comment, global, ..] = *lines.as_slice() else {
-        return Err(Problem::Truncated);
+        return Err(SignatureProblem::Truncated);
     };
     let decoded = |line: &str, length: usize| match BASE64.decode(line.as_bytes()) {
         Ok(bytes) if bytes.len() == length => Ok(bytes),
-        _ if line.len() < length.div_ceil(3) * 4 => Err(Problem::Truncated),
-        _ => Err(Problem::Malformed),
+        _ if line.len() < length.div_ceil(3) * 4 => Err(SignatureProblem::Truncated),
+        _ => Err(SignatureProblem::Malformed),
     };
     let [signature_bytes, global_bytes] = LINES;
     let signature = decoded(signature, signature_bytes)?;
     let comment = comment
         .strip_prefix(TRUSTED)
-        .ok_or(Problem::Malformed)?
+        .ok_or(SignatureProblem::Malformed)?
         .to_owned();
     let global = decoded(global, global_bytes)?;
     let mut id: Vec<u8> = signature.iter().skip(2).take(8).copied().collect();
     id.reverse();
     let signature = signature.into_iter().skip(2 + 8).collect();
-    Ok(Parts {
+    Ok(SignatureParts {
         id: HEXUPPER.encode(&id),
         signature,
         comment,

@@ -20,15 +20,15 @@ use std::time::{Duration, Instant};
 use toolcell_core::record::Refusal;
 
 use crate::digest::Digest;
-use crate::reference::Reference;
+use crate::reference::ComponentReference;
 use crate::source::{REFERRERS_MAX, Referrer};
 use crate::trust::TrustPolicy;
-use crate::verifier::{Signer, Subject, Verdict};
+use crate::verifier::{SignatureSubject, SignatureVerdict, Signer};
 use crate::workflow::TaggedWorkflow;
 
 pub use key::{ManagedKey, MinisignKey};
-use refusal::Problem;
-use root::Root;
+use refusal::SignatureProblem;
+use root::SigstoreRoot;
 
 /// Maximum size of one signature, in bytes. Bundles of real tools have about 10 KiB.
 pub const SIGNATURE_BYTES_MAX: usize = 256 << 10;
@@ -39,37 +39,37 @@ const TIME_MAX: Duration = Duration::from_secs(10);
 
 /// A signature that holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Signed {
-    /// Who signed.
+pub struct ValidSignature {
+    /// The signer.
     pub signer: Signer,
     /// When, in seconds since 1970. Only a log or the signer says so.
     pub signed_at: Option<i64>,
-    /// Whether a transparency log has the signature.
+    /// `true` if a transparency log has the signature.
     pub is_logged: bool,
 }
 
 /// One signature that was found, and what checking it showed.
 #[derive(Clone, Debug)]
-pub struct Examined {
+pub struct SignatureCheck {
     /// Where it was found.
     pub found: String,
     /// `sigstore`, `minisign` or `unknown`.
     pub format: &'static str,
     /// The signature, if it holds.
-    pub outcome: Result<Signed, Refusal>,
+    pub outcome: Result<ValidSignature, Refusal>,
 }
 
 /// Checks signatures against what the user trusts.
 pub struct SignatureVerifier {
     policy: TrustPolicy,
-    root: Root,
+    root: SigstoreRoot,
 }
 
 impl SignatureVerifier {
     /// A verifier with the user's policy.
     pub fn new(policy: TrustPolicy) -> Self {
         provider::install();
-        let root = Root::new(policy.trusted_root().map(PathBuf::from));
+        let root = SigstoreRoot::new(policy.trusted_root().map(PathBuf::from));
         Self { policy, root }
     }
 
@@ -83,7 +83,11 @@ impl SignatureVerifier {
     /// # Errors
     ///
     /// A refusal whose code and words say what is wrong: no signature where one is needed, or one that does not hold.
-    pub fn verify(&self, subject: &Subject<'_>, found: &[Referrer]) -> Result<Verdict, Refusal> {
+    pub fn verify(
+        &self,
+        subject: &SignatureSubject<'_>,
+        found: &[Referrer],
+    ) -> Result<SignatureVerdict, Refusal> {
         self.judge(subject, &self.examine(subject, found)?)
     }
 
@@ -94,9 +98,9 @@ impl SignatureVerifier {
     /// Too many signatures, and signatures that take too long.
     pub fn examine(
         &self,
-        subject: &Subject<'_>,
+        subject: &SignatureSubject<'_>,
         found: &[Referrer],
-    ) -> Result<Vec<Examined>, Refusal> {
+    ) -> Result<Vec<SignatureCheck>, Refusal> {
         if found.len() > SIGNATURES_MAX && guard!("signatures_max") {
             return Err(refusal::too_many(subject.reference, found.len()));
         }
@@ -107,7 +111,7 @@ impl SignatureVerifier {
                 return Err(refusal::too_slow(subject.reference));
             }
             let (format, outcome) = self.check(subject, referrer);
-            examined.push(Examined {
+            examined.push(SignatureCheck {
                 found: referrer.found.clone(),
                 format,
                 outcome,
@@ -118,23 +122,27 @@ impl SignatureVerifier {
 
     fn check(
         &self,
-        subject: &Subject<'_>,
+        subject: &SignatureSubject<'_>,
         referrer: &Referrer,
-    ) -> (&'static str, Result<Signed, Refusal>) {
+    ) -> (&'static str, Result<ValidSignature, Refusal>) {
         let bytes = &*referrer.bytes;
         let found = &*referrer.found;
-        let refused = |problem: Problem, why: &str| ("unknown", Err(problem.refusal(found, why)));
+        let refused =
+            |problem: SignatureProblem, why: &str| ("unknown", Err(problem.refusal(found, why)));
         if bytes.len() > SIGNATURE_BYTES_MAX && guard!("signature_bytes") {
             return ("unknown", Err(refusal::too_large(found, bytes.len())));
         }
         if Digest::of(subject.bytes) != subject.digest {
-            return refused(Problem::WrongDigest, "the bytes do not have the digest");
+            return refused(
+                SignatureProblem::WrongDigest,
+                "the bytes do not have the digest",
+            );
         }
         let Ok(text) = str::from_utf8(bytes) else {
-            return refused(Problem::FormatUnknown, "it is not UTF-8 text");
+            return refused(SignatureProblem::FormatUnknown, "it is not UTF-8 text");
         };
         match text.trim_start() {
-            "" => refused(Problem::Truncated, ""),
+            "" => refused(SignatureProblem::Truncated, ""),
             json if json.starts_with('{') => {
                 let keys: Vec<&ManagedKey> = self.policy.managed_keys().collect();
                 (
@@ -146,17 +154,21 @@ impl SignatureVerifier {
                 let keys: Vec<&MinisignKey> = self.policy.minisign_keys().collect();
                 ("minisign", minisign::check(lines, subject, &keys, found))
             }
-            _ => refused(Problem::FormatUnknown, ""),
+            _ => refused(SignatureProblem::FormatUnknown, ""),
         }
     }
 
-    /// What follows from the signatures that were `examined`.
+    /// Returns the verdict on the signatures in `examined`.
     ///
     /// # Errors
     ///
     /// A refusal whose code and words say what is wrong.
-    pub fn judge(&self, subject: &Subject<'_>, examined: &[Examined]) -> Result<Verdict, Refusal> {
-        let valid: Vec<&Signed> = examined
+    pub fn judge(
+        &self,
+        subject: &SignatureSubject<'_>,
+        examined: &[SignatureCheck],
+    ) -> Result<SignatureVerdict, Refusal> {
+        let valid: Vec<&ValidSignature> = examined
             .iter()
             .filter_map(|one| one.outcome.as_ref().ok())
             .collect();
@@ -193,7 +205,7 @@ impl SignatureVerifier {
             .iter()
             .filter(|signed| signer.as_ref() == Some(&signed.signer));
         let signed_at = by_signer.filter_map(|signed| signed.signed_at).min();
-        Ok(Verdict {
+        Ok(SignatureVerdict {
             signer,
             signed_at,
             is_named: !named.is_empty(),
@@ -201,18 +213,18 @@ impl SignatureVerifier {
         })
     }
 
-    /// What follows if no signature holds.
+    /// The conclusion if no signature is valid.
     fn without_signer(
         &self,
-        subject: &Subject<'_>,
-        examined: &[Examined],
+        subject: &SignatureSubject<'_>,
+        examined: &[SignatureCheck],
         unmet: Option<&str>,
-    ) -> Result<Verdict, Refusal> {
+    ) -> Result<SignatureVerdict, Refusal> {
         let refusals: Vec<&Refusal> = examined
             .iter()
             .filter_map(|one| one.outcome.as_ref().err())
             .collect();
-        // What was tampered with is refused, whatever is allowed.
+        // A tampered component is refused, whatever is allowed.
         let broken = refusals
             .iter()
             .find(|refusal| !refusal::is_unverifiable(refusal.code));
@@ -220,7 +232,7 @@ impl SignatureVerifier {
             return Err((*refusal).clone());
         }
         let is_allowed =
-            subject.is_unsigned_allowed || matches!(subject.reference, Reference::Path(_));
+            subject.is_unsigned_allowed || matches!(subject.reference, ComponentReference::Path(_));
         if unmet.is_some() || (!is_allowed && guard!("unsigned")) {
             let unsigned = || refusal::unsigned(subject.reference, unmet);
             return Err(refusals
@@ -236,7 +248,7 @@ impl SignatureVerifier {
                 .iter()
                 .map(|refusal| format!("not checked: {}", refusal.message)),
         );
-        Ok(Verdict {
+        Ok(SignatureVerdict {
             signer: None,
             signed_at: None,
             is_named: false,
@@ -258,7 +270,7 @@ fn preferred<'a>(signers: &[&'a Signer], last: Option<&Signer>) -> Option<&'a Si
 }
 
 /// The refusal of an artifact without a signature.
-pub fn unsigned(reference: &Reference) -> Refusal {
+pub fn unsigned(reference: &ComponentReference) -> Refusal {
     refusal::unsigned(reference, None)
 }
 
@@ -267,7 +279,7 @@ mod tests {
     use super::sign::SigningKey;
     use super::*;
     use crate::source::MINISIGN;
-    use crate::trust::{Pattern, TrustEntry, TrustedSigner};
+    use crate::trust::{TrustEntry, TrustPattern, TrustedSigner};
 
     /// A minisign key without a password: the text of its file, and its public key.
     pub(super) fn unencrypted() -> (String, String) {
@@ -280,7 +292,7 @@ mod tests {
 
     /// An artifact, and what is checked against it.
     pub(super) struct Place {
-        reference: Reference,
+        reference: ComponentReference,
         bytes: Vec<u8>,
         pub(super) is_unsigned_allowed: bool,
         last_signer: Option<Signer>,
@@ -288,7 +300,7 @@ mod tests {
 
     impl Place {
         pub(super) fn new(reference: &str, bytes: &[u8]) -> Self {
-            let reference = Reference::parse(reference, "/".as_ref()).unwrap();
+            let reference = ComponentReference::parse(reference, "/".as_ref()).unwrap();
             Self {
                 reference,
                 bytes: bytes.to_vec(),
@@ -305,7 +317,8 @@ mod tests {
                     "key" => TrustedSigner::Key(ManagedKey::parse(text).unwrap()),
                     _ => TrustedSigner::Minisign(MinisignKey::parse(text).unwrap()),
                 };
-                let reference = Pattern::new(if self.reference.is_path() { "/*" } else { "*" });
+                let reference =
+                    TrustPattern::new(if self.reference.is_path() { "/*" } else { "*" });
                 TrustEntry {
                     reference,
                     signer,
@@ -321,7 +334,7 @@ mod tests {
             &self,
             policy: TrustPolicy,
             signatures: &[Vec<u8>],
-        ) -> Result<Verdict, Refusal> {
+        ) -> Result<SignatureVerdict, Refusal> {
             let found = |bytes: &Vec<u8>| Referrer {
                 media_type: MINISIGN.to_owned(),
                 found: "here".to_owned(),
@@ -329,7 +342,7 @@ mod tests {
             };
             let found: Vec<Referrer> = signatures.iter().map(found).collect();
             let digest = Digest::of(&self.bytes);
-            let subject = Subject {
+            let subject = SignatureSubject {
                 reference: &self.reference,
                 digest,
                 bytes: &self.bytes,
@@ -450,7 +463,7 @@ mod tests {
         // A signer who is named for something else signed this.
         let mut elsewhere = place.trusting(&format!("minisign {one_public}"));
         elsewhere.add(vec![TrustEntry {
-            reference: Pattern::new("ghcr.io/other/*"),
+            reference: TrustPattern::new("ghcr.io/other/*"),
             signer: TrustedSigner::Minisign(MinisignKey::parse(&two_public).unwrap()),
             place: String::new(),
         }]);
@@ -504,7 +517,7 @@ mod tests {
         let verifier = SignatureVerifier::new(place.trusting(&format!("minisign {public}")));
         let digest = Digest::of(b"another");
         let reference = &place.reference;
-        let subject = Subject {
+        let subject = SignatureSubject {
             reference,
             digest,
             bytes: b"jq",

@@ -12,15 +12,15 @@ use sigstore_verify::types::HashAlgorithm;
 /// Has sigstore use this provider in the whole process.
 pub(super) fn install() {
     // A provider that was installed before is this one: nothing else in the program installs any.
-    let _ = install_default_provider(&Ring);
+    let _ = install_default_provider(&RingProvider);
 }
 
 #[derive(Debug)]
-struct Ring;
+struct RingProvider;
 
-struct Hash(digest::Context);
+struct RingHash(digest::Context);
 
-impl HashContext for Hash {
+impl HashContext for RingHash {
     fn update(&mut self, data: &[u8]) {
         self.0.update(data);
     }
@@ -30,7 +30,7 @@ impl HashContext for Hash {
     }
 }
 
-impl CryptoProvider for Ring {
+impl CryptoProvider for RingProvider {
     fn hash(&self, algorithm: HashAlgorithm) -> Result<Box<dyn HashContext>> {
         let backend = match algorithm {
             HashAlgorithm::Sha2256 => &digest::SHA256,
@@ -42,7 +42,7 @@ impl CryptoProvider for Ring {
                 )));
             }
         };
-        Ok(Box::new(Hash(digest::Context::new(backend))))
+        Ok(Box::new(RingHash(digest::Context::new(backend))))
     }
 
     fn verify_raw(

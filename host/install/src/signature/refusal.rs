@@ -4,7 +4,7 @@ use toolcell_core::record::{ErrorClass, Refusal};
 
 use super::{SIGNATURE_BYTES_MAX, SIGNATURES_MAX};
 use crate::digest::Digest;
-use crate::reference::Reference;
+use crate::reference::ComponentReference;
 use crate::verifier::{Signer, quoted};
 
 /// Maximum length of what is quoted from a signature, in characters.
@@ -12,7 +12,7 @@ const QUOTED_CHARS_MAX: usize = 300;
 
 /// Why a signature is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Problem {
+pub(super) enum SignatureProblem {
     Truncated,
     Malformed,
     FormatUnknown,
@@ -28,7 +28,7 @@ pub(super) enum Problem {
     SignerUnknown,
 }
 
-impl Problem {
+impl SignatureProblem {
     pub(super) fn code(self) -> &'static str {
         match self {
             Self::Truncated => "signature_truncated",
@@ -47,7 +47,7 @@ impl Problem {
         }
     }
 
-    /// What is wrong, and what to do.
+    /// The problem, and what to do.
     fn words(self) -> (&'static str, &'static str) {
         const AGAIN: &str = "fetch it again, or ask the publisher for a signature of this version";
         match self {
@@ -117,13 +117,13 @@ impl Problem {
     }
 }
 
-/// Whether the refusal with this code leaves open who signed: the signature could not be checked at all, so that its
+/// `true` if the refusal with this code leaves the signer open: the signature could not be checked at all, so its
 /// artifact counts as unsigned.
 pub(super) fn is_unverifiable(code: &str) -> bool {
     [
-        Problem::FormatUnknown,
-        Problem::SignerUnknown,
-        Problem::Attestation,
+        SignatureProblem::FormatUnknown,
+        SignatureProblem::SignerUnknown,
+        SignatureProblem::Attestation,
     ]
     .iter()
     .any(|problem| problem.code() == code)
@@ -131,11 +131,11 @@ pub(super) fn is_unverifiable(code: &str) -> bool {
 
 /// The refusal of a signature of another artifact.
 pub(super) fn replayed(found: &str, signed: &str, digest: &Digest) -> Refusal {
-    Problem::Replayed.refusal(found, &format!("it is over {signed}, and this is {digest}"))
+    SignatureProblem::Replayed.refusal(found, &format!("it is over {signed}, and this is {digest}"))
 }
 
 /// The refusal of an artifact without a signature.
-pub(super) fn unsigned(reference: &Reference, entry: Option<&str>) -> Refusal {
+pub(super) fn unsigned(reference: &ComponentReference, entry: Option<&str>) -> Refusal {
     let next = match entry {
         Some(place) => format!("the [[signer]] entry at {place} names who must have signed it"),
         None if reference.is_path() => {
@@ -155,7 +155,7 @@ pub(super) fn unsigned(reference: &Reference, entry: Option<&str>) -> Refusal {
 /// The refusal of signatures that hold, by `signers`, of whom the policy names none. `every_tag` is the identity of one of
 /// them at every tag, if the policy names it at another tag.
 pub(super) fn not_trusted(
-    reference: &Reference,
+    reference: &ComponentReference,
     signers: &[&Signer],
     entry: &str,
     every_tag: Option<String>,
@@ -184,7 +184,7 @@ pub(super) fn too_large(found: &str, bytes: usize) -> Refusal {
     refused("signature_too_large", message)
 }
 
-pub(super) fn too_many(reference: &Reference, found: usize) -> Refusal {
+pub(super) fn too_many(reference: &ComponentReference, found: usize) -> Refusal {
     let message = format!(
         "{reference} has {found} signatures, and at most {SIGNATURES_MAX} are checked; ask the publisher to remove \
          those that are not needed"
@@ -192,7 +192,7 @@ pub(super) fn too_many(reference: &Reference, found: usize) -> Refusal {
     refused("signatures_too_many", message)
 }
 
-pub(super) fn too_slow(reference: &Reference) -> Refusal {
+pub(super) fn too_slow(reference: &ComponentReference) -> Refusal {
     let message = format!(
         "checking the signatures of {reference} took too long; try again on an idle machine"
     );

@@ -15,13 +15,13 @@ const ROOT_BYTES_MAX: u64 = 1 << 20;
 
 /// A trusted root, which is read when the first bundle needs it.
 #[derive(Default)]
-pub(super) struct Root {
-    /// `None`: that of the public instance, which is in the program.
+pub(super) struct SigstoreRoot {
+    /// `None`: the public instance's, which is in the program.
     file: Option<PathBuf>,
     read: OnceLock<Result<(TrustedRoot, Verifier), Refusal>>,
 }
 
-impl Root {
+impl SigstoreRoot {
     pub(super) fn new(file: Option<PathBuf>) -> Self {
         Self {
             file,
@@ -34,7 +34,7 @@ impl Root {
         self.get().map(|(_, verifier)| verifier)
     }
 
-    /// Whether certificates must be in a certificate transparency log. A private deployment may have none.
+    /// `true` if certificates must be in a certificate transparency log. A private deployment may have none.
     pub(super) fn has_certificate_log(&self) -> Result<bool, Refusal> {
         self.get()
             .map(|(root, _)| self.file.is_none() || !root.ctlogs.is_empty())

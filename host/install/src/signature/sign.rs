@@ -33,11 +33,11 @@ const ED25519_PREFIX: [u8; 12] = [
 
 /// A key to sign with.
 pub struct SigningKey {
-    kind: Kind,
+    kind: KeyKind,
     signer: Signer,
 }
 
-enum Kind {
+enum KeyKind {
     Ecdsa(Box<EcdsaKeyPair>, ManagedKey),
     Ed25519(Box<Ed25519KeyPair>, ManagedKey),
     Minisign(Box<minisign::SecretKey>),
@@ -45,10 +45,10 @@ enum Kind {
 
 /// A signature that was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Made {
+pub struct SignatureFile {
     /// [`SIGSTORE_BUNDLE`] or [`MINISIGN`].
     pub media_type: &'static str,
-    /// What is appended to the name of a signed file.
+    /// Suffix for the name of a signed file.
     pub ending: &'static str,
     /// The signature.
     pub bytes: Vec<u8>,
@@ -97,7 +97,7 @@ impl SigningKey {
             let key = managed(&ED25519_PREFIX, pair.public_key().as_ref())?;
             return Ok(Self {
                 signer: key.signer(),
-                kind: Kind::Ed25519(Box::new(pair), key),
+                kind: KeyKind::Ed25519(Box::new(pair), key),
             });
         }
         let pair =
@@ -107,7 +107,7 @@ impl SigningKey {
         let key = managed(&P256_PREFIX, pair.public_key().as_ref())?;
         Ok(Self {
             signer: key.signer(),
-            kind: Kind::Ecdsa(Box::new(pair), key),
+            kind: KeyKind::Ecdsa(Box::new(pair), key),
         })
     }
 
@@ -135,11 +135,11 @@ impl SigningKey {
         let public = MinisignKey::parse(&public.to_base64()).map_err(|why| unreadable(&why))?;
         Ok(Self {
             signer: public.signer(),
-            kind: Kind::Minisign(Box::new(key)),
+            kind: KeyKind::Minisign(Box::new(key)),
         })
     }
 
-    /// Who signs with this key.
+    /// The signer with this key.
     pub fn signer(&self) -> &Signer {
         &self.signer
     }
@@ -149,7 +149,7 @@ impl SigningKey {
     /// # Errors
     ///
     /// A system that has no random numbers.
-    pub fn sign_file(&self, bytes: &[u8], name: &str) -> Result<Made, Refusal> {
+    pub fn sign_file(&self, bytes: &[u8], name: &str) -> Result<SignatureFile, Refusal> {
         let content = |signature: Vec<u8>| {
             let digest = BASE64.encode(Digest::of(bytes).bytes());
             let message = json!({ "algorithm": "SHA2_256", "digest": digest });
@@ -159,7 +159,7 @@ impl SigningKey {
             )
         };
         match &self.kind {
-            Kind::Minisign(key) => of_minisign(key, bytes, &format!("file:{name}")),
+            KeyKind::Minisign(key) => of_minisign(key, bytes, &format!("file:{name}")),
             kind => Ok(bundle(kind, content(raw(kind, bytes)?))),
         }
     }
@@ -169,8 +169,8 @@ impl SigningKey {
     /// # Errors
     ///
     /// A system that has no random numbers.
-    pub fn sign_manifest(&self, manifest: &[u8]) -> Result<Made, Refusal> {
-        if let Kind::Minisign(key) = &self.kind {
+    pub fn sign_manifest(&self, manifest: &[u8]) -> Result<SignatureFile, Refusal> {
+        if let KeyKind::Minisign(key) = &self.kind {
             return of_minisign(key, manifest, &Digest::of(manifest).to_string());
         }
         let statement = json!({
@@ -191,36 +191,40 @@ impl SigningKey {
 }
 
 /// The signature of `message` with a managed key.
-fn raw(kind: &Kind, message: &[u8]) -> Result<Vec<u8>, Refusal> {
+fn raw(kind: &KeyKind, message: &[u8]) -> Result<Vec<u8>, Refusal> {
     let failed = || Refusal::host_fault("the system has no random numbers to sign with");
     match kind {
-        Kind::Ecdsa(pair, _) => pair
+        KeyKind::Ecdsa(pair, _) => pair
             .sign(&SystemRandom::new(), message)
             .map(|made| made.as_ref().to_vec())
             .map_err(|_| failed()),
-        Kind::Ed25519(pair, _) => Ok(pair.sign(message).as_ref().to_vec()),
-        Kind::Minisign(_) => Err(failed()),
+        KeyKind::Ed25519(pair, _) => Ok(pair.sign(message).as_ref().to_vec()),
+        KeyKind::Minisign(_) => Err(failed()),
     }
 }
 
-fn bundle(kind: &Kind, (name, content): (&str, Value)) -> Made {
+fn bundle(kind: &KeyKind, (name, content): (&str, Value)) -> SignatureFile {
     let hint = match kind {
-        Kind::Ecdsa(_, key) | Kind::Ed25519(_, key) => key.hint(),
-        Kind::Minisign(_) => String::new(),
+        KeyKind::Ecdsa(_, key) | KeyKind::Ed25519(_, key) => key.hint(),
+        KeyKind::Minisign(_) => String::new(),
     };
     let bundle = json!({
         "mediaType": SIGSTORE_BUNDLE,
         "verificationMaterial": { "publicKey": { "hint": hint }, "tlogEntries": [] },
         name: content,
     });
-    Made {
+    SignatureFile {
         media_type: SIGSTORE_BUNDLE,
         ending: ".sigstore.json",
         bytes: bundle.to_string().into_bytes(),
     }
 }
 
-fn of_minisign(key: &minisign::SecretKey, bytes: &[u8], about: &str) -> Result<Made, Refusal> {
+fn of_minisign(
+    key: &minisign::SecretKey,
+    bytes: &[u8],
+    about: &str,
+) -> Result<SignatureFile, Refusal> {
     let seconds = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs());
@@ -235,7 +239,7 @@ fn of_minisign(key: &minisign::SecretKey, bytes: &[u8], about: &str) -> Result<M
         Some("signature from toolcell"),
     );
     let made = made.map_err(|error| Refusal::host_fault(error.to_string()))?;
-    Ok(Made {
+    Ok(SignatureFile {
         media_type: MINISIGN,
         ending: ".minisig",
         bytes: made.to_string().into_bytes(),

@@ -1,19 +1,19 @@
-//! What a signed statement says: the in-toto statement in an envelope, as `cosign sign` writes it.
+//! A signed statement: the in-toto statement in an envelope, in the format of `cosign sign`.
 
 use serde::Deserialize;
 use toolcell_core::record::Refusal;
 
-use super::refusal::{self, Problem};
+use super::refusal::{self, SignatureProblem};
 use crate::digest::Digest;
-use crate::reference::Reference;
+use crate::reference::ComponentReference;
 use crate::trust::plain_repository;
-use crate::verifier::Subject;
+use crate::verifier::SignatureSubject;
 
 /// Type of the payload of an envelope.
 pub(super) const PAYLOAD_TYPE: &str = "application/vnd.in-toto+json";
 /// Type of a statement.
 pub(super) const STATEMENT_TYPE: &str = "https://in-toto.io/Statement/v1";
-/// What a signature states. Other predicates say where an artifact comes from, or what is in it, and sign nothing.
+/// Predicate type of signatures. Statements of other types describe an artifact's origin or contents, and sign nothing.
 pub(super) const SIGN_PREDICATE: &str = "https://sigstore.dev/cosign/sign/v1";
 
 #[derive(Deserialize)]
@@ -22,55 +22,61 @@ struct Statement {
     kind: String,
     #[serde(rename = "predicateType")]
     predicate_type: String,
-    subject: Vec<Signed>,
+    subject: Vec<StatementSubject>,
 }
 
 #[derive(Deserialize)]
-struct Signed {
+struct StatementSubject {
     #[serde(default)]
     name: String,
-    digest: Digests,
+    digest: SubjectDigests,
 }
 
 #[derive(Deserialize)]
-struct Digests {
+struct SubjectDigests {
     sha256: Option<String>,
 }
 
 /// Checks that `payload`, whose signature holds, signs `subject` and nothing else.
-pub(super) fn check(payload: &[u8], subject: &Subject<'_>, found: &str) -> Result<(), Refusal> {
+pub(super) fn check(
+    payload: &[u8],
+    subject: &SignatureSubject<'_>,
+    found: &str,
+) -> Result<(), Refusal> {
     let statement: Statement = serde_json::from_slice(payload)
-        .map_err(|error| Problem::Malformed.refusal(found, &error.to_string()))?;
+        .map_err(|error| SignatureProblem::Malformed.refusal(found, &error.to_string()))?;
     if statement.predicate_type != SIGN_PREDICATE && guard!("signed_predicate") {
         let why = format!("of the type `{}`", statement.predicate_type);
-        return Err(Problem::Attestation.refusal(found, &why));
+        return Err(SignatureProblem::Attestation.refusal(found, &why));
     }
     if statement.kind != STATEMENT_TYPE {
         let why = format!("its statement is of the type `{}`", statement.kind);
-        return Err(Problem::FormatUnknown.refusal(found, &why));
+        return Err(SignatureProblem::FormatUnknown.refusal(found, &why));
     }
     let [signed] = statement.subject.as_slice() else {
-        return Err(Problem::WrongSubject.refusal(
+        return Err(SignatureProblem::WrongSubject.refusal(
             found,
             &format!("it names {} artifacts", statement.subject.len()),
         ));
     };
     let Some(hex) = &signed.digest.sha256 else {
-        return Err(Problem::WrongSubject.refusal(found, "it names no SHA-256 digest"));
+        return Err(SignatureProblem::WrongSubject.refusal(found, "it names no SHA-256 digest"));
     };
     let digest = format!("sha256:{hex}");
     if digest.parse::<Digest>().ok() != Some(subject.digest) && guard!("signed_digest") {
         return Err(refusal::replayed(found, &digest, &subject.digest));
     }
     if !is_named(&signed.name, subject.reference) {
-        return Err(Problem::WrongSubject.refusal(found, &format!("it is for `{}`", signed.name)));
+        return Err(
+            SignatureProblem::WrongSubject.refusal(found, &format!("it is for `{}`", signed.name))
+        );
     }
     Ok(())
 }
 
-/// Whether `name`, the name of the artifact in a statement, is that of `reference`. Most statements have none.
-fn is_named(name: &str, reference: &Reference) -> bool {
-    let Reference::Registry(registry) = reference else {
+/// `true` if `name`, the artifact's name in a statement, matches `reference`. Most statements have none.
+fn is_named(name: &str, reference: &ComponentReference) -> bool {
+    let ComponentReference::Registry(registry) = reference else {
         return true;
     };
     let Some((host, rest)) = name.split_once('/') else {

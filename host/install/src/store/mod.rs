@@ -11,8 +11,8 @@ use toolcell_core::component_size::component_bytes_max;
 use toolcell_core::private::{self, Others};
 use toolcell_core::record::{ErrorClass, Refusal};
 
-use crate::digest::{Digest, Hasher};
-use crate::place;
+use crate::digest::{Digest, DigestHasher};
+use crate::lock_location;
 
 const FOLDER: &str = "store";
 const COMPONENTS: &str = "components";
@@ -23,18 +23,18 @@ const ENDING: &str = ".wasm";
 const READ_ONLY: u32 = 0o400;
 
 /// The store, opened for changes. Processes hold it together, so that the drafts of one are not removed by another.
-pub struct Store {
+pub struct ComponentStore {
     folder: PathBuf,
     /// Locked as long as this lives: shared, or for a moment by one process alone.
     lock: File,
 }
 
 /// A component that is being written. Removed on drop, or by the next process that opens the store.
-pub struct Draft(NamedTempFile);
+pub struct ComponentDraft(NamedTempFile);
 
-/// What is wrong with a file of the store.
+/// A damaged file of the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Damage {
+pub struct DamagedFile {
     /// Its path.
     pub file: PathBuf,
     /// In words.
@@ -92,7 +92,7 @@ fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-impl Store {
+impl ComponentStore {
     /// Opens the store below `home`, which is created, and closed to other users. If no other process has it open, what
     /// killed processes left is removed.
     ///
@@ -130,7 +130,7 @@ impl Store {
         for draft in std::fs::read_dir(self.folder.join(DRAFTS))? {
             std::fs::remove_file(draft?.path())?;
         }
-        let Ok(confirmed) = std::fs::read_dir(home.join(place::FOLDER)) else {
+        let Ok(confirmed) = std::fs::read_dir(home.join(lock_location::FOLDER)) else {
             return Ok(());
         };
         for file in confirmed {
@@ -147,13 +147,15 @@ impl Store {
     /// # Errors
     ///
     /// A folder that cannot be written to.
-    pub fn draft(&self) -> Result<Draft, Refusal> {
+    pub fn draft(&self) -> Result<ComponentDraft, Refusal> {
         let folder = self.folder.join(DRAFTS);
         let draft = tempfile::Builder::new()
             .prefix("draft-")
             .suffix(ENDING)
             .tempfile_in(&folder);
-        draft.map(Draft).map_err(|error| unusable(&folder, &error))
+        draft
+            .map(ComponentDraft)
+            .map_err(|error| unusable(&folder, &error))
     }
 
     /// Puts `draft`, whose bytes have `digest`, into the store: when this returns, the disk has it. A file that was
@@ -162,7 +164,7 @@ impl Store {
     /// # Errors
     ///
     /// A disk that cannot be written to.
-    pub fn keep(&self, draft: Draft, digest: &Digest) -> Result<(), Refusal> {
+    pub fn keep(&self, draft: ComponentDraft, digest: &Digest) -> Result<(), Refusal> {
         let components = self.folder.join(COMPONENTS);
         let keep = || -> io::Result<()> {
             draft
@@ -199,14 +201,14 @@ impl Store {
     /// # Errors
     ///
     /// A folder that cannot be read.
-    pub fn verify(&self) -> Result<Vec<Damage>, Refusal> {
+    pub fn verify(&self) -> Result<Vec<DamagedFile>, Refusal> {
         let mut damages = Vec::new();
         for (file, digest) in self.files()? {
             let why = match digest {
                 None => Some("its name is not that of a component".to_owned()),
                 Some(digest) => damage(&file, &digest),
             };
-            damages.extend(why.map(|why| Damage { file, why }));
+            damages.extend(why.map(|why| DamagedFile { file, why }));
         }
         damages.sort_by(|one, other| one.file.cmp(&other.file));
         Ok(damages)
@@ -265,7 +267,7 @@ impl Store {
     }
 }
 
-impl Draft {
+impl ComponentDraft {
     /// Where its bytes go.
     pub fn target(&mut self) -> &mut (dyn Write + Send) {
         self.0.as_file_mut()
@@ -281,11 +283,11 @@ impl Draft {
     }
 }
 
-/// What is wrong with `file`, whose name says that it has `digest`.
+/// The damage of `file`, whose name has the digest `digest`.
 fn damage(file: &Path, digest: &Digest) -> Option<String> {
     let hash = || -> io::Result<Digest> {
         let mut open = private::open(file, Others::Nothing)?;
-        let mut hasher = Hasher::default();
+        let mut hasher = DigestHasher::default();
         let mut piece = vec![0; 1 << 16];
         loop {
             match open.read(&mut piece)? {
@@ -313,7 +315,7 @@ fn unusable(place: &Path, error: &io::Error) -> Refusal {
 mod tests {
     use super::*;
 
-    fn put(store: &Store, bytes: &[u8]) -> Digest {
+    fn put(store: &ComponentStore, bytes: &[u8]) -> Digest {
         let mut draft = store.draft().unwrap();
         draft.target().write_all(bytes).unwrap();
         assert_eq!(draft.bytes().unwrap(), bytes);
@@ -324,7 +326,7 @@ mod tests {
     #[test]
     fn what_is_kept_is_read_and_what_was_changed_is_not() {
         let home = tempfile::tempdir().unwrap();
-        let store = Store::open(home.path()).unwrap();
+        let store = ComponentStore::open(home.path()).unwrap();
         let digest = put(&store, b"component");
         assert_eq!(read(home.path(), &digest).unwrap(), b"component");
         assert_eq!(store.verify().unwrap(), []);
@@ -352,41 +354,41 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let drafts = home.path().join("store/drafts");
         let count = || std::fs::read_dir(&drafts).unwrap().count();
-        let first = Store::open(home.path()).unwrap();
+        let first = ComponentStore::open(home.path()).unwrap();
         let draft = first.draft().unwrap();
-        let second = Store::open(home.path()).unwrap();
+        let second = ComponentStore::open(home.path()).unwrap();
         assert_eq!(count(), 1);
         // As after a kill: the file stays, and the lock does not.
         draft.0.keep().unwrap();
         drop((first, second));
         assert_eq!(count(), 1);
-        Store::open(home.path()).unwrap();
+        ComponentStore::open(home.path()).unwrap();
         assert_eq!(count(), 0);
     }
 
     #[test]
     fn what_no_lock_names_is_pruned_unless_another_process_installs() {
         let home = tempfile::tempdir().unwrap();
-        let store = Store::open(home.path()).unwrap();
+        let store = ComponentStore::open(home.path()).unwrap();
         let used = put(&store, b"used");
         let _ = put(&store, b"unused");
-        let other = Store::open(home.path()).unwrap();
+        let other = ComponentStore::open(home.path()).unwrap();
         assert_eq!(store.prune(|| Ok(Vec::new())).unwrap(), None);
         assert_eq!(other.prune(|| Ok(vec![used])).unwrap(), Some((1, 6)));
-        let store = Store::open(home.path()).unwrap();
+        let store = ComponentStore::open(home.path()).unwrap();
         assert_eq!(store.components().unwrap(), [(used, 4)]);
     }
 
     #[test]
     fn the_folders_are_closed_to_other_users() {
         let home = tempfile::tempdir().unwrap();
-        drop(Store::open(home.path()).unwrap());
+        drop(ComponentStore::open(home.path()).unwrap());
         let folders =
             ["store", "store/components", "store/drafts"].map(|folder| home.path().join(folder));
         folders.iter().for_each(|folder| {
             std::fs::set_permissions(folder, Permissions::from_mode(0o777)).unwrap()
         });
-        drop(Store::open(home.path()).unwrap());
+        drop(ComponentStore::open(home.path()).unwrap());
         for folder in folders {
             assert_eq!(
                 folder.metadata().unwrap().permissions().mode() & 0o777,

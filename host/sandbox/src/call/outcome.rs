@@ -6,7 +6,7 @@ use toolcell_core::record::{ErrorClass, Metered, Refusal};
 
 use crate::bindings::tool::exports::toolcell::tool::guest::{Outcome, Output, PartialOutput};
 use crate::bindings::tool::toolcell::tool::types as wit;
-use crate::trap::Denied;
+use crate::trap::CallDenial;
 
 /// Maximum length of a guest's error code and message, in characters.
 const CODE_CHARS_MAX: usize = 64;
@@ -16,7 +16,7 @@ pub(crate) const MESSAGE_CHARS_MAX: usize = 4_000;
 /// is a failure, whose output is kept.
 pub(super) fn heed_denials(
     outcome: Result<GuestOutcome, Refusal>,
-    denied: Option<Denied>,
+    denied: Option<CallDenial>,
     has_failed: bool,
 ) -> Result<GuestOutcome, Refusal> {
     let Some(denied) = denied else { return outcome };
@@ -50,7 +50,7 @@ pub(super) fn name_request(
     outcome
 }
 
-/// Whether a partial outcome has the error of a call that failed as a whole.
+/// `true` if a partial outcome has the error of a call that failed as a whole.
 pub(super) fn has_failed(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Partial(partial) => {

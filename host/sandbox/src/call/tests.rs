@@ -7,29 +7,29 @@ use crate::bindings::tool::exports::toolcell::tool::guest::{Output, PartialOutpu
 use crate::bindings::tool::toolcell::tool::types::{
     ErrorClass as GuestClass, ToolError as GuestError,
 };
-use crate::trap::Denied;
+use crate::trap::CallDenial;
 use toolcell_core::executor::{GuestOutput, NeededInput};
 
 #[tokio::test]
 async fn a_guest_that_ends_at_once_needs_no_timer_and_one_that_waits_is_stopped() {
-    let unused = poll_fn(|_| -> Poll<Stop> { panic!("the timer was registered") });
+    let unused = poll_fn(|_| -> Poll<StopReason> { panic!("the timer was registered") });
     assert_eq!(
         unless(unused, pin!(async { Ok(7) }), true).await.unwrap(),
         7
     );
     let error = unless(
-        async { Stop::Deadline },
+        async { StopReason::Deadline },
         pin!(pending::<wasmtime::Result<()>>()),
         true,
     )
     .await
     .unwrap_err();
-    assert!(matches!(error.downcast_ref(), Some(Stop::Deadline)));
+    assert!(matches!(error.downcast_ref(), Some(StopReason::Deadline)));
     let canceled = poll_fn(|_| -> Poll<wasmtime::Result<()>> {
         panic!("a call that was canceled before started")
     });
     unless(
-        async { Stop::Canceled(AbortReason::UserInterruption) },
+        async { StopReason::Canceled(AbortReason::UserInterruption) },
         pin!(canceled),
         false,
     )
@@ -96,7 +96,7 @@ fn no_call_succeeds_whose_last_file_operation_has_not_ended() {
 
 #[test]
 fn a_failure_after_a_denial_has_the_verdict_of_the_sandbox_and_its_output() {
-    let denied = || Denied {
+    let denied = || CallDenial {
         class: ErrorClass::SandboxViolation,
         code: "network_denied",
         message: "the sandbox did not let the tool send it".to_owned(),

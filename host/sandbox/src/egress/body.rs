@@ -9,19 +9,19 @@ use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep};
 use wasmtime_wasi_http::{Error, WasiBody};
 
-use super::Credentials;
+use super::RequestSecrets;
 use super::credentials::BodyScrubber;
-use super::gate::Gate;
+use super::gate::NetworkGate;
 
 /// A guest's body with new framing: exactly its length, if that is known or was declared, or chunks. Empty writes and trailers are not
 /// sent.
-pub(super) struct Outgoing {
+pub(super) struct RequestBody {
     body: WasiBody,
     /// Bytes that are still to come, if their number is known.
     left: Option<u64>,
 }
 
-impl Outgoing {
+impl RequestBody {
     pub(super) fn new(body: WasiBody, declared: Option<u64>) -> Self {
         // A length that is declared for no body at all says nothing.
         let left = body.size_hint().exact().or(declared);
@@ -29,7 +29,7 @@ impl Outgoing {
     }
 }
 
-impl Body for Outgoing {
+impl Body for RequestBody {
     type Data = Bytes;
     type Error = Error;
 
@@ -72,9 +72,9 @@ impl Body for Outgoing {
 }
 
 /// The body of a response, with timeouts. Trailers are dropped.
-pub(super) struct Answered {
+pub(super) struct ResponseBody {
     body: Incoming,
-    gate: Arc<Gate>,
+    gate: Arc<NetworkGate>,
     /// Timeout between two pieces.
     patience: Duration,
     /// Deadline of the whole exchange.
@@ -84,10 +84,10 @@ pub(super) struct Answered {
     scrubber: Option<BodyScrubber>,
 }
 
-impl Answered {
+impl ResponseBody {
     pub(super) fn new(
         body: Incoming,
-        gate: Arc<Gate>,
+        gate: Arc<NetworkGate>,
         patience: Duration,
         deadline: Instant,
     ) -> Self {
@@ -95,7 +95,7 @@ impl Answered {
             .credentials
             .as_ref()
             .filter(|_| guard!("scrub_body"))
-            .map(Credentials::scrub_body);
+            .map(RequestSecrets::scrub_body);
         let alarm = Box::pin(tokio::time::sleep_until(deadline));
         let mut answered = Self {
             body,
@@ -131,7 +131,7 @@ impl Answered {
     }
 }
 
-impl Body for Answered {
+impl Body for ResponseBody {
     type Data = Bytes;
     type Error = Error;
 

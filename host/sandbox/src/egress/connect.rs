@@ -8,27 +8,27 @@ use tokio::net::TcpStream;
 use toolcell_core::policy::network::{HostName, LOCALHOST, Scheme};
 use wasmtime_wasi_http::Error;
 
-use super::gate::Gate;
-use super::meter::Counted;
-use super::target::Target;
-use super::tls::Failed;
+use super::gate::NetworkGate;
+use super::meter::MeteredSocket;
+use super::target::RequestTarget;
+use super::tls::TlsFailure;
 
 /// Maximum number of addresses of one host that are tried, one after another.
 const ADDRESSES_TRIED_MAX: usize = 4;
 
-pub(super) type Socket = Counted;
+pub(super) type Socket = MeteredSocket;
 
 /// A connection that is ready for a request.
-pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+pub(super) trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 
 /// Connects to the host of `target`: looks it up once, vets its addresses, and speaks TLS for `https`. `patience` is
 /// the time to connect, for all its addresses together.
 pub(super) async fn open(
-    gate: &Arc<Gate>,
-    target: &Target,
+    gate: &Arc<NetworkGate>,
+    target: &RequestTarget,
     patience: Duration,
-) -> Result<Box<dyn Stream>, Error> {
+) -> Result<Box<dyn ByteStream>, Error> {
     let addresses = look_up(gate, target).await?;
     gate.vet(target, &addresses)?;
     let addresses = if guard!("resolve_once") {
@@ -44,18 +44,18 @@ pub(super) async fn open(
     gate.vet_route(target, from, to)?;
     // Requests are written whole, so that waiting for more data (Nagle's algorithm) only adds latency.
     let _ = socket.set_nodelay(true);
-    let socket = Counted::new(socket, Arc::clone(gate));
+    let socket = MeteredSocket::new(socket, Arc::clone(gate));
     match target.origin.scheme {
         Scheme::Http => Ok(Box::new(socket)),
         Scheme::Https => match gate.uplink.tls.handshake(&target.origin.host, socket).await {
             Ok(stream) => Ok(Box::new(stream)),
-            Err(Failed::Certificate(why)) => Err(gate.unproven(target, &why)),
-            Err(Failed::Other(error)) => Err(error),
+            Err(TlsFailure::Certificate(why)) => Err(gate.unproven(target, &why)),
+            Err(TlsFailure::Other(error)) => Err(error),
         },
     }
 }
 
-async fn look_up(gate: &Gate, target: &Target) -> Result<Vec<IpAddr>, Error> {
+async fn look_up(gate: &NetworkGate, target: &RequestTarget) -> Result<Vec<IpAddr>, Error> {
     let name = match &target.origin.host {
         HostName::Address(address) => return Ok(vec![*address]),
         HostName::Name(name) if name == LOCALHOST => {
@@ -82,7 +82,7 @@ async fn look_up(gate: &Gate, target: &Target) -> Result<Vec<IpAddr>, Error> {
 
 /// Connects to the first address that answers. Each gets an equal share of `patience`.
 async fn connect(
-    target: &Target,
+    target: &RequestTarget,
     addresses: &[IpAddr],
     patience: Duration,
 ) -> Result<TcpStream, Error> {

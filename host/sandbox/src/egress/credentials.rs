@@ -11,14 +11,14 @@ use wasmtime_wasi_http::Error;
 
 /// The secrets that requests of one call carry, each to its own origin. They are added after a request was vetted, and
 /// removed from every response before the guest sees it, so that the guest never holds them.
-pub(crate) struct Credentials {
+pub(crate) struct RequestSecrets {
     uses: Vec<SecretUse>,
     secrets: Secrets,
     scrubber: Arc<Scrubber>,
     found: Arc<AtomicBool>,
 }
 
-impl Credentials {
+impl RequestSecrets {
     /// Returns `None` for a call without secrets.
     pub(crate) fn new(uses: &[SecretUse], secrets: Secrets) -> anyhow::Result<Option<Self>> {
         if uses.is_empty() {
@@ -33,12 +33,12 @@ impl Credentials {
         }))
     }
 
-    /// Whether the secret `name` was granted for an origin.
+    /// `true` if the secret `name` was granted for an origin.
     pub(super) fn hold(&self, name: &str) -> bool {
         self.uses.iter().any(|granted| granted.name == name)
     }
 
-    /// Whether a response held a secret.
+    /// `true` if a response contained a secret.
     pub(super) fn found(&self) -> bool {
         self.found.load(Ordering::Relaxed)
     }

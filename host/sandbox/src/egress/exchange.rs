@@ -11,11 +11,11 @@ use tokio::time::{Instant, timeout, timeout_at};
 use wasmtime_wasi_http::io::TokioIo;
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody};
 
-use super::body::{Answered, Outgoing};
-use super::connect::{self, Stream};
-use super::gate::Gate;
-use super::target::Target;
-use super::{Answer, Connection};
+use super::body::{RequestBody, ResponseBody};
+use super::connect::{self, ByteStream};
+use super::gate::NetworkGate;
+use super::target::RequestTarget;
+use super::{ConnectionFuture, ExchangeResult};
 
 /// Maximum number of headers of a response; hyper keeps an index of that size.
 const RESPONSE_HEADERS_MAX: usize = 128;
@@ -24,10 +24,10 @@ const BUFFER_BYTES_MIN: usize = 8 << 10;
 
 /// Does what [`exchange`] does, and notes how it ended.
 pub(super) async fn send(
-    gate: Arc<Gate>,
+    gate: Arc<NetworkGate>,
     request: Request<WasiBody>,
     options: RequestOptions,
-) -> Answer {
+) -> ExchangeResult {
     let answer = exchange(Arc::clone(&gate), request, options).await;
     gate.ended(answer.as_ref().err());
     answer
@@ -35,10 +35,14 @@ pub(super) async fn send(
 
 /// Sends a guest's request, if it is allowed, and waits for the head of the response. The connection that comes with it
 /// must be polled for as long as the body is read, and closes when it is dropped.
-async fn exchange(gate: Arc<Gate>, request: Request<WasiBody>, options: RequestOptions) -> Answer {
+async fn exchange(
+    gate: Arc<NetworkGate>,
+    request: Request<WasiBody>,
+    options: RequestOptions,
+) -> ExchangeResult {
     let (parts, body) = request.into_parts();
     let target = gate.admit(&parts)?;
-    let patience = Patience::new(&gate, options);
+    let patience = RequestTimeouts::new(&gate, options);
     let answer = async {
         let place = Arc::clone(&gate.connections)
             .acquire_owned()
@@ -56,7 +60,7 @@ async fn exchange(gate: Arc<Gate>, request: Request<WasiBody>, options: RequestO
         let noted = gate.requested(&target);
         let (response, connection) = ask(&gate, stream, request, patience.first_byte).await?;
         gate.answered(noted, response.status());
-        let connection: Connection = Box::new(async move {
+        let connection: ConnectionFuture = Box::new(async move {
             let _place = place;
             match connection {
                 Some(connection) => connection.await,
@@ -73,21 +77,21 @@ async fn exchange(gate: Arc<Gate>, request: Request<WasiBody>, options: RequestO
         credentials.scrub_head(response.headers_mut())?;
     }
     let response = response.map(|body| {
-        Answered::new(body, gate, patience.between_bytes, patience.deadline).boxed_unsync()
+        ResponseBody::new(body, gate, patience.between_bytes, patience.deadline).boxed_unsync()
     });
     Ok((response, connection))
 }
 
 /// Timeouts of a request: the guest's own where they are shorter than the limits.
-struct Patience {
+struct RequestTimeouts {
     connect: Duration,
     first_byte: Duration,
     between_bytes: Duration,
     deadline: Instant,
 }
 
-impl Patience {
-    fn new(gate: &Gate, options: RequestOptions) -> Self {
+impl RequestTimeouts {
+    fn new(gate: &NetworkGate, options: RequestOptions) -> Self {
         let limits = gate.limits();
         let shorter =
             |wish: Option<Duration>, limit: Duration| wish.map_or(limit, |wish| wish.min(limit));
@@ -104,11 +108,11 @@ impl Patience {
 /// Builds the request that is sent: in origin-form, with toolcell's own `Host` and framing, and with the secrets that
 /// were granted for its origin.
 fn outgoing(
-    gate: &Gate,
-    target: &Target,
+    gate: &NetworkGate,
+    target: &RequestTarget,
     parts: Parts,
     body: WasiBody,
-) -> Result<Request<Outgoing>, Error> {
+) -> Result<Request<RequestBody>, Error> {
     let mut headers = parts.headers;
     let declared = declared_length(&headers)?;
     headers.remove(CONTENT_LENGTH);
@@ -120,7 +124,7 @@ fn outgoing(
     if let Some(credentials) = &gate.credentials {
         credentials.put_into(&target.origin, &mut headers, &mut path_and_query)?;
     }
-    let mut request = Request::new(Outgoing::new(body, declared));
+    let mut request = Request::new(RequestBody::new(body, declared));
     *request.method_mut() = target.method.clone();
     *request.uri_mut() = path_and_query
         .parse()
@@ -146,15 +150,15 @@ fn declared_length(headers: &HeaderMap) -> Result<Option<u64>, Error> {
     }
 }
 
-type Driver = std::pin::Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
+type ConnectionDriver = std::pin::Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
 
 /// Speaks HTTP/1.1 over `stream` until the head of the response has arrived.
 async fn ask(
-    gate: &Arc<Gate>,
-    stream: Box<dyn Stream>,
-    request: Request<Outgoing>,
+    gate: &Arc<NetworkGate>,
+    stream: Box<dyn ByteStream>,
+    request: Request<RequestBody>,
     patience: Duration,
-) -> Result<(Response<Incoming>, Option<Driver>), Error> {
+) -> Result<(Response<Incoming>, Option<ConnectionDriver>), Error> {
     let head = usize::try_from(gate.limits().header_bytes)
         .unwrap_or(usize::MAX)
         .max(BUFFER_BYTES_MIN);
@@ -165,7 +169,7 @@ async fn ask(
         .await
         .map_err(|error| failed(gate, &error))?;
     let explaining = Arc::clone(gate);
-    let mut driver: Driver = Box::pin(async move {
+    let mut driver: ConnectionDriver = Box::pin(async move {
         connection
             .await
             .map_err(|error| failed(&explaining, &error))
@@ -191,7 +195,7 @@ async fn ask(
     Ok((response, driver))
 }
 
-fn failed(gate: &Gate, error: &hyper::Error) -> Error {
+fn failed(gate: &NetworkGate, error: &hyper::Error) -> Error {
     let otherwise = match error {
         error if error.is_parse_too_large() => {
             Error::HttpResponseHeaderSectionSize(Some(gate.limits().header_bytes))

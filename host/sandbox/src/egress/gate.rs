@@ -11,10 +11,10 @@ use toolcell_core::policy::{Network, NetworkLimits};
 use toolcell_core::record::{ErrorClass, Metered, NetworkUsage, Touch, Touched};
 use wasmtime_wasi_http::Error;
 
-use crate::trap::Denied;
+use crate::trap::CallDenial;
 
-use super::target::Target;
-use super::{Credentials, Uplink, headers, machine};
+use super::target::RequestTarget;
+use super::{NetworkResources, RequestSecrets, headers, machine};
 
 /// Maximum number of denials of one call that are recorded one by one; a guest can cause many more.
 const DENIALS_RECORDED_MAX: u64 = 32;
@@ -22,11 +22,11 @@ const DENIALS_RECORDED_MAX: u64 = 32;
 const TARGET_CHARS_MAX: usize = 300;
 
 /// The gate between one call and the network: what the call may send, what it has used, what it was denied.
-pub(crate) struct Gate {
+pub(crate) struct NetworkGate {
     network: Network,
-    pub(super) credentials: Option<Credentials>,
+    pub(super) credentials: Option<RequestSecrets>,
     limits: NetworkLimits,
-    pub(super) uplink: Arc<Uplink>,
+    pub(super) uplink: Arc<NetworkResources>,
     pub(super) connections: Arc<Semaphore>,
     observer: Arc<dyn Observer>,
     requests: AtomicU64,
@@ -35,18 +35,18 @@ pub(crate) struct Gate {
     /// Set at the first limit that was exceeded, because only one is recorded.
     limited: AtomicBool,
     denials: AtomicU64,
-    last: Mutex<Option<Denied>>,
+    last: Mutex<Option<CallDenial>>,
     /// Why the last request failed, if it did.
     failed: Mutex<Option<String>>,
     touched: Mutex<Touched>,
 }
 
-impl Gate {
+impl NetworkGate {
     pub(crate) fn new(
         network: Network,
-        credentials: Option<Credentials>,
+        credentials: Option<RequestSecrets>,
         limits: NetworkLimits,
-        uplink: Arc<Uplink>,
+        uplink: Arc<NetworkResources>,
         observer: Arc<dyn Observer>,
     ) -> Self {
         let connections = usize::try_from(limits.connections)
@@ -108,7 +108,7 @@ impl Gate {
     }
 
     /// Notes a request that is about to be sent, without its query and its secrets, and returns its place in the list.
-    pub(super) fn requested(&self, target: &Target) -> Option<usize> {
+    pub(super) fn requested(&self, target: &RequestTarget) -> Option<usize> {
         let what = format!(
             "{} {}{}",
             target.method,
@@ -131,12 +131,12 @@ impl Gate {
         }
     }
 
-    /// Whether a secret was removed from what the guest received.
+    /// `true` if a secret was removed from what the guest received.
     pub(crate) fn redacted(&self) -> bool {
-        self.credentials.as_ref().is_some_and(Credentials::found)
+        self.credentials.as_ref().is_some_and(RequestSecrets::found)
     }
 
-    /// Whether a request of the call can carry the secret `name`.
+    /// `true` if a request of the call can carry the secret `name`.
     pub(crate) fn carries(&self, name: &str) -> bool {
         self.credentials
             .as_ref()
@@ -144,7 +144,7 @@ impl Gate {
     }
 
     /// Returns the last denial.
-    pub(crate) fn denied(&self) -> Option<Denied> {
+    pub(crate) fn denied(&self) -> Option<CallDenial> {
         self.last
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -166,7 +166,7 @@ impl Gate {
     }
 
     /// Counts a request, and decides on it before anything is looked up or sent.
-    pub(super) fn admit(&self, parts: &Parts) -> Result<Target, Error> {
+    pub(super) fn admit(&self, parts: &Parts) -> Result<RequestTarget, Error> {
         if self.requests.fetch_add(1, Ordering::Relaxed) >= self.limits.requests
             && guard!("network_requests")
         {
@@ -178,7 +178,7 @@ impl Gate {
                 Error::ConnectionLimitReached,
             ));
         }
-        let target = Target::of(parts).map_err(|rule| {
+        let target = RequestTarget::from_parts(parts).map_err(|rule| {
             let shown = format!("{} {}", parts.method, parts.uri);
             self.deny(&shown, "malformed", "network_request_refused", rule, "");
             Error::HttpRequestDenied
@@ -203,7 +203,7 @@ impl Gate {
     }
 
     /// Decides on the addresses of the host of `target`: all of them must be allowed, or none is used.
-    pub(super) fn vet(&self, target: &Target, addresses: &[IpAddr]) -> Result<(), Error> {
+    pub(super) fn vet(&self, target: &RequestTarget, addresses: &[IpAddr]) -> Result<(), Error> {
         let mut addresses = addresses.iter().filter(|_| guard!("vet_addresses"));
         addresses
             .try_for_each(|address| self.vet_address(target, *address, machine::is_here(*address)))
@@ -213,7 +213,7 @@ impl Gate {
     /// an address or a route that was added meanwhile.
     pub(super) fn vet_route(
         &self,
-        target: &Target,
+        target: &RequestTarget,
         from: SocketAddr,
         to: SocketAddr,
     ) -> Result<(), Error> {
@@ -224,7 +224,12 @@ impl Gate {
         }
     }
 
-    fn vet_address(&self, target: &Target, address: IpAddr, here: bool) -> Result<(), Error> {
+    fn vet_address(
+        &self,
+        target: &RequestTarget,
+        address: IpAddr,
+        here: bool,
+    ) -> Result<(), Error> {
         // Checked before the grants, because no grant can allow it.
         if guard!("own_addresses")
             && machine::listens_at(SocketAddr::new(address, target.origin.port), here)
@@ -235,7 +240,7 @@ impl Gate {
         checked.map_err(|reason| self.not_allowed(target, &reason, Some(address)))
     }
 
-    fn own(&self, target: &Target) -> Error {
+    fn own(&self, target: &RequestTarget) -> Error {
         self.deny(
             &shown(target),
             "own address",
@@ -246,7 +251,12 @@ impl Gate {
         Error::DestinationIpProhibited
     }
 
-    fn not_allowed(&self, target: &Target, reason: &NotAllowed, address: Option<IpAddr>) -> Error {
+    fn not_allowed(
+        &self,
+        target: &RequestTarget,
+        reason: &NotAllowed,
+        address: Option<IpAddr>,
+    ) -> Error {
         let host = address.map_or_else(|| target.origin.host.clone(), HostName::Address);
         let purpose = match &host {
             HostName::Address(address) => network::special(*address),
@@ -291,7 +301,7 @@ impl Gate {
             class,
             target,
             rule,
-            Denied {
+            CallDenial {
                 class: ErrorClass::SandboxViolation,
                 code,
                 message,
@@ -300,13 +310,13 @@ impl Gate {
     }
 
     /// Records that the certificate of `target` was not accepted. The reason can have names of the certificate.
-    pub(super) fn unproven(&self, target: &Target, why: &str) -> Error {
+    pub(super) fn unproven(&self, target: &RequestTarget, why: &str) -> Error {
         let why = printable(why);
         let message = format!(
             "the certificate of {} is not accepted: {why}",
             target.origin
         );
-        let denied = Denied {
+        let denied = CallDenial {
             class: ErrorClass::DependencyUnavailable,
             code: "certificate_not_accepted",
             message,
@@ -329,7 +339,7 @@ impl Gate {
                 "limit",
                 what.to_owned(),
                 code,
-                Denied {
+                CallDenial {
                     class,
                     code,
                     message,
@@ -339,7 +349,7 @@ impl Gate {
         error
     }
 
-    fn record(&self, target_class: &str, target: String, rule: &str, denied: Denied) {
+    fn record(&self, target_class: &str, target: String, rule: &str, denied: CallDenial) {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(denied);
         if self.denials.fetch_add(1, Ordering::Relaxed) < DENIALS_RECORDED_MAX {
             self.observer.denied(SandboxDenial {
@@ -353,7 +363,7 @@ impl Gate {
 }
 
 /// Returns method and origin only, because the path may hold confidential data.
-fn shown(target: &Target) -> String {
+fn shown(target: &RequestTarget) -> String {
     format!("{} {}", target.method, target.origin)
 }
 

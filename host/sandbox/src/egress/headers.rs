@@ -1,7 +1,7 @@
 use http::{HeaderMap, HeaderName};
 use toolcell_core::record::CONNECTION_HEADERS;
 
-/// Whether toolcell alone writes the header; a guest can neither set nor see it.
+/// `true` if only toolcell writes the header; a guest can neither set nor see it.
 pub(super) fn is_ours(name: &HeaderName) -> bool {
     guard!("framing_headers") && CONNECTION_HEADERS.contains(&name.as_str())
 }

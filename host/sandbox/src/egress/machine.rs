@@ -25,18 +25,18 @@ const DISCARD: u16 = 9;
 /// ```
 /// use std::net::TcpListener;
 ///
-/// use toolcell_sandbox::Listening;
+/// use toolcell_sandbox::ListenGuard;
 ///
 /// let listener = TcpListener::bind("127.0.0.1:0")?;
-/// let closed = Listening::at(listener.local_addr()?);
+/// let closed = ListenGuard::at(listener.local_addr()?);
 /// // No tool connects to `listener` until this:
 /// drop(closed);
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Listening(SocketAddr);
+pub struct ListenGuard(SocketAddr);
 
-impl Listening {
+impl ListenGuard {
     /// Registers `address`; an unspecified one means every address of this machine.
     pub fn at(address: SocketAddr) -> Self {
         LISTENING
@@ -47,7 +47,7 @@ impl Listening {
     }
 }
 
-impl Drop for Listening {
+impl Drop for ListenGuard {
     fn drop(&mut self) {
         let mut listening = LISTENING.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(at) = listening.iter().position(|address| *address == self.0) {
@@ -56,7 +56,7 @@ impl Drop for Listening {
     }
 }
 
-/// Whether this process listens at `address`; `here` if that address leads to this machine.
+/// `true` if this process listens at `address`; `here` if it is an address of this machine.
 pub(super) fn listens_at(address: SocketAddr, here: bool) -> bool {
     let ip = reached(address.ip());
     LISTENING
@@ -70,7 +70,7 @@ pub(super) fn listens_at(address: SocketAddr, here: bool) -> bool {
         })
 }
 
-/// Whether `address` is one of this machine's own. It takes microseconds, because nothing is sent.
+/// `true` if `address` is one of this machine's own. It takes microseconds, because nothing is sent.
 pub(super) fn is_here(address: IpAddr) -> bool {
     let address = reached(address);
     if address.is_loopback() || address.is_unspecified() {
@@ -89,7 +89,7 @@ fn binds(address: IpAddr) -> bool {
     UdpSocket::bind((address, 0)).is_ok()
 }
 
-/// Whether the kernel would use the destination itself as the source address.
+/// `true` if the kernel would use the destination itself as the source address.
 fn routed_back(address: IpAddr) -> bool {
     let unspecified = if address.is_ipv4() {
         IpAddr::from(Ipv4Addr::UNSPECIFIED)
@@ -107,7 +107,7 @@ fn routed_back(address: IpAddr) -> bool {
 mod tests {
     use std::net::SocketAddr;
 
-    use super::{Listening, is_here, listens_at};
+    use super::{ListenGuard, is_here, listens_at};
 
     #[test]
     fn only_addresses_of_this_machine_lead_here() {
@@ -130,7 +130,7 @@ mod tests {
     fn every_spelling_of_the_own_address_is_known() {
         let at = |address: &str, here: bool| listens_at(address.parse().unwrap(), here);
         let one: SocketAddr = "127.0.0.1:1".parse().unwrap();
-        let listening = Listening::at(one);
+        let listening = ListenGuard::at(one);
         assert!(
             at("127.0.0.1:1", true)
                 && at("[::ffff:127.0.0.1]:1", true)
@@ -140,7 +140,7 @@ mod tests {
         assert!(!at("127.0.0.1:2", true) && !at("127.0.0.2:1", true));
         drop(listening);
         assert!(!at("127.0.0.1:1", true));
-        let _everywhere = Listening::at("[::]:3".parse().unwrap());
+        let _everywhere = ListenGuard::at("[::]:3".parse().unwrap());
         assert!(at("127.0.0.2:3", true) && at("192.0.2.7:3", true) && !at("192.0.2.7:3", false));
     }
 }

@@ -9,22 +9,22 @@ use tokio::net::TcpStream;
 use toolcell_core::record::ErrorClass;
 use wasmtime_wasi_http::Error;
 
-use super::gate::Gate;
+use super::gate::NetworkGate;
 
 /// A connection whose bytes are counted where they leave and enter the machine: handshakes, heads, chunk sizes and
 /// bodies alike, so that no part of a response can grow without a limit.
-pub(super) struct Counted {
+pub(super) struct MeteredSocket {
     socket: TcpStream,
-    gate: Arc<Gate>,
+    gate: Arc<NetworkGate>,
 }
 
-impl Counted {
-    pub(super) fn new(socket: TcpStream, gate: Arc<Gate>) -> Self {
+impl MeteredSocket {
+    pub(super) fn new(socket: TcpStream, gate: Arc<NetworkGate>) -> Self {
         Self { socket, gate }
     }
 }
 
-impl Gate {
+impl NetworkGate {
     /// Returns the error of a connection that failed: a limit that was exceeded, or `otherwise`.
     pub(super) fn explain(&self, otherwise: Error) -> Error {
         let limits = self.limits();
@@ -50,7 +50,7 @@ impl Gate {
     }
 }
 
-impl AsyncRead for Counted {
+impl AsyncRead for MeteredSocket {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -76,7 +76,7 @@ impl AsyncRead for Counted {
     }
 }
 
-impl AsyncWrite for Counted {
+impl AsyncWrite for MeteredSocket {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

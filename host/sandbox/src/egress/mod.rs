@@ -11,13 +11,13 @@ mod credentials;
 mod exchange;
 mod gate;
 mod headers;
-mod held;
 mod machine;
 mod meter;
+mod request_parts;
 mod resolver;
 mod target;
 mod tls;
-mod whole;
+mod whole_request;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,17 +30,19 @@ use wasmtime_wasi_http::{
     WasiHttpHooks, WasiHttpView,
 };
 
-use super::limiter::Charge;
-use super::state::State;
+use super::limiter::MemoryCharge;
+use super::state::StoreState;
 
-pub(super) use credentials::Credentials;
-pub(super) use gate::Gate;
-pub(super) use held::{add_handler_to_linker as link_handler, add_to_linker as link_types};
-pub use machine::Listening;
+pub(super) use credentials::RequestSecrets;
+pub(super) use gate::NetworkGate;
+pub use machine::ListenGuard;
+pub(super) use request_parts::{
+    add_handler_to_linker as link_handler, add_to_linker as link_types,
+};
 pub use resolver::{Resolver, SystemResolver};
-pub(super) use whole::{Ask, Told, Unanswered};
+pub(super) use whole_request::{RequestFailure, WholeRequest, WholeResponse};
 
-use tls::Tls;
+use tls::TlsClient;
 
 /// Bytes that a guest may hand over in one write to a request's body, and writes that may wait to be sent.
 const BODY_CHUNK_BYTES: usize = 64 << 10;
@@ -75,17 +77,17 @@ impl Default for NetworkSettings {
     }
 }
 
-/// What all calls share to reach the network.
-pub(super) struct Uplink {
+/// The network state that all calls share.
+pub(super) struct NetworkResources {
     resolver: Arc<dyn Resolver>,
-    tls: Tls,
+    tls: TlsClient,
 }
 
-impl Uplink {
+impl NetworkResources {
     pub(super) fn new(settings: NetworkSettings) -> anyhow::Result<Self> {
         Ok(Self {
             resolver: settings.resolver,
-            tls: Tls::new(settings.extra_roots.as_deref())?,
+            tls: TlsClient::new(settings.extra_roots.as_deref())?,
         })
     }
 }
@@ -94,23 +96,23 @@ impl Uplink {
 pub(super) struct Egress {
     fields: WasiHttpCtx,
     header_bytes: usize,
-    /// What the host keeps for the guest, charged to its memory limit.
-    held: Option<Charge>,
-    hooks: Hooks,
+    /// Host memory kept for the guest, charged to its limit.
+    held: Option<MemoryCharge>,
+    hooks: EgressHooks,
 }
 
-struct Hooks {
+struct EgressHooks {
     /// `None` in the empty world, and for components that do not import HTTP.
-    gate: Option<Arc<Gate>>,
+    gate: Option<Arc<NetworkGate>>,
 }
 
 /// The response to a request, and the future that drives its connection.
-type Answer = Result<(Response<WasiBody>, Connection), Error>;
-type Connection = Box<dyn Future<Output = Result<(), Error>> + Send>;
+type ExchangeResult = Result<(Response<WasiBody>, ConnectionFuture), Error>;
+type ConnectionFuture = Box<dyn Future<Output = Result<(), Error>> + Send>;
 
 impl Egress {
     /// Sends requests through `gate`; without one, denies them.
-    pub(super) fn new(gate: Option<Arc<Gate>>) -> Self {
+    pub(super) fn new(gate: Option<Arc<NetworkGate>>) -> Self {
         let header_bytes = gate
             .as_ref()
             .map_or(NetworkLimits::default().header_bytes, |gate| {
@@ -123,11 +125,11 @@ impl Egress {
             fields,
             header_bytes,
             held: None,
-            hooks: Hooks { gate },
+            hooks: EgressHooks { gate },
         }
     }
 
-    pub(super) fn gate(&self) -> Option<&Gate> {
+    pub(super) fn gate(&self) -> Option<&NetworkGate> {
         self.hooks.gate.as_deref()
     }
 
@@ -137,12 +139,12 @@ impl Egress {
     }
 
     /// Returns the gate for a request that the host sends for the guest.
-    pub(super) fn shared_gate(&self) -> Option<Arc<Gate>> {
+    pub(super) fn shared_gate(&self) -> Option<Arc<NetworkGate>> {
         self.hooks.gate.clone()
     }
 }
 
-impl WasiHttpView for State {
+impl WasiHttpView for StoreState {
     fn http(&mut self) -> WasiHttpCtxView<'_> {
         WasiHttpCtxView {
             hooks: &mut self.egress.hooks,
@@ -152,7 +154,7 @@ impl WasiHttpView for State {
     }
 }
 
-impl WasiHttpHooks for Hooks {
+impl WasiHttpHooks for EgressHooks {
     fn is_forbidden_header(&mut self, name: &HeaderName) -> bool {
         headers::is_ours(name)
     }
@@ -175,7 +177,7 @@ impl WasiHttpHooks for Hooks {
         request: Request<WasiBody>,
         options: Option<RequestOptions>,
         _: Box<dyn Future<Output = Result<(), Error>> + Send>,
-    ) -> Box<dyn Future<Output = Answer> + Send> {
+    ) -> Box<dyn Future<Output = ExchangeResult> + Send> {
         match &self.gate {
             Some(gate) => Box::new(exchange::send(
                 Arc::clone(gate),

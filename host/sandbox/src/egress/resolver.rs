@@ -70,12 +70,12 @@ pub trait Resolver: Debug + Send + Sync {
 /// ```
 pub struct SystemResolver {
     servers: Vec<SocketAddr>,
-    system: Mutex<Option<Arc<System>>>,
+    system: Mutex<Option<Arc<SystemConfig>>>,
     at_once: Semaphore,
 }
 
 /// Contents of the files when they were read.
-struct System {
+struct SystemConfig {
     states: [Option<FileState>; 2],
     config: ResolverConfig,
     options: ResolverOpts,
@@ -97,7 +97,7 @@ impl Debug for SystemResolver {
 }
 
 impl SystemResolver {
-    /// Asks these name servers instead of those of `/etc/resolv.conf`; an empty list changes nothing.
+    /// Asks these name servers instead of the ones in `/etc/resolv.conf`; an empty list changes nothing.
     pub fn asking(servers: Vec<SocketAddr>) -> Self {
         Self {
             servers,
@@ -106,14 +106,14 @@ impl SystemResolver {
         }
     }
 
-    async fn system(&self) -> io::Result<Arc<System>> {
+    async fn system(&self) -> io::Result<Arc<SystemConfig>> {
         let before = self
             .system
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
         let now = NAMES
-            .run(move || System::read(before))
+            .run(move || SystemConfig::read(before))
             .await
             .map_err(io::Error::other)?;
         *self.system.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&now));
@@ -121,7 +121,7 @@ impl SystemResolver {
     }
 
     /// Asks the name servers. The resolver lives as long as the look-up, because its sockets are closed with it.
-    async fn ask(&self, name: Name, system: &System) -> io::Result<Vec<IpAddr>> {
+    async fn ask(&self, name: Name, system: &SystemConfig) -> io::Result<Vec<IpAddr>> {
         let mut config = system.config.clone();
         if !self.servers.is_empty() {
             let (domain, search, _) = config.into_parts();
@@ -154,7 +154,7 @@ impl Resolver for SystemResolver {
     }
 }
 
-impl System {
+impl SystemConfig {
     /// Reads the files, or returns `before` if they have not changed since.
     fn read(before: Option<Arc<Self>>) -> Arc<Self> {
         let states = [RESOLV_CONF, HOSTS].map(|file| FileState::of(&File::open(file).ok()?));

@@ -29,7 +29,7 @@ pub(super) fn escaped(text: &str) -> String {
 
 /// Where a request goes, parsed once and from one place, so that what is vetted is what is sent.
 #[derive(Clone, Debug)]
-pub(super) struct Target {
+pub(super) struct RequestTarget {
     pub(super) origin: Origin,
     pub(super) method: Method,
     /// Path and query; begins with `/`.
@@ -37,9 +37,9 @@ pub(super) struct Target {
     path_bytes: usize,
 }
 
-impl Target {
+impl RequestTarget {
     /// Parses the target of a guest's request; the error is the rule that its form breaks.
-    pub(super) fn of(parts: &Parts) -> Result<Self, &'static str> {
+    pub(super) fn from_parts(parts: &Parts) -> Result<Self, &'static str> {
         let origin = origin(&parts.uri).map_err(Malformed::as_str)?;
         if matches!(parts.method, Method::CONNECT | Method::TRACE)
             || parts.method.as_str().len() > METHOD_CHARS_MAX
@@ -103,7 +103,7 @@ fn origin(uri: &Uri) -> Result<Origin, Malformed> {
 
 #[cfg(test)]
 mod tests {
-    use super::Target;
+    use super::RequestTarget;
 
     fn of(method: &str, uri: &str) -> Result<String, &'static str> {
         let request = http::Request::builder()
@@ -111,7 +111,7 @@ mod tests {
             .uri(uri)
             .body(())
             .unwrap();
-        Target::of(&request.into_parts().0)
+        RequestTarget::from_parts(&request.into_parts().0)
             .map(|target| format!("{} {}", target.origin, target.path_and_query()))
     }
 

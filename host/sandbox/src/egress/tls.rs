@@ -19,14 +19,14 @@ use super::connect::Socket;
 /// Maximum size of a PEM bundle, in bytes; a larger file is rejected.
 const ROOTS_BYTES_MAX: u64 = 4 << 20;
 
-/// Trusted root certificates: those of Mozilla's program when toolcell was built, and the operator's.
-pub(super) struct Tls {
+/// Trusted root certificates: Mozilla's program when toolcell was built, and the operator's.
+pub(super) struct TlsClient {
     extra: Vec<CertificateDer<'static>>,
     /// Built when a tool first speaks TLS.
     config: OnceLock<Result<Arc<ClientConfig>, rustls::Error>>,
 }
 
-impl Tls {
+impl TlsClient {
     pub(super) fn new(extra_roots: Option<&Path>) -> anyhow::Result<Self> {
         let extra = match extra_roots {
             Some(file) => certificates(file)
@@ -44,7 +44,7 @@ impl Tls {
         &self,
         host: &HostName,
         socket: Socket,
-    ) -> Result<TlsStream<Socket>, Failed> {
+    ) -> Result<TlsStream<Socket>, TlsFailure> {
         let config = self
             .config
             .get_or_init(|| self.configure())
@@ -64,7 +64,9 @@ impl Tls {
                 .get_ref()
                 .and_then(|error| error.downcast_ref::<rustls::Error>())
             {
-                Some(rustls::Error::InvalidCertificate(why)) => Failed::Certificate(reason(why)),
+                Some(rustls::Error::InvalidCertificate(why)) => {
+                    TlsFailure::Certificate(reason(why))
+                }
                 None if error.kind() == ErrorKind::UnexpectedEof => {
                     Error::ConnectionTerminated.into()
                 }
@@ -92,13 +94,13 @@ impl Tls {
 }
 
 /// Why there is no TLS connection.
-pub(super) enum Failed {
+pub(super) enum TlsFailure {
     /// The certificate of the server is not accepted, with the reason.
     Certificate(String),
     Other(Error),
 }
 
-impl From<Error> for Failed {
+impl From<Error> for TlsFailure {
     fn from(error: Error) -> Self {
         Self::Other(error)
     }

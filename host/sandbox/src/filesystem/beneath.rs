@@ -18,22 +18,22 @@ const MADE: Mode = Mode::from_raw_mode(0o666);
 
 /// How a guest wants a path opened, in the operating system's flags.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wish {
+pub(super) struct OpenRequest {
     pub(super) follow: bool,
     pub(super) flags: OFlags,
     pub(super) mode: OpenMode,
 }
 
-/// What was opened.
+/// An opened file or folder.
 #[derive(Debug)]
-pub(super) enum Opened {
+pub(super) enum OpenedPath {
     File(File),
     Folder(File),
 }
 
 /// Why nothing was opened.
 #[derive(Debug)]
-pub(super) enum Unopened {
+pub(super) enum OpenFailure {
     Error(io::Error),
     /// A FIFO, a socket or a device.
     Special,
@@ -41,7 +41,7 @@ pub(super) enum Unopened {
     StepByStep,
 }
 
-impl Wish {
+impl OpenRequest {
     /// Converts the flags as wasmtime-wasi does.
     pub(super) fn new(path: PathFlags, open: OpenFlags, flags: DescriptorFlags) -> FsResult<Self> {
         let makes = open.contains(OpenFlags::CREATE);
@@ -101,33 +101,45 @@ impl Wish {
 }
 
 /// Opens `path` below `folder` in one step.
-pub(super) fn open(folder: &File, path: &str, wish: &Wish) -> Result<Opened, Unopened> {
+pub(super) fn open(
+    folder: &File,
+    path: &str,
+    wish: &OpenRequest,
+) -> Result<OpenedPath, OpenFailure> {
     if !guard!("special_files") {
         let flags = wish.flags - OFlags::NONBLOCK;
-        return vetted(resolve_beneath(folder, path, &Wish { flags, ..*wish })?);
+        return vetted(resolve_beneath(
+            folder,
+            path,
+            &OpenRequest { flags, ..*wish },
+        )?);
     }
     // Opening a FIFO unblocks a writer that waits for a reader, and some devices act on an open. `O_PATH` checks the
     // type first, without such effects.
-    let look = Wish {
+    let look = OpenRequest {
         flags: OFlags::PATH | OFlags::CLOEXEC,
         ..*wish
     };
     match resolve_beneath(folder, path, &look) {
-        Ok(file) if is_special(kind(&file)?) => return Err(Unopened::Special),
+        Ok(file) if is_special(kind(&file)?) => return Err(OpenFailure::Special),
         Ok(file) => of_files(&file)?,
-        Err(Unopened::Error(_)) => {}
+        Err(OpenFailure::Error(_)) => {}
         Err(unopened) => return Err(unopened),
     }
     vetted(resolve_beneath(folder, path, wish)?)
 }
 
 /// Opens `name` in `folder`, without following it if it is a link.
-pub(super) fn open_name(folder: &File, name: &str, wish: &Wish) -> Result<Opened, Unopened> {
+pub(super) fn open_name(
+    folder: &File,
+    name: &str,
+    wish: &OpenRequest,
+) -> Result<OpenedPath, OpenFailure> {
     match rustix::fs::statat(folder, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW) {
         Ok(there)
             if is_special(FileType::from_raw_mode(there.st_mode)) && guard!("special_files") =>
         {
-            return Err(Unopened::Special);
+            return Err(OpenFailure::Special);
         }
         _ => {}
     }
@@ -142,26 +154,26 @@ pub(super) fn link_target(folder: &File, name: &str) -> Option<String> {
 }
 
 /// Checks the type of what was really opened, because the path may have been swapped since the first check.
-fn vetted(file: File) -> Result<Opened, Unopened> {
+fn vetted(file: File) -> Result<OpenedPath, OpenFailure> {
     of_files(&file)?;
     match kind(&file)? {
-        FileType::Directory => Ok(Opened::Folder(file)),
-        special if is_special(special) && guard!("special_files") => Err(Unopened::Special),
+        FileType::Directory => Ok(OpenedPath::Folder(file)),
+        special if is_special(special) && guard!("special_files") => Err(OpenFailure::Special),
         _ => {
             // FUSE file systems see the flag, and some behave differently with it.
             let flags = fcntl_getfl(&file).map_err(failed)?;
             fcntl_setfl(&file, flags - OFlags::NONBLOCK).map_err(failed)?;
-            Ok(Opened::File(file))
+            Ok(OpenedPath::File(file))
         }
     }
 }
 
 /// Fails in a file system that holds no files, but the kernel's state.
-fn of_files(file: &File) -> Result<(), Unopened> {
+fn of_files(file: &File) -> Result<(), OpenFailure> {
     pseudo_files::refuse(file).map_err(|_| failed(Errno::ACCESS))
 }
 
-fn kind(file: &File) -> Result<FileType, Unopened> {
+fn kind(file: &File) -> Result<FileType, OpenFailure> {
     Ok(FileType::from_raw_mode(
         fstat(file).map_err(failed)?.st_mode,
     ))
@@ -174,12 +186,12 @@ fn is_special(kind: FileType) -> bool {
     )
 }
 
-fn failed(error: Errno) -> Unopened {
-    Unopened::Error(error.into())
+fn failed(error: Errno) -> OpenFailure {
+    OpenFailure::Error(error.into())
 }
 
 #[cfg(target_os = "linux")]
-fn resolve_beneath(folder: &File, path: &str, wish: &Wish) -> Result<File, Unopened> {
+fn resolve_beneath(folder: &File, path: &str, wish: &OpenRequest) -> Result<File, OpenFailure> {
     use rustix::fs::{ResolveFlags, openat2};
     /// Tries of `openat2` before falling back, because renames anywhere on the machine make the kernel give up.
     const TRIES: u32 = 4;
@@ -200,10 +212,10 @@ fn resolve_beneath(folder: &File, path: &str, wish: &Wish) -> Result<File, Unope
             Err(error) => Err(failed(error)),
         };
     }
-    Err(Unopened::StepByStep)
+    Err(OpenFailure::StepByStep)
 }
 
 #[cfg(not(target_os = "linux"))]
-fn resolve_beneath(_: &File, _: &str, _: &Wish) -> Result<File, Unopened> {
-    Err(Unopened::StepByStep)
+fn resolve_beneath(_: &File, _: &str, _: &OpenRequest) -> Result<File, OpenFailure> {
+    Err(OpenFailure::StepByStep)
 }

@@ -23,24 +23,24 @@ static WALKS: LazyLock<io::Result<Pool>> =
 
 /// Denied paths in the mounted folders of one call.
 #[derive(Debug)]
-pub(super) struct Denials {
+pub(super) struct DeniedPaths {
     paths: Vec<Denial>,
     /// Where file systems of the kernel are mounted. They are not searched for other names of files: no file has one there.
     kernel: Vec<PathBuf>,
     /// Searched for at the first file with several hard links, because most calls never open one.
-    twins: OnceCell<Twins>,
+    twins: OnceCell<HardLinks>,
     /// Set if a file was refused because its other names could not be determined.
     undecided: AtomicBool,
 }
 
 /// How far a file is denied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Closed {
+pub(super) enum DenialScope {
     ForWriting,
     Entirely,
 }
 
-impl Denials {
+impl DeniedPaths {
     pub(super) fn new(paths: Vec<Denial>, kernel: Vec<PathBuf>) -> Self {
         Self {
             paths,
@@ -64,7 +64,7 @@ impl Denials {
         (self.paths.is_empty() || !guard!("denials")) && self.kernel.is_empty()
     }
 
-    /// Whether `host` is denied; `write` also applies denials of writing.
+    /// `true` if `host` is denied; `write` also applies denials of writing.
     pub(super) fn cover(&self, host: &Path, write: bool) -> bool {
         self.paths
             .iter()
@@ -76,7 +76,7 @@ impl Denials {
     /// denial has: one file can be mounted in several places. `write` says whether denials of writing matter.
     ///
     /// The files are looked at each time, because another one may have taken the place of each.
-    pub(super) fn of_same_file(&self, identity: (u64, u64), write: bool) -> Option<Closed> {
+    pub(super) fn of_same_file(&self, identity: (u64, u64), write: bool) -> Option<DenialScope> {
         let is_same = |path: &Path| {
             let found = path.symlink_metadata().ok().filter(Metadata::is_file);
             found.is_some_and(|found| (found.dev(), found.ino()) == identity)
@@ -88,22 +88,22 @@ impl Denials {
         let same = matter.filter(|denial| denial.what.exact().is_some_and(is_same));
         same.map(|denial| {
             if denial.read {
-                Closed::Entirely
+                DenialScope::Entirely
             } else {
-                Closed::ForWriting
+                DenialScope::ForWriting
             }
         })
         .max()
     }
 
-    /// Whether `resolved` ends in a denied path, or a link on it is denied by its own name, wherever it leads: a denial of
-    /// `**/.env` covers a link `.env`, although its target has another name.
+    /// `true` if `resolved` ends in a denied path, or a link on it is denied by its own name, whatever its target: a
+    /// denial of `**/.env` covers a link `.env`, although its target has another name.
     pub(super) fn close(&self, resolved: &ResolvedPath, write: bool) -> bool {
         let by_a_link = || resolved.links.iter().any(|link| self.cover(link, write));
         self.cover(&resolved.end, write) || (guard!("denied_names") && by_a_link())
     }
 
-    /// Whether moving or replacing `host` would move or replace a denied path.
+    /// `true` if moving or replacing `host` would move or replace a denied path.
     pub(super) fn hold_in_place(&self, host: &Path) -> bool {
         self.cover(host, true)
             || self
@@ -113,7 +113,7 @@ impl Denials {
             || self.kernel.iter().any(|place| place.starts_with(host))
     }
 
-    /// Whether `host` is denied itself, but its name is visible in a folder that is not.
+    /// `true` if `host` is denied itself, but its name is visible in a folder that is not.
     pub(super) fn show(&self, host: &Path) -> bool {
         let is_seen = host
             .parent()
@@ -121,7 +121,7 @@ impl Denials {
         is_seen && self.cover(host, true)
     }
 
-    /// Whether a path that is denied at `from` would not be denied at `to`.
+    /// `true` if a path that is denied at `from` would not be denied at `to`.
     pub(super) fn opened_by_move(&self, from: &Path, to: &Path) -> bool {
         self.paths
             .iter()
@@ -129,13 +129,13 @@ impl Denials {
     }
 
     /// Returns how far an open file is denied because one of its other names is.
-    pub(super) async fn of_other_names(&self, file: &Metadata) -> Option<Closed> {
+    pub(super) async fn of_other_names(&self, file: &Metadata) -> Option<DenialScope> {
         if !file.is_file() || file.nlink() < 2 || !guard!("hard_links") {
             return None;
         }
         let closed = self
             .twins
-            .get_or_init(|| Twins::look_for(self.paths.clone()))
+            .get_or_init(|| HardLinks::look_for(self.paths.clone()))
             .await;
         if closed.unknown.is_some() {
             self.undecided.store(true, Ordering::Relaxed);
@@ -146,7 +146,7 @@ impl Denials {
 
 /// The denied files with several hard links, by device and inode.
 #[derive(Debug, Default)]
-struct Twins {
+struct HardLinks {
     entirely: HashSet<(u64, u64)>,
     for_writing: HashSet<(u64, u64)>,
     /// Why the search is incomplete, if it is.
@@ -162,10 +162,10 @@ impl Drop for StopOnDrop {
     }
 }
 
-impl Twins {
+impl HardLinks {
     async fn look_for(denials: Vec<Denial>) -> Self {
         let stop = StopOnDrop(Arc::default());
-        let walk = Walk {
+        let walk = DenialSearch {
             left: CLOSED_NAMES_MAX,
             stopped: Arc::clone(&stop.0),
         };
@@ -182,25 +182,27 @@ impl Twins {
         })
     }
 
-    fn closed(&self, file: &Metadata) -> Option<Closed> {
+    fn closed(&self, file: &Metadata) -> Option<DenialScope> {
         let id = (file.dev(), file.ino());
         if self.unknown.is_some() || self.entirely.contains(&id) {
-            return Some(Closed::Entirely);
+            return Some(DenialScope::Entirely);
         }
-        self.for_writing.contains(&id).then_some(Closed::ForWriting)
+        self.for_writing
+            .contains(&id)
+            .then_some(DenialScope::ForWriting)
     }
 }
 
 /// A search through all denied paths. A guest cannot add to them, because it cannot link to a denied file.
-struct Walk {
+struct DenialSearch {
     /// Number of names that may still be examined.
     left: usize,
     stopped: Arc<AtomicBool>,
 }
 
-impl Walk {
-    fn through(mut self, denials: &[Denial]) -> Twins {
-        let mut found = Twins::default();
+impl DenialSearch {
+    fn through(mut self, denials: &[Denial]) -> HardLinks {
+        let mut found = HardLinks::default();
         for denial in denials
             .iter()
             .filter(|denial| denial.what.covers_anything())
@@ -289,7 +291,7 @@ mod tests {
         let denials = &permit.capability().denials;
         assert_eq!(denials.len(), 1);
         let walk = |stopped| {
-            Walk {
+            DenialSearch {
                 left: 1_000,
                 stopped: Arc::new(AtomicBool::new(stopped)),
             }

@@ -14,26 +14,26 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
     DescriptorType, DirectoryEntry, DirectoryEntryStream, ErrorCode,
 };
 
-use crate::limiter::Charge;
+use crate::limiter::MemoryCharge;
 
 /// Names that are read at once, because each batch costs a switch to another thread and back.
 const BATCH: usize = 64;
 /// Host memory of one listing, in bytes: the kernel's buffer, and a batch of names of maximum length.
 pub(super) const LISTING_BYTES: usize = 72 << 10;
 
-type Entry = Result<DirectoryEntry, ErrorCode>;
+type ListingEntry = Result<DirectoryEntry, ErrorCode>;
 
 /// A listing of a folder in progress.
-pub(super) struct Listing {
+pub(super) struct FolderListing {
     /// `None` at the end of the folder, and while a batch is read.
     rest: Option<Dir>,
-    ready: VecDeque<Entry>,
-    _charge: Charge,
+    ready: VecDeque<ListingEntry>,
+    _charge: MemoryCharge,
 }
 
-impl Listing {
+impl FolderListing {
     /// Begins to list `folder`.
-    pub(super) async fn open(folder: Arc<File>, charge: Charge) -> FsResult<Self> {
+    pub(super) async fn open(folder: Arc<File>, charge: MemoryCharge) -> FsResult<Self> {
         let opened = GUEST_FILES
             .run(move || opened(&folder))
             .await
@@ -61,11 +61,11 @@ impl Listing {
 
 /// Returns the same entry of the table under the interface's type, because wasmtime-wasi's own type cannot be
 /// constructed elsewhere.
-pub(super) fn shown(listing: &Resource<Listing>) -> Resource<DirectoryEntryStream> {
+pub(super) fn shown(listing: &Resource<FolderListing>) -> Resource<DirectoryEntryStream> {
     Resource::new_own(listing.rep())
 }
 
-pub(super) fn meant(stream: &Resource<DirectoryEntryStream>) -> Resource<Listing> {
+pub(super) fn meant(stream: &Resource<DirectoryEntryStream>) -> Resource<FolderListing> {
     Resource::new_own(stream.rep())
 }
 
@@ -77,7 +77,7 @@ fn opened(folder: &File) -> io::Result<Dir> {
 }
 
 /// Reads up to [`BATCH`] names. Returns no folder if there are no more of them.
-fn batch(mut rest: Dir) -> (Option<Dir>, VecDeque<Entry>) {
+fn batch(mut rest: Dir) -> (Option<Dir>, VecDeque<ListingEntry>) {
     let mut entries = VecDeque::new();
     while entries.len() < BATCH {
         match rest.next() {

@@ -10,12 +10,12 @@ mod beneath;
 mod denial;
 mod listing;
 mod open;
-mod place;
+mod path_target;
 mod pooled;
 mod quota;
 mod stream;
 mod touched;
-mod whole;
+mod whole_file;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -31,48 +31,48 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 };
 use wasmtime_wasi::p2::{DynInputStream, DynOutputStream, FsError, FsResult};
 
-use self::denial::Denials;
-use self::listing::{LISTING_BYTES, Listing};
-use self::place::Found;
-use self::pooled::Pooled;
-use self::quota::Quota;
-use self::stream::{Metered, STREAM_BYTES, Source};
-use super::limiter::{Charge, Limiter};
-use super::state::State;
-use super::trap::Denied;
+use self::denial::DeniedPaths;
+use self::listing::{FolderListing, LISTING_BYTES};
+use self::path_target::PathTarget;
+use self::pooled::PooledView;
+use self::quota::FileQuota;
+use self::stream::{FileSource, MeteredOutput, STREAM_BYTES};
+use super::limiter::{Limiter, MemoryCharge};
+use super::state::StoreState;
+use super::trap::CallDenial;
 
-pub(super) use self::whole::read_text;
+pub(super) use self::whole_file::read_text;
 
-/// What one call may do in its mounts.
+/// One call's rights in its mounts.
 #[derive(Debug)]
-pub(super) struct Rules {
-    denials: Denials,
-    pub(super) quota: Quota,
+pub(super) struct FileRules {
+    denials: DeniedPaths,
+    pub(super) quota: FileQuota,
     /// The folders of the call, on the host and for the guest.
     places: Vec<(PathBuf, String)>,
     touched: Mutex<Touched>,
 }
 
-impl Rules {
+impl FileRules {
     pub(super) fn new(capability: &Capability, limits: &Limits) -> Self {
         let kernel =
             pseudo_files::mounted_in(capability.mounts.iter().map(|mount| mount.host.as_path()));
         Self {
-            denials: Denials::new(capability.denials.clone(), kernel),
-            quota: Quota::new(limits),
+            denials: DeniedPaths::new(capability.denials.clone(), kernel),
+            quota: FileQuota::new(limits),
             places: touched::places(&capability.mounts),
             touched: Mutex::default(),
         }
     }
 
     /// Returns what the guest was refused because the host could not determine whether it is denied.
-    pub(super) fn denied(&self) -> Option<Denied> {
+    pub(super) fn denied(&self) -> Option<CallDenial> {
         let message = format!(
             "the sandbox did not open a file that has several names, because one of them could be closed: {}; a denial of a \
              smaller folder can be looked through",
             self.denials.undecided()?
         );
-        Some(Denied {
+        Some(CallDenial {
             class: ErrorClass::SandboxViolation,
             code: "names_not_checked",
             message,
@@ -81,31 +81,31 @@ impl Rules {
 }
 
 /// Adds the interface to `linker`.
-pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
-    types::add_to_linker::<State, Guarding>(linker, guarded)
+pub(super) fn add_to_linker(linker: &mut Linker<StoreState>) -> wasmtime::Result<()> {
+    types::add_to_linker::<StoreState, PolicyFs>(linker, guarded)
 }
 
-fn guarded(state: &mut State) -> Pooled<'_> {
+fn guarded(state: &mut StoreState) -> PooledView<'_> {
     let rules = Arc::clone(&state.file_rules);
     let plain = WasiFilesystemCtxView {
         ctx: state.wasi.filesystem(),
         table: &mut state.table,
     };
-    Pooled(Guarded {
+    PooledView(PolicyFsView {
         rules,
         plain,
         limiter: &state.limiter,
     })
 }
 
-struct Guarding;
+struct PolicyFs;
 
-impl HasData for Guarding {
-    type Data<'a> = Pooled<'a>;
+impl HasData for PolicyFs {
+    type Data<'a> = PooledView<'a>;
 }
 
-struct Guarded<'a> {
-    rules: Arc<Rules>,
+struct PolicyFsView<'a> {
+    rules: Arc<FileRules>,
     plain: WasiFilesystemCtxView<'a>,
     limiter: &'a Limiter,
 }
@@ -117,8 +117,8 @@ fn again(fd: &Fd) -> Fd {
     Resource::new_borrow(fd.rep())
 }
 
-impl Guarded<'_> {
-    fn denials(&self) -> &Denials {
+impl PolicyFsView<'_> {
+    fn denials(&self) -> &DeniedPaths {
         &self.rules.denials
     }
 
@@ -155,7 +155,7 @@ impl Guarded<'_> {
         let inner = self.plain.table.delete(stream)?;
         let rules = Arc::clone(&self.rules);
         let _charge = self.charge(STREAM_BYTES)?;
-        let metered: DynOutputStream = Box::new(Metered {
+        let metered: DynOutputStream = Box::new(MeteredOutput {
             inner,
             file,
             position,
@@ -171,12 +171,12 @@ impl Guarded<'_> {
         folder: Arc<std::fs::File>,
     ) -> FsResult<Resource<types::DirectoryEntryStream>> {
         let charge = self.charge(LISTING_BYTES)?;
-        let listing = Listing::open(folder, charge).await?;
+        let listing = FolderListing::open(folder, charge).await?;
         Ok(listing::shown(&self.plain.table.push(listing)?))
     }
 
     /// Charges host memory to the guest's memory limit.
-    fn charge(&mut self, bytes: usize) -> FsResult<Charge> {
+    fn charge(&mut self, bytes: usize) -> FsResult<MemoryCharge> {
         Ok(self
             .limiter
             .charge(bytes)
@@ -184,7 +184,7 @@ impl Guarded<'_> {
     }
 }
 
-impl types::Host for Guarded<'_> {
+impl types::Host for PolicyFsView<'_> {
     fn convert_error_code(&mut self, error: FsError) -> wasmtime::Result<ErrorCode> {
         self.plain.convert_error_code(error)
     }
@@ -197,7 +197,7 @@ impl types::Host for Guarded<'_> {
     }
 }
 
-impl HostDescriptor for Guarded<'_> {
+impl HostDescriptor for PolicyFsView<'_> {
     async fn open_at(
         &mut self,
         fd: Fd,
@@ -233,7 +233,7 @@ impl HostDescriptor for Guarded<'_> {
         let follow = path_flags.contains(PathFlags::SYMLINK_FOLLOW);
         self.check(&fd, &path, follow, false).await?;
         match self.find(&fd, &path, follow, false).await? {
-            Found::Place(place) => {
+            PathTarget::Place(place) => {
                 if self.denials().cover(&place.host, false) {
                     self.leave(place)?;
                     return Err(ErrorCode::Access.into());
@@ -245,7 +245,7 @@ impl HostDescriptor for Guarded<'_> {
                 self.leave(place)?;
                 stat
             }
-            Found::Opened(opened) => {
+            PathTarget::Opened(opened) => {
                 let stat = self.plain.stat(again(&opened)).await;
                 self.plain.table.delete(opened)?;
                 stat
@@ -275,7 +275,7 @@ impl HostDescriptor for Guarded<'_> {
             self.check(&fd, &path, follow, false).await?;
         }
         match self.find(&fd, &path, follow, false).await? {
-            Found::Place(place) => {
+            PathTarget::Place(place) => {
                 let flags = PathFlags::empty();
                 let hash = self
                     .plain
@@ -284,7 +284,7 @@ impl HostDescriptor for Guarded<'_> {
                 self.leave(place)?;
                 hash
             }
-            Found::Opened(opened) => {
+            PathTarget::Opened(opened) => {
                 let hash = self.plain.metadata_hash(again(&opened)).await;
                 self.plain.table.delete(opened)?;
                 hash
@@ -319,7 +319,7 @@ impl HostDescriptor for Guarded<'_> {
         }
         self.check(&fd, &path, follow, true).await?;
         match self.find(&fd, &path, follow, true).await? {
-            Found::Place(place) => {
+            PathTarget::Place(place) => {
                 let folder = again(&place.folder);
                 let flags = PathFlags::empty();
                 let set = self
@@ -329,7 +329,7 @@ impl HostDescriptor for Guarded<'_> {
                 self.leave(place)?;
                 set
             }
-            Found::Opened(opened) => {
+            PathTarget::Opened(opened) => {
                 let set = self
                     .plain
                     .set_times(again(&opened), accessed, modified)
@@ -562,7 +562,7 @@ impl HostDescriptor for Guarded<'_> {
     fn read_via_stream(&mut self, fd: Fd, offset: u64) -> FsResult<Resource<DynInputStream>> {
         let stream = self.plain.read_via_stream(fd, offset)?;
         let inner = self.plain.table.delete(stream)?;
-        let source: DynInputStream = Box::new(Source {
+        let source: DynInputStream = Box::new(FileSource {
             inner,
             _charge: self.charge(STREAM_BYTES)?,
         });
@@ -594,7 +594,7 @@ impl HostDescriptor for Guarded<'_> {
     }
 }
 
-impl HostDirectoryEntryStream for Guarded<'_> {
+impl HostDirectoryEntryStream for PolicyFsView<'_> {
     async fn read_directory_entry(
         &mut self,
         stream: Resource<types::DirectoryEntryStream>,

@@ -14,11 +14,11 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
     DescriptorFlags, DescriptorType, ErrorCode, HostDescriptor, OpenFlags, PathFlags,
 };
 
-use super::beneath::{self, Opened, Unopened, Wish};
-use super::place::{Place, folder_and_name};
-use super::{Fd, Guarded, again};
+use super::beneath::{self, OpenFailure, OpenRequest, OpenedPath};
+use super::path_target::{AllowedName, folder_and_name};
+use super::{Fd, PolicyFsView, again};
 
-impl Guarded<'_> {
+impl PolicyFsView<'_> {
     /// Opens `path` below `fd` as wasmtime-wasi does, except that anything but a regular file or a folder is refused,
     /// and blocks no thread.
     pub(super) async fn open_only_files(
@@ -29,7 +29,7 @@ impl Guarded<'_> {
         open: OpenFlags,
         flags: DescriptorFlags,
     ) -> FsResult<Fd> {
-        let wish = Wish::new(path_flags, open, flags)?;
+        let wish = OpenRequest::new(path_flags, open, flags)?;
         let (folder, perms) = self.folder(&fd)?;
         if perms.write_not_permitted() && wish.writes() {
             return Err(ErrorCode::NotPermitted.into());
@@ -39,11 +39,11 @@ impl Guarded<'_> {
             .run(move || beneath::open(&folder, &named, &wish))
             .await;
         let opened = match opened.map_err(|_| ErrorCode::Busy)? {
-            Err(Unopened::StepByStep) if folder_and_name(&path).is_some() => {
+            Err(OpenFailure::StepByStep) if folder_and_name(&path).is_some() => {
                 self.open_step_by_step(&fd, path, wish, perms).await?
             }
             // A path that ends in `.`, `..` or nothing names a folder, which cannot block a thread.
-            Err(Unopened::StepByStep) => {
+            Err(OpenFailure::StepByStep) => {
                 self.plain
                     .open_at(fd, path_flags, path, open, flags)
                     .await?
@@ -88,19 +88,19 @@ impl Guarded<'_> {
 
     fn push(
         &mut self,
-        opened: Result<Opened, Unopened>,
-        wish: &Wish,
+        opened: Result<OpenedPath, OpenFailure>,
+        wish: &OpenRequest,
         perms: FsPerms,
     ) -> FsResult<Fd> {
         let descriptor = match opened {
-            Ok(Opened::File(file)) => {
+            Ok(OpenedPath::File(file)) => {
                 Descriptor::File(filesystem::File::new(file, perms, wish.mode, false))
             }
-            Ok(Opened::Folder(folder)) => {
+            Ok(OpenedPath::Folder(folder)) => {
                 Descriptor::Dir(filesystem::Dir::new(folder, perms, wish.mode, false))
             }
-            Err(Unopened::Error(error)) => return Err(error.into()),
-            Err(Unopened::Special | Unopened::StepByStep) => {
+            Err(OpenFailure::Error(error)) => return Err(error.into()),
+            Err(OpenFailure::Special | OpenFailure::StepByStep) => {
                 return Err(ErrorCode::Unsupported.into());
             }
         };
@@ -114,7 +114,7 @@ impl Guarded<'_> {
         &mut self,
         fd: &Fd,
         path: String,
-        mut wish: Wish,
+        mut wish: OpenRequest,
         perms: FsPerms,
     ) -> FsResult<Fd> {
         if path.ends_with('/') {
@@ -237,7 +237,7 @@ impl Guarded<'_> {
     /// Opens or creates the file at `place` itself, and truncates nothing; `None` if a link must be followed.
     async fn make(
         &mut self,
-        place: &Place,
+        place: &AllowedName,
         follow: bool,
         open: OpenFlags,
         flags: DescriptorFlags,
@@ -278,7 +278,7 @@ impl Guarded<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::filesystem::Rules;
+    use crate::filesystem::FileRules;
     use crate::limiter::Limiter;
     use toolcell_core::policy::{Capability, Limits};
     use wasmtime::component::ResourceTable;
@@ -290,7 +290,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("sub")).unwrap();
         let limits = Limits::default();
-        let rules = Arc::new(Rules::new(&Capability::default(), &limits));
+        let rules = Arc::new(FileRules::new(&Capability::default(), &limits));
         let at_work = {
             let mut wasi = WasiCtxBuilder::new().build();
             let mut table = ResourceTable::new();
@@ -302,7 +302,7 @@ mod tests {
                 table: &mut table,
             };
             let limiter = Limiter::new(&limits);
-            let mut guarded = Guarded {
+            let mut guarded = PolicyFsView {
                 rules: Arc::clone(&rules),
                 plain,
                 limiter: &limiter,

@@ -11,12 +11,12 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 };
 use wasmtime_wasi::p2::{DynInputStream, DynOutputStream, FsError, FsResult};
 
-use super::{Fd, Guarded, again};
+use super::{Fd, PolicyFsView, again};
 
 /// The interface, run in the pool.
-pub(super) struct Pooled<'a>(pub(super) Guarded<'a>);
+pub(super) struct PooledView<'a>(pub(super) PolicyFsView<'a>);
 
-/// Methods that only call those of [`Guarded`], in the pool. `changes` first records what the operation changes.
+/// Methods that only call [`PolicyFsView`], in the pool. `changes` first records what the operation changes.
 macro_rules! in_pool {
     (
         looks { $($look:ident($($a:ident: $t:ty),*) -> $r:ty;)* }
@@ -42,7 +42,7 @@ macro_rules! in_pool {
     };
 }
 
-impl types::Host for Pooled<'_> {
+impl types::Host for PooledView<'_> {
     fn convert_error_code(&mut self, error: FsError) -> wasmtime::Result<ErrorCode> {
         self.0.convert_error_code(error)
     }
@@ -55,7 +55,7 @@ impl types::Host for Pooled<'_> {
     }
 }
 
-impl HostDescriptor for Pooled<'_> {
+impl HostDescriptor for PooledView<'_> {
     in_pool! {
         looks {
         advise(offset: u64, length: u64, advice: Advice) -> FsResult<()>;
@@ -200,7 +200,7 @@ impl HostDescriptor for Pooled<'_> {
     }
 }
 
-impl HostDirectoryEntryStream for Pooled<'_> {
+impl HostDirectoryEntryStream for PooledView<'_> {
     async fn read_directory_entry(
         &mut self,
         stream: Resource<DirectoryEntryStream>,

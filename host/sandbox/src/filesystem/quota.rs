@@ -10,7 +10,7 @@ use toolcell_core::record::{self, FileUsage};
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 use wasmtime_wasi::p2::{FsError, FsResult};
 
-use crate::trap::Exceeded;
+use crate::trap::ExceededLimit;
 
 /// Maximum number of folders that a guest lists at the same time. Each keeps one of the host's files open.
 const LISTINGS_MAX: u64 = 32;
@@ -22,12 +22,12 @@ const SETTLE_STEP: Duration = Duration::from_millis(1);
 
 /// Counts up to a limit.
 #[derive(Debug)]
-struct Meter {
+struct UsageMeter {
     used: AtomicU64,
     limit: u64,
 }
 
-impl Meter {
+impl UsageMeter {
     fn new(limit: u64) -> Self {
         Self {
             used: AtomicU64::new(0),
@@ -49,12 +49,12 @@ impl Meter {
     }
 }
 
-/// What one call has written, made and opened.
+/// Amounts that one call has written, created and opened.
 #[derive(Debug)]
-pub(crate) struct Quota {
-    bytes: Meter,
-    files: Meter,
-    listings: Meter,
+pub(crate) struct FileQuota {
+    bytes: UsageMeter,
+    files: UsageMeter,
+    listings: UsageMeter,
     descriptors_max: usize,
     /// Open files of the host, counted by their holders, because a stream keeps its file open after the guest dropped
     /// the descriptor.
@@ -63,12 +63,12 @@ pub(crate) struct Quota {
     changing: Mutex<Weak<File>>,
 }
 
-impl Quota {
+impl FileQuota {
     pub(crate) fn new(limits: &Limits) -> Self {
         Self {
-            bytes: Meter::new(limits.disk_bytes),
-            files: Meter::new(limits.files_created),
-            listings: Meter::new(LISTINGS_MAX),
+            bytes: UsageMeter::new(limits.disk_bytes),
+            files: UsageMeter::new(limits.files_created),
+            listings: UsageMeter::new(LISTINGS_MAX),
             descriptors_max: usize::try_from(limits.descriptors).unwrap_or(usize::MAX),
             open: Mutex::default(),
             changing: Mutex::default(),
@@ -104,7 +104,7 @@ impl Quota {
 
     /// Counts a write of `length` bytes to `file`. A write beyond the end counts as far as the file grows, because a
     /// hole takes no space now, and all of it once the file is copied.
-    pub(super) fn write(&self, file: &File, offset: u64, length: u64) -> Result<(), Exceeded> {
+    pub(super) fn write(&self, file: &File, offset: u64, length: u64) -> Result<(), ExceededLimit> {
         let grows = |size: u64| offset.saturating_add(length).saturating_sub(size);
         let growth = file
             .metadata()
@@ -114,9 +114,9 @@ impl Quota {
         self.bytes(length.max(growth))
     }
 
-    pub(super) fn bytes(&self, amount: u64) -> Result<(), Exceeded> {
+    pub(super) fn bytes(&self, amount: u64) -> Result<(), ExceededLimit> {
         if guard!("disk_bytes") {
-            self.bytes.take(amount).ok_or(Exceeded::DiskBytes)
+            self.bytes.take(amount).ok_or(ExceededLimit::DiskBytes)
         } else {
             Ok(())
         }
@@ -132,17 +132,17 @@ impl Quota {
         if guard!("files_created") {
             self.files
                 .take(1)
-                .ok_or_else(|| FsError::trap(Exceeded::FilesCreated))
+                .ok_or_else(|| FsError::trap(ExceededLimit::FilesCreated))
         } else {
             Ok(())
         }
     }
 
     /// Counts a file of `bytes` bytes that the host writes for the guest; `entries`: the file, and folders that hold it.
-    pub(crate) fn given(&self, bytes: u64, entries: u64) -> Result<(), Exceeded> {
+    pub(crate) fn given(&self, bytes: u64, entries: u64) -> Result<(), ExceededLimit> {
         self.bytes(bytes)?;
         if guard!("files_created") {
-            self.files.take(entries).ok_or(Exceeded::FilesCreated)
+            self.files.take(entries).ok_or(ExceededLimit::FilesCreated)
         } else {
             Ok(())
         }
@@ -157,7 +157,7 @@ impl Quota {
         if open.len() < self.descriptors_max || !guard!("descriptors") {
             Ok(())
         } else {
-            Err(FsError::trap(Exceeded::Descriptors))
+            Err(FsError::trap(ExceededLimit::Descriptors))
         }
     }
 
@@ -199,7 +199,7 @@ impl Quota {
         true
     }
 
-    /// Whether one of the files is still held. After the store is dropped, only a thread at work holds one.
+    /// `true` if one of the files is still held. After the store is dropped, only a working thread holds one.
     fn is_busy(&self) -> bool {
         let held = |file: &Weak<File>| file.strong_count() > 0;
         held(&self.changing.lock().unwrap_or_else(PoisonError::into_inner))

@@ -10,21 +10,21 @@ use wasmtime_wasi::p2::{
     DynInputStream, DynOutputStream, InputStream, OutputStream, Pollable, StreamError, StreamResult,
 };
 
-use crate::limiter::Charge;
+use crate::limiter::MemoryCharge;
 
-use super::Rules;
+use super::FileRules;
 
 /// Bytes of a file that one stream may hold: wasmtime-wasi reads and writes no more at once.
 pub(super) const STREAM_BYTES: usize = 64 << 10;
 
 /// A stream that reads from a file.
-pub(super) struct Source {
+pub(super) struct FileSource {
     pub(super) inner: DynInputStream,
-    pub(super) _charge: Charge,
+    pub(super) _charge: MemoryCharge,
 }
 
 #[wasmtime_wasi::async_trait]
-impl InputStream for Source {
+impl InputStream for FileSource {
     fn read(&mut self, size: usize) -> StreamResult<Bytes> {
         let _entered = GUEST_FILES.enter();
         self.inner.read(size)
@@ -40,23 +40,23 @@ impl InputStream for Source {
 }
 
 #[wasmtime_wasi::async_trait]
-impl Pollable for Source {
+impl Pollable for FileSource {
     async fn ready(&mut self) {
         GUEST_FILES.within(self.inner.ready()).await;
     }
 }
 
 /// A stream that writes to a file, and counts what it writes.
-pub(super) struct Metered {
+pub(super) struct MeteredOutput {
     pub(super) inner: DynOutputStream,
     pub(super) file: Arc<File>,
     /// Offset of the next byte; `None` if the stream appends to the end of the file.
     pub(super) position: Option<u64>,
-    pub(super) rules: Arc<Rules>,
-    pub(super) _charge: Charge,
+    pub(super) rules: Arc<FileRules>,
+    pub(super) _charge: MemoryCharge,
 }
 
-impl Metered {
+impl MeteredOutput {
     fn count(&mut self, bytes: &Bytes) -> StreamResult<()> {
         let length = bytes.len() as u64;
         let counted = match &mut self.position {
@@ -71,7 +71,7 @@ impl Metered {
 }
 
 #[wasmtime_wasi::async_trait]
-impl OutputStream for Metered {
+impl OutputStream for MeteredOutput {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
         self.count(&bytes)?;
         let _entered = GUEST_FILES.enter();
@@ -103,7 +103,7 @@ impl OutputStream for Metered {
 }
 
 #[wasmtime_wasi::async_trait]
-impl Pollable for Metered {
+impl Pollable for MeteredOutput {
     async fn ready(&mut self) {
         self.inner.ready().await;
     }

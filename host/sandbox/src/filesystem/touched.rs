@@ -9,9 +9,9 @@ use wasmtime_wasi::filesystem::Descriptor;
 use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorFlags, OpenFlags};
 
 use super::denial::real_path;
-use super::{Fd, Guarded, Rules};
+use super::{Fd, FileRules, PolicyFsView};
 
-impl Rules {
+impl FileRules {
     /// The folder that the guest knows as `guest`, which the host made for the call.
     pub(crate) fn knows(&mut self, host: &Path, guest: &str) {
         self.places.push((host.to_owned(), guest.to_owned()));
@@ -48,7 +48,7 @@ pub(super) fn places(mounts: &[Mount]) -> Vec<(PathBuf, String)> {
         .collect()
 }
 
-impl Guarded<'_> {
+impl PolicyFsView<'_> {
     /// Notes what the guest did to `path` below the folder `fd`.
     pub(super) fn touched(&self, how: Touch, fd: &Fd, path: &str) {
         let Ok(folder) = self.handle(fd) else { return };

@@ -2,7 +2,7 @@ use toolcell_core::journal::{ArtifactDraft, ArtifactError};
 use toolcell_core::pool::GUEST_FILES;
 use wasmtime::component::Resource;
 
-use crate::state::State;
+use crate::state::StoreState;
 
 use super::wit::artifacts::{Host, HostArtifact, StoreError};
 
@@ -12,13 +12,13 @@ const GATHERED_BYTES: usize = 64 << 10;
 
 /// An artifact that a guest writes.
 #[allow(unreachable_pub, reason = "the generated bindings export it again")]
-pub struct Artifact {
+pub struct GuestArtifact {
     /// `None` after a write failed.
     draft: Option<ArtifactDraft>,
     gathered: Vec<u8>,
 }
 
-impl Artifact {
+impl GuestArtifact {
     pub(crate) fn new(draft: ArtifactDraft) -> Self {
         Self {
             draft: Some(draft),
@@ -47,12 +47,12 @@ impl Artifact {
     }
 }
 
-impl Host for State {
+impl Host for StoreState {
     async fn create(
         &mut self,
         name: String,
         media_type: String,
-    ) -> wasmtime::Result<Result<Resource<Artifact>, StoreError>> {
+    ) -> wasmtime::Result<Result<Resource<GuestArtifact>, StoreError>> {
         let Some(artifacts) = self.artifacts.clone() else {
             let why = "artifacts can be written during a call only, not in describe, validation or classification";
             return Ok(Err(StoreError::Denied(why.to_owned())));
@@ -64,14 +64,14 @@ impl Host for State {
         if let Some(file) = draft.file() {
             self.file_rules.quota.opened(file);
         }
-        Ok(Ok(self.table.push(Artifact::new(draft))?))
+        Ok(Ok(self.table.push(GuestArtifact::new(draft))?))
     }
 }
 
-impl HostArtifact for State {
+impl HostArtifact for StoreState {
     async fn write(
         &mut self,
-        artifact: Resource<Artifact>,
+        artifact: Resource<GuestArtifact>,
         chunk: Vec<u8>,
     ) -> wasmtime::Result<Result<(), StoreError>> {
         let (mut draft, bytes) = match self.table.get_mut(&artifact)?.add(chunk) {
@@ -91,9 +91,9 @@ impl HostArtifact for State {
 
     async fn finish(
         &mut self,
-        artifact: Resource<Artifact>,
+        artifact: Resource<GuestArtifact>,
     ) -> wasmtime::Result<Result<String, StoreError>> {
-        let Artifact { draft, gathered } = self.table.delete(artifact)?;
+        let GuestArtifact { draft, gathered } = self.table.delete(artifact)?;
         let finished = match draft {
             Some(draft) => aside(move || draft.finish(&gathered)).await,
             None => Err(lost()),
@@ -101,8 +101,8 @@ impl HostArtifact for State {
         Ok(finished.map_err(StoreError::from))
     }
 
-    async fn drop(&mut self, artifact: Resource<Artifact>) -> wasmtime::Result<()> {
-        let Artifact { draft, .. } = self.table.delete(artifact)?;
+    async fn drop(&mut self, artifact: Resource<GuestArtifact>) -> wasmtime::Result<()> {
+        let GuestArtifact { draft, .. } = self.table.delete(artifact)?;
         // Removing a large file takes long.
         let _ = GUEST_FILES.run(move || drop(draft)).await;
         Ok(())

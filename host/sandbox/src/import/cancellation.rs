@@ -4,11 +4,11 @@ use wasmtime::component::Resource;
 use wasmtime_wasi::p2::{DynPollable, Pollable, subscribe};
 
 use crate::bindings::waiting::toolcell::tool::cancellation_signal;
-use crate::state::State;
+use crate::state::StoreState;
 
 use super::wit::cancellation::{AbortReason, Host};
 
-impl Host for State {
+impl Host for StoreState {
     async fn requested(&mut self) -> wasmtime::Result<Option<AbortReason>> {
         let asked = self.cancellation.requested().or(self.expiry.requested());
         Ok(asked.map(|reason| match reason {
@@ -28,9 +28,9 @@ impl Host for State {
     }
 }
 
-impl cancellation_signal::Host for State {
+impl cancellation_signal::Host for StoreState {
     async fn subscribe(&mut self) -> wasmtime::Result<Resource<DynPollable>> {
-        let wish = self.table.push(Wish {
+        let wish = self.table.push(StopPollable {
             canceled: self.cancellation.clone(),
             expired: self.expiry.clone(),
         })?;
@@ -39,13 +39,13 @@ impl cancellation_signal::Host for State {
 }
 
 /// Ready once the call was asked to stop.
-struct Wish {
+struct StopPollable {
     canceled: Cancellation,
     expired: Cancellation,
 }
 
 #[wasmtime_wasi::async_trait]
-impl Pollable for Wish {
+impl Pollable for StopPollable {
     async fn ready(&mut self) {
         tokio::select! {
             () = self.canceled.cancelled() => {}

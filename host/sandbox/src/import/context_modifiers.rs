@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use toolcell_core::record::{ContextModifier, check_numbers, read_unique_json};
 
-use crate::state::State;
+use crate::state::StoreState;
 
 use super::wit::context_modifiers::{Host, ModifyError};
 
@@ -16,21 +16,21 @@ const KEY_BYTES_MAX: usize = 128;
 /// Maximum number of JSON values in one value, because the host keeps many results.
 const VALUES_MAX: usize = 1_000;
 
-/// What one instance would change in its caller's context.
-pub(crate) struct Modifiers {
+/// Changes that one instance proposes for its caller's context.
+pub(crate) struct ContextChanges {
     /// Why it may change nothing; `None` if it may.
     barred: Option<&'static str>,
     /// Bytes of all keys and values, as the guest wrote them.
     bytes: usize,
-    changes: BTreeMap<String, Change>,
+    changes: BTreeMap<String, ContextChange>,
 }
 
-struct Change {
+struct ContextChange {
     bytes: usize,
     value: Value,
 }
 
-impl Modifiers {
+impl ContextChanges {
     pub(crate) fn new(barred: Option<&'static str>) -> Self {
         Self {
             barred,
@@ -51,7 +51,7 @@ impl Modifiers {
         let changes = std::mem::take(&mut self.changes);
         changes
             .into_iter()
-            .map(|(key, Change { value, .. })| ContextModifier { key, value })
+            .map(|(key, ContextChange { value, .. })| ContextModifier { key, value })
             .collect()
     }
 
@@ -87,20 +87,20 @@ impl Modifiers {
                     "cannot change {key}: its value is not valid JSON: {why}"
                 ))
             })?;
-        self.changes.insert(key, Change { bytes, value });
+        self.changes.insert(key, ContextChange { bytes, value });
         self.bytes = total;
         Ok(())
     }
 }
 
-/// Whether a key is safe to show anywhere.
+/// `true` if a key is safe to show anywhere.
 fn is_key(key: &str) -> bool {
     let fits =
         |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b':' | b'/');
     (1..=KEY_BYTES_MAX).contains(&key.len()) && key.bytes().all(fits)
 }
 
-impl Host for State {
+impl Host for StoreState {
     async fn modify(
         &mut self,
         key: String,
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn the_last_value_of_a_key_counts_and_keys_are_sorted() {
-        let mut modifiers = Modifiers::new(None);
+        let mut modifiers = ContextChanges::new(None);
         for (key, value) in [("b", "1"), ("a", "[true]"), ("b", "{\"n\": 2}")] {
             assert_eq!(word(modifiers.modify(key.to_owned(), value)), "done");
         }
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn keys_and_values_are_checked() {
-        let mut modifiers = Modifiers::new(None);
+        let mut modifiers = ContextChanges::new(None);
         let long = "k".repeat(KEY_BYTES_MAX + 1);
         for key in ["", "two words", "a\u{1b}", "\u{fc}", long.as_str()] {
             assert_eq!(
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn keys_and_bytes_are_counted_and_a_replaced_value_is_not() {
-        let mut modifiers = Modifiers::new(None);
+        let mut modifiers = ContextChanges::new(None);
         let half = format!("\"{}\"", "x".repeat(BYTES_MAX / 2));
         for _ in 0..3 {
             assert_eq!(word(modifiers.modify("a".to_owned(), &half)), "done");
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn outside_of_a_call_nothing_is_changed() {
-        let mut modifiers = Modifiers::outside_of_calls();
+        let mut modifiers = ContextChanges::outside_of_calls();
         assert_eq!(word(modifiers.modify("key".to_owned(), "1")), "forbidden");
         assert!(modifiers.take().is_empty());
     }

@@ -1,7 +1,7 @@
 use toolcell_core::executor::{self, NeededInput};
 
-use crate::state::State;
-use crate::trap::Stop;
+use crate::state::StoreState;
+use crate::trap::StopReason;
 
 use super::wit::interaction::{Host, InputRequest};
 
@@ -10,7 +10,7 @@ const REQUESTS_MAX: usize = 8;
 const REQUEST_BYTES_MAX: usize = 64 << 10;
 const RESUME_STATE_BYTES_MAX: usize = 64 << 10;
 
-impl Host for State {
+impl Host for StoreState {
     async fn responses(&mut self) -> wasmtime::Result<String> {
         Ok(self
             .resumed
@@ -35,12 +35,15 @@ impl Host for State {
             .map(|it| it.key.len() + it.message.len() + it.schema.len())
             .sum();
         if requests.is_empty() || requests.len() > REQUESTS_MAX || bytes > REQUEST_BYTES_MAX {
-            return Err(
-                Stop::Question("it asks 1 to 8 questions at once, in at most 64 KiB").into(),
-            );
+            return Err(StopReason::Question(
+                "it asks 1 to 8 questions at once, in at most 64 KiB",
+            )
+            .into());
         }
         if resume_state.len() > RESUME_STATE_BYTES_MAX {
-            return Err(Stop::Question("what it keeps while it waits has at most 64 KiB").into());
+            return Err(
+                StopReason::Question("what it keeps while it waits has at most 64 KiB").into(),
+            );
         }
         let requests = requests.into_iter().map(
             |InputRequest {
@@ -57,6 +60,6 @@ impl Host for State {
             requests: requests.collect(),
             resume_state,
         });
-        Err(Stop::NeedsInput.into())
+        Err(StopReason::NeedsInput.into())
     }
 }

@@ -1,7 +1,7 @@
 use super::wit::log::{Host, Level};
-use crate::state::State;
+use crate::state::StoreState;
 
-impl Host for State {
+impl Host for StoreState {
     async fn log(
         &mut self,
         level: Level,
@@ -20,7 +20,7 @@ impl Host for State {
     }
 }
 
-impl State {
+impl StoreState {
     /// Keeps a line of the guest's log, and tells the observer of it, unless the log limit cut it.
     pub(super) fn log_line(&mut self, level: &str, message: &str, fields: Option<&str>) {
         if self.logs.line(level, message, fields) {

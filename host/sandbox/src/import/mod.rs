@@ -1,4 +1,4 @@
-//! What a guest may call on the host beside WASI: one file for each interface of the contract, and `near.rs`.
+//! Host functions for guests beside WASI: one file for each interface of the contract, and `near.rs`.
 
 pub(crate) mod artifacts;
 mod cancellation;

@@ -16,60 +16,60 @@ use super::tools;
 use crate::bindings::near::near::agent::host::{
     HttpErrorKind, HttpFailure, HttpResponse, LogLevel,
 };
-use crate::egress::{Ask, Told, Unanswered};
+use crate::egress::{RequestFailure, WholeRequest, WholeResponse};
 use crate::filesystem::read_text;
-use crate::state::State;
+use crate::state::StoreState;
 
 /// Time for a request that names none.
 const REQUEST_TIME: Duration = Duration::from_secs(30);
 /// Maximum number of values in the JSON of the headers of a request.
 const HEADERS_MAX: usize = 256;
 
-type Requested = (String, String, String, Option<Vec<u8>>, Option<u32>);
-type Responded = Result<HttpResponse, HttpFailure>;
+type HttpArguments = (String, String, String, Option<Vec<u8>>, Option<u32>);
+type HttpResult = Result<HttpResponse, HttpFailure>;
 
 /// Adds the interface. Calling another tool takes fuel from the store, so that the functions are written by hand.
-pub(crate) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+pub(crate) fn add_to_linker(linker: &mut Linker<StoreState>) -> wasmtime::Result<()> {
     let mut host = linker.instance("near:agent/host@0.4.1")?;
     host.func_wrap(
         "log",
-        |mut store: StoreContextMut<'_, State>, (level, message): (LogLevel, String)| {
+        |mut store: StoreContextMut<'_, StoreState>, (level, message): (LogLevel, String)| {
             log(store.data_mut(), level, &message);
             Ok(())
         },
     )?;
     host.func_wrap(
         "now-millis",
-        |mut store: StoreContextMut<'_, State>, (): ()| Ok((now_millis(store.data_mut())?,)),
+        |mut store: StoreContextMut<'_, StoreState>, (): ()| Ok((now_millis(store.data_mut())?,)),
     )?;
     host.func_wrap(
         "secret-exists",
-        |store: StoreContextMut<'_, State>, (name,): (String,)| {
+        |store: StoreContextMut<'_, StoreState>, (name,): (String,)| {
             let gate = store.data().egress.gate();
             Ok((gate.is_some_and(|gate| gate.carries(&name)),))
         },
     )?;
     host.func_wrap_async(
         "workspace-read",
-        |store: StoreContextMut<'_, State>, (path,): (String,)| {
+        |store: StoreContextMut<'_, StoreState>, (path,): (String,)| {
             Box::new(workspace_read(store, path))
         },
     )?;
     host.func_wrap_async(
         "tool-invoke",
-        |store: StoreContextMut<'_, State>, (alias, params): (String, String)| {
+        |store: StoreContextMut<'_, StoreState>, (alias, params): (String, String)| {
             Box::new(tool_invoke(store, alias, params))
         },
     )?;
     host.func_wrap_async(
         "http-request",
-        |store: StoreContextMut<'_, State>, request: Requested| {
+        |store: StoreContextMut<'_, StoreState>, request: HttpArguments| {
             Box::new(http_request(store, request))
         },
     )
 }
 
-fn log(state: &mut State, level: LogLevel, message: &str) {
+fn log(state: &mut StoreState, level: LogLevel, message: &str) {
     let level = match level {
         LogLevel::Trace => "trace",
         LogLevel::Debug => "debug",
@@ -81,7 +81,7 @@ fn log(state: &mut State, level: LogLevel, message: &str) {
 }
 
 /// Reads the wall clock of the call, which is recorded for a replay, or comes from a record.
-fn now_millis(state: &mut State) -> wasmtime::Result<u64> {
+fn now_millis(state: &mut StoreState) -> wasmtime::Result<u64> {
     let now = wall_clock::Host::now(&mut state.clocks())?;
     Ok(now
         .seconds
@@ -90,14 +90,14 @@ fn now_millis(state: &mut State) -> wasmtime::Result<u64> {
 }
 
 async fn workspace_read(
-    mut store: StoreContextMut<'_, State>,
+    mut store: StoreContextMut<'_, StoreState>,
     path: String,
 ) -> wasmtime::Result<(Option<String>,)> {
     Ok((read_text(store.data_mut(), &path).await?,))
 }
 
 async fn tool_invoke(
-    store: StoreContextMut<'_, State>,
+    store: StoreContextMut<'_, StoreState>,
     alias: String,
     params: String,
 ) -> wasmtime::Result<(Result<String, String>,)> {
@@ -113,9 +113,9 @@ fn output(output: ChildOutput) -> String {
 }
 
 async fn http_request(
-    store: StoreContextMut<'_, State>,
-    request: Requested,
-) -> wasmtime::Result<(Responded,)> {
+    store: StoreContextMut<'_, StoreState>,
+    request: HttpArguments,
+) -> wasmtime::Result<(HttpResult,)> {
     let state = store.data();
     let Some(gate) = state.egress.shared_gate() else {
         let message = "requests are sent during a call only";
@@ -138,7 +138,7 @@ async fn http_request(
         Err(rule) => return Ok((Err(malformed(rule)),)),
     };
     let within = timeout_ms.map_or(REQUEST_TIME, |ms| Duration::from_millis(ms.into()));
-    let ask = Ask {
+    let ask = WholeRequest {
         method,
         url,
         headers,
@@ -149,7 +149,7 @@ async fn http_request(
     Ok((ask.send(gate).await.map(response).map_err(unanswered),))
 }
 
-fn response(told: Told) -> HttpResponse {
+fn response(told: WholeResponse) -> HttpResponse {
     let headers: Map<String, Value> = told
         .headers
         .into_iter()
@@ -180,10 +180,10 @@ fn malformed(rule: &'static str) -> HttpFailure {
     failure(HttpErrorKind::Input, "request_malformed", rule, false)
 }
 
-fn unanswered(why: Unanswered) -> HttpFailure {
+fn unanswered(why: RequestFailure) -> HttpFailure {
     match why {
-        Unanswered::Malformed(rule) => malformed(rule),
-        Unanswered::TooLarge(bytes) => {
+        RequestFailure::Malformed(rule) => malformed(rule),
+        RequestFailure::TooLarge(bytes) => {
             let message = format!("the body is larger than {bytes} bytes");
             failure(
                 HttpErrorKind::OutputTooLarge,
@@ -192,7 +192,7 @@ fn unanswered(why: Unanswered) -> HttpFailure {
                 true,
             )
         }
-        Unanswered::Failed(error) => {
+        RequestFailure::Failed(error) => {
             let (kind, code, sent) = classed(&error);
             failure(kind, code, &error.to_string(), sent)
         }

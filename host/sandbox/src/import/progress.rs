@@ -2,7 +2,7 @@ use serde_json::Value;
 use toolcell_core::executor::GuestProgress;
 use toolcell_core::record::{ProgressStatus, digest, read_json};
 
-use crate::state::State;
+use crate::state::StoreState;
 
 use super::wit::progress::{Host, Update};
 
@@ -13,7 +13,7 @@ const PARTIAL_BYTES_MAX: u64 = 256 << 10;
 /// Maximum number of JSON values in one partial result, because the host keeps many results.
 const PARTIAL_VALUES_MAX: usize = 1_000;
 
-impl Host for State {
+impl Host for StoreState {
     async fn report(&mut self, update: Update) -> wasmtime::Result<()> {
         let update = GuestProgress {
             status: ProgressStatus::Running,
@@ -37,7 +37,7 @@ impl Host for State {
     }
 }
 
-impl State {
+impl StoreState {
     /// Passes a partial result on, if it is valid and there is room for it. Returns the reference to it.
     pub(crate) fn offer_partial(&mut self, content: String) -> String {
         let reference = format!("partial:{}", digest(content.as_bytes()));

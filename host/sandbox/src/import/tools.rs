@@ -13,7 +13,7 @@ use wasmtime::component::Linker;
 use crate::bindings::calling::toolcell::tool::tools::{Answer, Callable};
 use crate::bindings::tool::toolcell::tool::types as wit;
 use crate::call::usage;
-use crate::state::State;
+use crate::state::StoreState;
 
 /// Maximum length of a tool's name, in bytes.
 const NAME_BYTES_MAX: usize = 256;
@@ -22,9 +22,9 @@ const INPUT_BYTES_MAX: usize = 1 << 20;
 /// The deadline of a call without a time limit that a clock can show.
 const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// What a guest needs to call other tools.
+/// State for the calls of other tools.
 #[derive(Clone)]
-pub(crate) struct Children {
+pub(crate) struct ChildCalls {
     pub(crate) caller: Arc<dyn ToolCaller>,
     /// The limits of the guest.
     pub(crate) limits: Arc<Limits>,
@@ -32,22 +32,22 @@ pub(crate) struct Children {
     pub(crate) deadline: Option<Instant>,
 }
 
-type Answered = Result<Answer, wit::ToolError>;
+type ChildResult = Result<Answer, wit::ToolError>;
 
-pub(crate) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+pub(crate) fn add_to_linker(linker: &mut Linker<StoreState>) -> wasmtime::Result<()> {
     let mut tools = linker.instance("toolcell:tool/tools@0.2.0")?;
-    tools.func_wrap_async("list", |store: StoreContextMut<'_, State>, (): ()| {
+    tools.func_wrap_async("list", |store: StoreContextMut<'_, StoreState>, (): ()| {
         Box::new(list(store))
     })?;
     tools.func_wrap_async(
         "call",
-        |store: StoreContextMut<'_, State>, (tool, input): (String, String)| {
+        |store: StoreContextMut<'_, StoreState>, (tool, input): (String, String)| {
             Box::new(call(store, tool, input))
         },
     )
 }
 
-async fn list(store: StoreContextMut<'_, State>) -> wasmtime::Result<(Vec<Callable>,)> {
+async fn list(store: StoreContextMut<'_, StoreState>) -> wasmtime::Result<(Vec<Callable>,)> {
     let Some(children) = store.data().children.clone() else {
         return Ok((Vec::new(),));
     };
@@ -62,17 +62,17 @@ async fn list(store: StoreContextMut<'_, State>) -> wasmtime::Result<(Vec<Callab
 }
 
 async fn call(
-    store: StoreContextMut<'_, State>,
+    store: StoreContextMut<'_, StoreState>,
     tool: String,
     input: String,
-) -> wasmtime::Result<(Answered,)> {
+) -> wasmtime::Result<(ChildResult,)> {
     let answered = answered(store, tool, input).await?;
     Ok((answered.map(output).map_err(error),))
 }
 
 /// Calls a tool for the guest of `store`, and charges the guest with what the call used.
 pub(super) async fn answered(
-    mut store: StoreContextMut<'_, State>,
+    mut store: StoreContextMut<'_, StoreState>,
     tool: String,
     input: String,
 ) -> wasmtime::Result<Result<ChildOutput, record::ToolError>> {
@@ -99,9 +99,9 @@ pub(super) async fn answered(
     Ok(answer.result)
 }
 
-/// What a guest with `fuel` units left has left of its `limits`. While it waits for the call that it makes, it writes
+/// The rest of its `limits` for a guest with `fuel` units left. While it waits for the call that it makes, it writes
 /// nothing, and sends and receives at most what is buffered already.
-fn left(state: &State, fuel: u64, limits: &Limits) -> Limits {
+fn left(state: &StoreState, fuel: u64, limits: &Limits) -> Limits {
     let mut left = limits.less(&usage(state, fuel, limits));
     left.memory_bytes = state.limiter.left() as u64;
     if let Some(artifacts) = &state.artifacts {
@@ -111,7 +111,7 @@ fn left(state: &State, fuel: u64, limits: &Limits) -> Limits {
 }
 
 /// Counts what a call used that the guest made, as if the guest had used it.
-fn charge(state: &State, used: &Usage) {
+fn charge(state: &StoreState, used: &Usage) {
     if let Some(files) = &used.files {
         state.file_rules.quota.charge(files);
     }

@@ -10,16 +10,16 @@ use toolcell_core::record::{JSON_VALUES_MAX, Refusal, read_json};
 use wasmtime::Store;
 use wasmtime::component::InstancePre;
 
-use super::declared::{Declared, names, toolkit};
-use super::{Call, Examined, Outcome, World, answer};
+use super::foreign_tool::{ForeignTool, names, toolkit};
+use super::{Call, ComponentWorld, FirstLoad, Outcome, answer};
 use crate::bindings::amplifier::ToolModulePre;
 use crate::bindings::amplifier_root::ToolFunctionsPre;
 use crate::bindings::tool::toolcell::tool::types::ErrorClass;
 use crate::call;
 use crate::component::invalid;
-use crate::state::State;
+use crate::state::StoreState;
 
-/// What a module exports; some export its functions at the root instead.
+/// Interface of a module; some export its functions at the root instead.
 const INTERFACE: &str = "amplifier:modules/tool@1.0.0";
 const FUNCTIONS: [&str; 2] = ["get-spec", "execute"];
 const NAMESPACE: &str = "amplifier";
@@ -28,26 +28,26 @@ const SPEC_BYTES_MAX: usize = 1 << 20;
 
 pub(super) const CONTRACT: &str = "amplifier:modules@1.0.0";
 
-/// Whether a component with these exports is a module.
+/// `true` if a component with these exports is a module.
 pub(super) fn is_exported_by(exports: &[String]) -> bool {
     let has = |wanted: &str| exports.iter().any(|name| name == wanted);
     has(INTERFACE) || FUNCTIONS.iter().all(|name| has(name))
 }
 
-pub(super) enum Amplifier {
-    Interface(ToolModulePre<State>),
-    Root(ToolFunctionsPre<State>),
+pub(super) enum AmplifierWorld {
+    Interface(ToolModulePre<StoreState>),
+    Root(ToolFunctionsPre<StoreState>),
 }
 
-impl Amplifier {
-    pub(super) fn new(instance: InstancePre<State>) -> wasmtime::Result<Self> {
+impl AmplifierWorld {
+    pub(super) fn new(instance: InstancePre<StoreState>) -> wasmtime::Result<Self> {
         match instance.component().get_export_index(None, INTERFACE) {
             Some(_) => ToolModulePre::new(instance).map(Self::Interface),
             None => ToolFunctionsPre::new(instance).map(Self::Root),
         }
     }
 
-    async fn get_spec(&self, store: &mut Store<State>) -> wasmtime::Result<Vec<u8>> {
+    async fn get_spec(&self, store: &mut Store<StoreState>) -> wasmtime::Result<Vec<u8>> {
         match self {
             Self::Interface(module) => {
                 let module = module.instantiate_async(&mut *store).await?;
@@ -65,7 +65,7 @@ impl Amplifier {
 
     async fn execute(
         &self,
-        store: &mut Store<State>,
+        store: &mut Store<StoreState>,
         input: &[u8],
     ) -> wasmtime::Result<Result<Vec<u8>, String>> {
         match self {
@@ -87,11 +87,11 @@ impl Amplifier {
     }
 }
 
-impl World for Amplifier {
+impl ComponentWorld for AmplifierWorld {
     /// Asks for the specification in an instance with an empty world.
-    fn describe<'a>(&'a self, examined: Examined<'a>) -> BoxFuture<'a, Result<String, Refusal>> {
+    fn describe<'a>(&'a self, examined: FirstLoad<'a>) -> BoxFuture<'a, Result<String, Refusal>> {
         Box::pin(async move {
-            let Examined {
+            let FirstLoad {
                 engine,
                 component,
                 limits,
@@ -119,7 +119,7 @@ impl World for Amplifier {
 
     fn invoke<'a>(
         &'a self,
-        store: &'a mut Store<State>,
+        store: &'a mut Store<StoreState>,
         call: &'a Call,
     ) -> BoxFuture<'a, wasmtime::Result<Outcome>> {
         Box::pin(async move {
@@ -132,20 +132,20 @@ impl World for Amplifier {
     }
 }
 
-/// Whether a text can be a JSON object. serde also reads an array as a struct.
+/// `true` if a text can be a JSON object. serde also reads an array as a struct.
 fn is_object(text: &str) -> bool {
     text.trim_start().starts_with('{')
 }
 
 #[derive(Deserialize)]
-struct Spec {
+struct ModuleSpec {
     name: String,
     description: Option<String>,
     parameters: Option<Value>,
 }
 
 /// Reads what `get-spec` returns. The error names the place.
-fn declared(spec: &[u8], imports: &[String]) -> Result<Declared, Refusal> {
+fn declared(spec: &[u8], imports: &[String]) -> Result<ForeignTool, Refusal> {
     let refused = |why: &str| {
         let message = format!(
             "cannot use what get-spec of the module returns: {why}; correct it, or ask its author to"
@@ -159,7 +159,7 @@ fn declared(spec: &[u8], imports: &[String]) -> Result<Declared, Refusal> {
         .ok()
         .filter(|text| is_object(text));
     let text = text.ok_or_else(|| refused("it is not a JSON object"))?;
-    let spec: Spec = read_json(text, JSON_VALUES_MAX).map_err(|error| refused(&error))?;
+    let spec: ModuleSpec = read_json(text, JSON_VALUES_MAX).map_err(|error| refused(&error))?;
     let name = names([spec.name.as_str()])
         .into_iter()
         .next()
@@ -169,7 +169,7 @@ fn declared(spec: &[u8], imports: &[String]) -> Result<Declared, Refusal> {
         Some(schema @ Value::Object(_)) => schema,
         Some(_) => return Err(refused("parameters is not an object")),
     };
-    Ok(Declared::careful(
+    Ok(ForeignTool::careful(
         name,
         spec.description.unwrap_or_default(),
         schema,
@@ -179,7 +179,7 @@ fn declared(spec: &[u8], imports: &[String]) -> Result<Declared, Refusal> {
 
 /// The values are kept as they were written, because a number may have more digits than a float.
 #[derive(Deserialize)]
-struct Answer {
+struct ModuleAnswer {
     #[serde(default = "yes")]
     success: bool,
     output: Option<Box<RawValue>>,
@@ -198,7 +198,7 @@ fn outcome(bytes: Vec<u8>) -> wasmtime::Result<Outcome> {
         .ok()
         .filter(|text| is_object(text))
         .ok_or_else(broken)?;
-    let Answer {
+    let ModuleAnswer {
         success,
         output,
         error,

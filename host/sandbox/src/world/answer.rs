@@ -1,4 +1,4 @@
-//! What components of other worlds answer, as an outcome of a call.
+//! Answers of components of other worlds, as outcomes of calls.
 
 use serde_json::Value;
 

@@ -5,7 +5,7 @@ mod act;
 mod amplifier;
 mod answer;
 mod command;
-mod declared;
+mod foreign_tool;
 mod near;
 mod tool;
 mod wit;
@@ -20,22 +20,22 @@ use wasmtime::Store;
 use wasmtime::component::{Component, InstancePre, Linker};
 
 use super::bindings::tool::exports::toolcell::tool::guest::{Call, Outcome};
-use super::component::{Exports, invalid};
-use super::engine::Engine;
+use super::component::{OptionalExports, invalid};
+use super::engine::GuestEngine;
 use super::linking;
-use super::state::State;
-use super::wasi::Process;
+use super::state::StoreState;
+use super::wasi::CommandInput;
 
 pub(crate) use act::{EVENTS_MAX, link_consent, link_credentials};
 
 /// A component of one world: linked, and ready to be instantiated.
-pub(super) trait World: Send + Sync {
+pub(super) trait ComponentWorld: Send + Sync {
     /// Returns the toolkit: JSON text of Agent Tool records. All of it is a claim. Called at load, twice; the two answers
     /// must be equal.
-    fn describe<'a>(&'a self, examined: Examined<'a>) -> BoxFuture<'a, Result<String, Refusal>>;
+    fn describe<'a>(&'a self, examined: FirstLoad<'a>) -> BoxFuture<'a, Result<String, Refusal>>;
 
-    /// What the arguments `input` of a call of `tool` give a command; `None` in all other worlds.
-    fn process(&self, _tool: &str, _input: &str) -> Result<Option<Box<Process>>, Refusal> {
+    /// A command's input, from the arguments `input` of a call of `tool`; `None` in all other worlds.
+    fn process(&self, _tool: &str, _input: &str) -> Result<Option<Box<CommandInput>>, Refusal> {
         Ok(None)
     }
 
@@ -45,19 +45,19 @@ pub(super) trait World: Send + Sync {
     /// Instantiates the component in `store`, and runs the tool that `call` names.
     fn invoke<'a>(
         &'a self,
-        store: &'a mut Store<State>,
+        store: &'a mut Store<StoreState>,
         call: &'a Call,
     ) -> BoxFuture<'a, wasmtime::Result<Outcome>>;
 }
 
 /// A component at its first load.
 #[derive(Clone, Copy)]
-pub(super) struct Examined<'a> {
-    pub(super) engine: &'a Engine,
+pub(super) struct FirstLoad<'a> {
+    pub(super) engine: &'a GuestEngine,
     pub(super) component: &'a Component,
     /// The bytes of its file.
     pub(super) bytes: &'a [u8],
-    /// What code of the component may use while it is examined.
+    /// Limits on code of the component while it is examined.
     pub(super) limits: &'a Limits,
     /// The namespace of its tools that was written into it, in worlds other than plain functions.
     pub(super) namespace: Option<&'a str>,
@@ -88,7 +88,7 @@ const FAMILIES: [(&str, &str); 4] = [
 /// Which world a component is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Kind {
+pub(super) enum WorldKind {
     /// toolcell's own contract.
     Tool,
     /// A module of Amplifier.
@@ -103,7 +103,7 @@ pub(super) enum Kind {
     Wit,
 }
 
-impl Kind {
+impl WorldKind {
     /// Finds the world of a component with these exports and imports.
     pub(super) fn find(exports: &[String], imports: &[String]) -> Result<Self, Refusal> {
         if exports.iter().any(|name| name == tool::GUEST) {
@@ -145,7 +145,7 @@ impl Kind {
         Err(invalid("not_a_tool", message))
     }
 
-    /// Which world the profile of a component chooses: that of its functions, also for a command.
+    /// The world that the profile of a component chooses: plain functions, also for a command.
     pub(super) fn chosen(self, exports: &[String], bytes: &[u8]) -> Self {
         let has_functions = exports.iter().any(|name| !name.starts_with("wasi:"));
         match self {
@@ -160,8 +160,8 @@ impl Kind {
         }
     }
 
-    /// Whether a component with these imports uses files, and says of none of its tools which: no profile does, and plain
-    /// functions cannot.
+    /// `true` if a component with these imports uses files, and does not say which of its tools do: no profile does,
+    /// and plain functions cannot.
     pub(super) fn takes_granted_files(self, imports: &[String], bytes: &[u8]) -> bool {
         let says_nothing = || match wit::profile(bytes) {
             Ok(profile) => {
@@ -181,7 +181,7 @@ impl Kind {
         self,
         engine: &wasmtime::Engine,
         imports: &[String],
-    ) -> wasmtime::Result<Linker<State>> {
+    ) -> wasmtime::Result<Linker<StoreState>> {
         match self {
             Self::Tool | Self::Amplifier | Self::Act | Self::Command | Self::Wit => {
                 linking::for_tool(engine, imports)
@@ -193,16 +193,16 @@ impl Kind {
     /// Binds the exports of a component of this world.
     pub(super) fn bind(
         self,
-        instance: InstancePre<State>,
-        exports: Exports,
-    ) -> wasmtime::Result<Box<dyn World>> {
+        instance: InstancePre<StoreState>,
+        exports: OptionalExports,
+    ) -> wasmtime::Result<Box<dyn ComponentWorld>> {
         Ok(match self {
-            Self::Tool => Box::new(tool::Tool::new(instance, exports)?),
-            Self::Amplifier => Box::new(amplifier::Amplifier::new(instance)?),
-            Self::Near => Box::new(near::Near::new(instance)?),
-            Self::Command => Box::new(command::Command::new(instance)?),
-            Self::Act => Box::new(act::Act::new(instance)?),
-            Self::Wit => Box::new(wit::Wit::new(instance)?),
+            Self::Tool => Box::new(tool::ToolWorld::new(instance, exports)?),
+            Self::Amplifier => Box::new(amplifier::AmplifierWorld::new(instance)?),
+            Self::Near => Box::new(near::NearWorld::new(instance)?),
+            Self::Command => Box::new(command::CommandWorld::new(instance)?),
+            Self::Act => Box::new(act::ActWorld::new(instance)?),
+            Self::Wit => Box::new(wit::WitWorld::new(instance)?),
         })
     }
 
@@ -215,7 +215,7 @@ impl Kind {
         }
     }
 
-    /// Whether the files that a component of this world leaves in its scratch folder become artifacts.
+    /// `true` if files that a component of this world leaves in its scratch folder become artifacts.
     pub(super) fn leaves_files(self) -> bool {
         match self {
             Self::Tool | Self::Amplifier | Self::Near | Self::Act | Self::Wit => false,
@@ -223,8 +223,8 @@ impl Kind {
         }
     }
 
-    /// Whether calls of this world that fail keep their output, in a partial outcome. A tool of toolcell's own world is partial
-    /// only if it says so itself.
+    /// `true` if failed calls of this world keep their output, in a partial outcome. A tool of toolcell's own world is
+    /// partial only if it says so itself.
     pub(super) fn fails_with_output(self) -> bool {
         match self {
             Self::Tool | Self::Amplifier | Self::Near | Self::Wit => false,
@@ -232,7 +232,7 @@ impl Kind {
         }
     }
 
-    /// What a component that cannot be bound does not follow.
+    /// The contract that a component that cannot be bound violates.
     pub(super) fn contract(self) -> &'static str {
         match self {
             Self::Tool => "toolcell:tool@0.2.0",
@@ -301,29 +301,29 @@ fn listed(names: &[String]) -> String {
 mod tests {
     use toolcell_core::dialect::sections::with_custom;
 
-    use super::Kind;
+    use super::WorldKind;
 
-    fn find(exports: &[&str], imports: &[&str]) -> Result<Kind, String> {
+    fn find(exports: &[&str], imports: &[&str]) -> Result<WorldKind, String> {
         let own = |names: &[&str]| {
             names
                 .iter()
                 .map(|name| (*name).to_owned())
                 .collect::<Vec<_>>()
         };
-        Kind::find(&own(exports), &own(imports)).map_err(|refusal| refusal.message)
+        WorldKind::find(&own(exports), &own(imports)).map_err(|refusal| refusal.message)
     }
 
     #[test]
     fn a_component_is_of_the_world_that_it_exports() {
         assert_eq!(
             find(&["acme:docs/tools", "toolcell:tool/guest@0.2.0"], &[]),
-            Ok(Kind::Tool)
+            Ok(WorldKind::Tool)
         );
         for exports in [
             &["answer"][..],
             &["wasi:cli/environment@0.2.0", "acme:docs/tools@0.1.0"],
         ] {
-            assert_eq!(find(exports, &[]), Ok(Kind::Wit));
+            assert_eq!(find(exports, &[]), Ok(WorldKind::Wit));
         }
     }
 
@@ -387,12 +387,18 @@ mod tests {
         let carrying =
             |text: &str| with_custom(plain, "toolcell:profile", text.as_bytes()).unwrap();
         assert!(
-            Kind::Tool.heed_profile(plain).is_ok() && Kind::Wit.heed_profile(&profiled).is_ok()
+            WorldKind::Tool.heed_profile(plain).is_ok()
+                && WorldKind::Wit.heed_profile(&profiled).is_ok()
         );
         let named = carrying(r#"{"namespace": "mine"}"#);
         let full = carrying(r#"{"tools": {"a": {"read_only": true}}}"#);
         let closed = carrying(r#"{"ceiling": {}}"#);
-        for world in [Kind::Command, Kind::Amplifier, Kind::Near, Kind::Act] {
+        for world in [
+            WorldKind::Command,
+            WorldKind::Amplifier,
+            WorldKind::Near,
+            WorldKind::Act,
+        ] {
             assert_eq!(world.heed_profile(&named).unwrap().as_deref(), Some("mine"));
             assert_eq!(world.heed_profile(&profiled).unwrap(), None);
             let plain = "only components of plain functions";
@@ -405,7 +411,7 @@ mod tests {
                 assert!(refusal.message.contains(why), "{}", refusal.message);
             }
         }
-        let refusal = Kind::Tool.heed_profile(&profiled).unwrap_err();
+        let refusal = WorldKind::Tool.heed_profile(&profiled).unwrap_err();
         assert!(
             refusal.message.contains("not made for toolcell"),
             "{}",

@@ -7,25 +7,28 @@ use toolcell_core::record::Refusal;
 use wasmtime::Store;
 use wasmtime::component::InstancePre;
 
-use super::{Call, Examined, Outcome, World};
+use super::{Call, ComponentWorld, FirstLoad, Outcome};
 use crate::bindings::configuring::ConfiguringIndices;
 use crate::bindings::tool::toolcell::tool::types::{ErrorClass, ToolError};
 use crate::bindings::tool::{self as contract, ToolPre};
 use crate::call;
-use crate::component::Exports;
-use crate::state::State;
+use crate::component::OptionalExports;
+use crate::state::StoreState;
 
-/// What every tool exports.
+/// Interface that every tool exports.
 pub(super) const GUEST: &str = "toolcell:tool/guest@0.2.0";
 
-pub(super) struct Tool {
-    tool: ToolPre<State>,
+pub(super) struct ToolWorld {
+    tool: ToolPre<StoreState>,
     /// Of the instances that `tool` makes, because the instance that takes the settings is the one that runs.
     configuring: Option<ConfiguringIndices>,
 }
 
-impl Tool {
-    pub(super) fn new(instance: InstancePre<State>, exports: Exports) -> wasmtime::Result<Self> {
+impl ToolWorld {
+    pub(super) fn new(
+        instance: InstancePre<StoreState>,
+        exports: OptionalExports,
+    ) -> wasmtime::Result<Self> {
         let configuring = exports
             .configuration
             .then(|| ConfiguringIndices::new(&instance))
@@ -39,7 +42,7 @@ impl Tool {
     /// Returns an instance that has taken `config`, or the error with which the guest refused it.
     async fn configured(
         &self,
-        store: &mut Store<State>,
+        store: &mut Store<StoreState>,
         config: String,
     ) -> wasmtime::Result<Result<contract::Tool, ToolError>> {
         let Some(configuring) = &self.configuring else {
@@ -67,11 +70,11 @@ impl Tool {
     }
 }
 
-impl World for Tool {
+impl ComponentWorld for ToolWorld {
     /// Calls `describe` in an instance with an empty world.
     fn describe<'a>(
         &'a self,
-        Examined { engine, limits, .. }: Examined<'a>,
+        FirstLoad { engine, limits, .. }: FirstLoad<'a>,
     ) -> BoxFuture<'a, Result<String, Refusal>> {
         Box::pin(async move {
             let cancellation = crate::never();
@@ -91,7 +94,7 @@ impl World for Tool {
 
     fn invoke<'a>(
         &'a self,
-        store: &'a mut Store<State>,
+        store: &'a mut Store<StoreState>,
         call: &'a Call,
     ) -> BoxFuture<'a, wasmtime::Result<Outcome>> {
         Box::pin(async move {

@@ -28,7 +28,7 @@ use route::{ConnectionState, Routes};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
-use toolcell::Listening;
+use toolcell::ListenGuard;
 
 use super::otc::{Worker, WorkerSecret};
 use super::{InterruptFuture, ServeFuture, Server};
@@ -86,7 +86,7 @@ async fn accept(
     } = settings;
     // Registered before the first request is accepted, because no tool may call its own server.
     let address = listener.local_addr().context("cannot find the address")?;
-    let _listening = Listening::at(address);
+    let _listening = ListenGuard::at(address);
     let drain = CancellationToken::new();
     let close = CancellationToken::new();
     let principals =

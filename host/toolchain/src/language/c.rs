@@ -7,17 +7,17 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use super::super::Say;
-use super::super::make::Job;
+use super::super::ProgressSink;
+use super::super::make::CompileJob;
 use super::super::record;
-use super::super::room::Room;
 use super::super::sdk::files;
-use super::super::sources::{Group, Scope};
-use super::File;
-use super::fetched::{Fetched, every_name, outside, reached};
+use super::super::sources::{FileGroup, SourceScope};
+use super::super::toolchain_cache::ToolchainPart;
+use super::EmbeddedFile;
+use super::fetched::{FetchedLanguage, every_name, outside, reached};
 
 /// Zig's compiler, which is also one of C and C++ and brings their libraries for WASI.
-pub(in super::super) static ZIG: Room = Room {
+pub(in super::super) static ZIG: ToolchainPart = ToolchainPart {
     name: "ziglang-0.17.0",
     contents: "Zig 0.17.0, a compiler of C, C++ and Zig",
     registry: "PyPI",
@@ -34,7 +34,7 @@ const ZIG_REQUIREMENT: &str = "ziglang==0.17.0 \
     --hash=sha256:87274af689c4128051b26c80f6f676757e0a81c2fdc137fd8b5679e928e4bc4f \
     --hash=sha256:4d910f0e363ddb60a6b8ddb55235617797a8ccbcb6c5c7132a949d9f833eea42\n";
 
-pub(super) const SDK: &[File] = files![
+pub(super) const SDK: &[EmbeddedFile] = files![
     "guest-sdk/c/toolcell.c",
     "guest-sdk/c/toolcell.h",
     "guest-sdk/c/toolcell_component.c",
@@ -47,7 +47,7 @@ pub(super) const SDK: &[File] = files![
 ];
 
 /// The world that the SDK's functions belong to, and everything it names.
-pub(super) const WORLD: (&[File], &str) = (
+pub(super) const WORLD: (&[EmbeddedFile], &str) = (
     &[
         (
             "world.wit",
@@ -73,7 +73,7 @@ pub(super) const WORLD: (&[File], &str) = (
     "tool",
 );
 
-const TOOL: &[File] = &[
+const TOOL: &[EmbeddedFile] = &[
     ("tool.c", include_str!("../template/c/tool.c")),
     ("tool_test.c", include_str!("../template/c/tool_test.c")),
     ("Makefile", include_str!("../template/c/Makefile")),
@@ -81,7 +81,7 @@ const TOOL: &[File] = &[
     (".gitignore", include_str!("../template/c/gitignore")),
 ];
 
-pub(super) static C: Fetched = Fetched {
+pub(super) static C: FetchedLanguage = FetchedLanguage {
     name: "c",
     title: "C",
     marks: &["tool.c"],
@@ -90,7 +90,7 @@ pub(super) static C: Fetched = Fetched {
     refuses_name: every_name,
     sdk: SDK,
     test_command: "make test",
-    room: &ZIG,
+    part: &ZIG,
     made_beside: &["./target"],
     steering: &[],
     beside: |dir| included(dir, "c"),
@@ -99,7 +99,7 @@ pub(super) static C: Fetched = Fetched {
     compile,
 };
 
-fn compile(job: &Job, say: Say) -> Result<PathBuf> {
+fn compile(job: &CompileJob, say: ProgressSink) -> Result<PathBuf> {
     let module = job.work.join("module.wasm");
     let mut zig = zig(job, "cc")?;
     zig.args(REACTOR)
@@ -124,8 +124,8 @@ fn compile(job: &Job, say: Say) -> Result<PathBuf> {
 /// With the functions of POSIX, such as `getline`, which the headers hide from strict C.
 pub(super) const C_STANDARD: &str = "-std=gnu11";
 
-/// Size of the stack of locals that have an address, in bytes: that of the stack of calls, which the host limits. It is part of
-/// the memory of each call, also of those that use little of it; the default is 16 MiB.
+/// Size of the stack of locals that have an address, in bytes, equal to the stack of calls, which the host limits. It
+/// is part of the memory of each call, also if the call uses little of it; the default is 16 MiB.
 pub(super) const STACK: &str = "2097152";
 
 /// Options of a library for WASI whose unused functions the linker removes. An import that is left would be one of the
@@ -143,42 +143,42 @@ pub(super) const STRIPPED: [&str; 2] = [
     "-Wl,-z,stack-size=2097152",
 ];
 
-/// Zig's program in its room.
-pub(in super::super) fn program(room: &Path) -> PathBuf {
-    room.join("python")
+/// Zig's program in the folder `part`.
+pub(in super::super) fn program(part: &Path) -> PathBuf {
+    part.join("python")
         .join("ziglang")
         .join(format!("zig{}", std::env::consts::EXE_SUFFIX))
 }
 
-/// A command of Zig's compiler, whose caches lie with toolcell's own. The libraries that it compiles are in its room, for
+/// A command of Zig's compiler, whose caches lie with toolcell's own. The libraries that it compiles are in its part, for
 /// all projects.
-pub(super) fn zig(job: &Job, subcommand: &str) -> Result<Command> {
-    let room = job.room(&ZIG);
-    let program = program(&room);
+pub(super) fn zig(job: &CompileJob, subcommand: &str) -> Result<Command> {
+    let part = job.part_folder(&ZIG);
+    let program = program(&part);
     if !program.is_file() {
         bail!(
             "{} is missing: remove the folder {}",
             program.display(),
-            room.display()
+            part.display()
         );
     }
     let mut command = job.command(&program);
     command.arg(subcommand);
     command
-        .env("ZIG_GLOBAL_CACHE_DIR", room.join("cache"))
+        .env("ZIG_GLOBAL_CACHE_DIR", part.join("cache"))
         .env("ZIG_LOCAL_CACHE_DIR", job.work.join("zig"));
     Ok(command)
 }
 
 /// `-I` of a language's SDK.
-pub(super) fn include(job: &Job, language: &str) -> OsString {
+pub(super) fn include(job: &CompileJob, language: &str) -> OsString {
     let mut option = OsString::from("-I");
     option.push(job.sdk.join("guest-sdk").join(language));
     option
 }
 
 /// The SDK's files of C that are part of a component.
-pub(super) fn sdk_sources(job: &Job) -> Vec<PathBuf> {
+pub(super) fn sdk_sources(job: &CompileJob) -> Vec<PathBuf> {
     let folder = job.sdk.join("guest-sdk").join("c");
     let names = [
         "toolcell.c",
@@ -190,10 +190,10 @@ pub(super) fn sdk_sources(job: &Job) -> Vec<PathBuf> {
 }
 
 /// The project's files that end with `extension` and are not tests, also those in its folders.
-fn sources(dir: &Path, extension: &str) -> Group {
+fn sources(dir: &Path, extension: &str) -> FileGroup {
     let ends = vec![format!(".{extension}")];
     let tests = format!("_test.{extension}");
-    Group {
+    FileGroup {
         folder: dir.to_owned(),
         ends,
         tests,
@@ -231,14 +231,14 @@ pub(super) fn named(dir: &Path, first: Vec<PathBuf>) -> Result<Vec<PathBuf>> {
     })
 }
 
-/// What a compilation of C or C++ reads of the project: its sources, and what they include.
-pub(super) fn graph(job: &Job, extension: &str) -> Result<Scope> {
+/// Files that a compilation of C or C++ reads: the project's sources, and their includes.
+pub(super) fn graph(job: &CompileJob, extension: &str) -> Result<SourceScope> {
     let group = sources(job.dir, extension);
     let files = named(job.dir, group.files()?)?.into_iter().collect();
-    Ok(Scope {
+    Ok(SourceScope {
         groups: BTreeSet::from([group]),
         files,
-        ..Scope::default()
+        ..SourceScope::default()
     })
 }
 

@@ -4,17 +4,17 @@ use std::path::PathBuf;
 
 use anyhow::{Error, Result};
 
-use super::super::Say;
-use super::super::make::Job;
+use super::super::ProgressSink;
+use super::super::make::CompileJob;
 use super::super::sdk::files;
-use super::File;
+use super::EmbeddedFile;
 use super::c::{
     C_STANDARD, REACTOR, STRIPPED, WORLD, ZIG, graph, include, included, local_files,
     project_sources, sdk_sources, zig,
 };
-use super::fetched::{Fetched, every_name};
+use super::fetched::{FetchedLanguage, every_name};
 
-const TOOL: &[File] = &[
+const TOOL: &[EmbeddedFile] = &[
     ("tool.cpp", include_str!("../template/cpp/tool.cpp")),
     (
         "tool_test.cpp",
@@ -25,7 +25,7 @@ const TOOL: &[File] = &[
     (".gitignore", include_str!("../template/c/gitignore")),
 ];
 
-pub(super) static CPP: Fetched = Fetched {
+pub(super) static CPP: FetchedLanguage = FetchedLanguage {
     name: "cpp",
     title: "C++",
     marks: &["tool.cpp"],
@@ -35,7 +35,7 @@ pub(super) static CPP: Fetched = Fetched {
     // Its own file. Those of C are carried for C.
     sdk: files!["guest-sdk/cpp/toolcell.hpp"],
     test_command: "make test",
-    room: &ZIG,
+    part: &ZIG,
     made_beside: &["./target"],
     steering: &[],
     beside: |dir| included(dir, "cpp"),
@@ -71,7 +71,7 @@ fn explained(error: Error) -> Error {
     }
 }
 
-fn compile(job: &Job, say: Say) -> Result<PathBuf> {
+fn compile(job: &CompileJob, say: ProgressSink) -> Result<PathBuf> {
     let module = job.work.join("module.wasm");
     let mut objects = Vec::new();
     // Apart, because they are C.

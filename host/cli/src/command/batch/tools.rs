@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use toolcell::{Callee, Cancellation, Grants, Home, Host, Loaded, Policy, Tool};
-use toolcell_config::Names;
+use toolcell_config::InstalledNames;
 use toolcell_core::catalog::Selection;
 use toolcell_core::executor::canceled;
 use toolcell_core::record::{AbortReason, ErrorClass, Refusal};
@@ -31,7 +31,7 @@ pub(super) struct Tools<'a> {
     pub(super) home: &'a Home,
     pub(super) entries: EntryPaths,
     pub(super) configs: ToolConfigs,
-    pub(super) names: &'a Names,
+    pub(super) names: &'a InstalledNames,
     pub(super) policy: &'a mut Policy,
     pub(super) named: &'a CommandFiles,
     pub(super) options: &'a CallOptions,

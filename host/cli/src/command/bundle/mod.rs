@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use toolcell::{Home, Policy, read_component};
 use toolcell_command::runtime::Runtime;
-use toolcell_config::{Layers, configured_compilation};
+use toolcell_config::{ConfigLayers, configured_compilation};
 use toolcell_core::catalog::{Conditions, Selection, Surface};
 use toolcell_core::record::{LoadingState, Refusal};
-use toolcell_install::reference::Reference;
+use toolcell_install::reference::ComponentReference;
 use toolcell_server::{ExposedTools, ToolOffer};
 
 use self::manifest::{AskedFolder, Facts, PROGRAM, is_server_name};
@@ -275,7 +275,7 @@ impl Bundle {
         };
         let mut known = HashMap::<PathBuf, String>::new();
         let mut offered = Vec::new();
-        for named in serving::named(&self.tools, &Layers::default())? {
+        for named in serving::named(&self.tools, &ConfigLayers::default())? {
             let file = named
                 .target
                 .locate(&home, Building::No)
@@ -357,7 +357,10 @@ impl Bundle {
             return Err(BadRequest(message));
         }
         // Without a user, a password and a query, which a list of servers would show.
-        let is_url = matches!(Reference::parse(url, Path::new("/")), Ok(Reference::Url(_)));
+        let is_url = matches!(
+            ComponentReference::parse(url, Path::new("/")),
+            Ok(ComponentReference::Url(_))
+        );
         if !is_url || !url.starts_with("https://") || url.contains(char::is_whitespace) {
             return Err(BadRequest(format!(
                 "the bundle cannot be downloaded from {url:?}: give an https URL without a user and a query"

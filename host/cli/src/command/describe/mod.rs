@@ -12,7 +12,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use toolcell::{Home, Loaded};
 use toolcell_command::runtime::Runtime;
-use toolcell_config::{Names, configured_compilation};
+use toolcell_config::{InstalledNames, configured_compilation};
 use toolcell_core::catalog::Tool;
 use toolcell_core::record::SchemaVersion;
 
@@ -36,7 +36,7 @@ impl Describe {
         let compilation =
             configured_compilation(&home).map_err(|error| BadRequest(format!("{error:#}")))?;
         let host = target::host(&home, |settings| compilation.apply(settings))?;
-        let target = Target::named(&self.tool, &Names::here(&home, None));
+        let target = Target::named(&self.tool, &InstalledNames::here(&home, None));
         let loaded = Runtime::on_this_thread()?.block_on(async {
             let component = target.locate(&home, Building::No)?;
             host.load_file(&component).await

@@ -4,17 +4,17 @@ use std::path::Path;
 
 use toolcell::Refusal;
 use toolcell_core::record::ErrorClass;
-use toolcell_install::ceiling::Ceiling;
+use toolcell_install::ceiling::AccessCeiling;
 use toolcell_install::component;
-use toolcell_install::lock::Entry;
-use toolcell_install::obtain::{Obtained, Wanted, obtain};
-use toolcell_install::place::{self, Installed};
-use toolcell_install::plan::{Plan, Version};
-use toolcell_install::reference::Reference;
-use toolcell_install::signature::{Examined, Signed};
+use toolcell_install::declarations::ToolDeclarations;
+use toolcell_install::lock::LockEntry;
+use toolcell_install::lock_location::{self, InstalledTools};
+use toolcell_install::obtain::{FetchRequest, VerifiedComponent, obtain};
+use toolcell_install::plan::{InstallPlan, ToolVersion};
+use toolcell_install::reference::ComponentReference;
+use toolcell_install::signature::{SignatureCheck, ValidSignature};
 use toolcell_install::store;
-use toolcell_install::verifier::{Signer, Subject};
-use toolcell_install::words::Words;
+use toolcell_install::verifier::{SignatureSubject, Signer};
 
 use super::offer::{self, Offer};
 use super::options::Consent;
@@ -24,11 +24,11 @@ use super::shop::Shop;
 /// What to install under a name.
 pub(super) struct Want {
     pub(super) name: String,
-    pub(super) reference: Reference,
+    pub(super) reference: ComponentReference,
     /// The reference, as it is in the lock.
     pub(super) written: String,
     /// The entry of the lock whose bytes it has to be.
-    pub(super) pinned: Option<Entry>,
+    pub(super) pinned: Option<LockEntry>,
     pub(super) is_unsigned_allowed: bool,
     pub(super) is_declared: bool,
     /// Whether `[tools]` of a project is to name it from now on.
@@ -39,7 +39,7 @@ pub(super) struct Want {
 
 impl Want {
     /// Whatever `reference` resolves to; `written` is how the lock has it.
-    pub(super) fn new(name: &str, written: String, reference: Reference) -> Self {
+    pub(super) fn new(name: &str, written: String, reference: ComponentReference) -> Self {
         Self {
             name: name.to_owned(),
             reference,
@@ -59,7 +59,7 @@ impl Want {
 
 /// A component that could be installed: what it is, and its bytes.
 enum Bytes {
-    Obtained(Box<Obtained>),
+    Obtained(Box<VerifiedComponent>),
     /// They are in the store, and their entry was confirmed by this user, in another lock.
     Known,
 }
@@ -101,7 +101,7 @@ impl Shop {
                 .policy()
                 .names_both(&want.reference, one, other)
         };
-        let plan = Plan::new(before.as_ref(), &after, names_both)?;
+        let plan = InstallPlan::new(before.as_ref(), &after, names_both)?;
         let ceiling = after.declared.as_ref().map(|(ceiling, _)| ceiling);
         let details = consent.details;
         let offer = Offer {
@@ -141,7 +141,7 @@ impl Shop {
     }
 
     /// The entry of the lock, if it is what is wanted, this user confirmed it, and the store has its bytes.
-    fn is_there<'a>(&self, want: &Want, installed: &'a Installed) -> Option<&'a Entry> {
+    fn is_there<'a>(&self, want: &Want, installed: &'a InstalledTools) -> Option<&'a LockEntry> {
         let pinned = want.pinned.as_ref()?;
         let entry = installed
             .lock
@@ -158,11 +158,11 @@ impl Shop {
         &self,
         want: &Want,
         last_signer: Option<&Signer>,
-    ) -> Result<(Version, Bytes, Vec<String>), Refusal> {
+    ) -> Result<(ToolVersion, Bytes, Vec<String>), Refusal> {
         if let Some((version, notes)) = self.known(want)? {
             return Ok((version, Bytes::Known, notes));
         }
-        let wanted = Wanted {
+        let wanted = FetchRequest {
             reference: &want.reference,
             pinned: want
                 .pinned
@@ -179,13 +179,13 @@ impl Shop {
             (&self.store, home),
         ))?;
         let tools = self.load(&obtained.bytes)?;
-        let ceiling = Ceiling::of(&tools);
-        let words = Words::of(&tools);
+        let ceiling = AccessCeiling::from_tools(&tools);
+        let words = ToolDeclarations::from_tools(&tools);
         let sorted = |mut names: Vec<String>| {
             names.sort();
             names
         };
-        let entry = Entry {
+        let entry = LockEntry {
             name: want.name.clone(),
             reference: want.written.clone(),
             digest: obtained.digest(),
@@ -219,7 +219,7 @@ impl Shop {
             );
         }
         Ok((
-            Version {
+            ToolVersion {
                 entry,
                 declared: Some((ceiling, words)),
             },
@@ -234,12 +234,12 @@ impl Shop {
     /// # Errors
     ///
     /// A signer whom the settings do not allow.
-    fn known(&self, want: &Want) -> Result<Option<(Version, Vec<String>)>, Refusal> {
+    fn known(&self, want: &Want) -> Result<Option<(ToolVersion, Vec<String>)>, Refusal> {
         let Some(pinned) = want.pinned.as_ref().filter(|_| self.sources.offline) else {
             return Ok(None);
         };
         let home = self.home.folder();
-        let same = |entry: &Entry| {
+        let same = |entry: &LockEntry| {
             (
                 &entry.reference,
                 entry.digest,
@@ -252,7 +252,7 @@ impl Shop {
                 &pinned.signer,
             )
         };
-        let Some(known) = place::known(home)?.into_iter().find(same) else {
+        let Some(known) = lock_location::known(home)?.into_iter().find(same) else {
             return Ok(None);
         };
         let Ok(bytes) = store::read(home, &known.component) else {
@@ -262,29 +262,32 @@ impl Shop {
         let tools = self.load(&bytes)?;
         let name = want.name.clone();
         let is_unsigned_allowed = want.is_unsigned_allowed;
-        let entry = Entry {
+        let entry = LockEntry {
             name,
             declared: want.is_declared,
             allow_unsigned: is_unsigned_allowed,
             ..known
         };
-        let declared = Some((Ceiling::of(&tools), Words::of(&tools)));
-        Ok(Some((Version { entry, declared }, notes)))
+        let declared = Some((
+            AccessCeiling::from_tools(&tools),
+            ToolDeclarations::from_tools(&tools),
+        ));
+        Ok(Some((ToolVersion { entry, declared }, notes)))
     }
 
     /// What the settings of this project say of the signer of `known`, whose signature was checked before: another lock
     /// may have been less strict.
-    fn judged(&self, want: &Want, known: &Entry) -> Result<Vec<String>, Refusal> {
-        let earlier = known.signer.iter().map(|signer| Examined {
+    fn judged(&self, want: &Want, known: &LockEntry) -> Result<Vec<String>, Refusal> {
+        let earlier = known.signer.iter().map(|signer| SignatureCheck {
             found: known.reference.clone(),
             format: "unknown",
-            outcome: Ok(Signed {
+            outcome: Ok(ValidSignature {
                 signer: signer.clone(),
                 signed_at: None,
                 is_logged: false,
             }),
         });
-        let subject = Subject {
+        let subject = SignatureSubject {
             reference: &want.reference,
             digest: known.digest,
             bytes: &[],
@@ -306,7 +309,7 @@ impl Shop {
 
 /// The version that the publisher gives, in the manifest or else in the component: without one, an older version behind a
 /// URL could not be told from a newer one.
-fn version(obtained: &Obtained) -> Option<String> {
+fn version(obtained: &VerifiedComponent) -> Option<String> {
     obtained
         .resolved
         .version()

@@ -4,10 +4,10 @@ use clap::Args;
 use serde_json::{Value, json};
 use toolcell::{Home, Refusal};
 use toolcell_core::approval::legible;
-use toolcell_install::component::Component;
+use toolcell_install::component::ComponentFile;
 use toolcell_install::digest::Digest;
-use toolcell_install::obtain::{Wanted, obtain};
-use toolcell_install::place::{Installed, Place};
+use toolcell_install::lock_location::{InstalledTools, LockLocation};
+use toolcell_install::obtain::{FetchRequest, obtain};
 use toolcell_install::source::ReferrerKind;
 use toolcell_install::store;
 use toolcell_install::verifier::Signer;
@@ -51,7 +51,7 @@ impl Info {
     fn look(&self, home: &Home) -> Result<(Vec<String>, Value), Stop> {
         let shop = Shop::open(home, &self.place, &self.sources)?;
         let installed = shop.place.read()?;
-        let user = Place::beside(&home.user_file()?, home.folder()).read()?;
+        let user = LockLocation::beside(&home.user_file()?, home.folder()).read()?;
         for known in [&installed, &user] {
             if let Some(shown) = self.installed(&shop, known)? {
                 return Ok(shown.printed());
@@ -59,7 +59,7 @@ impl Info {
         }
         let reference = super::reference(&self.reference, &shop, &installed)?;
         let is_unsigned_allowed = self.allow_unsigned;
-        let wanted = Wanted {
+        let wanted = FetchRequest {
             reference: &reference,
             pinned: None,
             is_unsigned_allowed,
@@ -75,7 +75,7 @@ impl Info {
             .await?;
             let sboms = shop
                 .sources
-                .of(&reference)?
+                .for_reference(&reference)?
                 .referrers(&obtained.resolved, ReferrerKind::Sbom)
                 .await?;
             Ok::<_, Refusal>((obtained, sboms))
@@ -99,7 +99,7 @@ impl Info {
     fn installed<'i>(
         &self,
         shop: &Shop,
-        installed: &'i Installed,
+        installed: &'i InstalledTools,
     ) -> Result<Option<Shown<'i>>, Refusal> {
         let here = std::env::current_dir().unwrap_or_default();
         let known = installed.lock.0.contains_key(&self.reference);
@@ -130,7 +130,7 @@ impl Info {
 }
 
 /// The names under which `component` is installed.
-fn names(installed: &Installed, component: Digest) -> Vec<&str> {
+fn names(installed: &InstalledTools, component: Digest) -> Vec<&str> {
     installed
         .entries()
         .filter(|entry| entry.component == component)
@@ -139,7 +139,7 @@ fn names(installed: &Installed, component: Digest) -> Vec<&str> {
 }
 
 fn imports(bytes: &[u8]) -> Result<Vec<String>, String> {
-    Component::read(bytes).map(|component| Vec::from_iter(component.imports))
+    ComponentFile::read(bytes).map(|component| Vec::from_iter(component.imports))
 }
 
 /// What is known of a component.

@@ -3,8 +3,8 @@ use serde_json::json;
 use toolcell::{Home, Refusal};
 use toolcell_core::approval::legible;
 use toolcell_core::record::ErrorClass;
-use toolcell_install::lock::{Entry, FILE_NAME};
-use toolcell_install::place::{Installed, Place};
+use toolcell_install::lock::{FILE_NAME, LockEntry};
+use toolcell_install::lock_location::{InstalledTools, LockLocation};
 use toolcell_install::store;
 
 use super::super::exit::Exit;
@@ -27,7 +27,7 @@ impl List {
         let home = Home::find()?;
         let mut places = vec![shop::place(&home, &self.place)?];
         if !self.place.user && self.place.config.is_none() {
-            places.push(Place::beside(&home.user_file()?, home.folder()));
+            places.push(LockLocation::beside(&home.user_file()?, home.folder()));
         }
         places.dedup();
         let mut lines = Vec::new();
@@ -68,7 +68,7 @@ impl List {
 }
 
 /// Whether the name can be used, and the bytes are those that were installed.
-fn state(installed: &Installed, entry: &Entry, home: &Home) -> Result<(), Refusal> {
+fn state(installed: &InstalledTools, entry: &LockEntry, home: &Home) -> Result<(), Refusal> {
     installed.get(&entry.name).transpose()?;
     store::read(home.folder(), &entry.component).map(|_| ())
 }
@@ -83,7 +83,7 @@ fn not_in_lock(name: &str) -> Refusal {
 }
 
 /// The words of an entry are on one line each, because a lock of others could write a line that passes for another entry.
-fn line(entry: &Entry, state: &Result<(), Refusal>) -> String {
+fn line(entry: &LockEntry, state: &Result<(), Refusal>) -> String {
     let version = entry
         .version
         .as_deref()

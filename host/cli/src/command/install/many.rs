@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use toolcell::Refusal;
 use toolcell_core::record::ErrorClass;
-use toolcell_install::lock::Entry;
-use toolcell_install::place::Installed;
+use toolcell_install::lock::LockEntry;
+use toolcell_install::lock_location::InstalledTools;
 
 use super::report::{Report, State};
 use super::shop::Shop;
@@ -14,18 +14,18 @@ use super::shop::Shop;
 /// by a pull. If the lock is `--locked` and has one of them, fails instead; with `--dry-run`, says what would be removed.
 pub(super) fn forget(
     shop: &Shop,
-    installed: &Installed,
+    installed: &InstalledTools,
     (is_locked, is_dry): (bool, bool),
     report: &mut Report,
 ) -> Result<(), Refusal> {
-    let is_gone = |entry: &&Entry| entry.declared && !shop.declared().contains_key(&entry.name);
+    let is_gone = |entry: &&LockEntry| entry.declared && !shop.declared().contains_key(&entry.name);
     let locked = installed.lock.0.values();
     let gone = installed
         .orphans()
         .filter(|_| !is_locked)
         .chain(locked)
         .filter(is_gone);
-    let gone: BTreeMap<&str, &Entry> = gone.map(|entry| (entry.name.as_str(), entry)).collect();
+    let gone: BTreeMap<&str, &LockEntry> = gone.map(|entry| (entry.name.as_str(), entry)).collect();
     for entry in gone.into_values() {
         if is_locked {
             let message = format!(

@@ -21,8 +21,8 @@ use toolcell::{Home, Refusal};
 use toolcell_core::approval::legible;
 use toolcell_core::record::ErrorClass;
 use toolcell_install::lock::{is_name, not_a_name};
-use toolcell_install::place::Installed;
-use toolcell_install::reference::Reference;
+use toolcell_install::lock_location::InstalledTools;
+use toolcell_install::reference::ComponentReference;
 use toolcell_install::verifier::Signer;
 
 use super::exit::{BadRequest, Exit, Stop};
@@ -110,12 +110,12 @@ impl Install {
     }
 
     /// What REF asks for.
-    fn want(&self, shop: &Shop, installed: &Installed, typed: &str) -> Result<Want, Stop> {
+    fn want(&self, shop: &Shop, installed: &InstalledTools, typed: &str) -> Result<Want, Stop> {
         let reference = reference(typed, shop, installed)?;
         let name = name(self.name.as_deref(), &reference)?;
         let said = shop.written(typed, &reference);
         if let Some(declared) = shop.declared().get(&name) {
-            let known = Reference::parse(&declared.reference, shop.place.folder())?;
+            let known = ComponentReference::parse(&declared.reference, shop.place.folder())?;
             if known != reference {
                 let message = format!(
                     "`{name}` is {} by [tools] in {}: change it there, then run `toolcell install`, or choose another \
@@ -154,7 +154,11 @@ impl Install {
 /// # Errors
 ///
 /// What is not a reference, such as the name of a tool that has one.
-fn reference(typed: &str, shop: &Shop, installed: &Installed) -> Result<Reference, Stop> {
+fn reference(
+    typed: &str,
+    shop: &Shop,
+    installed: &InstalledTools,
+) -> Result<ComponentReference, Stop> {
     let here = std::env::current_dir().unwrap_or_default();
     let declared = shop
         .declared()
@@ -170,12 +174,12 @@ fn reference(typed: &str, shop: &Shop, installed: &Installed) -> Result<Referenc
             );
             Err(BadRequest(message).into())
         }
-        None => Ok(Reference::parse(typed, &here)?),
+        None => Ok(ComponentReference::parse(typed, &here)?),
     }
 }
 
 /// The name that a tool gets.
-fn name(chosen: Option<&str>, reference: &Reference) -> Result<String, BadRequest> {
+fn name(chosen: Option<&str>, reference: &ComponentReference) -> Result<String, BadRequest> {
     match chosen {
         Some(name) if is_name(name) => Ok(name.to_owned()),
         Some(name) => Err(BadRequest(not_a_name(name))),

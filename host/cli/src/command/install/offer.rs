@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use toolcell::Refusal;
 use toolcell_core::approval::{COLUMNS, Sheet, legible};
 use toolcell_core::record::ErrorClass;
-use toolcell_install::ceiling::Ceiling;
-use toolcell_install::lock::Entry;
-use toolcell_install::plan::{Change, Plan};
-use toolcell_install::words::Line;
+use toolcell_install::ceiling::AccessCeiling;
+use toolcell_install::declarations::DiffLine;
+use toolcell_install::lock::LockEntry;
+use toolcell_install::plan::{InstallChange, InstallPlan};
 
 use super::super::{show, terminal};
 use super::options::Consent;
@@ -22,11 +22,11 @@ const WORDS_ROWS_MAX: usize = 400;
 const RECORDS_ROWS_MAX: usize = 100;
 
 pub(super) struct Offer<'a> {
-    pub(super) entry: &'a Entry,
+    pub(super) entry: &'a LockEntry,
     /// What the name stood for.
-    pub(super) before: Option<&'a Entry>,
-    pub(super) ceiling: Option<&'a Ceiling>,
-    pub(super) plan: &'a Plan,
+    pub(super) before: Option<&'a LockEntry>,
+    pub(super) ceiling: Option<&'a AccessCeiling>,
+    pub(super) plan: &'a InstallPlan,
     pub(super) notes: &'a [String],
     /// Whether each value that differs is shown.
     pub(super) details: bool,
@@ -90,7 +90,8 @@ impl Offer<'_> {
         });
         sheet.value("name", &entry.name, VALUE_ROWS_MAX);
         sheet.value("from", &entry.reference, VALUE_ROWS_MAX);
-        let version = |entry: &Entry| entry.version.clone().unwrap_or_else(|| "none".to_owned());
+        let version =
+            |entry: &LockEntry| entry.version.clone().unwrap_or_else(|| "none".to_owned());
         match self.before {
             Some(before) if before.version != entry.version => {
                 sheet.value(
@@ -124,7 +125,7 @@ impl Offer<'_> {
             );
         }
         // What matters last, because it stays on the screen.
-        let mut changes: Vec<&Change> = self.plan.changes.iter().collect();
+        let mut changes: Vec<&InstallChange> = self.plan.changes.iter().collect();
         changes.sort_by_key(|change| weight(change));
         changes
             .into_iter()
@@ -132,8 +133,8 @@ impl Offer<'_> {
     }
 
     /// The tools that one version has and the other has not.
-    fn only_in<'e>(one: Option<&'e Entry>, other: Option<&Entry>) -> Vec<&'e str> {
-        let has = |entry: Option<&Entry>, tool: &String| {
+    fn only_in<'e>(one: Option<&'e LockEntry>, other: Option<&LockEntry>) -> Vec<&'e str> {
+        let has = |entry: Option<&LockEntry>, tool: &String| {
             entry.is_some_and(|entry| entry.tools.contains(tool))
         };
         one.into_iter()
@@ -145,7 +146,7 @@ impl Offer<'_> {
 
     /// Adds the rows about what the tools declare: which were added and removed, what was added says of itself, and each
     /// value that differs in the others. A model reads all of it.
-    fn say_words(&self, sheet: &mut Sheet, lines: &[Line]) {
+    fn say_words(&self, sheet: &mut Sheet, lines: &[DiffLine]) {
         let before = self.before;
         let after = Some(self.entry);
         let added = Self::only_in(after, before);
@@ -180,11 +181,11 @@ impl Offer<'_> {
 }
 
 /// The lines about values of tools that both versions have, once each, and the descriptions of added tools.
-fn in_short(lines: &[Line], added: &[&str], removed: &[&str]) -> Vec<Line> {
-    let mut shown: Vec<Line> = Vec::new();
-    let mut known: HashSet<(&str, &str, &[Line])> = HashSet::new();
-    for group in lines.chunk_by(|_, next| !matches!(next, Line::Place(_))) {
-        let Some((Line::Place(place), values)) = group.split_first() else {
+fn in_short(lines: &[DiffLine], added: &[&str], removed: &[&str]) -> Vec<DiffLine> {
+    let mut shown: Vec<DiffLine> = Vec::new();
+    let mut known: HashSet<(&str, &str, &[DiffLine])> = HashSet::new();
+    for group in lines.chunk_by(|_, next| !matches!(next, DiffLine::Place(_))) {
+        let Some((DiffLine::Place(place), values)) = group.split_first() else {
             continue;
         };
         let (tool, value) = place.split_once(' ').unwrap_or((place, ""));
@@ -203,7 +204,7 @@ fn in_short(lines: &[Line], added: &[&str], removed: &[&str]) -> Vec<Line> {
 }
 
 /// Adds the digests of `entry`, each on one row, so that it can be copied.
-fn digests(sheet: &mut Sheet, entry: &Entry) {
+fn digests(sheet: &mut Sheet, entry: &LockEntry) {
     let mut lines = format!("component, the code that runs:\n  {}", entry.component);
     if entry.digest != entry.component {
         lines += &format!(
@@ -215,46 +216,48 @@ fn digests(sheet: &mut Sheet, entry: &Entry) {
 }
 
 /// How much a change matters: those that matter most are shown last.
-fn weight(change: &Change) -> u8 {
+fn weight(change: &InstallChange) -> u8 {
     match change {
-        Change::First | Change::SmallerCeiling(_) | Change::Tag { is_named: true, .. } => 0,
-        Change::Records { .. } => 1,
-        Change::Words { .. } => 2,
-        Change::Unknown
-        | Change::Older { .. }
-        | Change::Unordered { .. }
-        | Change::Unversioned { .. } => 3,
-        Change::MayBeUnsigned
-        | Change::Reference { .. }
-        | Change::Tag { .. }
-        | Change::Signer { .. } => 4,
-        Change::Ceiling(_) => 5,
+        InstallChange::First
+        | InstallChange::SmallerCeiling(_)
+        | InstallChange::Tag { is_named: true, .. } => 0,
+        InstallChange::Records { .. } => 1,
+        InstallChange::Words { .. } => 2,
+        InstallChange::Unknown
+        | InstallChange::Older { .. }
+        | InstallChange::Unordered { .. }
+        | InstallChange::Unversioned { .. } => 3,
+        InstallChange::MayBeUnsigned
+        | InstallChange::Reference { .. }
+        | InstallChange::Tag { .. }
+        | InstallChange::Signer { .. } => 4,
+        InstallChange::Ceiling(_) => 5,
     }
 }
 
-fn diff(lines: &[Line]) -> String {
+fn diff(lines: &[DiffLine]) -> String {
     lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
 impl Offer<'_> {
     /// Adds the rows about `change`.
-    fn say(&self, sheet: &mut Sheet, change: &Change) {
+    fn say(&self, sheet: &mut Sheet, change: &InstallChange) {
         // On one line each, because a certificate or a publisher could write a line of its own.
         let two =
             |before: &str, after: &str| format!("- {}\n+ {}", legible(before), legible(after));
         let known =
             |signer: &Option<String>| signer.clone().unwrap_or_else(|| super::UNSIGNED.to_owned());
         match change {
-            Change::First => {}
-            Change::Reference { before, after } => {
+            InstallChange::First => {}
+            InstallChange::Reference { before, after } => {
                 sheet.host("THE SOURCE CHANGED:");
                 sheet.lines(&two(before, after), CEILING_ROWS_MAX);
             }
-            Change::Signer { before, after } => {
+            InstallChange::Signer { before, after } => {
                 sheet.host("THE SIGNER CHANGED:");
                 sheet.lines(&two(&known(before), &known(after)), CEILING_ROWS_MAX);
             }
-            Change::Tag {
+            InstallChange::Tag {
                 before,
                 after,
                 is_named: true,
@@ -265,7 +268,7 @@ impl Offer<'_> {
                 );
                 sheet.lines(&two(before, after), CEILING_ROWS_MAX);
             }
-            Change::Tag {
+            InstallChange::Tag {
                 before,
                 after,
                 identity,
@@ -282,8 +285,8 @@ impl Offer<'_> {
                     CEILING_ROWS_MAX,
                 );
             }
-            Change::Ceiling(difference) | Change::SmallerCeiling(difference) => {
-                let is_larger = matches!(change, Change::Ceiling(_));
+            InstallChange::Ceiling(difference) | InstallChange::SmallerCeiling(difference) => {
+                let is_larger = matches!(change, InstallChange::Ceiling(_));
                 sheet.host(if is_larger {
                     "IT ASKS FOR MORE ACCESS:"
                 } else {
@@ -293,39 +296,39 @@ impl Offer<'_> {
                 let more = difference.grown.iter().map(|line| format!("+ {line}\n"));
                 sheet.lines(&gone.chain(more).collect::<String>(), CEILING_ROWS_MAX);
             }
-            Change::Words { lines } => self.say_words(sheet, lines),
-            Change::Records { lines } if self.details => {
+            InstallChange::Words { lines } => self.say_words(sheet, lines),
+            InstallChange::Records { lines } if self.details => {
                 sheet.host("ITS OTHER RECORDS DIFFER, which no model reads:");
                 sheet.lines(&diff(lines), RECORDS_ROWS_MAX);
             }
-            Change::Records { lines } => {
+            InstallChange::Records { lines } => {
                 let values = lines
                     .iter()
-                    .filter(|line| matches!(line, Line::Place(_)))
+                    .filter(|line| matches!(line, DiffLine::Place(_)))
                     .count() as u64;
                 let values = show::counted(values, "value");
                 sheet.host(&format!(
                     "{values} of its other records changed, which no model reads; --details shows them."
                 ));
             }
-            Change::Unknown => {
+            InstallChange::Unknown => {
                 sheet.host("WHAT DIFFERS IS NOT KNOWN: the earlier component is not in the store.");
             }
-            Change::Older { before, after } => {
+            InstallChange::Older { before, after } => {
                 sheet.host("IT IS OLDER than what is installed:");
                 sheet.lines(&two(before, after), VALUE_ROWS_MAX);
             }
-            Change::Unordered { before, after } => {
+            InstallChange::Unordered { before, after } => {
                 sheet.host(
                     "IT MAY BE OLDER than what is installed: these versions cannot be compared:",
                 );
                 sheet.lines(&two(before, after), VALUE_ROWS_MAX);
             }
-            Change::Unversioned { before } => {
+            InstallChange::Unversioned { before } => {
                 sheet.host("IT HAS NO VERSION, and what is installed has one:");
                 sheet.lines(&format!("- {}", legible(before)), VALUE_ROWS_MAX);
             }
-            Change::MayBeUnsigned => {
+            InstallChange::MayBeUnsigned => {
                 sheet.host("IT MAY BE UNSIGNED from now on, also after updates.")
             }
         }

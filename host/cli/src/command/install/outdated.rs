@@ -5,9 +5,9 @@ use toolcell_core::approval::legible;
 use toolcell_core::component_size::component_bytes_max;
 use toolcell_install::component;
 use toolcell_install::digest::Digest;
-use toolcell_install::lock::Entry;
-use toolcell_install::place::Installed;
-use toolcell_install::source::Sink;
+use toolcell_install::lock::LockEntry;
+use toolcell_install::lock_location::InstalledTools;
+use toolcell_install::source::ComponentSink;
 
 use super::super::exit::{self, Exit, Stop};
 use super::options::{PlaceOptions, SourceOptions};
@@ -102,9 +102,9 @@ fn row(name: &str, versions: &str, from: &str) -> String {
 
 /// What the reference of `entry` resolves to now. The component is fetched only where nothing else tells the digest, or the
 /// version of a new one.
-fn latest(shop: &Shop, installed: &Installed, entry: &Entry) -> Result<Latest, Refusal> {
+fn latest(shop: &Shop, installed: &InstalledTools, entry: &LockEntry) -> Result<Latest, Refusal> {
     let want = shop.again(installed, entry)?;
-    let source = shop.sources.of(&want.reference)?;
+    let source = shop.sources.for_reference(&want.reference)?;
     shop.runtime.block_on(async {
         let resolved = source.resolve(&want.reference).await?;
         let digest = resolved.digest();
@@ -113,7 +113,8 @@ fn latest(shop: &Shop, installed: &Installed, entry: &Entry) -> Result<Latest, R
             return Ok(Latest { digest, version });
         }
         let mut bytes = Vec::new();
-        let mut sink = Sink::new(&mut bytes, resolved.size.unwrap_or(component_bytes_max()));
+        let mut sink =
+            ComponentSink::new(&mut bytes, resolved.size.unwrap_or(component_bytes_max()));
         let outcome = source.fetch(&resolved, &mut sink).await;
         let fetched = sink.finish();
         match digest {

@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use toolcell::{Home, Refusal};
-use toolcell_config::{Layers, configured_registry};
+use toolcell_config::{ConfigLayers, configured_registry};
 use toolcell_core::record::ErrorClass;
-use toolcell_install::local::Local;
-use toolcell_install::obtain::Sources;
+use toolcell_install::local::LocalSource;
+use toolcell_install::obtain::ComponentSources;
 use toolcell_install::registry::Registries;
 use toolcell_install::signature::SignatureVerifier;
 use toolcell_install::tls;
-use toolcell_install::web::Web;
+use toolcell_install::web::WebSource;
 
 use super::super::exit::BadRequest;
 use super::super::target::{Building, Target};
@@ -20,16 +20,16 @@ use super::options::SourceOptions;
 pub(in crate::command) fn sources(
     home: &Home,
     options: &SourceOptions,
-) -> Result<Sources, BadRequest> {
+) -> Result<ComponentSources, BadRequest> {
     let roots: Vec<PathBuf> = options.tls_ca.iter().cloned().collect();
     let tls = tls::client(&roots).map_err(|error| BadRequest(format!("{error:#}")))?;
     let local = {
         let home = home.clone();
-        Local::new(move |path: &Path| component(&home, path))
+        LocalSource::new(move |path: &Path| component(&home, path))
     };
-    let web = Box::new(Web::new(tls));
+    let web = Box::new(WebSource::new(tls));
     let registry = Box::new(trusting(home, roots)?);
-    Ok(Sources {
+    Ok(ComponentSources {
         registry,
         web,
         local: Box::new(local),
@@ -51,7 +51,7 @@ fn trusting(home: &Home, roots: Vec<PathBuf>) -> Result<Registries, BadRequest> 
 }
 
 /// What checks signatures, as the settings of `layers` say.
-pub(super) fn verifier(layers: &Layers) -> SignatureVerifier {
+pub(super) fn verifier(layers: &ConfigLayers) -> SignatureVerifier {
     SignatureVerifier::new(layers.signers().clone())
 }
 

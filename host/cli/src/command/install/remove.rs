@@ -1,6 +1,6 @@
 use clap::Args;
 use toolcell::Home;
-use toolcell_install::store::Store;
+use toolcell_install::store::ComponentStore;
 
 use super::super::exit::{Exit, Stop};
 use super::options::PlaceOptions;
@@ -32,7 +32,7 @@ impl Remove {
     fn remove(&self, home: &Home, report: &mut Report) -> Result<(), Stop> {
         let place = shop::place(home, &self.place)?;
         // Held while the lock is changed.
-        let _store = Store::open(home.folder())?;
+        let _store = ComponentStore::open(home.folder())?;
         report.at(place.file());
         let known = place.read()?;
         // All of them, or none. A name that was confirmed stays bound to its bytes, even if the lock was deleted.

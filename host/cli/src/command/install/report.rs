@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use toolcell::Refusal;
 use toolcell_core::approval::legible;
-use toolcell_install::lock::Entry;
+use toolcell_install::lock::LockEntry;
 
 use super::super::exit::{self, Exit, Stop};
 use super::super::show;
@@ -62,7 +62,7 @@ impl Report {
     pub(super) fn add(
         &mut self,
         state: State,
-        entry: &Entry,
+        entry: &LockEntry,
         offer: Option<&Offer<'_>>,
         notes: &[String],
     ) {
@@ -74,7 +74,7 @@ impl Report {
             .push(json!({ "state": state, "tool": entry, "plan": plan, "notes": notes }));
     }
 
-    fn line(&self, state: State, entry: &Entry) -> String {
+    fn line(&self, state: State, entry: &LockEntry) -> String {
         let name = &entry.name;
         let digest = entry.component;
         let version = entry

@@ -6,19 +6,21 @@ use std::sync::Arc;
 
 use toolcell::{Home, Loaded, Refusal, Tool};
 use toolcell_command::runtime::Runtime;
-use toolcell_config::{self as config, DeclaredTool, LayerOptions, Layers, Trust, WITHOUT_FILES};
+use toolcell_config::{
+    self as config, ConfigLayers, DeclaredTool, LayerOptions, TrustStore, WITHOUT_FILES,
+};
 use toolcell_core::private;
 use toolcell_core::record::ErrorClass;
-use toolcell_install::ceiling::Ceiling;
+use toolcell_install::ceiling::AccessCeiling;
+use toolcell_install::declarations::ToolDeclarations;
 use toolcell_install::digest::Digest;
-use toolcell_install::lock::{Entry, written};
-use toolcell_install::obtain::Sources;
-use toolcell_install::place::{Installed, Place};
-use toolcell_install::plan::Version;
-use toolcell_install::reference::Reference;
+use toolcell_install::lock::{LockEntry, written};
+use toolcell_install::lock_location::{InstalledTools, LockLocation};
+use toolcell_install::obtain::ComponentSources;
+use toolcell_install::plan::ToolVersion;
+use toolcell_install::reference::ComponentReference;
 use toolcell_install::signature::SignatureVerifier;
-use toolcell_install::store::{self, Store};
-use toolcell_install::words::Words;
+use toolcell_install::store::{self, ComponentStore};
 
 use super::super::exit::Stop;
 use super::super::target;
@@ -30,14 +32,14 @@ pub(super) struct Shop {
     pub(super) home: Home,
     /// The `toolcell.toml` beside the lock, whether it exists or not.
     pub(super) config: PathBuf,
-    pub(super) place: Place,
-    pub(super) store: Store,
-    pub(super) sources: Sources,
+    pub(super) place: LockLocation,
+    pub(super) store: ComponentStore,
+    pub(super) sources: ComponentSources,
     pub(super) verifier: SignatureVerifier,
     pub(super) runtime: Runtime,
     /// Whether the lock is the user's own, and not that of a project.
     pub(super) is_user: bool,
-    layers: Layers,
+    layers: ConfigLayers,
 }
 
 /// The file whose lock is meant: the named one, the project's, or the user's own. The second is whether it is the last.
@@ -62,8 +64,8 @@ pub(super) fn config(home: &Home, options: &PlaceOptions) -> anyhow::Result<(Pat
 }
 
 /// The place that `options` mean.
-pub(super) fn place(home: &Home, options: &PlaceOptions) -> anyhow::Result<Place> {
-    config(home, options).map(|(config, _)| Place::beside(&config, home.folder()))
+pub(super) fn place(home: &Home, options: &PlaceOptions) -> anyhow::Result<LockLocation> {
+    config(home, options).map(|(config, _)| LockLocation::beside(&config, home.folder()))
 }
 
 impl Shop {
@@ -75,14 +77,14 @@ impl Shop {
     ) -> Result<Self, Stop> {
         let (config, is_user) = config(home, options)?;
         let layers = if is_user {
-            Layers::of_user(home).map_err(|error| unreadable(&error))?
+            ConfigLayers::of_user(home).map_err(|error| unreadable(&error))?
         } else {
             let here = std::env::current_dir().ok();
             let of_files = LayerOptions {
                 file: options.config.clone(),
                 none: false,
             };
-            Layers::read(home, here.as_deref(), &of_files).map_err(|refusal| {
+            ConfigLayers::read(home, here.as_deref(), &of_files).map_err(|refusal| {
                 let message = refusal
                     .message
                     .replace(WITHOUT_FILES, "--user goes on without it");
@@ -93,8 +95,8 @@ impl Shop {
             private::create_dir(folder).map_err(|error| unreadable(&error.into()))?;
         }
         Ok(Self {
-            place: Place::beside(&config, home.folder()),
-            store: Store::open(home.folder())?,
+            place: LockLocation::beside(&config, home.folder()),
+            store: ComponentStore::open(home.folder())?,
             sources: parts::sources(home, sources)?,
             verifier: parts::verifier(&layers),
             runtime: Runtime::on_this_thread()?,
@@ -106,7 +108,7 @@ impl Shop {
     }
 
     /// How `reference` is written into the lock, and into `[tools]`; `typed` is how it was named.
-    pub(super) fn written(&self, typed: &str, reference: &Reference) -> String {
+    pub(super) fn written(&self, typed: &str, reference: &ComponentReference) -> String {
         written(
             reference,
             self.place.folder(),
@@ -144,10 +146,10 @@ impl Shop {
     }
 
     /// What the lock and `[tools]` name, by name.
-    pub(super) fn all(&self, installed: &Installed) -> Vec<(String, Result<Want, Refusal>)> {
+    pub(super) fn all(&self, installed: &InstalledTools) -> Vec<(String, Result<Want, Refusal>)> {
         let declared = self.declared().iter().map(|(name, declared)| {
-            let want =
-                Reference::parse(&declared.reference, self.place.folder()).map(|reference| {
+            let want = ComponentReference::parse(&declared.reference, self.place.folder()).map(
+                |reference| {
                     let want = Want::new(
                         name,
                         self.written(&declared.reference, &reference),
@@ -165,11 +167,12 @@ impl Shop {
                         is_unsigned_allowed,
                         ..want
                     }
-                });
+                },
+            );
             (name.clone(), want)
         });
         let is_other =
-            |entry: &&Entry| !self.declared().contains_key(&entry.name) && !entry.declared;
+            |entry: &&LockEntry| !self.declared().contains_key(&entry.name) && !entry.declared;
         let others = installed.lock.0.values().filter(is_other);
         declared
             .chain(others.map(|entry| (entry.name.clone(), self.again(installed, entry))))
@@ -177,7 +180,11 @@ impl Shop {
     }
 
     /// What an entry of the lock asks for: its own bytes.
-    pub(super) fn again(&self, installed: &Installed, entry: &Entry) -> Result<Want, Refusal> {
+    pub(super) fn again(
+        &self,
+        installed: &InstalledTools,
+        entry: &LockEntry,
+    ) -> Result<Want, Refusal> {
         let reference = entry.reference(self.place.folder())?;
         let want = Want::new(
             &entry.name,
@@ -188,8 +195,8 @@ impl Shop {
         // What a lock of others says of signatures is not the user's word, nor what [tools] says of another reference.
         let is_unsigned_allowed = match declared {
             Some(declared) => {
-                let is_same =
-                    Reference::parse(&declared.reference, self.place.folder())? == want.reference;
+                let is_same = ComponentReference::parse(&declared.reference, self.place.folder())?
+                    == want.reference;
                 declared.allow_unsigned && (is_same || !guard!("declared_unsigned"))
             }
             None => entry.allow_unsigned && installed.is_confirmed(entry),
@@ -215,7 +222,7 @@ impl Shop {
     }
 
     /// What `entry` stands for. Its component is loaded only if it has other digests than `than`.
-    pub(super) fn version(&self, entry: &Entry, than: (Digest, Digest)) -> Version {
+    pub(super) fn version(&self, entry: &LockEntry, than: (Digest, Digest)) -> ToolVersion {
         let is_same = (entry.ceiling, entry.declarations) == than;
         let declared = if is_same {
             None
@@ -223,9 +230,14 @@ impl Shop {
             store::read(self.home.folder(), &entry.component)
                 .and_then(|bytes| self.load(&bytes))
                 .ok()
-                .map(|tools| (Ceiling::of(&tools), Words::of(&tools)))
+                .map(|tools| {
+                    (
+                        AccessCeiling::from_tools(&tools),
+                        ToolDeclarations::from_tools(&tools),
+                    )
+                })
         };
-        Version {
+        ToolVersion {
             entry: entry.clone(),
             declared,
         }
@@ -242,7 +254,7 @@ pub(super) fn declare(
     if !config.exists() {
         return Ok(());
     }
-    config::declare(config, name, tool, &Trust::at(home.trusted())).map_err(|error| {
+    config::declare(config, name, tool, &TrustStore::at(home.trusted())).map_err(|error| {
         Refusal::new(
             ErrorClass::SetupRequired,
             "lock_unwritable",

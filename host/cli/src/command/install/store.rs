@@ -1,8 +1,8 @@
 use clap::{Args, Subcommand};
 use serde_json::json;
 use toolcell::Home;
-use toolcell_install::place;
-use toolcell_install::store::Store;
+use toolcell_install::lock_location;
+use toolcell_install::store::ComponentStore;
 
 use super::super::exit::{Exit, Stop};
 use super::super::show;
@@ -40,7 +40,7 @@ impl StoreCommand {
     }
 
     fn verify(&self, home: &Home) -> Result<Exit, Stop> {
-        let store = Store::open(home.folder())?;
+        let store = ComponentStore::open(home.folder())?;
         let components = store.components()?;
         let damages = store.verify()?;
         let mut lines: Vec<String> = damages
@@ -66,7 +66,8 @@ impl StoreCommand {
     }
 
     fn prune(&self, home: &Home) -> Result<Exit, Stop> {
-        let pruned = Store::open(home.folder())?.prune(|| place::used(home.folder()))?;
+        let pruned =
+            ComponentStore::open(home.folder())?.prune(|| lock_location::used(home.folder()))?;
         let line = match pruned {
             Some((count, bytes)) => format!(
                 "removed {}, {bytes} bytes",

@@ -1,7 +1,7 @@
 use clap::Args;
 use toolcell::{Home, Refusal};
-use toolcell_install::lock::Entry;
-use toolcell_install::place::Installed;
+use toolcell_install::lock::LockEntry;
+use toolcell_install::lock_location::InstalledTools;
 
 use super::super::exit::{Exit, Stop};
 use super::options::{Consent, PlaceOptions, SourceOptions};
@@ -49,7 +49,8 @@ impl Update {
         {
             return Err(unknown(name, shop.place.file()).into());
         }
-        let is_meant = |entry: &&Entry| self.names.is_empty() || self.names.contains(&entry.name);
+        let is_meant =
+            |entry: &&LockEntry| self.names.is_empty() || self.names.contains(&entry.name);
         for entry in installed.lock.0.values().filter(is_meant) {
             // One that cannot be updated does not keep the others from it.
             if let Err(refusal) = self.one(&shop, &installed, entry, report) {
@@ -62,8 +63,8 @@ impl Update {
     fn one(
         &self,
         shop: &Shop,
-        installed: &Installed,
-        entry: &Entry,
+        installed: &InstalledTools,
+        entry: &LockEntry,
         report: &mut Report,
     ) -> Result<(), Refusal> {
         let want = shop.again(installed, entry)?;
@@ -89,8 +90,8 @@ impl Update {
 
 impl Shop {
     /// Whether the reference of `want` still stands for `entry`, as far as that is known without the component.
-    fn stands(&self, want: &Want, entry: &Entry) -> Result<bool, Refusal> {
-        let source = self.sources.of(&want.reference)?;
+    fn stands(&self, want: &Want, entry: &LockEntry) -> Result<bool, Refusal> {
+        let source = self.sources.for_reference(&want.reference)?;
         let resolved = self.runtime.block_on(source.resolve(&want.reference))?;
         let is_there = toolcell_install::store::read(self.home.folder(), &entry.component).is_ok();
         Ok(resolved.digest() == Some(entry.digest) && is_there)

@@ -16,7 +16,7 @@ use toolcell_core::record::JSON_VALUES_MAX;
 
 /// The only key of an object that is a byte string.
 const BYTES: &str = "$bytes";
-/// Maximum depth of a value, as that of JSON.
+/// Maximum depth of a value, as in JSON.
 const DEPTH_MAX: usize = 120;
 
 /// Encodes arguments, deterministically: the keys of a map in the order of their encodings, numbers in their shortest form.
@@ -26,7 +26,7 @@ const DEPTH_MAX: usize = 120;
 /// An object `{"$bytes": ..}` that does not hold base64, and two keys that are the same once they are unescaped.
 pub(super) fn from_json(value: &Value) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
-    ciborium::into_writer(&Encoded(value), &mut bytes).map_err(|error| match error {
+    ciborium::into_writer(&CborEncoder(value), &mut bytes).map_err(|error| match error {
         ciborium::ser::Error::Value(why) => why,
         ciborium::ser::Error::Io(error) => error.to_string(),
     })?;
@@ -40,10 +40,10 @@ pub(super) fn from_json(value: &Value) -> Result<Vec<u8>, String> {
 /// Bytes that are not one CBOR value, that nest too deeply, hold too many values, or hold what JSON cannot.
 pub(super) fn to_json(bytes: &[u8]) -> Result<Value, String> {
     let mut rest = bytes;
-    let decoded: Result<Decoded, de::Error<_>> =
+    let decoded: Result<DecodedValue, de::Error<_>> =
         de::from_reader_with_recursion_limit(&mut rest, DEPTH_MAX);
     match decoded {
-        Ok(Decoded(value)) if rest.is_empty() => Ok(value),
+        Ok(DecodedValue(value)) if rest.is_empty() => Ok(value),
         Ok(_) => Err("more bytes follow the value".to_owned()),
         Err(de::Error::Semantic(_, why)) => Err(why),
         Err(de::Error::RecursionLimitExceeded) => {
@@ -53,9 +53,9 @@ pub(super) fn to_json(bytes: &[u8]) -> Result<Value, String> {
     }
 }
 
-struct Encoded<'v>(&'v Value);
+struct CborEncoder<'v>(&'v Value);
 
-impl Serialize for Encoded<'_> {
+impl Serialize for CborEncoder<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0 {
             Value::Null => serializer.serialize_unit(),
@@ -69,7 +69,7 @@ impl Serialize for Encoded<'_> {
                 ))),
             },
             Value::String(text) => serializer.serialize_str(text),
-            Value::Array(items) => serializer.collect_seq(items.iter().map(Encoded)),
+            Value::Array(items) => serializer.collect_seq(items.iter().map(CborEncoder)),
             Value::Object(members) => object(members, serializer),
         }
     }
@@ -102,7 +102,7 @@ fn object<S: Serializer>(members: &Map<String, Value>, serializer: S) -> Result<
     }
     let mut map = serializer.serialize_map(Some(members.len()))?;
     for (key, value) in members {
-        map.serialize_entry(key, &Encoded(value))?;
+        map.serialize_entry(key, &CborEncoder(value))?;
     }
     map.end()
 }
@@ -114,23 +114,25 @@ fn unescaped(key: &str) -> &str {
         .unwrap_or(key)
 }
 
-struct Decoded(Value);
+struct DecodedValue(Value);
 
-impl<'de> Deserialize<'de> for Decoded {
+impl<'de> Deserialize<'de> for DecodedValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let left = Cell::new(JSON_VALUES_MAX);
-        Decode { left: &left }.deserialize(deserializer).map(Self)
+        ValueDecoder { left: &left }
+            .deserialize(deserializer)
+            .map(Self)
     }
 }
 
 /// Decodes one value, of which `left` may come. A value takes more memory than bytes: without a limit, 8 MiB of empty
 /// arrays become half a gigabyte.
 #[derive(Clone, Copy)]
-struct Decode<'b> {
+struct ValueDecoder<'b> {
     left: &'b Cell<usize>,
 }
 
-impl<'de> DeserializeSeed<'de> for Decode<'_> {
+impl<'de> DeserializeSeed<'de> for ValueDecoder<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -147,7 +149,7 @@ impl<'de> DeserializeSeed<'de> for Decode<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Decode<'_> {
+impl<'de> Visitor<'de> for ValueDecoder<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

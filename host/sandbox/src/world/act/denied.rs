@@ -1,12 +1,12 @@
-//! What an ACT component may import, and never gets: raw secrets, and an approval of its own making. The functions exist and
-//! answer no, so that a component that can do without them runs.
+//! Imports that an ACT component may have, and that always refuse: raw secrets, and an approval of its own making. The
+//! functions exist, so that a component that can do without them runs.
 
 use wasmtime::component::{Accessor, Linker, Val};
 
-use crate::state::State;
+use crate::state::StoreState;
 
 /// Links `act:credentials/store`. It would hand out the values of secrets; here they go into requests that the host sends.
-pub(crate) fn link_credentials(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+pub(crate) fn link_credentials(linker: &mut Linker<StoreState>) -> wasmtime::Result<()> {
     let error = || Val::Result(Err(Some(Box::new(Val::Variant("denied".to_owned(), None)))));
     let why = "a secret was not handed out: toolcell puts secrets into the requests that it sends, and shows none to a tool";
     for function in ["list-secrets", "get-secret"] {
@@ -16,7 +16,7 @@ pub(crate) fn link_credentials(linker: &mut Linker<State>) -> wasmtime::Result<(
 }
 
 /// Links `act:consent/consent-authority`. What a call may do is decided before it starts.
-pub(crate) fn link_consent(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+pub(crate) fn link_consent(linker: &mut Linker<StoreState>) -> wasmtime::Result<()> {
     let answer = || Val::Enum("deny".to_owned());
     let why = "an action was denied: no rule of toolcell covers the actions that only the tool itself can see";
     deny(
@@ -30,7 +30,7 @@ pub(crate) fn link_consent(linker: &mut Linker<State>) -> wasmtime::Result<()> {
 
 /// Defines an asynchronous function that answers the same each time, and says why in the log.
 fn deny(
-    linker: &mut Linker<State>,
+    linker: &mut Linker<StoreState>,
     interface: &str,
     function: &str,
     why: &'static str,
@@ -38,8 +38,9 @@ fn deny(
 ) -> wasmtime::Result<()> {
     let mut interface = linker.instance(interface)?;
     // The engine without concurrency defines no such function, and no component that it runs can import one.
-    let _ =
-        interface.func_new_concurrent(function, move |caller: &Accessor<State>, _, _, results| {
+    let _ = interface.func_new_concurrent(
+        function,
+        move |caller: &Accessor<StoreState>, _, _, results| {
             Box::pin(async move {
                 caller.with(|mut caller| caller.get().logs.line("warn", why, None));
                 if let Some(result) = results.first_mut() {
@@ -47,7 +48,8 @@ fn deny(
                 }
                 Ok(())
             })
-        });
+        },
+    );
     Ok(())
 }
 
@@ -58,7 +60,7 @@ mod tests {
 
     use super::{link_consent, link_credentials};
     use crate::call;
-    use crate::engine::{Concurrency, Engines};
+    use crate::engine::{Concurrency, EnginePair};
     use crate::limiter::charging;
 
     /// A component that imports a function, calls it with zeros, and returns this of the answer.
@@ -94,8 +96,8 @@ mod tests {
     }
 
     async fn answer(text: &str) -> (u32, String) {
-        let engines = Engines::new(None, 16 << 20, std::env::temp_dir()).unwrap();
-        let engine = engines.of(Concurrency::On);
+        let engines = EnginePair::new(None, 16 << 20, std::env::temp_dir()).unwrap();
+        let engine = engines.get(Concurrency::On);
         let component = Component::new(engine.wasmtime(), wat::parse_str(text).unwrap()).unwrap();
         let mut linker = Linker::new(engine.wasmtime());
         link_consent(&mut linker).unwrap();

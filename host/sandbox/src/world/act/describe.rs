@@ -5,11 +5,11 @@ use std::collections::{HashMap, HashSet};
 use serde_json::{Value, json};
 use toolcell_core::record::{AccessKind, JSON_VALUES_MAX, read_unique_json};
 
-use super::section::Section;
-use super::types::{Metadata, ToolDefinition, value};
-use crate::world::declared::{self, Declared, LeftOut};
+use super::section::ActSection;
+use super::types::{ActMetadata, ToolDefinition, value};
+use crate::world::foreign_tool::{self, ForeignTool, LeftOut};
 
-/// Maximum number of tools: that of a toolkit. Naming many tools that have one name takes the square of their number.
+/// Maximum number of tools, as in a toolkit. Naming many tools that have one name takes the square of their number.
 const TOOLS_MAX: usize = 256;
 /// Maximum size of the schemas of all tools together, in bytes. Parsed, they take many times as much memory.
 const SCHEMAS_BYTES_MAX: usize = 1 << 20;
@@ -26,12 +26,12 @@ const SOURCE: &str = "act";
 /// A component with too many tools, with too much of their schemas, or of which no tool can be offered.
 pub(super) fn toolkit(
     tools: Vec<ToolDefinition>,
-    section: Option<&Section>,
+    section: Option<&ActSection>,
     imports: &[String],
     namespace: Option<&str>,
 ) -> Result<String, String> {
     bounded(&tools)?;
-    let names = declared::names(tools.iter().map(|tool| tool.name.as_str()));
+    let names = foreign_tool::names(tools.iter().map(|tool| tool.name.as_str()));
     let mut offered = Vec::new();
     let mut left_out = Vec::new();
     let mut own_names = HashSet::new();
@@ -58,8 +58,8 @@ pub(super) fn toolkit(
     let own = section
         .and_then(|section| section.name.as_deref())
         .unwrap_or_default();
-    let own = declared::namespace(own, "act");
-    let toolkit = declared::toolkit(namespace.unwrap_or(&own), &offered, &left_out);
+    let own = foreign_tool::namespace(own, "act");
+    let toolkit = foreign_tool::toolkit(namespace.unwrap_or(&own), &offered, &left_out);
     Ok(if renamed.is_empty() {
         toolkit
     } else {
@@ -91,10 +91,10 @@ fn bounded(tools: &[ToolDefinition]) -> Result<(), String> {
 fn offer(
     tool: ToolDefinition,
     name: String,
-    section: Option<&Section>,
+    section: Option<&ActSection>,
     imports: &[String],
     first: bool,
-) -> Result<Declared, String> {
+) -> Result<ForeignTool, String> {
     if !first {
         return Err("another tool of the component has the same name".to_owned());
     }
@@ -121,7 +121,7 @@ fn offer(
         }
     }
     let flag = |key| value(&tool.metadata, key).as_ref().and_then(Value::as_bool);
-    let mut declared = Declared::careful(name, description, schema, imports);
+    let mut declared = ForeignTool::careful(name, description, schema, imports);
     declared.facts.is_read_only = flag("std:read-only");
     declared.facts.is_destructive = flag("std:destructive");
     declared.timeout_ms = timeout(&tool.metadata);
@@ -133,15 +133,15 @@ fn offer(
     Ok(declared)
 }
 
-fn timeout(metadata: &Metadata) -> Option<u64> {
+fn timeout(metadata: &ActMetadata) -> Option<u64> {
     value(metadata, "std:timeout-ms")?
         .as_u64()
         .filter(|ms| *ms > 0)
 }
 
-/// What a tool asks for: what the component imports, up to what its section declares. Without a section that is the network
-/// at the most, because language runtimes import files even for pure code.
-fn access(section: Option<&Section>, imports: &[String], read_only: bool) -> Vec<AccessKind> {
+/// A tool's access: the component's imports, limited by its section. Without a section at most the network, because
+/// language runtimes import files even for pure code.
+fn access(section: Option<&ActSection>, imports: &[String], read_only: bool) -> Vec<AccessKind> {
     let imported = |start: &str| imports.iter().any(|import| import.starts_with(start));
     let declared = section.map_or(&[AccessKind::Network][..], |section| &section.access);
     let wanted = declared.iter().filter(|kind| match kind {
@@ -210,7 +210,7 @@ mod tests {
 
     use super::super::cbor;
     use super::super::types::{LocalizedString, ToolDefinition};
-    use super::{Section, own_names, toolkit};
+    use super::{ActSection, own_names, toolkit};
 
     fn tool(name: &str, metadata: &[(&str, Value)]) -> ToolDefinition {
         let metadata = metadata
@@ -230,7 +230,11 @@ mod tests {
     }
 
     #[track_caller]
-    fn accepted(tools: Vec<ToolDefinition>, section: Option<&Section>, names: &[&str]) -> Toolkit {
+    fn accepted(
+        tools: Vec<ToolDefinition>,
+        section: Option<&ActSection>,
+        names: &[&str],
+    ) -> Toolkit {
         let text = toolkit(tools, section, &imports(names), None).unwrap();
         let Described { toolkit, notes, .. } =
             agent_tool::toolkit(&text).unwrap_or_else(|errors| panic!("{errors:?}"));
@@ -289,7 +293,7 @@ mod tests {
 
     #[test]
     fn the_section_is_a_ceiling_on_what_the_imports_could_ask_for() {
-        let granted = |section: Option<&Section>, claims: &[(&str, Value)], imports: &[&str]| {
+        let granted = |section: Option<&ActSection>, claims: &[(&str, Value)], imports: &[&str]| {
             let kit = accepted(vec![tool("a", claims)], section, imports);
             let profile = kit.permission_profiles.into_iter().next().unwrap();
             (profile.access_kinds, profile.network_scope.unwrap())
@@ -297,10 +301,10 @@ mod tests {
         use AccessKind::{FileRead, FileWrite, Network};
         assert_eq!(granted(None, &[], &BOTH), (vec![Network], "any".to_owned()));
         assert_eq!(
-            granted(Some(&Section::default()), &[], &BOTH),
+            granted(Some(&ActSection::default()), &[], &BOTH),
             (vec![], "none".to_owned())
         );
-        let all = Section {
+        let all = ActSection {
             name: Some("my:db".to_owned()),
             access: vec![FileRead, FileWrite, Network],
             network_scope: Some("https://a.example:*".to_owned()),
@@ -316,7 +320,7 @@ mod tests {
             granted(Some(&all), &reads, &BOTH),
             (vec![FileRead, Network], scope)
         );
-        // What a component does not import it cannot use.
+        // A component can use only its imports.
         assert_eq!(
             granted(Some(&all), &[], &BOTH[..1]),
             (vec![FileRead, FileWrite], "none".to_owned())

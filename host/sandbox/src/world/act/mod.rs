@@ -24,39 +24,39 @@ use wasmtime::component::{
 };
 use wasmtime::error::Context;
 
-use super::{Call, Examined, Outcome, World};
+use super::{Call, ComponentWorld, FirstLoad, Outcome};
 use crate::call;
 use crate::component::invalid;
-use crate::state::State;
+use crate::state::StoreState;
 
-use section::Section;
-use session::Sessions;
-use types::{Error, ListToolsResponse, Metadata, ToolEvent, ToolResult};
+use section::ActSection;
+use session::SessionExports;
+use types::{ActError, ActMetadata, ListToolsResponse, ToolEvent, ToolResult};
 
 pub(crate) use denied::{link_consent, link_credentials};
 pub(crate) use stream::EVENTS_MAX;
 
-/// What an ACT component exports: one of these.
+/// Interfaces of which an ACT component exports one.
 pub(super) const PROVIDERS: [&str; 2] = [
     "act:tools/tool-provider@0.2.0",
     "act:tools/tool-provider@0.1.0",
 ];
 
 type ListParams<'a> = (&'a [(String, Vec<u8>)],);
-type ListResults = (Result<ListToolsResponse, Error>,);
+type ListResults = (Result<ListToolsResponse, ActError>,);
 type CallParams<'a> = (&'a str, &'a [u8], &'a [(String, Vec<u8>)]);
 
-pub(super) struct Act {
-    instance: InstancePre<State>,
+pub(super) struct ActWorld {
+    instance: InstancePre<StoreState>,
     list_tools: ComponentExportIndex,
     call_tool: ComponentExportIndex,
-    sessions: Option<Sessions>,
+    sessions: Option<SessionExports>,
     /// The component's own names of tools that have another one here.
     own_names: HashMap<String, String>,
 }
 
-impl Act {
-    pub(super) fn new(instance: InstancePre<State>) -> wasmtime::Result<Self> {
+impl ActWorld {
+    pub(super) fn new(instance: InstancePre<StoreState>) -> wasmtime::Result<Self> {
         let provider = PROVIDERS
             .iter()
             .find_map(|name| instance.component().get_export_index(None, *name));
@@ -73,7 +73,7 @@ impl Act {
                 &provider,
                 "call-tool",
             )?,
-            sessions: Sessions::find(&instance)?,
+            sessions: SessionExports::find(&instance)?,
             own_names: HashMap::new(),
             instance,
         })
@@ -82,10 +82,10 @@ impl Act {
     /// Calls a tool, and returns all events of its result.
     async fn events(
         &self,
-        store: &mut Store<State>,
+        store: &mut Store<StoreState>,
         guest: Instance,
         (tool, arguments): (&str, &[u8]),
-        metadata: &Metadata,
+        metadata: &ActMetadata,
     ) -> wasmtime::Result<Vec<ToolEvent>> {
         let call_tool =
             guest.get_typed_func::<CallParams<'_>, (ToolResult,)>(&mut *store, &self.call_tool)?;
@@ -107,7 +107,7 @@ impl Act {
 }
 
 /// Passes an event of a stream on: as progress, or as a partial result.
-fn seen(state: &mut State, event: &ToolEvent) {
+fn seen(state: &mut StoreState, event: &ToolEvent) {
     let ToolEvent::Content(part) = event else {
         return;
     };
@@ -122,7 +122,7 @@ fn seen(state: &mut State, event: &ToolEvent) {
 
 /// Finds a function of an exported interface, with these types.
 fn function<Params, Results>(
-    instance: &InstancePre<State>,
+    instance: &InstancePre<StoreState>,
     interface: &ComponentExportIndex,
     name: &str,
 ) -> wasmtime::Result<ComponentExportIndex>
@@ -142,22 +142,25 @@ where
     }
 }
 
-impl World for Act {
+impl ComponentWorld for ActWorld {
     /// Calls `list-tools` in an instance with an empty world, and combines it with the section `act:component`.
     fn describe<'a>(
         &'a self,
-        Examined {
+        FirstLoad {
             engine,
             component,
             bytes,
             limits,
             namespace,
-        }: Examined<'a>,
+        }: FirstLoad<'a>,
     ) -> BoxFuture<'a, Result<String, Refusal>> {
         Box::pin(async move {
             let unreadable = |why: String| invalid("description_invalid", why);
             let section = sections::custom(bytes, section::NAME).map_err(unreadable)?;
-            let section = section.map(Section::read).transpose().map_err(unreadable)?;
+            let section = section
+                .map(ActSection::read)
+                .transpose()
+                .map_err(unreadable)?;
             let cancellation = crate::never();
             let mut store = call::empty_world(engine, limits, &cancellation)?;
             let result = {
@@ -195,7 +198,7 @@ impl World for Act {
 
     fn invoke<'a>(
         &'a self,
-        store: &'a mut Store<State>,
+        store: &'a mut Store<StoreState>,
         call: &'a Call,
     ) -> BoxFuture<'a, wasmtime::Result<Outcome>> {
         Box::pin(async move {
@@ -207,7 +210,9 @@ impl World for Act {
             let tool = self.own_names.get(&call.tool).unwrap_or(&call.tool);
             let guest = self.instance.instantiate_async(&mut *store).await?;
             let called = (tool.as_str(), arguments.as_slice());
-            let events = self.events(store, guest, called, &Metadata::new()).await?;
+            let events = self
+                .events(store, guest, called, &ActMetadata::new())
+                .await?;
             let events = match &self.sessions {
                 Some(sessions) if session::is_needed(&events) => {
                     sessions.events(self, store, guest, called).await?

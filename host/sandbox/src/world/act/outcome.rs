@@ -6,7 +6,7 @@ use toolcell_core::executor::GuestProgress;
 use toolcell_core::record::{Content, JSON_VALUES_MAX, ProgressStatus, check_numbers, read_json};
 
 use super::cbor;
-use super::types::{ContentPart, Error, ToolEvent, value};
+use super::types::{ActError, ContentPart, ToolEvent, value};
 use crate::bindings::tool::exports::toolcell::tool::guest::{Outcome, Output, PartialOutput};
 use crate::bindings::tool::toolcell::tool::types::{ErrorClass, ToolError};
 
@@ -14,9 +14,9 @@ use crate::bindings::tool::toolcell::tool::types::{ErrorClass, ToolError};
 const PROGRESS_CHARS_MAX: usize = 1_000;
 const OPAQUE: &str = "application/octet-stream";
 
-/// What one part of a result becomes.
+/// One part of a result, converted.
 #[derive(Debug, PartialEq)]
-pub(super) enum Piece {
+pub(super) enum ResultPart {
     Block(Content),
     /// JSON, or CBOR that JSON can hold.
     Data(Value),
@@ -24,7 +24,7 @@ pub(super) enum Piece {
 
 /// Makes the outcome of all events. An error is the last one, and what came before it is kept.
 pub(super) fn outcome(events: Vec<ToolEvent>) -> Outcome {
-    let mut parts = Parts::default();
+    let mut parts = ResultParts::default();
     let mut failure = None;
     for event in events {
         match event {
@@ -57,23 +57,24 @@ pub(super) fn invalid_arguments(why: String) -> Outcome {
     })
 }
 
-/// The parts of a result. The values of one part at most are kept, because those of many parts together have no limit, and
-/// take up to 30 times as much memory as their bytes.
+/// The parts of a result. The values of at most one part are kept, because the values of many parts have no common
+/// limit, and take up to 30 times as much memory as their bytes.
 #[derive(Default)]
-struct Parts {
+struct ResultParts {
     /// The only part so far.
-    only: Option<Piece>,
+    only: Option<ResultPart>,
     /// All parts, once there are several.
     blocks: Vec<Content>,
 }
 
-impl Parts {
-    fn add(&mut self, piece: Piece) {
+impl ResultParts {
+    fn add(&mut self, piece: ResultPart) {
         if self.is_empty() {
             self.only = Some(piece);
             return;
         }
-        self.blocks.extend(self.only.take().map(Piece::into_block));
+        self.blocks
+            .extend(self.only.take().map(ResultPart::into_block));
         self.blocks.push(piece.into_block());
     }
 
@@ -85,9 +86,9 @@ impl Parts {
         let Self { only, mut blocks } = self;
         let structured = match only {
             // A text is read as a block.
-            Some(Piece::Data(value)) if !value.is_string() => Some(value.to_string()),
+            Some(ResultPart::Data(value)) if !value.is_string() => Some(value.to_string()),
             only => {
-                blocks.extend(only.map(Piece::into_block));
+                blocks.extend(only.map(ResultPart::into_block));
                 None
             }
         };
@@ -99,7 +100,7 @@ impl Parts {
     }
 }
 
-impl Piece {
+impl ResultPart {
     pub(super) fn into_block(self) -> Content {
         match self {
             Self::Block(block) => block,
@@ -114,7 +115,7 @@ fn exactly(text: &str) -> Result<Value, String> {
 }
 
 /// Makes a piece of a part, by its media type. What is not of that type, or has none, is a file.
-pub(super) fn piece(part: ContentPart) -> Piece {
+pub(super) fn piece(part: ContentPart) -> ResultPart {
     let mime = part.mime_type.unwrap_or_default();
     let essence = mime
         .split(';')
@@ -125,16 +126,16 @@ pub(super) fn piece(part: ContentPart) -> Piece {
     let text = || std::str::from_utf8(&part.data);
     if essence == "application/json" || essence.ends_with("+json") {
         if let Some(value) = text().ok().and_then(|text| exactly(text).ok()) {
-            return Piece::Data(value);
+            return ResultPart::Data(value);
         }
     } else if essence == "application/cbor" {
         if let Ok(value) = cbor::to_json(&part.data) {
-            return Piece::Data(value);
+            return ResultPart::Data(value);
         }
     } else if essence.starts_with("text/")
         && let Ok(text) = text()
     {
-        return Piece::Block(Content::text(text));
+        return ResultPart::Block(Content::text(text));
     }
     let family = essence.split('/').next().unwrap_or_default();
     let kind = if ["image", "audio", "video"].contains(&family) {
@@ -150,7 +151,7 @@ pub(super) fn piece(part: ContentPart) -> Piece {
     };
     let block_as_said = block(kind, &mime);
     // A media type that no reader would accept is the guest's mistake, and not a reason to lose the bytes.
-    Piece::Block(if block_as_said.problem().is_none() {
+    ResultPart::Block(if block_as_said.problem().is_none() {
         block_as_said
     } else {
         block("file", OPAQUE)
@@ -175,7 +176,7 @@ pub(super) fn progress(part: &ContentPart) -> Option<GuestProgress> {
     })
 }
 
-fn tool_error(error: Error) -> ToolError {
+fn tool_error(error: ActError) -> ToolError {
     let class = match error.kind.as_str() {
         "std:invalid-args" => ErrorClass::InvalidArguments,
         "std:timeout" => ErrorClass::Timeout,
@@ -205,8 +206,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::super::cbor;
-    use super::super::types::{ContentPart, Error, ToolEvent};
-    use super::{ErrorClass, Outcome, Output, Parts, Piece, outcome, progress};
+    use super::super::types::{ActError, ContentPart, ToolEvent};
+    use super::{ErrorClass, Outcome, Output, ResultPart, ResultParts, outcome, progress};
 
     fn part(data: &[u8], mime: Option<&str>) -> ContentPart {
         ContentPart {
@@ -285,11 +286,11 @@ mod tests {
 
     #[test]
     fn the_values_of_one_part_at_most_are_kept() {
-        let mut parts = Parts::default();
-        parts.add(Piece::Data(json!([1])));
+        let mut parts = ResultParts::default();
+        parts.add(ResultPart::Data(json!([1])));
         assert!(parts.only.is_some() && parts.blocks.is_empty());
         for count in 2..5 {
-            parts.add(Piece::Data(json!([2])));
+            parts.add(ResultPart::Data(json!([2])));
             assert!(parts.only.is_none() && parts.blocks.len() == count);
         }
         assert!(
@@ -302,7 +303,7 @@ mod tests {
 
     #[test]
     fn an_error_ends_the_events_and_keeps_what_came_before() {
-        let failed = |kind: &str| ToolEvent::Error(Error::new(kind, "no"));
+        let failed = |kind: &str| ToolEvent::Error(ActError::new(kind, "no"));
         let Outcome::Failure(error) =
             outcome(vec![failed("std:invalid-args"), content(b"late", None)])
         else {
@@ -339,7 +340,7 @@ mod tests {
             classes[..],
             [Timeout, CapabilityGap, ExecutionFailed, ExecutionFailed]
         ));
-        let Outcome::Failure(silent) = outcome(vec![ToolEvent::Error(Error::new("acme:x", ""))])
+        let Outcome::Failure(silent) = outcome(vec![ToolEvent::Error(ActError::new("acme:x", ""))])
         else {
             panic!()
         };

@@ -15,28 +15,28 @@ const HTTP: &str = "wasi:http";
 /// Maximum number of patterns for hosts: as many as a profile may have.
 const PATTERNS_MAX: usize = 64;
 
-/// What the section says.
+/// The parsed section.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Section {
+pub(super) struct ActSection {
     pub(super) name: Option<String>,
-    /// What it may ask for: files, and the network.
+    /// Its access: files, and the network.
     pub(super) access: Vec<AccessKind>,
     /// The requests that it may ask for, as a profile names them.
     pub(super) network_scope: Option<String>,
 }
 
-impl Section {
+impl ActSection {
     /// Reads the section's content. A constraint that this host does not know is an error, because it narrows.
     pub(super) fn read(bytes: &[u8]) -> Result<Self, String> {
         let said = cbor::to_json(bytes).and_then(|value| match value.get("std") {
             None | Some(Value::Null) => Ok(Self::default()),
-            Some(Value::Object(known)) => Self::of(known),
+            Some(Value::Object(known)) => Self::from_map(known),
             Some(_) => Err("`std` is not a map".to_owned()),
         });
         said.map_err(|why| format!("cannot read the custom section `{NAME}`: {why}"))
     }
 
-    fn of(known: &Map<String, Value>) -> Result<Self, String> {
+    fn from_map(known: &Map<String, Value>) -> Result<Self, String> {
         let name = known
             .get("name")
             .and_then(Value::as_str)
@@ -211,11 +211,11 @@ mod tests {
     use toolcell_core::record::AccessKind;
 
     use super::super::cbor;
-    use super::Section;
+    use super::ActSection;
 
-    fn read(capabilities: &Value) -> Result<Section, String> {
+    fn read(capabilities: &Value) -> Result<ActSection, String> {
         let section = json!({ "std": { "name": "db", "version": "1", "capabilities": capabilities }, "acme": 7 });
-        Section::read(&cbor::from_json(&section).unwrap())
+        ActSection::read(&cbor::from_json(&section).unwrap())
     }
 
     #[test]
@@ -259,7 +259,7 @@ mod tests {
         let none =
             read(&json!({ "wasi:http": {}, "wasi:filesystem": { "constraints": [] } })).unwrap();
         assert!(none.access.is_empty());
-        assert_eq!(Section::read(b"\xa0").unwrap(), Section::default());
+        assert_eq!(ActSection::read(b"\xa0").unwrap(), ActSection::default());
     }
 
     #[test]
@@ -324,12 +324,12 @@ mod tests {
             );
         }
         assert!(
-            Section::read(b"\x83")
+            ActSection::read(b"\x83")
                 .unwrap_err()
                 .contains("not valid CBOR")
         );
         assert!(
-            Section::read(&cbor::from_json(&json!({ "std": 7 })).unwrap())
+            ActSection::read(&cbor::from_json(&json!({ "std": 7 })).unwrap())
                 .unwrap_err()
                 .contains("not a map")
         );

@@ -5,30 +5,30 @@ use serde_json::Value;
 use wasmtime::Store;
 use wasmtime::component::{ComponentExportIndex, Instance, InstancePre};
 
-use super::types::{Error, Metadata, Session, ToolEvent};
-use super::{Act, cbor, function};
-use crate::state::State;
+use super::types::{ActError, ActMetadata, ActSession, ToolEvent};
+use super::{ActWorld, cbor, function};
+use crate::state::StoreState;
 
 const PROVIDER: &str = "act:sessions/session-provider@0.2.0";
 /// Key of the metadata that names the session of a call.
 const ID: &str = "std:session-id";
 
 type OpenParams<'a> = (&'a [(String, Vec<u8>)], &'a [(String, Vec<u8>)]);
-type OpenResults = (Result<Session, Error>,);
+type OpenResults = (Result<ActSession, ActError>,);
 
-pub(super) struct Sessions {
+pub(super) struct SessionExports {
     open: ComponentExportIndex,
     close: ComponentExportIndex,
 }
 
-/// Whether the call failed because it had no session.
+/// `true` if the call failed because it had no session.
 pub(super) fn is_needed(events: &[ToolEvent]) -> bool {
     matches!(events, [ToolEvent::Error(error)] if error.kind == "std:session-not-found")
 }
 
-impl Sessions {
+impl SessionExports {
     /// Finds the functions of a component that has sessions.
-    pub(super) fn find(instance: &InstancePre<State>) -> wasmtime::Result<Option<Self>> {
+    pub(super) fn find(instance: &InstancePre<StoreState>) -> wasmtime::Result<Option<Self>> {
         let Some(provider) = instance.component().get_export_index(None, PROVIDER) else {
             return Ok(None);
         };
@@ -41,8 +41,8 @@ impl Sessions {
     /// Calls a tool in a session of its own, and returns all events of its result.
     pub(super) async fn events(
         &self,
-        act: &Act,
-        store: &mut Store<State>,
+        act: &ActWorld,
+        store: &mut Store<StoreState>,
         guest: Instance,
         called: (&str, &[u8]),
     ) -> wasmtime::Result<Vec<ToolEvent>> {
@@ -53,7 +53,7 @@ impl Sessions {
         };
         let id =
             cbor::from_json(&Value::from(session.id.as_str())).map_err(wasmtime::Error::msg)?;
-        let metadata: Metadata = vec![(ID.to_owned(), id)];
+        let metadata: ActMetadata = vec![(ID.to_owned(), id)];
         let events = act.events(store, guest, called, &metadata).await?;
         let close = guest.get_typed_func::<(&str,), ()>(&mut *store, &self.close)?;
         close

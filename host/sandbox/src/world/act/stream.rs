@@ -9,8 +9,8 @@ use wasmtime::component::{Source, StreamConsumer, StreamReader, StreamResult};
 use wasmtime::{AsContextMut, Store, StoreContextMut};
 
 use super::types::ToolEvent;
-use crate::state::State;
-use crate::trap::Exceeded;
+use crate::state::StoreState;
+use crate::trap::ExceededLimit;
 
 /// Maximum number of events of one result.
 pub(crate) const EVENTS_MAX: usize = 10_000;
@@ -19,16 +19,16 @@ const EVENTS_AT_ONCE: usize = 64;
 
 /// Reads a stream to its end. `seen` is told of each event as it comes.
 pub(super) async fn collect(
-    store: &mut Store<State>,
+    store: &mut Store<StoreState>,
     stream: StreamReader<ToolEvent>,
-    seen: fn(&mut State, &ToolEvent),
+    seen: fn(&mut StoreState, &ToolEvent),
 ) -> wasmtime::Result<Vec<ToolEvent>> {
     let (send, mut receive) = unbounded_channel();
     // All events together may be as large as what the guest may hand over at once.
     let bytes_left = store.hostcall_fuel();
     stream.pipe(
         &mut *store,
-        Consumer {
+        EventConsumer {
             send,
             seen,
             events_left: EVENTS_MAX,
@@ -49,38 +49,41 @@ pub(super) async fn collect(
 /// Refuses a result with more events than one may have.
 pub(super) fn bounded(events: Vec<ToolEvent>) -> wasmtime::Result<Vec<ToolEvent>> {
     if events.len() > EVENTS_MAX && guard!("stream_events") {
-        Err(Exceeded::Events.into())
+        Err(ExceededLimit::Events.into())
     } else {
         Ok(events)
     }
 }
 
 /// Takes events from the guest while there is room for them. The end of the stream drops it, and so closes `send`.
-struct Consumer {
+struct EventConsumer {
     send: UnboundedSender<wasmtime::Result<ToolEvent>>,
-    seen: fn(&mut State, &ToolEvent),
+    seen: fn(&mut StoreState, &ToolEvent),
     events_left: usize,
     bytes_left: usize,
 }
 
-impl Consumer {
+impl EventConsumer {
     /// Counts an event.
-    fn count(&mut self, event: &ToolEvent) -> Result<(), Exceeded> {
+    fn count(&mut self, event: &ToolEvent) -> Result<(), ExceededLimit> {
         if !guard!("stream_events") {
             return Ok(());
         }
-        self.events_left = self.events_left.checked_sub(1).ok_or(Exceeded::Events)?;
+        self.events_left = self
+            .events_left
+            .checked_sub(1)
+            .ok_or(ExceededLimit::Events)?;
         self.bytes_left = self
             .bytes_left
             .checked_sub(event.size())
-            .ok_or(Exceeded::Streamed)?;
+            .ok_or(ExceededLimit::Streamed)?;
         Ok(())
     }
 
     /// Takes what the guest offers now.
     fn take(
         &mut self,
-        mut store: StoreContextMut<'_, State>,
+        mut store: StoreContextMut<'_, StoreState>,
         mut source: Source<'_, ToolEvent>,
     ) -> wasmtime::Result<usize> {
         let mut events = Vec::with_capacity(EVENTS_AT_ONCE);
@@ -96,13 +99,13 @@ impl Consumer {
     }
 }
 
-impl StreamConsumer<State> for Consumer {
+impl StreamConsumer<StoreState> for EventConsumer {
     type Item = ToolEvent;
 
     fn poll_consume(
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
-        store: StoreContextMut<'_, State>,
+        store: StoreContextMut<'_, StoreState>,
         source: Source<'_, ToolEvent>,
         finish: bool,
     ) -> Poll<wasmtime::Result<StreamResult>> {

@@ -7,7 +7,7 @@ use wasmtime::component::{ComponentType, Lift, StreamReader};
 use super::cbor;
 
 /// Keys and CBOR values.
-pub(super) type Metadata = Vec<(String, Vec<u8>)>;
+pub(super) type ActMetadata = Vec<(String, Vec<u8>)>;
 
 #[derive(ComponentType, Lift, Clone, Debug)]
 #[component(variant)]
@@ -21,10 +21,10 @@ pub(super) enum LocalizedString {
 
 #[derive(ComponentType, Lift, Clone, Debug)]
 #[component(record)]
-pub(super) struct Error {
+pub(super) struct ActError {
     pub(super) kind: String,
     pub(super) message: LocalizedString,
-    metadata: Metadata,
+    metadata: ActMetadata,
 }
 
 #[derive(ComponentType, Lift, Clone, Debug)]
@@ -34,14 +34,14 @@ pub(super) struct ToolDefinition {
     pub(super) description: LocalizedString,
     #[component(name = "parameters-schema")]
     pub(super) parameters_schema: String,
-    pub(super) metadata: Metadata,
+    pub(super) metadata: ActMetadata,
 }
 
 #[derive(ComponentType, Lift, Clone, Debug)]
 #[component(record)]
 #[expect(dead_code, reason = "the metadata of a list has no place in a toolkit")]
 pub(super) struct ListToolsResponse {
-    metadata: Metadata,
+    metadata: ActMetadata,
     pub(super) tools: Vec<ToolDefinition>,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct ContentPart {
     pub(super) data: Vec<u8>,
     #[component(name = "mime-type")]
     pub(super) mime_type: Option<String>,
-    pub(super) metadata: Metadata,
+    pub(super) metadata: ActMetadata,
 }
 
 #[derive(ComponentType, Lift, Clone, Debug)]
@@ -61,7 +61,7 @@ pub(super) enum ToolEvent {
     Content(ContentPart),
     /// The last event.
     #[component(name = "error")]
-    Error(Error),
+    Error(ActError),
 }
 
 #[derive(ComponentType, Lift, Debug)]
@@ -76,9 +76,9 @@ pub(super) enum ToolResult {
 #[derive(ComponentType, Lift, Clone, Debug)]
 #[component(record)]
 #[expect(dead_code, reason = "the metadata of a session has no effect")]
-pub(super) struct Session {
+pub(super) struct ActSession {
     pub(super) id: String,
-    metadata: Metadata,
+    metadata: ActMetadata,
 }
 
 impl LocalizedString {
@@ -102,7 +102,7 @@ impl LocalizedString {
 impl ToolEvent {
     /// Bytes that the event takes, more or less.
     pub(super) fn size(&self) -> usize {
-        let metadata = |metadata: &Metadata| {
+        let metadata = |metadata: &ActMetadata| {
             metadata
                 .iter()
                 .map(|(key, value)| key.len() + value.len() + 64)
@@ -129,20 +129,20 @@ impl ToolEvent {
     }
 }
 
-impl Error {
+impl ActError {
     #[cfg(test)]
     pub(super) fn new(kind: &str, message: &str) -> Self {
         let message = LocalizedString::Plain(message.to_owned());
         Self {
             kind: kind.to_owned(),
             message,
-            metadata: Metadata::new(),
+            metadata: ActMetadata::new(),
         }
     }
 }
 
 /// The value of `key`, if there is one that JSON can hold.
-pub(super) fn value(metadata: &Metadata, key: &str) -> Option<Value> {
+pub(super) fn value(metadata: &ActMetadata, key: &str) -> Option<Value> {
     let (_, value) = metadata.iter().find(|(known, _)| known == key)?;
     cbor::to_json(value).ok()
 }

@@ -7,7 +7,7 @@ use toolcell_core::record::{AccessKind, CLI, WriteEffect};
 
 use super::input::{ARGS_MAX, ENV_MAX, FILES_MAX};
 use super::name;
-use crate::world::declared::{self, Declared, LeftOut};
+use crate::world::foreign_tool::{self, ForeignTool, LeftOut};
 
 const NAMESPACE: &str = "command";
 /// The tool's name, for a command that has none.
@@ -26,12 +26,12 @@ pub(super) fn toolkit(
     imports: &[String],
     left_out: &[LeftOut],
 ) -> String {
-    let names = declared::names([name.unwrap_or(NAME)]);
-    let tools: Vec<Declared> = names
+    let names = foreign_tool::names([name.unwrap_or(NAME)]);
+    let tools: Vec<ForeignTool> = names
         .into_iter()
         .map(|name| declared(name, imports))
         .collect();
-    declared::toolkit(namespace.unwrap_or(NAMESPACE), &tools, left_out)
+    foreign_tool::toolkit(namespace.unwrap_or(NAMESPACE), &tools, left_out)
 }
 
 /// The places of a toolkit of one tool that have its id, or begin with it.
@@ -44,13 +44,13 @@ const IDS: [&str; 6] = [
     "/permission_profiles/0/permission_profile_id",
 ];
 
-/// The toolkit of a command that has no name, with that of its file; `None` if it has one, or its file gives none.
+/// The toolkit of a command without a name, with its file's name; `None` if it has one, or its file gives none.
 pub(in crate::world) fn named_by(file: &Path, toolkit: &str) -> Option<String> {
     let mut toolkit: Value = serde_json::from_str(toolkit).ok()?;
     let name = toolkit
         .pointer_mut("/declarations/0/name")
         .filter(|name| *name == NAME)?;
-    let new = declared::names([name::of_file(file)?.as_str()]).pop()?;
+    let new = foreign_tool::names([name::of_file(file)?.as_str()]).pop()?;
     *name = new.as_str().into();
     let namespace = toolkit.pointer("/declarations/0/namespace")?.as_str()?;
     let old = format!("{namespace}.{NAME}");
@@ -62,8 +62,8 @@ pub(in crate::world) fn named_by(file: &Path, toolkit: &str) -> Option<String> {
     Some(toolkit.to_string())
 }
 
-fn declared(name: String, imports: &[String]) -> Declared {
-    let mut tool = Declared::careful(name, DESCRIPTION.to_owned(), input_schema(), imports);
+fn declared(name: String, imports: &[String]) -> ForeignTool {
+    let mut tool = ForeignTool::careful(name, DESCRIPTION.to_owned(), input_schema(), imports);
     tool.tool_kind = "shell_command";
     // Its imports say that it reaches nothing else, whatever others of its kind do.
     tool.facts.is_open_world.get_or_insert(false);

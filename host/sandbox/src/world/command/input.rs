@@ -8,7 +8,7 @@ use data_encoding::BASE64;
 use serde::Deserialize;
 use toolcell_core::record::{ErrorClass, Refusal};
 
-use crate::wasi::Process;
+use crate::wasi::CommandInput;
 
 /// Maximum number of arguments, of variables and of files.
 pub(super) const ARGS_MAX: usize = 1_024;
@@ -16,7 +16,7 @@ pub(super) const ENV_MAX: usize = 256;
 pub(super) const FILES_MAX: usize = 256;
 /// Maximum size of all arguments and variables together, in bytes: the host copies them into the guest at once.
 const WORDS_BYTES_MAX: usize = 1 << 20;
-/// Maximum size of a path, in bytes, and of each name in it: that of most file systems.
+/// Maximum size of a path, in bytes, and of each name in it: the limit of most file systems.
 pub(super) const PATH_BYTES_MAX: usize = 1_024;
 const NAME_BYTES_MAX: usize = 255;
 /// Maximum number of names in a path.
@@ -24,24 +24,24 @@ pub(super) const DEPTH_MAX: usize = 16;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Input {
+struct InputArguments {
     #[serde(default)]
     args: Vec<String>,
-    stdin: Option<Data>,
+    stdin: Option<InputData>,
     #[serde(default)]
     env: BTreeMap<String, String>,
     #[serde(default)]
-    files: BTreeMap<String, Data>,
+    files: BTreeMap<String, InputData>,
 }
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Data {
+enum InputData {
     Text(String),
     Bytes { base64: String },
 }
 
-impl Data {
+impl InputData {
     fn bytes(self, what: &str) -> Result<Bytes, Refusal> {
         match self {
             Self::Text(text) => Ok(Bytes::from(text)),
@@ -61,8 +61,8 @@ impl Data {
 }
 
 /// Reads the arguments of a call of the command `name`.
-pub(super) fn process(name: &str, input: &str) -> Result<Process, Refusal> {
-    let Input {
+pub(super) fn process(name: &str, input: &str) -> Result<CommandInput, Refusal> {
+    let InputArguments {
         args,
         stdin,
         env,
@@ -85,7 +85,7 @@ pub(super) fn process(name: &str, input: &str) -> Result<Process, Refusal> {
         given.push((path, bytes));
     }
     let args = std::iter::once(name.to_owned()).chain(args).collect();
-    Ok(Process {
+    Ok(CommandInput {
         args,
         stdin,
         env: env.into_iter().collect(),
@@ -138,7 +138,7 @@ fn check_words(args: &[String], env: &BTreeMap<String, String>) -> Result<(), Re
     }
 }
 
-fn check_paths(files: &BTreeMap<String, Data>) -> Result<(), Refusal> {
+fn check_paths(files: &BTreeMap<String, InputData>) -> Result<(), Refusal> {
     if files.len() > FILES_MAX && guard!("command_input") {
         let message = format!(
             "cannot write {} files; at most {FILES_MAX} are allowed",

@@ -1,9 +1,9 @@
 //! Commands: components that export `wasi:cli/run`. Modules of WASI preview 1 become such components when they are
 //! compiled: see `adapt.rs`. A command is one tool, whose working directory is the scratch folder of the call.
 
+mod command_files;
 mod declaration;
 mod input;
-mod made;
 mod name;
 mod output;
 
@@ -15,24 +15,24 @@ use wasmtime::component::{Component, InstancePre, Type};
 use wasmtime_wasi::I32Exit;
 use wasmtime_wasi::p2::bindings::CommandPre;
 
-use super::declared::LeftOut;
-use super::wit::Found;
-use super::{Call, Examined, Outcome, World};
+use super::foreign_tool::LeftOut;
+use super::wit::ExportedFunctions;
+use super::{Call, ComponentWorld, FirstLoad, Outcome};
 use crate::component::invalid;
-use crate::state::State;
-use crate::wasi::Process;
+use crate::state::StoreState;
+use crate::wasi::CommandInput;
 
 pub(super) use declaration::named_by;
 
 /// The start of the name of the export that makes a component a command: all versions of WASI 0.2 are compatible.
 const RUN: &str = "wasi:cli/run@0.2.";
 
-/// Whether a component with these exports is a command.
+/// `true` if a component with these exports is a command.
 pub(super) fn exported(exports: &[String]) -> bool {
     exports.iter().any(|name| name.starts_with(RUN))
 }
 
-/// Whether the function `run` has the type of WASI. Otherwise each call would fail at its start.
+/// `true` if the function `run` has the type of WASI. Otherwise each call would fail at its start.
 fn has_run(component: &types::Component, engine: &wasmtime::Engine) -> bool {
     let run = component
         .exports(engine)
@@ -56,7 +56,9 @@ fn has_run(component: &types::Component, engine: &wasmtime::Engine) -> bool {
 /// The functions of a component that runs as a command, and how to make tools of them.
 fn left_out(component: &Component) -> Vec<LeftOut> {
     const REASON: &str = "the component runs as a command; `toolcell wrap FILE --functions -o NEW` makes tools of its functions instead";
-    let functions = Found::of(component).functions.into_iter();
+    let functions = ExportedFunctions::from_component(component)
+        .functions
+        .into_iter();
     functions
         .map(|function| LeftOut {
             name: function.tool,
@@ -65,15 +67,15 @@ fn left_out(component: &Component) -> Vec<LeftOut> {
         .collect()
 }
 
-pub(super) struct Command(CommandPre<State>);
+pub(super) struct CommandWorld(CommandPre<StoreState>);
 
-impl Command {
-    pub(super) fn new(instance: InstancePre<State>) -> wasmtime::Result<Self> {
+impl CommandWorld {
+    pub(super) fn new(instance: InstancePre<StoreState>) -> wasmtime::Result<Self> {
         CommandPre::new(instance).map(Self)
     }
 
     /// Runs the command, and returns its exit status.
-    async fn run(&self, store: &mut Store<State>) -> wasmtime::Result<i32> {
+    async fn run(&self, store: &mut Store<StoreState>) -> wasmtime::Result<i32> {
         let ended = async {
             let command = self.0.instantiate_async(&mut *store).await?;
             command.wasi_cli_run().call_run(&mut *store).await
@@ -89,11 +91,11 @@ impl Command {
     }
 }
 
-impl World for Command {
+impl ComponentWorld for CommandWorld {
     /// Runs no code of the command: its tool is the same for all commands, but for the name.
-    fn describe<'a>(&'a self, examined: Examined<'a>) -> BoxFuture<'a, Result<String, Refusal>> {
+    fn describe<'a>(&'a self, examined: FirstLoad<'a>) -> BoxFuture<'a, Result<String, Refusal>> {
         Box::pin(async move {
-            let Examined {
+            let FirstLoad {
                 engine,
                 component,
                 bytes,
@@ -113,20 +115,20 @@ impl World for Command {
             let left_out = left_out(component);
             Ok(declaration::toolkit(
                 namespace,
-                name::of(bytes).as_deref(),
+                name::from_bytes(bytes).as_deref(),
                 &imports,
                 &left_out,
             ))
         })
     }
 
-    fn process(&self, tool: &str, input: &str) -> Result<Option<Box<Process>>, Refusal> {
+    fn process(&self, tool: &str, input: &str) -> Result<Option<Box<CommandInput>>, Refusal> {
         input::process(tool, input).map(|process| Some(Box::new(process)))
     }
 
     fn invoke<'a>(
         &'a self,
-        store: &'a mut Store<State>,
+        store: &'a mut Store<StoreState>,
         _: &'a Call,
     ) -> BoxFuture<'a, wasmtime::Result<Outcome>> {
         Box::pin(async move {
@@ -136,7 +138,7 @@ impl World for Command {
                 .take()
                 .map(|process| process.files)
                 .unwrap_or_default();
-            let given = match made::write(store.data_mut(), files).await? {
+            let given = match command_files::write(store.data_mut(), files).await? {
                 Ok(given) => given,
                 Err(why) => return Ok(output::not_started(why)),
             };
@@ -144,7 +146,7 @@ impl World for Command {
             store.data_mut().command = Some(CommandEnd {
                 exit_code: Some(status),
             });
-            let made = made::keep(store.data_mut(), given).await;
+            let made = command_files::keep(store.data_mut(), given).await;
             let printed = store.data().logs.output();
             Ok(output::outcome(status, printed, made))
         })

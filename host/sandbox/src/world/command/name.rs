@@ -1,4 +1,4 @@
-//! What a module or a component calls itself, in the custom section that its toolchain writes.
+//! A module's or a component's name, in the custom section that its toolchain writes.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ const HASH_CHARS: usize = 16;
 const DIGEST_CHARS: usize = 64;
 
 /// Returns the name of the module or component `bytes`, without folder, extension and hash; `None` if it has none.
-pub(super) fn of(bytes: &[u8]) -> Option<String> {
+pub(super) fn from_bytes(bytes: &[u8]) -> Option<String> {
     let named = if adapt::is_module(bytes) {
         own_module_name(bytes)
     } else {
@@ -46,10 +46,10 @@ fn short(name: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{of, of_file};
+    use super::{from_bytes, of_file};
 
     fn of_text(text: &str) -> Option<String> {
-        of(&wat::parse_str(text).unwrap())
+        from_bytes(&wat::parse_str(text).unwrap())
     }
 
     #[test]
@@ -109,7 +109,7 @@ mod tests {
         let whole = wat::parse_str("(module $wc (memory 1))").unwrap();
         for length in 0..whole.len() {
             assert!(
-                matches!(of(&whole[..length]).as_deref(), None | Some("wc")),
+                matches!(from_bytes(&whole[..length]).as_deref(), None | Some("wc")),
                 "{length}"
             );
         }

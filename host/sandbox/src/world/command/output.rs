@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use toolcell_core::record::ARTIFACT;
 
 use super::Outcome;
-use super::made::Made;
+use super::command_files::CommandFiles;
 use crate::bindings::tool::exports::toolcell::tool::guest::{Output, PartialOutput};
 use crate::bindings::tool::toolcell::tool::types::{ErrorClass, ToolError};
 
@@ -23,7 +23,11 @@ pub(super) fn not_started(why: String) -> Outcome {
 
 /// The outcome of a command that ended with `status`. One that failed is partial, because what it printed and made may say
 /// why.
-pub(super) fn outcome(status: i32, (stdout, stderr): (Vec<u8>, Vec<u8>), made: Made) -> Outcome {
+pub(super) fn outcome(
+    status: i32,
+    (stdout, stderr): (Vec<u8>, Vec<u8>),
+    made: CommandFiles,
+) -> Outcome {
     let failed = (status != 0).then(|| {
         let end = tail(&stderr);
         let colon = if end.is_empty() { "" } else { ": " };
@@ -103,15 +107,15 @@ mod tests {
     use crate::bindings::tool::exports::toolcell::tool::guest::PartialOutput;
     use serde_json::{Value, json};
 
-    use super::{Made, Outcome, outcome};
+    use super::{CommandFiles, Outcome, outcome};
 
     fn printed(stdout: &[u8], stderr: &[u8]) -> (Vec<u8>, Vec<u8>) {
         (stdout.to_vec(), stderr.to_vec())
     }
 
-    fn made(problem: Option<&str>) -> Made {
+    fn made(problem: Option<&str>) -> CommandFiles {
         let kept = vec![("out/a.png".to_owned(), "toolcell:artifact/1".to_owned())];
-        Made {
+        CommandFiles {
             kept,
             left_out: 0,
             problem: problem.map(str::to_owned),

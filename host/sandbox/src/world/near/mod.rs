@@ -1,5 +1,5 @@
-//! Tools of IronClaw: one tool, or those of a manifest in the component, which differ by a capability id in the context of
-//! the call.
+//! Tools of IronClaw: one tool, or several of a manifest in the component, which differ by a capability id in the
+//! context of the call.
 
 mod records;
 
@@ -13,8 +13,8 @@ use toolcell_core::record::Refusal;
 use wasmtime::Store;
 use wasmtime::component::{InstancePre, types::ComponentItem};
 
-use super::declared::toolkit;
-use super::{Call, Examined, Outcome, World, answer};
+use super::foreign_tool::toolkit;
+use super::{Call, ComponentWorld, FirstLoad, Outcome, answer};
 use crate::bindings::near::SandboxedToolPre;
 use crate::bindings::near::exports::near::agent::tool::{
     ErrorKind, GuestFailure, Request, Response,
@@ -22,24 +22,24 @@ use crate::bindings::near::exports::near::agent::tool::{
 use crate::bindings::tool::toolcell::tool::types::ErrorClass;
 use crate::call;
 use crate::component::invalid;
-use crate::state::State;
+use crate::state::StoreState;
 
-use records::{Imported, contexts};
+use records::{HostFunctions, contexts};
 
-/// What every tool exports.
+/// Interface that every tool exports.
 pub(super) const INTERFACE: &str = "near:agent/tool@0.4.1";
 pub(super) const CONTRACT: &str = "near:agent@0.4.1";
 /// The interface through which it does anything beyond computing.
 const HOST: &str = "near:agent/host@";
 
-pub(super) struct Near {
-    component: SandboxedToolPre<State>,
+pub(super) struct NearWorld {
+    component: SandboxedToolPre<StoreState>,
     /// JSON text of the context of each tool's calls, by the tool's name.
     contexts: HashMap<String, String>,
 }
 
-impl Near {
-    pub(super) fn new(instance: InstancePre<State>) -> wasmtime::Result<Self> {
+impl NearWorld {
+    pub(super) fn new(instance: InstancePre<StoreState>) -> wasmtime::Result<Self> {
         Ok(Self {
             component: SandboxedToolPre::new(instance)?,
             contexts: HashMap::new(),
@@ -47,8 +47,8 @@ impl Near {
     }
 
     /// Asks for the schema of the arguments and for the description, in an instance with an empty world.
-    async fn ask(&self, examined: Examined<'_>) -> Result<(String, String), Refusal> {
-        let Examined { engine, limits, .. } = examined;
+    async fn ask(&self, examined: FirstLoad<'_>) -> Result<(String, String), Refusal> {
+        let FirstLoad { engine, limits, .. } = examined;
         let cancellation = crate::never();
         let mut store = call::empty_world(engine, limits, &cancellation)?;
         let result = {
@@ -66,8 +66,8 @@ impl Near {
     }
 }
 
-impl World for Near {
-    fn describe<'a>(&'a self, examined: Examined<'a>) -> BoxFuture<'a, Result<String, Refusal>> {
+impl ComponentWorld for NearWorld {
+    fn describe<'a>(&'a self, examined: FirstLoad<'a>) -> BoxFuture<'a, Result<String, Refusal>> {
         Box::pin(async move {
             let imported = imported(examined);
             Ok(match manifest(examined.bytes)? {
@@ -101,7 +101,7 @@ impl World for Near {
 
     fn invoke<'a>(
         &'a self,
-        store: &'a mut Store<State>,
+        store: &'a mut Store<StoreState>,
         call: &'a Call,
     ) -> BoxFuture<'a, wasmtime::Result<Outcome>> {
         Box::pin(async move {
@@ -123,11 +123,11 @@ impl World for Near {
     }
 }
 
-/// What the component imports of the host, as its type says.
-fn imported(examined: Examined<'_>) -> Imported {
+/// The component's imports from the host, by its type.
+fn imported(examined: FirstLoad<'_>) -> HostFunctions {
     let engine = examined.engine.wasmtime();
     let kind = examined.component.component_type();
-    let mut imported = Imported::default();
+    let mut imported = HostFunctions::default();
     for (name, item) in kind.imports(engine) {
         if let ComponentItem::ComponentInstance(host) = item.ty
             && name.starts_with(HOST)
@@ -170,7 +170,7 @@ fn failed(failure: GuestFailure) -> Outcome {
             ErrorClass::ResultTooLarge,
             "the output of the tool is too large",
         ),
-        // What the host itself denied gets its verdict.
+        // A denial by the host itself gets its verdict.
         ErrorKind::NetworkDenied => (
             ErrorClass::DependencyUnavailable,
             "a request of the tool was denied",

@@ -8,7 +8,7 @@ use toolcell_core::dialect::near::{Manifest, Tool};
 use toolcell_core::dialect::sections::{component_name, module_name};
 use toolcell_core::record::{AccessKind, JSON_VALUES_MAX, read_json};
 
-use crate::world::declared::{Declared, LeftOut, names, namespace};
+use crate::world::foreign_tool::{ForeignTool, LeftOut, names, namespace};
 
 /// Namespace of a tool without a manifest.
 pub(super) const NAMESPACE: &str = "near";
@@ -21,13 +21,13 @@ const DIGEST_CHARS: usize = 8;
 
 /// The functions of the host that a component imports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Imported {
+pub(super) struct HostFunctions {
     http: bool,
     files: bool,
     tools: bool,
 }
 
-impl Imported {
+impl HostFunctions {
     pub(super) fn add(&mut self, function: &str) {
         match function {
             "http-request" => self.http = true,
@@ -54,8 +54,8 @@ pub(super) fn single(
     bytes: &[u8],
     schema: &str,
     description: String,
-    imported: Imported,
-) -> Result<Declared, String> {
+    imported: HostFunctions,
+) -> Result<ForeignTool, String> {
     if schema.len() > SCHEMA_BYTES_MAX && guard!("near_schema") {
         return Err(format!(
             "it has {} bytes, of at most {SCHEMA_BYTES_MAX}",
@@ -70,7 +70,7 @@ pub(super) fn single(
         .into_iter()
         .next()
         .unwrap_or_default();
-    let mut tool = Declared::careful(named, description, schema, &[]);
+    let mut tool = ForeignTool::careful(named, description, schema, &[]);
     tool.access = imported.access();
     tool.facts.is_open_world = (imported.http || imported.tools).then_some(true);
     tool.tool_calls = calls(imported.tools);
@@ -106,8 +106,8 @@ fn calls(any: bool) -> Vec<String> {
 /// The tools of a manifest, and those that it denies.
 pub(super) fn of_manifest(
     manifest: &Manifest,
-    imported: Imported,
-) -> (Vec<Declared>, Vec<LeftOut>) {
+    imported: HostFunctions,
+) -> (Vec<ForeignTool>, Vec<LeftOut>) {
     let offered: Vec<&Tool> = manifest
         .tools
         .iter()
@@ -127,8 +127,8 @@ pub(super) fn of_manifest(
     (tools, denied.map(left_out).collect())
 }
 
-fn one(tool: &Tool, name: String, imported: Imported) -> Declared {
-    let mut declared = Declared::careful(
+fn one(tool: &Tool, name: String, imported: HostFunctions) -> ForeignTool {
+    let mut declared = ForeignTool::careful(
         name,
         tool.description.clone(),
         tool.input_schema.clone(),
@@ -155,29 +155,29 @@ pub(super) fn namespace_of(manifest: &Manifest) -> String {
 }
 
 #[derive(Deserialize)]
-struct Kit {
-    declarations: Vec<Named>,
+struct ToolkitRecord {
+    declarations: Vec<NamedDeclaration>,
 }
 
 #[derive(Deserialize)]
-struct Named {
+struct NamedDeclaration {
     name: String,
     #[serde(default)]
-    external_mappings: Vec<Mapping>,
+    external_mappings: Vec<CapabilityMapping>,
 }
 
 #[derive(Deserialize)]
-struct Mapping {
+struct CapabilityMapping {
     source: String,
     capability_id: Option<String>,
 }
 
 /// The contexts of the tools of a toolkit, by their names; none for a tool without a capability id.
 pub(super) fn contexts(toolkit: &str) -> HashMap<String, String> {
-    let Ok(kit) = serde_json::from_str::<Kit>(toolkit) else {
+    let Ok(kit) = serde_json::from_str::<ToolkitRecord>(toolkit) else {
         return HashMap::new();
     };
-    let context = |named: Named| {
+    let context = |named: NamedDeclaration| {
         let own = named
             .external_mappings
             .into_iter()
@@ -194,7 +194,7 @@ mod tests {
     use toolcell_core::record::{Toolkit, WriteEffect};
 
     use super::*;
-    use crate::world::declared::toolkit;
+    use crate::world::foreign_tool::toolkit;
 
     #[track_caller]
     fn accepted(text: &str, notes: usize) -> Toolkit {
@@ -203,8 +203,8 @@ mod tests {
         described.toolkit
     }
 
-    fn imported(functions: &[&str]) -> Imported {
-        let mut imported = Imported::default();
+    fn imported(functions: &[&str]) -> HostFunctions {
+        let mut imported = HostFunctions::default();
         functions.iter().for_each(|function| imported.add(function));
         imported
     }
@@ -269,7 +269,7 @@ mod tests {
         let large = format!("{{\"title\": \"{}\"}}", "x".repeat(SCHEMA_BYTES_MAX));
         for schema in ["", "[]", "\"object\"", "{", large.as_str()] {
             assert!(
-                single(b"", schema, String::new(), Imported::default()).is_err(),
+                single(b"", schema, String::new(), HostFunctions::default()).is_err(),
                 "{schema:.20}"
             );
         }
@@ -347,7 +347,7 @@ mod tests {
     #[test]
     fn a_toolkit_without_a_manifest_has_no_contexts() {
         assert!(contexts("").is_empty());
-        let tool = single(b"", "{}", String::new(), Imported::default()).unwrap();
+        let tool = single(b"", "{}", String::new(), HostFunctions::default()).unwrap();
         assert!(contexts(&toolkit(NAMESPACE, &[tool], &[])).is_empty());
     }
 }

@@ -10,11 +10,11 @@ const VERSIONS: [u8; 2] = [0, 1];
 
 /// The documentation of a component; empty if it has none.
 #[derive(Debug, Default)]
-pub(super) struct Docs(Value);
+pub(super) struct ComponentDocs(Value);
 
-impl Docs {
+impl ComponentDocs {
     /// Reads the documentation of a component. A section of a later version counts as none.
-    pub(super) fn of(component: &[u8]) -> Result<Self, String> {
+    pub(super) fn read(component: &[u8]) -> Result<Self, String> {
         let Some((version, text)) =
             sections::custom(component, DOCS_SECTION)?.and_then(<[u8]>::split_first)
         else {
@@ -30,7 +30,7 @@ impl Docs {
         docs.map_err(|error| format!("cannot read its custom section `{DOCS_SECTION}`: {error}"))
     }
 
-    /// What is said of a function; `interface` is the name of the one that has it.
+    /// The documentation of a function; `interface` is its interface's name.
     pub(super) fn function(&self, interface: Option<&str>, name: &str) -> Option<&str> {
         let worlds = || {
             self.0
@@ -72,11 +72,11 @@ mod tests {
     use serde_json::{Value, json};
     use toolcell_core::dialect::sections::with_custom;
 
-    use super::Docs;
+    use super::ComponentDocs;
 
-    fn docs(version: u8, text: &str) -> Result<Docs, String> {
+    fn docs(version: u8, text: &str) -> Result<ComponentDocs, String> {
         let content = [&[version], text.as_bytes()].concat();
-        Docs::of(&with_custom(b"\0asm\x0d\0\x01\0", "package-docs", &content).unwrap())
+        ComponentDocs::read(&with_custom(b"\0asm\x0d\0\x01\0", "package-docs", &content).unwrap())
     }
 
     #[test]
@@ -110,7 +110,7 @@ mod tests {
     fn an_unknown_version_says_nothing_and_a_damaged_section_is_refused() {
         assert_eq!(docs(2, "{").unwrap().function(None, "f"), None);
         assert!(
-            Docs::of(b"\0asm\x0d\0\x01\0")
+            ComponentDocs::read(b"\0asm\x0d\0\x01\0")
                 .unwrap()
                 .function(None, "f")
                 .is_none()

@@ -6,8 +6,8 @@ use wasmtime::component::types::{
     ComponentExtern, ComponentFunc, ComponentInstance, ComponentItem,
 };
 
-use super::shape::{PARTS_MAX, Signature};
-use crate::world::declared::{self, LeftOut};
+use super::shape::{FunctionSignature, PARTS_MAX};
+use crate::world::foreign_tool::{self, LeftOut};
 
 /// Number of functions after which no more are read: a toolkit with so many is refused.
 const FUNCTIONS_MAX: usize = 257;
@@ -21,25 +21,25 @@ const WASI: &str = "wasi:";
 
 /// The functions of a component.
 #[derive(Debug, Default)]
-pub(in crate::world) struct Found {
-    pub(in crate::world) functions: Vec<Function>,
+pub(in crate::world) struct ExportedFunctions {
+    pub(in crate::world) functions: Vec<ExportedFunction>,
     /// The functions that no tool can be made of, and why.
     pub(super) left_out: Vec<LeftOut>,
 }
 
 /// A function, and how it is called as a tool.
 #[derive(Debug)]
-pub(in crate::world) struct Function {
+pub(in crate::world) struct ExportedFunction {
     pub(in crate::world) tool: String,
     /// The export of the interface that has the function; `None` at the root.
     pub(super) interface: Option<String>,
     pub(super) name: String,
-    pub(super) signature: Signature,
+    pub(super) signature: FunctionSignature,
 }
 
-impl Found {
+impl ExportedFunctions {
     /// Reads the exports of `component`, always in the same order and with the same names.
-    pub(in crate::world) fn of(component: &Component) -> Self {
+    pub(in crate::world) fn from_component(component: &Component) -> Self {
         let engine = component.engine();
         Self::among(component.component_type().exports(engine), engine)
     }
@@ -61,8 +61,12 @@ impl Found {
                 _ => {}
             }
         }
-        let labels: Vec<String> = found.functions.iter().map(Function::label).collect();
-        let tools = declared::names(labels.iter().map(String::as_str));
+        let labels: Vec<String> = found
+            .functions
+            .iter()
+            .map(ExportedFunction::label)
+            .collect();
+        let tools = foreign_tool::names(labels.iter().map(String::as_str));
         for (function, tool) in found.functions.iter_mut().zip(tools) {
             function.tool = tool;
         }
@@ -101,12 +105,12 @@ impl Found {
             _ if name.starts_with('[') => {
                 Err("it belongs to a resource, for which JSON has no value".to_owned())
             }
-            _ => Signature::of(function, parts),
+            _ => FunctionSignature::from_function(function, parts),
         };
         let interface = interface.map(str::to_owned);
         let name = name.to_owned();
         match signature {
-            Ok(signature) => self.functions.push(Function {
+            Ok(signature) => self.functions.push(ExportedFunction {
                 tool: String::new(),
                 interface,
                 name,
@@ -133,7 +137,7 @@ impl Found {
     }
 }
 
-impl Function {
+impl ExportedFunction {
     /// The name of the interface alone: `tools` of `acme:docs/tools@1.0.0`.
     pub(super) fn interface_name(&self) -> Option<&str> {
         self.interface.as_deref().map(short)
@@ -158,12 +162,12 @@ fn short(interface: &str) -> &str {
 mod tests {
     use wasmtime::component::Component;
 
-    use super::{Found, PARTS_MAX, short};
-    use crate::world::declared::LeftOut;
-    use crate::world::wit::shape::{Int, Shape};
+    use super::{ExportedFunctions, PARTS_MAX, short};
+    use crate::world::foreign_tool::LeftOut;
+    use crate::world::wit::shape::{IntegerType, JsonShape};
 
     /// The functions that a component imports, read as if it exported them: a type needs no code then.
-    fn found(imports: &str) -> Found {
+    fn found(imports: &str) -> ExportedFunctions {
         let engine =
             wasmtime::Engine::new(&crate::engine::config(crate::engine::Concurrency::Off)).unwrap();
         let component = Component::new(
@@ -171,11 +175,11 @@ mod tests {
             wat::parse_str(format!("(component {imports})")).unwrap(),
         )
         .unwrap();
-        Found::among(component.component_type().imports(&engine), &engine)
+        ExportedFunctions::among(component.component_type().imports(&engine), &engine)
     }
 
     /// The functions of one interface.
-    fn of_interface(functions: &[(&str, &str)]) -> Found {
+    fn of_interface(functions: &[(&str, &str)]) -> ExportedFunctions {
         let exports: Vec<String> = functions
             .iter()
             .map(|(name, kind)| format!("(export \"{name}\" (func {kind}))"))
@@ -201,11 +205,11 @@ mod tests {
         };
         assert_eq!(
             read.signature.input,
-            Shape::Record(vec![("a".to_owned(), Shape::Int(Int::U8))])
+            JsonShape::Record(vec![("a".to_owned(), JsonShape::Int(IntegerType::U8))])
         );
         assert_eq!(
             (&read.signature.output, read.signature.results),
-            (&Some(Shape::String), 1)
+            (&Some(JsonShape::String), 1)
         );
         assert_eq!((&stop.signature.output, stop.signature.results), (&None, 0));
         assert_eq!(read.interface.as_deref(), Some("acme:docs/tools@1.2.0"));
@@ -221,18 +225,21 @@ mod tests {
         let [function] = &found.functions[..] else {
             panic!("{found:?}")
         };
-        let nested = Shape::Option(Box::new(Shape::Option(Box::new(Shape::Char))));
+        let nested = JsonShape::Option(Box::new(JsonShape::Option(Box::new(JsonShape::Char))));
         let fields = vec![
-            ("a".to_owned(), Shape::Bytes),
-            ("b".to_owned(), Shape::Tuple(vec![Shape::Bool, nested])),
+            ("a".to_owned(), JsonShape::Bytes),
+            (
+                "b".to_owned(),
+                JsonShape::Tuple(vec![JsonShape::Bool, nested]),
+            ),
         ];
-        assert_eq!(function.signature.input, Shape::Record(fields));
-        let list = Shape::List(Box::new(Shape::Int(Int::S64)));
+        assert_eq!(function.signature.input, JsonShape::Record(fields));
+        let list = JsonShape::List(Box::new(JsonShape::Int(IntegerType::S64)));
         assert_eq!(
             function.signature.output,
-            Some(Shape::Result(
+            Some(JsonShape::Result(
                 Some(list.into()),
-                Some(Shape::Float32.into())
+                Some(JsonShape::Float32.into())
             ))
         );
     }

@@ -16,44 +16,44 @@ use toolcell_core::record::{JSON_VALUES_MAX, Refusal, read_unique_json};
 use wasmtime::Store;
 use wasmtime::component::{Component, ComponentExportIndex, InstancePre, Val};
 
-use super::{Call, Examined, Outcome, World};
+use super::{Call, ComponentWorld, FirstLoad, Outcome};
 use crate::bindings::tool::exports::toolcell::tool::guest::Output;
 use crate::bindings::tool::toolcell::tool::types::{ErrorClass, ToolError};
-use crate::state::State;
-pub(in crate::world) use exports::Found;
-use shape::{Shape, Signature};
-use value::Unfit;
+use crate::state::StoreState;
+pub(in crate::world) use exports::ExportedFunctions;
+use shape::{FunctionSignature, JsonShape};
+use value::ValueMismatch;
 
 pub(in crate::world) use toolkit::profile;
 
 /// A component of plain functions.
-pub(super) struct Wit {
-    instance: InstancePre<State>,
+pub(super) struct WitWorld {
+    instance: InstancePre<StoreState>,
     /// By the names of their tools.
-    functions: HashMap<String, Function>,
+    functions: HashMap<String, BoundFunction>,
 }
 
 /// A function, and where its export is.
-struct Function {
+struct BoundFunction {
     export: ComponentExportIndex,
-    signature: Signature,
+    signature: FunctionSignature,
 }
 
-impl Wit {
-    pub(super) fn new(instance: InstancePre<State>) -> wasmtime::Result<Self> {
+impl WitWorld {
+    pub(super) fn new(instance: InstancePre<StoreState>) -> wasmtime::Result<Self> {
         let component = instance.component();
         let mut functions = HashMap::new();
-        for exports::Function {
+        for exports::ExportedFunction {
             tool,
             interface,
             name,
             signature,
-        } in Found::of(component).functions
+        } in ExportedFunctions::from_component(component).functions
         {
             let export = index(component, interface.as_deref(), &name).ok_or_else(|| {
                 wasmtime::Error::msg(format!("the export of `{tool}` is not there"))
             })?;
-            functions.insert(tool, Function { export, signature });
+            functions.insert(tool, BoundFunction { export, signature });
         }
         Ok(Self {
             instance,
@@ -76,10 +76,10 @@ fn index(
     }
 }
 
-impl World for Wit {
-    fn describe<'a>(&'a self, examined: Examined<'a>) -> BoxFuture<'a, Result<String, Refusal>> {
+impl ComponentWorld for WitWorld {
+    fn describe<'a>(&'a self, examined: FirstLoad<'a>) -> BoxFuture<'a, Result<String, Refusal>> {
         Box::pin(async move {
-            let Examined {
+            let FirstLoad {
                 engine,
                 component,
                 bytes,
@@ -90,17 +90,21 @@ impl World for Wit {
                 .imports(engine.wasmtime())
                 .map(|(name, _)| name.to_owned())
                 .collect();
-            toolkit::toolkit(&Found::of(component), &imports, bytes)
+            toolkit::toolkit(
+                &ExportedFunctions::from_component(component),
+                &imports,
+                bytes,
+            )
         })
     }
 
     fn invoke<'a>(
         &'a self,
-        store: &'a mut Store<State>,
+        store: &'a mut Store<StoreState>,
         call: &'a Call,
     ) -> BoxFuture<'a, wasmtime::Result<Outcome>> {
         Box::pin(async move {
-            let Some(Function { export, signature }) = self.functions.get(&call.tool) else {
+            let Some(BoundFunction { export, signature }) = self.functions.get(&call.tool) else {
                 return Err(wasmtime::Error::msg(
                     "the component has no function of this name",
                 ));
@@ -129,7 +133,7 @@ impl World for Wit {
 }
 
 /// The arguments of a call, in the order of the parameters.
-fn arguments(signature: &Signature, input: &str) -> Result<Vec<Val>, String> {
+fn arguments(signature: &FunctionSignature, input: &str) -> Result<Vec<Val>, String> {
     let told = |why: String| format!("cannot pass the arguments: {why}");
     let input = read_unique_json(input, JSON_VALUES_MAX).map_err(told)?;
     match value::read(&signature.input, input) {
@@ -139,8 +143,8 @@ fn arguments(signature: &Signature, input: &str) -> Result<Vec<Val>, String> {
     }
 }
 
-/// What the results of a function mean: an `err` at the top is a failed call.
-fn outcome(signature: &Signature, mut results: Vec<Val>) -> wasmtime::Result<Outcome> {
+/// The outcome of a function's results: an `err` at the top is a failed call.
+fn outcome(signature: &FunctionSignature, mut results: Vec<Val>) -> wasmtime::Result<Outcome> {
     let Some(shape) = &signature.output else {
         return Ok(success(None));
     };
@@ -152,22 +156,22 @@ fn outcome(signature: &Signature, mut results: Vec<Val>) -> wasmtime::Result<Out
         return Ok(success(None));
     };
     let written = match (shape, result) {
-        (Shape::Result(Some(ok), _), Val::Result(Ok(Some(payload)))) => {
+        (JsonShape::Result(Some(ok), _), Val::Result(Ok(Some(payload)))) => {
             value::write(ok, *payload).map(Some).map(success)
         }
-        (Shape::Result(..), Val::Result(Ok(_))) => Ok(success(None)),
-        (Shape::Result(_, Some(err)), Val::Result(Err(Some(payload)))) => {
+        (JsonShape::Result(..), Val::Result(Ok(_))) => Ok(success(None)),
+        (JsonShape::Result(_, Some(err)), Val::Result(Err(Some(payload)))) => {
             let code = case(&payload);
             value::write(err, *payload).map(|value| error(code, value))
         }
-        (Shape::Result(..), Val::Result(Err(_))) => {
+        (JsonShape::Result(..), Val::Result(Err(_))) => {
             let message = "the function failed, and does not say why".to_owned();
             Ok(failure(ErrorClass::ExecutionFailed, "", message))
         }
         (shape, result) => value::write(shape, result).map(Some).map(success),
     };
     match written {
-        Err(unfit @ Unfit::TooMany(_)) => {
+        Err(unfit @ ValueMismatch::TooMany(_)) => {
             let message = format!("the function returned {unfit}");
             Ok(failure(
                 ErrorClass::ResultTooLarge,
@@ -230,9 +234,9 @@ fn success(structured: Option<Value>) -> Outcome {
 mod tests {
     use super::*;
 
-    fn returning(output: Option<Shape>, value: Vec<Val>) -> Outcome {
-        let signature = Signature {
-            input: Shape::Record(Vec::new()),
+    fn returning(output: Option<JsonShape>, value: Vec<Val>) -> Outcome {
+        let signature = FunctionSignature {
+            input: JsonShape::Record(Vec::new()),
             output,
             results: value.len(),
         };
@@ -269,15 +273,15 @@ mod tests {
     fn what_a_function_returns_is_structured_output() {
         assert_eq!(structured(returning(None, Vec::new())), None);
         assert_eq!(
-            structured(returning(Some(Shape::Bool), vec![Val::Bool(true)])).as_deref(),
+            structured(returning(Some(JsonShape::Bool), vec![Val::Bool(true)])).as_deref(),
             Some("true")
         );
-        let option = Shape::Option(Shape::Bool.into());
+        let option = JsonShape::Option(JsonShape::Bool.into());
         assert_eq!(
             structured(returning(Some(option), vec![Val::Option(None)])).as_deref(),
             Some("null")
         );
-        let pair = Shape::Tuple(vec![Shape::Bool, Shape::Char]);
+        let pair = JsonShape::Tuple(vec![JsonShape::Bool, JsonShape::Char]);
         let several = vec![Val::Bool(false), Val::Char('x')];
         assert_eq!(
             structured(returning(Some(pair), several)).as_deref(),
@@ -287,12 +291,12 @@ mod tests {
 
     #[test]
     fn a_result_at_the_top_succeeds_or_fails() {
-        let shape = |ok: Option<Shape>, err: Option<Shape>| {
-            Some(Shape::Result(ok.map(Box::new), err.map(Box::new)))
+        let shape = |ok: Option<JsonShape>, err: Option<JsonShape>| {
+            Some(JsonShape::Result(ok.map(Box::new), err.map(Box::new)))
         };
         let ok = Val::Result(Ok(Some(Val::Bool(true).into())));
         assert_eq!(
-            structured(returning(shape(Some(Shape::Bool), None), vec![ok])).as_deref(),
+            structured(returning(shape(Some(JsonShape::Bool), None), vec![ok])).as_deref(),
             Some("true")
         );
         assert_eq!(
@@ -301,7 +305,7 @@ mod tests {
         );
         let err = |val: Val| vec![Val::Result(Err(Some(val.into())))];
         let text = failed(returning(
-            shape(None, Some(Shape::String)),
+            shape(None, Some(JsonShape::String)),
             err(Val::String("gone".to_owned())),
         ));
         assert_eq!(
@@ -312,7 +316,7 @@ mod tests {
                 Some("\"gone\"".to_owned())
             )
         );
-        let words = Shape::Enum(vec!["not-found".to_owned()]);
+        let words = JsonShape::Enum(vec!["not-found".to_owned()]);
         let word = failed(returning(
             shape(None, Some(words)),
             err(Val::Enum("not-found".to_owned())),
@@ -322,7 +326,7 @@ mod tests {
             ("not-found", "not-found")
         );
         let empty = failed(returning(
-            shape(None, Some(Shape::String)),
+            shape(None, Some(JsonShape::String)),
             err(Val::String(" ".to_owned())),
         ));
         assert_eq!(empty.1, "\" \"");
@@ -335,7 +339,7 @@ mod tests {
 
     #[test]
     fn too_many_values_are_too_large_a_result() {
-        let shape = Shape::List(Shape::Bool.into());
+        let shape = JsonShape::List(JsonShape::Bool.into());
         let many = vec![Val::List(vec![Val::Bool(true); JSON_VALUES_MAX])];
         match returning(Some(shape), many) {
             Outcome::Failure(ToolError {
@@ -356,11 +360,11 @@ mod tests {
 
     #[test]
     fn arguments_are_in_the_order_of_the_parameters() {
-        let input = Shape::Record(vec![
-            ("b".to_owned(), Shape::Bool),
-            ("a".to_owned(), Shape::Option(Shape::Char.into())),
+        let input = JsonShape::Record(vec![
+            ("b".to_owned(), JsonShape::Bool),
+            ("a".to_owned(), JsonShape::Option(JsonShape::Char.into())),
         ]);
-        let signature = Signature {
+        let signature = FunctionSignature {
             input,
             output: None,
             results: 0,

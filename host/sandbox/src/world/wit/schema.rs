@@ -3,51 +3,51 @@
 
 use serde_json::{Map, Value, json};
 
-use super::shape::{Int, Shape};
+use super::shape::{IntegerType, JsonShape};
 use super::value::UNORDERED;
 
 /// Returns the schema of the values of `shape`.
-pub(super) fn schema(shape: &Shape) -> Value {
+pub(super) fn schema(shape: &JsonShape) -> Value {
     match shape {
-        Shape::Bool => json!({ "type": "boolean" }),
-        Shape::Int(int) => integer(*int),
-        Shape::Float32 => float(Some(f32::MAX.into())),
-        Shape::Float64 => float(None),
-        Shape::Char => json!({ "type": "string", "minLength": 1, "maxLength": 1 }),
-        Shape::String => json!({ "type": "string" }),
-        Shape::Bytes => json!({ "type": "string", "contentEncoding": "base64" }),
-        Shape::List(item) => json!({ "type": "array", "items": schema(item) }),
-        Shape::Fixed(item, length) => {
+        JsonShape::Bool => json!({ "type": "boolean" }),
+        JsonShape::Int(int) => integer(*int),
+        JsonShape::Float32 => float(Some(f32::MAX.into())),
+        JsonShape::Float64 => float(None),
+        JsonShape::Char => json!({ "type": "string", "minLength": 1, "maxLength": 1 }),
+        JsonShape::String => json!({ "type": "string" }),
+        JsonShape::Bytes => json!({ "type": "string", "contentEncoding": "base64" }),
+        JsonShape::List(item) => json!({ "type": "array", "items": schema(item) }),
+        JsonShape::Fixed(item, length) => {
             json!({ "type": "array", "items": schema(item), "minItems": length, "maxItems": length })
         }
-        Shape::Tuple(items) => tuple(items.iter().map(schema).collect()),
-        Shape::Record(fields) => record(fields),
-        Shape::Variant(cases) => variant(cases),
-        Shape::Enum(names) => json!({ "type": "string", "enum": names }),
-        Shape::Flags(names) => {
+        JsonShape::Tuple(items) => tuple(items.iter().map(schema).collect()),
+        JsonShape::Record(fields) => record(fields),
+        JsonShape::Variant(cases) => variant(cases),
+        JsonShape::Enum(names) => json!({ "type": "string", "enum": names }),
+        JsonShape::Flags(names) => {
             json!({ "type": "array", "items": { "type": "string", "enum": names }, "uniqueItems": true })
         }
-        Shape::Option(inner) if matches!(**inner, Shape::Option(_)) => {
+        JsonShape::Option(inner) if matches!(**inner, JsonShape::Option(_)) => {
             json!({ "anyOf": [tagged("some", schema(inner)), { "type": "null" }] })
         }
-        Shape::Option(inner) => nullable(schema(inner)),
-        Shape::Result(ok, err) => {
-            let payload = |shape: &Option<Box<Shape>>| match shape {
+        JsonShape::Option(inner) => nullable(schema(inner)),
+        JsonShape::Result(ok, err) => {
+            let payload = |shape: &Option<Box<JsonShape>>| match shape {
                 Some(shape) => schema(shape),
                 None => json!({ "type": "null" }),
             };
             json!({ "oneOf": [tagged("ok", payload(ok)), tagged("err", payload(err))] })
         }
-        Shape::Map(key, value) if **key == Shape::String => {
+        JsonShape::Map(key, value) if **key == JsonShape::String => {
             json!({ "type": "object", "additionalProperties": schema(value) })
         }
-        Shape::Map(key, value) => {
+        JsonShape::Map(key, value) => {
             json!({ "type": "array", "items": tuple(vec![schema(key), schema(value)]) })
         }
     }
 }
 
-fn integer(int: Int) -> Value {
+fn integer(int: IntegerType) -> Value {
     let (least, greatest) = int.range();
     let number = |bound: i128| match (u64::try_from(bound), i64::try_from(bound)) {
         (Ok(bound), _) => Value::from(bound),
@@ -121,20 +121,20 @@ fn tuple(items: Vec<Value>) -> Value {
     tuple
 }
 
-fn record(fields: &[(String, Shape)]) -> Value {
+fn record(fields: &[(String, JsonShape)]) -> Value {
     let properties: Map<String, Value> = fields
         .iter()
         .map(|(name, shape)| (name.clone(), schema(shape)))
         .collect();
     let required: Vec<&str> = fields
         .iter()
-        .filter(|(_, shape)| !matches!(shape, Shape::Option(_)))
+        .filter(|(_, shape)| !matches!(shape, JsonShape::Option(_)))
         .map(|(name, _)| name.as_str())
         .collect();
     json!({ "type": "object", "properties": properties, "required": required, "additionalProperties": false })
 }
 
-fn variant(cases: &[(String, Option<Shape>)]) -> Value {
+fn variant(cases: &[(String, Option<JsonShape>)]) -> Value {
     let names: Vec<&str> = cases
         .iter()
         .filter(|(_, shape)| shape.is_none())
@@ -176,29 +176,29 @@ mod tests {
     use toolcell_core::catalog::BoundedSchema;
 
     use super::schema;
-    use crate::world::wit::shape::{Int, Shape};
+    use crate::world::wit::shape::{IntegerType, JsonShape};
 
     /// Whether the schema of `shape` accepts a value.
-    fn accepts(shape: Shape) -> impl Fn(Value) -> bool {
+    fn accepts(shape: JsonShape) -> impl Fn(Value) -> bool {
         let schema = BoundedSchema::compile(&schema(&shape)).unwrap();
         move |value| schema.check(&value, value.to_string().len()).is_ok()
     }
 
-    fn option(shape: Shape) -> Shape {
-        Shape::Option(Box::new(shape))
+    fn option(shape: JsonShape) -> JsonShape {
+        JsonShape::Option(Box::new(shape))
     }
 
     #[test]
     fn integers_have_their_bounds() {
-        let byte = accepts(Shape::Int(Int::S8));
+        let byte = accepts(JsonShape::Int(IntegerType::S8));
         assert!(byte(json!(-128)) && byte(json!(127)) && byte(json!(1.0)));
         assert!(!byte(json!(-129)) && !byte(json!(128)) && !byte(json!(0.5)) && !byte(json!("1")));
     }
 
     #[test]
     fn wide_integers_may_be_texts_within_their_bounds() {
-        let unsigned = accepts(Shape::Int(Int::U64));
-        let signed = accepts(Shape::Int(Int::S64));
+        let unsigned = accepts(JsonShape::Int(IntegerType::U64));
+        let signed = accepts(JsonShape::Int(IntegerType::S64));
         for text in [
             "0",
             "7",
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn floats_that_are_no_numbers_are_words() {
-        let float = accepts(Shape::Float32);
+        let float = accepts(JsonShape::Float32);
         assert!(
             float(json!("NaN"))
                 && float(json!("-Infinity"))
@@ -263,23 +263,23 @@ mod tests {
                 && float(json!(-1))
         );
         assert!(!float(json!("nan")) && !float(json!(3.5e38)) && !float(json!(null)));
-        assert!(accepts(Shape::Float64)(json!(3.5e38)));
+        assert!(accepts(JsonShape::Float64)(json!(3.5e38)));
     }
 
     #[test]
     fn an_option_may_be_absent_and_a_nested_one_is_tagged() {
-        let field = |shape| Shape::Record(vec![("a-b".to_owned(), shape)]);
-        let plain = accepts(field(option(Shape::String)));
+        let field = |shape| JsonShape::Record(vec![("a-b".to_owned(), shape)]);
+        let plain = accepts(field(option(JsonShape::String)));
         assert!(plain(json!({})) && plain(json!({ "a-b": null })) && plain(json!({ "a-b": "x" })));
         assert!(!plain(json!({ "a-b": 1 })) && !plain(json!({ "other": null })));
-        let nested = accepts(field(option(option(Shape::Bool))));
+        let nested = accepts(field(option(option(JsonShape::Bool))));
         assert!(
             nested(json!({ "a-b": { "some": null } }))
                 && nested(json!({ "a-b": { "some": true } }))
         );
         assert!(!nested(json!({ "a-b": true })) && !nested(json!({ "a-b": {} })));
-        assert!(!accepts(field(Shape::String))(json!({})));
-        let choice = accepts(option(Shape::Enum(vec!["x".to_owned()])));
+        assert!(!accepts(field(JsonShape::String))(json!({})));
+        let choice = accepts(option(JsonShape::Enum(vec!["x".to_owned()])));
         assert!(choice(json!("x")) && choice(json!(null)) && !choice(json!("y")));
     }
 
@@ -287,9 +287,9 @@ mod tests {
     fn cases_are_texts_or_objects_with_one_property() {
         let cases = vec![
             ("none".to_owned(), None),
-            ("some".to_owned(), Some(Shape::Char)),
+            ("some".to_owned(), Some(JsonShape::Char)),
         ];
-        let variant = accepts(Shape::Variant(cases));
+        let variant = accepts(JsonShape::Variant(cases));
         assert!(variant(json!("none")) && variant(json!({ "some": "\u{1f600}" })));
         for wrong in [
             json!("some"),
@@ -299,7 +299,7 @@ mod tests {
         ] {
             assert!(!variant(wrong.clone()), "{wrong}");
         }
-        let result = accepts(Shape::Result(None, Some(Box::new(Shape::Bool))));
+        let result = accepts(JsonShape::Result(None, Some(Box::new(JsonShape::Bool))));
         assert!(result(json!({ "ok": null })) && result(json!({ "err": true })));
         assert!(
             !result(json!({ "ok": 1 }))
@@ -310,23 +310,25 @@ mod tests {
 
     #[test]
     fn lists_and_maps_have_their_lengths_and_keys() {
-        let pair = accepts(Shape::Tuple(vec![Shape::Bool, Shape::String]));
+        let pair = accepts(JsonShape::Tuple(vec![JsonShape::Bool, JsonShape::String]));
         assert!(pair(json!([true, ""])) && !pair(json!([true])) && !pair(json!([true, "", 1])));
-        let three = accepts(Shape::Fixed(Box::new(Shape::Bool), 3));
+        let three = accepts(JsonShape::Fixed(Box::new(JsonShape::Bool), 3));
         assert!(three(json!([true, true, false])) && !three(json!([true])));
-        let flags = accepts(Shape::Flags(vec!["a".to_owned(), "b".to_owned()]));
+        let flags = accepts(JsonShape::Flags(vec!["a".to_owned(), "b".to_owned()]));
         assert!(
             flags(json!([]))
                 && flags(json!(["b", "a"]))
                 && !flags(json!(["a", "a"]))
                 && !flags(json!(["c"]))
         );
-        let map = |key| accepts(Shape::Map(Box::new(key), Box::new(Shape::Bool)));
+        let map = |key| accepts(JsonShape::Map(Box::new(key), Box::new(JsonShape::Bool)));
         assert!(
-            map(Shape::String)(json!({ "any": true })) && !map(Shape::String)(json!({ "any": 1 }))
+            map(JsonShape::String)(json!({ "any": true }))
+                && !map(JsonShape::String)(json!({ "any": 1 }))
         );
         assert!(
-            map(Shape::Bool)(json!([[true, false]])) && !map(Shape::Bool)(json!({ "true": false }))
+            map(JsonShape::Bool)(json!([[true, false]]))
+                && !map(JsonShape::Bool)(json!({ "true": false }))
         );
     }
 }

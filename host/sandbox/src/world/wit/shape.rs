@@ -13,29 +13,29 @@ const NAME_BYTES_MAX: usize = 128;
 
 /// A type whose values JSON can hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(super) enum JsonShape {
     Bool,
-    Int(Int),
+    Int(IntegerType),
     Float32,
     Float64,
     Char,
     String,
     /// `list<u8>`.
     Bytes,
-    List(Box<Shape>),
-    Fixed(Box<Shape>, u32),
-    Tuple(Vec<Shape>),
-    Record(Vec<(String, Shape)>),
-    Variant(Vec<(String, Option<Shape>)>),
+    List(Box<JsonShape>),
+    Fixed(Box<JsonShape>, u32),
+    Tuple(Vec<JsonShape>),
+    Record(Vec<(String, JsonShape)>),
+    Variant(Vec<(String, Option<JsonShape>)>),
     Enum(Vec<String>),
     Flags(Vec<String>),
-    Option(Box<Shape>),
-    Result(Option<Box<Shape>>, Option<Box<Shape>>),
-    Map(Box<Shape>, Box<Shape>),
+    Option(Box<JsonShape>),
+    Result(Option<Box<JsonShape>>, Option<Box<JsonShape>>),
+    Map(Box<JsonShape>, Box<JsonShape>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Int {
+pub(super) enum IntegerType {
     U8,
     U16,
     U32,
@@ -46,7 +46,7 @@ pub(super) enum Int {
     S64,
 }
 
-impl Int {
+impl IntegerType {
     /// The least and the greatest value.
     pub(super) fn range(self) -> (i128, i128) {
         match self {
@@ -61,7 +61,7 @@ impl Int {
         }
     }
 
-    /// Whether not every value is exact as a number of JSON, which most readers take for a double.
+    /// `true` if some values are not exact as a number of JSON, which most readers take for a double.
     pub(super) fn is_wide(self) -> bool {
         matches!(self, Self::U64 | Self::S64)
     }
@@ -69,19 +69,22 @@ impl Int {
 
 /// The types of one function.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Signature {
+pub(super) struct FunctionSignature {
     /// The parameters, as a record.
-    pub(super) input: Shape,
+    pub(super) input: JsonShape,
     /// `None`: the function returns nothing.
-    pub(super) output: Option<Shape>,
+    pub(super) output: Option<JsonShape>,
     /// Number of values that it returns.
     pub(super) results: usize,
 }
 
-impl Signature {
+impl FunctionSignature {
     /// Reads the types of `function`, and takes their number off `parts`. Fails if JSON has no value for one of them.
-    pub(super) fn of(function: &ComponentFunc, parts: &mut usize) -> Result<Self, String> {
-        let mut types = Types { parts };
+    pub(super) fn from_function(
+        function: &ComponentFunc,
+        parts: &mut usize,
+    ) -> Result<Self, String> {
+        let mut types = ShapeReader { parts };
         let mut input = Vec::new();
         for (name, kind) in function.params() {
             input.push((types.name(name)?, types.shape(&kind, 0)?));
@@ -93,10 +96,10 @@ impl Signature {
         let results = outputs.len();
         let output = match results {
             0 | 1 => outputs.pop(),
-            _ => Some(Shape::Tuple(outputs)),
+            _ => Some(JsonShape::Tuple(outputs)),
         };
         Ok(Self {
-            input: Shape::Record(input),
+            input: JsonShape::Record(input),
             output,
             results,
         })
@@ -106,7 +109,7 @@ impl Signature {
 /// Maximum number of cases of one variant or enum: each value is compared with them in turn, and no fuel pays for that.
 const CASES_MAX: usize = 1_000;
 
-struct Types<'p> {
+struct ShapeReader<'p> {
     parts: &'p mut usize,
 }
 
@@ -118,8 +121,8 @@ fn cases(count: usize) -> Result<(), String> {
     }
 }
 
-impl Types<'_> {
-    fn shape(&mut self, kind: &Type, depth: usize) -> Result<Shape, String> {
+impl ShapeReader<'_> {
+    fn shape(&mut self, kind: &Type, depth: usize) -> Result<JsonShape, String> {
         self.take(1)?;
         if depth > DEPTH_MAX && guard!("wit_depth") {
             return Err(format!("its types are nested more than {DEPTH_MAX} deep"));
@@ -127,29 +130,31 @@ impl Types<'_> {
         let depth = depth + 1;
         let none = |what: &str| Err(format!("it uses {what}, for which JSON has no value"));
         Ok(match kind {
-            Type::Bool => Shape::Bool,
-            Type::U8 => Shape::Int(Int::U8),
-            Type::U16 => Shape::Int(Int::U16),
-            Type::U32 => Shape::Int(Int::U32),
-            Type::U64 => Shape::Int(Int::U64),
-            Type::S8 => Shape::Int(Int::S8),
-            Type::S16 => Shape::Int(Int::S16),
-            Type::S32 => Shape::Int(Int::S32),
-            Type::S64 => Shape::Int(Int::S64),
-            Type::Float32 => Shape::Float32,
-            Type::Float64 => Shape::Float64,
-            Type::Char => Shape::Char,
-            Type::String => Shape::String,
+            Type::Bool => JsonShape::Bool,
+            Type::U8 => JsonShape::Int(IntegerType::U8),
+            Type::U16 => JsonShape::Int(IntegerType::U16),
+            Type::U32 => JsonShape::Int(IntegerType::U32),
+            Type::U64 => JsonShape::Int(IntegerType::U64),
+            Type::S8 => JsonShape::Int(IntegerType::S8),
+            Type::S16 => JsonShape::Int(IntegerType::S16),
+            Type::S32 => JsonShape::Int(IntegerType::S32),
+            Type::S64 => JsonShape::Int(IntegerType::S64),
+            Type::Float32 => JsonShape::Float32,
+            Type::Float64 => JsonShape::Float64,
+            Type::Char => JsonShape::Char,
+            Type::String => JsonShape::String,
             Type::List(list) => match list.ty() {
-                Type::U8 => Shape::Bytes,
-                item => Shape::List(self.boxed(&item, depth)?),
+                Type::U8 => JsonShape::Bytes,
+                item => JsonShape::List(self.boxed(&item, depth)?),
             },
-            Type::FixedLengthList(list) => Shape::Fixed(self.boxed(&list.ty(), depth)?, list.len()),
-            Type::Map(map) => Shape::Map(
+            Type::FixedLengthList(list) => {
+                JsonShape::Fixed(self.boxed(&list.ty(), depth)?, list.len())
+            }
+            Type::Map(map) => JsonShape::Map(
                 self.boxed(&map.key(), depth)?,
                 self.boxed(&map.value(), depth)?,
             ),
-            Type::Tuple(tuple) => Shape::Tuple(
+            Type::Tuple(tuple) => JsonShape::Tuple(
                 tuple
                     .types()
                     .map(|kind| self.shape(&kind, depth))
@@ -159,7 +164,7 @@ impl Types<'_> {
                 let fields = record
                     .fields()
                     .map(|field| Ok((self.name(field.name)?, self.shape(&field.ty, depth)?)));
-                Shape::Record(fields.collect::<Result<_, String>>()?)
+                JsonShape::Record(fields.collect::<Result<_, String>>()?)
             }
             Type::Variant(variant) => {
                 cases(variant.cases().len())?;
@@ -167,28 +172,28 @@ impl Types<'_> {
                     let payload = case.ty.map(|kind| self.shape(&kind, depth)).transpose()?;
                     Ok((self.name(case.name)?, payload))
                 });
-                Shape::Variant(cases.collect::<Result<_, String>>()?)
+                JsonShape::Variant(cases.collect::<Result<_, String>>()?)
             }
             Type::Enum(kind) => {
                 cases(kind.names().len())?;
-                Shape::Enum(
+                JsonShape::Enum(
                     kind.names()
                         .map(|name| self.name(name))
                         .collect::<Result<_, _>>()?,
                 )
             }
-            Type::Flags(kind) => Shape::Flags(
+            Type::Flags(kind) => JsonShape::Flags(
                 kind.names()
                     .map(|name| self.name(name))
                     .collect::<Result<_, _>>()?,
             ),
-            Type::Option(option) => Shape::Option(self.boxed(&option.ty(), depth)?),
+            Type::Option(option) => JsonShape::Option(self.boxed(&option.ty(), depth)?),
             Type::Result(result) => {
                 let ok = result
                     .ok()
                     .map(|kind| self.boxed(&kind, depth))
                     .transpose()?;
-                Shape::Result(
+                JsonShape::Result(
                     ok,
                     result
                         .err()
@@ -203,7 +208,7 @@ impl Types<'_> {
         })
     }
 
-    fn boxed(&mut self, kind: &Type, depth: usize) -> Result<Box<Shape>, String> {
+    fn boxed(&mut self, kind: &Type, depth: usize) -> Result<Box<JsonShape>, String> {
         self.shape(kind, depth).map(Box::new)
     }
 

@@ -5,12 +5,12 @@ use toolcell_core::dialect::sections;
 use toolcell_core::dialect::wrapping::{Ceiling, PROFILE_SECTION, Profile, ToolProfile};
 use toolcell_core::record::{AccessKind, Refusal, WriteEffect};
 
-use super::docs::Docs;
-use super::exports::{Found, Function};
+use super::docs::ComponentDocs;
+use super::exports::{ExportedFunction, ExportedFunctions};
 use super::schema::schema;
-use super::shape::{Shape, Signature};
+use super::shape::{FunctionSignature, JsonShape};
 use crate::component::invalid;
-use crate::world::declared::{self, Declared};
+use crate::world::foreign_tool::{self, ForeignTool};
 use crate::world::listed;
 
 /// The namespace of a component without a package and without a name of its own.
@@ -18,7 +18,11 @@ const NAMELESS: &str = "wit";
 const NO_HTTP: &str = "the component does not import wasi:http";
 
 /// Returns the toolkit of a component with these functions and imports, whose file has these `bytes`.
-pub(super) fn toolkit(found: &Found, imports: &[String], bytes: &[u8]) -> Result<String, Refusal> {
+pub(super) fn toolkit(
+    found: &ExportedFunctions,
+    imports: &[String],
+    bytes: &[u8],
+) -> Result<String, Refusal> {
     if found.functions.is_empty() {
         return Err(invalid("not_a_tool", without_tools(found)));
     }
@@ -30,7 +34,7 @@ pub(super) fn toolkit(found: &Found, imports: &[String], bytes: &[u8]) -> Result
     })
 }
 
-fn without_tools(found: &Found) -> String {
+fn without_tools(found: &ExportedFunctions) -> String {
     let reasons: Vec<String> = found
         .left_out
         .iter()
@@ -42,8 +46,8 @@ fn without_tools(found: &Found) -> String {
     )
 }
 
-fn describe(found: &Found, imports: &[String], bytes: &[u8]) -> Result<String, String> {
-    let docs = Docs::of(bytes)?;
+fn describe(found: &ExportedFunctions, imports: &[String], bytes: &[u8]) -> Result<String, String> {
+    let docs = ComponentDocs::read(bytes)?;
     let profile = profile(bytes)?.unwrap_or_default();
     let known = |name: &&String| {
         found
@@ -77,7 +81,7 @@ fn describe(found: &Found, imports: &[String], bytes: &[u8]) -> Result<String, S
     }
     let namespace = match profile.namespace {
         Some(namespace) => namespace,
-        None => declared::namespace(
+        None => foreign_tool::namespace(
             found
                 .package()
                 .or(sections::component_name(bytes))
@@ -85,7 +89,7 @@ fn describe(found: &Found, imports: &[String], bytes: &[u8]) -> Result<String, S
             NAMELESS,
         ),
     };
-    Ok(declared::toolkit(&namespace, &tools, &found.left_out))
+    Ok(foreign_tool::toolkit(&namespace, &tools, &found.left_out))
 }
 
 /// The profile that was written into a component.
@@ -98,8 +102,8 @@ pub(in crate::world) fn profile(bytes: &[u8]) -> Result<Option<Profile>, String>
     Profile::read(text).map(Some)
 }
 
-fn declared(function: &Function, docs: &Docs, imports: &[String]) -> Declared {
-    let Function {
+fn declared(function: &ExportedFunction, docs: &ComponentDocs, imports: &[String]) -> ForeignTool {
+    let ExportedFunction {
         tool,
         name,
         signature,
@@ -116,15 +120,15 @@ fn declared(function: &Function, docs: &Docs, imports: &[String]) -> Declared {
         (None, None) => format!("Calls `{name}`. The component does not describe it."),
     };
     let mut declared =
-        Declared::careful(tool.clone(), description, schema(&signature.input), imports);
+        ForeignTool::careful(tool.clone(), description, schema(&signature.input), imports);
     declared.output_schema = output_schema(signature);
     declared
 }
 
 /// The schema of what a call returns that does not fail; `None` if that is nothing.
-fn output_schema(signature: &Signature) -> Option<Value> {
+fn output_schema(signature: &FunctionSignature) -> Option<Value> {
     match signature.output.as_ref()? {
-        Shape::Result(ok, _) => ok.as_ref().map(|ok| schema(ok)),
+        JsonShape::Result(ok, _) => ok.as_ref().map(|ok| schema(ok)),
         shape => Some(schema(shape)),
     }
 }
@@ -134,7 +138,7 @@ fn imported(imports: &[String], start: &str) -> bool {
 }
 
 /// Makes a tool ask for what its component imports and the ceiling allows.
-fn lower(ceiling: &Ceiling, tool: &mut Declared, imports: &[String]) {
+fn lower(ceiling: &Ceiling, tool: &mut ForeignTool, imports: &[String]) {
     if ceiling.network.is_empty() && guard!("ceiling") {
         without_network(tool, imports);
     } else if tool.access.contains(&AccessKind::Network) && guard!("ceiling") {
@@ -155,7 +159,7 @@ fn lower(ceiling: &Ceiling, tool: &mut Declared, imports: &[String]) {
     }
 }
 
-fn without_network(tool: &mut Declared, imports: &[String]) {
+fn without_network(tool: &mut ForeignTool, imports: &[String]) {
     tool.access.retain(|kind| *kind != AccessKind::Network);
     tool.network_scope = None;
     tool.facts.is_open_world = tool
@@ -169,7 +173,7 @@ fn without_network(tool: &mut Declared, imports: &[String]) {
 fn apply(
     profile: &ToolProfile,
     ceiling: Option<&Ceiling>,
-    tool: &mut Declared,
+    tool: &mut ForeignTool,
     imports: &[String],
 ) -> Result<(), String> {
     let ToolProfile {
@@ -230,39 +234,43 @@ mod tests {
     use toolcell_core::record::{AccessKind, SubjectKind, Toolkit, WriteEffect};
 
     use super::toolkit;
-    use crate::world::declared::LeftOut;
-    use crate::world::wit::exports::{Found, Function};
-    use crate::world::wit::shape::{Int, Shape, Signature};
+    use crate::world::foreign_tool::LeftOut;
+    use crate::world::wit::exports::{ExportedFunction, ExportedFunctions};
+    use crate::world::wit::shape::{FunctionSignature, IntegerType, JsonShape};
 
     const EMPTY: &[u8] = b"\0asm\x0d\0\x01\0";
     const FILES: &str = "wasi:filesystem/types@0.2.6";
     const HTTP: &str = "wasi:http/outgoing-handler@0.2.6";
 
-    fn found() -> Found {
-        let path = ("path".to_owned(), Shape::String);
-        let options = Shape::Record(vec![(
+    fn found() -> ExportedFunctions {
+        let path = ("path".to_owned(), JsonShape::String);
+        let options = JsonShape::Record(vec![(
             "url".to_owned(),
-            Shape::Option(Shape::String.into()),
+            JsonShape::Option(JsonShape::String.into()),
         )]);
-        let input = Shape::Record(vec![path, ("options".to_owned(), options)]);
-        let output = Shape::Result(Some(Shape::Int(Int::U8).into()), Some(Shape::String.into()));
-        let function = |tool: &str, interface: Option<&str>, name: &str, signature| Function {
-            tool: tool.to_owned(),
-            interface: interface.map(str::to_owned),
-            name: name.to_owned(),
-            signature,
-        };
-        let read = Signature {
+        let input = JsonShape::Record(vec![path, ("options".to_owned(), options)]);
+        let output = JsonShape::Result(
+            Some(JsonShape::Int(IntegerType::U8).into()),
+            Some(JsonShape::String.into()),
+        );
+        let function =
+            |tool: &str, interface: Option<&str>, name: &str, signature| ExportedFunction {
+                tool: tool.to_owned(),
+                interface: interface.map(str::to_owned),
+                name: name.to_owned(),
+                signature,
+            };
+        let read = FunctionSignature {
             input,
             output: Some(output),
             results: 1,
         };
-        let stop = Signature {
-            input: Shape::Record(Vec::new()),
+        let stop = FunctionSignature {
+            input: JsonShape::Record(Vec::new()),
             output: None,
             results: 0,
         };
-        Found {
+        ExportedFunctions {
             functions: vec![
                 function("tools-read", Some("acme:docs/tools@1.0.0"), "read", read),
                 function("stop", None, "stop", stop),
@@ -493,7 +501,7 @@ mod tests {
 
     #[test]
     fn a_component_without_a_tool_says_what_was_left_out() {
-        let none = Found {
+        let none = ExportedFunctions {
             functions: Vec::new(),
             ..found()
         };

@@ -8,7 +8,7 @@ use serde_json::{Map, Number, Value};
 use toolcell_core::record::JSON_VALUES_MAX;
 use wasmtime::component::Val;
 
-use super::shape::{Int, Shape};
+use super::shape::{IntegerType, JsonShape};
 
 /// The floats that JSON has no numbers for.
 pub(super) const UNORDERED: [&str; 3] = ["NaN", "Infinity", "-Infinity"];
@@ -22,7 +22,7 @@ const EXACT_MAX: i128 = 1 << 53;
 
 /// Why a value cannot be read or written.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Unfit {
+pub(super) enum ValueMismatch {
     /// It is not of the type.
     Mismatch {
         /// JSON Pointer.
@@ -33,7 +33,7 @@ pub(super) enum Unfit {
     TooMany(usize),
 }
 
-impl Unfit {
+impl ValueMismatch {
     fn expected(expected: &'static str) -> Self {
         Self::Mismatch {
             place: String::new(),
@@ -56,7 +56,7 @@ impl Unfit {
     }
 }
 
-impl fmt::Display for Unfit {
+impl fmt::Display for ValueMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Mismatch { place, expected } if place.is_empty() => write!(f, "not {expected}"),
@@ -70,71 +70,73 @@ impl fmt::Display for Unfit {
 }
 
 /// Reads `value`, which must be of the type `shape`.
-pub(super) fn read(shape: &Shape, value: Value) -> Result<Val, Unfit> {
-    Codec::new(ARGUMENT_VALUES_MAX).read(shape, value)
+pub(super) fn read(shape: &JsonShape, value: Value) -> Result<Val, ValueMismatch> {
+    ValueCodec::new(ARGUMENT_VALUES_MAX).read(shape, value)
 }
 
 /// Writes `value`, which is of the type `shape`.
-pub(super) fn write(shape: &Shape, value: Val) -> Result<Value, Unfit> {
-    Codec::new(JSON_VALUES_MAX).write(shape, value)
+pub(super) fn write(shape: &JsonShape, value: Val) -> Result<Value, ValueMismatch> {
+    ValueCodec::new(JSON_VALUES_MAX).write(shape, value)
 }
 
 /// Counts the values that it reads or writes.
-struct Codec {
+struct ValueCodec {
     limit: usize,
     left: usize,
 }
 
-impl Codec {
+impl ValueCodec {
     fn new(limit: usize) -> Self {
         Self { limit, left: limit }
     }
 
-    fn take(&mut self, values: usize) -> Result<(), Unfit> {
+    fn take(&mut self, values: usize) -> Result<(), ValueMismatch> {
         match self.left.checked_sub(values) {
             Some(left) => self.left = left,
-            None if guard!("wit_values") => return Err(Unfit::TooMany(self.limit)),
+            None if guard!("wit_values") => return Err(ValueMismatch::TooMany(self.limit)),
             None => {}
         }
         Ok(())
     }
 
-    fn read(&mut self, shape: &Shape, value: Value) -> Result<Val, Unfit> {
+    fn read(&mut self, shape: &JsonShape, value: Value) -> Result<Val, ValueMismatch> {
         self.take(1)?;
         match (shape, value) {
-            (Shape::Bool, Value::Bool(value)) => Ok(Val::Bool(value)),
-            (Shape::Int(int), value) => {
-                read_int(*int, &value).ok_or(Unfit::expected("an integer of its type"))
+            (JsonShape::Bool, Value::Bool(value)) => Ok(Val::Bool(value)),
+            (JsonShape::Int(int), value) => {
+                read_int(*int, &value).ok_or(ValueMismatch::expected("an integer of its type"))
             }
-            (Shape::Float32 | Shape::Float64, value) => {
-                read_float(shape, &value).ok_or(Unfit::expected("a number"))
+            (JsonShape::Float32 | JsonShape::Float64, value) => {
+                read_float(shape, &value).ok_or(ValueMismatch::expected("a number"))
             }
-            (Shape::Char, Value::String(text)) => one_char(&text).map(Val::Char),
-            (Shape::String, Value::String(text)) => Ok(Val::String(text)),
-            (Shape::Bytes, Value::String(text)) => self.read_bytes(&text),
-            (Shape::List(item), Value::Array(items)) => {
+            (JsonShape::Char, Value::String(text)) => one_char(&text).map(Val::Char),
+            (JsonShape::String, Value::String(text)) => Ok(Val::String(text)),
+            (JsonShape::Bytes, Value::String(text)) => self.read_bytes(&text),
+            (JsonShape::List(item), Value::Array(items)) => {
                 self.read_each(|_| Some(&**item), items).map(Val::List)
             }
-            (Shape::Fixed(item, length), Value::Array(items))
+            (JsonShape::Fixed(item, length), Value::Array(items))
                 if u32::try_from(items.len()) == Ok(*length) =>
             {
                 self.read_each(|_| Some(&**item), items)
                     .map(Val::FixedLengthList)
             }
-            (Shape::Tuple(shapes), Value::Array(items)) if items.len() == shapes.len() => {
+            (JsonShape::Tuple(shapes), Value::Array(items)) if items.len() == shapes.len() => {
                 self.read_each(|at| shapes.get(at), items).map(Val::Tuple)
             }
-            (Shape::Record(fields), Value::Object(object)) => {
+            (JsonShape::Record(fields), Value::Object(object)) => {
                 self.read_record(fields, object).map(Val::Record)
             }
-            (Shape::Variant(cases), value) => self.read_case(cases, value),
-            (Shape::Enum(names), Value::String(name)) if names.contains(&name) => {
+            (JsonShape::Variant(cases), value) => self.read_case(cases, value),
+            (JsonShape::Enum(names), Value::String(name)) if names.contains(&name) => {
                 Ok(Val::Enum(name))
             }
-            (Shape::Flags(names), Value::Array(items)) => read_flags(names, items).map(Val::Flags),
-            (Shape::Option(_), Value::Null) => Ok(Val::Option(None)),
-            (Shape::Option(inner), value) => {
-                let value = if matches!(**inner, Shape::Option(_)) {
+            (JsonShape::Flags(names), Value::Array(items)) => {
+                read_flags(names, items).map(Val::Flags)
+            }
+            (JsonShape::Option(_), Value::Null) => Ok(Val::Option(None)),
+            (JsonShape::Option(inner), value) => {
+                let value = if matches!(**inner, JsonShape::Option(_)) {
                     only(value, "some")?
                 } else {
                     value
@@ -142,75 +144,79 @@ impl Codec {
                 self.read(inner, value)
                     .map(|inner| Val::Option(Some(Box::new(inner))))
             }
-            (Shape::Result(ok, err), Value::Object(object)) => {
+            (JsonShape::Result(ok, err), Value::Object(object)) => {
                 self.read_result(ok.as_deref(), err.as_deref(), object)
             }
-            (Shape::Map(key, value), Value::Object(object)) if **key == Shape::String => {
+            (JsonShape::Map(key, value), Value::Object(object)) if **key == JsonShape::String => {
                 let entries = object.into_iter().map(|(name, entry)| {
                     let entry = self
                         .read(value, entry)
                         .map_err(|unfit| unfit.within(&name))?;
                     Ok((Val::String(name), entry))
                 });
-                entries.collect::<Result<_, Unfit>>().map(Val::Map)
+                entries.collect::<Result<_, ValueMismatch>>().map(Val::Map)
             }
-            (Shape::Map(key, value), Value::Array(pairs)) if **key != Shape::String => {
+            (JsonShape::Map(key, value), Value::Array(pairs)) if **key != JsonShape::String => {
                 self.read_pairs(key, value, pairs).map(Val::Map)
             }
-            _ => Err(Unfit::expected(named(shape))),
+            _ => Err(ValueMismatch::expected(named(shape))),
         }
     }
 
     fn read_each<'s>(
         &mut self,
-        shape: impl Fn(usize) -> Option<&'s Shape>,
+        shape: impl Fn(usize) -> Option<&'s JsonShape>,
         items: Vec<Value>,
-    ) -> Result<Vec<Val>, Unfit> {
+    ) -> Result<Vec<Val>, ValueMismatch> {
         let item = |(at, item): (usize, Value)| {
-            let shape = shape(at).ok_or(Unfit::expected("so long"))?;
+            let shape = shape(at).ok_or(ValueMismatch::expected("so long"))?;
             self.read(shape, item).map_err(|unfit| unfit.within(at))
         };
         items.into_iter().enumerate().map(item).collect()
     }
 
-    fn read_bytes(&mut self, text: &str) -> Result<Val, Unfit> {
+    fn read_bytes(&mut self, text: &str) -> Result<Val, ValueMismatch> {
         self.take(text.len() / 4 * 3)?;
         let bytes = BASE64
             .decode(text.as_bytes())
-            .map_err(|_| Unfit::expected("base64, with its padding"))?;
+            .map_err(|_| ValueMismatch::expected("base64, with its padding"))?;
         Ok(Val::List(bytes.into_iter().map(Val::U8).collect()))
     }
 
     fn read_record(
         &mut self,
-        fields: &[(String, Shape)],
+        fields: &[(String, JsonShape)],
         mut object: Map<String, Value>,
-    ) -> Result<Vec<(String, Val)>, Unfit> {
+    ) -> Result<Vec<(String, Val)>, ValueMismatch> {
         let mut values = Vec::with_capacity(fields.len());
         for (name, shape) in fields {
             let value = match object.swap_remove(name) {
                 Some(value) => self
                     .read(shape, value)
                     .map_err(|unfit| unfit.within(name))?,
-                None if matches!(shape, Shape::Option(_)) => Val::Option(None),
-                None => return Err(Unfit::expected("there").within(name)),
+                None if matches!(shape, JsonShape::Option(_)) => Val::Option(None),
+                None => return Err(ValueMismatch::expected("there").within(name)),
             };
             values.push((name.clone(), value));
         }
         match object.keys().next() {
-            Some(unknown) => Err(Unfit::expected("a field of the record").within(unknown)),
+            Some(unknown) => Err(ValueMismatch::expected("a field of the record").within(unknown)),
             None => Ok(values),
         }
     }
 
-    fn read_case(&mut self, cases: &[(String, Option<Shape>)], value: Value) -> Result<Val, Unfit> {
+    fn read_case(
+        &mut self,
+        cases: &[(String, Option<JsonShape>)],
+        value: Value,
+    ) -> Result<Val, ValueMismatch> {
         let (name, payload) = match value {
             Value::String(name) => (name, None),
             Value::Object(object) if object.len() == 1 => match object.into_iter().next() {
                 Some((name, payload)) => (name, Some(payload)),
-                None => return Err(Unfit::expected("a case of the variant")),
+                None => return Err(ValueMismatch::expected("a case of the variant")),
             },
-            _ => return Err(Unfit::expected("a case of the variant")),
+            _ => return Err(ValueMismatch::expected("a case of the variant")),
         };
         let case = cases
             .iter()
@@ -224,23 +230,23 @@ impl Codec {
                     .map_err(|unfit| unfit.within(&name))?;
                 Ok(Val::Variant(name, Some(Box::new(payload))))
             }
-            _ => Err(Unfit::expected("a case of the variant")),
+            _ => Err(ValueMismatch::expected("a case of the variant")),
         }
     }
 
     fn read_result(
         &mut self,
-        ok: Option<&Shape>,
-        err: Option<&Shape>,
+        ok: Option<&JsonShape>,
+        err: Option<&JsonShape>,
         object: Map<String, Value>,
-    ) -> Result<Val, Unfit> {
+    ) -> Result<Val, ValueMismatch> {
         let mut entries = object.into_iter();
         let (Some((name, payload)), None) = (entries.next(), entries.next()) else {
-            return Err(Unfit::expected(r#"{"ok": ..} or {"err": ..}"#));
+            return Err(ValueMismatch::expected(r#"{"ok": ..} or {"err": ..}"#));
         };
-        let read = |shape: Option<&Shape>| match (shape, payload) {
+        let read = |shape: Option<&JsonShape>| match (shape, payload) {
             (None, Value::Null) => Ok(None),
-            (None, _) => Err(Unfit::expected("null").within(&name)),
+            (None, _) => Err(ValueMismatch::expected("null").within(&name)),
             (Some(shape), payload) => self
                 .read(shape, payload)
                 .map(|value| Some(Box::new(value)))
@@ -249,19 +255,19 @@ impl Codec {
         match name.as_str() {
             "ok" => read(ok).map(|payload| Val::Result(Ok(payload))),
             "err" => read(err).map(|payload| Val::Result(Err(payload))),
-            _ => Err(Unfit::expected(r#"{"ok": ..} or {"err": ..}"#)),
+            _ => Err(ValueMismatch::expected(r#"{"ok": ..} or {"err": ..}"#)),
         }
     }
 
     fn read_pairs(
         &mut self,
-        key: &Shape,
-        value: &Shape,
+        key: &JsonShape,
+        value: &JsonShape,
         pairs: Vec<Value>,
-    ) -> Result<Vec<(Val, Val)>, Unfit> {
+    ) -> Result<Vec<(Val, Val)>, ValueMismatch> {
         let pair = |(at, pair): (usize, Value)| {
             let Value::Array(pair) = pair else {
-                return Err(Unfit::expected("a pair").within(at));
+                return Err(ValueMismatch::expected("a pair").within(at));
             };
             let shape = |of: usize| if of == 0 { Some(key) } else { Some(value) };
             let mut read = self
@@ -270,33 +276,35 @@ impl Codec {
                 .into_iter();
             match (read.next(), read.next(), read.next()) {
                 (Some(key), Some(value), None) => Ok((key, value)),
-                _ => Err(Unfit::expected("a pair").within(at)),
+                _ => Err(ValueMismatch::expected("a pair").within(at)),
             }
         };
         pairs.into_iter().enumerate().map(pair).collect()
     }
 
-    fn write(&mut self, shape: &Shape, value: Val) -> Result<Value, Unfit> {
+    fn write(&mut self, shape: &JsonShape, value: Val) -> Result<Value, ValueMismatch> {
         self.take(1)?;
         Ok(match (shape, value) {
-            (Shape::Bool, Val::Bool(value)) => value.into(),
-            (Shape::Int(int), value) => {
-                written_int(*int, &value).ok_or(Unfit::expected("an integer"))?
+            (JsonShape::Bool, Val::Bool(value)) => value.into(),
+            (JsonShape::Int(int), value) => {
+                written_int(*int, &value).ok_or(ValueMismatch::expected("an integer"))?
             }
-            (Shape::Float32, Val::Float32(value)) => written_float(double(value)),
-            (Shape::Float64, Val::Float64(value)) => written_float(value),
-            (Shape::Char, Val::Char(value)) => String::from(value).into(),
-            (Shape::String, Val::String(text)) | (Shape::Enum(_), Val::Enum(text)) => text.into(),
-            (Shape::Bytes, Val::List(bytes)) => written_bytes(&bytes)?,
-            (Shape::List(item), Val::List(items))
-            | (Shape::Fixed(item, _), Val::FixedLengthList(items)) => {
+            (JsonShape::Float32, Val::Float32(value)) => written_float(double(value)),
+            (JsonShape::Float64, Val::Float64(value)) => written_float(value),
+            (JsonShape::Char, Val::Char(value)) => String::from(value).into(),
+            (JsonShape::String, Val::String(text)) | (JsonShape::Enum(_), Val::Enum(text)) => {
+                text.into()
+            }
+            (JsonShape::Bytes, Val::List(bytes)) => written_bytes(&bytes)?,
+            (JsonShape::List(item), Val::List(items))
+            | (JsonShape::Fixed(item, _), Val::FixedLengthList(items)) => {
                 self.write_each(|_| Some(&**item), items)?
             }
-            (Shape::Tuple(shapes), Val::Tuple(items)) => {
+            (JsonShape::Tuple(shapes), Val::Tuple(items)) => {
                 self.write_each(|at| shapes.get(at), items)?
             }
-            (Shape::Record(fields), Val::Record(values)) => {
-                let entry = |((name, shape), (_, value)): (&(String, Shape), (String, Val))| {
+            (JsonShape::Record(fields), Val::Record(values)) => {
+                let entry = |((name, shape), (_, value)): (&(String, JsonShape), (String, Val))| {
                     Ok((name.clone(), self.write(shape, value)?))
                 };
                 Value::Object(
@@ -304,10 +312,10 @@ impl Codec {
                         .iter()
                         .zip(values)
                         .map(entry)
-                        .collect::<Result<_, Unfit>>()?,
+                        .collect::<Result<_, ValueMismatch>>()?,
                 )
             }
-            (Shape::Variant(cases), Val::Variant(name, payload)) => {
+            (JsonShape::Variant(cases), Val::Variant(name, payload)) => {
                 let shape = cases
                     .iter()
                     .find(|(known, _)| *known == name)
@@ -317,20 +325,20 @@ impl Codec {
                     _ => name.into(),
                 }
             }
-            (Shape::Flags(_), Val::Flags(names)) => {
+            (JsonShape::Flags(_), Val::Flags(names)) => {
                 self.take(names.len())?;
                 names.into()
             }
-            (Shape::Option(_), Val::Option(None)) => Value::Null,
-            (Shape::Option(inner), Val::Option(Some(value))) => {
+            (JsonShape::Option(_), Val::Option(None)) => Value::Null,
+            (JsonShape::Option(inner), Val::Option(Some(value))) => {
                 let written = self.write(inner, *value)?;
-                if matches!(**inner, Shape::Option(_)) {
+                if matches!(**inner, JsonShape::Option(_)) {
                     tagged("some".to_owned(), written)
                 } else {
                     written
                 }
             }
-            (Shape::Result(ok, err), Val::Result(value)) => {
+            (JsonShape::Result(ok, err), Val::Result(value)) => {
                 let (tag, shape, payload) = match value {
                     Ok(payload) => ("ok", ok, payload),
                     Err(payload) => ("err", err, payload),
@@ -341,17 +349,20 @@ impl Codec {
                 };
                 tagged(tag.to_owned(), written)
             }
-            (Shape::Map(key, value), Val::Map(entries)) => self.write_map(key, value, entries)?,
-            _ => return Err(Unfit::expected(named(shape))),
+            (JsonShape::Map(key, value), Val::Map(entries)) => {
+                self.write_map(key, value, entries)?
+            }
+            _ => return Err(ValueMismatch::expected(named(shape))),
         })
     }
 
     fn write_each<'s>(
         &mut self,
-        shape: impl Fn(usize) -> Option<&'s Shape>,
+        shape: impl Fn(usize) -> Option<&'s JsonShape>,
         items: Vec<Val>,
-    ) -> Result<Value, Unfit> {
-        let item = |(at, item)| self.write(shape(at).ok_or(Unfit::expected("so long"))?, item);
+    ) -> Result<Value, ValueMismatch> {
+        let item =
+            |(at, item)| self.write(shape(at).ok_or(ValueMismatch::expected("so long"))?, item);
         items
             .into_iter()
             .enumerate()
@@ -363,11 +374,11 @@ impl Codec {
     /// The last of several entries with one key counts, as the component model has it.
     fn write_map(
         &mut self,
-        key: &Shape,
-        value: &Shape,
+        key: &JsonShape,
+        value: &JsonShape,
         entries: Vec<(Val, Val)>,
-    ) -> Result<Value, Unfit> {
-        if *key != Shape::String {
+    ) -> Result<Value, ValueMismatch> {
+        if *key != JsonShape::String {
             let pair = |(k, v)| {
                 Ok(Value::Array(vec![
                     self.write(key, k)?,
@@ -377,13 +388,13 @@ impl Codec {
             return entries
                 .into_iter()
                 .map(pair)
-                .collect::<Result<Vec<_>, Unfit>>()
+                .collect::<Result<Vec<_>, ValueMismatch>>()
                 .map(Value::Array);
         }
         let mut object = Map::new();
         for (name, entry) in entries {
             let Val::String(name) = name else {
-                return Err(Unfit::expected("a text"));
+                return Err(ValueMismatch::expected("a text"));
             };
             let entry = self.write(value, entry)?;
             object.insert(name, entry);
@@ -392,26 +403,26 @@ impl Codec {
     }
 }
 
-/// What a value of the type is called in a message.
-fn named(shape: &Shape) -> &'static str {
+/// The type's name in a message.
+fn named(shape: &JsonShape) -> &'static str {
     match shape {
-        Shape::Bool => "true or false",
-        Shape::Int(_) | Shape::Float32 | Shape::Float64 => "a number",
-        Shape::Char => "one character",
-        Shape::String => "a text",
-        Shape::Bytes => "base64 text",
-        Shape::List(_) | Shape::Fixed(..) | Shape::Tuple(_) | Shape::Flags(_) => {
+        JsonShape::Bool => "true or false",
+        JsonShape::Int(_) | JsonShape::Float32 | JsonShape::Float64 => "a number",
+        JsonShape::Char => "one character",
+        JsonShape::String => "a text",
+        JsonShape::Bytes => "base64 text",
+        JsonShape::List(_) | JsonShape::Fixed(..) | JsonShape::Tuple(_) | JsonShape::Flags(_) => {
             "a list of the right length"
         }
-        Shape::Record(_) | Shape::Result(..) => "an object",
-        Shape::Variant(_) => "a case of the variant",
-        Shape::Enum(_) => "one of its words",
-        Shape::Option(_) => "null or a value",
-        Shape::Map(..) => "a map",
+        JsonShape::Record(_) | JsonShape::Result(..) => "an object",
+        JsonShape::Variant(_) => "a case of the variant",
+        JsonShape::Enum(_) => "one of its words",
+        JsonShape::Option(_) => "null or a value",
+        JsonShape::Map(..) => "a map",
     }
 }
 
-fn read_int(int: Int, value: &Value) -> Option<Val> {
+fn read_int(int: IntegerType, value: &Value) -> Option<Val> {
     let number = match value {
         Value::Number(number) => whole(number)?,
         Value::String(text) if int.is_wide() => text
@@ -421,14 +432,14 @@ fn read_int(int: Int, value: &Value) -> Option<Val> {
         _ => return None,
     };
     Some(match int {
-        Int::U8 => Val::U8(number.try_into().ok()?),
-        Int::U16 => Val::U16(number.try_into().ok()?),
-        Int::U32 => Val::U32(number.try_into().ok()?),
-        Int::U64 => Val::U64(number.try_into().ok()?),
-        Int::S8 => Val::S8(number.try_into().ok()?),
-        Int::S16 => Val::S16(number.try_into().ok()?),
-        Int::S32 => Val::S32(number.try_into().ok()?),
-        Int::S64 => Val::S64(number.try_into().ok()?),
+        IntegerType::U8 => Val::U8(number.try_into().ok()?),
+        IntegerType::U16 => Val::U16(number.try_into().ok()?),
+        IntegerType::U32 => Val::U32(number.try_into().ok()?),
+        IntegerType::U64 => Val::U64(number.try_into().ok()?),
+        IntegerType::S8 => Val::S8(number.try_into().ok()?),
+        IntegerType::S16 => Val::S16(number.try_into().ok()?),
+        IntegerType::S32 => Val::S32(number.try_into().ok()?),
+        IntegerType::S64 => Val::S64(number.try_into().ok()?),
     })
 }
 
@@ -451,7 +462,7 @@ fn whole(number: &Number) -> Option<i128> {
     Some(number)
 }
 
-fn read_float(shape: &Shape, value: &Value) -> Option<Val> {
+fn read_float(shape: &JsonShape, value: &Value) -> Option<Val> {
     let number = match value {
         Value::Number(number) => number.as_f64()?,
         Value::String(text) => match text.as_str() {
@@ -462,7 +473,7 @@ fn read_float(shape: &Shape, value: &Value) -> Option<Val> {
         },
         _ => return None,
     };
-    if *shape == Shape::Float64 {
+    if *shape == JsonShape::Float64 {
         return Some(Val::Float64(number));
     }
     let fits = !number.is_finite() || number.abs() <= f64::from(f32::MAX);
@@ -474,17 +485,17 @@ fn read_float(shape: &Shape, value: &Value) -> Option<Val> {
     fits.then_some(Val::Float32(single))
 }
 
-fn one_char(text: &str) -> Result<char, Unfit> {
+fn one_char(text: &str) -> Result<char, ValueMismatch> {
     let mut chars = text.chars();
     match (chars.next(), chars.next()) {
         (Some(one), None) => Ok(one),
-        _ => Err(Unfit::expected("one character")),
+        _ => Err(ValueMismatch::expected("one character")),
     }
 }
 
-fn read_flags(names: &[String], items: Vec<Value>) -> Result<Vec<String>, Unfit> {
+fn read_flags(names: &[String], items: Vec<Value>) -> Result<Vec<String>, ValueMismatch> {
     if items.len() > names.len() {
-        return Err(Unfit::expected("a list of different flags"));
+        return Err(ValueMismatch::expected("a list of different flags"));
     }
     let mut flags = Vec::with_capacity(items.len());
     for (at, item) in items.into_iter().enumerate() {
@@ -492,19 +503,19 @@ fn read_flags(names: &[String], items: Vec<Value>) -> Result<Vec<String>, Unfit>
             Value::String(name) if names.contains(&name) && !flags.contains(&name) => {
                 flags.push(name)
             }
-            _ => return Err(Unfit::expected("another flag of the type").within(at)),
+            _ => return Err(ValueMismatch::expected("another flag of the type").within(at)),
         }
     }
     Ok(flags)
 }
 
 /// The value of an object whose one field is `name`.
-fn only(value: Value, name: &'static str) -> Result<Value, Unfit> {
+fn only(value: Value, name: &'static str) -> Result<Value, ValueMismatch> {
     match value {
         Value::Object(mut object) if object.len() == 1 => object.swap_remove(name),
         _ => None,
     }
-    .ok_or(Unfit::expected(r#"null or {"some": ..}"#))
+    .ok_or(ValueMismatch::expected(r#"null or {"some": ..}"#))
 }
 
 fn tagged(tag: String, value: Value) -> Value {
@@ -512,16 +523,16 @@ fn tagged(tag: String, value: Value) -> Value {
 }
 
 /// A number, or, if readers of JSON could take it for another one, its digits.
-fn written_int(int: Int, value: &Val) -> Option<Value> {
+fn written_int(int: IntegerType, value: &Val) -> Option<Value> {
     let number: i128 = match (int, value) {
-        (Int::U8, Val::U8(value)) => (*value).into(),
-        (Int::U16, Val::U16(value)) => (*value).into(),
-        (Int::U32, Val::U32(value)) => (*value).into(),
-        (Int::U64, Val::U64(value)) => (*value).into(),
-        (Int::S8, Val::S8(value)) => (*value).into(),
-        (Int::S16, Val::S16(value)) => (*value).into(),
-        (Int::S32, Val::S32(value)) => (*value).into(),
-        (Int::S64, Val::S64(value)) => (*value).into(),
+        (IntegerType::U8, Val::U8(value)) => (*value).into(),
+        (IntegerType::U16, Val::U16(value)) => (*value).into(),
+        (IntegerType::U32, Val::U32(value)) => (*value).into(),
+        (IntegerType::U64, Val::U64(value)) => (*value).into(),
+        (IntegerType::S8, Val::S8(value)) => (*value).into(),
+        (IntegerType::S16, Val::S16(value)) => (*value).into(),
+        (IntegerType::S32, Val::S32(value)) => (*value).into(),
+        (IntegerType::S64, Val::S64(value)) => (*value).into(),
         _ => return None,
     };
     let exact = i64::try_from(number)
@@ -547,10 +558,10 @@ fn double(value: f32) -> f64 {
     if same { short } else { value.into() }
 }
 
-fn written_bytes(items: &[Val]) -> Result<Value, Unfit> {
+fn written_bytes(items: &[Val]) -> Result<Value, ValueMismatch> {
     let byte = |item: &Val| match item {
         Val::U8(byte) => Ok(*byte),
-        _ => Err(Unfit::expected("a byte")),
+        _ => Err(ValueMismatch::expected("a byte")),
     };
     let bytes: Vec<u8> = items.iter().map(byte).collect::<Result<_, _>>()?;
     Ok(BASE64.encode(&bytes).into())

@@ -4,19 +4,19 @@ use serde_json::{Value, json};
 use toolcell_core::catalog::{BoundedSchema, SCHEMA_STACK_BYTES};
 use wasmtime::component::Val;
 
-use super::{ARGUMENT_VALUES_MAX, Codec, Unfit, read, write};
+use super::{ARGUMENT_VALUES_MAX, ValueCodec, ValueMismatch, read, write};
 use crate::world::wit::schema::schema;
-use crate::world::wit::shape::{Int, Shape};
+use crate::world::wit::shape::{IntegerType, JsonShape};
 
-const INTS: [Int; 8] = [
-    Int::U8,
-    Int::U16,
-    Int::U32,
-    Int::U64,
-    Int::S8,
-    Int::S16,
-    Int::S32,
-    Int::S64,
+const INTS: [IntegerType; 8] = [
+    IntegerType::U8,
+    IntegerType::U16,
+    IntegerType::U32,
+    IntegerType::U64,
+    IntegerType::S8,
+    IntegerType::S16,
+    IntegerType::S32,
+    IntegerType::S64,
 ];
 
 /// Random numbers of a seed (xorshift64*).
@@ -48,25 +48,25 @@ impl Random {
             .collect()
     }
 
-    fn shape(&mut self, depth: usize) -> Shape {
+    fn shape(&mut self, depth: usize) -> JsonShape {
         let simple = if depth == 0 { 9 } else { 18 };
         let inner = |random: &mut Self| random.shape(depth - 1);
         match self.below(simple) {
-            0 => Shape::Bool,
-            1 | 2 => Shape::Int(self.one(&INTS)),
-            3 => Shape::Float32,
-            4 => Shape::Float64,
-            5 => Shape::Char,
-            6 => Shape::String,
+            0 => JsonShape::Bool,
+            1 | 2 => JsonShape::Int(self.one(&INTS)),
+            3 => JsonShape::Float32,
+            4 => JsonShape::Float64,
+            5 => JsonShape::Char,
+            6 => JsonShape::String,
             7 => self.one(&[
-                Shape::Bytes,
-                Shape::Enum(vec!["x".to_owned(), "y-z".to_owned()]),
+                JsonShape::Bytes,
+                JsonShape::Enum(vec!["x".to_owned(), "y-z".to_owned()]),
             ]),
-            8 => Shape::Flags(self.names()),
-            9 => Shape::List(inner(self).into()),
-            10 => Shape::Fixed(inner(self).into(), self.below(4) as u32),
-            11 => Shape::Tuple((0..self.below(4)).map(|_| inner(self)).collect()),
-            12 => Shape::Record(
+            8 => JsonShape::Flags(self.names()),
+            9 => JsonShape::List(inner(self).into()),
+            10 => JsonShape::Fixed(inner(self).into(), self.below(4) as u32),
+            11 => JsonShape::Tuple((0..self.below(4)).map(|_| inner(self)).collect()),
+            12 => JsonShape::Record(
                 self.names()
                     .into_iter()
                     .map(|name| (name, inner(self)))
@@ -75,33 +75,33 @@ impl Random {
             13 => {
                 let case =
                     |random: &mut Self| (random.below(3) > 0).then(|| random.shape(depth - 1));
-                Shape::Variant(
+                JsonShape::Variant(
                     self.names()
                         .into_iter()
                         .map(|name| (name, case(self)))
                         .collect(),
                 )
             }
-            14 | 15 => Shape::Option(inner(self).into()),
+            14 | 15 => JsonShape::Option(inner(self).into()),
             16 => {
                 let payload = |random: &mut Self| {
                     (random.below(3) > 0).then(|| random.shape(depth - 1).into())
                 };
-                Shape::Result(payload(self), payload(self))
+                JsonShape::Result(payload(self), payload(self))
             }
             _ => {
                 let key = self.one(&[
-                    Shape::String,
-                    Shape::Bool,
-                    Shape::Int(Int::U64),
-                    Shape::Char,
+                    JsonShape::String,
+                    JsonShape::Bool,
+                    JsonShape::Int(IntegerType::U64),
+                    JsonShape::Char,
                 ]);
-                Shape::Map(key.into(), inner(self).into())
+                JsonShape::Map(key.into(), inner(self).into())
             }
         }
     }
 
-    fn int(&mut self, int: Int) -> Val {
+    fn int(&mut self, int: IntegerType) -> Val {
         let (least, greatest) = int.range();
         let random = i128::from(self.next());
         let number = self.one(&[
@@ -117,27 +117,27 @@ impl Random {
         ]);
         let number = number.clamp(least, greatest);
         match int {
-            Int::U8 => Val::U8(number.try_into().unwrap()),
-            Int::U16 => Val::U16(number.try_into().unwrap()),
-            Int::U32 => Val::U32(number.try_into().unwrap()),
-            Int::U64 => Val::U64(number.try_into().unwrap()),
-            Int::S8 => Val::S8(number.try_into().unwrap()),
-            Int::S16 => Val::S16(number.try_into().unwrap()),
-            Int::S32 => Val::S32(number.try_into().unwrap()),
-            Int::S64 => Val::S64(number.try_into().unwrap()),
+            IntegerType::U8 => Val::U8(number.try_into().unwrap()),
+            IntegerType::U16 => Val::U16(number.try_into().unwrap()),
+            IntegerType::U32 => Val::U32(number.try_into().unwrap()),
+            IntegerType::U64 => Val::U64(number.try_into().unwrap()),
+            IntegerType::S8 => Val::S8(number.try_into().unwrap()),
+            IntegerType::S16 => Val::S16(number.try_into().unwrap()),
+            IntegerType::S32 => Val::S32(number.try_into().unwrap()),
+            IntegerType::S64 => Val::S64(number.try_into().unwrap()),
         }
     }
 
-    fn boxed(&mut self, shape: &Option<Box<Shape>>) -> Option<Box<Val>> {
+    fn boxed(&mut self, shape: &Option<Box<JsonShape>>) -> Option<Box<Val>> {
         shape.as_ref().map(|shape| self.val(shape).into())
     }
 
-    fn val(&mut self, shape: &Shape) -> Val {
+    fn val(&mut self, shape: &JsonShape) -> Val {
         let some = self.below(4);
         match shape {
-            Shape::Bool => Val::Bool(some > 1),
-            Shape::Int(int) => self.int(*int),
-            Shape::Float32 => {
+            JsonShape::Bool => Val::Bool(some > 1),
+            JsonShape::Int(int) => self.int(*int),
+            JsonShape::Float32 => {
                 let random = f32::from_bits(self.next() as u32);
                 Val::Float32(self.one(&[
                     random,
@@ -149,7 +149,7 @@ impl Random {
                     f32::MIN_POSITIVE,
                 ]))
             }
-            Shape::Float64 => {
+            JsonShape::Float64 => {
                 let random = f64::from_bits(self.next());
                 Val::Float64(self.one(&[
                     random,
@@ -161,44 +161,46 @@ impl Random {
                     1e-320,
                 ]))
             }
-            Shape::Char => Val::Char(self.one(&['a', '"', '\\', '\0', '\u{10ffff}'])),
-            Shape::String => Val::String(
+            JsonShape::Char => Val::Char(self.one(&['a', '"', '\\', '\0', '\u{10ffff}'])),
+            JsonShape::String => Val::String(
                 self.one(&["", "NaN", "\u{7f}\n\"", "gr\u{f6}\u{df}e", "{}"])
                     .to_owned(),
             ),
-            Shape::Bytes => Val::List(
+            JsonShape::Bytes => Val::List(
                 (0..self.below(7))
                     .map(|_| Val::U8(self.next() as u8))
                     .collect(),
             ),
-            Shape::List(item) => Val::List((0..some).map(|_| self.val(item)).collect()),
-            Shape::Fixed(item, length) => {
+            JsonShape::List(item) => Val::List((0..some).map(|_| self.val(item)).collect()),
+            JsonShape::Fixed(item, length) => {
                 Val::FixedLengthList((0..*length).map(|_| self.val(item)).collect())
             }
-            Shape::Tuple(items) => Val::Tuple(items.iter().map(|item| self.val(item)).collect()),
-            Shape::Record(fields) => Val::Record(
+            JsonShape::Tuple(items) => {
+                Val::Tuple(items.iter().map(|item| self.val(item)).collect())
+            }
+            JsonShape::Record(fields) => Val::Record(
                 fields
                     .iter()
                     .map(|(name, shape)| (name.clone(), self.val(shape)))
                     .collect(),
             ),
-            Shape::Variant(cases) => {
+            JsonShape::Variant(cases) => {
                 let (name, shape) = self.one(cases);
                 Val::Variant(name, shape.map(|shape| self.val(&shape).into()))
             }
-            Shape::Enum(names) => Val::Enum(self.one(names)),
-            Shape::Flags(names) => Val::Flags(
+            JsonShape::Enum(names) => Val::Enum(self.one(names)),
+            JsonShape::Flags(names) => Val::Flags(
                 names
                     .iter()
                     .filter(|_| self.below(2) == 0)
                     .cloned()
                     .collect(),
             ),
-            Shape::Option(_) if some == 0 => Val::Option(None),
-            Shape::Option(inner) => Val::Option(Some(self.val(inner).into())),
-            Shape::Result(ok, _) if some > 1 => Val::Result(Ok(self.boxed(ok))),
-            Shape::Result(_, err) => Val::Result(Err(self.boxed(err))),
-            Shape::Map(key, value) => {
+            JsonShape::Option(_) if some == 0 => Val::Option(None),
+            JsonShape::Option(inner) => Val::Option(Some(self.val(inner).into())),
+            JsonShape::Result(ok, _) if some > 1 => Val::Result(Ok(self.boxed(ok))),
+            JsonShape::Result(_, err) => Val::Result(Err(self.boxed(err))),
+            JsonShape::Map(key, value) => {
                 let mut known = HashSet::new();
                 let entries = (0..some)
                     .map(|_| (self.val(key), self.val(value)))
@@ -315,7 +317,7 @@ fn the_schema_accepts_what_the_codec_reads_and_nothing_else() {
                 let text = changed.to_string();
                 let read = read(&shape, changed.clone());
                 // No schema checks the text of bytes.
-                if matches!(&read, Err(Unfit::Mismatch { expected, .. }) if expected.starts_with("base64, "))
+                if matches!(&read, Err(ValueMismatch::Mismatch { expected, .. }) if expected.starts_with("base64, "))
                 {
                     continue;
                 }
@@ -341,24 +343,27 @@ fn the_schema_accepts_what_the_codec_reads_and_nothing_else() {
 
 #[test]
 fn integers_beyond_a_double_are_texts() {
-    let int = |value| write(&Shape::Int(Int::U64), Val::U64(value)).unwrap();
+    let int = |value| write(&JsonShape::Int(IntegerType::U64), Val::U64(value)).unwrap();
     assert_eq!(
         (int(1 << 53), int((1 << 53) + 1)),
         (json!(9_007_199_254_740_992_u64), json!("9007199254740993"))
     );
     assert_eq!(
-        write(&Shape::Int(Int::S64), Val::S64(i64::MIN)),
+        write(&JsonShape::Int(IntegerType::S64), Val::S64(i64::MIN)),
         Ok(json!("-9223372036854775808"))
     );
     for value in [json!(u64::MAX), json!("18446744073709551615")] {
-        assert_eq!(read(&Shape::Int(Int::U64), value), Ok(Val::U64(u64::MAX)));
+        assert_eq!(
+            read(&JsonShape::Int(IntegerType::U64), value),
+            Ok(Val::U64(u64::MAX))
+        );
     }
 }
 
 #[test]
 fn a_short_float_stays_short() {
     let float = |value| {
-        write(&Shape::Float32, Val::Float32(value))
+        write(&JsonShape::Float32, Val::Float32(value))
             .unwrap()
             .to_string()
     };
@@ -372,19 +377,19 @@ fn a_short_float_stays_short() {
 #[test]
 fn bytes_are_base64() {
     let bytes = Val::List(vec![Val::U8(0xff), Val::U8(0)]);
-    assert_eq!(write(&Shape::Bytes, bytes.clone()), Ok(json!("/wA=")));
-    assert_eq!(read(&Shape::Bytes, json!("/wA=")), Ok(bytes));
+    assert_eq!(write(&JsonShape::Bytes, bytes.clone()), Ok(json!("/wA=")));
+    assert_eq!(read(&JsonShape::Bytes, json!("/wA=")), Ok(bytes));
     for wrong in ["/wA", "/w A=", "_wA=", "/wB="] {
-        assert!(read(&Shape::Bytes, json!(wrong)).is_err(), "{wrong}");
+        assert!(read(&JsonShape::Bytes, json!(wrong)).is_err(), "{wrong}");
     }
 }
 
 #[test]
 fn a_mismatch_names_its_place() {
     let field = |name: &str, shape| (name.to_owned(), shape);
-    let shape = Shape::Record(vec![field(
+    let shape = JsonShape::Record(vec![field(
         "a",
-        Shape::List(Shape::Tuple(vec![Shape::Bool, Shape::Char]).into()),
+        JsonShape::List(JsonShape::Tuple(vec![JsonShape::Bool, JsonShape::Char]).into()),
     )]);
     let why = |value| read(&shape, value).unwrap_err().to_string();
     assert_eq!(
@@ -401,7 +406,7 @@ fn a_mismatch_names_its_place() {
 
 #[test]
 fn the_last_of_two_entries_with_one_key_counts() {
-    let shape = Shape::Map(Shape::String.into(), Shape::Bool.into());
+    let shape = JsonShape::Map(JsonShape::String.into(), JsonShape::Bool.into());
     let entry = |value| (Val::String("a".to_owned()), Val::Bool(value));
     assert_eq!(
         write(&shape, Val::Map(vec![entry(true), entry(false)])),
@@ -411,20 +416,20 @@ fn the_last_of_two_entries_with_one_key_counts() {
 
 #[test]
 fn the_number_of_values_is_limited_both_ways() {
-    let list = Shape::List(Shape::Bool.into());
-    let fits = Codec::new(3).read(&list, json!([true, true]));
+    let list = JsonShape::List(JsonShape::Bool.into());
+    let fits = ValueCodec::new(3).read(&list, json!([true, true]));
     assert!(fits.is_ok());
     assert_eq!(
-        Codec::new(3).read(&list, json!([true, true, true])),
-        Err(Unfit::TooMany(3))
+        ValueCodec::new(3).read(&list, json!([true, true, true])),
+        Err(ValueMismatch::TooMany(3))
     );
     assert_eq!(
-        Codec::new(3).write(&list, Val::List(vec![Val::Bool(true); 3])),
-        Err(Unfit::TooMany(3))
+        ValueCodec::new(3).write(&list, Val::List(vec![Val::Bool(true); 3])),
+        Err(ValueMismatch::TooMany(3))
     );
     let bytes = "A".repeat(ARGUMENT_VALUES_MAX / 3 * 4 + 8);
     assert_eq!(
-        read(&Shape::Bytes, json!(bytes)),
-        Err(Unfit::TooMany(ARGUMENT_VALUES_MAX))
+        read(&JsonShape::Bytes, json!(bytes)),
+        Err(ValueMismatch::TooMany(ARGUMENT_VALUES_MAX))
     );
 }

@@ -5,21 +5,21 @@ use crate::lock::tests::entry;
 
 struct Test {
     root: tempfile::TempDir,
-    place: Place,
+    place: LockLocation,
 }
 
 impl Test {
     fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir(root.path().join("project")).unwrap();
-        let place = Place::beside(
+        let place = LockLocation::beside(
             &root.path().join("project/toolcell.toml"),
             &root.path().join("home"),
         );
         Self { root, place }
     }
 
-    fn put(&self, entry: &Entry, before: Option<&Entry>) -> Result<(), Refusal> {
+    fn put(&self, entry: &LockEntry, before: Option<&LockEntry>) -> Result<(), Refusal> {
         self.place
             .change(|installed| installed.put(entry.clone(), before))
     }
@@ -32,10 +32,10 @@ fn what_was_installed_counts_and_what_the_lock_says_besides_does_not() {
     test.put(&a, None).unwrap();
     assert_eq!(test.place.read().unwrap().get("a").unwrap().unwrap(), &a);
     assert_eq!(used(&test.root.path().join("home")).unwrap(), [a.component]);
-    let mut forged = Lock(
+    let mut forged = ToolLock(
         [(
             "a".to_owned(),
-            Entry {
+            LockEntry {
                 component: Digest::of(b"evil"),
                 ..a.clone()
             },
@@ -58,7 +58,7 @@ fn what_was_installed_counts_and_what_the_lock_says_besides_does_not() {
         (0, Some(&a))
     );
     // Another user of the same project has confirmed nothing.
-    let other = Place::beside(
+    let other = LockLocation::beside(
         &test.root.path().join("project/toolcell.toml"),
         &test.root.path().join("other"),
     );
@@ -70,7 +70,7 @@ fn a_name_that_changed_while_the_user_was_asked_is_not_overwritten() {
     let test = Test::new();
     let (a, other) = (
         entry("a"),
-        Entry {
+        LockEntry {
             size: 8,
             ..entry("a")
         },
@@ -81,7 +81,7 @@ fn a_name_that_changed_while_the_user_was_asked_is_not_overwritten() {
         "lock_changed_meanwhile"
     );
     test.put(&other, Some(&a)).unwrap();
-    let remove = |installed: &mut Installed| {
+    let remove = |installed: &mut InstalledTools| {
         installed.remove("a");
         Ok(())
     };
@@ -98,7 +98,7 @@ fn a_name_that_changed_while_the_user_was_asked_is_not_overwritten() {
 fn a_kill_between_two_steps_leaves_a_lock_that_counts() {
     let test = Test::new();
     let old = entry("a");
-    let new = Entry {
+    let new = LockEntry {
         size: 8,
         ..entry("a")
     };
@@ -108,7 +108,7 @@ fn a_kill_between_two_steps_leaves_a_lock_that_counts() {
     assert_eq!(test.place.read().unwrap().get("a").unwrap().unwrap(), &old);
     std::fs::write(
         test.place.file(),
-        Lock([("a".to_owned(), new.clone())].into())
+        ToolLock([("a".to_owned(), new.clone())].into())
             .to_text()
             .unwrap(),
     )
@@ -132,7 +132,7 @@ fn many_changes_at_once_are_all_kept() {
 fn a_lock_that_is_a_link_is_not_followed() {
     let test = Test::new();
     let target = test.root.path().join("target");
-    std::fs::write(&target, Lock::default().to_text().unwrap()).unwrap();
+    std::fs::write(&target, ToolLock::default().to_text().unwrap()).unwrap();
     std::os::unix::fs::symlink(&target, test.place.file()).unwrap();
     assert_eq!(test.place.read().unwrap_err().code, "lock_unreadable");
     let draft = test.place.folder().join(DRAFT);
@@ -146,7 +146,7 @@ fn a_lock_that_is_a_link_is_not_followed() {
 #[test]
 fn a_refused_change_leaves_no_draft() {
     let test = Test::new();
-    let refused = |_: &mut Installed| Err(unconfirmed("a", false));
+    let refused = |_: &mut InstalledTools| Err(unconfirmed("a", false));
     assert_eq!(
         test.place.change(refused).unwrap_err().code,
         "lock_not_confirmed"
@@ -226,7 +226,7 @@ fn a_name_stays_with_its_bytes_when_a_lock_changes_that_has_lost_it() {
         ),
         (vec![&a], vec![&b])
     );
-    let remove = |installed: &mut Installed| {
+    let remove = |installed: &mut InstalledTools| {
         installed.remove("a");
         Ok(())
     };
@@ -237,7 +237,7 @@ fn a_name_stays_with_its_bytes_when_a_lock_changes_that_has_lost_it() {
 #[test]
 fn what_could_not_be_read_again_is_not_confirmed() {
     let test = Test::new();
-    let large = |name: &str| Entry {
+    let large = |name: &str| LockEntry {
         version: Some("v".repeat(3 << 20)),
         ..entry(name)
     };
@@ -262,7 +262,7 @@ fn a_lock_that_could_not_be_read_again_is_not_written() {
     let test = Test::new();
     let a = entry("a");
     test.put(&a, None).unwrap();
-    let large = Entry {
+    let large = LockEntry {
         tools: vec!["t".repeat(usize::try_from(BYTES_MAX).unwrap())],
         ..entry("b")
     };
@@ -271,20 +271,20 @@ fn a_lock_that_could_not_be_read_again_is_not_written() {
         refusal.code == "lock_unwritable" && refusal.message.contains("remove tools"),
         "{refusal}"
     );
-    let many: BTreeMap<String, Entry> = (0..=4_096)
+    let many: BTreeMap<String, LockEntry> = (0..=4_096)
         .map(|at| (format!("t{at}"), entry("t")))
         .collect();
-    assert!(lock::fits(&Lock(many), "").is_err());
+    assert!(lock::fits(&ToolLock(many), "").is_err());
     assert_eq!(test.place.read().unwrap().get("a").unwrap().unwrap(), &a);
     // Between two steps both versions of every tool are confirmed.
     let both = [
         a.clone(),
-        Entry {
+        LockEntry {
             version: Some("v".repeat(3 << 20)),
             ..a.clone()
         },
     ];
-    let other = Entry {
+    let other = LockEntry {
         version: Some("w".repeat(3 << 20)),
         ..a
     };

@@ -1,5 +1,5 @@
-//! What a component of another world declares, as a toolkit of Agent Tool records. What it does not say is taken carefully:
-//! nothing is read-only, nothing is safe beside other calls, and the risk is medium.
+//! The declaration of a component of another world, as a toolkit of Agent Tool records. Missing facts get safe
+//! defaults: nothing is read-only, nothing is safe beside other calls, and the risk is medium.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -8,9 +8,9 @@ use toolcell_core::record::{
     AccessKind, CredentialUse, RiskLevel, SafetyFacts, SchemaVersion, SubjectKind, WriteEffect,
 };
 
-/// Maximum length of a name or a namespace, in bytes: that of Agent Tool.
+/// Maximum length of a name or a namespace, in bytes, as in Agent Tool.
 const NAME_BYTES_MAX: usize = 64;
-/// Maximum length of a description, in characters: that of Agent Tool.
+/// Maximum length of a description, in characters, as in Agent Tool.
 const DESCRIPTION_CHARS_MAX: usize = 16_000;
 /// Maximum number of parts that are named as left out. The rest is counted.
 const LEFT_OUT_MAX: usize = 32;
@@ -19,18 +19,18 @@ const REASON_CHARS_MAX: usize = 300;
 
 /// One tool of a component.
 #[derive(Clone, Debug)]
-pub(super) struct Declared {
+pub(super) struct ForeignTool {
     /// Unique in the component: see [`names`].
     pub(super) name: String,
     pub(super) title: Option<String>,
-    /// What the component says of the tool. A missing one is replaced, and a long one is cut.
+    /// The component's description of the tool. A missing one is replaced, and a long one is cut.
     pub(super) description: String,
     pub(super) tool_kind: &'static str,
     pub(super) input_schema: Value,
     pub(super) output_schema: Option<Value>,
-    /// What the tool asks for. Grants decide what it gets.
+    /// The tool's access. Grants decide what it gets.
     pub(super) access: Vec<AccessKind>,
-    /// What the tool changes. Empty: all that `access` lets it change.
+    /// The tool's changes. Empty: everything that `access` lets it change.
     pub(super) effects: Vec<WriteEffect>,
     /// The hosts that it asks for, with [`AccessKind::Network`]. `None`: any host that is granted.
     pub(super) network_scope: Option<String>,
@@ -43,7 +43,7 @@ pub(super) struct Declared {
     /// The arguments that name paths, URLs or other resources, by JSON Pointer.
     pub(super) subjects: BTreeMap<String, SubjectKind>,
     pub(super) timeout_ms: Option<u64>,
-    /// What the tool is called in its own protocol.
+    /// The tool's name in its own protocol.
     pub(super) mapping: Option<Value>,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct LeftOut {
     pub(super) reason: String,
 }
 
-impl Declared {
+impl ForeignTool {
     /// A tool of a component with these imports that declares nothing but its name, description and arguments. Imports of
     /// files say nothing, because language runtimes import them even for pure code.
     pub(super) fn careful(
@@ -223,7 +223,7 @@ impl Declared {
 }
 
 /// Returns the toolkit of a component, as JSON text. `namespace` is as [`namespace`] makes it.
-pub(super) fn toolkit(namespace: &str, tools: &[Declared], left_out: &[LeftOut]) -> String {
+pub(super) fn toolkit(namespace: &str, tools: &[ForeignTool], left_out: &[LeftOut]) -> String {
     let mut declarations = Vec::new();
     let mut interfaces = Vec::new();
     let mut profiles = Vec::new();
@@ -322,16 +322,16 @@ mod tests {
         AccessKind, CredentialUse, RiskLevel, SubjectKind, Toolkit, WriteEffect,
     };
 
-    use super::{Declared, LeftOut, names, namespace, toolkit};
+    use super::{ForeignTool, LeftOut, names, namespace, toolkit};
 
-    fn careful(name: &str, imports: &[&str]) -> Declared {
+    fn careful(name: &str, imports: &[&str]) -> ForeignTool {
         let schema = json!({ "type": "object", "properties": { "path": { "type": "string" } } });
         let imports: Vec<String> = imports.iter().map(|import| (*import).to_owned()).collect();
-        Declared::careful(name.to_owned(), "Does it.".to_owned(), schema, &imports)
+        ForeignTool::careful(name.to_owned(), "Does it.".to_owned(), schema, &imports)
     }
 
     #[track_caller]
-    fn accepted(tools: &[Declared]) -> Toolkit {
+    fn accepted(tools: &[ForeignTool]) -> Toolkit {
         let text = toolkit("docs.example", tools, &[]);
         let Described { toolkit, notes, .. } =
             agent_tool::toolkit(&text).unwrap_or_else(|errors| panic!("{errors:?}"));
@@ -442,7 +442,7 @@ mod tests {
     #[test]
     fn a_description_is_never_empty_and_never_too_long() {
         for text in ["", " \n", &"x".repeat(20_000)] {
-            let kit = accepted(&[Declared {
+            let kit = accepted(&[ForeignTool {
                 description: text.to_owned(),
                 ..careful("a", &[])
             }]);
@@ -500,7 +500,7 @@ mod tests {
         );
         let mut tools = Vec::new();
         for name in &names {
-            tools.push(Declared {
+            tools.push(ForeignTool {
                 name: name.clone(),
                 ..careful("", &[])
             });

@@ -9,14 +9,14 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 use http_body_util::{BodyExt, Full};
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody};
 
-use super::gate::Gate;
+use super::gate::NetworkGate;
 use super::{exchange, headers, target};
 
 /// Maximum size of the body of a response, in bytes. A guest may have room for less.
 const BODY_BYTES_MAX: usize = 16 << 20;
 
 /// A request, as a guest wrote it.
-pub(crate) struct Ask {
+pub(crate) struct WholeRequest {
     pub(crate) method: String,
     pub(crate) url: String,
     pub(crate) headers: Vec<(String, String)>,
@@ -28,7 +28,7 @@ pub(crate) struct Ask {
 }
 
 /// A response, without the headers that belong to its connection.
-pub(crate) struct Told {
+pub(crate) struct WholeResponse {
     pub(crate) status: u16,
     /// Each name once, with all its values.
     pub(crate) headers: Vec<(String, String)>,
@@ -37,7 +37,7 @@ pub(crate) struct Told {
 
 /// Why there is no response.
 #[derive(Debug)]
-pub(crate) enum Unanswered {
+pub(crate) enum RequestFailure {
     /// The rule that the form of the request breaks.
     Malformed(&'static str),
     /// The body is larger than this many bytes.
@@ -45,13 +45,18 @@ pub(crate) enum Unanswered {
     Failed(Error),
 }
 
-impl Ask {
+impl WholeRequest {
     /// Sends the request, if it is allowed, and reads the response.
-    pub(crate) async fn send(self, gate: Arc<Gate>) -> Result<Told, Unanswered> {
+    pub(crate) async fn send(
+        self,
+        gate: Arc<NetworkGate>,
+    ) -> Result<WholeResponse, RequestFailure> {
         let within = self.within;
         let bytes_max = self.room.min(BODY_BYTES_MAX);
         let header_bytes = u64::from(gate.limits().header_bytes);
-        let request = self.request(header_bytes).map_err(Unanswered::Malformed)?;
+        let request = self
+            .request(header_bytes)
+            .map_err(RequestFailure::Malformed)?;
         let answer = async {
             let patience = Some(within);
             let options = RequestOptions {
@@ -61,7 +66,7 @@ impl Ask {
             };
             let (response, connection) = exchange::send(gate, request, options)
                 .await
-                .map_err(Unanswered::Failed)?;
+                .map_err(RequestFailure::Failed)?;
             let (parts, body) = response.into_parts();
             let mut reading = pin!(read(body, bytes_max));
             let mut connection = Box::into_pin(connection);
@@ -70,18 +75,18 @@ impl Ask {
                 biased;
                 body = &mut reading => body?,
                 ended = &mut connection => {
-                    ended.map_err(Unanswered::Failed)?;
+                    ended.map_err(RequestFailure::Failed)?;
                     reading.await?
                 }
             };
-            Ok::<_, Unanswered>(Told {
+            Ok::<_, RequestFailure>(WholeResponse {
                 status: parts.status.as_u16(),
                 headers: listed(&parts.headers),
                 body,
             })
         };
         let timed = tokio::time::timeout(within, answer).await;
-        timed.unwrap_or(Err(Unanswered::Failed(Error::HttpResponseTimeout)))
+        timed.unwrap_or(Err(RequestFailure::Failed(Error::HttpResponseTimeout)))
     }
 
     fn request(self, header_bytes: u64) -> Result<Request<WasiBody>, &'static str> {
@@ -125,14 +130,14 @@ impl Ask {
 }
 
 /// Reads a body of at most `bytes_max` bytes.
-async fn read(mut body: WasiBody, bytes_max: usize) -> Result<Vec<u8>, Unanswered> {
+async fn read(mut body: WasiBody, bytes_max: usize) -> Result<Vec<u8>, RequestFailure> {
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
-        let Ok(data) = frame.map_err(Unanswered::Failed)?.into_data() else {
+        let Ok(data) = frame.map_err(RequestFailure::Failed)?.into_data() else {
             continue;
         };
         if bytes.len().saturating_add(data.len()) > bytes_max && guard!("whole_bodies") {
-            return Err(Unanswered::TooLarge(bytes_max));
+            return Err(RequestFailure::TooLarge(bytes_max));
         }
         bytes.extend_from_slice(&data);
     }
@@ -157,8 +162,8 @@ fn listed(headers: &HeaderMap) -> Vec<(String, String)> {
 mod tests {
     use super::*;
 
-    fn ask(method: &str, url: &str, headers: &[(&str, &str)]) -> Ask {
-        Ask {
+    fn ask(method: &str, url: &str, headers: &[(&str, &str)]) -> WholeRequest {
+        WholeRequest {
             method: method.to_owned(),
             url: url.to_owned(),
             headers: headers
@@ -237,7 +242,7 @@ mod tests {
         assert_eq!(read(body(b"1234"), 4).await.unwrap(), b"1234");
         assert!(matches!(
             read(body(b"12345"), 4).await,
-            Err(Unanswered::TooLarge(4))
+            Err(RequestFailure::TooLarge(4))
         ));
     }
 

@@ -11,9 +11,9 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 };
 use wasmtime_wasi::p2::{FsError, FsResult};
 
-use super::pooled::Pooled;
+use super::pooled::PooledView;
 use super::{Fd, again, guarded};
-use crate::state::State;
+use crate::state::StoreState;
 
 /// Maximum size of a file, in bytes.
 const FILE_BYTES_MAX: u64 = 4 << 20;
@@ -23,7 +23,10 @@ const CHUNK_BYTES: u64 = 64 << 10;
 /// Returns the text of the file at `path`, which is relative to the working directory of the call, or else to one of its
 /// folders. `None` for a file that does not exist, is denied, is larger than 4 MiB, or is not UTF-8. Fails if reading it
 /// exceeds a limit that ends the guest.
-pub(crate) async fn read_text(state: &mut State, path: &str) -> wasmtime::Result<Option<String>> {
+pub(crate) async fn read_text(
+    state: &mut StoreState,
+    path: &str,
+) -> wasmtime::Result<Option<String>> {
     let cwd = environment::Host::initial_cwd(&mut state.cli())?;
     let mut files = guarded(state);
     let folders = preopens::Host::get_directories(&mut files.0.plain)?;
@@ -35,7 +38,7 @@ pub(crate) async fn read_text(state: &mut State, path: &str) -> wasmtime::Result
                 break;
             }
             Ok(None) => {}
-            // What is not an error code of WASI is a limit.
+            // An error without a code of WASI is a limit.
             Err(error) => _ = error.downcast()?,
         }
     }
@@ -75,7 +78,7 @@ fn places<'a, T>(
         .collect()
 }
 
-impl Pooled<'_> {
+impl PooledView<'_> {
     async fn text(&mut self, folder: &Fd, path: String) -> FsResult<Option<String>> {
         let follow = PathFlags::SYMLINK_FOLLOW;
         let flags = DescriptorFlags::READ;
@@ -96,7 +99,7 @@ impl Pooled<'_> {
             .0
             .charge(usize::try_from(size).map_err(|_| ErrorCode::InsufficientMemory)?)?;
         let mut bytes = Vec::new();
-        // What is added to the file meanwhile is not read.
+        // Bytes that are added to the file later are not read.
         while (bytes.len() as u64) < size {
             let left = size.saturating_sub(bytes.len() as u64).min(CHUNK_BYTES);
             let (chunk, ended) =

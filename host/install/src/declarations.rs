@@ -25,22 +25,22 @@ const DEPTH_MAX: usize = 64;
 
 /// Each value of the records of all tools, by its place, such as `files.read declaration.description`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Words(BTreeMap<String, String>);
+pub struct ToolDeclarations(BTreeMap<String, String>);
 
 /// One line of a difference.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case", tag = "mark", content = "text")]
-pub enum Line {
+pub enum DiffLine {
     /// The place that the next lines are about.
     Place(String),
-    /// What was there.
+    /// Removed text.
     Before(String),
-    /// What is there.
+    /// Added text.
     After(String),
 }
 
 /// As in a diff.
-impl std::fmt::Display for Line {
+impl std::fmt::Display for DiffLine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Place(text) => write!(f, "@ {text}"),
@@ -50,7 +50,7 @@ impl std::fmt::Display for Line {
     }
 }
 
-impl Line {
+impl DiffLine {
     fn and_more() -> Self {
         Self::Place("and more".to_owned())
     }
@@ -58,16 +58,16 @@ impl Line {
 
 /// How two versions differ.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Differences {
+pub struct DeclarationDiff {
     /// In what a model reads: descriptions, names, schemas.
-    pub words: Vec<Line>,
+    pub words: Vec<DiffLine>,
     /// In what a host reads: what the component runs on, and its permission profile.
-    pub records: Vec<Line>,
+    pub records: Vec<DiffLine>,
 }
 
-impl Words {
+impl ToolDeclarations {
     /// The records of `tools`.
-    pub fn of(tools: &[Arc<Tool>]) -> Self {
+    pub fn from_tools(tools: &[Arc<Tool>]) -> Self {
         let mut words = BTreeMap::new();
         for tool in tools {
             let mut execution = tool.execution_profile().clone();
@@ -99,49 +99,49 @@ impl Words {
 
     /// How `later` differs from this one. What a model reads comes first, and what comes before it in the alphabet takes
     /// none of its room.
-    pub fn difference(&self, later: &Self) -> Differences {
-        let places: BTreeSet<(Rank, &String)> = self
+    pub fn difference(&self, later: &Self) -> DeclarationDiff {
+        let places: BTreeSet<(ValueRank, &String)> = self
             .0
             .keys()
             .chain(later.0.keys())
-            .map(|place| (Rank::of(place), place))
+            .map(|place| (ValueRank::from_place(place), place))
             .collect();
-        let mut differences = Differences::default();
+        let mut differences = DeclarationDiff::default();
         for (rank, place) in places {
             let before = self.0.get(place);
             let after = later.0.get(place);
             if before == after {
                 continue;
             }
-            let lines = if rank == Rank::Record {
+            let lines = if rank == ValueRank::Record {
                 &mut differences.records
             } else {
                 &mut differences.words
             };
             if lines.len() < LINES_MAX {
                 lines.extend(compare(place, before, after));
-            } else if lines.last() != Some(&Line::and_more()) {
-                lines.push(Line::and_more());
+            } else if lines.last() != Some(&DiffLine::and_more()) {
+                lines.push(DiffLine::and_more());
             }
         }
         differences
     }
 }
 
-/// What a value is for. Those of the first are shown first.
+/// Use of a value. Earlier ranks are shown first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Rank {
+enum ValueRank {
     Description,
     Name,
     Input,
-    /// What a model can read besides.
+    /// Other values that a model can read.
     Declared,
-    /// What a host reads.
+    /// Values for a host.
     Record,
 }
 
-impl Rank {
-    fn of(place: &str) -> Self {
+impl ValueRank {
+    fn from_place(place: &str) -> Self {
         let value = place.split_once(' ').map_or(place, |(_, value)| value);
         let is_in = |field: &str| {
             value
@@ -172,7 +172,7 @@ impl Rank {
 }
 
 /// The difference of one value.
-fn compare(place: &str, before: Option<&String>, after: Option<&String>) -> Vec<Line> {
+fn compare(place: &str, before: Option<&String>, after: Option<&String>) -> Vec<DiffLine> {
     let of = |text: Option<&String>| {
         text.map(|text| text.lines().map(str::to_owned).collect())
             .unwrap_or_default()
@@ -200,9 +200,9 @@ fn compare(place: &str, before: Option<&String>, after: Option<&String>) -> Vec<
                 0
             }
         });
-    let shown = |lines: &[String], mark: fn(String) -> Line| {
+    let shown = |lines: &[String], mark: fn(String) -> DiffLine| {
         let marked = |(at, line): (usize, &String)| mark(cut(line, if at == 0 { head } else { 0 }));
-        let mut shown: Vec<Line> = lines
+        let mut shown: Vec<DiffLine> = lines
             .iter()
             .skip(same)
             .take(PLACE_LINES_MAX)
@@ -215,9 +215,9 @@ fn compare(place: &str, before: Option<&String>, after: Option<&String>) -> Vec<
         }
         shown
     };
-    let mut lines = vec![Line::Place(place.to_owned())];
-    lines.extend(shown(&before, Line::Before));
-    lines.extend(shown(&after, Line::After));
+    let mut lines = vec![DiffLine::Place(place.to_owned())];
+    lines.extend(shown(&before, DiffLine::Before));
+    lines.extend(shown(&after, DiffLine::After));
     lines
 }
 
@@ -291,10 +291,10 @@ fn said(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn words(value: &Value) -> Words {
+    fn words(value: &Value) -> ToolDeclarations {
         let mut words = BTreeMap::new();
         flatten(value, "t.t".to_owned(), " ", 0, &mut words);
-        Words(words)
+        ToolDeclarations(words)
     }
 
     #[test]
@@ -305,7 +305,7 @@ mod tests {
         let after = words(
             &json!({"declaration": {"description": "Reads.\nSend it to me."}, "n": [1, 3, []]}),
         );
-        let Differences {
+        let DeclarationDiff {
             words: read,
             records,
         } = before.difference(&after);
@@ -329,7 +329,7 @@ mod tests {
         assert_eq!(lines, expected);
         assert_eq!(
             (before.difference(&before), before.digest()),
-            (Differences::default(), before.clone().digest())
+            (DeclarationDiff::default(), before.clone().digest())
         );
         assert_ne!(before.digest(), after.digest());
     }
@@ -359,10 +359,10 @@ mod tests {
         assert_eq!(lines.len(), 1 + 2 * (PLACE_LINES_MAX + 1));
         assert_eq!(
             lines.last(),
-            Some(&Line::After("[4960 more lines]".to_owned()))
+            Some(&DiffLine::After("[4960 more lines]".to_owned()))
         );
         let lines = words(&json!({"n": "a".repeat(5_000)}))
-            .difference(&Words::default())
+            .difference(&ToolDeclarations::default())
             .records;
         assert!(
             lines
@@ -402,7 +402,7 @@ mod tests {
                 assert_ne!(words(one).digest(), words(other).digest(), "{one} {other}");
                 assert_ne!(
                     words(one).difference(&words(other)),
-                    Differences::default(),
+                    DeclarationDiff::default(),
                     "{one} {other}"
                 );
             }

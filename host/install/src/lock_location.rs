@@ -13,9 +13,9 @@ use toolcell_core::private::{self, OnDisk, Others};
 use toolcell_core::record::{ErrorClass, Refusal};
 
 use crate::digest::Digest;
-use crate::lock::{self, BYTES_MAX, ENTRIES_MAX, Entry, Lock};
+use crate::lock::{self, BYTES_MAX, ENTRIES_MAX, LockEntry, ToolLock};
 
-/// The folder of what was confirmed, in that of all state.
+/// Folder of confirmed entries, in the state folder.
 pub(crate) const FOLDER: &str = "installed";
 /// The draft of a lock, beside it. Locked by the process that changes the lock.
 const DRAFT: &str = ".toolcell.lock.draft";
@@ -26,29 +26,29 @@ const POLL: Duration = Duration::from_millis(10);
 
 /// Where a lock is, and where toolcell keeps what was confirmed of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct LockLocation {
     lock: PathBuf,
     confirmed: PathBuf,
 }
 
 /// The content of both.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Installed {
+pub struct InstalledTools {
     /// The entries of the lock.
-    pub lock: Lock,
-    /// What this user confirmed. Between two steps of an install, a name has two entries here.
-    confirmed: Vec<Entry>,
+    pub lock: ToolLock,
+    /// Entries that this user confirmed. Between two steps of an install, a name has two.
+    confirmed: Vec<LockEntry>,
 }
 
 /// The next lock, while it is written. Removed on drop, unless it became the lock.
-struct Draft {
+struct LockDraft {
     /// Locked.
     file: File,
     path: PathBuf,
     is_lock: bool,
 }
 
-impl Draft {
+impl LockDraft {
     /// Replaces `lock` with `text`: when this returns, the disk has it.
     fn replace(&mut self, lock: &Path, text: &str) -> io::Result<()> {
         self.file.set_len(0)?;
@@ -84,22 +84,22 @@ fn wait_for(
     }
 }
 
-impl Drop for Draft {
+impl Drop for LockDraft {
     fn drop(&mut self) {
         if !self.is_lock {
-            // What stays is used again by the next process.
+            // If this fails, the next process reuses it.
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-impl Installed {
+impl InstalledTools {
     /// The entry `name`; `None` if the lock has none.
     ///
     /// # Errors
     ///
     /// An entry that this user has not confirmed.
-    pub fn get(&self, name: &str) -> Option<Result<&Entry, Refusal>> {
+    pub fn get(&self, name: &str) -> Option<Result<&LockEntry, Refusal>> {
         let entry = self.lock.0.get(name)?;
         Some(if self.is_confirmed(entry) {
             Ok(entry)
@@ -108,18 +108,18 @@ impl Installed {
         })
     }
 
-    /// Whether this user has confirmed `entry` as it is.
-    pub fn is_confirmed(&self, entry: &Entry) -> bool {
+    /// `true` if this user has confirmed `entry` unchanged.
+    pub fn is_confirmed(&self, entry: &LockEntry) -> bool {
         self.confirmed.contains(entry) || !guard!("confirmed_locks")
     }
 
-    /// Whether an entry of this name was confirmed, with whatever bytes.
+    /// `true` if an entry of this name was confirmed, with any bytes.
     fn knows(&self, name: &str) -> bool {
         self.confirmed.iter().any(|entry| entry.name == name)
     }
 
-    /// What was last confirmed for `name`: what an update is compared with.
-    pub fn last(&self, name: &str) -> Option<&Entry> {
+    /// The last confirmed entry of `name`, with which an update is compared.
+    pub fn last(&self, name: &str) -> Option<&LockEntry> {
         let confirmed = self
             .lock
             .0
@@ -128,30 +128,30 @@ impl Installed {
         confirmed.or_else(|| self.confirmed.iter().rfind(|entry| entry.name == name))
     }
 
-    /// What stays confirmed: the entries of the lock, and the last ones of names that the lock binds to other bytes or has no
-    /// more. The user alone gives a name back, with [`Self::remove`]: a tool that can write to the lock must not.
-    fn settled(&self) -> Vec<Entry> {
-        let stays = |entry: &&Entry| match self.lock.0.get(&entry.name) {
+    /// The entries that stay confirmed: those in the lock, and the last of each name that the lock binds to other bytes
+    /// or no longer has. Only the user frees a name, with [`Self::remove`]: a tool that can write to the lock must not.
+    fn settled(&self) -> Vec<LockEntry> {
+        let stays = |entry: &&LockEntry| match self.lock.0.get(&entry.name) {
             Some(locked) => locked == *entry || !self.confirmed.contains(locked),
             None => guard!("orphaned_names"),
         };
         self.confirmed.iter().filter(stays).cloned().collect()
     }
 
-    /// What this user has confirmed, also what the lock has no more.
-    pub fn confirmed(&self) -> &[Entry] {
+    /// This user's confirmed entries, even if no longer in the lock.
+    pub fn confirmed(&self) -> &[LockEntry] {
         &self.confirmed
     }
 
-    /// What this user has confirmed under names that the lock has no more.
-    pub fn orphans(&self) -> impl Iterator<Item = &Entry> {
+    /// This user's confirmed entries whose names are no longer in the lock.
+    pub fn orphans(&self) -> impl Iterator<Item = &LockEntry> {
         self.confirmed
             .iter()
             .filter(|entry| !self.lock.0.contains_key(&entry.name))
     }
 
     /// The entries that count.
-    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+    pub fn entries(&self) -> impl Iterator<Item = &LockEntry> {
         self.lock
             .0
             .values()
@@ -172,7 +172,7 @@ fn unconfirmed(name: &str, is_known: bool) -> Refusal {
     Refusal::new(ErrorClass::PolicyBlocked, "lock_not_confirmed", message)
 }
 
-impl Place {
+impl LockLocation {
     /// The lock beside `config`, a `toolcell.toml`, whether either exists or not; `home` is the folder of all state.
     pub fn beside(config: &Path, home: &Path) -> Self {
         let lock = lock::beside(config);
@@ -196,8 +196,8 @@ impl Place {
         self.lock.parent().unwrap_or(Path::new("/"))
     }
 
-    /// What this user has confirmed, if the lock cannot be read. Empty if that cannot be read either.
-    pub fn known(&self) -> Vec<Entry> {
+    /// This user's confirmed entries, if the lock cannot be read. Empty if they cannot be read either.
+    pub fn known(&self) -> Vec<LockEntry> {
         self.confirmed().unwrap_or_default()
     }
 
@@ -206,22 +206,22 @@ impl Place {
     /// # Errors
     ///
     /// A lock that cannot be read, and a confirmation that others could have written.
-    pub fn read(&self) -> Result<Installed, Refusal> {
+    pub fn read(&self) -> Result<InstalledTools, Refusal> {
         let Some(text) = text_of(&self.lock)
             .map_err(|error| lock::unreadable(&self.lock, &error.to_string()))?
         else {
-            return Ok(Installed {
-                lock: Lock::default(),
+            return Ok(InstalledTools {
+                lock: ToolLock::default(),
                 confirmed: self.confirmed()?,
             });
         };
-        Ok(Installed {
-            lock: Lock::parse(&text, &self.lock)?,
+        Ok(InstalledTools {
+            lock: ToolLock::parse(&text, &self.lock)?,
             confirmed: self.confirmed()?,
         })
     }
 
-    fn confirmed(&self) -> Result<Vec<Entry>, Refusal> {
+    fn confirmed(&self) -> Result<Vec<LockEntry>, Refusal> {
         confirmed_in(&self.confirmed)
     }
 
@@ -231,10 +231,10 @@ impl Place {
     ///
     /// # Errors
     ///
-    /// What `change` refuses, and files that cannot be written.
+    /// Fails if `change` does, or if a file cannot be written.
     pub fn change(
         &self,
-        change: impl FnOnce(&mut Installed) -> Result<(), Refusal>,
+        change: impl FnOnce(&mut InstalledTools) -> Result<(), Refusal>,
     ) -> Result<(), Refusal> {
         let failed = |error: &io::Error| unwritable(&self.lock, error);
         let mut draft = self.draft(PATIENCE).map_err(|error| failed(&error))?;
@@ -260,9 +260,9 @@ impl Place {
         self.confirm(settled)
     }
 
-    /// The draft, locked: by this process alone, also among those of other users. One of these could keep it locked, so
-    /// the wait for it ends after `patience`.
-    fn draft(&self, patience: Duration) -> io::Result<Draft> {
+    /// The draft, locked by this process only, also against other users. One of these could keep it locked, so the wait
+    /// for it ends after `patience`.
+    fn draft(&self, patience: Duration) -> io::Result<LockDraft> {
         let path = self.folder().join(DRAFT);
         let flags =
             OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -280,7 +280,7 @@ impl Place {
             let ours = file.metadata()?;
             let there = path.symlink_metadata();
             if there.is_ok_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino())) {
-                let draft = Draft {
+                let draft = LockDraft {
                     file,
                     path,
                     is_lock: false,
@@ -303,8 +303,8 @@ impl Place {
         }
     }
 
-    fn confirm(&self, entries: Vec<Entry>) -> Result<(), Refusal> {
-        let mut kept: Vec<Entry> = Vec::new();
+    fn confirm(&self, entries: Vec<LockEntry>) -> Result<(), Refusal> {
+        let mut kept: Vec<LockEntry> = Vec::new();
         for entry in entries {
             if !kept.contains(&entry) {
                 kept.push(entry);
@@ -332,14 +332,14 @@ impl Place {
     }
 }
 
-impl Installed {
+impl InstalledTools {
     /// Puts `entry` into the lock, confirmed. Fails if the name stands for something else by now than `before`, what it
     /// stood for when the user was asked.
     ///
     /// # Errors
     ///
     /// Another process that installed the same name meanwhile.
-    pub fn put(&mut self, entry: Entry, before: Option<&Entry>) -> Result<(), Refusal> {
+    pub fn put(&mut self, entry: LockEntry, before: Option<&LockEntry>) -> Result<(), Refusal> {
         self.unchanged(&entry.name, before)?;
         self.confirmed.retain(|known| known.name != entry.name);
         self.confirmed.push(entry.clone());
@@ -348,13 +348,17 @@ impl Installed {
     }
 
     /// Writes into `entry` which of its names and ids belong to other bytes that the lock has under another name: rules
-    /// that use them go on to mean those. `pinned` is the entry of the lock that `entry` has to equal. Returns each such
-    /// name with that of the tool that has it.
-    pub fn give_way(&self, entry: &mut Entry, pinned: Option<&Entry>) -> Vec<(String, String)> {
+    /// with them still mean those bytes. `pinned` is the entry of the lock that `entry` has to equal. Returns each such
+    /// name with the name of its tool.
+    pub fn give_way(
+        &self,
+        entry: &mut LockEntry,
+        pinned: Option<&LockEntry>,
+    ) -> Vec<(String, String)> {
         let is_other =
-            |other: &&Entry| other.name != entry.name && other.component != entry.component;
-        let others: Vec<&Entry> = self.lock.0.values().filter(is_other).collect();
-        let has = |other: &Entry, name: &String| {
+            |other: &&LockEntry| other.name != entry.name && other.component != entry.component;
+        let others: Vec<&LockEntry> = self.lock.0.values().filter(is_other).collect();
+        let has = |other: &LockEntry, name: &String| {
             other.name == *name || other.claims().any(|claim| claim == name)
         };
         let mut taken = Vec::new();
@@ -374,19 +378,19 @@ impl Installed {
         owners
     }
 
-    /// Whether the lock has `name`, or this user has confirmed it and it was taken out of the lock by other means.
+    /// `true` if the lock has `name`, or this user has confirmed it and it was taken out of the lock by other means.
     pub fn has(&self, name: &str) -> bool {
         self.lock.0.contains_key(name) || self.knows(name)
     }
 
     /// Takes `name` out of the lock, and out of what was confirmed. Returns what it stood for.
-    pub fn remove(&mut self, name: &str) -> Option<Entry> {
+    pub fn remove(&mut self, name: &str) -> Option<LockEntry> {
         let last = self.last(name).cloned();
         self.confirmed.retain(|known| known.name != name);
         self.lock.0.remove(name).or(last)
     }
 
-    fn unchanged(&self, name: &str, before: Option<&Entry>) -> Result<(), Refusal> {
+    fn unchanged(&self, name: &str, before: Option<&LockEntry>) -> Result<(), Refusal> {
         if self.lock.0.get(name) == before {
             return Ok(());
         }
@@ -430,7 +434,7 @@ pub fn used(home: &Path) -> Result<Vec<Digest>, Refusal> {
 /// # Errors
 ///
 /// A confirmation that cannot be read.
-pub fn known(home: &Path) -> Result<Vec<Entry>, Refusal> {
+pub fn known(home: &Path) -> Result<Vec<LockEntry>, Refusal> {
     let mut known = Vec::new();
     for file in files(home)? {
         known.extend(confirmed_in(&file)?);
@@ -455,7 +459,7 @@ fn files(home: &Path) -> Result<Vec<PathBuf>, Refusal> {
     Ok(files)
 }
 
-fn confirmed_in(file: &Path) -> Result<Vec<Entry>, Refusal> {
+fn confirmed_in(file: &Path) -> Result<Vec<LockEntry>, Refusal> {
     confirmed_text(file)?.map_or_else(|| Ok(Vec::new()), |text| confirmed_entries(file, &text))
 }
 
@@ -471,12 +475,12 @@ fn confirmed_text(file: &Path) -> Result<Option<String>, Refusal> {
         .map_err(|error| lock::unreadable(file, &error.to_string()))
 }
 
-fn confirmed_entries(file: &Path, text: &str) -> Result<Vec<Entry>, Refusal> {
+fn confirmed_entries(file: &Path, text: &str) -> Result<Vec<LockEntry>, Refusal> {
     lock::entries(text, 2 * ENTRIES_MAX).map_err(|why| lock::unreadable(file, &why))
 }
 
-/// Whether the folder of the lock that `text` confirms, which its first line names, does not exist any more. A path with
-/// characters that are escaped in another way counts as one that exists.
+/// `true` if the folder of the lock that `text` confirms, named in its first line, no longer exists. A path with
+/// characters that are escaped in another way counts as existing.
 fn is_of_gone_folder(text: &str) -> bool {
     let first = text.lines().next().and_then(|line| line.strip_prefix("# "));
     let lock: Option<PathBuf> = first.and_then(|path| serde_json::from_str(path).ok());

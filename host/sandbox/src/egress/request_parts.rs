@@ -14,7 +14,7 @@ use wasmtime_wasi_http::p2::types::{
 };
 use wasmtime_wasi_http::{FieldMap, WasiHttp, WasiHttpView};
 
-use super::{BODY_CHUNK_BYTES, BODY_CHUNKS_WAITING, State, target};
+use super::{BODY_CHUNK_BYTES, BODY_CHUNKS_WAITING, StoreState, target};
 
 /// The interfaces, with the version that wasmtime-wasi-http implements.
 const HANDLER: &str = "wasi:http/outgoing-handler@0.2.12";
@@ -37,9 +37,9 @@ const METHOD_BYTES_MAX: usize = 64;
 struct NoMemory;
 
 /// Adds the interface to `linker`.
-pub(crate) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
-    types::add_to_linker::<_, WasiHttp>(linker, &types::LinkOptions::default(), State::http)?;
-    // What makes and drops these parts replaces the functions of the interface itself.
+pub(crate) fn add_to_linker(linker: &mut Linker<StoreState>) -> wasmtime::Result<()> {
+    types::add_to_linker::<_, WasiHttp>(linker, &types::LinkOptions::default(), StoreState::http)?;
+    // Functions that make and drop these parts replace the interface's own.
     linker.allow_shadowing(true);
     let replaced = replace(&mut linker.instance(INTERFACE)?);
     linker.allow_shadowing(false);
@@ -48,17 +48,17 @@ pub(crate) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
 
 /// Adds `wasi:http/outgoing-handler` to `linker`. A request without a body says no length: toolcell writes the framing, and
 /// wasmtime-wasi-http would end the request with the error of one that is too large.
-pub(crate) fn add_handler_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
-    outgoing_handler::add_to_linker::<_, WasiHttp>(linker, State::http)?;
+pub(crate) fn add_handler_to_linker(linker: &mut Linker<StoreState>) -> wasmtime::Result<()> {
+    outgoing_handler::add_to_linker::<_, WasiHttp>(linker, StoreState::http)?;
     linker.allow_shadowing(true);
-    type Sent = (
+    type HandleArguments = (
         Resource<HostOutgoingRequest>,
         Option<Resource<types::RequestOptions>>,
     );
     let mut interface = linker.instance(HANDLER)?;
     let replaced = interface.func_wrap(
         "handle",
-        |mut store: StoreContextMut<'_, State>, (request, options): Sent| {
+        |mut store: StoreContextMut<'_, StoreState>, (request, options): HandleArguments| {
             let limit = store.data().egress.header_bytes();
             let mut http = store.data_mut().http();
             let sent = http.table.get_mut(&request)?;
@@ -78,7 +78,7 @@ pub(crate) fn add_handler_to_linker(linker: &mut Linker<State>) -> wasmtime::Res
     replaced
 }
 
-fn replace(interface: &mut LinkerInstance<'_, State>) -> wasmtime::Result<()> {
+fn replace(interface: &mut LinkerInstance<'_, StoreState>) -> wasmtime::Result<()> {
     of_fields(interface)?;
     of_requests(interface)?;
     interface.resource(
@@ -114,7 +114,7 @@ fn replace(interface: &mut LinkerInstance<'_, State>) -> wasmtime::Result<()> {
     )
 }
 
-fn of_fields(interface: &mut LinkerInstance<'_, State>) -> wasmtime::Result<()> {
+fn of_fields(interface: &mut LinkerInstance<'_, StoreState>) -> wasmtime::Result<()> {
     interface.resource(
         "fields",
         ResourceType::host::<FieldMap>(),
@@ -152,7 +152,7 @@ fn of_fields(interface: &mut LinkerInstance<'_, State>) -> wasmtime::Result<()> 
     )
 }
 
-fn of_requests(interface: &mut LinkerInstance<'_, State>) -> wasmtime::Result<()> {
+fn of_requests(interface: &mut LinkerInstance<'_, StoreState>) -> wasmtime::Result<()> {
     interface.resource(
         "outgoing-request",
         ResourceType::host::<HostOutgoingRequest>(),
@@ -205,10 +205,10 @@ fn of_requests(interface: &mut LinkerInstance<'_, State>) -> wasmtime::Result<()
             })
         },
     )?;
-    type Method = (Resource<HostOutgoingRequest>, types::Method);
+    type MethodArguments = (Resource<HostOutgoingRequest>, types::Method);
     interface.func_wrap(
         "[method]outgoing-request.set-method",
-        |store, (request, method): Method| {
+        |store, (request, method): MethodArguments| {
             changed(store, |state| {
                 // wasmtime-wasi-http takes any length.
                 match &method {
@@ -222,10 +222,10 @@ fn of_requests(interface: &mut LinkerInstance<'_, State>) -> wasmtime::Result<()
             })
         },
     )?;
-    type Path = (Resource<HostOutgoingRequest>, Option<String>);
+    type PathArguments = (Resource<HostOutgoingRequest>, Option<String>);
     interface.func_wrap(
         "[method]outgoing-request.set-path-with-query",
-        |store, (request, path): Path| {
+        |store, (request, path): PathArguments| {
             changed(store, |state| {
                 let path = path.map(|path| target::escaped(&path));
                 Ok((types::HostOutgoingRequest::set_path_with_query(
@@ -240,8 +240,8 @@ fn of_requests(interface: &mut LinkerInstance<'_, State>) -> wasmtime::Result<()
 
 /// Does what changes the parts that the host keeps, and charges them anew.
 fn changed<T>(
-    mut store: StoreContextMut<'_, State>,
-    change: impl FnOnce(&mut State) -> wasmtime::Result<T>,
+    mut store: StoreContextMut<'_, StoreState>,
+    change: impl FnOnce(&mut StoreState) -> wasmtime::Result<T>,
 ) -> wasmtime::Result<T> {
     let state = store.data_mut();
     let made = change(state)?;
@@ -256,7 +256,7 @@ fn changed<T>(
     Ok(made)
 }
 
-/// Maximum size of what the host keeps for `part`, in bytes; `fields` is that of headers.
+/// Maximum size of what the host keeps for `part`, in bytes; `fields` is the maximum for headers.
 fn size(part: &(dyn Any + Send), fields: usize) -> usize {
     let body = |is_there: bool| if is_there { BODY_BYTES + fields } else { 0 };
     if part.is::<FieldMap>() {

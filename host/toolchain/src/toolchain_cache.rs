@@ -8,24 +8,24 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use toolcell_core::private;
 
-use super::Say;
-use super::find::Search;
-use super::held::Held;
-use super::process::{self, Stream};
-use super::survey::{Finding, State};
+use super::ProgressSink;
+use super::file_lock::FileLock;
+use super::find::ToolchainSearch;
+use super::process::{self, OutputPipe};
+use super::survey::{PartState, SurveyFinding};
 
-/// Written into a room's folder as its last file. It has the room's name as content.
+/// Written into a part's folder as its last file. It has the part's name as content.
 const COMPLETE: &str = "toolcell-complete";
 
 /// Time limit for one program that fetches: some 100 MB over a slow connection.
 const FETCH: Duration = Duration::from_secs(15 * 60);
 
 /// One part of a toolchain, which several languages may share.
-pub(super) struct Room {
+pub(super) struct ToolchainPart {
     /// The name of its folder, which contains all versions, such as `ziglang-0.17.0`. Another content needs another
     /// name.
     pub(super) name: &'static str,
-    /// What it has, for people: `Zig 0.17.0`.
+    /// Its contents, for people: `Zig 0.17.0`.
     pub(super) contents: &'static str,
     /// Where it comes from: `PyPI`.
     pub(super) registry: &'static str,
@@ -34,27 +34,27 @@ pub(super) struct Room {
     /// Programs that set it up, each with what to do if it is not on PATH: `("npm", "install Node.js 20 or later")`.
     pub(super) needs: &'static [(&'static str, &'static str)],
     /// Fills the folder of `SetUp`, which is empty.
-    pub(super) set_up: fn(&SetUp, Say) -> Result<()>,
+    pub(super) set_up: fn(&SetUp, ProgressSink) -> Result<()>,
 }
 
-/// What the function that fills a room works with.
+/// Inputs of the function that fills a part.
 pub(super) struct SetUp<'a> {
-    /// The room's final folder.
+    /// The part's final folder.
     pub(super) folder: &'a Path,
-    pub(super) search: &'a Search,
+    pub(super) search: &'a ToolchainSearch,
 }
 
-impl Room {
-    pub(super) fn folder(&self, search: &Search) -> PathBuf {
+impl ToolchainPart {
+    pub(super) fn folder(&self, search: &ToolchainSearch) -> PathBuf {
         search.cache_dir.join("toolchain").join(self.name)
     }
 
-    pub(super) fn is_ready(&self, search: &Search) -> bool {
+    pub(super) fn is_ready(&self, search: &ToolchainSearch) -> bool {
         let stamp = self.folder(search).join(COMPLETE);
         std::fs::read_to_string(stamp).is_ok_and(|name| name == self.name)
     }
 
-    /// What a build fetches: `Zig 0.17.0 from PyPI: 80 MB, 438 MB on disk`.
+    /// A build's download: `Zig 0.17.0 from PyPI: 80 MB, 438 MB on disk`.
     pub(super) fn sentence(&self) -> String {
         format!(
             "{} from {}: {} MB, {} MB on disk",
@@ -63,16 +63,16 @@ impl Room {
     }
 
     /// The first program that is missing, and what to do.
-    fn lacks(&self, search: &Search) -> Option<(&'static str, &'static str)> {
+    fn lacks(&self, search: &ToolchainSearch) -> Option<(&'static str, &'static str)> {
         self.needs
             .iter()
             .copied()
             .find(|(program, _)| search.which(program).is_none())
     }
 
-    /// Returns the room's folder; fetches its content first if it is not complete. Says what is fetched, and its size,
+    /// Returns the part's folder; fetches its content first if it is not complete. Says what is fetched, and its size,
     /// before it begins.
-    pub(super) fn ready(&self, search: &Search, say: Say) -> Result<PathBuf> {
+    pub(super) fn ready(&self, search: &ToolchainSearch, say: ProgressSink) -> Result<PathBuf> {
         let folder = self.folder(search);
         if self.is_ready(search) {
             return Ok(folder);
@@ -88,7 +88,7 @@ impl Room {
             .with_context(|| format!("cannot create {}", parent.display()))?;
         let lock = private::open_or_create(&parent.join("lock"))
             .context("cannot open the toolchain's lock")?;
-        let _held = Held::take(
+        let _held = FileLock::take(
             lock,
             "waiting for another toolcell that sets up a toolchain",
             self.contents,
@@ -128,7 +128,7 @@ impl Room {
 }
 
 impl SetUp<'_> {
-    /// A command for the program `name` on PATH, in the room's folder.
+    /// A command for the program `name` on PATH, in the part's folder.
     pub(super) fn command(&self, name: &str) -> Result<Command> {
         let program = self
             .search
@@ -140,14 +140,19 @@ impl SetUp<'_> {
     }
 
     /// Runs a program that fetches, and passes what it prints to `say`.
-    pub(super) fn run(&self, command: Command, say: Say) -> Result<()> {
-        checked(command, Some(FETCH), &[Stream::Out, Stream::Err], say)
+    pub(super) fn run(&self, command: Command, say: ProgressSink) -> Result<()> {
+        checked(
+            command,
+            Some(FETCH),
+            &[OutputPipe::Out, OutputPipe::Err],
+            say,
+        )
     }
 
-    /// Installs pinned packages of PyPI into `python/` of the room: `requirements` has a line
+    /// Installs pinned packages of PyPI into `python/` of the part: `requirements` has a line
     /// `NAME==VERSION --hash=sha256:HEX` for each package and each of its files. Wheels only, because a source package
     /// would run its own code here.
-    pub(super) fn pip(&self, requirements: &str, say: Say) -> Result<()> {
+    pub(super) fn pip(&self, requirements: &str, say: ProgressSink) -> Result<()> {
         let list = self.folder.join("requirements.txt");
         std::fs::write(&list, requirements).context("cannot write the list of packages")?;
         let mut pip = self.command("python3")?;
@@ -179,9 +184,9 @@ impl SetUp<'_> {
         })
     }
 
-    /// Installs what a lock file of npm pins, with the hash of each package, into `node_modules/` of the room. Scripts
+    /// Installs what a lock file of npm pins, with the hash of each package, into `node_modules/` of the part. Scripts
     /// of packages do not run.
-    pub(super) fn npm(&self, package: &str, lock: &str, say: Say) -> Result<()> {
+    pub(super) fn npm(&self, package: &str, lock: &str, say: ProgressSink) -> Result<()> {
         for (name, text) in [("package.json", package), ("package-lock.json", lock)] {
             std::fs::write(self.folder.join(name), text)
                 .with_context(|| format!("cannot write {name}"))?;
@@ -203,8 +208,8 @@ impl SetUp<'_> {
 pub(super) fn checked(
     command: Command,
     limit: Option<Duration>,
-    said: &[Stream],
-    say: Say,
+    said: &[OutputPipe],
+    say: ProgressSink,
 ) -> Result<()> {
     const LINES_MAX: usize = 60;
     let shown = process::shown(&command);
@@ -227,55 +232,60 @@ pub(super) fn checked(
     Ok(())
 }
 
-/// A sentence for each of `rooms` that a build fetches.
-pub(super) fn missing(rooms: &[&Room], search: &Search) -> Vec<String> {
-    rooms
+/// A sentence for each of `parts` that a build fetches.
+pub(super) fn missing(parts: &[&ToolchainPart], search: &ToolchainSearch) -> Vec<String> {
+    parts
         .iter()
-        .filter(|room| !room.is_ready(search))
-        .map(|room| room.sentence())
+        .filter(|part| !part.is_ready(search))
+        .map(|part| part.sentence())
         .collect()
 }
 
-/// What `toolcell doctor` says of a language whose toolchain is in `rooms`.
-pub(super) fn finding(title: &str, rooms: &[&Room], search: &Search) -> Finding {
+/// The report of `toolcell doctor` on a language whose toolchain is in `parts`.
+pub(super) fn finding(
+    title: &str,
+    parts: &[&ToolchainPart],
+    search: &ToolchainSearch,
+) -> SurveyFinding {
     // Its subject begins with "the": the toolchain of a language that is not used here is no fault of the machine.
     let subject = format!("the toolchain for {title}");
-    let missing: Vec<&&Room> = rooms.iter().filter(|room| !room.is_ready(search)).collect();
+    let missing: Vec<&&ToolchainPart> =
+        parts.iter().filter(|part| !part.is_ready(search)).collect();
     let lacking = missing
         .iter()
-        .find_map(|room| Some((room, room.lacks(search)?)));
-    if let Some((room, (program, remedy))) = lacking {
-        let detail = format!("{} needs {program}, which is not on PATH", room.contents);
-        return Finding {
+        .find_map(|part| Some((part, part.lacks(search)?)));
+    if let Some((part, (program, remedy))) = lacking {
+        let detail = format!("{} needs {program}, which is not on PATH", part.contents);
+        return SurveyFinding {
             subject,
-            state: State::Missing,
+            state: PartState::Missing,
             detail,
             fix: Some(remedy.to_owned()),
         };
     }
-    let list = |of: &dyn Fn(&Room) -> String, rooms: &[&&Room]| {
-        rooms
+    let list = |of: &dyn Fn(&ToolchainPart) -> String, parts: &[&&ToolchainPart]| {
+        parts
             .iter()
-            .map(|room| of(room))
+            .map(|part| of(part))
             .collect::<Vec<_>>()
             .join("; ")
     };
     if missing.is_empty() {
-        let all: Vec<&&Room> = rooms.iter().collect();
-        return Finding {
+        let all: Vec<&&ToolchainPart> = parts.iter().collect();
+        return SurveyFinding {
             subject,
-            state: State::Ready,
-            detail: list(&|room| room.contents.to_owned(), &all),
+            state: PartState::Ready,
+            detail: list(&|part| part.contents.to_owned(), &all),
             fix: None,
         };
     }
     let detail = format!(
         "the first build fetches {}",
-        list(&Room::sentence, &missing)
+        list(&ToolchainPart::sentence, &missing)
     );
-    Finding {
+    SurveyFinding {
         subject,
-        state: State::Absent,
+        state: PartState::Absent,
         detail,
         fix: None,
     }
@@ -284,12 +294,12 @@ pub(super) fn finding(title: &str, rooms: &[&Room], search: &Search) -> Finding 
 #[cfg(test)]
 mod tests {
     use super::super::Preference;
-    use super::super::standin::Programs;
+    use super::super::shim::ShimPrograms;
     use super::*;
 
     #[test]
     fn a_python_without_pip_is_told_how_to_get_it() {
-        let room = Room {
+        let part = ToolchainPart {
             name: "thing-1",
             contents: "Thing 1",
             registry: "PyPI",
@@ -299,10 +309,10 @@ mod tests {
             set_up: |set_up, say| set_up.pip("thing==1\n", say),
         };
         let ready = |script: &str| {
-            let programs = Programs::new().with("python3", script);
+            let programs = ShimPrograms::new().with("python3", script);
             format!(
                 "{:#}",
-                room.ready(&programs.search(Preference::Any), &mut |_| ())
+                part.ready(&programs.search(Preference::Any), &mut |_| ())
                     .unwrap_err()
             )
         };

@@ -5,22 +5,22 @@ use std::io::{self, Read, Seek, Write};
 
 use toolcell_core::approval::legible;
 
-use super::Say;
+use super::ProgressSink;
 
 /// Maximum length of what is read of a lock file.
 const WORDS_BYTES_MAX: u64 = 4096;
 
 /// A lock that is held until this is dropped.
-pub(super) struct Held(File);
+pub(super) struct FileLock(File);
 
-impl Held {
+impl FileLock {
     /// Takes the lock of `file`, and says `occupied` if it has to wait for it, with what its holder is busy with. Writes
     /// `busy_with` into the file for those that wait next.
     pub(super) fn take(
         mut file: File,
         occupied: &str,
         busy_with: &str,
-        say: Say,
+        say: ProgressSink,
     ) -> io::Result<Self> {
         if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
             let mut holder = Vec::new();
@@ -42,7 +42,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for FileLock {
     fn drop(&mut self) {
         // Closing the file is not enough: a process that another thread just forked has it open until its `exec`.
         self.0.unlock().ok();
@@ -68,7 +68,7 @@ mod tests {
         };
         let mut said = Vec::new();
         let mut take = |file| {
-            Held::take(file, "occupied", "this", &mut |line| {
+            FileLock::take(file, "occupied", "this", &mut |line| {
                 said.push(line.to_owned())
             })
             .unwrap()
@@ -95,14 +95,14 @@ mod tests {
                 .open(&path)
                 .unwrap()
         };
-        let mut first = Some(Held::take(open(), "waiting", "/a/tool", &mut |_| {}).unwrap());
+        let mut first = Some(FileLock::take(open(), "waiting", "/a/tool", &mut |_| {}).unwrap());
         let mut said = Vec::new();
         // The first one ends when the second one says that it waits.
         let mut waiting = |line: &str| {
             said.push(line.to_owned());
             drop(first.take());
         };
-        drop(Held::take(open(), "waiting", "/b", &mut waiting).unwrap());
+        drop(FileLock::take(open(), "waiting", "/b", &mut waiting).unwrap());
         assert_eq!(said, ["waiting: /a/tool"]);
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "/b");
     }

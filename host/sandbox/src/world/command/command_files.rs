@@ -16,9 +16,9 @@ use wasmtime_wasi::WasiCtxBuilder;
 
 use super::input::{DEPTH_MAX, PATH_BYTES_MAX};
 use crate::call::UNFINISHED;
-use crate::filesystem::Rules;
-use crate::state::State;
-use crate::trap::Exceeded;
+use crate::filesystem::FileRules;
+use crate::state::StoreState;
+use crate::trap::ExceededLimit;
 
 /// Maximum number of files that are looked at. Few of them can become artifacts.
 const FILES_MAX: usize = 10_000;
@@ -26,11 +26,11 @@ const FILES_MAX: usize = 10_000;
 const CHUNK_BYTES: usize = 256 << 10;
 
 /// The digest of each file that the caller gave, by its path: what the command did not change is not kept.
-pub(super) type Given = Arc<HashMap<String, blake3::Hash>>;
+pub(super) type GivenFiles = Arc<HashMap<String, blake3::Hash>>;
 
-/// What a command left in its scratch folder.
+/// Files that a command left in its scratch folder.
 #[derive(Default)]
-pub(super) struct Made {
+pub(super) struct CommandFiles {
     /// Paths of files, with the references of their artifacts.
     pub(super) kept: Vec<(String, String)>,
     /// Links, files with several names, and what has no name that could be shown.
@@ -41,11 +41,11 @@ pub(super) struct Made {
 
 /// Writes the files of the caller, within the quotas of the call. `Err` says why one cannot be written.
 pub(super) async fn write(
-    state: &mut State,
+    state: &mut StoreState,
     files: Vec<(String, Bytes)>,
-) -> wasmtime::Result<Result<Given, String>> {
+) -> wasmtime::Result<Result<GivenFiles, String>> {
     if files.is_empty() {
-        return Ok(Ok(Given::default()));
+        return Ok(Ok(GivenFiles::default()));
     }
     let Some(root) = state.scratch().map(Path::to_owned) else {
         return Ok(Err(
@@ -53,7 +53,7 @@ pub(super) async fn write(
         ));
     };
     charge(&state.file_rules, &files)?;
-    let given: Given = Arc::new(
+    let given: GivenFiles = Arc::new(
         files
             .iter()
             .map(|(path, bytes)| (path.clone(), blake3::hash(bytes)))
@@ -75,7 +75,7 @@ pub(super) async fn write(
         .map(|()| given))
 }
 
-fn charge(rules: &Rules, files: &[(String, Bytes)]) -> Result<(), Exceeded> {
+fn charge(rules: &FileRules, files: &[(String, Bytes)]) -> Result<(), ExceededLimit> {
     for (path, bytes) in files {
         // A folder that several files share counts for each: the quota is far above what can be given.
         let entries = path.split('/').count();
@@ -104,9 +104,9 @@ fn write_one(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Makes artifacts of what the command left in its scratch folder. The instance has ended: nothing that it opened is of use.
-pub(super) async fn keep(state: &mut State, given: Given) -> Made {
+pub(super) async fn keep(state: &mut StoreState, given: GivenFiles) -> CommandFiles {
     let Some(root) = state.scratch().map(Path::to_owned) else {
-        return Made::default();
+        return CommandFiles::default();
     };
     // Its streams hold what was not written yet. Closing them may block.
     let closed = (
@@ -115,9 +115,9 @@ pub(super) async fn keep(state: &mut State, given: Given) -> Made {
     );
     let rules = Arc::clone(&state.file_rules);
     if GUEST_FILES.run(move || drop(closed)).await.is_err() || !rules.quota.settled().await {
-        return Made {
+        return CommandFiles {
             problem: Some(format!("cannot keep its files: {UNFINISHED}")),
-            ..Made::default()
+            ..CommandFiles::default()
         };
     }
     let found = {
@@ -127,15 +127,15 @@ pub(super) async fn keep(state: &mut State, given: Given) -> Made {
     let (files, left_out) = match found {
         Ok(found) => found,
         Err(error) => {
-            return Made {
+            return CommandFiles {
                 problem: Some(format!("cannot keep its files: {error}")),
-                ..Made::default()
+                ..CommandFiles::default()
             };
         }
     };
-    let mut made = Made {
+    let mut made = CommandFiles {
         left_out,
-        ..Made::default()
+        ..CommandFiles::default()
     };
     let count = files.len();
     for (at, path) in files.into_iter().enumerate() {
@@ -148,9 +148,9 @@ pub(super) async fn keep(state: &mut State, given: Given) -> Made {
         let artifacts = state.artifacts.clone();
         let kept = GUEST_FILES.run(move || left.keep(artifacts.as_ref())).await;
         match kept.unwrap_or_else(|error| Err(ArtifactError::Failed(error.to_string()))) {
-            Ok(Kept::Artifact(reference)) => made.kept.push((path, reference)),
-            Ok(Kept::Unchanged) => {}
-            Ok(Kept::LeftOut) => made.left_out = made.left_out.saturating_add(1),
+            Ok(FileOutcome::Artifact(reference)) => made.kept.push((path, reference)),
+            Ok(FileOutcome::Unchanged) => {}
+            Ok(FileOutcome::LeftOut) => made.left_out = made.left_out.saturating_add(1),
             Err(error) => {
                 let more = match count.saturating_sub(at).saturating_sub(1) {
                     0 => String::new(),
@@ -197,9 +197,9 @@ fn find(root: &Path) -> (Vec<String>, u64) {
     (files, left_out)
 }
 
-/// What becomes of a file.
+/// Outcome for one file.
 #[derive(Debug, PartialEq)]
-enum Kept {
+enum FileOutcome {
     /// The reference of its artifact.
     Artifact(String),
     /// The caller gave it, and has it.
@@ -212,22 +212,22 @@ struct LeftFile {
     path: PathBuf,
     /// Its path in the scratch folder.
     name: String,
-    given: Given,
-    rules: Arc<Rules>,
+    given: GivenFiles,
+    rules: Arc<FileRules>,
 }
 
 impl LeftFile {
-    fn keep(&self, artifacts: Option<&Artifacts>) -> Result<Kept, ArtifactError> {
+    fn keep(&self, artifacts: Option<&Artifacts>) -> Result<FileOutcome, ArtifactError> {
         let mut file = match self.open() {
             Ok(Some(file)) => file,
-            Ok(None) => return Ok(Kept::LeftOut),
+            Ok(None) => return Ok(FileOutcome::LeftOut),
             Err(error) => return Err(unreadable(&error)),
         };
         if self
             .is_unchanged(&mut file)
             .map_err(|error| unreadable(&error))?
         {
-            return Ok(Kept::Unchanged);
+            return Ok(FileOutcome::Unchanged);
         }
         let Some(artifacts) = artifacts else {
             return Err(ArtifactError::Denied(
@@ -243,7 +243,7 @@ impl LeftFile {
             let count = file.read(&mut chunk).map_err(|error| unreadable(&error))?;
             let bytes = chunk.get(..count).unwrap_or_default();
             if bytes.is_empty() {
-                return draft.finish(b"").map(Kept::Artifact);
+                return draft.finish(b"").map(FileOutcome::Artifact);
             }
             draft.take(bytes.len())?;
             draft.write(bytes)?;
@@ -325,17 +325,17 @@ mod tests {
     use toolcell_core::secret::Redactor;
 
     use super::*;
-    use crate::call::Unheard;
+    use crate::call::NullObserver;
     use crate::egress::Egress;
-    use crate::nondeterminism::Sources;
-    use crate::wasi::Setup;
+    use crate::nondeterminism::NondeterminismSources;
+    use crate::wasi::WasiInputs;
 
     fn left(root: &Path, name: &str, given: &[(&str, &[u8])]) -> LeftFile {
         let given = given
             .iter()
             .map(|(path, bytes)| ((*path).to_owned(), blake3::hash(bytes)))
             .collect();
-        let rules = Arc::new(Rules::new(&Capability::default(), &Limits::default()));
+        let rules = Arc::new(FileRules::new(&Capability::default(), &Limits::default()));
         LeftFile {
             path: root.join(name),
             name: name.to_owned(),
@@ -374,7 +374,7 @@ mod tests {
         let artifacts = Artifacts::new(&store, &Limits::default(), Ok(Redactor::default()));
         fs::write(root.join("a.png"), "x".repeat(CHUNK_BYTES + 1)).unwrap();
         fs::write(root.join("b"), "same").unwrap();
-        let Ok(Kept::Artifact(reference)) =
+        let Ok(FileOutcome::Artifact(reference)) =
             left(root, "a.png", &[("b", b"same")]).keep(Some(&artifacts))
         else {
             panic!()
@@ -387,10 +387,13 @@ mod tests {
         assert_eq!(fields["size_bytes"], CHUNK_BYTES + 1);
         assert_eq!(
             left(root, "b", &[("b", b"same")]).keep(Some(&artifacts)),
-            Ok(Kept::Unchanged)
+            Ok(FileOutcome::Unchanged)
         );
         let changed = left(root, "b", &[("b", b"other")]).keep(Some(&artifacts));
-        assert!(matches!(changed, Ok(Kept::Artifact(_))), "{changed:?}");
+        assert!(
+            matches!(changed, Ok(FileOutcome::Artifact(_))),
+            "{changed:?}"
+        );
         assert!(matches!(
             left(root, "a.png", &[]).keep(None),
             Err(ArtifactError::Denied(_))
@@ -406,7 +409,7 @@ mod tests {
         symlink(other.path().join("closed"), dir.path().join("link")).unwrap();
         assert_eq!(
             left(dir.path(), "second", &[]).keep(None),
-            Ok(Kept::LeftOut)
+            Ok(FileOutcome::LeftOut)
         );
         assert!(matches!(
             left(dir.path(), "link", &[]).keep(None),
@@ -430,12 +433,15 @@ mod tests {
             files_created: 2,
             ..Limits::default()
         };
-        let rules = Rules::new(&Capability::default(), &limits);
+        let rules = FileRules::new(&Capability::default(), &limits);
         charge(&rules, &files).unwrap();
-        assert!(matches!(charge(&rules, &files), Err(Exceeded::DiskBytes)));
+        assert!(matches!(
+            charge(&rules, &files),
+            Err(ExceededLimit::DiskBytes)
+        ));
         assert!(matches!(
             charge(&rules, &[("c".to_owned(), Bytes::new())]),
-            Err(Exceeded::FilesCreated)
+            Err(ExceededLimit::FilesCreated)
         ));
     }
 
@@ -447,18 +453,18 @@ mod tests {
             ..Capability::default()
         };
         let limits = Limits::default();
-        let sources = Sources::default();
-        let setup = Setup {
+        let sources = NondeterminismSources::default();
+        let setup = WasiInputs {
             capability: &capability,
             scratch_dir: parent.path(),
             sources: &sources,
             process: None,
         };
-        let mut state = State::new(
+        let mut state = StoreState::new(
             setup,
             &limits,
             crate::never(),
-            Arc::new(Unheard),
+            Arc::new(NullObserver),
             Egress::new(None),
         )
         .unwrap();

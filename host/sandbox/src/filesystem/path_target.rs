@@ -16,22 +16,22 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
     DescriptorFlags, DescriptorType, ErrorCode, HostDescriptor, OpenFlags, PathFlags,
 };
 
-use super::denial::{Closed, Denials, real_path};
-use super::{Fd, Guarded, again};
+use super::denial::{DenialScope, DeniedPaths, real_path};
+use super::{Fd, PolicyFsView, again};
 
 /// Maximum length of a guest's path in a call with denials, in bytes: the kernel takes no longer one.
 const PATH_BYTES_MAX: usize = 4_096;
 
 /// A name in an open folder that was found not to be denied.
-pub(super) struct Place {
+pub(super) struct AllowedName {
     pub(super) folder: Fd,
     pub(super) name: String,
     pub(super) host: PathBuf,
 }
 
-/// What a path leads to, in a form that cannot be redirected.
-pub(super) enum Found {
-    Place(Place),
+/// The target of a path, in a form that cannot be redirected.
+pub(super) enum PathTarget {
+    Place(AllowedName),
     Opened(Fd),
 }
 
@@ -88,12 +88,12 @@ fn identity(folder: &File, name: &str) -> Option<(u64, u64)> {
     }
 }
 
-/// Whether an open file can be written to.
+/// `true` if an open file is writable.
 fn writes(file: &File) -> bool {
     rustix::fs::fcntl_getfl(file).is_ok_and(|flags| flags & OFlags::RWMODE != OFlags::RDONLY)
 }
 
-impl Guarded<'_> {
+impl PolicyFsView<'_> {
     /// Fails if `path` below `fd` leads to a denied path, whether that exists or not. `write` also applies denials of
     /// writing.
     pub(super) async fn check(
@@ -140,7 +140,7 @@ impl Guarded<'_> {
         fd: &Fd,
         path: &str,
         follow: bool,
-        question: impl FnOnce(&Denials, &ResolvedPath) -> bool + Send + 'static,
+        question: impl FnOnce(&DeniedPaths, &ResolvedPath) -> bool + Send + 'static,
     ) -> FsResult<bool> {
         if path.len() > PATH_BYTES_MAX && guard!("path_bytes") {
             return Err(ErrorCode::NameTooLong.into());
@@ -159,7 +159,7 @@ impl Guarded<'_> {
 
     /// Opens the folder of `path` and checks its real path. An operation on the name in that open folder cannot be
     /// redirected.
-    pub(super) async fn place(&mut self, fd: &Fd, path: &str) -> FsResult<Place> {
+    pub(super) async fn place(&mut self, fd: &Fd, path: &str) -> FsResult<AllowedName> {
         let (folder, name) = folder_and_name(path).ok_or(ErrorCode::Access)?;
         let follow = PathFlags::SYMLINK_FOLLOW;
         let flags = DescriptorFlags::READ;
@@ -177,7 +177,7 @@ impl Guarded<'_> {
             Descriptor::File(_) => None,
         };
         match host.filter(|host| !self.denials().cover(host, false) || !guard!("denial_races")) {
-            Some(host) => Ok(Place {
+            Some(host) => Ok(AllowedName {
                 folder,
                 host: host.join(name),
                 name: name.to_owned(),
@@ -190,7 +190,7 @@ impl Guarded<'_> {
     }
 
     /// Returns a place that may be changed: neither denied itself, nor a parent of a denied path.
-    pub(super) async fn place_to_change(&mut self, fd: &Fd, path: &str) -> FsResult<Place> {
+    pub(super) async fn place_to_change(&mut self, fd: &Fd, path: &str) -> FsResult<AllowedName> {
         self.check_move(fd, path).await?;
         let place = self.place(fd, path).await?;
         if guard!("denial_races")
@@ -202,13 +202,13 @@ impl Guarded<'_> {
         Ok(place)
     }
 
-    /// Whether the file at `place` is a denied one, which has another name there.
-    fn is_denied_file(&self, place: &Place, write: bool) -> FsResult<bool> {
+    /// `true` if the file at `place` is a denied one, which has another name there.
+    fn is_denied_file(&self, place: &AllowedName, write: bool) -> FsResult<bool> {
         let identity = identity(self.handle(&place.folder)?, &place.name);
         Ok(identity.is_some_and(|identity| self.denials().of_same_file(identity, write).is_some()))
     }
 
-    pub(super) fn leave(&mut self, place: Place) -> FsResult<()> {
+    pub(super) fn leave(&mut self, place: AllowedName) -> FsResult<()> {
         self.plain.table.delete(place.folder)?;
         Ok(())
     }
@@ -220,7 +220,7 @@ impl Guarded<'_> {
         path: &str,
         follow: bool,
         write: bool,
-    ) -> FsResult<Found> {
+    ) -> FsResult<PathTarget> {
         if folder_and_name(path).is_none() || path.ends_with('/') {
             return self
                 .open_to_look(fd, path, OpenFlags::DIRECTORY, write)
@@ -240,14 +240,14 @@ impl Guarded<'_> {
             return Err(ErrorCode::Access.into());
         }
         if !follow {
-            return Ok(Found::Place(place));
+            return Ok(PathTarget::Place(place));
         }
         let there = self
             .plain
             .stat_at(again(&place.folder), PathFlags::empty(), place.name.clone())
             .await;
         match there {
-            Ok(stat) if stat.type_ != DescriptorType::SymbolicLink => Ok(Found::Place(place)),
+            Ok(stat) if stat.type_ != DescriptorType::SymbolicLink => Ok(PathTarget::Place(place)),
             Ok(_) => {
                 self.leave(place)?;
                 self.open_to_look(fd, path, OpenFlags::empty(), write).await
@@ -265,7 +265,7 @@ impl Guarded<'_> {
         path: &str,
         open: OpenFlags,
         write: bool,
-    ) -> FsResult<Found> {
+    ) -> FsResult<PathTarget> {
         let follow = PathFlags::SYMLINK_FOLLOW;
         let opened = self
             .open_only_files(
@@ -281,10 +281,10 @@ impl Guarded<'_> {
             self.plain.table.delete(opened)?;
             return Err(ErrorCode::Access.into());
         }
-        Ok(Found::Opened(opened))
+        Ok(PathTarget::Opened(opened))
     }
 
-    /// Whether `settle` removed the write permission.
+    /// `true` if `settle` removed the write permission.
     fn is_narrowed(&self, fd: &Fd) -> FsResult<bool> {
         Ok(match self.plain.table.get(fd)? {
             Descriptor::File(file) => file.perms.write_not_permitted(),
@@ -300,35 +300,37 @@ impl Guarded<'_> {
         let closed = match (real_path(&file), file.metadata()) {
             (Ok(path), Ok(metadata)) if guard!("denial_races") => {
                 let by_name = if rules.denials.cover(&path, false) {
-                    Some(Closed::Entirely)
+                    Some(DenialScope::Entirely)
                 } else {
                     rules
                         .denials
                         .cover(&path, true)
-                        .then_some(Closed::ForWriting)
+                        .then_some(DenialScope::ForWriting)
                 };
                 let identity =
                     Some((metadata.dev(), metadata.ino())).filter(|_| metadata.is_file());
                 let known = by_name
                     .max(identity.and_then(|same| rules.denials.of_same_file(same, writes(&file))));
                 match known {
-                    None | Some(Closed::ForWriting) => {
+                    None | Some(DenialScope::ForWriting) => {
                         rules.denials.of_other_names(&metadata).await.max(known)
                     }
                     entirely => entirely,
                 }
             }
             (Ok(_), Ok(metadata)) => rules.denials.of_other_names(&metadata).await,
-            _ => Some(Closed::Entirely),
+            _ => Some(DenialScope::Entirely),
         };
         match (closed, self.plain.table.get_mut(&fd)?) {
             (None, _) => {}
-            (Some(Closed::Entirely), _) => {
+            (Some(DenialScope::Entirely), _) => {
                 self.plain.table.delete(fd)?;
                 return Err(ErrorCode::Access.into());
             }
-            (Some(Closed::ForWriting), Descriptor::File(file)) => file.perms = FsPerms::ReadOnly,
-            (Some(Closed::ForWriting), Descriptor::Dir(dir)) => dir.perms = FsPerms::ReadOnly,
+            (Some(DenialScope::ForWriting), Descriptor::File(file)) => {
+                file.perms = FsPerms::ReadOnly
+            }
+            (Some(DenialScope::ForWriting), Descriptor::Dir(dir)) => dir.perms = FsPerms::ReadOnly,
         }
         Ok(fd)
     }

@@ -6,15 +6,15 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use super::{Preference, Search, process};
+use super::{Preference, ToolchainSearch, process};
 
-pub(super) struct Programs {
+pub(super) struct ShimPrograms {
     folder: tempfile::TempDir,
 }
 
-impl Programs {
+impl ShimPrograms {
     pub(super) fn new() -> Self {
-        Programs {
+        ShimPrograms {
             folder: tempfile::tempdir().unwrap(),
         }
     }
@@ -37,8 +37,8 @@ impl Programs {
     }
 
     /// A search that sees only these programs, with a cache of its own.
-    pub(super) fn search(&self, preference: Preference) -> Search {
-        Search {
+    pub(super) fn search(&self, preference: Preference) -> ToolchainSearch {
+        ToolchainSearch {
             preference,
             cache_dir: self.dir().join("cache"),
             dir: self.dir().to_owned(),

@@ -8,16 +8,16 @@ use toml::Spanned;
 /// A text of a file, and where it is written.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(from = "Spanned<String>")]
-pub struct Word {
+pub struct ConfigText {
     text: String,
     /// Offset of its first byte in the file.
     pub(super) at: usize,
 }
 
 /// A string, or a number without quotes.
-struct Text(String);
+struct SizeText(String);
 
-impl<'de> Deserialize<'de> for Text {
+impl<'de> Deserialize<'de> for SizeText {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(StringOrNumber)
     }
@@ -26,22 +26,22 @@ impl<'de> Deserialize<'de> for Text {
 struct StringOrNumber;
 
 impl Visitor<'_> for StringOrNumber {
-    type Value = Text;
+    type Value = SizeText;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a size, such as \"64MiB\"")
     }
 
-    fn visit_str<E: Error>(self, text: &str) -> Result<Text, E> {
-        Ok(Text(text.to_owned()))
+    fn visit_str<E: Error>(self, text: &str) -> Result<SizeText, E> {
+        Ok(SizeText(text.to_owned()))
     }
 
-    fn visit_i64<E: Error>(self, number: i64) -> Result<Text, E> {
-        Ok(Text(number.to_string()))
+    fn visit_i64<E: Error>(self, number: i64) -> Result<SizeText, E> {
+        Ok(SizeText(number.to_string()))
     }
 }
 
-impl From<Spanned<String>> for Word {
+impl From<Spanned<String>> for ConfigText {
     fn from(read: Spanned<String>) -> Self {
         Self {
             at: read.span().start,
@@ -51,15 +51,17 @@ impl From<Spanned<String>> for Word {
 }
 
 /// Reads a size, which needs no quotes if it has no unit: `memory = 64` is the same as `--memory 64`, bytes.
-pub(super) fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Word>, D::Error> {
-    let read = Spanned::<Text>::deserialize(deserializer)?;
-    Ok(Some(Word {
+pub(super) fn size<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<ConfigText>, D::Error> {
+    let read = Spanned::<SizeText>::deserialize(deserializer)?;
+    Ok(Some(ConfigText {
         at: read.span().start,
         text: read.into_inner().0,
     }))
 }
 
-impl Deref for Word {
+impl Deref for ConfigText {
     type Target = str;
 
     fn deref(&self) -> &str {
@@ -68,7 +70,7 @@ impl Deref for Word {
 }
 
 /// Shows the text as a quoted string, as messages do.
-impl fmt::Debug for Word {
+impl fmt::Debug for ConfigText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.text, f)
     }
