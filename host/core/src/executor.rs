@@ -31,8 +31,8 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Runs guests. Only [`Executor::invoke`] gives capabilities, and only for a [`Permit`].
 pub trait Executor: Send + Sync {
-    /// Runs value validation in an empty world, and preflight in that of `check` (phase 4). `Ok` if the component does not export
-    /// them.
+    /// Runs value validation in an empty world, and preflight in the world of `check` (phase 4). `Ok` if the component
+    /// exports neither.
     fn validate<'a>(&'a self, check: Check<'a>) -> BoxFuture<'a, Result<(), Refusal>>;
 
     /// Returns the component's claims about one input, from an empty world. `None` if it does not export the interface,
@@ -74,7 +74,7 @@ pub enum Preflight<'a> {
     Alone(&'a Look),
 }
 
-/// What a run gets besides its permit.
+/// Inputs of a run besides its permit.
 #[derive(Clone)]
 pub struct Run {
     /// 1 for the first try.
@@ -83,7 +83,7 @@ pub struct Run {
     /// Values of the secrets that the permit names, for requests to their origins. The guest never gets them.
     pub secrets: Secrets,
     pub observer: Arc<dyn Observer>,
-    /// Where the guest writes artifacts, and where those of its calls count; `None` for a tool that imports neither.
+    /// Store of the guest's artifacts, which also counts its calls' artifacts; `None` if the tool imports neither.
     pub artifacts: Option<Artifacts>,
     /// Why the guest may not change its caller's context, as a sentence for the tool's author; `None` if it may.
     pub modifiers_barred: Option<&'static str>,
@@ -111,7 +111,7 @@ pub enum Nondeterminism {
 }
 
 impl Nondeterminism {
-    /// The invocation id that the guest sees; `own` is that of the call.
+    /// The invocation id that the guest sees; `own` is the call's.
     pub fn shown_id(&self, own: InvocationId) -> InvocationId {
         match self {
             Self::Replayed(replay) => replay.of,
@@ -120,7 +120,7 @@ impl Nondeterminism {
     }
 }
 
-/// What a call continues with after its questions were answered.
+/// State that a call continues with after its questions.
 #[derive(Clone, Debug)]
 pub struct Resumed {
     /// JSON text of an object: every answer so far by its key.
@@ -149,7 +149,7 @@ pub trait Observer: Send + Sync {
 pub struct SandboxDenial {
     /// `network` or `file_read`.
     pub capability: &'static str,
-    /// What the guest wanted, bounded and printable: method and origin of a request.
+    /// The guest's target, size-limited and printable: method and origin of a request.
     pub target: String,
     /// `public`, `loopback address`, `malformed`, ..
     pub target_class: String,
@@ -178,13 +178,13 @@ pub struct GuestProgress {
 pub struct Execution {
     pub outcome: Result<GuestOutcome, Refusal>,
     pub usage: Usage,
-    /// Bytes of the partial results that were handed over, those of earlier instances of the call included.
+    /// Bytes of the partial results delivered, including earlier instances of the call.
     pub partial_bytes: u64,
-    /// What the guest printed and logged, bounded.
+    /// Output and logs of the guest, size-limited.
     pub logs: Vec<Content>,
-    /// What the guest would change in its caller's context, sorted by key. They count only if the call succeeds.
+    /// Changes to its caller's context that the guest wants, sorted by key. They count only if the call succeeds.
     pub context_modifiers: Vec<ContextModifier>,
-    /// Whether a secret was removed from what the guest received.
+    /// `true` if a secret was removed from data that the guest received.
     pub redacted: bool,
     /// Random numbers and clock readings that the guest got, if they were recorded.
     pub recorded: Option<ReplayData>,
@@ -223,7 +223,7 @@ impl Execution {
     }
 }
 
-/// What the guest returned, before it is checked.
+/// Return value of the guest, before checks.
 #[derive(Debug)]
 pub enum GuestOutcome {
     Success(GuestOutput),

@@ -58,7 +58,7 @@ impl Shared {
         self.pool().ok_or(Busy)?.run(work).await
     }
 
-    /// See `Pool::enter`. Without a pool, the work goes to that of the caller's runtime.
+    /// See `Pool::enter`. Without a pool, the caller's runtime gets the work.
     pub fn enter(&self) -> Option<EnterGuard<'_>> {
         self.pool().and_then(Pool::enter)
     }
@@ -98,7 +98,7 @@ pub struct Busy;
 pub struct NoThreads;
 
 thread_local! {
-    /// Whether this thread starts threads through tokio.
+    /// `true` if this thread starts threads through tokio.
     static STARTS: Cell<bool> = const { Cell::new(false) };
 }
 

@@ -36,7 +36,7 @@ pub fn unwritable(path: &Path, error: &io::Error) -> Option<Refusal> {
     ))
 }
 
-/// What is on disk when a write returns.
+/// State on disk when a write returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnDisk {
     /// Perhaps nothing yet: for what can be made again.
@@ -47,7 +47,7 @@ pub enum OnDisk {
     Name,
 }
 
-/// What other users may be able to do with a file.
+/// Access of other users to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Others {
     /// Nothing: they could know or have written its content.
@@ -86,9 +86,9 @@ pub fn open_or_create(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Creates the file `path`, empty, if nothing is there, and closes it to other users if it is. Fails as [`open_or_create`]
-/// does. It opens nothing that exists: whoever closes a file releases all locks of its process on it (POSIX), those of a
-/// database that another thread writes at this moment included.
+/// Creates the file `path`, empty, if it is missing; otherwise closes it to other users. Fails as [`open_or_create`]
+/// does. It opens no existing file, because closing a file releases all locks of its process on it (POSIX), even the
+/// locks of a database that another thread is writing.
 pub fn create_missing(path: &Path) -> io::Result<()> {
     let found = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {

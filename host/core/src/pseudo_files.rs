@@ -20,7 +20,7 @@ pub fn refuse(file: &impl std::os::fd::AsFd) -> io::Result<()> {
     }
 }
 
-/// Whether `path` is in such a file system; `false` if that cannot be found out.
+/// Returns whether `path` is in such a file system; `false` if unknown.
 pub fn contain(path: &Path) -> bool {
     imp::contain(path) && guard!("pseudo_files")
 }

@@ -51,7 +51,7 @@ pub struct Terms {
     pub expire: Duration,
     /// The session that an approval "for the rest of the session" is for.
     pub session: Session,
-    /// What the entry point needs to make this request again in another process: its own format, without secrets.
+    /// Data of the entry point to repeat this request in another process: in its own format, without secrets.
     pub origin: Option<Arc<Value>>,
     /// The approver that is asked first about this call; `None` for the host's own.
     pub approver: Option<Arc<dyn Approver>>,

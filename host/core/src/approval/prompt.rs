@@ -52,7 +52,7 @@ pub struct Prompt {
     expires_at: Timestamp,
     /// The text of the arguments, redacted.
     shown: String,
-    /// Who wants what, and why a person is asked.
+    /// Caller, tool, and the reason for asking.
     lead: String,
     entries: Vec<Entry>,
     text: String,
@@ -75,7 +75,7 @@ impl fmt::Debug for Prompt {
 struct View {
     columns: usize,
     arguments_rows_max: usize,
-    /// Whether nothing is left out.
+    /// `true` if nothing is omitted.
     full: bool,
     /// How the rest of the arguments is shown, behind the number of rows that are left out.
     how: &'static str,
@@ -101,7 +101,7 @@ pub struct PromptContent<'a> {
     pub capability: &'a Capability,
     pub arguments: &'a Input,
     pub actor: Option<&'a str>,
-    /// Whether there is a session that an answer could be remembered for.
+    /// `true` if the call has a session that can remember an answer.
     pub can_remember: bool,
     pub expires_at: Timestamp,
 }
@@ -211,12 +211,12 @@ impl Prompt {
         .0
     }
 
-    /// Whether the question shows only part of the call. An approval then takes an extra step.
+    /// Returns whether the question shows only part of the call; its approval then takes an extra step.
     pub fn is_cut(&self) -> bool {
         self.cut && guard!("prompt_truncateds")
     }
 
-    /// What the decision's record lists as shown (AT-DEC-15): [`Self::text`].
+    /// Shown content for the decision's record (AT-DEC-15): [`Self::text`].
     pub fn content_blocks(&self) -> Vec<Content> {
         vec![Content::text(self.text.clone())]
     }
@@ -234,7 +234,7 @@ impl Prompt {
         }
     }
 
-    /// Whether [`super::Reply::always`] has an effect, because the call has a session.
+    /// Returns whether [`super::Reply::always`] has an effect: the call has a session.
     pub fn can_remember(&self) -> bool {
         self.can_remember
     }
@@ -378,7 +378,7 @@ fn lead(facts: &PromptContent<'_>) -> String {
     )
 }
 
-/// What an approval for the rest of the session covers.
+/// Scope of an approval for the rest of the session.
 fn always(component: &str) -> String {
     let hours = SessionRule::LASTS.as_secs() / 3_600;
     format!(

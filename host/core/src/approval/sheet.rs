@@ -139,7 +139,7 @@ impl Sheet {
         }
     }
 
-    /// Whether something was left out.
+    /// Returns whether something was omitted.
     pub fn is_cut(&self) -> bool {
         self.cut
     }

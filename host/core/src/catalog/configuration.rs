@@ -7,7 +7,7 @@ use crate::record::{JSON_VALUES_MAX, read_unique_json};
 /// Maximum size of the settings of one tool, in bytes: each of its calls copies them into its instance.
 const BYTES_MAX: usize = 64 << 10;
 
-/// Whether a tool takes settings, and those that it was given: at most once, because calls that run have the first ones.
+/// Settings of a tool, if it takes any. Set at most once, because running calls use the first ones.
 #[derive(Debug)]
 pub(super) struct Configuration {
     is_taken: bool,

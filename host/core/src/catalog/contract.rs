@@ -39,7 +39,7 @@ pub struct Contract {
     listed: ListedSchema,
     model: LazySchema,
     runtime: Option<LazySchema>,
-    /// The schema of what runs, with its internal-only fields marked, for records; `None` if it is that of the model.
+    /// Runtime schema with its internal-only fields marked, for records; `None` if it is the model schema.
     runtime_schema: Option<Value>,
     output: Option<LazySchema>,
     /// The output schema that the model sees, without internal-only fields.
@@ -57,7 +57,7 @@ pub struct Contract {
     /// Patterns whose matches in any text are redacted.
     redacted_patterns: Vec<Pattern>,
     defaults: Map<String, Value>,
-    /// Who may change the arguments on their way.
+    /// Sources that may change the arguments.
     mutation_policy: Option<MutationPolicy>,
 }
 
@@ -260,13 +260,13 @@ impl Contract {
         self.output_schema.as_ref()
     }
 
-    /// Whether [`Self::check_model_input`] takes at most 1 ms, and little stack, for `input` of at most `bytes` bytes
-    /// of JSON text. The estimate itself takes no longer.
+    /// Returns whether [`Self::check_model_input`] takes at most 1 ms and little stack for `input` of at most `bytes`
+    /// bytes of JSON text. The estimate takes no longer.
     pub fn model_is_light(&self, input: &Value, bytes: usize) -> bool {
         self.looks_quickly(bytes) && self.model.is_light(input, bytes)
     }
 
-    /// Whether searching `bytes` bytes of JSON text for the internal-only fields takes at most 1 ms.
+    /// Returns whether searching `bytes` bytes of JSON text for the internal-only fields takes at most 1 ms.
     fn looks_quickly(&self, bytes: usize) -> bool {
         bytes.saturating_mul(self.internal_only_fields.len()) <= LOOKED_FOR_LIGHT_MAX
     }
@@ -326,12 +326,12 @@ impl Contract {
         self.check_model_input(&shown, bytes)
     }
 
-    /// Whether the tool takes fields that no model sees.
+    /// Returns whether the tool takes fields that no model sees.
     pub fn has_internal_fields(&self) -> bool {
         !self.internal_only_fields.is_empty()
     }
 
-    /// Whether a call input has to be checked beyond the model schema.
+    /// Returns whether a call's input must be checked beyond the model schema.
     pub fn has_runtime_schema(&self) -> bool {
         self.runtime.is_some()
     }
@@ -355,12 +355,12 @@ impl Contract {
             .map_or(Ok(()), |schema| schema.check(output, bytes))
     }
 
-    /// Whether the tool promises structured output.
+    /// Returns whether the tool promises structured output.
     pub fn promises_structured_output(&self) -> bool {
         self.output.is_some()
     }
 
-    /// Whether some arguments must not be recorded.
+    /// Returns whether some arguments must not be recorded.
     pub fn has_sensitive_fields(&self) -> bool {
         !self.sensitive_fields.is_empty()
     }
@@ -370,7 +370,7 @@ impl Contract {
         &self.sensitive_names
     }
 
-    /// Whether a schema of the tool names the field `name`.
+    /// Returns whether a schema of the tool names the field `name`.
     pub fn names(&self, name: &str) -> bool {
         self.names.contains(name)
     }
@@ -398,12 +398,12 @@ impl Contract {
             .for_each(|field| fields::visit(output, field, seen));
     }
 
-    /// Whether the whole output is redacted, because a rule names all of it.
+    /// Returns whether a rule redacts the whole output.
     pub fn redacts_everything(&self) -> bool {
         self.redacted_fields.iter().any(String::is_empty)
     }
 
-    /// Whether the output has redaction rules.
+    /// Returns whether the output has redaction rules.
     pub fn redacts_output(&self) -> bool {
         !self.redacted_fields.is_empty() || !self.redacted_patterns.is_empty()
     }
@@ -434,8 +434,8 @@ impl Contract {
     }
 }
 
-/// The schema of what runs, as records have it: the declared one, or else that of the model's as it was `described` with its
-/// internal-only fields, in which no such field is demanded. They are marked, with those who may fill them.
+/// The runtime schema for records: the declared one, or else the model schema as `described` with its internal-only
+/// fields, none of them required. They are marked, with the sources that may set them.
 fn for_records(
     declared: Option<Value>,
     described: Option<Value>,

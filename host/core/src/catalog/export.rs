@@ -89,7 +89,7 @@ impl Tool {
         Value::Object(fields)
     }
 
-    /// The fields that the host writes over those of the tool: its identity, and the settings that apply here.
+    /// Fields that the host sets instead of the tool: its identity, and the settings that apply here.
     fn decided(&self) -> Map<String, Value> {
         let declaration = self.declaration();
         let contract = self.contract();

@@ -128,7 +128,7 @@ fn check_field(field: &Value) -> Result<(), &'static str> {
     }
 }
 
-/// Whether `items` lists choices.
+/// Returns whether `items` lists choices.
 fn is_choice(items: &Value) -> bool {
     ["enum", "anyOf", "oneOf"]
         .iter()

@@ -129,7 +129,7 @@ impl<'a> Field<'a> {
     }
 }
 
-/// Whether a step of a pointer means an item of an array.
+/// Returns whether a pointer's step is an array item.
 pub(super) fn is_item(step: &str) -> bool {
     step == "*" || step.parse::<usize>().is_ok()
 }
@@ -231,7 +231,7 @@ fn each_below(word: &str, value: &mut Value, see: &mut dyn FnMut(&mut Value)) ->
     below != Below::Other
 }
 
-/// Whether `schema` has a property of this name, anywhere.
+/// Returns whether `schema` has a property of this name, anywhere.
 fn shows(schema: &mut Value, name: &str) -> bool {
     let Value::Object(words) = schema else {
         return false;
@@ -446,7 +446,7 @@ fn spoken<'s>(value: &'s Value, name: &str) -> Option<Steps<'s>> {
     }
 }
 
-/// Whether a `propertyNames` in `schema` refers to a schema elsewhere.
+/// Returns whether a `propertyNames` in `schema` refers to a schema elsewhere.
 fn refers_for_names(schema: &Value) -> bool {
     let Value::Object(words) = schema else {
         return false;

@@ -162,7 +162,7 @@ impl Catalog {
             .cloned()
     }
 
-    /// Whether the component with this digest is the only one.
+    /// Returns whether the component with this digest is the only one.
     pub(crate) fn has_only(&self, digest: &str) -> bool {
         let known = self
             .components

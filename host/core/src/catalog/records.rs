@@ -7,9 +7,9 @@ pub(super) struct Records<'a> {
     pub(super) interface: Option<&'a ToolInterface>,
     pub(super) execution_profile: Option<&'a ExecutionProfile>,
     pub(super) permission_profile: Option<&'a PermissionProfile>,
-    /// What they demand and this host cannot do.
+    /// Demands that this host cannot meet.
     pub(super) gaps: Vec<Finding>,
-    /// Whether some tool of the toolkit wants a context for itself.
+    /// `true` if a tool of the toolkit wants an exclusive context.
     pub(super) has_context: bool,
     /// JSON Pointers of all records.
     places: Vec<String>,
@@ -60,7 +60,7 @@ impl<'a> Records<'a> {
         records
     }
 
-    /// Whether `note` is about one of these records, or about the toolkit as a whole.
+    /// Returns whether `note` is about one of these records, or the whole toolkit.
     pub(super) fn hold(&self, note: &Finding) -> bool {
         let lists = [
             "/declarations/",

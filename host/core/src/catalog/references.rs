@@ -91,7 +91,7 @@ pub(super) fn each_below<'s>(
 const REPAIRED_MAX: usize = 2_000;
 const REPAIRED_BYTES_MAX: usize = 1 << 20;
 
-/// What a fragment of a URI cannot hold as it is.
+/// Characters to escape in a URI's fragment.
 const FRAGMENT: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')

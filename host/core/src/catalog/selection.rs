@@ -26,13 +26,13 @@ const ALWAYS_TAKEN: [&str; 2] = ["structured_content", ARTIFACT];
 pub struct Selection {
     /// Maximum number of tools that are loaded from the start (AT-N-07, AT-SURF-10).
     pub budget: usize,
-    /// What may be called (AT-SURF-11).
+    /// Tools that may be called (AT-SURF-11).
     pub choice: ToolChoice,
     /// Capabilities that a tool has to declare (AT-SURF-12).
     pub capabilities: BTreeSet<String>,
     /// Feature gates that are open (AT-IF-04).
     pub features: BTreeSet<String>,
-    /// What the model takes (AT-SURF-13).
+    /// Abilities of the model (AT-SURF-13).
     pub model: ModelCapabilities,
     /// The role of the caller (AT-SURF-14).
     pub role: Option<String>,
@@ -54,7 +54,7 @@ impl Default for Selection {
     }
 }
 
-/// What a surface depends on, beside its settings and its tools.
+/// Inputs of a surface, besides its settings and tools.
 ///
 /// ```
 /// use toolcell_core::catalog::{Conditions, Selection, Surface};
@@ -75,7 +75,7 @@ pub struct Conditions<'a> {
 pub(super) type Withheld = (SurfaceReason, Vec<String>);
 
 impl Selection {
-    /// Whether the model takes content of this type.
+    /// Returns whether the model accepts content of this type.
     pub fn takes(&self, kind: &str) -> bool {
         ALWAYS_TAKEN.contains(&kind)
             || self
@@ -162,7 +162,7 @@ impl Selection {
         (!missing.is_empty()).then_some((SurfaceReason::CredentialMissing, missing))
     }
 
-    /// Whether `tool` has the name of the only tool that may be called, and that is an installed one of other bytes.
+    /// Returns whether `tool` has the name of the only callable tool, which belongs to an installed one of other bytes.
     pub(super) fn mistakes(&self, tool: &Tool, policy: &Policy) -> bool {
         matches!(&self.choice, ToolChoice::Tool(only) if is_called(tool, only)
             && policy.is_impostor(tool.declaration(), tool.component(), |name| name == only))
@@ -272,7 +272,7 @@ impl Selection {
     }
 }
 
-/// Whether `tool` has this qualified name, name or id.
+/// Returns whether `tool` has this qualified name, name or id.
 pub(super) fn is_called(tool: &Tool, name: &str) -> bool {
     let declaration = tool.declaration();
     declaration.name == name || declaration.tool_id == name || declaration.qualified_name() == name

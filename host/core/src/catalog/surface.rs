@@ -18,7 +18,7 @@ const ID_CHARS: usize = 32;
 /// a list has 128: the APIs of large models refuse a request with more.
 pub const TOOL_BUDGET: usize = 125;
 
-/// What a caller can do with a tool before it has loaded any, and why it cannot do more.
+/// A caller's access to a tool before it has loaded any, and the reason for its limits.
 ///
 /// ```
 /// use toolcell_core::catalog::Standing;
@@ -28,7 +28,7 @@ pub const TOOL_BUDGET: usize = 125;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// What the caller can do.
+    /// Access of the caller.
     pub state: LoadingState,
     /// Why the tool is not listed. `None` for a tool that is listed, or that its lifecycle alone keeps from it: one that is
     /// deprecated, a draft, or retired.
@@ -122,11 +122,11 @@ impl Standing {
 #[derive(Clone, Debug, Default)]
 pub struct Surface {
     tools: Vec<Placed>,
-    /// Tools that have the name of the only tool that may be called, which is that of an installed one with other bytes.
+    /// Tools with the name of the only callable tool, which belongs to an installed tool with different bytes.
     impostors: Vec<Arc<Tool>>,
     selection: Selection,
     id: Arc<str>,
-    /// What the surface was built from, by the words that name a change (AT-SURF-17).
+    /// Inputs of the surface, by the words that name a change (AT-SURF-17).
     knobs: Vec<(&'static str, String)>,
 }
 
@@ -223,7 +223,7 @@ impl Surface {
             .map(|placed| (&placed.tool, placed.standing))
     }
 
-    /// Whether some tool has to be loaded before it can be called.
+    /// Returns whether a tool must be loaded before it can be called.
     pub fn defers(&self) -> bool {
         self.tools
             .iter()
@@ -282,8 +282,8 @@ impl Surface {
             .filter(|_| guard!("surface"))
     }
 
-    /// Whether another tool can call `tool`, which has this standing here. It can call a deferred one, because only a model
-    /// has to load its schema first, and an internal one, which nothing else withholds (AT-IF-02).
+    /// Returns whether another tool can call `tool`, with its `standing` here: also if it is deferred, because only a
+    /// model must load its schema first, or internal and not otherwise withheld (AT-IF-02).
     pub fn is_callable(&self, tool: &Tool, standing: Standing) -> bool {
         let is_alone = |placed: &Placed| is_same(&placed.tool, tool) && placed.refs.is_empty();
         let is_lent =
@@ -292,7 +292,7 @@ impl Surface {
         standing.state != LoadingState::Unavailable && self.refusal(tool, standing).is_none()
     }
 
-    /// What differs from `before`, such as `updated: policy, tools`; `None` if both have the same id.
+    /// Describes the change since `before`, such as `updated: policy, tools`; `None` if both have the same id.
     pub fn update(&self, before: &Self) -> Option<String> {
         let changed = self
             .knobs
@@ -407,7 +407,7 @@ impl Placed {
     }
 }
 
-/// Whether both are the same tool of the same component.
+/// Returns whether both are the same tool of the same component.
 fn is_same(one: &Tool, other: &Tool) -> bool {
     one.component() == other.component() && one.declaration().name == other.declaration().name
 }

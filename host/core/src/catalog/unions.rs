@@ -77,7 +77,7 @@ pub(super) fn choices(schema: &Value) -> Option<&[Value]> {
     }
 }
 
-/// Whether a value of `schema` needs the property `name`.
+/// Returns whether a value of `schema` needs the property `name`.
 pub(super) fn requires(schema: &Map<String, Value>, name: &str) -> bool {
     schema
         .get("required")
@@ -98,7 +98,7 @@ pub(super) fn shown(value: &Value) -> String {
     }
 }
 
-/// Whether `text` can stand in a sentence without quotes.
+/// Returns whether `text` needs no quotes in a sentence.
 pub(super) fn is_plain(text: &str) -> bool {
     !text.is_empty()
         && text

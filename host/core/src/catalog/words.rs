@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// What one keyword of a schema holds.
+/// Kind of subschemas in a keyword.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Below {
     /// Schemas by the name of a property or a definition.

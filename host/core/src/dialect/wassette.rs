@@ -7,7 +7,7 @@ use super::wrapping::Ceiling;
 
 /// Maximum size of a policy, in bytes.
 pub const POLICY_BYTES_MAX: usize = 64 << 10;
-/// Maximum number of patterns: that of a `network_scope`.
+/// Maximum number of patterns, as in a `network_scope`.
 const PATTERNS_MAX: usize = 64;
 /// Maximum length of a word or a value in an error, in characters.
 const SHOWN_CHARS_MAX: usize = 64;
@@ -174,7 +174,7 @@ fn requests(place: &str, entry: &Value, patterns: &mut Vec<String>) -> Result<()
     Ok(())
 }
 
-/// Whether a text is a name, a name below which all are meant, or an address.
+/// Returns whether a text is a name, a wildcard (`*.`) name, or an address.
 fn is_host(text: &str) -> bool {
     let address = text
         .strip_prefix('[')

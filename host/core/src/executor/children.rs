@@ -36,7 +36,7 @@ pub struct ChildCall {
     pub share: Share,
 }
 
-/// What is left of the limits of a call that makes another one, and so the most that the other one may use.
+/// Remaining limits of a call that makes another call: the most that the other may use.
 #[derive(Clone, Debug)]
 pub struct Share {
     /// Fuel and quotas: what the caller has not used. Memory: by how much the caller's memories could still grow, which stay
@@ -80,7 +80,7 @@ impl Share {
 #[derive(Clone, Debug)]
 pub struct ChildAnswer {
     pub result: Result<ChildOutput, ToolError>,
-    /// What it used, with what its own calls used.
+    /// Usage, including its own calls.
     pub used: Usage,
 }
 
@@ -92,7 +92,7 @@ pub struct ChildOutput {
     pub content: String,
     /// JSON text.
     pub structured: Option<String>,
-    /// What is missing, if the output is usable but not complete.
+    /// The missing part, if the output is usable but incomplete.
     pub missing: Option<ToolError>,
 }
 

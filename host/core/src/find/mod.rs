@@ -19,7 +19,7 @@ pub const QUERY_CHARS_MAX: usize = 1_000;
 /// Default and maximum number of results.
 pub const RESULTS: usize = 5;
 pub const RESULTS_MAX: usize = 50;
-/// Maximum length of a text that is searched, in characters: that of a description.
+/// Maximum length of a searched text, in characters, as for a description.
 const SEARCHED_CHARS_MAX: usize = 16_000;
 
 /// The stemmer lets `reads` find `read`. The texts themselves are not kept, because the tools have them.
@@ -38,8 +38,8 @@ const UNRANKED: &str = "SELECT rowid FROM tools WHERE tools MATCH ?1 ORDER BY ro
 const COUNT: &str = "SELECT count(*) FROM (SELECT 1 FROM tools WHERE tools MATCH ?1 LIMIT ?2)";
 /// Number of tools up to which every word of a query ranks them. To rank one takes more than a microsecond.
 const RANKED_MAX: usize = 256;
-/// Maximum number of matches that are counted for the words of one query, per tool: those of 128 words that most tools
-/// have, and of rare words as many as a query can hold.
+/// Maximum number of matches counted for the words of one query, per tool: 128 words that most tools have, and as many
+/// rare words as a query can hold.
 const COUNTED_MAX: usize = 64;
 /// Joins the words of an expression. It is in no word, because words are quoted and have no spaces.
 const OR: &str = " OR ";
@@ -104,7 +104,7 @@ impl Query {
         })
     }
 
-    /// Whether the query is for exact names or for words.
+    /// Returns whether the query is for exact names or for words.
     pub fn query_type(&self) -> QueryType {
         match self.kind {
             Kind::Select(_) => QueryType::Select,

@@ -195,8 +195,8 @@ impl Registration {
         self.hook.as_ref().err().map(String::as_str)
     }
 
-    /// Whether a failure at `event` blocks. By default it blocks before the tool, where nothing has happened yet, and
-    /// is recorded after it (AT-HOOK-17).
+    /// Returns whether a failure at `event` blocks. By default it does before the tool, where nothing has happened yet,
+    /// and is only recorded after it (AT-HOOK-17).
     pub fn blocks_at(&self, event: HookEvent) -> bool {
         guard!("hook_failures")
             && match self.on_failure {

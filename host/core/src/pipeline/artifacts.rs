@@ -13,7 +13,7 @@ use super::map_result::Mapped;
 /// Maximum characters of a reference that an error quotes.
 const QUOTED_CHARS_MAX: usize = 100;
 
-/// Returns where the tool writes artifacts, and where those of the calls that it makes are counted; `None` if its component
+/// Returns the store of the tool's artifacts, which also counts the artifacts of its calls; `None` if its component
 /// imports neither.
 pub(super) fn begin(journey: &Journey<'_>, tool: &Tool, limits: &Limits) -> Option<Artifacts> {
     (tool.execution_profile().supports_artifacts == Some(true) || tool.calls_tools()).then(|| {

@@ -26,7 +26,7 @@ struct Inner {
     // Weak: the listeners of a call learn that it has ended when its trail is dropped.
     trail: OnceLock<WeakTrail>,
     can_be_left: AtomicBool,
-    /// Whether its caller can come back for the call in a later process.
+    /// `true` if its caller can return for the call in a later process.
     returns: AtomicBool,
     /// Told once that is so.
     returning: Notify,
@@ -79,9 +79,9 @@ impl Background {
         }
     }
 
-    /// Whether the future of the call can be dropped without losing the call: its approval is open, or given and not used, or
-    /// its tool's question is open, and that is on disk, so that another process can go on with it. Holds until the future
-    /// is polled again.
+    /// Returns whether the future of the call can be dropped without losing the call: its approval is open, or given
+    /// and unused, or its tool's question is open, and that is on disk, so another process can continue it. Holds until
+    /// the future is polled again.
     pub fn can_be_left(&self) -> bool {
         self.0.can_be_left.load(Ordering::Acquire)
     }

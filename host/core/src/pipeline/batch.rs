@@ -205,7 +205,7 @@ where
     Ok(())
 }
 
-/// What the tools of `calls` declare to lock, each once (AT-SCHED-10).
+/// Locks that the tools of `calls` declare, each once (AT-SCHED-10).
 fn declared_locks(services: &Services, calls: &[BatchCall]) -> Vec<ResourceLock> {
     let mut locks: Vec<ResourceLock> = Vec::new();
     let mut seen = HashSet::new();
@@ -398,7 +398,7 @@ async fn discarded(
 /// Where progress and results of the calls come together.
 struct BatchOutput {
     listener: Arc<dyn BatchListener>,
-    /// Whether events wait for their turn; otherwise they go to the listener directly.
+    /// `true` if events wait for their turn; otherwise they go to the listener directly.
     holds_events: bool,
     outlet: Mutex<Outlet<ToolEvent, Box<CallRecord>>>,
     /// Notified when an event was added.

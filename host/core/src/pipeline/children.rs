@@ -54,20 +54,20 @@ pub(super) struct Lineage {
     parent: InvocationId,
     /// The `tool_id` of each call above, from the outermost to the caller.
     ancestors: Vec<String>,
-    /// What the caller may do.
+    /// Limits of the caller.
     pub(super) ceiling: Ceiling,
-    /// What the caller has left.
+    /// Remaining limits of the caller.
     pub(super) share: Share,
-    /// What no record of a call below may show either; `None` if there is nothing.
+    /// Values that no record of a call below may show either; `None` if there are none.
     pub(super) hidden: Option<Hidden>,
-    /// What may become of the output of a call below: its arguments may repeat what another call said.
+    /// Limits on keeping a lower call's output: its arguments may repeat another call's output.
     pub(super) narrowed: Keeping,
     /// The session of the caller.
     pub(super) session: Option<Arc<str>>,
     tree: Arc<Tree>,
 }
 
-/// What a call that a client made shares with all calls below it.
+/// State that a client's call shares with all calls below it.
 pub(super) struct Tree {
     calls_left: AtomicU32,
     /// How often the user was asked.
@@ -158,8 +158,8 @@ impl Lineage {
         self.parent
     }
 
-    /// Whether the tool can be called by a guest with this lineage, as far as its names say. `request` is that of either
-    /// call: both have the same policy, and offer the same tools.
+    /// Returns whether a guest with this lineage can call the tool, as far as its names say. `request` is either
+    /// call's: both have the same policy, and offer the same tools.
     fn may_call(&self, tool: &Tool, request: &Request) -> bool {
         let offered = request.offered.as_deref();
         offered.is_none_or(|offered| offered.contains_key(&tool.declaration().tool_id))
@@ -176,7 +176,7 @@ impl Lineage {
     }
 }
 
-/// Fails if `tool` may not be called by the guest that makes the call, and lowers the limits to those of its calls.
+/// Fails if the calling guest may not call `tool`, and applies the limits for its calls.
 pub(super) fn admit(request: &mut Request, tool: &Tool) -> Result<(), Refusal> {
     let Some(lineage) = &request.lineage else {
         return Ok(());
@@ -227,7 +227,7 @@ pub(super) fn not_callable(name: &str) -> Refusal {
     Refusal::new(ErrorClass::PermissionDenied, "tool_not_callable", message)
 }
 
-/// Whether a call that no process runs was made by another call. That one has ended, and with it what bounded this one.
+/// Returns whether a call that no process runs was made by another call, which has ended and no longer limits it.
 pub(super) fn is_orphan(invocation: &ToolInvocation) -> bool {
     invocation.extra.contains_key(PARENT) && guard!("child_resume")
 }
@@ -238,7 +238,7 @@ pub(super) fn outlived() -> Refusal {
     Refusal::new(ErrorClass::Canceled, "caller_ended", message)
 }
 
-/// What the call may use: the limits of its permit, and no more than its caller has left.
+/// Limits of the call: its permit's, but at most what its caller has left.
 pub(super) fn limits<'p>(journey: &Journey<'_>, permit: &'p Permit) -> Cow<'p, Limits> {
     match &journey.request.lineage {
         None => Cow::Borrowed(permit.limits()),
@@ -246,7 +246,7 @@ pub(super) fn limits<'p>(journey: &Journey<'_>, permit: &'p Permit) -> Cow<'p, L
     }
 }
 
-/// Whether some tool that the call may call could disturb calls that the call itself would not disturb.
+/// Returns whether a callable tool could disturb calls that the call itself would not disturb.
 pub(super) fn disturb(journey: &Journey<'_>, permit: &Permit) -> bool {
     is_any_callable(journey, permit, |tool| {
         let profile = tool.permission_profile();
@@ -257,8 +257,8 @@ pub(super) fn disturb(journey: &Journey<'_>, permit: &Permit) -> bool {
     })
 }
 
-/// Whether requests of some tool that the call may call could change something elsewhere. What a call may not change, no
-/// call below it changes.
+/// Returns whether requests of a callable tool could change something elsewhere. Calls below a call may change only
+/// what it may change.
 pub(super) fn change_elsewhere(journey: &Journey<'_>, permit: &Permit) -> bool {
     !permit.changes_nothing()
         && guard!("child_network")
@@ -283,8 +283,8 @@ pub(super) fn callable(journey: &Journey<'_>, permit: &Permit) -> Vec<Arc<Tool>>
     known
 }
 
-/// Whether `names` accepts the qualified name of `tool`, and that name is its own: a grant that names tools is for the
-/// installed ones, and not for a tool that claims the name of one.
+/// Returns whether `names` accepts the qualified name of `tool`, and that name is its own: a grant by name is for the
+/// installed tools, not for a tool that claims the name of one.
 fn is_named(tool: &Tool, policy: &Policy, names: impl Fn(&str) -> bool) -> bool {
     let declaration = tool.declaration();
     names(&declaration.qualified_name())
@@ -417,7 +417,7 @@ async fn ended(child: &mut Option<Child<'_>>) -> Box<CallRecord> {
     }
 }
 
-/// What the guest gets of a call that has ended.
+/// Reply to the guest for a call that has ended.
 fn answer(record: Box<CallRecord>) -> ChildAnswer {
     let CallRecord {
         invocation, result, ..
@@ -446,7 +446,7 @@ fn answer(record: Box<CallRecord>) -> ChildAnswer {
     ChildAnswer { result, used }
 }
 
-/// What the guest gets of a call that was not made.
+/// Reply to the guest for a call that was not made.
 fn not_made(error: ToolError) -> ChildAnswer {
     ChildAnswer {
         result: Err(error),
@@ -462,7 +462,7 @@ struct Child<'s> {
     reply: oneshot::Sender<Reply>,
 }
 
-/// What the calls of one guest have in common.
+/// State shared by the calls of one guest.
 struct Family {
     parent: InvocationId,
     ancestors: Vec<String>,

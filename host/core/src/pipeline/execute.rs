@@ -80,7 +80,7 @@ pub(super) async fn go_on(
     Ok(executed(journey, tool, &permit, execution))
 }
 
-/// What the first attempt gets besides its permit.
+/// Inputs of the first attempt besides its permit.
 fn first_run(journey: &Journey<'_>, tool: &Tool, permit: &Permit) -> Run {
     Run {
         attempt: 1,

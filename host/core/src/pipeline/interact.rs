@@ -139,7 +139,7 @@ fn respondent(journey: &Journey<'_>, open: &[Requested]) -> Result<Arc<dyn Respo
         .ok_or_else(|| nobody_to_ask(open))
 }
 
-/// Adds an answer for each request to those of the call. A call that waits holds no place in the scheduler.
+/// Adds an answer for each request to the call's answers. A waiting call holds no place in the scheduler.
 async fn answer(
     journey: &mut Journey<'_>,
     round: Round,

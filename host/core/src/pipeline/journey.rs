@@ -33,8 +33,8 @@ const LARGE_BYTES: usize = 16 << 10;
 /// Maximum length of the name of a session in a record, in characters.
 const SESSION_CHARS_MAX: usize = 128;
 
-/// The session of a call, for its record: one with a name, such as that of an MCP client, or else this run of the process.
-/// A call that a tool makes is in the session of its caller, although no approval for that session is for it.
+/// The session of a call, for its record: a named one, such as an MCP client's, or else this run of the process. A
+/// tool's call is in the session of its caller, although no approval for that session is for it.
 fn session(request: &Request) -> Arc<str> {
     static RUN: LazyLock<Arc<str>> = LazyLock::new(|| format!("run:{}", EventId::new()).into());
     if let Some(of_caller) = request
@@ -54,7 +54,7 @@ fn session(request: &Request) -> Arc<str> {
     }
 }
 
-/// What is stored of a call that another process began.
+/// Stored state of a call that another process began.
 #[derive(Clone, Copy)]
 pub(super) struct Left<'k> {
     pub(super) invocation: &'k ToolInvocation,
@@ -114,13 +114,13 @@ pub struct Journey<'a> {
     pub(super) hook_runs: Vec<ToolHook>,
     /// Combined opinion of the hooks so far.
     pub(super) opinion: Option<Opinion>,
-    /// What must be kept out of these records.
+    /// Values to keep out of these records.
     pub(super) redaction: Redaction,
     pub(super) checks: Arc<Checks>,
     /// Context from hooks for the model.
     pub(super) additional_context: Vec<Value>,
     pub(super) mappings: ResultMappings,
-    /// Whether a guest ran that could make lasting changes, so that repeating the call is not safe.
+    /// `true` if a guest ran that could make lasting changes, so repeating the call is not safe.
     pub(super) changes: bool,
     /// `Some` while a tool that may write artifacts runs, and until they are kept.
     pub(super) artifacts: Option<Artifacts>,
@@ -129,9 +129,9 @@ pub struct Journey<'a> {
     /// `Some` in a batch, and for a single call that others could notice. Held until the end, so that the records of two
     /// calls that exclude each other do not overlap.
     pub(super) seat: Option<Seat>,
-    /// What a call claimed that stepped aside. Kept here, because it may fail before it steps back, and be repeated.
+    /// Claim of a call that stepped aside. Kept here because the call may fail before it steps back, and be repeated.
     pub(super) aside: Option<Claim>,
-    /// What the calls that the guest made, and those above it, allow to become of its output, which may repeat theirs.
+    /// Limits on keeping the output, which may repeat the output of calls by the guest or above it.
     pub(super) narrowed: Keeping,
     /// `Some` after the guest called another tool, or asked its user, unless another guest made the call.
     pub(super) tree: Option<Arc<Tree>>,
@@ -139,9 +139,9 @@ pub struct Journey<'a> {
     /// them, in whatever attempt: all attempts are one invocation (AT-EXEC-07), and a question that it asked once is
     /// answered.
     pub(super) responses: InputResponses,
-    /// What the tool consumed in processes before this one; `None` if it did not run there.
+    /// Usage of the tool in earlier processes; `None` if it did not run there.
     pub(super) spent: Option<Box<Usage>>,
-    /// Whether preflight waits until the call is allowed, because hooks or an approver are asked first.
+    /// `true` if preflight waits until the call is allowed, because hooks or an approver are asked first.
     pub(super) preflight_left: bool,
     /// Lets the call be canceled by its id; `None` for a call that does not run.
     pub(super) registered: Option<Registered>,
@@ -358,7 +358,7 @@ impl<'a> Journey<'a> {
             .for_each(|mutation| records::mutation(redactor, mutation));
     }
 
-    /// What the operator, the tool, and other calls whose output it may repeat allow to become of the output.
+    /// Limits on keeping the output, set by the operator, the tool, and other calls whose output it may repeat.
     pub(super) fn keeping(&self) -> Keeping {
         let by_tool = self.tool.as_deref().map(Tool::keeping).unwrap_or_default();
         by_tool.and(self.services.keeping).and(self.narrowed)
@@ -370,7 +370,7 @@ impl<'a> Journey<'a> {
         self.trail.keep_unnoted();
     }
 
-    /// Whether the records of the call are so large that a worker should not write them.
+    /// Returns whether the call's records are too large for a worker to write.
     pub(super) fn is_large(&self) -> bool {
         self.request.input.text().len() > LARGE_BYTES
     }

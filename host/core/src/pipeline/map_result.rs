@@ -29,14 +29,14 @@ const STRUCTURED: &str = "structured_content";
 const NOTHING_SAID: &str = "(tool completed with no output)";
 
 made_here! {
-    /// What a call came to: an output that was checked against the tool's contract, or why there is none.
+    /// Outcome of a call: an output checked against the tool's contract, or why there is none.
     pub(super) Answered(Box<Mapped>)
 }
 
 /// Outcome of a call, before it is stored.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Mapped {
-    /// Whether the guest was entered.
+    /// `true` if the guest was entered.
     pub(super) ran: bool,
     pub(super) error: Option<Refusal>,
     pub(super) content: Vec<Content>,
@@ -45,7 +45,7 @@ pub(super) struct Mapped {
     pub(super) ui_facing_summary: Option<String>,
     pub(super) context_modifiers: Vec<ContextModifier>,
     pub(super) usage: Option<Usage>,
-    /// Whether it is redacted, with nothing added since.
+    /// `true` if it is redacted, with nothing added since.
     pub(super) redacted: bool,
 }
 
@@ -315,7 +315,7 @@ pub(super) async fn remap(
 }
 
 impl Mapped {
-    /// Whether anything is left of what the tool returned.
+    /// Returns whether anything is left of the tool's output.
     pub(super) fn has_output(&self) -> bool {
         !self.content.is_empty()
             || self.structured_content.is_some()
@@ -330,7 +330,7 @@ impl Mapped {
         }
     }
 
-    /// Whether the error may have text of the tool.
+    /// Returns whether the error may have text of the tool.
     pub(super) fn quotes_tool(&self) -> bool {
         self.ran && self.error.as_ref().is_some_and(Refusal::may_quote)
     }
@@ -409,7 +409,7 @@ pub(super) fn model_facing(mapped: &Mapped, summary: Option<&str>) -> Vec<Conten
     shown
 }
 
-/// Whether a model can read the block as text: a preview of text counts.
+/// Returns whether a model can read the block as text: a preview of text counts.
 fn has_text(block: &Content) -> bool {
     block.as_text().is_some()
         || block

@@ -70,7 +70,7 @@ use running::Registered;
 pub use running::{CancelOutcome, RunningCalls, cancel};
 use suspend::Stage;
 
-/// What calls need from the rest of the host.
+/// Host services that calls need.
 pub struct Services {
     pub catalog: Catalog,
     pub executor: Arc<dyn Executor>,
@@ -97,7 +97,7 @@ pub struct Services {
     pub source: Arc<str>,
     /// Maximum bytes of output inside a result; a larger output is kept as a payload.
     pub inline_bytes_max: u64,
-    /// What the operator allows to become of outputs; a tool can only narrow it.
+    /// The operator's limits on keeping outputs; a tool can only narrow them.
     pub keeping: Keeping,
 }
 

@@ -69,8 +69,8 @@ pub(super) fn note(journey: &mut Journey<'_>, tool: &Tool) {
     }
 }
 
-/// Takes the facts of the one input that was decided on into those of the scheduler, so that a record says one thing of its
-/// call (AT-N-03).
+/// Applies the decision's facts about the one input to the scheduler's, so that a record is consistent about its call
+/// (AT-N-03).
 pub(super) fn decided(journey: &mut Journey<'_>, decision: &PermissionDecision) {
     let noted = journey
         .invocation

@@ -89,7 +89,7 @@ pub(super) fn without_nulls(tool: &Tool, input: &Input) -> Option<Input> {
     Some(input.with_value(shorter))
 }
 
-/// What [`observe`] made of `sent` in another process, by the changes that are recorded there.
+/// Repeats [`observe`] on `sent` by the changes that another process recorded.
 pub(super) fn again(journey: &Journey<'_>, tool: &Tool, sent: Input) -> Input {
     let had_nulls = journey
         .mutations

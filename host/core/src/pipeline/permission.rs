@@ -72,7 +72,7 @@ pub(super) async fn explain(
     Ok(CallExplanation { explanation, hooks })
 }
 
-/// What preflight of a call with `input` may read, before hooks are asked.
+/// Read access for preflight of a call with `input`, before hooks are asked.
 pub(super) async fn look(
     journey: &Journey<'_>,
     tool: &Arc<Tool>,
@@ -240,7 +240,7 @@ async fn weigh<T: Send + 'static>(
     journey.checks.run("deciding on the call", decide).await
 }
 
-/// What a tool asks for and what it is granted, in this call.
+/// Requests of a tool and its grants, in this call.
 struct Terms {
     grants: Arc<Grants>,
     /// In place of the tool's own profile.

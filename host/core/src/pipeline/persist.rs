@@ -368,7 +368,7 @@ enum Piece {
 /// The part of a result that is its structured output.
 const STRUCTURED: &str = "structured_content";
 
-/// What was moved out.
+/// A stored part.
 struct Moved {
     reference: PersistedRef,
     preview_bytes: u64,
@@ -400,8 +400,8 @@ fn next(mapped: &Mapped, limit: Inline) -> Option<Piece> {
     }
 }
 
-/// Whether the texts for the model are long enough to say what structured output of `bytes` says: they are its best
-/// preview, and an outline beside them would repeat a part of them.
+/// Returns whether the texts for the model are long enough to cover structured output of `bytes`: they are its best
+/// preview, and an outline would repeat a part of them.
 fn is_told(content: &[Content], bytes: usize) -> bool {
     let told = |block: &Content| match block.as_text() {
         Some(text) => text.len(),
@@ -555,7 +555,7 @@ fn stand_in(of: &str, preview: &str, reference: &PersistedRef) -> Content {
     block
 }
 
-/// What a client needs to read a payload, and where it comes from (AT-RES-10).
+/// Data for a client to read a payload, and its origin (AT-RES-10).
 fn resource(
     of: &str,
     reference: &PersistedRef,
@@ -580,13 +580,13 @@ struct Inline {
     bytes_max: u64,
     /// Maximum characters of the tool's output: the text of a block, and the JSON text of structured output.
     chars_max: Option<u64>,
-    /// What the operator, the tool and the hooks all allow.
+    /// Limits of the operator, tool and hooks.
     keeping: Keeping,
     /// The data of the tool is secret: none of it stays.
     secret: bool,
     /// A hook keeps the output from being stored.
     stopped: bool,
-    /// The output may repeat that of another call, which may be on no disk.
+    /// The output may repeat another call's output that must not be stored.
     repeats: bool,
 }
 
@@ -621,7 +621,7 @@ impl Inline {
         size(mapped) <= self.bytes_max && self.chars_max.is_none_or(|max| chars(mapped) <= max)
     }
 
-    /// Whether the blocks may stay once there is no structured output.
+    /// Returns whether the blocks may stay without structured output.
     fn holds_content(self, mapped: &Mapped) -> bool {
         let bytes = mapped.content.iter().map(block_length).sum::<usize>() as u64;
         bytes <= self.bytes_max && self.chars_max.is_none_or(|max| block_chars(mapped) <= max)

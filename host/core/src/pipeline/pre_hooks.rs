@@ -21,7 +21,7 @@ made_here! {
 }
 
 made_here! {
-    /// What defaults and hooks make of the input of a call that another process began.
+    /// Input of a call that another process began, after defaults and hooks.
     pub(super) Remade(Prepared)
 }
 

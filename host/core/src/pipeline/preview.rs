@@ -12,13 +12,13 @@ const CLUSTER_CHARS_MAX: usize = 32;
 const VALUE_CHARS_MIN: usize = 12;
 /// Characters that an item of a list gets, if it needs them: some whole items say more than the beginnings of many.
 const ITEM_CHARS: usize = 200;
-/// What an item may take beyond its measure, which is approximate, and its comma.
+/// Allowance for an item's comma and for its approximate measure.
 const ITEM_SLACK_CHARS: usize = 6;
 /// Items of a list that are measured, to know how many fit.
 const ITEMS_MEASURED: usize = 9;
 /// Characters that the mark of what is left out may take, with its separators.
 const MARK_CHARS_MAX: usize = 48;
-/// What stands for a value that is left out, and the field that says how many fields are.
+/// Placeholder for an omitted value, and the field that counts omitted fields.
 const CUT: &str = "[cut]";
 
 /// The beginning of `text`, of at most `chars_max` characters.
@@ -101,7 +101,7 @@ fn before_cluster(head: &str, rest: &str) -> usize {
     head.len()
 }
 
-/// Whether `next` is a part of the visible character that ends with `c`, the last one of `head`.
+/// Returns whether `next` belongs to the visible character that ends with `c`, the last one of `head`.
 fn belongs_together(head: &str, c: char, next: char) -> bool {
     const JOINER: char = '\u{200d}';
     let is_flag = |c: char| ('\u{1f1e6}'..='\u{1f1ff}').contains(&c);
@@ -271,7 +271,7 @@ fn short(text: &str, room: usize) -> String {
     format!("{head} {}", cut(total - head.chars().count()))
 }
 
-/// What stands for a value of which nothing fits into `room`.
+/// Placeholder for a value too large for `room`.
 fn mark(value: &Value, room: usize) -> Value {
     let said = match value {
         Value::Object(fields) => format!("[cut: object of {} fields]", fields.len()),

@@ -1,4 +1,4 @@
-//! What a call refers to at its end: what decided on it, what proves it, and its span.
+//! References of a call at its end: its decisions, its evidence, and its span.
 
 use serde_json::Value;
 
@@ -62,8 +62,7 @@ fn merge(policies: &mut Vec<String>, more: &[String]) {
     }
 }
 
-/// Fills in the references of the result, which has those of the invocation, and of its error (AT-RES-12..14, AT-ERR-07,
-/// AT-ERR-08).
+/// Fills in the references of the result and of its error, from the invocation (AT-RES-12..14, AT-ERR-07, AT-ERR-08).
 pub(super) fn of_result(journey: &Journey<'_>, result: &mut ToolResult) {
     let invocation = &journey.invocation;
     result.policy_refs.clone_from(&invocation.policy_refs);

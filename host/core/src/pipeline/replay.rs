@@ -75,7 +75,7 @@ fn is_kept(journey: &Journey<'_>) -> bool {
     settings.replay && settings.keep != Keep::None
 }
 
-/// What the call can use, or say, that no record has. It does not allocate for a call with an empty world.
+/// Obstacles to a replay. Does not allocate for a call with an empty world.
 fn blockers(journey: &Journey<'_>, tool: &Tool, permit: &Permit) -> Vec<ReplayBlocker> {
     let world = permit.capability();
     let reaches = [

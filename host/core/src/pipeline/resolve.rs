@@ -137,7 +137,7 @@ fn keep_quiet(journey: &Journey<'_>, tool: &Tool) {
     }
 }
 
-/// Whether a disk may have what the tool tells before it has ended.
+/// Returns whether the tool's messages may be on disk before it ends.
 pub(super) fn may_be_noted(journey: &Journey<'_>, tool: &Tool) -> bool {
     let keeping = journey.keeping();
     let declaration = tool.declaration();

@@ -107,10 +107,10 @@ fn take_turn(journey: &mut Journey<'_>, permission: &Permission, has_place: bool
         .is_some_and(|seat| seat.turn.claim(claim, has_place))
 }
 
-/// What the call can reach, as far as other calls can notice it: exactly what the sandbox will apply. In a batch, a claim
-/// of the tool that it may run beside others counts only together with that. Single calls are kept apart by what they
-/// reach alone, because a tool that states nothing would stop all other calls of a server for as long as it runs. The calls
-/// that it makes reach the same folders and hosts at most, but may change there what it only reads.
+/// Claims everything that the call can reach and other calls can notice: exactly what the sandbox will apply. In a
+/// batch, the tool's claim that it may run concurrently counts only together with that. Single calls are kept apart
+/// only by their reach, because a tool that states nothing would stop all other calls of a server while it runs. Its
+/// own calls reach at most the same folders and hosts, but may change there what it only reads.
 fn claim(journey: &Journey<'_>, Permission { tool, permit }: &Permission) -> Claim {
     let capability = permit.capability();
     let profile = tool.permission_profile();

@@ -24,7 +24,7 @@ use super::permission::{self, Permitted};
 use super::pre_hooks::Remade;
 use super::resolve;
 
-/// Whether a call that is in the store was suspended.
+/// Suspension state of a stored call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     Never,
@@ -34,7 +34,7 @@ pub(super) enum Stage {
     Claimed,
 }
 
-/// What a call came to until its tool asked.
+/// State of a call when its tool asked.
 pub(super) struct SoFar<'a> {
     pub(super) permit: &'a Permit,
     pub(super) attempt: u32,
@@ -56,9 +56,9 @@ pub(super) struct Paused<'a> {
     pub(super) shown: usize,
 }
 
-/// Whether another process could go on with the call, if its caller can come back there. What a call keeps in the process
-/// alone keeps the call there: drafts, artifacts, secrets of its request, the arguments as an approver edited them, the log of
-/// an earlier attempt, and the call or the batch that it belongs to. So does all that may be on no disk.
+/// Returns whether another process could continue the call, if its caller can return there. A call stays in its process
+/// if that alone has its drafts, artifacts, secrets of its request, arguments as an approver edited them, the log of an
+/// earlier attempt, its parent call or batch, or anything that must not be stored.
 pub(super) fn is_possible(journey: &Journey<'_>, so_far: &SoFar<'_>) -> bool {
     let Some(tool) = journey.tool.as_deref() else {
         return false;
@@ -296,7 +296,7 @@ fn outdated(changed: &[&str]) -> Refusal {
     Refusal::new(ErrorClass::PolicyBlocked, "question_outdated", message)
 }
 
-/// What the call had come to, and its open questions.
+/// Restores the execution so far, and the open questions.
 pub(super) fn restored(kept: &Suspension) -> Result<(Box<Execution>, Round), Refusal> {
     let damaged = || Refusal::host_fault("a suspended call cannot be read");
     let resume_state = BASE64

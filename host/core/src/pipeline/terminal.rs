@@ -181,7 +181,7 @@ fn error_of(journey: &Journey<'_>, refusal: &Refusal) -> ToolError {
     error
 }
 
-/// What the tool's author declared to stand in for an output of which nothing is left (AT-OUT-09).
+/// The author's replacement for an output of which nothing is left (AT-OUT-09).
 fn fallback(journey: &Journey<'_>, mapped: &Mapped) -> Option<String> {
     let error = mapped
         .error

@@ -78,7 +78,7 @@ fn refused(journey: &mut Journey<'_>, refusal: Refusal) -> Refusal {
     refusal
 }
 
-/// Whether the tool declares files, which preflight may then look at.
+/// Returns whether the tool declares files, which preflight may then access.
 pub(super) fn reads_files(tool: &Tool) -> bool {
     let profile = tool.permission_profile();
     profile.wants(&AccessKind::FileRead) || profile.wants_file_write()

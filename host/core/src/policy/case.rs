@@ -20,12 +20,11 @@ pub struct Case<'a> {
     pub opinion: Option<&'a Opinion>,
     /// Folders that hold the host's own state: no grant may reach them.
     pub protected: &'a [PathBuf],
-    /// What bounds a call that another call makes.
+    /// Ceiling of a call that another call makes.
     pub ceiling: Option<&'a Ceiling>,
 }
 
-/// What the tool declares about itself. These are untrusted claims: they can make a decision stricter, never more
-/// permissive.
+/// The tool's declarations about itself: untrusted claims, which can make a decision stricter, never more permissive.
 #[derive(Clone, Copy, Debug)]
 pub struct Declared<'a> {
     pub tool_id: &'a str,
@@ -37,13 +36,13 @@ pub struct Declared<'a> {
     pub facts: SafetyFacts,
     /// The arguments that name the paths, URLs and resources of a call.
     pub subjects: &'a [SubjectField],
-    /// Whether an argument can be sensitive, so that no message has a part of one.
+    /// `true` if an argument can be sensitive, so no message has a part of one.
     pub hides_input: bool,
     /// The ids that the tool has in other protocols.
     pub native_ids: &'a [String],
-    /// Whether a user takes part in each call.
+    /// `true` if a user takes part in each call.
     pub needs_user: bool,
-    /// What it says of the files that it uses.
+    /// Its declared use of files.
     pub files: Files,
     /// Why rules or policies that the tool names may not be heard.
     pub unheard: Option<&'static str>,

@@ -1,4 +1,4 @@
-//! What bounds a call that another call makes: it may do what the caller's permit allows, and no more.
+//! Limits a call that another call makes to the permissions of the caller's permit.
 
 use crate::record::{AccessKind, ErrorClass, ReasonType, Refusal};
 
@@ -30,7 +30,7 @@ impl Ceiling {
         }
     }
 
-    /// Whether a tool with the qualified name `name` may be called.
+    /// Returns whether a tool with the qualified name `name` may be called.
     pub fn may_call(&self, name: &str) -> bool {
         self.capability.tools.allow(name)
     }
@@ -41,8 +41,8 @@ impl Ceiling {
     }
 }
 
-/// What the profile of `case` declares and its grants allow, without what `closed` denies, and no more than its caller
-/// has. It has no network yet.
+/// Capability that the profile of `case` declares and its grants allow, without the denials in `closed`, and at most
+/// its caller's. It has no network yet.
 pub(super) fn effective(case: &Case<'_>, closed: &[Denial]) -> Capability {
     let mut wide = Capability::effective(case.declared.profile, case.grants, closed);
     if let Some(ceiling) = case.ceiling.filter(|_| guard!("child_ceiling")) {

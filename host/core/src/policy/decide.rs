@@ -151,7 +151,7 @@ pub(super) struct Ruling {
     pub(super) message: String,
     pub(super) rule_refs: Vec<String>,
     pub(super) blocked_path: Option<String>,
-    /// What the caller is told; `Some` exactly when the call is denied.
+    /// Refusal for the caller; `Some` exactly if the call is denied.
     pub(super) refusal: Option<Refusal>,
 }
 
@@ -237,7 +237,7 @@ fn record(case: &Case<'_>, assessed: &Assessed) -> Box<PermissionDecision> {
     })
 }
 
-/// What decided, by name (AT-DEC-08).
+/// Everything that decided, by name (AT-DEC-08).
 fn policy_refs(case: &Case<'_>, ruling: &Ruling) -> Vec<String> {
     let mut refs = ruling.rule_refs.clone();
     match (ruling.kind, case.opinion) {

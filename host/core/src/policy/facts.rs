@@ -23,8 +23,8 @@ pub(super) fn effective(case: &Case<'_>, capability: &Capability) -> SafetyFacts
     }
 }
 
-/// What the tool says of all inputs and its component of this one, the more careful word of both. One word that the tool
-/// only reads is enough, because the host holds it to that.
+/// The stricter of the tool's claims for all inputs and its component's claims for this one. One claim to only read is
+/// enough, because the host enforces it.
 fn claims(case: &Case<'_>) -> SafetyFacts {
     let claims = [Some(case.declared.facts), case.classified];
     let one = |fact: fn(&SafetyFacts) -> Option<bool>, wins: bool| {
@@ -41,7 +41,7 @@ fn claims(case: &Case<'_>) -> SafetyFacts {
     }
 }
 
-/// Whether a call with `capability` can make no lasting change, locally or remotely: what the host enforces.
+/// Returns whether a call with `capability` can make no lasting change, locally or remotely, as the host enforces it.
 pub(super) fn changes_nothing(profile: &PermissionProfile, capability: &Capability) -> bool {
     let mutates =
         profile.wants(&AccessKind::Network) && profile.has_effect(&WriteEffect::RemoteMutation);

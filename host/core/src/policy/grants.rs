@@ -42,7 +42,7 @@ pub struct VariableGrant {
     pub source: RuleSource,
 }
 
-/// What the caller grants to the tools it calls. The default grants nothing.
+/// The caller's grants to the tools it calls. The default grants nothing.
 ///
 /// ```
 /// use toolcell_core::policy::{GrantWord, Grants, Provenance};
@@ -61,7 +61,7 @@ pub struct Grants {
     pub write: Vec<FolderGrant>,
     /// Names and values.
     pub environment: Vec<(String, String)>,
-    /// The grants behind `environment`, including those of variables that are not set.
+    /// The grants behind `environment`, including unset variables.
     pub variables: Vec<VariableGrant>,
     /// Names and origins; the values stay in the store until a call needs them.
     pub secrets: Vec<SecretGrant>,
@@ -79,7 +79,7 @@ pub struct Grants {
     pub changeable: Vec<FolderGrant>,
     /// The requests that may be sent, and those that may not.
     pub network: NetworkGrants,
-    /// Whether they were given to one component alone, so that they can be meant for no other.
+    /// `true` if they were given to one component only, and are meant for no other.
     pub for_one: bool,
     /// The working directory of the caller: relative paths in arguments start here, where a grant covers it.
     pub cwd: Option<PathBuf>,
@@ -143,7 +143,7 @@ impl GrantWord {
         self.names().1
     }
 
-    /// Whether its values are paths.
+    /// Returns whether its values are paths.
     pub fn is_path(self) -> bool {
         match self {
             Self::Read | Self::Write | Self::DenyRead | Self::DenyWrite => true,

@@ -39,7 +39,7 @@ pub struct PathPattern {
     left: Vec<PathBuf>,
 }
 
-/// What a pattern covers of its prefix.
+/// Extent of a pattern below its prefix.
 #[derive(Clone, Debug)]
 enum Below {
     /// The prefix itself, and everything in it.
@@ -133,7 +133,7 @@ impl PathPattern {
             .chain(self.left.iter().cloned().map(Self::itself))
     }
 
-    /// Whether the pattern covers anything; otherwise it only keeps a folder in its place.
+    /// Returns whether the pattern covers anything; otherwise it only keeps a folder in its place.
     pub fn covers_anything(&self) -> bool {
         !matches!(self.below, Below::Nothing)
     }
@@ -148,7 +148,7 @@ impl PathPattern {
         &self.text
     }
 
-    /// Whether the pattern covers `path`, which is canonical, or a folder that contains it.
+    /// Returns whether the pattern covers `path`, which is canonical, or a folder that contains it.
     pub fn covers(&self, path: &Path) -> bool {
         let Ok(rest) = path.strip_prefix(&self.prefix) else {
             return false;
@@ -162,15 +162,15 @@ impl PathPattern {
         }
     }
 
-    /// Whether something that the pattern covers could lie in `folder`.
+    /// Returns whether `folder` could contain something that the pattern covers.
     pub fn reaches_into(&self, folder: &Path) -> bool {
         self.covers(folder)
             || self.prefix.starts_with(folder)
             || (matches!(self.below, Below::Names(_)) && folder.starts_with(&self.prefix))
     }
 
-    /// Whether everything that the pattern covers is still covered after `from` is moved to `to`. A pattern that
-    /// matches names at a certain depth can lose those in a folder that is moved to another depth.
+    /// Returns whether everything that the pattern covers is still covered after `from` is moved to `to`. A pattern for
+    /// names at a certain depth can lose names in a folder that is moved to another depth.
     pub fn survives_move(&self, from: &Path, to: &Path) -> bool {
         match &self.below {
             Below::All | Below::Nothing => true,
@@ -271,8 +271,8 @@ impl UrlPattern {
         &self.text
     }
 
-    /// Whether the pattern certainly allows `url`: the port is the scheme's own unless the pattern names another, and
-    /// the path is covered both as it stands and percent-decoded.
+    /// Returns whether the pattern certainly allows `url`: its port is the scheme's own unless the pattern names
+    /// another, and its path is covered both as written and percent-decoded.
     pub(super) fn covers(&self, url: &Url) -> bool {
         self.covers_origin(url, url.port().is_none())
             && self
@@ -280,9 +280,9 @@ impl UrlPattern {
                 .is_none_or(|readings| readings == [true, true])
     }
 
-    /// Whether `url` could be what the pattern denies or asks about: any port matches unless the pattern names one, and
-    /// the path is covered as it stands or percent-decoded. A path that servers interpret in different ways, which
-    /// `plain` rules out for the path as written, matches any pattern.
+    /// Returns whether the pattern could deny or ask about `url`: any port matches unless the pattern names one, and
+    /// the path is covered as written or percent-decoded. A path that servers interpret differently matches any
+    /// pattern; `plain` rules that out for the path as written.
     pub fn touches(&self, url: &Url, plain: bool) -> bool {
         self.covers_origin(url, true)
             && self.readings(url).is_none_or(|readings| {
@@ -318,7 +318,7 @@ impl UrlPattern {
         }
     }
 
-    /// Whether the path of `url` is covered as it stands, and percent-decoded; `None` if the pattern covers every path.
+    /// Coverage of `url`'s path as written, and percent-decoded; `None` if the pattern covers every path.
     fn readings(&self, url: &Url) -> Option<[bool; 2]> {
         let glob = self.path.as_ref()?;
         let decoded = percent_encoding::percent_decode_str(url.path()).decode_utf8_lossy();

@@ -4,7 +4,7 @@ use crate::record::{Input, InvocationId};
 
 use super::{Capability, Limits};
 
-/// What a decision is about: one call of one tool of one component.
+/// Subject of a decision: one call of one tool of one component.
 #[derive(Clone, Debug)]
 pub struct Subject {
     pub invocation_id: InvocationId,
@@ -28,7 +28,7 @@ pub struct Permit {
     traits: Traits,
 }
 
-/// What was found out about the call of a permit.
+/// Findings about the call of a permit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Traits {
     pub(super) changes_nothing: bool,
@@ -79,19 +79,19 @@ impl Permit {
         &self.limits
     }
 
-    /// Whether the call can make no lasting change, locally or remotely, so that it can be repeated.
+    /// Returns whether the call can make no lasting change, locally or remotely, so it can be repeated.
     pub fn changes_nothing(&self) -> bool {
         self.traits.changes_nothing
     }
 
-    /// Whether the tool says that this call may run beside others. A necessary condition only: what the calls can reach
+    /// Returns whether the tool claims that this call may run concurrently. This is necessary only: the calls' reach
     /// must not overlap either.
     pub fn is_concurrency_safe(&self) -> bool {
         self.traits.is_concurrency_safe
     }
 }
 
-/// What preflight of one call may read. Only a decision makes one (AT-PIPE-04).
+/// Read access for preflight of one call. Only a decision makes one (AT-PIPE-04).
 #[derive(Debug)]
 pub struct Look {
     capability: Capability,

@@ -13,7 +13,7 @@ pub struct Question {
     brief: Brief,
 }
 
-/// What an approver needs to know: plain data, to be shown and stored.
+/// Facts for an approver: plain data, to be shown and stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Brief {
     pub tool_id: String,
@@ -27,13 +27,13 @@ pub struct Brief {
     pub touches: Touches,
 }
 
-/// What a call could touch.
+/// Resources that a call could touch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Touches {
     pub reads: Vec<Mount>,
     /// Folders that the call can read and change.
     pub writes: Vec<Mount>,
-    /// What may be sent, and where: `GET+HEAD@https://api.example.com:443`.
+    /// Permitted methods and origins: `GET+HEAD@https://api.example.com:443`.
     pub network: Vec<String>,
     /// Names, never values, and where they may be sent: `API_KEY@https://api.example.com`.
     pub secrets: Vec<String>,

@@ -23,11 +23,11 @@ use super::{Capability, Case, Denial, PathPattern, Policy, Rule, UrlPattern};
 pub struct RuleMatch {
     /// The rule as written, and its file.
     pub rule: String,
-    /// What the rule says.
+    /// Behavior of the rule.
     pub behavior: Behavior,
     /// Where the rule was written.
     pub source: RuleSource,
-    /// Whether the rule applies to the call.
+    /// `true` if the rule applies to the call.
     pub matched: bool,
     /// The path, URL, resource, command or operation of the call that the rule matched.
     pub subject: Option<String>,
@@ -163,8 +163,8 @@ impl Call<'_> {
             .ok_or_else(|| "neither the tool nor an argument names such an operation".to_owned())
     }
 
-    /// Whether the sandbox has to close the paths and URLs of `rule`: the rule denies them, or it asks about them and
-    /// the arguments do not name them, so that no question is asked. For a rule with both, [`Self::closes_path`] checks
+    /// Returns whether the sandbox must close the paths and URLs of `rule`: it denies them, or it asks about them and
+    /// the arguments do not name them, so no question is asked. For a rule with both, [`Self::closes_path`] checks
     /// whether the call names its URL.
     fn closes(&self, rule: &Rule) -> bool {
         let closes = match rule.behavior {
@@ -175,8 +175,8 @@ impl Call<'_> {
         closes && self.names(rule).is_ok()
     }
 
-    /// Whether the sandbox has to close the path of `rule`. If the rule has a URL too, it does so only where the call
-    /// names that URL.
+    /// Returns whether the sandbox must close the path of `rule`: if the rule has a URL too, only where the call names
+    /// that URL.
     pub(super) fn closes_path(&self, rule: &Rule) -> bool {
         self.closes(rule)
             && rule
@@ -244,7 +244,7 @@ impl Call<'_> {
     }
 }
 
-/// What matched.
+/// Matching subject.
 #[derive(Default)]
 struct Hit {
     subject: Option<String>,
@@ -272,7 +272,7 @@ fn names_of<'a>(case: &'a Case<'_>) -> ToolNames<'a> {
     }
 }
 
-/// Whether the rule is about the tool with these names of this component.
+/// Returns whether the rule is about this component's tool with these names.
 pub(super) fn is_named(
     rule: &Rule,
     policy: &Policy,

@@ -7,7 +7,7 @@ use crate::record::digest;
 
 use super::Capability;
 
-/// What an approval for the rest of a session covers: a capability, in a form that can be stored and compared.
+/// Scope of an approval for the rest of a session: a capability, in a form that can be stored and compared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scope {
@@ -81,8 +81,8 @@ impl Scope {
         })
     }
 
-    /// Whether a call with the scope `other` could do nothing that a call with this one could not: its folders and
-    /// requests are the same or lie below, and every denial that could matter there still holds.
+    /// Returns whether a call with the scope `other` can do nothing that a call with this one cannot: its folders and
+    /// requests are the same or below, and every denial that could matter there still holds.
     pub fn covers(&self, other: &Self) -> bool {
         let within = |folder: &Folder| {
             let below = |own: &&Folder| Path::new(&folder.path).starts_with(&own.path);
@@ -104,7 +104,7 @@ impl Scope {
 }
 
 impl Closed {
-    /// Whether the denial could close something in one of `folders`.
+    /// Returns whether the denial could close something in one of `folders`.
     fn may_meet(&self, folders: &[Folder]) -> bool {
         let prefix = Path::new(&self.prefix);
         folders.iter().any(|folder| {
@@ -113,7 +113,7 @@ impl Closed {
     }
 }
 
-/// Whether `request` is `own`, or the same with a longer path.
+/// Returns whether `request` is `own`, or has a longer path.
 fn is_below(request: &str, own: &str) -> bool {
     // The word behind a rule permits special-purpose addresses, and follows the path.
     let split = |rule: &str| {

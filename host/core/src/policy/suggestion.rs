@@ -119,8 +119,8 @@ fn together(mut options: Vec<String>) -> Option<String> {
         .then(|| options.join(" "))
 }
 
-/// The folder of a path as it was typed: a name with an extension is that of a file. `None` if it could mean something else in
-/// an option, or to a shell.
+/// The folder of a typed path; a name with an extension is a file's. `None` if an option or a shell could read it
+/// differently.
 fn folder_of(typed: &str) -> Option<String> {
     let path = Path::new(typed);
     let is_file = !typed.ends_with(['/', '.']) && path.extension().is_some();

@@ -6,7 +6,7 @@ use crate::record::{AccessKind, PermissionProfile, RuleSource, WriteEffect};
 
 use super::Grants;
 
-/// What a tool says of the files that it uses.
+/// A tool's declared use of files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Files {
     /// Its profile says all of it.

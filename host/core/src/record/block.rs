@@ -1,4 +1,4 @@
-//! What a block of each type must hold (AT-CONT-01..13), checked before any other program reads it.
+//! Checks the content of each block type (AT-CONT-01..13), before any other program reads it.
 
 use serde_json::{Map, Value};
 
@@ -17,7 +17,7 @@ type Fields = Map<String, Value>;
 type Checked = Result<(), &'static str>;
 
 impl Content {
-    /// What is wrong with a block that a tool wrote; `None` for a valid one, and for a type that tools may not write.
+    /// Problem of a block that a tool wrote; `None` for a valid one, and for a type that tools may not write.
     ///
     /// ```
     /// use serde_json::json;
@@ -63,7 +63,7 @@ pub fn media_type(fields: &Map<String, Value>) -> Option<&str> {
         .find_map(|name| as_text(fields, name))
 }
 
-/// Whether `data` is base64 with padding (RFC 4648).
+/// Returns whether `data` is base64 with padding (RFC 4648).
 pub fn is_base64(data: &str) -> bool {
     let body = data.trim_end_matches('=');
     data.len().is_multiple_of(4)
@@ -73,7 +73,7 @@ pub fn is_base64(data: &str) -> bool {
             .all(|b| b.is_ascii_alphanumeric() || b == b'+' || b == b'/')
 }
 
-/// Whether `uri` has a scheme, and only characters of a URI: clients that parse URIs would refuse the whole result.
+/// Returns whether `uri` has a scheme and only URI characters: clients that parse URIs would refuse the whole result.
 pub fn is_uri(uri: &str) -> bool {
     let Some((scheme, rest)) = uri.split_once(':') else {
         return false;
@@ -88,7 +88,7 @@ pub fn is_uri(uri: &str) -> bool {
             .all(|b| b.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(&b))
 }
 
-/// Whether `text` is a media type: a type, a subtype, and maybe parameters.
+/// Returns whether `text` is a media type: a type, a subtype, and optional parameters.
 pub(crate) fn is_media_type(text: &str) -> bool {
     let token = |part: &str| {
         !part.is_empty()

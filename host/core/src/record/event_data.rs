@@ -43,7 +43,7 @@ pub enum Said {
 }
 
 impl Said {
-    /// Whether the field is this text.
+    /// Returns whether the field is this text.
     pub(crate) fn is_text(&self, text: &str) -> bool {
         match self {
             Self::Word(word) => *word == text,

@@ -112,14 +112,14 @@ impl Input {
             .get_or_init(|| digest(self.0.text.as_bytes()).into())
     }
 
-    /// Whether serializing the value gives the text again, byte for byte.
+    /// Returns whether serializing the value gives the text again, byte for byte.
     pub(super) fn is_compact(&self) -> bool {
         self.value()
             .is_ok_and(|value| is_json(self.0.text.as_bytes(), value))
     }
 
-    /// Whether both have the same value, with all digits of each number. The order of an object's fields does not
-    /// matter, and text that is not valid JSON equals nothing.
+    /// Returns whether both have the same value, with all digits of each number. The order of an object's fields does
+    /// not matter, and invalid JSON equals nothing.
     pub fn same(&self, other: &Self) -> bool {
         let (Ok(value), Ok(of_other)) = (self.value(), other.value()) else {
             return false;
@@ -164,7 +164,7 @@ impl Input {
         })
     }
 
-    /// Whether both are the same object, not merely equal.
+    /// Returns whether both are the same object, not merely equal.
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -182,7 +182,7 @@ impl From<&str> for Input {
     }
 }
 
-/// Whether `text` is `value` as compact JSON, byte for byte. Allocates nothing.
+/// Returns whether `text` is `value` as compact JSON, byte for byte. Allocates nothing.
 pub(crate) fn is_json(text: &[u8], value: &impl Serialize) -> bool {
     let mut rest = Expected(text);
     serde_json::to_writer(&mut rest, value).is_ok() && rest.0.is_empty()

@@ -48,7 +48,7 @@ pub(crate) fn plain_name(name: &str) -> impl Iterator<Item = char> {
         .flat_map(char::to_lowercase)
 }
 
-/// Whether `text` is nested deeper than `depth_max`.
+/// Returns whether `text` is nested deeper than `depth_max`.
 fn is_deeper(text: &str, depth_max: usize) -> bool {
     // Most texts have few brackets at all, which takes much less time to see.
     if text

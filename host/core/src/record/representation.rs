@@ -15,8 +15,8 @@ const SUMMARY_CHARS_MAX: usize = 200;
 /// Maximum depth at which a search sees the values of structured output.
 const SEARCH_DEPTH_MAX: usize = 32;
 
-/// What a user interface, the search of a transcript and a program need of a result. A model gets
-/// [`ToolResult::model_facing_content`] alone.
+/// Forms of a result for user interfaces, transcript searches and programs. A model gets only
+/// [`ToolResult::model_facing_content`].
 ///
 /// ```
 /// use toolcell_core::record::ToolResult;
@@ -44,7 +44,7 @@ pub struct Representations {
     /// All payloads that the result refers to, in the order of its content, if there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub persisted_payload_refs: Vec<PersistedRef>,
-    /// What the tool returned, in the terms of the contract `toolcell:tool` (AT-REND-07).
+    /// Return value of the tool, in the terms of the contract `toolcell:tool` (AT-REND-07).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub native_output: Option<NativeOutput>,
 }
@@ -62,7 +62,7 @@ pub struct Representations {
 pub struct NativeOutput {
     /// The types of its blocks, in order; a block that was moved to a payload counts as what it was.
     pub content_types: Vec<String>,
-    /// Whether it returned structured output.
+    /// `true` if it returned structured output.
     pub structured: bool,
     /// Bytes of content and structured output that left the sandbox.
     pub output_bytes: u64,

@@ -5,7 +5,7 @@ const LISTED_MAX: usize = 64;
 /// Maximum bytes of their names together.
 const NAMES_BYTES_MAX: usize = 16 << 10;
 
-/// What a tool did to a file or a server.
+/// Action on a file or a server.
 ///
 /// ```
 /// use toolcell_core::record::Touch;
@@ -47,7 +47,7 @@ pub struct TouchedThing {
     pub status: Option<u16>,
 }
 
-/// What a call touched in its folders and on the network, as the sandbox saw it.
+/// Files and servers that a call touched, as the sandbox saw it.
 ///
 /// ```
 /// use toolcell_core::record::{Touch, Touched};

@@ -127,12 +127,12 @@ impl TraceContext {
         self.parent
     }
 
-    /// What vendors passed along: `tracestate`.
+    /// Vendor data: `tracestate`.
     pub fn state(&self) -> Option<&str> {
         self.state.as_deref()
     }
 
-    /// Whether the trace is recorded.
+    /// Returns whether the trace is recorded.
     pub fn is_sampled(&self) -> bool {
         self.flags & SAMPLED != 0
     }
@@ -236,7 +236,7 @@ fn hex(text: Option<&str>, digits: usize) -> Option<u128> {
         .flatten()
 }
 
-/// Whether `text` is a list of members, `key=value`, of the characters that both may have.
+/// Returns whether `text` is a list of members, `key=value`, of allowed characters.
 fn is_state(text: &str) -> bool {
     let is_key = |key: &str| {
         let known = |byte: u8| {

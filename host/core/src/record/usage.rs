@@ -14,13 +14,13 @@ use super::Touched;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Metered {
-    /// What the call used.
+    /// Amount used.
     pub used: u64,
-    /// What it was allowed to use.
+    /// Amount allowed.
     pub limit: u64,
 }
 
-/// What a call wrote to files.
+/// File writes of a call.
 ///
 /// ```
 /// use toolcell_core::record::{FileUsage, Metered};
@@ -36,7 +36,7 @@ pub struct FileUsage {
     pub files_created: Metered,
 }
 
-/// What the requests of a call consumed.
+/// Network usage of a call.
 ///
 /// ```
 /// use toolcell_core::record::{NetworkUsage, Usage};
@@ -58,7 +58,7 @@ pub struct NetworkUsage {
     pub connections_limit: u64,
 }
 
-/// What a call wrote to artifacts, kept or not.
+/// Artifact writes of a call, kept or not.
 ///
 /// ```
 /// use toolcell_core::record::{ArtifactUsage, Metered};
@@ -74,8 +74,8 @@ pub struct ArtifactUsage {
     pub created: Metered,
 }
 
-/// What a call consumed, also if it failed. An extension of `tool_result`. Fuel, files, network and artifacts include what
-/// the calls consumed that it made.
+/// Usage of a call, even if it failed. An extension of `tool_result`. Fuel, files, network and artifacts include the
+/// calls that it made.
 ///
 /// ```
 /// use toolcell_core::record::ToolResult;

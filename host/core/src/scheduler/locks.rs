@@ -168,7 +168,7 @@ impl Queue {
         }
     }
 
-    /// Whether an earlier call of the same caller, which the call meets, does not run yet.
+    /// Returns whether an earlier call of the same caller that conflicts with it does not run yet.
     fn follows_own(&self, id: u64) -> bool {
         let Some(entry) = self.entries.get(&id) else {
             return false;
@@ -234,7 +234,7 @@ impl Queue {
         self.wake(freed);
     }
 
-    /// Whether the call has to wait for its turn. A call that is gone, or runs, waits for nothing.
+    /// Returns whether the call must wait for its turn. A call that ended or runs waits for nothing.
     fn is_blocked(&self, id: u64) -> bool {
         let Some(entry) = self
             .entries
@@ -338,7 +338,7 @@ impl Queue {
         }
     }
 
-    /// What is notified when the call `id` may run; `None` if it may.
+    /// Notifier for the turn of the call `id`; `None` if it may run.
     fn news(&mut self, id: u64) -> Option<Arc<Notify>> {
         self.enter_line(id);
         let is_blocked = self.is_blocked(id);
@@ -403,8 +403,8 @@ impl Queue {
         self.wake(behind);
     }
 
-    /// Notifies those of the calls `ids` that wait for their turn and have it now, and those that waited for calls that
-    /// can be passed from now on. A call that waits for no call without a place any more is passed no more.
+    /// Notifies the calls in `ids` whose turn has come, and the calls that waited for calls that can be passed from now
+    /// on. A call that no longer waits for a call without a place is no longer passed.
     fn wake(&mut self, mut ids: Vec<u64>) {
         while let Some(id) = ids.pop() {
             let Some(entry) = self.entries.get(&id) else {

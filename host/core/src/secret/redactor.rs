@@ -113,8 +113,8 @@ impl Terms {
         Self(self.0.clone(), BTreeSet::new())
     }
 
-    /// Adds those of `terms` that are new; returns whether there are any. Takes O(n log n) time, because a caller may
-    /// send many values.
+    /// Adds the new `terms`; returns whether there are any. Takes O(n log n) time, because a caller may send many
+    /// values.
     pub fn add(&mut self, mut terms: Vec<Term>) -> bool {
         let key = |term: &Term| (term.kind, term.value.len());
         let order = |a: &Term, b: &Term| {
@@ -269,12 +269,12 @@ impl Redactor {
         })))
     }
 
-    /// Whether there is nothing to redact.
+    /// Returns whether there is nothing to redact.
     pub fn is_idle(&self) -> bool {
         self.0.is_none()
     }
 
-    /// Whether the texts of progress are withheld.
+    /// Returns whether the texts of progress are withheld.
     pub fn is_silent(&self) -> bool {
         self.0.as_ref().is_some_and(|inner| inner.silent)
     }
@@ -467,7 +467,7 @@ impl Redactor {
 }
 
 impl Inner {
-    /// Whether there is more to redact in an output than in other records.
+    /// Returns whether outputs have more to redact than other records.
     fn looks_into_outputs(&self) -> bool {
         !(self.short.is_empty() && self.numbers.is_empty() && self.fields.is_empty())
             || self.booleans
@@ -484,7 +484,7 @@ impl Inner {
             || (self.booleans && matches!(text, "true" | "false"))
     }
 
-    /// Whether `value`, a boolean or a number, equals a short argument.
+    /// Returns whether `value`, a boolean or a number, equals a short argument.
     fn is_short(&self, value: &Value) -> bool {
         match value {
             Value::Bool(_) => self.booleans,

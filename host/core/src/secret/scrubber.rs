@@ -211,7 +211,7 @@ impl ScrubStream {
         out
     }
 
-    /// Whether a value was found so far.
+    /// Returns whether a value was found so far.
     pub fn found(&self) -> bool {
         self.pending.found
     }
@@ -262,7 +262,7 @@ impl Fold {
         Some((*from, label))
     }
 
-    /// Whether no form has begun.
+    /// Returns whether no form has begun.
     fn is_idle(&self, automaton: &Automaton) -> bool {
         self.state == automaton.start
     }

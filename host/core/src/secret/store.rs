@@ -29,7 +29,7 @@ pub struct SecretStore {
     key_file: PathBuf,
 }
 
-/// What may be shown of a secret: everything but its value.
+/// Public part of a secret: everything but its value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SecretEntry {
     pub name: String,

@@ -17,7 +17,7 @@ pub struct Forms {
     /// The argument that decides which form a call has; `None` if no single one does.
     pub tag: Option<String>,
     pub forms: Vec<Form>,
-    /// Whether the schema asserts more than that.
+    /// `true` if the schema asserts more than that.
     pub is_lossy: bool,
 }
 
@@ -30,12 +30,12 @@ pub struct Form {
     pub required: Vec<String>,
     /// The other arguments that it names.
     pub optional: Vec<String>,
-    /// What its author says of it.
+    /// Description by its author.
     pub said: Option<String>,
 }
 
 impl Forms {
-    /// What a model has to know beside the schema, for the description of the tool.
+    /// Facts for the model that the schema lacks, for the tool's description.
     pub fn note(&self) -> String {
         let note = self.written(true);
         let note = if note.chars().count() > WORDY_CHARS_MAX {

@@ -33,7 +33,7 @@ const ANNOTATIONS: [&str; 8] = [
     "$comment",
 ];
 
-/// Whether `schema` has references, definitions, or a name as a document.
+/// Returns whether `schema` has references, definitions, or an id as a document.
 pub(super) fn has_references(schema: &Value) -> bool {
     let Value::Object(words) = schema else {
         return false;
@@ -48,7 +48,7 @@ pub(super) fn has_references(schema: &Value) -> bool {
     found
 }
 
-/// Whether a keyword asserts nothing.
+/// Returns whether a keyword asserts nothing.
 pub(super) fn is_annotation(word: &str) -> bool {
     ANNOTATIONS.contains(&word)
 }
@@ -59,7 +59,7 @@ pub(super) struct Inliner<'s, 'b> {
     targets: Targets<'s>,
     /// The schemas around the current one, by address. A reference to one of them would never end.
     open: Vec<*const Value>,
-    /// What is left of [`INLINED_BYTES_MAX`].
+    /// Remainder of [`INLINED_BYTES_MAX`].
     left: usize,
     budget: &'b mut LoadBudget,
     is_cut: bool,
@@ -82,7 +82,7 @@ impl<'s, 'b> Inliner<'s, 'b> {
         self.schema(self.root)
     }
 
-    /// Whether a reference was replaced by any value, because what it refers to is too large.
+    /// Returns whether a reference was replaced by any value, because its target is too large.
     pub(super) fn is_cut(&self) -> bool {
         self.is_cut
     }
@@ -121,7 +121,7 @@ impl<'s, 'b> Inliner<'s, 'b> {
         copy
     }
 
-    /// What `reference` leads to.
+    /// Resolves `reference`.
     fn target(&mut self, reference: &str) -> Value {
         let name = reference.rsplit(['/', '#']).next().unwrap_or_default();
         let name: String = name.chars().take(NAME_CHARS_MAX).collect();

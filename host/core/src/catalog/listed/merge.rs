@@ -19,19 +19,19 @@ const DESCRIPTIONS_MAX: usize = 3;
 /// The schema of an object, taken apart.
 #[derive(Default)]
 pub(super) struct Object {
-    /// What is neither in the other fields nor a keyword that is refused at the top.
+    /// Keywords that are neither in the other fields nor refused at the top.
     words: Map<String, Value>,
     properties: Map<String, Value>,
     required: Vec<String>,
-    /// Whether it accepts no other properties.
+    /// `true` if it accepts no other properties.
     is_closed: bool,
     forms: Vec<Form>,
     tag: Option<String>,
-    /// Whether the real schema asserts more than this and its forms.
+    /// `true` if the real schema asserts more than this and its forms.
     is_lossy: bool,
 }
 
-/// Whether `schema` accepts an object, as far as its own keywords say.
+/// Returns whether the keywords of `schema` itself allow an object.
 pub(super) fn takes_objects(schema: &Value) -> bool {
     match schema {
         Value::Bool(all) => *all,
@@ -300,7 +300,7 @@ fn forms(branches: &[Object]) -> (Vec<Form>, Option<String>) {
 }
 
 impl Object {
-    /// What decides between branches: the constants among the properties, and what is required.
+    /// Properties that tell branches apart: the constant and the required ones.
     fn shape(&self) -> Map<String, Value> {
         let constants = self
             .properties
@@ -392,7 +392,7 @@ fn constants(schemas: &[Value]) -> Option<Value> {
     Some(Value::Object(merged))
 }
 
-/// Whether two schemas differ in annotations alone.
+/// Returns whether two schemas differ only in annotations.
 fn asserts_the_same(one: &Value, other: &Value) -> bool {
     let (Value::Object(one), Value::Object(other)) = (one, other) else {
         return one == other;
@@ -404,7 +404,7 @@ fn asserts_the_same(one: &Value, other: &Value) -> bool {
     asserted(one) == asserted(other) && one.iter().all(same)
 }
 
-/// Adds the description of `other` to that of `schema`, unless it is there already.
+/// Appends `other`'s description to `schema`'s, unless it is already included.
 fn join_descriptions(schema: &mut Value, other: &Value) {
     let (Value::Object(schema), Some(said)) =
         (schema, other.get("description").and_then(Value::as_str))

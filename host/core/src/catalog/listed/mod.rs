@@ -100,17 +100,17 @@ impl ListedSchema {
         self.forms.as_ref()
     }
 
-    /// What a model has to know beside the schema; empty if there is nothing.
+    /// Facts for the model that the schema lacks; empty if there are none.
     pub fn note(&self) -> String {
         self.forms().map(Forms::note).unwrap_or_default()
     }
 
-    /// Whether the schema accepts an object. Arguments are objects, so that a tool without one cannot be called.
+    /// Returns whether the schema accepts an object. Arguments are objects; without one, the tool cannot be called.
     pub fn is_possible(&self) -> bool {
         self.is_possible
     }
 
-    /// Whether some argument is listed as any value, because what it refers to is too large.
+    /// Returns whether an argument is listed as any value, because its target is too large.
     pub fn is_cut(&self) -> bool {
         self.is_cut
     }

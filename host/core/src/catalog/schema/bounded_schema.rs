@@ -8,8 +8,8 @@ use super::{LoadBudget, Schema, Unsatisfied};
 /// Only the part in use takes memory.
 pub const SCHEMA_STACK_BYTES: usize = 64 << 20;
 
-/// A schema of others that belongs to no tool, compiled. It is bounded like that of a tool: it refers to nothing outside
-/// itself, and neither compiling it nor a check costs more than a limit.
+/// A compiled schema of others that belongs to no tool. It is limited like a tool's: it refers to nothing outside
+/// itself, and both compiling and checking have a cost limit.
 ///
 /// ```
 /// use serde_json::json;
@@ -37,7 +37,7 @@ impl BoundedSchema {
     ///
     /// # Errors
     ///
-    /// What is wrong with the value, or that the check would cost too much.
+    /// Fails if the value is invalid, or the check would cost too much.
     pub fn check(&self, value: &Value, bytes: usize) -> Result<(), Unsatisfied> {
         self.0.check(value, bytes)
     }

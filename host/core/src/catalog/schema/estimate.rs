@@ -20,8 +20,8 @@ pub(super) struct Budget {
     pub(super) units: u64,
     /// Nesting depth of subschemas.
     pub(super) depth: u32,
-    /// Whether a subschema for another type costs nothing more. That is so when validity is checked, but not when
-    /// errors are collected.
+    /// `true` if a subschema for another type costs nothing more: when checking validity, but not when collecting
+    /// errors.
     pub(super) fail_fast: bool,
 }
 

@@ -67,7 +67,7 @@ pub(super) struct Node {
     /// The only types that pass, if there is a `type`. It is checked before everything else.
     pub(super) types: Option<u8>,
     pub(super) unique_items: bool,
-    /// Whether it depends on what its neighbours evaluated, so that they are evaluated twice.
+    /// `true` if it depends on its neighbors' evaluations, which then run twice.
     pub(super) unevaluated: bool,
     pub(super) contains: bool,
     /// Applied to the value itself.
@@ -85,7 +85,7 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// Whether it applies no other subschema.
+    /// Returns whether it applies no other subschema.
     pub(super) fn is_leaf(&self) -> bool {
         self.children().next().is_none() && self.in_place.is_empty()
     }

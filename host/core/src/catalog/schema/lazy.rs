@@ -29,8 +29,8 @@ impl LazySchema {
         })
     }
 
-    /// Whether [`Self::check`] takes at most 1 ms, and little stack. Never before the schema is compiled, because that
-    /// takes time and stack too.
+    /// Returns whether [`Self::check`] takes at most 1 ms and little stack. `false` until the schema is compiled,
+    /// because that takes time and stack too.
     pub(in crate::catalog) fn is_light(&self, value: &Value, bytes: usize) -> bool {
         self.compiled
             .get()

@@ -57,7 +57,7 @@ pub(super) struct Schema {
 /// Why a value is rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unsatisfied {
-    /// What is wrong with the value.
+    /// Problem with the value.
     Mismatch(String),
     /// The check would cost too much.
     Costly(String),
@@ -101,13 +101,13 @@ impl Schema {
         })
     }
 
-    /// Whether a check of `value`, whose JSON text has at most `bytes` bytes, takes at most 1 ms and little stack. The
-    /// estimate itself takes no longer.
+    /// Returns whether a check of `value`, with at most `bytes` bytes of JSON text, takes at most 1 ms and little
+    /// stack. The estimate takes no longer.
     pub(super) fn is_light(&self, value: &Value, bytes: usize) -> bool {
         self.is_always_light(bytes) || self.takes_at_most(value, LIGHT_MAX)
     }
 
-    /// Whether a check of `value` takes at most `units` of work, and little stack.
+    /// Returns whether a check of `value` takes at most `units` of work, and little stack.
     pub(super) fn takes_at_most(&self, value: &Value, units: u64) -> bool {
         let budget = Budget {
             units,
@@ -117,7 +117,7 @@ impl Schema {
         estimate::within(&self.graph, value, budget).is_ok()
     }
 
-    /// Whether any value of at most `bytes` bytes of JSON text is light.
+    /// Returns whether any value of at most `bytes` bytes of JSON text is light.
     fn is_always_light(&self, bytes: usize) -> bool {
         let Bounds {
             per_value,
@@ -158,7 +158,8 @@ impl Schema {
         Err(Unsatisfied::Mismatch(self.violations(value)))
     }
 
-    /// Whether collecting all violations of `value` takes little memory. The evaluator builds the JSON Pointer of each.
+    /// Returns whether collecting all violations of `value` takes little memory: the evaluator builds the JSON Pointer
+    /// of each.
     fn may_collect(&self, value: &Value) -> bool {
         let budget = Budget {
             units: COLLECTED_MAX,

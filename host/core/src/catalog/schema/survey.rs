@@ -42,7 +42,7 @@ impl<'s> Survey<'s> {
         Ok(survey)
     }
 
-    /// Whether `value` is part of the document.
+    /// Returns whether `value` is part of the document.
     pub(super) fn holds(&self, value: &Value) -> bool {
         self.values.contains(&std::ptr::from_ref(value))
     }

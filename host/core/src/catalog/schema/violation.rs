@@ -1,5 +1,4 @@
-//! What is wrong with a value, in words that its sender can act on: of a union, the branch that the value is meant for is
-//! chosen by its constant.
+//! Describes schema violations so that the sender of a value can fix them. In a union, a constant selects the branch.
 
 use std::collections::HashMap;
 
@@ -175,7 +174,7 @@ impl<'s> Search<'s> {
     }
 }
 
-/// What is wrong, without its place. It does not repeat the value.
+/// Describes the violation without its place or the value.
 fn said(error: &ValidationError<'_>) -> String {
     match error.kind() {
         ValidationErrorKind::Required { property } => {
@@ -202,7 +201,7 @@ fn placed(said: &str, error: &ValidationError<'_>) -> String {
     }
 }
 
-/// What to say of `value`, whose type no branch accepts.
+/// Message for `value`, whose type no branch accepts.
 fn other_type(value: &Value, branches: &[Vec<ValidationError<'_>>]) -> String {
     let mut accepted: Vec<&str> = Vec::new();
     for error in branches.iter().flatten() {
@@ -227,7 +226,7 @@ fn types(kind: &TypeKind) -> Vec<&'static str> {
     }
 }
 
-/// What to say of a text that is the JSON of a value of one of the types `accepted`, which are arrays and objects here.
+/// Message for a string with the JSON of a value of one of the types `accepted`, here arrays and objects.
 pub(in crate::catalog) fn json_text(value: &Value, accepted: &[&str]) -> Option<String> {
     let text = value.as_str()?.trim();
     let kind = match text.chars().next()? {

@@ -196,7 +196,7 @@ fn matcher(interface: &Value, has_native_ids: bool, place: &Place<'_>, findings:
     }
 }
 
-/// Whether the tool's `external_mappings` name operations of other protocols, which rules are compared with.
+/// Returns whether the tool's `external_mappings` name operations of other protocols, to compare rules with.
 fn has_native_ids(tool: &Linked<'_>) -> bool {
     let records = [
         Some(tool.declaration.value),
@@ -336,7 +336,7 @@ fn defaults(
     }
 }
 
-/// Whether the words `type`, `enum` and `const` of a schema allow the value.
+/// Returns whether the keywords `type`, `enum` and `const` allow the value.
 fn may_be(schema: &Value, value: &Value) -> bool {
     let is = |kind: &Value| match (kind.as_str(), value) {
         (Some("null"), value) => value.is_null(),

@@ -355,7 +355,7 @@ fn any(_: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// What Open Tool Calling demands for the credential that comes with each request (OTC-D-13).
+/// Checks Open Tool Calling's demands on the credential of each request (OTC-D-13).
 fn authorization(value: &Value) -> Result<(), String> {
     let has_provider = value.get("provider_type").is_some_and(Value::is_string);
     if has_provider || value.as_str() == Some("token") {

@@ -61,7 +61,7 @@ impl<'a> Place<'a> {
 pub(super) struct Findings {
     errors: List,
     notes: List,
-    /// What is demanded and cannot be done: each is a note too.
+    /// Demands that cannot be met; each is a note too.
     gaps: List,
     unknown: usize,
 }

@@ -15,7 +15,7 @@ pub(super) struct Object {
     /// Its name in messages.
     pub(super) name: &'static str,
     pub(super) fields: &'static [Field],
-    /// Whether its field names are common words, so that they have a meaning only in this object.
+    /// `true` if its field names are common words, which have a meaning only in this object.
     pub(super) common_names: bool,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct Field {
     pub(super) name: &'static str,
     pub(super) shape: Shape,
     pub(super) required: bool,
-    /// Whether the field limits what a call may do, or what is shown and kept of it: to lose it would widen the tool.
+    /// `true` if the field limits a call, or what is shown and kept of it: losing it would widen the tool.
     pub(super) narrows: bool,
 }
 
@@ -116,7 +116,7 @@ fn report(findings: &mut Findings, place: &Place<'_>, checked: Result<(), String
     }
 }
 
-/// Whether a value is equivalent to an absent one.
+/// Returns whether a value is equivalent to an absent one.
 fn says_nothing(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,

@@ -100,13 +100,13 @@ const SYNONYMS: [(&str, &str); 12] = [
     ("kind", "tool_kind"),
 ];
 
-/// Whether a toolkit is meant to be in the short form.
+/// Returns whether a toolkit is meant to be in short form.
 pub(super) fn is_short(toolkit: &Value) -> bool {
     toolkit.get("tools").is_some()
 }
 
-/// Returns the records of a short toolkit, those of its tool number N at the index N of each list; `None` if it has no list
-/// of tools.
+/// Returns the records of a short toolkit, with tool number N's at index N of each list; `None` if it has no list of
+/// tools.
 pub(super) fn derive(toolkit: &Value, findings: &mut Findings) -> Option<Value> {
     let top = Place::TOP;
     let fields = toolkit.as_object()?;
@@ -380,7 +380,7 @@ impl<'a> Tool<'a> {
         );
     }
 
-    /// Whether the tool wants anything beyond this machine.
+    /// Returns whether the tool wants access beyond this machine.
     fn reaches_out(&self) -> bool {
         use AccessKind::{Browser, ExternalSend, Network, Payment};
         self.access
@@ -388,7 +388,7 @@ impl<'a> Tool<'a> {
             .any(|kind| matches!(kind, Browser | ExternalSend | Network | Payment))
     }
 
-    /// Whether the tool can change nothing, as far as its fields say: then its calls may run side by side.
+    /// Returns whether the tool's fields allow no change: then its calls may run concurrently.
     fn changes_nothing(&self) -> bool {
         use AccessKind::{Credential, FileRead, Network};
         self.access
@@ -524,7 +524,7 @@ impl Parts {
         self.of(part).entry(field).or_insert_with(|| value.into());
     }
 
-    /// `ids`: those of the interface, the execution profile and the permission profile.
+    /// `ids`: the ids of the interface, execution profile and permission profile.
     fn into_records(
         mut self,
         namespace: &str,
@@ -575,7 +575,7 @@ impl Parts {
     }
 }
 
-/// Whether the field says anything.
+/// Returns whether the field has a value.
 fn has(fields: &Map<String, Value>, name: &str) -> bool {
     match fields.get(name) {
         None | Some(Value::Null) => false,

@@ -117,7 +117,8 @@ pub(super) fn annotations(findings: &mut Findings, place: &Place<'_>, value: &Va
     }
 }
 
-/// Whether `name` may be a misspelling of `known`: other case, other separators, a plural, or one or two wrong letters.
+/// Returns whether `name` may be a misspelling of `known`: other case or separators, a plural, or up to two wrong
+/// letters.
 pub(super) fn resembles(name: &str, known: &str) -> bool {
     if name.len() > NAME_BYTES_MAX {
         return false;

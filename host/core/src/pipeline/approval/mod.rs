@@ -47,7 +47,7 @@ pub(super) struct Asked {
     pub(super) journal: Journal,
     /// `Some` if an approval was requested.
     pub(super) approval: Option<Approval>,
-    /// Whether it is, or was, suspended for a question of its tool.
+    /// Suspension state, for a question of its tool.
     pub(super) stage: Stage,
     /// Before `held`: what is left to note is in the log when another process can take the call.
     pub(super) leaving: Leaving,

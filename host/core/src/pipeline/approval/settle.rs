@@ -228,7 +228,7 @@ fn unclaimed(kept: Option<&Kept>) -> Refusal {
     Refusal::new(ErrorClass::ApprovalRejected, "approval_not_open", message)
 }
 
-/// What an answer counts as.
+/// Effect of an answer.
 #[derive(Clone, Copy)]
 enum Counted {
     Yes,

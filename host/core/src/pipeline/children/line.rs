@@ -9,7 +9,7 @@ use crate::record::{AbortReason, ToolError, Usage};
 
 use super::not_made;
 
-/// What a guest wants.
+/// A guest's request.
 pub(super) enum Wish {
     List(oneshot::Sender<Vec<CallableTool>>),
     Call(ChildCall, oneshot::Sender<Reply>),
@@ -41,8 +41,8 @@ fn gone() -> ToolError {
     crate::executor::canceled(AbortReason::RuntimeShutdown).to_error()
 }
 
-/// What those calls used whose replies the guest did not read: the guest reads a reply and is charged in one step, and
-/// can be stopped before.
+/// Usage of calls whose replies the guest did not read: the guest reads a reply and is charged in one step, and can be
+/// stopped before.
 #[derive(Clone, Default)]
 pub(super) struct Unread(Arc<Mutex<Vec<Usage>>>);
 

@@ -36,7 +36,7 @@ pub(super) fn check(brought: &Secrets) -> Result<(), Refusal> {
     checked.map_err(|error| refused(format!("{error:#}")))
 }
 
-/// What is redacted because of them.
+/// Redaction terms for them.
 pub(super) fn terms(brought: &Secrets) -> Vec<Term> {
     brought
         .iter()
@@ -75,7 +75,7 @@ pub(super) fn note(invocation: &mut ToolInvocation, names: &[String], brought: &
     }
 }
 
-/// Whether a call that no process runs used secrets of its request. Without them, it would use those of the operator.
+/// Returns whether a call that no process runs used its request's secrets. Without them, it would use the operator's.
 pub(in super::super) fn is_lost(invocation: &ToolInvocation) -> bool {
     invocation.extra.contains_key(PROPERTY) && guard!("request_secret_resume")
 }

@@ -27,7 +27,7 @@ pub(super) struct Concealer {
     pub(super) terms: Arc<Terms>,
     pub(super) redactor: Redactor,
     pub(super) whole: bool,
-    /// Whether inputs have sensitive fields.
+    /// `true` if inputs have sensitive fields.
     pub(super) inputs: bool,
     /// The redactor does not contain all `terms` yet.
     pub(super) stale: bool,
@@ -221,7 +221,7 @@ impl Concealer {
         }
     }
 
-    /// Whether the redactor is ready, or quick to build.
+    /// Returns whether the redactor is ready, or quick to build.
     pub(super) fn is_light(&self) -> bool {
         !self.stale || self.terms.bytes() <= VALUE_BYTES_INLINE_MAX || !guard!("redactor_aside")
     }
@@ -241,7 +241,7 @@ fn name(places: &mut BTreeSet<String>, place: String) {
     }
 }
 
-/// What was hidden, to be searched for elsewhere.
+/// Hidden values, to search for elsewhere.
 #[derive(Default)]
 struct Gathered<'a> {
     /// Numbers as they are written.

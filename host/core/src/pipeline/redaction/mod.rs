@@ -73,7 +73,7 @@ pub(super) struct Redaction {
     checks: Arc<Checks>,
 }
 
-/// What the calls of tools that a call makes must not show: its secrets and sensitive arguments.
+/// Values that calls made by a call must not show: its secrets and sensitive arguments.
 #[derive(Clone)]
 pub(super) struct Hidden {
     terms: Arc<Terms>,
@@ -81,7 +81,7 @@ pub(super) struct Hidden {
 }
 
 impl Redaction {
-    /// What the calls below this one must not show either; `None` if it has nothing to hide.
+    /// Values that the calls below this one must not show either; `None` without any.
     pub(super) fn inherited(&self) -> Option<Hidden> {
         let hides = self.references.is_some() || self.whole;
         hides.then(|| Hidden {
@@ -168,12 +168,12 @@ impl Redaction {
         Ok(self.redactor.clone())
     }
 
-    /// Whether the tool's text must not appear outside the result itself.
+    /// Returns whether the tool's text must appear only in the result.
     pub(super) fn is_silent(&self) -> bool {
         self.whole
     }
 
-    /// Whether arguments are sensitive, so that records do not have all of the input.
+    /// Returns whether arguments are sensitive, so records omit a part of the input.
     pub(super) fn hides_input(&self) -> bool {
         self.references.is_some()
     }
@@ -209,7 +209,7 @@ impl Redaction {
         Ok(())
     }
 
-    /// Whether the arguments have sensitive fields, so that those in another shape cannot be shown.
+    /// Returns whether the arguments have sensitive fields, so arguments in another shape cannot be shown.
     fn needs_shape(&self) -> bool {
         let contract = self.contract.as_ref();
         (self.whole || contract.is_some_and(|contract| contract.has_sensitive_fields()))

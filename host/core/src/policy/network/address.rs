@@ -110,7 +110,7 @@ pub fn special(address: IpAddr) -> Option<&'static str> {
     }
 }
 
-/// Whether a cloud serves the metadata of a machine at `address`.
+/// Returns whether `address` is a cloud's metadata service.
 pub(super) fn is_metadata(address: IpAddr) -> bool {
     special(reached(address)) == Some(METADATA)
 }

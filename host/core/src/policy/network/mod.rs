@@ -50,13 +50,13 @@ pub struct NetworkGrants {
 }
 
 impl NetworkGrants {
-    /// Whether nothing was granted.
+    /// Returns whether nothing was granted.
     pub fn is_empty(&self) -> bool {
         self.allow.is_empty()
     }
 
-    /// Whether a grant can let a call of a tool with `profile` reach each of `origins`: the profile's scope covers it, and
-    /// no denial closes it.
+    /// Returns whether a grant can let a tool with `profile` reach each of `origins`: its scope covers it, and no
+    /// denial closes it.
     pub(super) fn can_grant(&self, profile: &PermissionProfile, origins: &[Origin]) -> bool {
         let Ok(scope) = Scope::of(profile) else {
             return false;
@@ -160,10 +160,10 @@ pub struct Network {
 }
 
 impl Network {
-    /// What `profile` declares and `grants` allows. `named` are the origins that the call's own arguments name: a scope
-    /// with the word `argument` adds them to its patterns; any other scope is narrowed to them, if there are any.
-    /// Unless the profile says `remote_mutation`, only methods that change nothing remain. A scope that cannot be
-    /// parsed declares nothing. `closed` stays closed.
+    /// Access that `profile` declares and `grants` allows. `named` are the origins that the call's own arguments name:
+    /// a scope with the word `argument` adds them to its patterns; any other scope is narrowed to them, if any. Unless
+    /// the profile has `remote_mutation`, only methods that change nothing remain. A scope that cannot be parsed
+    /// declares nothing. `closed` stays closed.
     pub fn effective(
         profile: &PermissionProfile,
         grants: &NetworkGrants,
@@ -218,7 +218,7 @@ impl Network {
         self.closed.extend(most.closed.iter().cloned());
     }
 
-    /// Whether the call can send no request.
+    /// Returns whether the call can send no request.
     pub fn is_empty(&self) -> bool {
         self.allow.is_empty()
     }
@@ -260,7 +260,7 @@ impl Network {
             .map(|rule| (rule.words.as_str(), rule.source))
     }
 
-    /// Whether some request to `origin` is allowed.
+    /// Returns whether some request to `origin` is allowed.
     pub(super) fn may_reach(&self, origin: &Origin) -> bool {
         let origin = Rule::origin(origin);
         self.allow.iter().any(|rule| rule.meet(&origin).is_some())
@@ -397,7 +397,7 @@ impl Network {
 /// An absent scope declares nothing.
 struct Scope {
     patterns: Vec<Rule>,
-    /// Whether the origins that a call's arguments name belong to the scope.
+    /// `true` if the scope includes origins in the call's arguments.
     argument: bool,
 }
 
@@ -471,7 +471,7 @@ pub(super) fn wished(profile: &PermissionProfile) -> Vec<String> {
         .unwrap_or_default()
 }
 
-/// Whether [`wishes`] has a host at which a cloud serves metadata.
+/// Returns whether [`wishes`] has the host of a cloud's metadata service.
 pub(super) fn wishes_metadata(profile: &PermissionProfile, named: &[Origin]) -> bool {
     match named {
         [] => Scope::of(profile).is_ok_and(|scope| scope.patterns.iter().any(Rule::is_metadata)),

@@ -75,7 +75,7 @@ impl HostName {
         (name.len() <= 253 && name.split('.').all(label) && !number).then_some(Self::Name(name))
     }
 
-    /// Whether a cloud serves the metadata of a machine there, and with it credentials.
+    /// Returns whether the origin is a cloud's metadata service, which hands out credentials.
     pub fn is_metadata(&self) -> bool {
         match self {
             Self::Name(name) => METADATA_NAMES.contains(&name.as_str()),

@@ -25,8 +25,8 @@ pub struct Rule {
     port: Option<u16>,
     methods: Methods,
     path: String,
-    /// Whether the rule permits a special-purpose address, because its host is an address or `localhost`. Only a grant
-    /// can do that.
+    /// `true` if the rule permits a special-purpose address, because its host is an address or `localhost`. Only a
+    /// grant can.
     pub(super) named: bool,
     /// The rule as written, for the record: `--allow-net=api.example.com`.
     pub(super) words: String,
@@ -97,7 +97,7 @@ impl Rule {
         }
     }
 
-    /// Whether the rule is about a host at which a cloud serves metadata, and no other.
+    /// Returns whether the rule is only about the host of a cloud's metadata service.
     pub(super) fn is_metadata(&self) -> bool {
         matches!(&self.host, HostPattern::Is(host) if host.is_metadata())
     }
@@ -189,14 +189,14 @@ impl Rule {
         }
     }
 
-    /// Whether this rule allows `request` with `host` as its host.
+    /// Returns whether this rule allows `request` with `host` as its host.
     pub(super) fn covers(&self, request: &Request<'_>, host: &HostName) -> bool {
         self.matches(request, host)
             && (self.path == "/" || is_plain(request.path) && covers(&self.path, request.path))
     }
 
-    /// Whether this rule could deny `request` with `host` as its host: a path that servers interpret in different ways
-    /// is denied.
+    /// Returns whether this rule could deny `request` with `host` as its host; a path that servers interpret
+    /// differently is denied.
     pub(super) fn touches(&self, request: &Request<'_>, host: &HostName) -> bool {
         self.matches(request, host)
             && (self.path == "/" || !is_plain(request.path) || covers(&self.path, request.path))
@@ -328,14 +328,14 @@ fn either<T: PartialEq>(one: Option<T>, other: Option<T>) -> Option<Option<T>> {
     }
 }
 
-/// Whether `path` is `prefix` or lies below it.
+/// Returns whether `path` is `prefix` or lies below it.
 fn covers(prefix: &str, path: &str) -> bool {
     path.strip_prefix(prefix)
         .is_some_and(|rest| rest.is_empty() || prefix.ends_with('/') || rest.starts_with('/'))
 }
 
-/// Whether every server interprets `path` in the same way: no escapes that could hide a separator, no backslash, no
-/// `;`, no empty and no dot segments.
+/// Returns whether every server interprets `path` in the same way: no escapes that could hide a separator, no
+/// backslash, no `;`, no empty and no dot segments.
 pub(in crate::policy) fn is_plain(path: &str) -> bool {
     let doubtful = ["%2e", "%2f", "%5c", "%25", "%3b", "//", "\\", ";"];
     let lower = path.to_ascii_lowercase();

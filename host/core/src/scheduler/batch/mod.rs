@@ -95,7 +95,7 @@ impl YieldPolicy {
     }
 }
 
-/// What an interruption by the user means for the calls that run (AT-SCHED-05). Those that have not started never do.
+/// Effect of an interruption by the user on running calls (AT-SCHED-05). Those that have not started never do.
 ///
 /// ```
 /// use toolcell_core::scheduler::batch::InterruptBehavior;
@@ -125,7 +125,7 @@ impl InterruptBehavior {
     }
 }
 
-/// What the failure of a call means for the other calls of its batch (AT-SCHED-06).
+/// Effect of a call's failure on the other calls of its batch (AT-SCHED-06).
 ///
 /// ```
 /// use toolcell_core::scheduler::batch::SiblingFailurePolicy;

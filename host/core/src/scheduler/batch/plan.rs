@@ -1,4 +1,4 @@
-//! What depends on what, checked before anything runs.
+//! Dependencies, checked before anything runs.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -151,7 +151,7 @@ impl Plan {
         self.needs.len()
     }
 
-    /// Whether there is no call.
+    /// Returns whether there is no call.
     pub fn is_empty(&self) -> bool {
         self.needs.is_empty()
     }

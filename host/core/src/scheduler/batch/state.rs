@@ -1,4 +1,4 @@
-//! What may start now, and what the end of a call means for the others.
+//! Tracks which calls may start, and how the end of one affects the others.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -6,7 +6,7 @@ use crate::record::AbortReason;
 
 use super::{BatchPolicy, Plan, SiblingFailurePolicy};
 
-/// What to do next.
+/// Next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Start this call.
@@ -51,7 +51,7 @@ pub struct BatchState {
     /// The waiting calls that will not start.
     doomed: BTreeMap<usize, Cause>,
     cancels: VecDeque<Step>,
-    /// Whether a failure has canceled all siblings.
+    /// `true` if a failure has canceled all siblings.
     siblings_canceled: bool,
 }
 
@@ -80,7 +80,7 @@ impl BatchState {
         }
     }
 
-    /// Whether every call has ended.
+    /// Returns whether every call has ended.
     pub fn is_over(&self) -> bool {
         self.left == 0
     }

@@ -24,7 +24,7 @@ pub(super) enum Mode {
     Exclusive,
 }
 
-/// What one call can reach, as far as other calls can notice it.
+/// Resources that one call can reach and other calls can notice.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claim {
     /// Canonical folders, sorted, none inside another.
@@ -34,9 +34,9 @@ pub struct Claim {
     network: NetworkUse,
     /// How the call uses the context of its caller; `None` if it cannot change it.
     context: Option<Mode>,
-    /// What the tool says that its calls share, by name.
+    /// Resources that the tool's calls share, by name.
     named: Vec<(Arc<str>, Mode)>,
-    /// Whether the call must be alone.
+    /// `true` if the call must run alone.
     alone: bool,
 }
 
@@ -95,7 +95,7 @@ impl Claim {
         }
     }
 
-    /// Whether no other call can notice a call with this claim.
+    /// Returns whether no other call can notice a call with this claim.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }

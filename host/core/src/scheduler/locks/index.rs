@@ -23,13 +23,13 @@ pub(super) enum Stage {
 pub(super) struct Index {
     /// Each call uses the whole: shared, unless it must be alone.
     whole: Users,
-    /// By caller. The network is one resource for the calls of one caller. Between callers it is none, because one
-    /// caller's request would stop those of all others.
+    /// By caller. The network is one resource for the calls of one caller, but not between callers, because one
+    /// caller's request would stop all others.
     networks: BTreeMap<u64, Users>,
     /// By caller, because each has a context of its own.
     contexts: BTreeMap<u64, Users>,
     folders: BTreeMap<Arc<Path>, Users>,
-    /// What tools name as shared by their calls.
+    /// Resources that tools declare as shared.
     named: BTreeMap<Arc<str>, Users>,
 }
 
@@ -89,19 +89,20 @@ impl Index {
         }
     }
 
-    /// Whether calls that run, or that have their turn before this one, keep it waiting.
+    /// Returns whether running calls, or calls whose turn comes first, keep this one waiting.
     pub(super) fn holds_up(&self, claim: &Claim, call: Call) -> bool {
         self.met(claim, call.caller)
             .any(|(users, mode)| users.has(mode, |group| group.holds_up(call)))
     }
 
-    /// Whether the call waits for one without a place: an earlier one of its caller, or one that is passed no more.
+    /// Returns whether the call waits for one without a place: an earlier one of its caller, or one that cannot be
+    /// passed.
     pub(super) fn follows_placeless(&self, claim: &Claim, call: Call) -> bool {
         self.met(claim, call.caller)
             .any(|(users, mode)| users.has(mode, |group| group.has_placeless_before(call)))
     }
 
-    /// Whether the call waits for an earlier one of its caller that does not run yet.
+    /// Returns whether the call waits for an earlier one of its caller that does not run yet.
     pub(super) fn follows_own(&self, claim: &Claim, call: Call) -> bool {
         self.met(claim, call.caller)
             .any(|(users, mode)| users.has(mode, |group| group.has_pending_before(call)))
@@ -191,7 +192,7 @@ impl Users {
         self.shared.is_empty() && self.exclusive.is_empty()
     }
 
-    /// Whether this is so of a group that a use in this mode meets.
+    /// Returns whether `is` holds for a group that a use in this mode meets.
     fn has(&self, mode: Mode, is: impl Fn(&Group) -> bool) -> bool {
         is(&self.exclusive) || (mode == Mode::Exclusive && is(&self.shared))
     }
@@ -218,8 +219,8 @@ impl Users {
         }
     }
 
-    /// Adds the calls that one in this mode held up. What waits behind an exclusive use goes on waiting for that one.
-    /// Calls without a place let those of other callers pass, so each caller has a first one.
+    /// Adds the calls that one in this mode held up. Calls behind an exclusive use keep waiting for it. Calls without a
+    /// place let other callers' calls pass, so each caller has a first one.
     fn behind(&self, mode: Mode, behind: &mut Vec<u64>) {
         let exclusive = self.exclusive.waiting.first().copied();
         behind.extend(exclusive.map(|order| order.id));
@@ -314,7 +315,7 @@ impl Group {
     }
 }
 
-/// Whether earlier calls of the same caller are among `calls`.
+/// Returns whether earlier calls of the same caller are among `calls`.
 fn has_before(calls: &BTreeSet<(u64, u64)>, call: Call) -> bool {
     calls
         .range((call.caller, 0)..(call.caller, call.order.id))
