@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::journal::Artifacts;
-use crate::policy::{Limits, Look, Permit};
+use crate::policy::{Limits, Permit, PreflightPermit};
 use crate::record::{
     AbortReason, Content, ContextModifier, ErrorClass, InvocationId, ProgressStatus, Refusal,
     Replay, ReplayData, SafetyFacts, Usage,
@@ -67,11 +67,11 @@ pub enum Preflight<'a> {
     /// In an empty world.
     Offline,
     /// With what a decision lets it read.
-    Reading(&'a Look),
+    Reading(&'a PreflightPermit),
     /// Nowhere, because the call is denied, or has to be approved first.
     Left,
     /// As `Reading`, after the check of the values, which is not repeated.
-    Alone(&'a Look),
+    Alone(&'a PreflightPermit),
 }
 
 /// Inputs of a run besides its permit.

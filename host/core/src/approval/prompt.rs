@@ -3,7 +3,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::policy::{Brief, Capability, Mount};
+use crate::policy::{ApprovalBrief, Capability, Mount};
 use crate::record::{Content, Input, InvocationId, RiskLevel, SessionRule, Timestamp};
 
 use super::layout;
@@ -97,7 +97,7 @@ pub struct PromptContent<'a> {
     pub invocation_id: InvocationId,
     /// `sha256:<hex>`.
     pub component: &'a str,
-    pub brief: &'a Brief,
+    pub brief: &'a ApprovalBrief,
     pub capability: &'a Capability,
     pub arguments: &'a Input,
     pub actor: Option<&'a str>,
@@ -386,7 +386,7 @@ fn always(component: &str) -> String {
     )
 }
 
-fn touches(brief: &Brief, capability: &Capability) -> Vec<String> {
+fn touches(brief: &ApprovalBrief, capability: &Capability) -> Vec<String> {
     let touches = &brief.touches;
     let folder = |verb: &str, mount: &Mount| {
         let host = mount.host.display().to_string();

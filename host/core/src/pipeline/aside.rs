@@ -16,7 +16,7 @@ use crate::record::{AbortReason, ErrorClass, Input, Refusal};
 use crate::scheduler::Shares;
 
 use super::Request;
-use super::journey::Journey;
+use super::call_state::CallState;
 
 /// Maximum number of tasks that wait for a thread, of all callers together.
 const WAITING_MAX: usize = 4_096;
@@ -108,14 +108,14 @@ impl CheckTime {
 
 /// The long checks of one call: who makes it, how long all of them may take together, and what ends them early.
 #[derive(Debug)]
-pub(super) struct Checks {
+pub(super) struct LongChecks {
     caller: Option<String>,
     wall: Duration,
     cancellation: Cancellation,
     time: CheckTime,
 }
 
-impl Checks {
+impl LongChecks {
     pub(super) fn of(request: &Request) -> Self {
         Self {
             caller: request.actor_ref.clone(),
@@ -170,12 +170,12 @@ impl Checks {
     }
 }
 
-type Check = fn(&Contract, &Value, usize) -> Result<(), Unsatisfied>;
+type SchemaCheck = fn(&Contract, &Value, usize) -> Result<(), Unsatisfied>;
 type IsLight = fn(&Contract, &Value, usize) -> bool;
 
 /// The schema of a contract that an input is checked against.
 #[derive(Clone, Copy)]
-pub(super) enum Against {
+pub(super) enum InputSchema {
     Model,
     Call,
 }
@@ -183,15 +183,15 @@ pub(super) enum Against {
 /// Checks an input against a contract: inline if that is quick, otherwise on a thread for checks. The outer error ends
 /// the call, whatever the input is.
 pub(super) async fn check_input(
-    journey: &Journey<'_>,
+    journey: &CallState<'_>,
     contract: &Arc<Contract>,
     input: &Input,
-    against: Against,
+    against: InputSchema,
 ) -> Result<Result<(), Unsatisfied>, Refusal> {
     let bytes = input.text().len();
-    let (is_light, check): (IsLight, Check) = match against {
-        Against::Model => (Contract::model_is_light, Contract::check_model_input),
-        Against::Call => (Contract::call_is_light, Contract::check_call_input),
+    let (is_light, check): (IsLight, SchemaCheck) = match against {
+        InputSchema::Model => (Contract::model_is_light, Contract::check_model_input),
+        InputSchema::Call => (Contract::call_is_light, Contract::check_call_input),
     };
     let checked = move |contract: &Contract, input: &Input| match input.value() {
         Ok(value) => check(contract, value, bytes),

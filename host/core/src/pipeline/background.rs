@@ -19,10 +19,10 @@ use crate::record::ProgressStatus;
 /// background.enter();
 /// ```
 #[derive(Clone, Default)]
-pub struct Background(Arc<Inner>);
+pub struct Background(Arc<BackgroundState>);
 
 #[derive(Default)]
-struct Inner {
+struct BackgroundState {
     // Weak: the listeners of a call learn that it has ended when its trail is dropped.
     trail: OnceLock<WeakTrail>,
     can_be_left: AtomicBool,
@@ -44,9 +44,9 @@ impl Background {
 
     /// The handle of a call whose caller came back in this process, and was shown so many `rounds` of questions before.
     pub fn returned(rounds: usize) -> Self {
-        let background = Self(Arc::new(Inner {
+        let background = Self(Arc::new(BackgroundState {
             rounds: AtomicUsize::new(rounds),
-            ..Inner::default()
+            ..BackgroundState::default()
         }));
         background.set_returns();
         background

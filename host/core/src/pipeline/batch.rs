@@ -18,7 +18,7 @@ use crate::scheduler::batch::{
 };
 use crate::scheduler::{Line, Turn};
 
-use super::journey::Journey;
+use super::call_state::CallState;
 use super::{Request, Services, end, finish, leave, modifiers, refuse, resolve, whole};
 
 /// One call of a batch.
@@ -138,7 +138,7 @@ pub trait BatchListener: Send + Sync {
 }
 
 /// The place of a call among those that it could disturb.
-pub(super) struct Seat {
+pub(super) struct BatchSeat {
     /// Dropped after the end of the call, which lets others run that it could have disturbed.
     pub(super) turn: Turn,
     /// The index of the call in its batch; `None` for a single call.
@@ -178,7 +178,7 @@ where
     )?;
     let in_order = policy.ordering != OrderingPolicy::AllowUnordered;
     let line = in_order.then(|| services(&host).locks.line());
-    let runner = Runner {
+    let runner = BatchRunner {
         line,
         state: BatchState::new(plan, &policy),
         policy,
@@ -225,7 +225,7 @@ fn declared_locks(services: &Services, calls: &[BatchCall]) -> Vec<ResourceLock>
     locks
 }
 
-struct Runner<H> {
+struct BatchRunner<H> {
     host: Arc<H>,
     services: fn(&H) -> &Services,
     state: BatchState,
@@ -245,7 +245,7 @@ struct Runner<H> {
     out: Arc<BatchOutput>,
 }
 
-impl<H: Send + Sync + 'static> Runner<H> {
+impl<H: Send + Sync + 'static> BatchRunner<H> {
     async fn run(mut self, interrupt: &Cancellation) {
         let mut interrupted = false;
         loop {
@@ -302,7 +302,7 @@ impl<H: Send + Sync + 'static> Runner<H> {
         let turn = (self.services)(&self.host)
             .locks
             .turn(self.line, call.request.actor_ref.as_deref());
-        let seat = Seat {
+        let seat = BatchSeat {
             turn,
             order: Some(at),
             held_since: self.held.remove(&at),
@@ -373,8 +373,8 @@ impl<H: Send + Sync + 'static> Runner<H> {
 }
 
 /// Runs a call that has a place in its batch.
-async fn seated(services: &Services, request: Request, seat: Seat) -> Box<CallRecord> {
-    let mut journey = Journey::begin(services, request);
+async fn seated(services: &Services, request: Request, seat: BatchSeat) -> Box<CallRecord> {
+    let mut journey = CallState::begin(services, request);
     journey.seat = Some(seat);
     whole(journey).await
 }
@@ -386,7 +386,7 @@ async fn discarded(
     reason: AbortReason,
     refusal: Refusal,
 ) -> Box<CallRecord> {
-    let mut journey = Journey::begin(services, request);
+    let mut journey = CallState::begin(services, request);
     // The tool says what its record must not show. A call that could not be selected did not start either.
     let _ = resolve::resolve(&mut journey).await;
     journey.request.cancellation.cancel(reason);

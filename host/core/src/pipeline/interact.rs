@@ -17,10 +17,10 @@ use crate::record::{
 use crate::search::Meter;
 
 use super::background::Background;
-use super::children::{self, Tree};
-use super::journey::Journey;
+use super::call_state::CallState;
+use super::children::{self, CallTree};
 use super::schedule;
-use super::suspend::{self, Paused, SoFar};
+use super::suspend::{self, PausedRound, SoFar};
 
 /// Maximum number of times that a call that a client made may ask, with all calls below it, in all attempts, and with
 /// repeated questions after invalid answers.
@@ -31,7 +31,7 @@ const UNFIT_MAX: usize = 4;
 const QUOTED_CHARS_MAX: usize = 300;
 
 /// Questions that were asked together.
-pub(super) struct Round {
+pub(super) struct QuestionRound {
     /// Those without an answer.
     pub(super) requests: Vec<Requested>,
     pub(super) expires_at: Timestamp,
@@ -43,11 +43,11 @@ pub(super) struct Round {
 
 /// Asks, and runs the tool again with the answers, until it asks no more. `asked` is the round that another process began.
 pub(super) async fn go_on(
-    journey: &mut Journey<'_>,
+    journey: &mut CallState<'_>,
     permit: &Permit,
     run: &mut Run,
     mut execution: Box<Execution>,
-    mut asked: Option<Round>,
+    mut asked: Option<QuestionRound>,
 ) -> Box<Execution> {
     loop {
         let NeededInput {
@@ -106,21 +106,24 @@ pub(super) async fn go_on(
 }
 
 /// Begins a round of questions.
-async fn begin(journey: &mut Journey<'_>, requests: Vec<InputRequest>) -> Result<Round, Refusal> {
+async fn begin(
+    journey: &mut CallState<'_>,
+    requests: Vec<InputRequest>,
+) -> Result<QuestionRound, Refusal> {
     let open = read(journey, requests).await?;
     respondent(journey, &open)?;
     let expires_at = Timestamp::now().plus(journey.request.approval.expire.min(EXPIRE_MAX));
     // A new question with a key that was answered before needs a new answer.
     open.iter()
         .for_each(|request| drop(journey.responses.remove(request.key())));
-    too_often(Tree::of(journey).asked())?;
+    too_often(CallTree::of(journey).asked())?;
     journey.advance(Status::NeedsInput)?;
     journey.trail.emit(
         EventType::NeedsInput,
         json!({ "requests": open.len(), "expires_at": expires_at }),
     );
     journey.trail.reached(ProgressStatus::WaitingForInput);
-    Ok(Round {
+    Ok(QuestionRound {
         requests: open,
         expires_at,
         unfit: 0,
@@ -129,7 +132,7 @@ async fn begin(journey: &mut Journey<'_>, requests: Vec<InputRequest>) -> Result
 }
 
 /// The one who answers the `open` requests.
-fn respondent(journey: &Journey<'_>, open: &[Requested]) -> Result<Arc<dyn Respondent>, Refusal> {
+fn respondent(journey: &CallState<'_>, open: &[Requested]) -> Result<Arc<dyn Respondent>, Refusal> {
     let attended = journey.request.policy.mode != Mode::NonInteractive;
     journey
         .request
@@ -141,18 +144,18 @@ fn respondent(journey: &Journey<'_>, open: &[Requested]) -> Result<Arc<dyn Respo
 
 /// Adds an answer for each request to the call's answers. A waiting call holds no place in the scheduler.
 async fn answer(
-    journey: &mut Journey<'_>,
-    round: Round,
+    journey: &mut CallState<'_>,
+    round: QuestionRound,
     so_far: &SoFar<'_>,
 ) -> Result<(), Refusal> {
-    let Round {
+    let QuestionRound {
         requests: mut open,
         expires_at,
         mut unfit,
         shown: mut before,
     } = round;
     let respondent = respondent(journey, &open)?;
-    let tree = Tree::of(journey);
+    let tree = CallTree::of(journey);
     while !open.is_empty() {
         let asked = tree.asked();
         too_often(asked)?;
@@ -163,7 +166,7 @@ async fn answer(
             requests: open,
             expires_at,
         };
-        let paused = Paused {
+        let paused = PausedRound {
             so_far,
             inquiry: &inquiry,
             unfit,
@@ -206,7 +209,7 @@ fn unfit_answers(request: &Requested, why: &str) -> Refusal {
 
 /// Reads the tool's questions, with secrets and sensitive values redacted.
 async fn read(
-    journey: &Journey<'_>,
+    journey: &CallState<'_>,
     requests: Vec<InputRequest>,
 ) -> Result<Vec<Requested>, Refusal> {
     let invalid = |why: String| {
@@ -242,7 +245,7 @@ async fn read(
 }
 
 /// How many rounds of questions the caller was shown.
-fn shown(journey: &Journey<'_>) -> usize {
+fn shown(journey: &CallState<'_>) -> usize {
     journey
         .request
         .background
@@ -253,9 +256,9 @@ fn shown(journey: &Journey<'_>) -> usize {
 /// Waits for the answers, until the question expires or the call is canceled. The call is stored once its caller can come
 /// back in another process.
 async fn wait(
-    journey: &mut Journey<'_>,
+    journey: &mut CallState<'_>,
     respondent: &dyn Respondent,
-    paused: &Paused<'_>,
+    paused: &PausedRound<'_>,
 ) -> Result<InputResponses, Refusal> {
     let inquiry = paused.inquiry;
     let cancellation = journey.request.cancellation.clone();

@@ -1,6 +1,6 @@
 //! The order of a call, as types. Each phase takes what only the phase before it can make, by value.
 //!
-//! Nothing here can be called from outside of the crate, because only the pipeline begins a [`Journey`]. Three phases are
+//! Nothing here can be called from outside of the crate, because only the pipeline begins a [`CallState`]. Three phases are
 //! public as far as the examples below need it. Each example that must not compile differs in one place from one that
 //! must, so that it fails for that reason alone; nightly rustdoc also compares the error codes.
 //!
@@ -82,8 +82,8 @@
 //! }
 //! ```
 
+pub use super::call_state::CallState;
 pub use super::execute::{Executed, run as execute};
-pub use super::journey::Journey;
 pub use super::permission::{Permitted, decide as permission};
 pub use super::pre_hooks::PreHooked;
 pub use super::schedule::{Scheduled, wait as schedule};

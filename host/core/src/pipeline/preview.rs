@@ -42,7 +42,7 @@ pub fn boundary(text: &str, end: usize) -> usize {
 /// The end of `head`, or the start of the escape sequence that it stops in.
 fn before_sequence(head: &str) -> usize {
     #[derive(Clone, Copy, PartialEq)]
-    enum State {
+    enum EscapeState {
         Text,
         /// After ESC, or after an intermediate character behind it.
         Escape,
@@ -53,33 +53,37 @@ fn before_sequence(head: &str) -> usize {
         /// After ESC in such a string: a backslash ends it.
         StringEscape,
     }
-    let mut state = State::Text;
+    let mut state = EscapeState::Text;
     let mut start = 0;
     for (at, c) in head.char_indices() {
         state = match (state, c) {
             (
-                State::Text | State::Escape | State::Control,
+                EscapeState::Text | EscapeState::Escape | EscapeState::Control,
                 '\u{1b}' | '\u{90}' | '\u{98}' | '\u{9b}' | '\u{9d}'..='\u{9f}',
             ) => {
                 start = at;
                 match c {
-                    '\u{1b}' => State::Escape,
-                    '\u{9b}' => State::Control,
-                    _ => State::String,
+                    '\u{1b}' => EscapeState::Escape,
+                    '\u{9b}' => EscapeState::Control,
+                    _ => EscapeState::String,
                 }
             }
-            (State::Escape, '[') => State::Control,
-            (State::Escape, ']' | 'P' | 'X' | '^' | '_') => State::String,
-            (State::Escape, ' '..='/') => State::Escape,
-            (State::Control, ' '..='?') => State::Control,
-            (State::String, '\u{7}' | '\u{9c}') => State::Text,
-            (State::String | State::StringEscape, '\u{1b}') => State::StringEscape,
-            (State::StringEscape, '\\') => State::Text,
-            (State::String | State::StringEscape, _) => State::String,
-            (State::Text | State::Escape | State::Control, _) => State::Text,
+            (EscapeState::Escape, '[') => EscapeState::Control,
+            (EscapeState::Escape, ']' | 'P' | 'X' | '^' | '_') => EscapeState::String,
+            (EscapeState::Escape, ' '..='/') => EscapeState::Escape,
+            (EscapeState::Control, ' '..='?') => EscapeState::Control,
+            (EscapeState::String, '\u{7}' | '\u{9c}') => EscapeState::Text,
+            (EscapeState::String | EscapeState::StringEscape, '\u{1b}') => {
+                EscapeState::StringEscape
+            }
+            (EscapeState::StringEscape, '\\') => EscapeState::Text,
+            (EscapeState::String | EscapeState::StringEscape, _) => EscapeState::String,
+            (EscapeState::Text | EscapeState::Escape | EscapeState::Control, _) => {
+                EscapeState::Text
+            }
         };
     }
-    if state == State::Text {
+    if state == EscapeState::Text {
         head.len()
     } else {
         start

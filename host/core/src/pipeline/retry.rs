@@ -11,7 +11,7 @@ use crate::policy::{Limits, Permit};
 use crate::record::{AbortReason, ErrorClass, EventData, EventType, Keeping, Refusal, Status};
 use crate::scheduler::Place;
 
-use super::journey::Journey;
+use super::call_state::CallState;
 use super::{children, interact, schedule};
 
 /// The field of the invocation that lists the attempts that were repeated.
@@ -21,7 +21,7 @@ pub(super) const ATTEMPTS: &str = "discarded_attempts";
 /// requests, partial results and questions of all attempts count together, and the waits between them count as time. Every
 /// attempt has the same permit, and the answers of the attempts before.
 pub(super) async fn go_on(
-    journey: &mut Journey<'_>,
+    journey: &mut CallState<'_>,
     permit: &Permit,
     mut run: Run,
     mut execution: Box<Execution>,
@@ -91,7 +91,7 @@ fn failure(execution: &Execution) -> Option<&Refusal> {
 
 /// The wait before the next attempt; `None` if there is none.
 fn next(
-    journey: &Journey<'_>,
+    journey: &CallState<'_>,
     permit: &Permit,
     run: &Run,
     execution: &Execution,
@@ -119,7 +119,7 @@ fn next(
 }
 
 /// Records an attempt that another one replaces (AT-EC-21).
-fn discard(journey: &mut Journey<'_>, run: &Run, execution: &Execution, wait: Duration) {
+fn discard(journey: &mut CallState<'_>, run: &Run, execution: &Execution, wait: Duration) {
     let Some(refusal) = failure(execution) else {
         return;
     };
@@ -155,7 +155,7 @@ fn discard(journey: &mut Journey<'_>, run: &Run, execution: &Execution, wait: Du
 
 /// Waits, and takes its turn and a place again: a call that waits keeps no other one waiting.
 async fn again(
-    journey: &mut Journey<'_>,
+    journey: &mut CallState<'_>,
     permit: &Permit,
     wait: Duration,
 ) -> Result<Option<Place>, Refusal> {

@@ -43,22 +43,22 @@ impl CancelOutcome {
 
 /// The calls that run, with what cancels each.
 #[derive(Clone, Default)]
-pub struct RunningCalls(Arc<Mutex<HashMap<InvocationId, Entry>>>);
+pub struct RunningCalls(Arc<Mutex<HashMap<InvocationId, RunningEntry>>>);
 
-struct Entry {
+struct RunningEntry {
     cancellation: Cancellation,
     /// Tells whether the call has ended.
     trail: WeakTrail,
 }
 
 /// A call that runs, or whose end is being written; dropping it removes the call.
-pub(super) struct Registered {
+pub(super) struct RunningCall {
     calls: RunningCalls,
     id: InvocationId,
 }
 
 impl RunningCalls {
-    fn lock(&self) -> MutexGuard<'_, HashMap<InvocationId, Entry>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<InvocationId, RunningEntry>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -67,22 +67,22 @@ impl RunningCalls {
         id: InvocationId,
         cancellation: &Cancellation,
         trail: &Trail,
-    ) -> Registered {
+    ) -> RunningCall {
         self.lock().insert(
             id,
-            Entry {
+            RunningEntry {
                 cancellation: cancellation.clone(),
                 trail: trail.downgrade(),
             },
         );
-        Registered {
+        RunningCall {
             calls: self.clone(),
             id,
         }
     }
 }
 
-impl Drop for Registered {
+impl Drop for RunningCall {
     fn drop(&mut self) {
         self.calls.lock().remove(&self.id);
     }

@@ -2,16 +2,16 @@ use std::path::PathBuf;
 
 use crate::record::{Input, PermissionProfile, SafetyFacts, SubjectField, ToolKind};
 
-use super::{Ceiling, Files, Grants, Limits, Opinion, Policy, Subject};
+use super::{CallCeiling, DecisionSubject, FileUse, Grants, Limits, Opinion, Policy};
 
 /// Inputs of one decision.
 #[derive(Debug)]
-pub struct Case<'a> {
-    pub subject: Subject,
+pub struct DecisionCase<'a> {
+    pub subject: DecisionSubject,
     /// `permission_input`: exactly what would run.
     pub input: Input,
     pub limits: Limits,
-    pub declared: Declared<'a>,
+    pub declared: ToolClaims<'a>,
     /// The component's classification of this one input; `None` if it gives none.
     pub classified: Option<SafetyFacts>,
     pub grants: &'a Grants,
@@ -21,12 +21,12 @@ pub struct Case<'a> {
     /// Folders that hold the host's own state: no grant may reach them.
     pub protected: &'a [PathBuf],
     /// Ceiling of a call that another call makes.
-    pub ceiling: Option<&'a Ceiling>,
+    pub ceiling: Option<&'a CallCeiling>,
 }
 
 /// The tool's declarations about itself: untrusted claims, which can make a decision stricter, never more permissive.
 #[derive(Clone, Copy, Debug)]
-pub struct Declared<'a> {
+pub struct ToolClaims<'a> {
     pub tool_id: &'a str,
     pub namespace: &'a str,
     pub name: &'a str,
@@ -43,12 +43,12 @@ pub struct Declared<'a> {
     /// `true` if a user takes part in each call.
     pub needs_user: bool,
     /// Its declared use of files.
-    pub files: Files,
+    pub files: FileUse,
     /// Why rules or policies that the tool names may not be heard.
     pub unheard: Option<&'static str>,
 }
 
-impl Declared<'_> {
+impl ToolClaims<'_> {
     pub(super) fn claims_read_only(&self, classified: Option<SafetyFacts>) -> bool {
         [Some(self.facts), classified]
             .iter()

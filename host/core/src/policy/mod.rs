@@ -2,7 +2,7 @@
 //! results from both.
 //!
 //! Nothing is granted by default. The effective capability is the intersection of what the tool's permission profile
-//! declares and what was granted. A decision allows, denies, or asks a [`Question`], which becomes a permit only by an
+//! declares and what was granted. A decision allows, denies, or asks a [`ApprovalQuestion`], which becomes a permit only by an
 //! approval.
 
 mod blocked;
@@ -37,9 +37,9 @@ mod unused;
 
 pub use blocked::ToolPatterns;
 pub use capability::{Capability, Denial, Mount};
-pub use case::{Case, Declared};
-pub use ceiling::Ceiling;
-pub use decide::{Explanation, Outcome, Verdict, decide, explain, look};
+pub use case::{DecisionCase, ToolClaims};
+pub use ceiling::CallCeiling;
+pub use decide::{DecisionOutcome, Explanation, PolicyVerdict, decide, explain, look};
 pub(crate) use facts::EFFECTIVE_FACTS;
 pub use grants::{ClosedPath, FolderGrant, GrantWord, Grants, VariableGrant};
 pub use hook_permit::HookPermit;
@@ -48,13 +48,13 @@ pub use named::{names_much, names_paths, with_whole_paths};
 pub use network::{Network, NetworkGrants};
 pub use opinion::Opinion;
 pub use pattern::{PathPattern, UrlPattern};
-pub use permit::{Look, Permit, Subject};
+pub use permit::{DecisionSubject, Permit, PreflightPermit};
 pub use provenance::Provenance;
-pub use question::{Brief, Question, Touches};
+pub use question::{ApprovalBrief, ApprovalQuestion, PossibleTouches};
 pub use rule_match::RuleMatch;
 pub use rules::{InstalledTool, Policy, Rule, RuleWords};
-pub use scope::Scope;
-pub use secret::{Placement, SecretGrant, SecretUse};
+pub use scope::ApprovalScope;
+pub use secret::{SecretGrant, SecretPlacement, SecretUse};
 pub use tools::{ToolCalls, ToolGrant};
-pub use unsaid::Files;
+pub use unsaid::FileUse;
 pub(crate) use unsaid::as_granted;

@@ -24,7 +24,7 @@ const QUICK_BYTES_MAX: usize = 4 << 10;
 
 /// Subjects in the arguments of one call.
 #[derive(Debug, Default)]
-pub(super) struct Named {
+pub(super) struct CallSubjects {
     pub(super) paths: Vec<NamedPath>,
     pub(super) urls: Vec<NamedUrl>,
     pub(super) resources: Vec<String>,
@@ -103,8 +103,8 @@ pub(super) fn named(
     fields: &[SubjectField],
     input: &Input,
     capability: &Capability,
-) -> Result<Named, Refusal> {
-    let mut named = Named::default();
+) -> Result<CallSubjects, Refusal> {
+    let mut named = CallSubjects::default();
     let mut steps = STEPS_MAX;
     let Ok(value) = input.value() else {
         return Ok(named);
@@ -245,7 +245,7 @@ impl NamedPath {
     }
 }
 
-impl Named {
+impl CallSubjects {
     /// Adds the commands that `field` names. A list is one command.
     fn add_commands(&mut self, field: &SubjectField, input: &Value) -> Result<(), Refusal> {
         let mut found = Vec::new();

@@ -6,7 +6,7 @@ use super::{Capability, Limits};
 
 /// Subject of a decision: one call of one tool of one component.
 #[derive(Clone, Debug)]
-pub struct Subject {
+pub struct DecisionSubject {
     pub invocation_id: InvocationId,
     /// `sha256:<hex>` of the component.
     pub component: Arc<str>,
@@ -19,18 +19,18 @@ pub struct Subject {
 /// another one decides again.
 #[derive(Debug)]
 pub struct Permit {
-    subject: Subject,
+    subject: DecisionSubject,
     call_input: Input,
     /// `call_input` with absolute paths; `None` if they are absolute in it.
     guest_input: Option<Input>,
     capability: Capability,
     limits: Limits,
-    traits: Traits,
+    traits: CallTraits,
 }
 
 /// Findings about the call of a permit.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Traits {
+pub(super) struct CallTraits {
     pub(super) changes_nothing: bool,
     pub(super) is_concurrency_safe: bool,
 }
@@ -39,12 +39,12 @@ impl Permit {
     /// `guest_input`: what [`super::named::absolute`] made of `call_input`. Boxed, because a permit passes through several
     /// phases.
     pub(super) fn mint(
-        subject: Subject,
+        subject: DecisionSubject,
         call_input: Input,
         guest_input: Option<Input>,
         capability: Capability,
         limits: Limits,
-        traits: Traits,
+        traits: CallTraits,
     ) -> Box<Self> {
         Box::new(Self {
             subject,
@@ -56,7 +56,7 @@ impl Permit {
         })
     }
 
-    pub fn subject(&self) -> &Subject {
+    pub fn subject(&self) -> &DecisionSubject {
         &self.subject
     }
 
@@ -93,12 +93,12 @@ impl Permit {
 
 /// Read access for preflight of one call. Only a decision makes one (AT-PIPE-04).
 #[derive(Debug)]
-pub struct Look {
+pub struct PreflightPermit {
     capability: Capability,
     input: Input,
 }
 
-impl Look {
+impl PreflightPermit {
     pub(crate) fn of(permit: &Permit) -> Self {
         Self {
             capability: permit.capability.to_look(),

@@ -7,7 +7,7 @@ use std::path::{Component, Path};
 
 use crate::record::PermissionProfile;
 
-use super::Case;
+use super::DecisionCase;
 use super::decide::Ruling;
 use super::named::NamedPath;
 use super::network::{Origin, wished};
@@ -20,7 +20,7 @@ const VALUE_CHARS_MAX: usize = 200;
 /// The options that grant `option` (`--allow-read`) for `paths`; one with `DIR` for a folder that is not known, or whose name
 /// must not be shown.
 pub(super) fn folders<'p>(
-    case: &Case<'_>,
+    case: &DecisionCase<'_>,
     option: &str,
     paths: impl Iterator<Item = &'p NamedPath>,
 ) -> String {

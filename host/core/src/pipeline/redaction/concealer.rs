@@ -11,7 +11,7 @@ use crate::record::{Content, Input, TouchedThing, decoded, object};
 use crate::search::Meter;
 use crate::secret::{REDACTED, Redactor, Term, Terms};
 
-use super::super::map_result::Mapped;
+use super::super::map_result::MappedResult;
 use super::records;
 
 /// Maximum bytes of values for which a redactor is built inline, because each takes some 70 states of its automaton.
@@ -36,10 +36,10 @@ pub(super) struct Concealer {
 }
 
 /// Numbers of an input as written, where a parsed value prints them differently, keyed by what the value prints.
-type Written<'a> = HashMap<String, Vec<&'a str>>;
+type NumberSpellings<'a> = HashMap<String, Vec<&'a str>>;
 
-fn written(input: &Input) -> Written<'_> {
-    let mut found = Written::new();
+fn written(input: &Input) -> NumberSpellings<'_> {
+    let mut found = NumberSpellings::new();
     for number in input.numbers() {
         let held = number
             .parse::<Number>()
@@ -58,7 +58,7 @@ impl Concealer {
         let mut value = input.to_value();
         if self.inputs {
             let contract = Arc::clone(&self.contract);
-            let mut gathered = Gathered {
+            let mut gathered = HiddenValues {
                 written: written(input),
                 terms: Vec::new(),
                 input_of: Some(&contract),
@@ -87,9 +87,9 @@ impl Concealer {
     }
 
     /// Removes what the contract redacts from `mapped`, adds its values to the terms, and returns the places.
-    pub(super) fn hide_output(&mut self, mapped: &mut Mapped) -> BTreeSet<String> {
+    pub(super) fn hide_output(&mut self, mapped: &mut MappedResult) -> BTreeSet<String> {
         let mut places = BTreeSet::new();
-        let mut gathered = Gathered::default();
+        let mut gathered = HiddenValues::default();
         if let Some(structured) = &mut mapped.structured_content {
             self.contract.each_redacted(structured, &mut |at, place| {
                 name(&mut places, format!("/structured_content{at}"));
@@ -123,7 +123,7 @@ impl Concealer {
     }
 
     /// Removes what the contract redacts from a block whose text repeats structured output as JSON.
-    fn hide_in_text(&self, block: &mut Content, gathered: &mut Gathered<'_>) -> bool {
+    fn hide_in_text(&self, block: &mut Content, gathered: &mut HiddenValues<'_>) -> bool {
         let Some(Value::String(text)) = block.fields.get_mut("text") else {
             return false;
         };
@@ -147,7 +147,7 @@ impl Concealer {
     /// Removes every term from `mapped`, and adds the places where it found one.
     pub(super) fn redact_output(
         &mut self,
-        mapped: &mut Mapped,
+        mapped: &mut MappedResult,
         places: &mut BTreeSet<String>,
         meter: &mut Meter,
     ) {
@@ -243,15 +243,15 @@ fn name(places: &mut BTreeSet<String>, place: String) {
 
 /// Hidden values, to search for elsewhere.
 #[derive(Default)]
-struct Gathered<'a> {
+struct HiddenValues<'a> {
     /// Numbers as they are written.
-    written: Written<'a>,
+    written: NumberSpellings<'a>,
     terms: Vec<Term>,
     /// The contract of the tool if these are arguments: of them, short ones count too, and names that are values.
     input_of: Option<&'a Contract>,
 }
 
-impl Gathered<'_> {
+impl HiddenValues<'_> {
     /// Replaces a value with [`REDACTED`], and gathers everything in it, numbers also as written.
     fn hide(&mut self, place: &mut Value) {
         self.gather(place);

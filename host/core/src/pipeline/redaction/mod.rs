@@ -24,9 +24,9 @@ use crate::secret::{
 };
 
 use super::Request;
-use super::aside::Checks;
-use super::journey::Journey;
-use super::map_result::Mapped;
+use super::aside::LongChecks;
+use super::call_state::CallState;
+use super::map_result::MappedResult;
 use super::persist::{modifiers_size, names_size, size};
 
 use concealer::Concealer;
@@ -70,28 +70,28 @@ pub(super) struct Redaction {
     latest: Option<(Input, Arc<Value>)>,
     /// The events of the call, which are redacted too.
     trail: Trail,
-    checks: Arc<Checks>,
+    checks: Arc<LongChecks>,
 }
 
 /// Values that calls made by a call must not show: its secrets and sensitive arguments.
 #[derive(Clone)]
-pub(super) struct Hidden {
+pub(super) struct InheritedSecrets {
     terms: Arc<Terms>,
     whole: bool,
 }
 
 impl Redaction {
     /// Values that the calls below this one must not show either; `None` without any.
-    pub(super) fn inherited(&self) -> Option<Hidden> {
+    pub(super) fn inherited(&self) -> Option<InheritedSecrets> {
         let hides = self.references.is_some() || self.whole;
-        hides.then(|| Hidden {
+        hides.then(|| InheritedSecrets {
             terms: Arc::new(self.terms.without_fields()),
             whole: self.whole,
         })
     }
 
     /// Begins with what the calls above this one hide.
-    fn inherit(&mut self, hidden: &Hidden) -> Result<(), Refusal> {
+    fn inherit(&mut self, hidden: &InheritedSecrets) -> Result<(), Refusal> {
         let key = ReferenceKey::new().map_err(|error| Refusal::host_fault(format!("{error:#}")))?;
         (self.terms, self.references, self.whole) =
             (Arc::clone(&hidden.terms), Some(key), hidden.whole);
@@ -99,7 +99,7 @@ impl Redaction {
     }
 
     /// Begins idle. What takes long runs as one of `checks`.
-    pub(super) fn new(trail: Trail, checks: Arc<Checks>) -> Self {
+    pub(super) fn new(trail: Trail, checks: Arc<LongChecks>) -> Self {
         Self {
             contract: None,
             redactor: Redactor::default(),
@@ -368,7 +368,7 @@ impl Redaction {
     ///
     /// # Errors
     ///
-    /// Those of [`Checks::run`], which end the call.
+    /// Those of [`LongChecks::run`], which end the call.
     pub(super) async fn shown(&mut self, input: &Input) -> Result<Value, Refusal> {
         let Some(mut concealer) = self.concealer() else {
             return Ok(input.to_value());
@@ -475,14 +475,14 @@ impl Redaction {
 
     /// Redacts `mapped`, which is all output of a tool. If there is no time or no thread for that, the output is
     /// withheld.
-    pub(super) async fn redact(&mut self, mapped: &mut Mapped) {
+    pub(super) async fn redact(&mut self, mapped: &mut MappedResult) {
         if let Some(concealer) = self.concealer() {
             // Boxed, to keep the future of a call small that has nothing to redact.
             Box::pin(self.redact_with(concealer, mapped)).await;
         }
     }
 
-    async fn redact_with(&mut self, mut concealer: Concealer, mapped: &mut Mapped) {
+    async fn redact_with(&mut self, mut concealer: Concealer, mapped: &mut MappedResult) {
         if self.everything && !mapped.has_output() {
             // The rest is the host's own text.
             return mapped.hide_names();
@@ -527,18 +527,23 @@ impl Redaction {
             }
             Err(refusal) => {
                 self.everything = true;
-                *mapped = Mapped {
+                *mapped = MappedResult {
                     ran,
                     usage,
                     error: Some(refusal),
-                    ..Mapped::default()
+                    ..MappedResult::default()
                 };
                 mapped.hide_names();
             }
         }
     }
 
-    fn redacted(&mut self, concealer: Concealer, mapped: &mut Mapped, places: BTreeSet<String>) {
+    fn redacted(
+        &mut self,
+        concealer: Concealer,
+        mapped: &mut MappedResult,
+        places: BTreeSet<String>,
+    ) {
         mapped.redacted = true;
         self.learn(concealer);
         self.places.extend(places);
@@ -551,7 +556,7 @@ impl Redaction {
     }
 
     /// Removes all output, and what the tool says of its failure, because the operator or the tool chose that (`redact`).
-    pub(super) fn withhold(&mut self, mapped: &mut Mapped) {
+    pub(super) fn withhold(&mut self, mapped: &mut MappedResult) {
         self.everything = true;
         if mapped.quotes_tool() && guard!("quiet_results") {
             let message = "the tool failed, and a setting of the operator or of the tool keeps back what it says of that";
@@ -571,7 +576,7 @@ impl Redaction {
 }
 
 /// Starts redaction for `tool`, once it is resolved, and redacts the input that was recorded before.
-pub(super) async fn begin(journey: &mut Journey<'_>, tool: &Tool) -> Result<(), Refusal> {
+pub(super) async fn begin(journey: &mut CallState<'_>, tool: &Tool) -> Result<(), Refusal> {
     let secrets = wanted(tool, &journey.request);
     if let Some(hidden) = journey
         .request
@@ -594,7 +599,7 @@ pub(super) async fn begin(journey: &mut Journey<'_>, tool: &Tool) -> Result<(), 
 }
 
 /// Redacts the input that was recorded, and reads the `secrets` that the call may use.
-async fn hide_input(journey: &mut Journey<'_>, secrets: Vec<String>) -> Result<(), Refusal> {
+async fn hide_input(journey: &mut CallState<'_>, secrets: Vec<String>) -> Result<(), Refusal> {
     let input = journey.request.input.clone();
     // Until the input is redacted, the record shows none of it, whatever ends the call.
     journey.invocation.model_input = Arc::new(Value::String(REDACTED.to_owned()));
@@ -670,7 +675,7 @@ fn wanted(tool: &Tool, request: &Request) -> Vec<String> {
 }
 
 /// Removes all output: the result only says that there was some, and why it is not there.
-fn withhold(mapped: &mut Mapped, code: &'static str, message: &str) {
+fn withhold(mapped: &mut MappedResult, code: &'static str, message: &str) {
     mapped.content.clear();
     mapped.structured_content = None;
     mapped.ui_facing_summary = None;

@@ -36,7 +36,7 @@ fn of(url: &str) -> Option<Origin> {
 /// The decision on a request to `origin`, whose host has `address`.
 fn decided(network: &Network, origin: &str, address: &str) -> Result<(), &'static str> {
     let origin = of(origin).unwrap();
-    let request = Request {
+    let request = NetworkRequest {
         scheme: origin.scheme,
         host: &origin.host,
         port: origin.port,
@@ -194,7 +194,7 @@ fn a_denial_wins_by_name_and_by_address() {
 impl Network {
     fn check_is_denied(&self) -> bool {
         let host = HostName::parse("ex.test").unwrap();
-        let request = Request {
+        let request = NetworkRequest {
             scheme: Scheme::Https,
             host: &host,
             port: 443,
@@ -210,7 +210,7 @@ fn an_address_of_this_machine_is_reached_only_where_it_was_named() {
     let decided = |allow: &str, here: bool| {
         let network = reading("any", &[allow], &[]);
         let origin = of("http://a.test:80").unwrap();
-        let request = Request {
+        let request = NetworkRequest {
             scheme: origin.scheme,
             host: &origin.host,
             port: origin.port,

@@ -17,13 +17,13 @@ use crate::record::{
 
 use crate::scheduler::Claim;
 
-use super::approval::{ApprovalService, Asked};
-use super::aside::Checks;
-use super::batch::Seat;
-use super::children::{self, Tree};
+use super::approval::{ApprovalService, StoredCall};
+use super::aside::LongChecks;
+use super::batch::BatchSeat;
+use super::children::{self, CallTree};
 use super::redaction::{Redaction, records};
-use super::running::Registered;
-use super::suspend::Stage;
+use super::running::RunningCall;
+use super::suspend::SuspensionStage;
 use super::{Request, Services, modifiers};
 
 /// Size of arguments from which records are written aside, in bytes: more would delay other calls. These are in the
@@ -56,7 +56,7 @@ fn session(request: &Request) -> Arc<str> {
 
 /// Stored state of a call that another process began.
 #[derive(Clone, Copy)]
-pub(super) struct Left<'k> {
+pub(super) struct StoredCallState<'k> {
     pub(super) invocation: &'k ToolInvocation,
     pub(super) history: &'k History,
     /// `Some` if an approval was requested.
@@ -65,7 +65,7 @@ pub(super) struct Left<'k> {
     pub(super) suspension: Option<&'k Suspension>,
 }
 
-impl<'k> From<&'k Kept> for Left<'k> {
+impl<'k> From<&'k Kept> for StoredCallState<'k> {
     fn from(kept: &'k Kept) -> Self {
         let Kept {
             invocation,
@@ -82,7 +82,7 @@ impl<'k> From<&'k Kept> for Left<'k> {
     }
 }
 
-impl<'k> From<&'k Suspended> for Left<'k> {
+impl<'k> From<&'k Suspended> for StoredCallState<'k> {
     fn from(kept: &'k Suspended) -> Self {
         let Suspended {
             invocation,
@@ -102,7 +102,7 @@ impl<'k> From<&'k Suspended> for Left<'k> {
 
 /// State that one call gathers in its phases: records only, never a decision. Only the pipeline begins one. Boxed, because
 /// a future that holds one is moved several times.
-pub struct Journey<'a> {
+pub struct CallState<'a> {
     pub(super) services: &'a Services,
     pub(super) request: Request,
     pub(super) invocation: ToolInvocation,
@@ -116,7 +116,7 @@ pub struct Journey<'a> {
     pub(super) opinion: Option<Opinion>,
     /// Values to keep out of these records.
     pub(super) redaction: Redaction,
-    pub(super) checks: Arc<Checks>,
+    pub(super) checks: Arc<LongChecks>,
     /// Context from hooks for the model.
     pub(super) additional_context: Vec<Value>,
     pub(super) mappings: ResultMappings,
@@ -125,16 +125,16 @@ pub struct Journey<'a> {
     /// `Some` while a tool that may write artifacts runs, and until they are kept.
     pub(super) artifacts: Option<Artifacts>,
     /// `Some` after an approval was requested, or the call was suspended.
-    pub(super) asked: Option<Box<Asked>>,
+    pub(super) asked: Option<Box<StoredCall>>,
     /// `Some` in a batch, and for a single call that others could notice. Held until the end, so that the records of two
     /// calls that exclude each other do not overlap.
-    pub(super) seat: Option<Seat>,
+    pub(super) seat: Option<BatchSeat>,
     /// Claim of a call that stepped aside. Kept here because the call may fail before it steps back, and be repeated.
     pub(super) aside: Option<Claim>,
     /// Limits on keeping the output, which may repeat the output of calls by the guest or above it.
     pub(super) narrowed: Keeping,
     /// `Some` after the guest called another tool, or asked its user, unless another guest made the call.
-    pub(super) tree: Option<Arc<Tree>>,
+    pub(super) tree: Option<Arc<CallTree>>,
     /// The user's answers to the tool's questions, by their keys. They are the call's, so that every later instance gets
     /// them, in whatever attempt: all attempts are one invocation (AT-EXEC-07), and a question that it asked once is
     /// answered.
@@ -144,10 +144,10 @@ pub struct Journey<'a> {
     /// `true` if preflight waits until the call is allowed, because hooks or an approver are asked first.
     pub(super) preflight_left: bool,
     /// Lets the call be canceled by its id; `None` for a call that does not run.
-    pub(super) registered: Option<Registered>,
+    pub(super) registered: Option<RunningCall>,
 }
 
-impl<'a> Journey<'a> {
+impl<'a> CallState<'a> {
     /// The store for the payloads of this call's caller.
     pub(super) fn payloads(&self) -> PayloadStore {
         let lasts = self
@@ -177,7 +177,7 @@ impl<'a> Journey<'a> {
         Self::heard_by(Arc::default(), None, services, request)
     }
 
-    fn register(&self) -> Registered {
+    fn register(&self) -> RunningCall {
         self.services.running.enter(
             self.invocation.invocation_id,
             &self.request.cancellation,
@@ -232,7 +232,7 @@ impl<'a> Journey<'a> {
             ("native_call_id", request.native_call_id.clone().into()),
         ];
         trail.emit_at(began, EventType::Planned, requested);
-        let checks = Arc::new(Checks::of(&request));
+        let checks = Arc::new(LongChecks::of(&request));
         Box::new(Self {
             services,
             request,
@@ -266,12 +266,12 @@ impl<'a> Journey<'a> {
     pub(super) fn resume(
         services: &'a Services,
         mut request: Request,
-        left: Left<'_>,
+        left: StoredCallState<'_>,
         desk: &ApprovalService,
         held: Held,
         events: Vec<ToolEvent>,
     ) -> Box<Self> {
-        let Left {
+        let StoredCallState {
             invocation,
             history,
             approval,
@@ -288,25 +288,25 @@ impl<'a> Journey<'a> {
             outlet,
         );
         trail.resolved(&invocation.tool_id);
-        let checks = Arc::new(Checks::of(&request));
+        let checks = Arc::new(LongChecks::of(&request));
         request.context_modifier_policy = modifiers::noted(invocation);
         request.trace = TraceContext::recorded(invocation);
         let registered = services.running.enter(id, &request.cancellation, &trail);
         let stage = if suspension.is_some() {
-            Stage::Waiting
+            SuspensionStage::Waiting
         } else {
-            Stage::Never
+            SuspensionStage::Never
         };
         let journal = desk.journal.clone();
         let leaving = trail.leaving();
-        let asked = Asked {
+        let asked = StoredCall {
             journal,
             approval: approval.cloned(),
             stage,
             leaving,
             held,
         };
-        let tree = suspension.map(|left| Arc::new(Tree::restored(left.asked, left.calls_left)));
+        let tree = suspension.map(|left| Arc::new(CallTree::restored(left.asked, left.calls_left)));
         Box::new(Self {
             services,
             request,
@@ -490,7 +490,7 @@ impl<'a> Journey<'a> {
 
 /// Declares what a phase returns. Only the module of that phase can make one, so a phase that is left out or out of order
 /// does not compile; the examples of `phase.rs` show it.
-macro_rules! made_here {
+macro_rules! phase_token {
     ($(#[$doc:meta])* $visible:vis $name:ident($content:ty)) => {
         $(#[$doc])*
         $visible struct $name($content);
@@ -504,10 +504,10 @@ macro_rules! made_here {
     };
 }
 
-pub(super) use made_here;
+pub(super) use phase_token;
 
 /// A tool, and the input that it is called with so far.
-pub(super) struct Prepared {
+pub(super) struct PreparedCall {
     pub(super) tool: Arc<Tool>,
     pub(super) input: Input,
 }
