@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 use toolcell::Listener;
-use toolcell_core::catalog::{Conditions, Selection, Surface};
+use toolcell_core::catalog::{Surface, SurfaceConditions, ToolSelection};
 use toolcell_core::find::{Finder, Query};
 use toolcell_core::policy::Policy;
 use toolcell_core::record::ToolEvent;
@@ -35,14 +35,14 @@ async fn a_surface_is_created_once_and_updated_only_by_changes() {
         .await
         .unwrap();
     heard.0.lock().unwrap().clear();
-    let conditions = Conditions {
+    let conditions = SurfaceConditions {
         policy: &Policy::default(),
         missing_secrets: &Default::default(),
     };
     let build = |budget| {
-        let selection = Selection {
+        let selection = ToolSelection {
             budget,
-            ..Selection::default()
+            ..ToolSelection::default()
         };
         Surface::build(host.catalog().tools(), selection, &conditions)
     };

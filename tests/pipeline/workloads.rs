@@ -26,7 +26,7 @@ use toolcell_core::record::{
 use toolcell_core::scheduler::batch::{
     BatchPolicy, InterruptBehavior, OrderingPolicy, SiblingFailurePolicy, YieldPolicy,
 };
-use toolcell_core::scheduler::{Chains, ResourceLocks, Scheduler};
+use toolcell_core::scheduler::{CallChains, ResourceLocks, Scheduler};
 use toolcell_core::secret::SecretStore;
 
 use crate::support::scratch;
@@ -423,7 +423,7 @@ impl World {
             scheduler: Scheduler::new(stage.workload.places, 1, None),
             locks: ResourceLocks::default(),
             running: RunningCalls::default(),
-            chains: Chains::new(1, 1),
+            chains: CallChains::new(1, 1),
             hooks: Hooks::new(hooks),
             payloads: PayloadStore::new(state("payloads")),
             desk: None,

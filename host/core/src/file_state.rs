@@ -22,7 +22,7 @@ pub struct FileState([u64; 7]);
 
 impl FileState {
     /// Returns the state of an open file; `None` if its metadata cannot be read.
-    pub fn of(file: &File) -> Option<Self> {
+    pub fn from_file(file: &File) -> Option<Self> {
         file.metadata().ok().map(|metadata| Self::from(&metadata))
     }
 
@@ -37,7 +37,7 @@ impl FileState {
             // From here on, the first write to each page gets a time from the kernel.
             file.sync_data().ok()?;
         }
-        Self::of(file).filter(|state| state.is_settled(began))
+        Self::from_file(file).filter(|state| state.is_settled(began))
     }
 
     /// Returns whether a change after `at` would produce a different state.

@@ -44,17 +44,17 @@ impl ResolvedPath {
     ///
     /// A folder that may not be entered (an [`std::io::Error`]), `..` after a missing folder ([`ThroughMissing`]), a
     /// loop of links, and more than 4,096 names.
-    pub fn of(full: &Path) -> anyhow::Result<Self> {
+    pub fn resolve(full: &Path) -> anyhow::Result<Self> {
         let mut steps = STEPS_MAX;
         Self::within(full, &mut steps)
     }
 
-    /// Follows `full` as [`Self::of`] does, and counts each name that is looked up against `steps`, which several paths
+    /// Follows `full` as [`Self::resolve`] does, and counts each name that is looked up against `steps`, which several paths
     /// share.
     ///
     /// # Errors
     ///
-    /// Those of [`Self::of`], and more names than `steps` has left, which is 0 then.
+    /// Those of [`Self::resolve`], and more names than `steps` has left, which is 0 then.
     pub fn within(full: &Path, steps: &mut usize) -> anyhow::Result<Self> {
         let mut resolved = Self::default();
         resolved.walk(full, steps)?;
@@ -62,7 +62,7 @@ impl ResolvedPath {
         Ok(resolved)
     }
 
-    /// Follows `full` as far as possible: where [`Self::of`] fails, `end` is the place that cannot be passed.
+    /// Follows `full` as far as possible: where [`Self::resolve`] fails, `end` is the place that cannot be passed.
     pub fn so_far(full: &Path) -> Self {
         let mut resolved = Self::default();
         let mut steps = STEPS_MAX;
@@ -187,7 +187,7 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         let found = |path: &str| {
-            let resolved = ResolvedPath::of(&root.join(path)).unwrap();
+            let resolved = ResolvedPath::resolve(&root.join(path)).unwrap();
             (
                 names(&[resolved.end]).remove(0),
                 names(&resolved.links),
@@ -218,14 +218,14 @@ mod tests {
             ("real/deep".into(), vec!["one".into()], vec!["real".into()])
         );
         assert!(
-            ResolvedPath::of(&root.join("missing/../real"))
+            ResolvedPath::resolve(&root.join("missing/../real"))
                 .unwrap_err()
                 .is::<ThroughMissing>()
         );
         symlink("round", root.join("round")).unwrap();
-        assert!(ResolvedPath::of(&root.join("round")).is_err());
+        assert!(ResolvedPath::resolve(&root.join("round")).is_err());
         let long = "deep/../".repeat(5_000);
-        assert!(ResolvedPath::of(&root.join("real").join(long)).is_err());
+        assert!(ResolvedPath::resolve(&root.join("real").join(long)).is_err());
         // A loop of links ends at one of them, with the names of all.
         symlink("there", root.join("back")).unwrap();
         symlink("back", root.join("there")).unwrap();
@@ -251,6 +251,6 @@ mod tests {
         let names = |count: usize| "n/".repeat(count);
         assert_eq!(steps(Path::new(&names(STEPS_MAX))).len(), STEPS_MAX);
         assert_eq!(steps(Path::new(&names(1 << 20))).len(), STEPS_MAX + 1);
-        assert!(ResolvedPath::of(Path::new(&format!("/{}", names(1 << 20)))).is_err());
+        assert!(ResolvedPath::resolve(Path::new(&format!("/{}", names(1 << 20)))).is_err());
     }
 }

@@ -65,7 +65,7 @@ impl Listed<'_> {
     /// What the tool has to be taken for: what the sandbox prevents is certain, and what the tool does not state
     /// counts against it.
     pub fn effects(&self) -> Effects {
-        Effects::of(&self.declaration.tool_kind, self.interface, self.permission)
+        Effects::from_records(&self.declaration.tool_kind, self.interface, self.permission)
     }
 }
 

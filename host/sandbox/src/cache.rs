@@ -242,7 +242,7 @@ impl Cache {
     ) -> Option<Entry<IgnoredAny>> {
         let path = self.path(component);
         let file = open_private(&path)?;
-        if FileState::of(&file)? != *state {
+        if FileState::from_file(&file)? != *state {
             return None;
         }
         let entry = Self::entry(file, *state, SystemTime::now(), path)?;
@@ -267,7 +267,7 @@ impl Cache {
         let length = file.metadata().ok()?.len();
         mark_used(&file);
         let opened = SystemTime::now();
-        let state = FileState::of(&file)?;
+        let state = FileState::from_file(&file)?;
         let signed = length
             .checked_sub(MAC)
             .filter(|signed| *signed >= LENGTH && length <= ENTRY_BYTES_MAX)?;

@@ -147,7 +147,7 @@ fn left(permit: &Permit, run: &Run) -> Option<Limits> {
     let resumed = run.resumed.as_ref().filter(|_| guard!("one_budget"));
     let spent = resumed.map(|resumed| &resumed.spent);
     match &run.share {
-        Some(share) => Some(share.of(permit.limits(), spent)),
+        Some(share) => Some(share.lower(permit.limits(), spent)),
         None => spent.map(|spent| permit.limits().less(spent)),
     }
 }

@@ -237,7 +237,7 @@ impl Sandbox {
         path: &Path,
         file: &File,
     ) -> Result<Option<Arc<LoadedComponent>>, Refusal> {
-        let (Some(cache), Some(state)) = (self.loader.cache()?, FileState::of(file)) else {
+        let (Some(cache), Some(state)) = (self.loader.cache()?, FileState::from_file(file)) else {
             return Ok(None);
         };
         Ok(cache

@@ -262,7 +262,7 @@ pub(super) fn reopen(suspension: &Suspension, outdated: CancellationToken) -> Op
         outdated,
     };
     let ask = Ask::Input {
-        inquiry: expressible(&Inquiry::of(suspension).ok()?).0,
+        inquiry: expressible(&Inquiry::from_suspension(suspension).ok()?).0,
         responses: answers,
     };
     Some(Reopened {
@@ -277,7 +277,7 @@ pub(super) fn reopen(suspension: &Suspension, outdated: CancellationToken) -> Op
 pub(super) fn suspended(
     suspension: &Suspension,
 ) -> Option<(BTreeMap<String, ElicitRequestParams>, MetaObject)> {
-    let inquiry = Inquiry::of(suspension).ok()?;
+    let inquiry = Inquiry::from_suspension(suspension).ok()?;
     let asked = inquiry.requests.iter();
     let named = asked.filter_map(|one| {
         Some((

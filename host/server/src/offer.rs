@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rmcp::model::Tool as Described;
 use serde_json::Value;
-use toolcell_core::catalog::{Standing, Surface, Tool};
+use toolcell_core::catalog::{Surface, Tool, ToolAvailability};
 use toolcell_core::find::{Finder, Query};
 use toolcell_core::record::{ErrorClass, LoadingState, Refusal, ToolSearchResult};
 use toolcell_dialect::{self as dialect, Listed, mcp};
@@ -49,7 +49,7 @@ pub(super) struct Offer {
     /// The description of the tool for clients, made when it is first listed or loaded.
     described: OnceLock<Described>,
     /// What a caller can do with the tool before it has loaded any.
-    pub(super) standing: Standing,
+    pub(super) standing: ToolAvailability,
     /// Wall time limit of a call; the lower of this and the server's limit counts.
     pub(super) wall: Option<Duration>,
     /// The data with which another process can repeat a call of the tool.
@@ -134,7 +134,10 @@ impl Offers {
     }
 
     /// Describes each tool with `describe`, in the terms of a dialect, in the order in which they are offered.
-    pub fn describe<T>(&self, mut describe: impl FnMut(Listed<'_>, Standing) -> T) -> Vec<T> {
+    pub fn describe<T>(
+        &self,
+        mut describe: impl FnMut(Listed<'_>, ToolAvailability) -> T,
+    ) -> Vec<T> {
         let one = |offer: &Arc<Offer>| offer.listed(|listed| describe(listed, offer.standing));
         self.offers.iter().map(one).collect()
     }
@@ -143,7 +146,7 @@ impl Offers {
     pub fn describe_one<T>(
         &self,
         at: usize,
-        describe: impl FnOnce(Listed<'_>, Standing) -> T,
+        describe: impl FnOnce(Listed<'_>, ToolAvailability) -> T,
     ) -> Option<T> {
         let offer = self.offers.get(at)?;
         Some(offer.listed(|listed| describe(listed, offer.standing)))
@@ -261,7 +264,7 @@ impl Offers {
         self.listable().eq(other.listable())
     }
 
-    fn listable(&self) -> impl Iterator<Item = (&Described, Standing)> {
+    fn listable(&self) -> impl Iterator<Item = (&Described, ToolAvailability)> {
         let listable = self
             .offers
             .iter()
@@ -313,7 +316,12 @@ impl Offer {
         })
     }
 
-    fn new(name: String, offered: &Offered, standing: Standing, strict_schemas: bool) -> Self {
+    fn new(
+        name: String,
+        offered: &Offered,
+        standing: ToolAvailability,
+        strict_schemas: bool,
+    ) -> Self {
         let Offered {
             tool,
             wall,

@@ -13,7 +13,7 @@ use toolcell_core::journal::{CallLog, EventBus, Journal, Listener, LogSettings, 
 use toolcell_core::pipeline::{ApprovalService, RunningCalls, Services};
 use toolcell_core::policy::Limits;
 use toolcell_core::record::Keeping;
-use toolcell_core::scheduler::{Chains, MemoryBudget, ResourceLocks, Scheduler};
+use toolcell_core::scheduler::{CallChains, MemoryBudget, ResourceLocks, Scheduler};
 use toolcell_core::secret::SecretStore;
 use toolcell_sandbox::{CompileWatch, CompilerSettings, NetworkSettings, Sandbox, SandboxSettings};
 
@@ -200,7 +200,7 @@ impl HostBuilder {
         let compiler = self.compiler.map_or_else(compiling::own_program, Ok)?;
         let sandbox = Sandbox::new(SandboxSettings {
             pool: self.pooled.then_some(self.calls_at_once),
-            nested: Chains::instances(self.calls_at_once),
+            nested: CallChains::instances(self.calls_at_once),
             memory_bytes_max: self.memory_bytes_max,
             cache_dir: self.cached.then(|| home.components()),
             cache_bytes_max: self.cache_bytes_max,
@@ -243,7 +243,7 @@ impl HostBuilder {
             .waiting(usize::try_from(self.calls_waiting).unwrap_or(usize::MAX)),
             locks: self.locks,
             running: RunningCalls::default(),
-            chains: Chains::new(self.calls_at_once, self.callers),
+            chains: CallChains::new(self.calls_at_once, self.callers),
             hooks,
             payloads,
             desk: self.approvals.then(|| ApprovalService {

@@ -57,7 +57,7 @@ pub fn bind(
 
 /// Returns what an approval of this call for the rest of its session covers; `None` for this capability alone.
 pub fn scope(capability: &Capability, limits: &Limits) -> Option<ApprovalScope> {
-    ApprovalScope::of(capability, &canonical_limits(limits))
+    ApprovalScope::from_capability(capability, &canonical_limits(limits))
 }
 
 fn canonical_limits(limits: &Limits) -> Value {

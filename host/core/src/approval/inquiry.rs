@@ -3,7 +3,7 @@ use std::pin::Pin;
 
 use serde_json::Value;
 
-use crate::catalog::Form;
+use crate::catalog::InputForm;
 use crate::record::{
     InputResponse, InputResponses, InvocationId, OpenQuestion, Suspension, Timestamp,
 };
@@ -44,7 +44,7 @@ pub struct Inquiry {
 
 impl Inquiry {
     /// The questions that a suspended call waits for. The error says why they cannot be read.
-    pub fn of(suspension: &Suspension) -> Result<Self, String> {
+    pub fn from_suspension(suspension: &Suspension) -> Result<Self, String> {
         Ok(Self {
             invocation_id: suspension.invocation_id,
             tool_id: suspension.tool_id.clone(),
@@ -75,7 +75,7 @@ pub struct Requested {
     key: String,
     /// The tool's message, in which deceptive characters are escaped.
     message: String,
-    form: Form,
+    form: InputForm,
     /// Why the last answer could not be used.
     problem: Option<String>,
 }
@@ -87,7 +87,7 @@ impl Requested {
         if key.is_empty() || key.len() > KEY_BYTES_MAX || !key.chars().all(fits) {
             return Err("its key has 1 to 64 letters, digits, `_`, `-` or `.`".to_owned());
         }
-        let form = Form::read(schema)?;
+        let form = InputForm::read(schema)?;
         if deceives_anywhere(form.schema()) {
             return Err("its schema holds characters that cannot be seen, or mislead".to_owned());
         }
@@ -122,7 +122,7 @@ impl Requested {
         Ok(Self {
             key,
             message,
-            form: Form::read(&schema.to_string())?,
+            form: InputForm::read(&schema.to_string())?,
             problem,
         })
     }

@@ -10,10 +10,10 @@ use crate::record::{
 };
 
 use super::listed::ListedSchema;
-use super::listing::{self, Names};
+use super::listing::{self, HiddenNames};
 use super::load::LoadBudget;
 use super::marking;
-use super::schema::{LazySchema, Unsatisfied, json_text};
+use super::schema::{CheckFailure, LazySchema, json_text};
 
 use super::{fields, nulls, references, sensitive};
 use crate::search::{Pattern, states};
@@ -32,7 +32,7 @@ const REDACTION_RULES_MAX: usize = 32;
 
 /// The contracts of one tool, each compiled once: JSON Schema 2020-12, no remote references, patterns in linear time.
 #[derive(Debug)]
-pub struct Contract {
+pub struct ToolContract {
     /// The input schema that the model sees, without internal-only fields.
     model_schema: Value,
     /// How that schema is listed.
@@ -46,7 +46,7 @@ pub struct Contract {
     output_schema: Option<Value>,
     internal_only_fields: Vec<String>,
     /// Names that texts for a model must not contain.
-    internal_names: Names,
+    internal_names: HiddenNames,
     sensitive_fields: Vec<String>,
     /// The names of these fields, wherever they are.
     sensitive_names: Vec<String>,
@@ -61,7 +61,7 @@ pub struct Contract {
     mutation_policy: Option<MutationPolicy>,
 }
 
-impl Contract {
+impl ToolContract {
     /// Compiles the contracts of `declaration` within what is left of `budget`. Schemas that it lacks come from
     /// `interface`.
     pub(super) fn compile(
@@ -131,7 +131,7 @@ impl Contract {
             .map(&mut compile)
             .transpose()
             .context("structured_schema")?;
-        let listed = ListedSchema::of(&model_schema, budget);
+        let listed = ListedSchema::from_schema(&model_schema, budget);
         let (redacted_fields, redacted_patterns) =
             redaction(declaration, budget).context("redaction_rules")?;
         let contract = Self {
@@ -274,12 +274,12 @@ impl Contract {
     /// Checks `input` as a model's arguments, which are at most `bytes` bytes of JSON text. An error says what is
     /// wrong. A check that is not light takes up to a quarter of a second and much stack: call it on a thread for
     /// checks.
-    pub fn check_model_input(&self, input: &Value, bytes: usize) -> Result<(), Unsatisfied> {
+    pub fn check_model_input(&self, input: &Value, bytes: usize) -> Result<(), CheckFailure> {
         if !input.is_object() {
             let hint = json_text(input, &["object"])
                 .map(|hint| format!(": {hint}"))
                 .unwrap_or_default();
-            return Err(Unsatisfied::Mismatch(format!(
+            return Err(CheckFailure::Mismatch(format!(
                 "arguments must be a JSON object{hint}"
             )));
         }
@@ -289,7 +289,7 @@ impl Contract {
             .find(|field| fields::contains(input, field))
         {
             // The caller sent the name of the internal field, so the error discloses nothing.
-            return Err(Unsatisfied::Mismatch(format!(
+            return Err(CheckFailure::Mismatch(format!(
                 "`{field}` cannot be given by a caller"
             )));
         }
@@ -312,7 +312,7 @@ impl Contract {
     /// Checks `input` as the tool is about to get it, with the changes of hooks and approvers. They may fill the
     /// internal-only fields, which only a runtime schema can describe; without one, the other fields are checked as a
     /// model's input. As costly as [`Self::check_model_input`].
-    pub fn check_call_input(&self, input: &Value, bytes: usize) -> Result<(), Unsatisfied> {
+    pub fn check_call_input(&self, input: &Value, bytes: usize) -> Result<(), CheckFailure> {
         if let Some(runtime) = &self.runtime {
             return runtime.check(input, bytes);
         }
@@ -349,7 +349,7 @@ impl Contract {
     }
 
     /// Checks the structured output of the tool. As costly as [`Self::check_model_input`].
-    pub fn check_output(&self, output: &Value, bytes: usize) -> Result<(), Unsatisfied> {
+    pub fn check_output(&self, output: &Value, bytes: usize) -> Result<(), CheckFailure> {
         self.output
             .as_ref()
             .map_or(Ok(()), |schema| schema.check(output, bytes))

@@ -14,7 +14,7 @@ pub(crate) struct DeclaredLocks {
 impl DeclaredLocks {
     /// The locks of a tool of `component`, one of whose tools wants its context for itself if `has_context`: the others keep
     /// away from that one.
-    pub(super) fn of(
+    pub(super) fn from_interface(
         interface: Option<&ToolInterface>,
         component: &str,
         has_context: bool,

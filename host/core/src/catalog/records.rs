@@ -3,7 +3,7 @@ use crate::record::{
 };
 
 /// The records of one tool, and their places in the toolkit.
-pub(super) struct Records<'a> {
+pub(super) struct ToolRecords<'a> {
     pub(super) interface: Option<&'a ToolInterface>,
     pub(super) execution_profile: Option<&'a ExecutionProfile>,
     pub(super) permission_profile: Option<&'a PermissionProfile>,
@@ -17,9 +17,13 @@ pub(super) struct Records<'a> {
     execution_place: String,
 }
 
-impl<'a> Records<'a> {
+impl<'a> ToolRecords<'a> {
     /// Finds the records of the declaration at index `at`.
-    pub(super) fn of(at: usize, declaration: &ToolDeclaration, toolkit: &'a Toolkit) -> Self {
+    pub(super) fn from_toolkit(
+        at: usize,
+        declaration: &ToolDeclaration,
+        toolkit: &'a Toolkit,
+    ) -> Self {
         let interface = find(
             &toolkit.interfaces,
             declaration.interface_ref.as_ref(),

@@ -11,12 +11,12 @@ use crate::record::{
     is_subject, native_ids,
 };
 
-use super::Contract;
-use super::configuration::Configuration;
+use super::ToolContract;
+use super::configuration::ToolSettings;
 use super::export;
 use super::load::LoadBudget;
 use super::locks::DeclaredLocks;
-use super::records::Records;
+use super::records::ToolRecords;
 
 /// Maximum number of tools with an invalid contract that are reported.
 const ERRORS_MAX: usize = 32;
@@ -72,7 +72,7 @@ pub struct Tool {
     interface: Option<ToolInterface>,
     execution_profile: ExecutionProfile,
     permission_profile: PermissionProfile,
-    contract: Arc<Contract>,
+    contract: Arc<ToolContract>,
     component: Arc<str>,
     name: Arc<str>,
     /// References to what runs the tool, for records.
@@ -86,7 +86,7 @@ pub struct Tool {
     gaps: Vec<Finding>,
     validates: bool,
     classifies: bool,
-    configuration: Configuration,
+    configuration: ToolSettings,
     /// `true` if the component imports the interface for calling other tools.
     calls_tools: bool,
     takes_granted_files: bool,
@@ -132,7 +132,7 @@ impl Tool {
             }
             match Self::new(
                 declaration,
-                &Records::of(at, declaration, &toolkit),
+                &ToolRecords::from_toolkit(at, declaration, &toolkit),
                 notes,
                 facts,
                 &mut budget,
@@ -154,7 +154,7 @@ impl Tool {
 
     fn new(
         declaration: &ToolDeclaration,
-        records: &Records<'_>,
+        records: &ToolRecords<'_>,
         notes: &[Finding],
         facts: &ComponentFacts,
         budget: &mut LoadBudget,
@@ -177,7 +177,7 @@ impl Tool {
                 execution_profile_id: format!("{}.execution", declaration.tool_id),
                 ..ExecutionProfile::default()
             });
-        let contract = Contract::compile(declaration, declared, budget)?;
+        let contract = ToolContract::compile(declaration, declared, budget)?;
         let interface = declared.map(|interface| export::interface(interface, &contract));
         let mut notes: Vec<Finding> = notes
             .iter()
@@ -200,11 +200,11 @@ impl Tool {
                         .flat_map(|declared| &declared.external_mappings),
                 ),
             ),
-            locks: DeclaredLocks::of(declared, &facts.component, records.has_context),
+            locks: DeclaredLocks::from_interface(declared, &facts.component, records.has_context),
             gaps: records.gaps.clone(),
             validates: facts.validates,
             classifies: facts.classifies,
-            configuration: Configuration::new(facts.configures),
+            configuration: ToolSettings::new(facts.configures),
             calls_tools: facts.import(&CALLING),
             takes_granted_files: facts.takes_granted_files,
             keeping: keeping(declaration, interface.as_ref(), &permission_profile),
@@ -241,7 +241,7 @@ impl Tool {
     }
 
     /// The compiled schemas of the tool's arguments and output.
-    pub fn contract(&self) -> &Arc<Contract> {
+    pub fn contract(&self) -> &Arc<ToolContract> {
         &self.contract
     }
 
@@ -446,7 +446,7 @@ impl Tool {
 
     /// Effects to assume for the tool (AT-N-03).
     pub(crate) fn effects(&self) -> Effects {
-        Effects::of(
+        Effects::from_records(
             &self.declaration.tool_kind,
             self.interface.as_ref(),
             &self.permission_profile,

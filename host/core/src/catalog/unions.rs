@@ -11,13 +11,13 @@ const VALUES_MAX: usize = 10_000;
 
 /// The property that decides which branch of a union a value belongs to.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Tag {
+pub(super) struct UnionTag {
     pub(super) name: String,
     /// Its constants, by the branch.
     pub(super) values: Vec<Vec<Value>>,
 }
 
-impl Tag {
+impl UnionTag {
     /// The property that has other constants in each of `branches`, given by its schema there; one that all of them
     /// require, if there is one.
     pub(super) fn of<'s>(

@@ -277,7 +277,7 @@ mod tests {
 
     use super::{Ceiling, ceiling};
 
-    fn of(permissions: &Value) -> Result<Ceiling, String> {
+    fn read_policy(permissions: &Value) -> Result<Ceiling, String> {
         ceiling(
             &json!({ "$schema": "x", "version": "1.0", "description": "d", "permissions": permissions }),
         )
@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn the_most_that_a_policy_allows_is_read() {
-        let read = of(&json!({
+        let read = read_policy(&json!({
             "storage": { "allow": [
                 { "uri": "fs://data/**", "access": ["read"] }, { "uri": "fs:///tmp", "access": ["write", "read"] },
             ], "deny": [] },
@@ -318,7 +318,7 @@ mod tests {
                 network
             }
         );
-        let any = of(&json!({ "network": { "allow": [{ "host": "*" }] } })).unwrap();
+        let any = read_policy(&json!({ "network": { "allow": [{ "host": "*" }] } })).unwrap();
         assert_eq!(
             any,
             Ceiling {
@@ -332,7 +332,7 @@ mod tests {
             json!({ "network": {} }),
             json!({ "storage": { "allow": [] } }),
         ] {
-            assert_eq!(of(&nothing).unwrap(), Ceiling::default());
+            assert_eq!(read_policy(&nothing).unwrap(), Ceiling::default());
         }
     }
 
@@ -414,7 +414,7 @@ mod tests {
             (host("ftp://a"), "permissions.network.allow[1].host: "),
             (host("argument\n"), "permissions.network.allow[1].host: "),
         ] {
-            let refusal = of(&permissions).unwrap_err();
+            let refusal = read_policy(&permissions).unwrap_err();
             assert!(refusal.starts_with(why), "{why}: {refusal}");
         }
         for (policy, why) in [

@@ -50,7 +50,7 @@ impl Share {
     /// `limits`, lowered to this share. `spent`: the usage of earlier instances of the same call. The memory that the host
     /// needs for a call is taken from the share too, because the caller's reservation is for both calls.
     #[must_use]
-    pub fn of(&self, limits: &Limits, spent: Option<&Usage>) -> Limits {
+    pub fn lower(&self, limits: &Limits, spent: Option<&Usage>) -> Limits {
         let mut own = limits.clone();
         if guard!("child_quotas") {
             own = own.quotas_within(&self.left);
@@ -116,14 +116,14 @@ mod tests {
             memory_bytes: u64::MAX,
             ..Limits::default()
         };
-        assert_eq!(share(plenty.clone(), hour).of(&limits, None), limits);
+        assert_eq!(share(plenty.clone(), hour).lower(&limits, None), limits);
         let little = Limits {
             fuel: 100,
             memory_bytes: 64 << 20,
             ..plenty.clone()
         };
         let little = share(little, Instant::now());
-        let left = little.of(&limits, None);
+        let left = little.lower(&limits, None);
         assert_eq!((left.fuel, left.wall), (100, AFTER_CALLER));
         assert_eq!(
             left.host_bytes(),
@@ -137,7 +137,7 @@ mod tests {
             },
             ..Usage::default()
         };
-        assert_eq!(little.of(&limits, Some(&spent)).fuel, 70);
+        assert_eq!(little.lower(&limits, Some(&spent)).fuel, 70);
         let none = share(
             Limits {
                 memory_bytes: 1,
@@ -145,7 +145,7 @@ mod tests {
             },
             hour,
         );
-        assert_eq!(none.of(&limits, None).memory_bytes, 0);
+        assert_eq!(none.lower(&limits, None).memory_bytes, 0);
     }
 
     #[test]
@@ -170,7 +170,7 @@ mod tests {
             deadline: Instant::now() + Duration::from_secs(3_600),
         };
         let of = |spent| {
-            share.of(
+            share.lower(
                 &Limits {
                     memory_bytes: 0,
                     ..limits.clone()
@@ -203,7 +203,7 @@ mod tests {
             ..limits
         };
         assert_eq!(
-            share.of(&more, None).artifacts,
+            share.lower(&more, None).artifacts,
             3,
             "a call gets no more than its own limit either"
         );

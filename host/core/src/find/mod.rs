@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rusqlite::{Connection, Transaction, params};
 
 pub use crate::catalog::SELECT;
-use crate::catalog::{Standing, Surface, Tool, cut};
+use crate::catalog::{Surface, Tool, ToolAvailability, cut};
 use crate::record::{
     ErrorClass, LoadingState, NextAction, QueryType, Refusal, SchemaVersion, ToolRef,
     ToolSearchResult,
@@ -136,7 +136,7 @@ struct Entry {
     /// The name by which the caller loads and calls the tool.
     name: String,
     qualified_name: String,
-    standing: Standing,
+    standing: ToolAvailability,
 }
 
 /// Finds the tools of one surface. To build one, and to search, blocks the thread.
@@ -165,7 +165,7 @@ impl Finder {
     ///
     /// A host fault, if SQLite fails.
     pub fn new(surface: &Surface, names: Vec<String>) -> Result<Self, Refusal> {
-        let is_known = |standing: Standing| {
+        let is_known = |standing: ToolAvailability| {
             standing.state != LoadingState::Unavailable || standing.reason.is_some()
         };
         let known = surface

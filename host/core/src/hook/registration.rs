@@ -118,16 +118,16 @@ impl Registration {
     pub fn new(hook: Arc<dyn Hook>) -> Self {
         let id = hook.id().to_owned();
         let events = hook.events().to_vec();
-        Self::of(Ok(hook), id, events)
+        Self::from_parts(Ok(hook), id, events)
     }
 
     /// Registers a configured hook that could not be loaded, with the reason. It fails before the tool in the hook's
     /// place, so that what the hook guards does not run unguarded.
     pub fn not_loaded(id: impl Into<String>, why: impl Into<String>) -> Self {
-        Self::of(Err(why.into()), id.into(), vec![HookEvent::PreToolUse])
+        Self::from_parts(Err(why.into()), id.into(), vec![HookEvent::PreToolUse])
     }
 
-    fn of(hook: Result<Arc<dyn Hook>, String>, id: String, events: Vec<HookEvent>) -> Self {
+    fn from_parts(hook: Result<Arc<dyn Hook>, String>, id: String, events: Vec<HookEvent>) -> Self {
         Self {
             hook,
             id,

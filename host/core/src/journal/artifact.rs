@@ -558,7 +558,7 @@ mod tests {
 
     use super::super::drafts::DRAFTS;
     use super::*;
-    use crate::secret::{SecretValue, Term, Terms};
+    use crate::secret::{RedactionTerm, RedactionTerms, SecretValue};
 
     fn artifacts(dir: &Path, limits: &Limits) -> Artifacts {
         Artifacts::new(
@@ -569,8 +569,8 @@ mod tests {
     }
 
     fn secretive(dir: &Path) -> Artifacts {
-        let mut terms = Terms::default();
-        terms.add(vec![Term::secret(
+        let mut terms = RedactionTerms::default();
+        terms.add(vec![RedactionTerm::secret(
             "KEY",
             &SecretValue::new("sk-live-4f9aB3cD".to_owned()),
         )]);

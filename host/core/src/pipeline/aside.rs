@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::catalog::{Contract, Unsatisfied};
+use crate::catalog::{CheckFailure, ToolContract};
 use crate::executor::{BoxFuture, Cancellation, canceled};
 use crate::pool::{Pool, Unfinished};
 use crate::record::{AbortReason, ErrorClass, Input, Refusal};
-use crate::scheduler::Shares;
+use crate::scheduler::CallerShares;
 
 use super::Request;
 use super::call_state::CallState;
@@ -42,7 +42,7 @@ static POOL: LazyLock<Option<Pool>> = LazyLock::new(|| {
 static LOADING: LazyLock<Option<Pool>> =
     LazyLock::new(|| Pool::new("loading", 1, WAITING_MAX, STACK_BYTES).ok());
 
-static SHARES: LazyLock<Shares> = LazyLock::new(|| Shares::new(OF_CALLER_MAX));
+static SHARES: LazyLock<CallerShares> = LazyLock::new(|| CallerShares::new(OF_CALLER_MAX));
 
 /// Runs `work` on a thread for checks.
 ///
@@ -116,7 +116,7 @@ pub(super) struct LongChecks {
 }
 
 impl LongChecks {
-    pub(super) fn of(request: &Request) -> Self {
+    pub(super) fn from_request(request: &Request) -> Self {
         Self {
             caller: request.actor_ref.clone(),
             wall: request.limits.wall,
@@ -170,8 +170,8 @@ impl LongChecks {
     }
 }
 
-type SchemaCheck = fn(&Contract, &Value, usize) -> Result<(), Unsatisfied>;
-type IsLight = fn(&Contract, &Value, usize) -> bool;
+type SchemaCheck = fn(&ToolContract, &Value, usize) -> Result<(), CheckFailure>;
+type IsLight = fn(&ToolContract, &Value, usize) -> bool;
 
 /// The schema of a contract that an input is checked against.
 #[derive(Clone, Copy)]
@@ -184,18 +184,21 @@ pub(super) enum InputSchema {
 /// the call, whatever the input is.
 pub(super) async fn check_input(
     journey: &CallState<'_>,
-    contract: &Arc<Contract>,
+    contract: &Arc<ToolContract>,
     input: &Input,
     against: InputSchema,
-) -> Result<Result<(), Unsatisfied>, Refusal> {
+) -> Result<Result<(), CheckFailure>, Refusal> {
     let bytes = input.text().len();
     let (is_light, check): (IsLight, SchemaCheck) = match against {
-        InputSchema::Model => (Contract::model_is_light, Contract::check_model_input),
-        InputSchema::Call => (Contract::call_is_light, Contract::check_call_input),
+        InputSchema::Model => (
+            ToolContract::model_is_light,
+            ToolContract::check_model_input,
+        ),
+        InputSchema::Call => (ToolContract::call_is_light, ToolContract::check_call_input),
     };
-    let checked = move |contract: &Contract, input: &Input| match input.value() {
+    let checked = move |contract: &ToolContract, input: &Input| match input.value() {
         Ok(value) => check(contract, value, bytes),
-        Err(error) => Err(Unsatisfied::Mismatch(format!(
+        Err(error) => Err(CheckFailure::Mismatch(format!(
             "the arguments are not valid JSON: {error}"
         ))),
     };

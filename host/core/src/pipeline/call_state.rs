@@ -15,7 +15,7 @@ use crate::record::{
     Strategy, Suspension, Timestamp, ToolEvent, ToolHook, ToolInvocation, TraceContext, Usage,
 };
 
-use crate::scheduler::Claim;
+use crate::scheduler::ResourceClaim;
 
 use super::approval::{ApprovalService, StoredCall};
 use super::aside::LongChecks;
@@ -130,7 +130,7 @@ pub struct CallState<'a> {
     /// calls that exclude each other do not overlap.
     pub(super) seat: Option<BatchSeat>,
     /// Claim of a call that stepped aside. Kept here because the call may fail before it steps back, and be repeated.
-    pub(super) aside: Option<Claim>,
+    pub(super) aside: Option<ResourceClaim>,
     /// Limits on keeping the output, which may repeat the output of calls by the guest or above it.
     pub(super) narrowed: Keeping,
     /// `Some` after the guest called another tool, or asked its user, unless another guest made the call.
@@ -232,7 +232,7 @@ impl<'a> CallState<'a> {
             ("native_call_id", request.native_call_id.clone().into()),
         ];
         trail.emit_at(began, EventType::Planned, requested);
-        let checks = Arc::new(LongChecks::of(&request));
+        let checks = Arc::new(LongChecks::from_request(&request));
         Box::new(Self {
             services,
             request,
@@ -288,7 +288,7 @@ impl<'a> CallState<'a> {
             outlet,
         );
         trail.resolved(&invocation.tool_id);
-        let checks = Arc::new(LongChecks::of(&request));
+        let checks = Arc::new(LongChecks::from_request(&request));
         request.context_modifier_policy = modifiers::noted(invocation);
         request.trace = TraceContext::recorded(invocation);
         let registered = services.running.enter(id, &request.cancellation, &trail);

@@ -24,7 +24,7 @@ use crate::record::{
     AbortReason, CallRecord, ErrorClass, Input, InvocationId, Keeping, Refusal, ResultStatus,
     SpanId, Strategy, ToolError, ToolInvocation, Usage, WriteEffect,
 };
-use crate::scheduler::{CHILD_DEPTH_MAX, Chain};
+use crate::scheduler::{CHILD_DEPTH_MAX, CallChain};
 use crate::secret::REDACTED;
 
 use super::call_state::CallState;
@@ -73,7 +73,7 @@ pub(super) struct CallTree {
     /// How often the user was asked.
     asked: AtomicUsize,
     /// Room for the instances of these calls, until the last of them has ended.
-    chain: OnceCell<Option<Chain>>,
+    chain: OnceCell<Option<CallChain>>,
 }
 
 impl CallTree {
@@ -100,7 +100,7 @@ impl CallTree {
     }
 
     /// The tree of the call.
-    pub(super) fn of(journey: &mut CallState<'_>) -> Arc<Self> {
+    pub(super) fn from_call(journey: &mut CallState<'_>) -> Arc<Self> {
         match &journey.request.lineage {
             Some(lineage) => Arc::clone(&lineage.tree),
             // The same one for each instance of a call that asked its user something, and for each attempt.
@@ -242,7 +242,7 @@ pub(super) fn outlived() -> Refusal {
 pub(super) fn limits<'p>(journey: &CallState<'_>, permit: &'p Permit) -> Cow<'p, Limits> {
     match &journey.request.lineage {
         None => Cow::Borrowed(permit.limits()),
-        Some(lineage) => Cow::Owned(lineage.share.of(permit.limits(), None)),
+        Some(lineage) => Cow::Owned(lineage.share.lower(permit.limits(), None)),
     }
 }
 
@@ -325,7 +325,7 @@ fn started<'a>(
 
 async fn serve(journey: &mut CallState<'_>, permit: &Permit, mut run: Run) -> Box<Execution> {
     let services = journey.services;
-    let mut family = ChildCalls::of(journey, permit);
+    let mut family = ChildCalls::from_call(journey, permit);
     let cancellation = journey.request.cancellation.clone();
     let (wishes, mut asked) = mpsc::channel(1);
     run.tools = Some(Arc::new(ChildLine(wishes)));
@@ -478,8 +478,8 @@ struct ChildCalls {
 }
 
 impl ChildCalls {
-    fn of(journey: &mut CallState<'_>, permit: &Permit) -> Self {
-        let tree = CallTree::of(journey);
+    fn from_call(journey: &mut CallState<'_>, permit: &Permit) -> Self {
+        let tree = CallTree::from_call(journey);
         let above = journey
             .request
             .lineage
@@ -488,7 +488,7 @@ impl ChildCalls {
         let tool_id = journey.invocation.tool_id.clone();
         Self {
             parent: journey.invocation.invocation_id,
-            ceiling: CallCeiling::of(permit, &tool_id),
+            ceiling: CallCeiling::from_permit(permit, &tool_id),
             hidden: journey.redaction.inherited(),
             narrowed: if journey.keeping().journal {
                 journey.narrowed
@@ -583,7 +583,7 @@ impl ChildCalls {
         request.trace = of_parent
             .trace
             .as_ref()
-            .map(|trace| trace.below(SpanId::of(self.parent)));
+            .map(|trace| trace.below(SpanId::from_invocation(self.parent)));
         request.context_modifier_policy = of_parent.context_modifier_policy;
         request.lineage = Some(Arc::new(self.lineage(share)));
         let journey = CallState::begin(services, request);

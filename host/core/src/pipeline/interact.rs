@@ -116,7 +116,7 @@ async fn begin(
     // A new question with a key that was answered before needs a new answer.
     open.iter()
         .for_each(|request| drop(journey.responses.remove(request.key())));
-    too_often(CallTree::of(journey).asked())?;
+    too_often(CallTree::from_call(journey).asked())?;
     journey.advance(Status::NeedsInput)?;
     journey.trail.emit(
         EventType::NeedsInput,
@@ -155,7 +155,7 @@ async fn answer(
         shown: mut before,
     } = round;
     let respondent = respondent(journey, &open)?;
-    let tree = CallTree::of(journey);
+    let tree = CallTree::from_call(journey);
     while !open.is_empty() {
         let asked = tree.asked();
         too_often(asked)?;

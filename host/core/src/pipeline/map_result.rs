@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::catalog::{Tool, Unsatisfied};
+use crate::catalog::{CheckFailure, Tool};
 use crate::executor::{GuestOutcome, GuestOutput};
 use crate::hook::UpdatedOutput;
 use crate::journal::Artifacts;
@@ -262,8 +262,8 @@ async fn check_output(
     };
     checked.map(|()| value).map_err(|unsatisfied| {
         let code = match unsatisfied {
-            Unsatisfied::Mismatch(_) => "output_schema_mismatch",
-            Unsatisfied::Costly(_) => "output_too_costly",
+            CheckFailure::Mismatch(_) => "output_schema_mismatch",
+            CheckFailure::Costly(_) => "output_too_costly",
         };
         let message = format!("the tool's output does not satisfy its own schema: {unsatisfied}");
         Refusal::new(ErrorClass::ExecutionFailed, code, message)

@@ -51,7 +51,7 @@ use crate::record::{
     AbortReason, Approval, CallRecord, ErrorClass, Input, Keeping, Plan, Refusal, Suspension,
     SuspensionState, ToolEvent, ToolInvocation,
 };
-use crate::scheduler::{Chains, ResourceLocks, Scheduler};
+use crate::scheduler::{CallChains, ResourceLocks, Scheduler};
 use crate::secret::SecretStore;
 
 pub use approval::ApprovalService;
@@ -78,7 +78,7 @@ pub struct Services {
     /// Where calls take turns that could disturb each other.
     pub locks: ResourceLocks,
     /// Room for calls that other calls make.
-    pub chains: Chains,
+    pub chains: CallChains,
     /// The calls that run now.
     pub running: RunningCalls,
     pub hooks: Hooks,

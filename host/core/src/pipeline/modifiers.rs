@@ -9,7 +9,7 @@ use crate::policy::EFFECTIVE_FACTS;
 use crate::record::{
     CallRecord, ContextModifier, ContextModifierPolicy, PermissionDecision, ToolInvocation,
 };
-use crate::scheduler::Claim;
+use crate::scheduler::ResourceClaim;
 use crate::scheduler::batch::{BatchPolicy, YieldPolicy};
 
 use super::Request;
@@ -106,7 +106,7 @@ fn policy(request: &Request, tool: &Tool) -> Option<ContextModifierPolicy> {
 
 /// Adds to the claim of a call of a batch that it can change its caller's context. It is kept apart from others that can,
 /// if the batch or its tool says so.
-pub(super) fn claim(journey: &CallState<'_>, tool: &Tool, claim: Claim) -> Claim {
+pub(super) fn claim(journey: &CallState<'_>, tool: &Tool, claim: ResourceClaim) -> ResourceClaim {
     let (Some(of_batch), true) = (
         journey.request.context_modifier_policy,
         tool.modifies_context(),

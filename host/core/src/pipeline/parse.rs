@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::catalog::{Tool, Unsatisfied};
+use crate::catalog::{CheckFailure, Tool};
 use crate::record::{Input, Refusal};
 
 use super::aside::{self, InputSchema};
@@ -17,7 +17,7 @@ const LARGE_BYTES: usize = 64 << 10;
 phase_token! {
     /// A tool; `model_input`, without the nulls that stand for what is left out; and why it does not satisfy the model
     /// schema, if it does not.
-    pub(super) Parsed((Arc<Tool>, Input, Result<(), Unsatisfied>))
+    pub(super) Parsed((Arc<Tool>, Input, Result<(), CheckFailure>))
 }
 
 /// Checks `model_input` against the tool's model schema.
@@ -25,7 +25,7 @@ pub(super) async fn parse(journey: &CallState<'_>, resolved: Resolved) -> Result
     let tool = resolved.open();
     let sent = journey.request.input.clone();
     let checked = aside::check_input(journey, tool.contract(), &sent, InputSchema::Model).await?;
-    if !matches!(checked, Err(Unsatisfied::Mismatch(_))) {
+    if !matches!(checked, Err(CheckFailure::Mismatch(_))) {
         return Ok(Parsed((tool, sent, checked)));
     }
     let shorter = if sent.text().len() > LARGE_BYTES {

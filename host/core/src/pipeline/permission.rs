@@ -211,7 +211,7 @@ async fn weigh<T: Send + 'static>(
     look: fn(DecisionCase<'_>) -> T,
 ) -> Result<T, Refusal> {
     let classified = classify(journey, tool, input).await?;
-    let terms = PermissionTerms::of(journey, tool);
+    let terms = PermissionTerms::from_call(journey, tool);
     if !policy::names_much(tool.subjects(), input) {
         return Ok(look(case(journey, tool, &terms, input, classified)));
     }
@@ -250,7 +250,7 @@ struct PermissionTerms {
 }
 
 impl PermissionTerms {
-    fn of(journey: &CallState<'_>, tool: &Tool) -> Self {
+    fn from_call(journey: &CallState<'_>, tool: &Tool) -> Self {
         let grants = &journey.request.grants;
         let catalog = &journey.services.catalog;
         let component = tool.component();

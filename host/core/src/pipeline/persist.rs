@@ -44,7 +44,7 @@ pub(super) async fn persist(journey: &mut CallState<'_>, hooked: PostHooked) -> 
     if !mapped.redacted {
         journey.redaction.redact(&mut mapped).await;
     }
-    let limit = InlineLimit::of(journey, stop.is_some());
+    let limit = InlineLimit::from_call(journey, stop.is_some());
     let quotes = mapped.quotes_tool() && guard!("quiet_results");
     if !limit.keeping.output && (mapped.has_output() || quotes) {
         withhold(journey, &mut mapped, result_id, limit).await;
@@ -598,7 +598,7 @@ struct InlineLimit {
 
 impl InlineLimit {
     /// The lower of the host's and the tool's limits.
-    fn of(journey: &CallState<'_>, stopped: bool) -> Self {
+    fn from_call(journey: &CallState<'_>, stopped: bool) -> Self {
         let tool = journey.tool.as_deref();
         let services = journey.services;
         let by_hook = if stopped {

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::executor::{Execution, GuestOutcome, Resumed, Run, canceled};
 use crate::policy::{Limits, Permit};
 use crate::record::{AbortReason, ErrorClass, EventData, EventType, Keeping, Refusal, Status};
-use crate::scheduler::Place;
+use crate::scheduler::RunPlace;
 
 use super::call_state::CallState;
 use super::{children, interact, schedule};
@@ -158,7 +158,7 @@ async fn again(
     journey: &mut CallState<'_>,
     permit: &Permit,
     wait: Duration,
-) -> Result<Option<Place>, Refusal> {
+) -> Result<Option<RunPlace>, Refusal> {
     schedule::step_aside(journey);
     let cancellation = &journey.request.cancellation;
     tokio::select! {

@@ -7,7 +7,7 @@ use crate::policy::Limits;
 use crate::record::{
     AbortReason, ErrorClass, EventType, ProgressStatus, Refusal, Status, WriteEffect,
 };
-use crate::scheduler::{Claim, NetworkUse, NoPlace, Place, Turn};
+use crate::scheduler::{NetworkUse, NoPlace, QueueTurn, ResourceClaim, RunPlace};
 
 use super::batch::BatchSeat;
 use super::call_state::{CallState, phase_token};
@@ -16,7 +16,7 @@ use super::{children, modifiers};
 
 phase_token! {
     /// A permitted call that has a place to run.
-    pub Scheduled((CallPermission, Option<Place>))
+    pub Scheduled((CallPermission, Option<RunPlace>))
 }
 
 /// Time after which a call that got no memory, or could not wait, may be tried again, in seconds.
@@ -78,7 +78,7 @@ fn tell_held(journey: &mut CallState<'_>) -> Result<bool, Refusal> {
 /// turn.
 fn take_turn(journey: &mut CallState<'_>, permission: &CallPermission, has_place: bool) -> bool {
     let claim = if journey.seat.is_some() && children::disturb(journey, &permission.permit) {
-        Claim::alone()
+        ResourceClaim::alone()
     } else {
         claim(journey, permission)
     };
@@ -111,7 +111,10 @@ fn take_turn(journey: &mut CallState<'_>, permission: &CallPermission, has_place
 /// batch, the tool's claim that it may run concurrently counts only together with that. Single calls are kept apart
 /// only by their reach, because a tool that states nothing would stop all other calls of a server while it runs. Its
 /// own calls reach at most the same folders and hosts, but may change there what it only reads.
-fn claim(journey: &CallState<'_>, CallPermission { tool, permit }: &CallPermission) -> Claim {
+fn claim(
+    journey: &CallState<'_>,
+    CallPermission { tool, permit }: &CallPermission,
+) -> ResourceClaim {
     let capability = permit.capability();
     let profile = tool.permission_profile();
     let in_batch = journey.seat.is_some();
@@ -120,7 +123,7 @@ fn claim(journey: &CallState<'_>, CallPermission { tool, permit }: &CallPermissi
         || profile.has_effect(&WriteEffect::Irreversible)
         || (tool.locks().needs_context() && guard!("exclusive_context"));
     if in_batch && is_alone {
-        return Claim::alone();
+        return ResourceClaim::alone();
     }
     let network = if capability.network.is_empty() {
         NetworkUse::None
@@ -138,7 +141,7 @@ fn claim(journey: &CallState<'_>, CallPermission { tool, permit }: &CallPermissi
             .filter(move |mount| mount.writable == writable);
         mounts.map(|mount| mount.host.as_path())
     };
-    let claim = Claim::new(folders(false), folders(true), network);
+    let claim = ResourceClaim::new(folders(false), folders(true), network);
     if !guard!("declared_locks") {
         return claim;
     }
@@ -194,7 +197,7 @@ pub(super) fn step_back(journey: &mut CallState<'_>) {
 pub(super) async fn place(
     journey: &CallState<'_>,
     limits: &Limits,
-) -> Result<Option<Place>, Refusal> {
+) -> Result<Option<RunPlace>, Refusal> {
     if journey.request.lineage.is_some() {
         return Ok(None);
     }
@@ -219,7 +222,7 @@ pub(super) async fn place(
 /// Waits until no call runs that this one could disturb, and then for a place: for one of its caller, for a slot, and for
 /// the host's memory at most the wall time of the call. If its turn has passed when it gets the place, it gives the place
 /// up, because a call that waits for its turn must keep none.
-async fn turn_and_place(journey: &CallState<'_>, limits: &Limits) -> Result<Place, NoPlace> {
+async fn turn_and_place(journey: &CallState<'_>, limits: &Limits) -> Result<RunPlace, NoPlace> {
     let scheduler = &journey.services.scheduler;
     let caller = journey.request.actor_ref.as_deref();
     let turn = journey.seat.as_ref().map(|seat| &seat.turn);
@@ -239,7 +242,7 @@ async fn turn_and_place(journey: &CallState<'_>, limits: &Limits) -> Result<Plac
         let place = scheduler
             .place(of_caller, limits.host_bytes(), limits.wall)
             .await?;
-        if turn.is_none_or(Turn::begin) {
+        if turn.is_none_or(QueueTurn::begin) {
             return Ok(place);
         }
     }

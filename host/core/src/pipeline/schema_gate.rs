@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::catalog::Unsatisfied;
+use crate::catalog::CheckFailure;
 use crate::find::SELECT;
 use crate::record::{ErrorClass, EventType, Refusal, Status};
 
@@ -55,7 +55,7 @@ pub(super) fn gate(journey: &mut CallState<'_>, parsed: Parsed) -> Result<Gated,
                 json!({ "which": "schema", "message": mismatch.to_string() }),
             );
             let (class, code) = match input.value() {
-                _ if matches!(mismatch, Unsatisfied::Costly(_)) => {
+                _ if matches!(mismatch, CheckFailure::Costly(_)) => {
                     (ErrorClass::InvalidArguments, "arguments_too_costly")
                 }
                 Ok(Value::Object(_)) => (ErrorClass::SchemaValidationFailed, "schema_mismatch"),

@@ -149,7 +149,7 @@ fn describe(journey: &mut CallState<'_>, tool: &Tool, paused: &PausedRound<'_>) 
         asked,
         shown,
     } = *paused;
-    let calls_left = CallTree::of(journey).calls_left();
+    let calls_left = CallTree::from_call(journey).calls_left();
     let SoFar {
         permit,
         resume_state,
@@ -302,7 +302,7 @@ pub(super) fn restored(kept: &Suspension) -> Result<(Box<Execution>, QuestionRou
     let resume_state = BASE64
         .decode(kept.resume_state.as_bytes())
         .map_err(|_| damaged())?;
-    let inquiry = Inquiry::of(kept).map_err(|_| damaged())?;
+    let inquiry = Inquiry::from_suspension(kept).map_err(|_| damaged())?;
     let round = QuestionRound {
         requests: inquiry.requests,
         expires_at: kept.expires_at,

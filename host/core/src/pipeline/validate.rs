@@ -57,7 +57,7 @@ pub(super) async fn preflight(
         return Ok(());
     }
     let limits = journey.request.limits.for_checks();
-    let look = PreflightPermit::of(permit);
+    let look = PreflightPermit::from_permit(permit);
     let check = Check {
         preflight: Preflight::Alone(&look),
         ..journey.check(tool, permit.guest_input(), &limits)

@@ -20,7 +20,7 @@ pub struct CallCeiling {
 
 impl CallCeiling {
     /// The ceiling of the calls that `permit` makes, which is for the tool `tool_id`.
-    pub fn of(permit: &Permit, tool_id: &str) -> Self {
+    pub fn from_permit(permit: &Permit, tool_id: &str) -> Self {
         let capability = permit.capability().clone();
         let changes_nothing = permit.changes_nothing();
         Self {

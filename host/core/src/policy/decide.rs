@@ -60,7 +60,7 @@ pub fn decide(case: DecisionCase<'_>) -> PolicyVerdict {
         reason: ruling.message,
         source: ruling.source,
         rule_refs: ruling.rule_refs,
-        touches: PossibleTouches::of(&world),
+        touches: PossibleTouches::from_capability(&world),
     });
     let is_concurrency_safe = facts::effective(&case, &world).is_concurrency_safe == Some(true);
     let traits = CallTraits {
@@ -86,7 +86,7 @@ pub fn decide(case: DecisionCase<'_>) -> PolicyVerdict {
 /// Decides what preflight of the call may read: `None` if the call is denied, or needs an approval first.
 pub fn look(case: DecisionCase<'_>) -> Option<PreflightPermit> {
     match decide(case).outcome {
-        DecisionOutcome::Allow(permit) => Some(PreflightPermit::of(&permit)),
+        DecisionOutcome::Allow(permit) => Some(PreflightPermit::from_permit(&permit)),
         DecisionOutcome::Ask(_) | DecisionOutcome::Deny(_) => None,
     }
 }

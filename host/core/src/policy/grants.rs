@@ -282,7 +282,7 @@ impl Grants {
     pub fn keep(&mut self, path: &Path, rule: &str, source: RuleSource) -> anyhow::Result<()> {
         let full = std::path::absolute(path)
             .with_context(|| format!("cannot find the path {}", path.display()))?;
-        self.close(ResolvedPath::of(&full)?, false, rule, source);
+        self.close(ResolvedPath::resolve(&full)?, false, rule, source);
         Ok(())
     }
 

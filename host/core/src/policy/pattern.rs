@@ -87,7 +87,7 @@ impl PathPattern {
             end: prefix,
             links,
             left,
-        } = ResolvedPath::of(&literal)?;
+        } = ResolvedPath::resolve(&literal)?;
         Ok(Self {
             text: text.to_owned(),
             prefix,
@@ -239,7 +239,7 @@ impl UrlPattern {
             scheme,
             authority,
             path,
-        } = SplitUrl::of(text);
+        } = SplitUrl::parse(text);
         let scheme = scheme
             .map(str::to_ascii_lowercase)
             .filter(|scheme| scheme != "*");

@@ -99,7 +99,7 @@ pub struct PreflightPermit {
 }
 
 impl PreflightPermit {
-    pub(crate) fn of(permit: &Permit) -> Self {
+    pub(crate) fn from_permit(permit: &Permit) -> Self {
         Self {
             capability: permit.capability.to_look(),
             input: permit.guest_input().clone(),

@@ -44,7 +44,7 @@ pub struct PossibleTouches {
 }
 
 impl PossibleTouches {
-    pub(super) fn of(capability: &Capability) -> Self {
+    pub(super) fn from_capability(capability: &Capability) -> Self {
         let (writes, reads) = capability
             .mounts
             .iter()

@@ -39,7 +39,7 @@ struct ClosedPlace {
 
 impl ApprovalScope {
     /// The scope of `capability` under `limits`; `None` if it holds a path that is not UTF-8, which cannot be stored.
-    pub fn of(capability: &Capability, limits: &Value) -> Option<Self> {
+    pub fn from_capability(capability: &Capability, limits: &Value) -> Option<Self> {
         let path = |path: &Path| path.to_str().map(str::to_owned);
         let folders = capability.mounts.iter().map(|mount| {
             let path = path(&mount.host)?;
@@ -161,7 +161,7 @@ mod tests {
             .map(|(host, writable)| mount(host, *writable))
             .collect();
         let denials = denials.iter().map(|text| denial(text)).collect();
-        ApprovalScope::of(
+        ApprovalScope::from_capability(
             &Capability {
                 mounts,
                 denials,
@@ -219,7 +219,7 @@ mod tests {
             ..Capability::default()
         };
         let of = |capability: &Capability, limits: Value| {
-            ApprovalScope::of(capability, &limits).unwrap()
+            ApprovalScope::from_capability(capability, &limits).unwrap()
         };
         let other = Capability {
             environment: vec![("A".to_owned(), "2".to_owned())],

@@ -6,7 +6,7 @@ use super::{AccessKind, PermissionProfile, SafetyFacts, ToolInterface, ToolKind,
 /// ```
 /// use toolcell_core::record::{Effects, PermissionProfile, ToolKind};
 ///
-/// let silent = Effects::of(&ToolKind("function".to_owned()), None, &PermissionProfile::none("a.b"));
+/// let silent = Effects::from_records(&ToolKind("function".to_owned()), None, &PermissionProfile::none("a.b"));
 /// assert!(!silent.is_read_only && silent.is_destructive && silent.is_open_world);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct Effects {
 
 impl Effects {
     /// The effects of a tool with these records.
-    pub fn of(
+    pub fn from_records(
         kind: &ToolKind,
         interface: Option<&ToolInterface>,
         profile: &PermissionProfile,

@@ -99,7 +99,7 @@ fn place(log: &CallLog, session: &str) -> TraceContext {
             // A call that has a trace to itself is its first span.
             let above = context
                 .parent()
-                .unwrap_or_else(|| SpanId::of(call.invocation_id));
+                .unwrap_or_else(|| SpanId::from_invocation(call.invocation_id));
             Some(context.below(above))
         });
     });

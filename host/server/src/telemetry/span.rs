@@ -33,7 +33,7 @@ pub(super) fn of(record: &CallRecord, arguments: bool) -> Option<Span> {
         invocation.created_at(),
         invocation.ended_at().unwrap_or(record.result.created_at),
     );
-    let span_id = SpanId::of(invocation.invocation_id);
+    let span_id = SpanId::from_invocation(invocation.invocation_id);
     let mut span = Span::new(
         context.trace_id(),
         span_id,
@@ -302,7 +302,7 @@ pub(super) mod tests {
         );
         assert_eq!(
             made["spanId"],
-            SpanId::of(record.invocation.invocation_id).to_string()
+            SpanId::from_invocation(record.invocation.invocation_id).to_string()
         );
         assert_eq!(
             attribute(&made, "error.type").unwrap(),

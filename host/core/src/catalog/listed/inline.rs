@@ -1,8 +1,8 @@
 use serde_json::{Map, Value, json};
 
 use super::super::load::LoadBudget;
-use super::super::references::{REFERENCES, Targets, each_below};
-use super::super::words::{Below, below};
+use super::super::references::{REFERENCES, SubschemaTargets, each_below};
+use super::super::words::{SubschemaKind, below};
 
 /// Maximum size of what replaces the references of one schema, in bytes of JSON text. A model reads all of it with each
 /// request.
@@ -56,7 +56,7 @@ pub(super) fn is_annotation(word: &str) -> bool {
 /// Copies a schema, with each reference replaced by what it refers to.
 pub(super) struct Inliner<'s, 'b> {
     root: &'s Value,
-    targets: Targets<'s>,
+    targets: SubschemaTargets<'s>,
     /// The schemas around the current one, by address. A reference to one of them would never end.
     open: Vec<*const Value>,
     /// Remainder of [`INLINED_BYTES_MAX`].
@@ -70,7 +70,7 @@ impl<'s, 'b> Inliner<'s, 'b> {
         let left = INLINED_BYTES_MAX;
         Self {
             root,
-            targets: Targets::of(root),
+            targets: SubschemaTargets::new(root),
             open: Vec::new(),
             left,
             budget,
@@ -98,14 +98,14 @@ impl<'s, 'b> Inliner<'s, 'b> {
                 continue;
             }
             let value = match (below(word, value), value) {
-                (Below::Named, Value::Object(named)) => named
+                (SubschemaKind::Named, Value::Object(named)) => named
                     .iter()
                     .map(|(name, inner)| (name.clone(), self.schema(inner)))
                     .collect(),
-                (Below::Listed, Value::Array(all)) => {
+                (SubschemaKind::Listed, Value::Array(all)) => {
                     all.iter().map(|inner| self.schema(inner)).collect()
                 }
-                (Below::One, inner) => self.schema(inner),
+                (SubschemaKind::One, inner) => self.schema(inner),
                 (_, value) => value.clone(),
             };
             copy.insert(word.clone(), value);

@@ -5,9 +5,9 @@ use std::collections::HashSet;
 use serde_json::{Map, Value, json};
 
 use super::REFUSED_AT_TOP;
-use super::forms::{Form, Forms};
+use super::forms::{ArgumentForm, ArgumentForms};
 use super::inline::is_annotation;
-use crate::catalog::unions::{Tag, choices};
+use crate::catalog::unions::{UnionTag, choices};
 
 /// Maximum depth of unions within unions that become one object.
 const DEPTH_MAX: usize = 16;
@@ -18,14 +18,14 @@ const DESCRIPTIONS_MAX: usize = 3;
 
 /// The schema of an object, taken apart.
 #[derive(Default)]
-pub(super) struct Object {
+pub(super) struct ObjectSchema {
     /// Keywords that are neither in the other fields nor refused at the top.
     words: Map<String, Value>,
     properties: Map<String, Value>,
     required: Vec<String>,
     /// `true` if it accepts no other properties.
     is_closed: bool,
-    forms: Vec<Form>,
+    forms: Vec<ArgumentForm>,
     tag: Option<String>,
     /// `true` if the real schema asserts more than this and its forms.
     is_lossy: bool,
@@ -45,21 +45,21 @@ pub(super) fn takes_objects(schema: &Value) -> bool {
 }
 
 /// `schema` as one object; `None` if it accepts none.
-pub(super) fn object(schema: Value) -> Option<Object> {
+pub(super) fn object(schema: Value) -> Option<ObjectSchema> {
     at_depth(schema, 0)
 }
 
-fn at_depth(schema: Value, depth: usize) -> Option<Object> {
+fn at_depth(schema: Value, depth: usize) -> Option<ObjectSchema> {
     if !takes_objects(&schema) {
         return None;
     }
     let Value::Object(mut words) = schema else {
-        return Some(Object::default());
+        return Some(ObjectSchema::default());
     };
     if depth > DEPTH_MAX {
-        return Some(Object {
+        return Some(ObjectSchema {
             is_lossy: true,
-            ..Object::default()
+            ..ObjectSchema::default()
         });
     }
     let mut parts = Map::new();
@@ -68,7 +68,7 @@ fn at_depth(schema: Value, depth: usize) -> Option<Object> {
             parts.insert(word.to_owned(), part);
         }
     }
-    let mut object = Object::of(words);
+    let mut object = ObjectSchema::from_keywords(words);
     object.is_closed |= parts.get("unevaluatedProperties") == Some(&Value::Bool(false));
     object.is_lossy |= ["not", "enum", "const"]
         .iter()
@@ -78,7 +78,7 @@ fn at_depth(schema: Value, depth: usize) -> Option<Object> {
     }
     for word in ["oneOf", "anyOf"] {
         if let Some(branches) = listed(&mut parts, word) {
-            let branches: Vec<Object> = branches
+            let branches: Vec<ObjectSchema> = branches
                 .into_iter()
                 .filter_map(|branch| at_depth(branch, depth + 1))
                 .collect();
@@ -99,8 +99,8 @@ fn listed(parts: &mut Map<String, Value>, word: &str) -> Option<Vec<Value>> {
     }
 }
 
-impl Object {
-    fn of(mut words: Map<String, Value>) -> Self {
+impl ObjectSchema {
+    fn from_keywords(mut words: Map<String, Value>) -> Self {
         words.shift_remove("type");
         let properties = match words.shift_remove("properties") {
             Some(Value::Object(properties)) => properties,
@@ -152,7 +152,7 @@ impl Object {
         }
     }
 
-    fn add_forms(&mut self, forms: Vec<Form>, tag: Option<String>) {
+    fn add_forms(&mut self, forms: Vec<ArgumentForm>, tag: Option<String>) {
         if self.forms.is_empty() || (tag.is_some() && self.tag == tag) {
             self.forms.extend(forms);
             self.tag = tag.or(self.tag.take());
@@ -222,7 +222,7 @@ impl Object {
             .and_then(|(name, schema)| Some((name, choices(schema)?)));
         match (&then, decides) {
             (Some(then), Some((name, values))) => {
-                let mut form = Form::of(&then.required, then.properties.keys(), name, None);
+                let mut form = ArgumentForm::of(&then.required, then.properties.keys(), name, None);
                 form.values = values.to_vec();
                 self.add_forms(vec![form], Some(name.clone()));
                 self.is_lossy |= otherwise.is_some();
@@ -239,7 +239,7 @@ impl Object {
     }
 
     /// The schema, and the forms that the arguments can have.
-    pub(super) fn into_schema(self) -> (Value, Option<Forms>) {
+    pub(super) fn into_schema(self) -> (Value, Option<ArgumentForms>) {
         let mut schema = Map::new();
         schema.insert("type".to_owned(), "object".into());
         let (said, rest): (Map<_, _>, Map<_, _>) = self
@@ -255,7 +255,7 @@ impl Object {
         if self.is_closed {
             schema.insert("additionalProperties".to_owned(), false.into());
         }
-        let forms = Forms {
+        let forms = ArgumentForms {
             tag: self.tag,
             forms: self.forms,
             is_lossy: self.is_lossy,
@@ -266,23 +266,23 @@ impl Object {
 }
 
 /// The forms of `branches`, and the property that decides between them.
-fn forms(branches: &[Object]) -> (Vec<Form>, Option<String>) {
+fn forms(branches: &[ObjectSchema]) -> (Vec<ArgumentForm>, Option<String>) {
     if branches.len() < 2 {
         return (Vec::new(), None);
     }
-    let schemas: Vec<Map<String, Value>> = branches.iter().map(Object::shape).collect();
-    let tag = Tag::of(&schemas.iter().collect::<Vec<_>>(), &|schema| schema);
+    let schemas: Vec<Map<String, Value>> = branches.iter().map(ObjectSchema::shape).collect();
+    let tag = UnionTag::of(&schemas.iter().collect::<Vec<_>>(), &|schema| schema);
     let name = tag
         .as_ref()
         .map(|tag| tag.name.as_str())
         .unwrap_or_default();
-    let form = |(at, branch): (usize, &Object)| {
+    let form = |(at, branch): (usize, &ObjectSchema)| {
         let said = branch.words.get("description").and_then(Value::as_str);
         let of_tag = branch
             .properties
             .get(name)
             .and_then(|schema| schema.get("description")?.as_str());
-        let mut form = Form::of(
+        let mut form = ArgumentForm::of(
             &branch.required,
             branch.properties.keys(),
             name,
@@ -299,7 +299,7 @@ fn forms(branches: &[Object]) -> (Vec<Form>, Option<String>) {
     (forms, tag.map(|tag| tag.name))
 }
 
-impl Object {
+impl ObjectSchema {
     /// Properties that tell branches apart: the constant and the required ones.
     fn shape(&self) -> Map<String, Value> {
         let constants = self
@@ -419,7 +419,7 @@ fn join_descriptions(schema: &mut Value, other: &Value) {
     }
 }
 
-impl Form {
+impl ArgumentForm {
     /// The form whose arguments are `names`, without the one that decides.
     fn of<'n>(
         required: &[String],

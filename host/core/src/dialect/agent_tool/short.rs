@@ -425,17 +425,17 @@ impl<'a> Tool<'a> {
             Some(fields) => {
                 for (name, part, field) in FIELDS {
                     if let Some(value) = fields.get(name) {
-                        parts.of(part).insert(field.to_owned(), value.clone());
+                        parts.part_mut(part).insert(field.to_owned(), value.clone());
                     }
                 }
             }
             // It is not an object, which is reported.
             None => {
                 parts
-                    .of(Part::Declaration)
+                    .part_mut(Part::Declaration)
                     .insert("name".to_owned(), format!("unnamed{at}").into());
                 parts
-                    .of(Part::Declaration)
+                    .part_mut(Part::Declaration)
                     .insert("description".to_owned(), "unnamed".into());
             }
         }
@@ -508,7 +508,7 @@ struct Parts {
 }
 
 impl Parts {
-    fn of(&mut self, part: Part) -> &mut Map<String, Value> {
+    fn part_mut(&mut self, part: Part) -> &mut Map<String, Value> {
         match part {
             Part::Declaration => &mut self.declaration,
             Part::Input => &mut self.input,
@@ -521,7 +521,9 @@ impl Parts {
 
     /// Sets a field that the tool does not have.
     fn imply(&mut self, part: Part, field: &str, value: impl Into<Value>) {
-        self.of(part).entry(field).or_insert_with(|| value.into());
+        self.part_mut(part)
+            .entry(field)
+            .or_insert_with(|| value.into());
     }
 
     /// `ids`: the ids of the interface, execution profile and permission profile.

@@ -96,7 +96,7 @@ mod tests {
         };
         Allowance {
             rule,
-            scope: ApprovalScope::of(
+            scope: ApprovalScope::from_capability(
                 &Capability {
                     mounts,
                     ..Capability::default()

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use serde_json::{Number, Value};
 
-use crate::catalog::Contract;
+use crate::catalog::ToolContract;
 use crate::record::{Content, Input, TouchedThing, decoded, object};
 use crate::search::Meter;
-use crate::secret::{REDACTED, Redactor, Term, Terms};
+use crate::secret::{REDACTED, RedactionTerm, RedactionTerms, Redactor};
 
 use super::super::map_result::MappedResult;
 use super::records;
@@ -23,8 +23,8 @@ const PLACES_MAX: usize = 256;
 /// Redacts an input, or a result.
 #[derive(Clone)]
 pub(super) struct Concealer {
-    pub(super) contract: Arc<Contract>,
-    pub(super) terms: Arc<Terms>,
+    pub(super) contract: Arc<ToolContract>,
+    pub(super) terms: Arc<RedactionTerms>,
     pub(super) redactor: Redactor,
     pub(super) whole: bool,
     /// `true` if inputs have sensitive fields.
@@ -215,7 +215,7 @@ impl Concealer {
     }
 
     /// Adds `terms` to what is redacted.
-    fn keep_back(&mut self, terms: Vec<Term>) {
+    fn keep_back(&mut self, terms: Vec<RedactionTerm>) {
         if !terms.is_empty() {
             self.stale |= Arc::make_mut(&mut self.terms).add(terms);
         }
@@ -246,9 +246,9 @@ fn name(places: &mut BTreeSet<String>, place: String) {
 struct HiddenValues<'a> {
     /// Numbers as they are written.
     written: NumberSpellings<'a>,
-    terms: Vec<Term>,
+    terms: Vec<RedactionTerm>,
     /// The contract of the tool if these are arguments: of them, short ones count too, and names that are values.
-    input_of: Option<&'a Contract>,
+    input_of: Option<&'a ToolContract>,
 }
 
 impl HiddenValues<'_> {
@@ -276,7 +276,7 @@ impl HiddenValues<'_> {
                 }
                 self.add(&held);
             }
-            Value::Bool(_) if self.input_of.is_some() => self.terms.push(Term::boolean()),
+            Value::Bool(_) if self.input_of.is_some() => self.terms.push(RedactionTerm::boolean()),
             Value::Array(items) => items.iter().for_each(|item| self.gather(item)),
             Value::Object(fields) => {
                 for (name, field) in fields {
@@ -293,9 +293,9 @@ impl HiddenValues<'_> {
 
     fn add(&mut self, text: &str) {
         self.terms.push(if self.input_of.is_some() {
-            Term::argument(text)
+            RedactionTerm::argument(text)
         } else {
-            Term::sensitive(text)
+            RedactionTerm::sensitive(text)
         });
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::catalog::{Contract, Tool};
+use crate::catalog::{Tool, ToolContract};
 use crate::journal::Trail;
 use crate::policy::Permit;
 use crate::pool::STORE;
@@ -20,7 +20,8 @@ use crate::record::{
 };
 use crate::search::Meter;
 use crate::secret::{
-    REDACTED, Redactor, ReferenceKey, Scrubber, SecretStore, SecretValue, Secrets, Term, Terms,
+    REDACTED, RedactionTerm, RedactionTerms, Redactor, ReferenceKey, Scrubber, SecretStore,
+    SecretValue, Secrets,
 };
 
 use super::Request;
@@ -43,9 +44,9 @@ const NO_ARTIFACTS: &str = "the output contract has redaction_rules, which canno
 /// tool that has nothing to redact.
 pub(super) struct Redaction {
     /// The contract of the tool; `None` while there is nothing to redact.
-    contract: Option<Arc<Contract>>,
+    contract: Option<Arc<ToolContract>>,
     redactor: Redactor,
-    terms: Arc<Terms>,
+    terms: Arc<RedactionTerms>,
     /// The redactor does not contain all `terms` yet.
     stale: bool,
     secrets: Secrets,
@@ -76,7 +77,7 @@ pub(super) struct Redaction {
 /// Values that calls made by a call must not show: its secrets and sensitive arguments.
 #[derive(Clone)]
 pub(super) struct InheritedSecrets {
-    terms: Arc<Terms>,
+    terms: Arc<RedactionTerms>,
     whole: bool,
 }
 
@@ -303,7 +304,7 @@ impl Redaction {
         for (name, value) in stored(store, of_store).await? {
             match value {
                 Some(value) => {
-                    terms.push(Term::secret(&name, &value));
+                    terms.push(RedactionTerm::secret(&name, &value));
                     known.push((name, value));
                 }
                 None => self.missing.push(name),

@@ -156,7 +156,7 @@ fn within(address: Ipv6Addr, (first, prefix, _): Ipv6Block) -> bool {
 mod tests {
     use super::{is_metadata, special};
 
-    fn of(address: &str) -> Option<&'static str> {
+    fn special_purpose(address: &str) -> Option<&'static str> {
         special(address.parse().unwrap())
     }
 
@@ -182,9 +182,9 @@ mod tests {
             public
                 .iter()
                 .chain(&more)
-                .all(|address| of(address).is_none())
+                .all(|address| special_purpose(address).is_none())
         );
-        assert_eq!(of("64:ff9b::808:808"), None);
+        assert_eq!(special_purpose("64:ff9b::808:808"), None);
     }
 
     #[test]
@@ -223,7 +223,7 @@ mod tests {
         ];
         for (first, last) in blocks {
             assert!(
-                of(first).is_some() && of(last).is_some(),
+                special_purpose(first).is_some() && special_purpose(last).is_some(),
                 "{first} to {last}"
             );
         }
@@ -231,11 +231,14 @@ mod tests {
 
     #[test]
     fn a_translated_address_is_judged_by_what_it_leads_to() {
-        assert_eq!(of("64:ff9b::7f00:1"), Some("loopback"));
-        assert_eq!(of("64:ff9b::a9fe:a9fe"), Some("cloud metadata"));
-        assert_eq!(of("2002:7f00:1::"), Some("6to4"));
-        assert_eq!(of("2001:0:7f00:1::"), Some("Teredo"));
-        assert_eq!(of("64:ff9b::a9fe:1"), Some("link-local"));
+        assert_eq!(special_purpose("64:ff9b::7f00:1"), Some("loopback"));
+        assert_eq!(
+            special_purpose("64:ff9b::a9fe:a9fe"),
+            Some("cloud metadata")
+        );
+        assert_eq!(special_purpose("2002:7f00:1::"), Some("6to4"));
+        assert_eq!(special_purpose("2001:0:7f00:1::"), Some("Teredo"));
+        assert_eq!(special_purpose("64:ff9b::a9fe:1"), Some("link-local"));
     }
 
     #[test]
@@ -256,7 +259,7 @@ mod tests {
         assert!(
             metadata
                 .iter()
-                .all(|address| of(address) == Some("cloud metadata"))
+                .all(|address| special_purpose(address) == Some("cloud metadata"))
         );
         for (beside, purpose) in [
             ("169.254.169.253", "link-local"),
@@ -264,7 +267,7 @@ mod tests {
             ("fd00::1", "private"),
         ] {
             assert!(
-                !is_metadata(beside.parse().unwrap()) && of(beside) == Some(purpose),
+                !is_metadata(beside.parse().unwrap()) && special_purpose(beside) == Some(purpose),
                 "{beside}"
             );
         }

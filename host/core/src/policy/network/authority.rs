@@ -68,7 +68,7 @@ pub(in crate::policy) struct SplitUrl<'a> {
 }
 
 impl<'a> SplitUrl<'a> {
-    pub(in crate::policy) fn of(text: &'a str) -> Self {
+    pub(in crate::policy) fn parse(text: &'a str) -> Self {
         let (scheme, rest) = match text.split_once("://") {
             Some((scheme, rest)) => (Some(scheme), rest),
             None => (None, text),

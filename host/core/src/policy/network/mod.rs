@@ -58,7 +58,7 @@ impl NetworkGrants {
     /// Returns whether a grant can let a tool with `profile` reach each of `origins`: its scope covers it, and no
     /// denial closes it.
     pub(super) fn can_grant(&self, profile: &PermissionProfile, origins: &[Origin]) -> bool {
-        let Ok(scope) = NetworkScope::of(profile) else {
+        let Ok(scope) = NetworkScope::from_profile(profile) else {
             return false;
         };
         let is_declared = |origin: &Origin| {
@@ -175,7 +175,7 @@ impl Network {
         {
             return Self::default();
         }
-        let Ok(scope) = NetworkScope::of(profile) else {
+        let Ok(scope) = NetworkScope::from_profile(profile) else {
             return Self::default();
         };
         let wanted = scope.narrowed(named);
@@ -406,7 +406,7 @@ struct NetworkScope {
 }
 
 impl NetworkScope {
-    fn of(profile: &PermissionProfile) -> anyhow::Result<Self> {
+    fn from_profile(profile: &PermissionProfile) -> anyhow::Result<Self> {
         let text = profile.network_scope.as_deref().unwrap_or("none");
         if text.len() > SCOPE_BYTES_MAX {
             bail!("network_scope is longer than {SCOPE_BYTES_MAX} bytes");
@@ -450,9 +450,9 @@ impl NetworkScope {
     }
 }
 
-/// The origins that a tool wants to reach, as they can be granted. Fails for a scope that [`NetworkScope::of`] rejects.
+/// The origins that a tool wants to reach, as they can be granted. Fails for a scope that [`NetworkScope::from_profile`] rejects.
 pub(super) fn wishes(profile: &PermissionProfile, named: &[Origin]) -> anyhow::Result<String> {
-    let scope = NetworkScope::of(profile)?;
+    let scope = NetworkScope::from_profile(profile)?;
     if !named.is_empty() {
         return Ok(named
             .iter()
@@ -470,7 +470,7 @@ pub(super) fn wishes(profile: &PermissionProfile, named: &[Origin]) -> anyhow::R
 
 /// The targets that `profile` declares, each as it can be granted.
 pub(super) fn wished(profile: &PermissionProfile) -> Vec<String> {
-    NetworkScope::of(profile)
+    NetworkScope::from_profile(profile)
         .map(|scope| scope.patterns.iter().map(ToString::to_string).collect())
         .unwrap_or_default()
 }
@@ -478,7 +478,7 @@ pub(super) fn wished(profile: &PermissionProfile) -> Vec<String> {
 /// Returns whether [`wishes`] has the host of a cloud's metadata service.
 pub(super) fn wishes_metadata(profile: &PermissionProfile, named: &[Origin]) -> bool {
     match named {
-        [] => NetworkScope::of(profile)
+        [] => NetworkScope::from_profile(profile)
             .is_ok_and(|scope| scope.patterns.iter().any(NetworkRule::is_metadata)),
         named => named.iter().any(|origin| origin.host.is_metadata()),
     }

@@ -109,7 +109,7 @@ impl Origin {
             scheme,
             authority,
             path,
-        } = SplitUrl::of(text);
+        } = SplitUrl::parse(text);
         let origin = Self::of_parts(scheme.unwrap_or_default(), authority)?;
         if matches!(path, "" | "/") {
             Ok(origin)

@@ -125,7 +125,7 @@ impl NetworkRule {
             scheme,
             authority,
             path,
-        } = SplitUrl::of(rest);
+        } = SplitUrl::parse(rest);
         let scheme =
             scheme.map(|word| Scheme::parse(word).with_context(|| format!("the scheme `{word}`")));
         let scheme = scheme.transpose()?.or(exact.then_some(Scheme::Https));

@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 use crate::record::{ContextModifierPolicy, ResourceLock, SchemaVersion, digest};
 
-pub use outlet::{Given, Outlet};
-pub use plan::{CALLS_MAX, ID_BYTES_MAX, Plan, PlanError};
-pub use state::{BatchState, Cause, Step};
+pub use outlet::{BatchOutlet, OutletItem};
+pub use plan::{BatchPlan, CALLS_MAX, ID_BYTES_MAX, PlanError};
+pub use state::{BatchState, BatchStep, SkipCause};
 
 /// Number of hexadecimal digits in the id of a policy.
 const ID_CHARS: usize = 16;

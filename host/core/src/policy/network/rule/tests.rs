@@ -7,7 +7,7 @@ fn covers(rule: &NetworkRule, url: &str, method: &str) -> bool {
         scheme,
         authority,
         path,
-    } = SplitUrl::of(url);
+    } = SplitUrl::parse(url);
     let Origin { scheme, host, port } = Origin::of_parts(scheme.unwrap(), authority).unwrap();
     let path = if path.is_empty() { "/" } else { path };
     rule.covers(
