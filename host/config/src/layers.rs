@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-use toolcell::record::Keeping;
+use toolcell::record::OutputRetention;
 use toolcell::{Home, LogSettings};
 use toolcell_core::policy::{
     FolderGrant, GrantWord, Grants, Limits, Policy, Provenance, Rule, RuleWords,
@@ -56,7 +56,7 @@ pub struct Layers {
     compilation: CompilationSettings,
     journal: LogSettings,
     /// What every file allows to become of outputs.
-    keeping: Keeping,
+    keeping: OutputRetention,
     /// The stricter one of each setting of all files.
     retry: Option<RetryPolicy>,
     telemetry: TelemetrySettings,
@@ -376,7 +376,7 @@ impl Layers {
     }
 
     /// What may become of outputs: what every file allows.
-    pub fn keeping(&self) -> Keeping {
+    pub fn keeping(&self) -> OutputRetention {
         self.keeping
     }
 

@@ -16,7 +16,7 @@ use crate::record::{
 };
 pub use crate::scheduler::Cancellation;
 use crate::secret::Secrets;
-pub use children::{CallableTool, ChildAnswer, ChildCall, ChildOutput, Share, ToolCaller};
+pub use children::{CallableTool, ChildAnswer, ChildCall, ChildOutput, LimitShare, ToolCaller};
 
 /// A boxed future, because the trait is used as a trait object.
 ///
@@ -33,23 +33,23 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 pub trait Executor: Send + Sync {
     /// Runs value validation in an empty world, and preflight in the world of `check` (phase 4). `Ok` if the component
     /// exports neither.
-    fn validate<'a>(&'a self, check: Check<'a>) -> BoxFuture<'a, Result<(), Refusal>>;
+    fn validate<'a>(&'a self, check: InputCheck<'a>) -> BoxFuture<'a, Result<(), Refusal>>;
 
     /// Returns the component's claims about one input, from an empty world. `None` if it does not export the interface,
     /// or does not answer; the conservative facts then apply.
     fn classify<'a>(
         &'a self,
-        check: Check<'a>,
+        check: InputCheck<'a>,
     ) -> BoxFuture<'a, Result<Option<SafetyFacts>, Refusal>>;
 
     /// Runs the tool that `permit` names, with what `permit` carries, and reports usage even if it fails. A call that
     /// needs input is run again with the same permit.
-    fn invoke<'a>(&'a self, permit: &'a Permit, run: Run) -> BoxFuture<'a, Box<Execution>>;
+    fn invoke<'a>(&'a self, permit: &'a Permit, run: RunInput) -> BoxFuture<'a, Box<Execution>>;
 }
 
 /// A check of an input. It has no capabilities, but for what preflight reads.
 #[derive(Clone, Copy)]
-pub struct Check<'a> {
+pub struct InputCheck<'a> {
     /// `sha256:<hex>` of the component.
     pub component: &'a str,
     pub tool: &'a str,
@@ -58,12 +58,12 @@ pub struct Check<'a> {
     /// Time that loading the component's code may take, which is not the guest's: the wall time of the call.
     pub wall: Duration,
     pub cancellation: &'a Cancellation,
-    pub preflight: Preflight<'a>,
+    pub preflight: PreflightAccess<'a>,
 }
 
 /// Where preflight runs.
 #[derive(Clone, Copy)]
-pub enum Preflight<'a> {
+pub enum PreflightAccess<'a> {
     /// In an empty world.
     Offline,
     /// With what a decision lets it read.
@@ -76,7 +76,7 @@ pub enum Preflight<'a> {
 
 /// Inputs of a run besides its permit.
 #[derive(Clone)]
-pub struct Run {
+pub struct RunInput {
     /// 1 for the first try.
     pub attempt: u32,
     pub cancellation: Cancellation,
@@ -88,12 +88,12 @@ pub struct Run {
     /// Why the guest may not change its caller's context, as a sentence for the tool's author; `None` if it may.
     pub modifiers_barred: Option<&'static str>,
     /// `Some` if the tool was called before in the same call.
-    pub resumed: Option<Arc<Resumed>>,
+    pub resumed: Option<Arc<ResumedState>>,
     pub nondeterminism: Nondeterminism,
     /// Calls other tools for the guest; `None` if it may call none.
     pub tools: Option<Arc<dyn ToolCaller>>,
     /// `Some` if another guest makes the call: what it may use of the limits of that one.
-    pub share: Option<Share>,
+    pub share: Option<LimitShare>,
     /// The settings that the operator gave the tool, as the JSON text of an object.
     pub configuration: Option<Arc<str>>,
 }
@@ -122,7 +122,7 @@ impl Nondeterminism {
 
 /// State that a call continues with after its questions.
 #[derive(Clone, Debug)]
-pub struct Resumed {
+pub struct ResumedState {
     /// JSON text of an object: every answer so far by its key.
     pub responses: String,
     pub resume_state: Vec<u8>,

@@ -31,7 +31,7 @@ pub struct ResolvedPath {
     pub left: Vec<PathBuf>,
 }
 
-enum Step {
+enum PathStep {
     Root,
     Up,
     Name(OsString),
@@ -85,15 +85,15 @@ impl ResolvedPath {
             }
             match ahead.pop() {
                 None => return Ok(()),
-                Some(Step::Root) => self.end = PathBuf::from("/"),
-                Some(Step::Up) if !exists => return Err(ThroughMissing(full.to_owned()).into()),
-                Some(Step::Up) => {
+                Some(PathStep::Root) => self.end = PathBuf::from("/"),
+                Some(PathStep::Up) if !exists => return Err(ThroughMissing(full.to_owned()).into()),
+                Some(PathStep::Up) => {
                     let folder = self.end.clone();
                     if self.end.pop() && left.insert(folder.clone()) {
                         self.left.push(folder);
                     }
                 }
-                Some(Step::Name(name)) => {
+                Some(PathStep::Name(name)) => {
                     self.end.push(name);
                     exists = exists
                         && self
@@ -109,7 +109,7 @@ impl ResolvedPath {
     }
 
     /// Looks up the name that was entered, and puts its target `ahead` if it is a link. Returns whether it exists.
-    fn follow(&mut self, ahead: &mut Vec<Step>) -> anyhow::Result<bool> {
+    fn follow(&mut self, ahead: &mut Vec<PathStep>) -> anyhow::Result<bool> {
         match std::fs::read_link(&self.end) {
             Ok(target) => {
                 if self.links.len() == LINKS_MAX {
@@ -137,11 +137,11 @@ impl ResolvedPath {
 
 /// Returns the parts of `path`, the last one first, and at most [`STEPS_MAX`] + 1 of them, which is more than can be
 /// followed.
-fn steps(path: &Path) -> Vec<Step> {
+fn steps(path: &Path) -> Vec<PathStep> {
     let steps = path.components().rev().filter_map(|part| match part {
-        Component::RootDir => Some(Step::Root),
-        Component::ParentDir => Some(Step::Up),
-        Component::Normal(name) => Some(Step::Name(name.to_owned())),
+        Component::RootDir => Some(PathStep::Root),
+        Component::ParentDir => Some(PathStep::Up),
+        Component::Normal(name) => Some(PathStep::Name(name.to_owned())),
         Component::CurDir | Component::Prefix(_) => None,
     });
     steps.take(STEPS_MAX + 1).collect()

@@ -16,7 +16,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use toolcell_core::catalog::CHECKS_VERSION;
 use toolcell_core::file_state::FileState;
-use toolcell_core::private::{self, OnDisk, Others};
+use toolcell_core::private::{self, OnDisk, OthersAccess};
 use toolcell_core::record::{ErrorClass, Refusal};
 use toolcell_core::secret::private_file::{self, KEY_BYTES};
 use zeroize::Zeroizing;
@@ -443,5 +443,5 @@ fn mark_used(file: &File) {
 
 /// Opens a regular file that only this user can write to, so that authenticated content stays unchanged.
 fn open_private(path: &Path) -> Option<File> {
-    private::open(path, Others::Read).ok()
+    private::open(path, OthersAccess::Read).ok()
 }

@@ -2,10 +2,10 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use rmcp::model::Tool as Described;
+use rmcp::model::Tool as LoadedToolkit;
 use serde_json::Value;
 use toolcell_core::catalog::{Surface, Tool, ToolAvailability};
-use toolcell_core::find::{Finder, Query};
+use toolcell_core::find::{ToolFinder, ToolQuery};
 use toolcell_core::record::{ErrorClass, LoadingState, Refusal, ToolSearchResult};
 use toolcell_dialect::{self as dialect, Listed, mcp};
 
@@ -33,7 +33,7 @@ pub struct Offers {
     /// ids, with their time limits.
     callable: Arc<HashMap<String, Option<Duration>>>,
     /// Made by the first search.
-    finder: OnceLock<Result<Finder, Refusal>>,
+    finder: OnceLock<Result<ToolFinder, Refusal>>,
 }
 
 /// One offered tool.
@@ -47,7 +47,7 @@ pub(super) struct Offer {
     /// Whether a client has to support tasks to call the tool.
     pub(super) needs_task: bool,
     /// The description of the tool for clients, made when it is first listed or loaded.
-    described: OnceLock<Described>,
+    described: OnceLock<LoadedToolkit>,
     /// What a caller can do with the tool before it has loaded any.
     pub(super) standing: ToolAvailability,
     /// Wall time limit of a call; the lower of this and the server's limit counts.
@@ -220,14 +220,14 @@ impl Offers {
     }
 
     /// Returns the MCP description of the tool with the exported name `name`.
-    pub(super) fn described(&self, name: &str) -> Option<Described> {
+    pub(super) fn described(&self, name: &str) -> Option<LoadedToolkit> {
         self.by_name
             .get(name)
             .map(|offer| offer.described().clone())
     }
 
     /// The result of `tools/list` for a caller with these `loads`, in an order that does not depend on when it loaded them.
-    pub(super) fn listed(&self, loads: &Loads) -> Vec<Described> {
+    pub(super) fn listed(&self, loads: &Loads) -> Vec<LoadedToolkit> {
         let is_listed = |offer: &&Arc<Offer>| match offer.standing.state {
             LoadingState::Loaded => true,
             LoadingState::Unavailable => false,
@@ -245,14 +245,14 @@ impl Offers {
     /// Searches the tools for a caller that has loaded those with the qualified names `loaded`. Blocks the thread.
     pub(super) fn search(
         &self,
-        query: &Query,
+        query: &ToolQuery,
         limit: usize,
         loaded: &HashSet<String>,
     ) -> Result<ToolSearchResult, Refusal> {
         let names = || self.offers.iter().map(|offer| offer.name.clone()).collect();
         let finder = self
             .finder
-            .get_or_init(|| Finder::new(&self.surface, names()));
+            .get_or_init(|| ToolFinder::new(&self.surface, names()));
         finder
             .as_ref()
             .map_err(Clone::clone)?
@@ -264,7 +264,7 @@ impl Offers {
         self.listable().eq(other.listable())
     }
 
-    fn listable(&self) -> impl Iterator<Item = (&Described, ToolAvailability)> {
+    fn listable(&self) -> impl Iterator<Item = (&LoadedToolkit, ToolAvailability)> {
         let listable = self
             .offers
             .iter()
@@ -286,7 +286,7 @@ impl Offer {
     }
 
     /// The description of the tool for clients.
-    pub(super) fn described(&self) -> &Described {
+    pub(super) fn described(&self) -> &LoadedToolkit {
         self.described.get_or_init(|| self.listed(mcp::tool))
     }
 

@@ -20,11 +20,11 @@ use serde_json::Value;
 
 pub use approver::{Approver, Reply};
 pub use binding::{bind, scope};
-pub use inquiry::{Inquiry, Requested, Respondent};
+pub use inquiry::{Inquiry, RequestedInput, Respondent};
 pub use layout::pretty;
-pub use prompt::{Checked, EditCheck, Prompt, PromptContent};
+pub use prompt::{EditCheck, EditCheckFuture, Prompt, PromptContent};
 pub use session::Session;
-pub use sheet::{COLUMNS, COLUMNS_MIN, ROWS, Sheet, legible};
+pub use sheet::{COLUMNS, COLUMNS_MIN, PromptSheet, ROWS, legible};
 pub use visible::{Whitespace, deceives, visible, visible_json};
 
 /// Default time that a question stays open.

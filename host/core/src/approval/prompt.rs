@@ -7,7 +7,7 @@ use crate::policy::{ApprovalBrief, Capability, Mount};
 use crate::record::{Content, Input, InvocationId, RiskLevel, SessionRule, Timestamp};
 
 use super::layout;
-use super::sheet::{COLUMNS, Sheet};
+use super::sheet::{COLUMNS, PromptSheet};
 
 /// Maximum rows of the arguments that a question shows at once, so that it stays short enough to be read.
 const ARGUMENTS_ROWS_MAX: usize = 8;
@@ -28,10 +28,10 @@ const PROBLEM_ROWS_MAX: usize = 4;
 const TOUCHES_MAX: usize = 4;
 
 /// Checks arguments that an approver edited. The error says what is wrong with them.
-pub type EditCheck = Arc<dyn Fn(String) -> Checked + Send + Sync>;
+pub type EditCheck = Arc<dyn Fn(String) -> EditCheckFuture + Send + Sync>;
 
 /// The result of an [`EditCheck`].
-pub type Checked = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
+pub type EditCheckFuture = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 
 /// The question to an approver.
 ///
@@ -54,7 +54,7 @@ pub struct Prompt {
     shown: String,
     /// Caller, tool, and the reason for asking.
     lead: String,
-    entries: Vec<Entry>,
+    entries: Vec<NamedValue>,
     text: String,
     cut: bool,
     check: Option<EditCheck>,
@@ -72,7 +72,7 @@ impl fmt::Debug for Prompt {
 }
 
 /// How much of a question is drawn.
-struct View {
+struct PromptView {
     columns: usize,
     arguments_rows_max: usize,
     /// `true` if nothing is omitted.
@@ -83,7 +83,7 @@ struct View {
 
 /// A value under its name.
 #[derive(Clone)]
-struct Entry {
+struct NamedValue {
     name: &'static str,
     value: String,
     rows_max: usize,
@@ -134,7 +134,7 @@ impl Prompt {
 
     /// Draws the text for an unknown display.
     fn drawn(self) -> Self {
-        let view = View {
+        let view = PromptView {
             columns: COLUMNS,
             arguments_rows_max: ARGUMENTS_ROWS_MAX,
             full: false,
@@ -179,7 +179,7 @@ impl Prompt {
     pub fn on_display(&self, columns: usize, rows: usize) -> (String, bool) {
         let how = ", v shows all";
         let draw = |arguments_rows_max| {
-            self.draw(&View {
+            self.draw(&PromptView {
                 columns,
                 arguments_rows_max,
                 full: false,
@@ -202,7 +202,7 @@ impl Prompt {
 
     /// The question with everything that [`Self::text`] leaves out; as long as the arguments are.
     pub fn full_text(&self, columns: usize) -> String {
-        self.draw(&View {
+        self.draw(&PromptView {
             columns,
             arguments_rows_max: usize::MAX,
             full: true,
@@ -251,8 +251,8 @@ impl Prompt {
 
     /// Draws in a sentence who wants what; then what the caller and the tool wrote, so that it scrolls away before the host's summary, which is
     /// directly above the question.
-    fn draw(&self, view: &View) -> (String, bool) {
-        let mut sheet = Sheet::new(view.columns);
+    fn draw(&self, view: &PromptView) -> (String, bool) {
+        let mut sheet = PromptSheet::new(view.columns);
         sheet.host("Approval needed: a tool wants to run.");
         if let Some(problem) = &self.problem {
             sheet.host("Your last answer is not valid:");
@@ -310,9 +310,9 @@ fn time_left(millis: u64) -> String {
 }
 
 /// Everything but the arguments: first what only some approvers need, then the summary of what would run.
-fn entries(facts: &PromptContent<'_>) -> Vec<Entry> {
+fn entries(facts: &PromptContent<'_>) -> Vec<NamedValue> {
     let brief = facts.brief;
-    let entry = |name, value: &str, rows_max| Entry {
+    let entry = |name, value: &str, rows_max| NamedValue {
         name,
         value: value.to_owned(),
         rows_max,
@@ -349,7 +349,7 @@ fn entries(facts: &PromptContent<'_>) -> Vec<Entry> {
     ]);
     for (at, touched) in touches(brief, facts.capability).into_iter().enumerate() {
         let name = if at == 0 { "access" } else { "" };
-        entries.push(Entry {
+        entries.push(NamedValue {
             name,
             value: touched,
             rows_max: VALUE_ROWS_MAX,

@@ -16,7 +16,7 @@ use super::marking;
 use super::schema::{CheckFailure, LazySchema, json_text};
 
 use super::{fields, nulls, references, sensitive};
-use crate::search::{Pattern, states};
+use crate::search::{SearchPattern, states};
 
 /// Maximum number of internal-only fields, and of sensitive fields, of one contract; every value is searched for each.
 const FIELDS_MAX: usize = 256;
@@ -55,7 +55,7 @@ pub struct ToolContract {
     /// Output fields that are redacted.
     redacted_fields: Vec<String>,
     /// Patterns whose matches in any text are redacted.
-    redacted_patterns: Vec<Pattern>,
+    redacted_patterns: Vec<SearchPattern>,
     defaults: Map<String, Value>,
     /// Sources that may change the arguments.
     mutation_policy: Option<MutationPolicy>,
@@ -409,7 +409,7 @@ impl ToolContract {
     }
 
     /// Patterns whose matches are redacted from all texts of the tool.
-    pub fn redacted_patterns(&self) -> &[Pattern] {
+    pub fn redacted_patterns(&self) -> &[SearchPattern] {
         &self.redacted_patterns
     }
 
@@ -469,7 +469,7 @@ fn for_records(
 fn redaction(
     declaration: &ToolDeclaration,
     budget: &mut LoadBudget,
-) -> anyhow::Result<(Vec<String>, Vec<Pattern>)> {
+) -> anyhow::Result<(Vec<String>, Vec<SearchPattern>)> {
     let rules = declaration
         .output_contract
         .as_ref()
@@ -494,9 +494,9 @@ fn redaction(
 }
 
 /// Counts the states before it compiles, because the compiled pattern takes several times the memory that was counted.
-fn compile_pattern(pattern: &str, budget: &mut LoadBudget) -> anyhow::Result<Pattern> {
+fn compile_pattern(pattern: &str, budget: &mut LoadBudget) -> anyhow::Result<SearchPattern> {
     budget.take_pattern_states(states(pattern)?)?;
-    Pattern::compile(pattern)
+    SearchPattern::compile(pattern)
 }
 
 /// Returns `schema`. If `strict`, it refuses properties that it does not name, even without a keyword for it

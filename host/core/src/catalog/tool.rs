@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::record::{
     AccessKind, ArtifactExpectation, ContextModifierPolicy, Effects, ErrorClass, ExecutionProfile,
-    Finding, Keeping, Lifecycle, PermissionProfile, Refusal, SafetyFacts, SchemaVisibility,
+    Finding, Lifecycle, OutputRetention, PermissionProfile, Refusal, SafetyFacts, SchemaVisibility,
     Strategy, SubjectField, SubjectKind, ToolDeclaration, ToolInterface, Toolkit, WriteEffect,
     is_subject, native_ids,
 };
@@ -90,7 +90,7 @@ pub struct Tool {
     /// `true` if the component imports the interface for calling other tools.
     calls_tools: bool,
     takes_granted_files: bool,
-    keeping: Keeping,
+    keeping: OutputRetention,
     /// The parts of its records that have no effect on this host.
     notes: Vec<Finding>,
 }
@@ -485,7 +485,7 @@ impl Tool {
     }
 
     /// The tool's own limits on keeping its output (AT-OUT-06). `secret` data is in no result.
-    pub fn keeping(&self) -> Keeping {
+    pub fn keeping(&self) -> OutputRetention {
         self.keeping
     }
 
@@ -498,10 +498,10 @@ impl Tool {
             .and_then(|contract| contract.persistence_policy_ref);
         let named = contract.or_else(|| self.interface.as_ref()?.persistence_policy_ref);
         match self.keeping {
-            Keeping { output: false, .. } => Strategy::Redact,
-            Keeping { journal: false, .. } => Strategy::NeverPersist,
-            Keeping { payload: false, .. } => Strategy::DropWithReason,
-            Keeping { inline: false, .. } => Strategy::RefOnly,
+            OutputRetention { output: false, .. } => Strategy::Redact,
+            OutputRetention { journal: false, .. } => Strategy::NeverPersist,
+            OutputRetention { payload: false, .. } => Strategy::DropWithReason,
+            OutputRetention { inline: false, .. } => Strategy::RefOnly,
             _ => named.unwrap_or(Strategy::PreviewAndPersist),
         }
     }
@@ -540,7 +540,7 @@ fn keeping(
     declaration: &ToolDeclaration,
     interface: Option<&ToolInterface>,
     profile: &PermissionProfile,
-) -> Keeping {
+) -> OutputRetention {
     let contract = declaration
         .output_contract
         .as_ref()
@@ -557,8 +557,8 @@ fn keeping(
     ]
     .into_iter()
     .flatten();
-    chosen.fold(Keeping::default(), |keeping, strategy| {
-        keeping.and(Keeping::by(strategy))
+    chosen.fold(OutputRetention::default(), |keeping, strategy| {
+        keeping.and(OutputRetention::by(strategy))
     })
 }
 

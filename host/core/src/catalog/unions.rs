@@ -20,7 +20,7 @@ pub(super) struct UnionTag {
 impl UnionTag {
     /// The property that has other constants in each of `branches`, given by its schema there; one that all of them
     /// require, if there is one.
-    pub(super) fn of<'s>(
+    pub(super) fn find<'s>(
         branches: &[&'s Map<String, Value>],
         resolved: &dyn Fn(&'s Value) -> &'s Value,
     ) -> Option<Self> {

@@ -33,12 +33,12 @@ pub struct ChildCall {
     pub tool: String,
     /// The arguments, as the guest wrote them.
     pub input: String,
-    pub share: Share,
+    pub share: LimitShare,
 }
 
 /// Remaining limits of a call that makes another call: the most that the other may use.
 #[derive(Clone, Debug)]
-pub struct Share {
+pub struct LimitShare {
     /// Fuel and quotas: what the caller has not used. Memory: by how much the caller's memories could still grow, which stay
     /// as they are while it waits. Boxed, because few calls are made by others.
     pub left: Box<Limits>,
@@ -46,7 +46,7 @@ pub struct Share {
     pub deadline: Instant,
 }
 
-impl Share {
+impl LimitShare {
     /// `limits`, lowered to this share. `spent`: the usage of earlier instances of the same call. The memory that the host
     /// needs for a call is taken from the share too, because the caller's reservation is for both calls.
     #[must_use]
@@ -99,7 +99,7 @@ pub struct ChildOutput {
 #[cfg(test)]
 mod tests {
     use crate::policy::NetworkLimits;
-    use crate::record::{FileUsage, Metered};
+    use crate::record::{FileUsage, MeteredUsage};
 
     use super::*;
 
@@ -107,7 +107,7 @@ mod tests {
     fn a_call_uses_no_more_than_its_caller_has_left() {
         let limits = Limits::default();
         let hour = Instant::now() + Duration::from_secs(3_600);
-        let share = |left: Limits, deadline| Share {
+        let share = |left: Limits, deadline| LimitShare {
             left: Box::new(left),
             deadline,
         };
@@ -131,7 +131,7 @@ mod tests {
             "what the host needs for the call comes from the share too"
         );
         let spent = Usage {
-            fuel: Metered {
+            fuel: MeteredUsage {
                 used: 30,
                 limit: 100,
             },
@@ -165,7 +165,7 @@ mod tests {
             network,
             ..limits.clone()
         };
-        let share = Share {
+        let share = LimitShare {
             left: Box::new(left.clone()),
             deadline: Instant::now() + Duration::from_secs(3_600),
         };
@@ -185,7 +185,7 @@ mod tests {
                 ..left
             }
         );
-        let created = Metered { used: 2, limit: 2 };
+        let created = MeteredUsage { used: 2, limit: 2 };
         let files = Some(FileUsage {
             files_created: created,
             ..FileUsage::default()

@@ -18,7 +18,7 @@ use crate::record::{
 };
 
 pub use output::{HookOutput, HookProgress, UpdatedOutput};
-pub use registration::{Hooks, Matcher, OnFailure, Registration};
+pub use registration::{HookList, Matcher, OnFailure, Registration};
 pub use run::{HookFailure, HookRun};
 
 /// A copy of one call at one event, as a hook sees it.

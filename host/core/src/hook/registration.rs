@@ -208,9 +208,9 @@ impl Registration {
 
 /// The hooks of a host, in the order in which they run.
 #[derive(Default)]
-pub struct Hooks(Vec<Registration>);
+pub struct HookList(Vec<Registration>);
 
-impl Hooks {
+impl HookList {
     /// Sorts hooks by priority, the highest first; those with the same priority keep their order.
     pub fn new(registrations: Vec<Registration>) -> Self {
         let mut hooks = Self(registrations);
@@ -271,7 +271,7 @@ mod tests {
     fn a_hook_that_did_not_load_stands_before_the_tool_and_blocks() {
         let registration = Registration::not_loaded("guard", "no such file");
         assert!(registration.blocks_at(HookEvent::PreToolUse));
-        let hooks = Hooks::new(vec![registration]);
+        let hooks = HookList::new(vec![registration]);
         assert_eq!(hooks.hearing(HookEvent::PreToolUse, "a.b", "a").count(), 1);
         assert_eq!(hooks.hearing(HookEvent::PostToolUse, "a.b", "a").count(), 0);
     }
@@ -279,7 +279,7 @@ mod tests {
     #[test]
     fn order_is_priority_then_configuration() {
         let named = |id: &str, priority| Registration::not_loaded(id, "").priority(priority);
-        let mut hooks = Hooks::new(vec![named("a", 0), named("b", 5), named("c", 0)]);
+        let mut hooks = HookList::new(vec![named("a", 0), named("b", 5), named("c", 0)]);
         hooks.add(named("d", 5)).unwrap();
         assert!(
             hooks

@@ -18,7 +18,7 @@ use ulid::Ulid;
 use crate::approval::deceives;
 use crate::policy::Limits;
 use crate::pool::STORE;
-use crate::record::{ArtifactUsage, Extra, Metered, PersistedRef, is_media_type};
+use crate::record::{ArtifactUsage, Extra, MeteredUsage, PersistedRef, is_media_type};
 use crate::secret::{Redactor, ScrubStream};
 
 use super::PayloadStore;
@@ -171,11 +171,11 @@ impl Artifacts {
     pub fn usage(&self) -> Option<ArtifactUsage> {
         let state = self.0.lock();
         (state.created > 0).then_some(ArtifactUsage {
-            bytes: Metered {
+            bytes: MeteredUsage {
                 used: state.bytes,
                 limit: self.0.bytes_max,
             },
-            created: Metered {
+            created: MeteredUsage {
                 used: state.created,
                 limit: self.0.created_max,
             },

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::catalog::{CheckFailure, ToolContract};
 use crate::executor::{BoxFuture, Cancellation, canceled};
-use crate::pool::{Pool, Unfinished};
+use crate::pool::{Pool, UnfinishedJob};
 use crate::record::{AbortReason, ErrorClass, Input, Refusal};
 use crate::scheduler::CallerShares;
 
@@ -74,13 +74,13 @@ async fn on<T: Send + 'static>(
         return Err(Refusal::host_fault("no threads for checks"));
     };
     pool.run(work).await.map_err(|unfinished| match unfinished {
-        Unfinished::Busy(_) | Unfinished::NoThreads(_) => {
+        UnfinishedJob::Busy(_) | UnfinishedJob::NoThreads(_) => {
             let message = "too many large values are being checked at once; try again later";
             let mut refusal = Refusal::new(ErrorClass::RateLimited, "too_many_checks", message);
             refusal.retry_after = Some(RETRY_SECONDS);
             refusal
         }
-        Unfinished::Panicked => Refusal::host_fault("a check panicked"),
+        UnfinishedJob::Panicked => Refusal::host_fault("a check panicked"),
     })
 }
 

@@ -4,13 +4,13 @@ use serde_json::{Value, json};
 
 use crate::approval::Session;
 use crate::catalog::Tool;
-use crate::executor::{Check, Preflight};
+use crate::executor::{InputCheck, PreflightAccess};
 use crate::journal::{
     Artifacts, Held, History, Kept, Listener, Outlet, PayloadStore, Start, Suspended, Trail,
 };
 use crate::policy::{Limits, Opinion};
 use crate::record::{
-    Approval, EventId, EventType, Input, InputMutation, InputResponses, Keeping,
+    Approval, EventId, EventType, Input, InputMutation, InputResponses, OutputRetention,
     PermissionDecision, PermissionResult, Refusal, ResultMappings, ResultPersistence, Status,
     Strategy, Suspension, Timestamp, ToolEvent, ToolHook, ToolInvocation, TraceContext, Usage,
 };
@@ -132,7 +132,7 @@ pub struct CallState<'a> {
     /// Claim of a call that stepped aside. Kept here because the call may fail before it steps back, and be repeated.
     pub(super) aside: Option<ResourceClaim>,
     /// Limits on keeping the output, which may repeat the output of calls by the guest or above it.
-    pub(super) narrowed: Keeping,
+    pub(super) narrowed: OutputRetention,
     /// `Some` after the guest called another tool, or asked its user, unless another guest made the call.
     pub(super) tree: Option<Arc<CallTree>>,
     /// The user's answers to the tool's questions, by their keys. They are the call's, so that every later instance gets
@@ -198,7 +198,7 @@ impl<'a> CallState<'a> {
             .clone_from(&request.native_call_id);
         invocation.actor_ref.clone_from(&request.actor_ref);
         invocation.session_ref = session_ref;
-        let mut narrowed = Keeping::default();
+        let mut narrowed = OutputRetention::default();
         if let Some(lineage) = &request.lineage {
             invocation
                 .extra
@@ -327,7 +327,7 @@ impl<'a> CallState<'a> {
             asked: Some(Box::new(asked)),
             seat: None,
             aside: None,
-            narrowed: Keeping::default(),
+            narrowed: OutputRetention::default(),
             tree,
             responses: suspension
                 .map(|left| left.responses.clone())
@@ -359,14 +359,16 @@ impl<'a> CallState<'a> {
     }
 
     /// Limits on keeping the output, set by the operator, the tool, and other calls whose output it may repeat.
-    pub(super) fn keeping(&self) -> Keeping {
+    pub(super) fn keeping(&self) -> OutputRetention {
         let by_tool = self.tool.as_deref().map(Tool::keeping).unwrap_or_default();
         by_tool.and(self.services.keeping).and(self.narrowed)
     }
 
     /// Keeps what the call says from now on off all disks, because a call below it has said what may be on none.
     pub(super) fn keep_off_disks(&mut self) {
-        self.narrowed = self.narrowed.and(Keeping::by(Strategy::NeverPersist));
+        self.narrowed = self
+            .narrowed
+            .and(OutputRetention::by(Strategy::NeverPersist));
         self.trail.keep_unnoted();
     }
 
@@ -415,15 +417,15 @@ impl<'a> CallState<'a> {
         tool: &'c Tool,
         input: &'c Input,
         limits: &'c Limits,
-    ) -> Check<'c> {
-        Check {
+    ) -> InputCheck<'c> {
+        InputCheck {
             component: tool.component(),
             tool: tool.name(),
             input: input.text(),
             limits,
             wall: self.request.limits.wall,
             cancellation: &self.request.cancellation,
-            preflight: Preflight::Offline,
+            preflight: PreflightAccess::Offline,
         }
     }
 

@@ -16,13 +16,13 @@ use tokio::sync::{OnceCell, mpsc, oneshot};
 use crate::approval::{Session, Terms};
 use crate::catalog::Tool;
 use crate::executor::{
-    BoxFuture, CallableTool, Cancellation, ChildAnswer, ChildCall, ChildOutput, Execution, Run,
-    Share,
+    BoxFuture, CallableTool, Cancellation, ChildAnswer, ChildCall, ChildOutput, Execution,
+    LimitShare, RunInput,
 };
 use crate::policy::{CallCeiling, Limits, Permit, Policy};
 use crate::record::{
-    AbortReason, CallRecord, ErrorClass, Input, InvocationId, Keeping, Refusal, ResultStatus,
-    SpanId, Strategy, ToolError, ToolInvocation, Usage, WriteEffect,
+    AbortReason, CallRecord, ErrorClass, Input, InvocationId, OutputRetention, Refusal,
+    ResultStatus, SpanId, Strategy, ToolError, ToolInvocation, Usage, WriteEffect,
 };
 use crate::scheduler::{CHILD_DEPTH_MAX, CallChain};
 use crate::secret::REDACTED;
@@ -57,11 +57,11 @@ pub(super) struct Lineage {
     /// Limits of the caller.
     pub(super) ceiling: CallCeiling,
     /// Remaining limits of the caller.
-    pub(super) share: Share,
+    pub(super) share: LimitShare,
     /// Values that no record of a call below may show either; `None` if there are none.
     pub(super) hidden: Option<InheritedSecrets>,
     /// Limits on keeping a lower call's output: its arguments may repeat another call's output.
-    pub(super) narrowed: Keeping,
+    pub(super) narrowed: OutputRetention,
     /// The session of the caller.
     pub(super) session: Option<Arc<str>>,
     tree: Arc<CallTree>,
@@ -295,7 +295,7 @@ fn is_named(tool: &Tool, policy: &Policy, names: impl Fn(&str) -> bool) -> bool 
 pub(super) async fn invoke(
     journey: &mut CallState<'_>,
     permit: &Permit,
-    run: Run,
+    run: RunInput,
 ) -> Box<Execution> {
     let trail = journey.trail.clone();
     let mut tool = started(journey, permit, run);
@@ -314,7 +314,7 @@ pub(super) async fn invoke(
 fn started<'a>(
     journey: &'a mut CallState<'_>,
     permit: &'a Permit,
-    run: Run,
+    run: RunInput,
 ) -> BoxFuture<'a, Box<Execution>> {
     let calls = journey.tool.as_ref().is_some_and(|tool| tool.calls_tools());
     if !calls || permit.capability().tools.is_empty() {
@@ -323,7 +323,7 @@ fn started<'a>(
     Box::pin(serve(journey, permit, run))
 }
 
-async fn serve(journey: &mut CallState<'_>, permit: &Permit, mut run: Run) -> Box<Execution> {
+async fn serve(journey: &mut CallState<'_>, permit: &Permit, mut run: RunInput) -> Box<Execution> {
     let services = journey.services;
     let mut family = ChildCalls::from_call(journey, permit);
     let cancellation = journey.request.cancellation.clone();
@@ -472,7 +472,7 @@ struct ChildCalls {
     ancestors: Vec<String>,
     ceiling: CallCeiling,
     hidden: Option<InheritedSecrets>,
-    narrowed: Keeping,
+    narrowed: OutputRetention,
     session: Option<Arc<str>>,
     tree: Arc<CallTree>,
 }
@@ -494,7 +494,9 @@ impl ChildCalls {
                 journey.narrowed
             } else {
                 // What may be on no disk itself can repeat itself in the arguments of its calls.
-                journey.narrowed.and(Keeping::by(Strategy::NeverPersist))
+                journey
+                    .narrowed
+                    .and(OutputRetention::by(Strategy::NeverPersist))
             },
             session: journey.invocation.session_ref.clone(),
             ancestors: above.into_iter().chain([tool_id]).collect(),
@@ -502,7 +504,7 @@ impl ChildCalls {
         }
     }
 
-    fn lineage(&self, share: Share) -> Lineage {
+    fn lineage(&self, share: LimitShare) -> Lineage {
         Lineage {
             parent: self.parent,
             ancestors: self.ancestors.clone(),
@@ -517,7 +519,7 @@ impl ChildCalls {
 
     /// The tools that the guest may call, without those that call it (AT-REASON-05).
     fn list(&self, services: &Services, request: &Request) -> Vec<CallableTool> {
-        let nothing = Share {
+        let nothing = LimitShare {
             left: Box::default(),
             deadline: std::time::Instant::now(),
         };

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::catalog::Tool;
 use crate::executor::{
-    Cancellation, Execution, GuestOutcome, GuestProgress, Observer, Run, SandboxDenial,
+    Cancellation, Execution, GuestOutcome, GuestProgress, Observer, RunInput, SandboxDenial,
 };
 use crate::journal::{Artifacts, Trail};
 use crate::policy::Permit;
@@ -81,8 +81,8 @@ pub(super) async fn go_on(
 }
 
 /// Inputs of the first attempt besides its permit.
-fn first_run(journey: &CallState<'_>, tool: &Tool, permit: &Permit) -> Run {
-    Run {
+fn first_run(journey: &CallState<'_>, tool: &Tool, permit: &Permit) -> RunInput {
+    RunInput {
         attempt: 1,
         cancellation: journey.request.cancellation.clone(),
         secrets: journey.redaction.secrets(),

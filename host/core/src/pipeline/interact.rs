@@ -7,14 +7,16 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::approval::{EXPIRE_MAX, Inquiry, Requested, Respondent, legible};
-use crate::executor::{Execution, GuestOutcome, InputRequest, NeededInput, Resumed, Run, canceled};
+use crate::approval::{EXPIRE_MAX, Inquiry, RequestedInput, Respondent, legible};
+use crate::executor::{
+    Execution, GuestOutcome, InputRequest, NeededInput, ResumedState, RunInput, canceled,
+};
 use crate::policy::Permit;
 use crate::record::{
     AbortReason, ErrorClass, EventType, InputResponse, InputResponses, Mode, ProgressStatus,
     Refusal, Status, Timestamp,
 };
-use crate::search::Meter;
+use crate::search::SearchMeter;
 
 use super::background::Background;
 use super::call_state::CallState;
@@ -33,7 +35,7 @@ const QUOTED_CHARS_MAX: usize = 300;
 /// Questions that were asked together.
 pub(super) struct QuestionRound {
     /// Those without an answer.
-    pub(super) requests: Vec<Requested>,
+    pub(super) requests: Vec<RequestedInput>,
     pub(super) expires_at: Timestamp,
     /// Number of invalid answers.
     pub(super) unfit: usize,
@@ -45,7 +47,7 @@ pub(super) struct QuestionRound {
 pub(super) async fn go_on(
     journey: &mut CallState<'_>,
     permit: &Permit,
-    run: &mut Run,
+    run: &mut RunInput,
     mut execution: Box<Execution>,
     mut asked: Option<QuestionRound>,
 ) -> Box<Execution> {
@@ -93,7 +95,7 @@ pub(super) async fn go_on(
         let responses = json!(journey.responses).to_string();
         let spent = execution.usage.clone();
         let partial_bytes = execution.partial_bytes;
-        run.resumed = Some(Arc::new(Resumed {
+        run.resumed = Some(Arc::new(ResumedState {
             responses,
             resume_state,
             spent,
@@ -132,7 +134,10 @@ async fn begin(
 }
 
 /// The one who answers the `open` requests.
-fn respondent(journey: &CallState<'_>, open: &[Requested]) -> Result<Arc<dyn Respondent>, Refusal> {
+fn respondent(
+    journey: &CallState<'_>,
+    open: &[RequestedInput],
+) -> Result<Arc<dyn Respondent>, Refusal> {
     let attended = journey.request.policy.mode != Mode::NonInteractive;
     journey
         .request
@@ -198,7 +203,7 @@ async fn answer(
     Ok(())
 }
 
-fn unfit_answers(request: &Requested, why: &str) -> Refusal {
+fn unfit_answers(request: &RequestedInput, why: &str) -> Refusal {
     let message = format!(
         "{UNFIT_MAX} answers to the tool's questions did not fit their forms, the last one to the question {}: {why}; call \
          again and fill in the form",
@@ -211,7 +216,7 @@ fn unfit_answers(request: &Requested, why: &str) -> Refusal {
 async fn read(
     journey: &CallState<'_>,
     requests: Vec<InputRequest>,
-) -> Result<Vec<Requested>, Refusal> {
+) -> Result<Vec<RequestedInput>, Refusal> {
     let invalid = |why: String| {
         let message = format!("the tool asked its user what cannot be asked: {why}");
         Refusal::new(ErrorClass::ExecutionFailed, "question_invalid", message)
@@ -219,25 +224,25 @@ async fn read(
     let redactor = journey.redaction.redactor();
     // Searching for the tool's own patterns, and compiling those of a form, can take long enough to delay other calls.
     let work = move || {
-        let mut meter = Meter::aside();
+        let mut meter = SearchMeter::aside();
         let read = |mut request: InputRequest| {
             // Redacts before the text is made legible, because a value may look different afterwards.
             for text in [&mut request.key, &mut request.message, &mut request.schema] {
                 redactor.redact_text_within(text, &mut meter);
             }
-            Requested::read(&request.key, &request.message, &request.schema)
+            RequestedInput::read(&request.key, &request.message, &request.schema)
         };
         requests
             .into_iter()
             .map(read)
-            .collect::<Result<Vec<Requested>, String>>()
+            .collect::<Result<Vec<RequestedInput>, String>>()
     };
     let read = journey
         .checks
         .run("reading the tool's questions", work)
         .await?;
     let read = read.map_err(invalid)?;
-    let keys: BTreeSet<&str> = read.iter().map(Requested::key).collect();
+    let keys: BTreeSet<&str> = read.iter().map(RequestedInput::key).collect();
     if keys.len() < read.len() {
         return Err(invalid("two questions have the same key".to_owned()));
     }
@@ -316,10 +321,10 @@ fn too_often(asked: usize) -> Result<(), Refusal> {
     ))
 }
 
-fn nobody_to_ask(requests: &[Requested]) -> Refusal {
+fn nobody_to_ask(requests: &[RequestedInput]) -> Refusal {
     let quoted: String = requests
         .iter()
-        .map(Requested::message)
+        .map(RequestedInput::message)
         .collect::<Vec<_>>()
         .join("; ");
     let quoted = legible(&quoted.chars().take(QUOTED_CHARS_MAX).collect::<String>());

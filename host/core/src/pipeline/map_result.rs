@@ -10,8 +10,8 @@ use crate::executor::{GuestOutcome, GuestOutput};
 use crate::hook::UpdatedOutput;
 use crate::journal::Artifacts;
 use crate::record::{
-    Content, ContextModifier, ErrorClass, GUEST_BLOCKS, JSON_VALUES_MAX, Keeping, Refusal, Status,
-    TEXT, Usage, check_numbers, read_json,
+    Content, ContextModifier, ErrorClass, GUEST_BLOCKS, JSON_VALUES_MAX, OutputRetention, Refusal,
+    Status, TEXT, Usage, check_numbers, read_json,
 };
 
 use super::artifacts;
@@ -122,7 +122,7 @@ pub(super) async fn map(
 
 /// `usage`, without names of files and servers if not all output may be kept: the tool chose them.
 fn quiet(journey: &CallState<'_>, mut usage: Usage) -> Usage {
-    if journey.keeping() != Keeping::default() {
+    if journey.keeping() != OutputRetention::default() {
         hide_names(&mut usage);
     }
     usage

@@ -43,13 +43,13 @@ use serde_json::Value;
 
 use crate::catalog::Catalog;
 use crate::executor::Executor;
-use crate::hook::Hooks;
+use crate::hook::HookList;
 use crate::journal::{
     CallLog, EventBus, Held, Kept, Listener, LogError, Outlet, PayloadStore, Suspended,
 };
 use crate::record::{
-    AbortReason, Approval, CallRecord, ErrorClass, Input, Keeping, Plan, Refusal, Suspension,
-    SuspensionState, ToolEvent, ToolInvocation,
+    AbortReason, Approval, CallRecord, ErrorClass, Input, OutputRetention, Plan, Refusal,
+    Suspension, SuspensionState, ToolEvent, ToolInvocation,
 };
 use crate::scheduler::{CallChains, ResourceLocks, Scheduler};
 use crate::secret::SecretStore;
@@ -81,7 +81,7 @@ pub struct Services {
     pub chains: CallChains,
     /// The calls that run now.
     pub running: RunningCalls,
-    pub hooks: Hooks,
+    pub hooks: HookList,
     pub payloads: PayloadStore,
     /// Handles calls that need an approval; without it, they are refused.
     pub desk: Option<ApprovalService>,
@@ -98,7 +98,7 @@ pub struct Services {
     /// Maximum bytes of output inside a result; a larger output is kept as a payload.
     pub inline_bytes_max: u64,
     /// The operator's limits on keeping outputs; a tool can only narrow them.
-    pub keeping: Keeping,
+    pub keeping: OutputRetention,
 }
 
 impl Services {

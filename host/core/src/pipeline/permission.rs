@@ -203,7 +203,7 @@ async fn decision_hooks(
 ///
 /// # Errors
 ///
-/// Those of [`LongChecks::run`](aside::Checks::run).
+/// Those of [`LongChecks::run`](aside::LongChecks::run).
 async fn weigh<T: Send + 'static>(
     journey: &CallState<'_>,
     tool: &Arc<Tool>,

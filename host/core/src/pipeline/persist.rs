@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::catalog::Tool;
 use crate::journal::{KeptArtifact, NoPayloadRoom};
 use crate::record::{
-    Content, ErrorClass, EventType, Extra, HookEvent, InvocationId, Keeping, PersistedRef,
+    Content, ErrorClass, EventType, Extra, HookEvent, InvocationId, OutputRetention, PersistedRef,
     PersistenceId, Refusal, ResultId, ResultPersistence, SchemaVersion, Strategy, Timestamp,
 };
 
@@ -587,7 +587,7 @@ struct InlineLimit {
     /// Maximum characters of the tool's output: the text of a block, and the JSON text of structured output.
     chars_max: Option<u64>,
     /// Limits of the operator, tool and hooks.
-    keeping: Keeping,
+    keeping: OutputRetention,
     /// The data of the tool is secret: none of it stays.
     secret: bool,
     /// A hook keeps the output from being stored.
@@ -602,9 +602,9 @@ impl InlineLimit {
         let tool = journey.tool.as_deref();
         let services = journey.services;
         let by_hook = if stopped {
-            Keeping::by(Strategy::NeverPersist)
+            OutputRetention::by(Strategy::NeverPersist)
         } else {
-            Keeping::default()
+            OutputRetention::default()
         };
         Self {
             bytes_max: tool

@@ -6,7 +6,7 @@
 
 use data_encoding::BASE64;
 
-use crate::approval::{Inquiry, Requested, bind};
+use crate::approval::{Inquiry, RequestedInput, bind};
 use crate::catalog::Tool;
 use crate::executor::{Execution, GuestOutcome, NeededInput, canceled};
 use crate::journal::{Artifacts, Keep, Role, Suspended, Suspending};
@@ -187,7 +187,11 @@ fn describe(journey: &mut CallState<'_>, tool: &Tool, paused: &PausedRound<'_>) 
             reference_key: journey.redaction.reference_key(),
             origin: None,
         },
-        questions: inquiry.requests.iter().map(Requested::to_open).collect(),
+        questions: inquiry
+            .requests
+            .iter()
+            .map(RequestedInput::to_open)
+            .collect(),
         expires_at: inquiry.expires_at,
         rounds: shown,
         unfit,

@@ -4,7 +4,7 @@
 use serde_json::json;
 
 use crate::catalog::Tool;
-use crate::executor::{Check, Preflight};
+use crate::executor::{InputCheck, PreflightAccess};
 use crate::policy::{Permit, PreflightPermit};
 use crate::record::{AccessKind, EventType, HookEvent, Refusal, Status};
 
@@ -31,12 +31,12 @@ pub(super) async fn validate(journey: &mut CallState<'_>, gated: Gated) -> Resul
         None
     };
     let preflight = match (&look, with_files) {
-        (Some(look), _) => Preflight::Reading(look),
-        (None, true) => Preflight::Left,
-        (None, false) => Preflight::Offline,
+        (Some(look), _) => PreflightAccess::Reading(look),
+        (None, true) => PreflightAccess::Left,
+        (None, false) => PreflightAccess::Offline,
     };
-    journey.preflight_left = matches!(preflight, Preflight::Left);
-    let check = Check {
+    journey.preflight_left = matches!(preflight, PreflightAccess::Left);
+    let check = InputCheck {
         preflight,
         ..journey.check(&prepared.tool, &prepared.input, &limits)
     };
@@ -58,8 +58,8 @@ pub(super) async fn preflight(
     }
     let limits = journey.request.limits.for_checks();
     let look = PreflightPermit::from_permit(permit);
-    let check = Check {
-        preflight: Preflight::Alone(&look),
+    let check = InputCheck {
+        preflight: PreflightAccess::Alone(&look),
         ..journey.check(tool, permit.guest_input(), &limits)
     };
     let checked = journey.services.executor.validate(check).await;

@@ -202,12 +202,12 @@ impl Limits {
 
 #[cfg(test)]
 mod tests {
-    use crate::record::{FileUsage, Metered, NetworkUsage, Usage};
+    use crate::record::{FileUsage, MeteredUsage, NetworkUsage, Usage};
 
     use super::*;
 
-    fn used(used: u64) -> Metered {
-        Metered { used, limit: 100 }
+    fn used(used: u64) -> MeteredUsage {
+        MeteredUsage { used, limit: 100 }
     }
 
     fn spent() -> Usage {
@@ -300,7 +300,7 @@ mod tests {
     #[test]
     fn the_bill_is_for_all_instances_under_the_first_limits() {
         let mut last = Usage {
-            fuel: Metered {
+            fuel: MeteredUsage {
                 used: 10,
                 limit: 99,
             },

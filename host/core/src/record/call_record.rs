@@ -41,7 +41,7 @@ pub struct CallRecord {
 
 /// A record without the declaration.
 #[derive(Serialize)]
-struct Undeclared<'a> {
+struct UndeclaredRecord<'a> {
     invocation: &'a ToolInvocation,
     decisions: &'a [PermissionDecision],
     hooks: &'a [ToolHook],
@@ -208,7 +208,7 @@ impl CallRecord {
             result,
             events,
         } = self;
-        Undeclared {
+        UndeclaredRecord {
             invocation,
             decisions,
             hooks,

@@ -89,22 +89,22 @@ pub(crate) const SAME_AS: &str = "same_as:";
 /// `is_enabled` (AT-IF-04).
 ///
 /// ```
-/// use toolcell_core::record::Enabled;
+/// use toolcell_core::record::EnabledState;
 ///
-/// let gate: Enabled = serde_json::from_str(r#""feature:beta""#)?;
+/// let gate: EnabledState = serde_json::from_str(r#""feature:beta""#)?;
 /// assert_eq!(gate.feature(), Some("beta"));
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Enabled {
+pub enum EnabledState {
     Flag(bool),
     /// `feature:NAME`: enabled where the operator opens the feature gate NAME. `same_as:FACT`: enabled if the interface
     /// states that safety fact as `true`. Any other predicate is not evaluated, and the tool is not enabled.
     Gate(String),
 }
 
-impl Enabled {
+impl EnabledState {
     /// Prefix of a feature gate.
     pub const FEATURE: &'static str = "feature:";
 
@@ -152,7 +152,7 @@ pub struct ToolInterface {
     pub schema_visibility: Option<SchemaVisibility>,
     /// `false` has the same effect as the lifecycle `disabled`, and so has a feature gate that is not open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub is_enabled: Option<Enabled>,
+    pub is_enabled: Option<EnabledState>,
     /// `true`, `false`, or a predicate; likewise in the next three fields. Of predicates, `same_as:FACT` is the fact of that
     /// name, and any other one counts as unstated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -219,8 +219,8 @@ impl ToolInterface {
     pub fn is_enabled(&self) -> bool {
         match &self.is_enabled {
             None => true,
-            Some(Enabled::Flag(is_enabled)) => *is_enabled,
-            Some(Enabled::Gate(predicate)) => {
+            Some(EnabledState::Flag(is_enabled)) => *is_enabled,
+            Some(EnabledState::Gate(predicate)) => {
                 let fact = predicate
                     .strip_prefix(SAME_AS)
                     .and_then(|fact| self.fact(fact));
@@ -248,7 +248,7 @@ impl ToolInterface {
 
     /// The feature gate on which it depends whether the tool can be selected.
     pub fn feature(&self) -> Option<&str> {
-        self.is_enabled.as_ref().and_then(Enabled::feature)
+        self.is_enabled.as_ref().and_then(EnabledState::feature)
     }
 
     /// The claim of the safety fact `name`.

@@ -7,13 +7,13 @@ use super::{Extra, InvocationId, PersistenceId, ResultId, SchemaVersion, Timesta
 /// forbidden.
 ///
 /// ```
-/// use toolcell_core::record::{Keeping, Strategy};
+/// use toolcell_core::record::{OutputRetention, Strategy};
 ///
-/// let keeping = Keeping::by(Strategy::RefOnly).and(Keeping::by(Strategy::NeverPersist));
+/// let keeping = OutputRetention::by(Strategy::RefOnly).and(OutputRetention::by(Strategy::NeverPersist));
 /// assert!(!keeping.inline && !keeping.payload, "neither in the result nor on disk");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Keeping {
+pub struct OutputRetention {
     /// `true` if any of it may leave the host.
     pub output: bool,
     /// `true` if the result may have it or a preview of it; otherwise the result has a reference.
@@ -24,7 +24,7 @@ pub struct Keeping {
     pub journal: bool,
 }
 
-impl Default for Keeping {
+impl Default for OutputRetention {
     /// By size alone.
     fn default() -> Self {
         Self {
@@ -36,7 +36,7 @@ impl Default for Keeping {
     }
 }
 
-impl Keeping {
+impl OutputRetention {
     /// Limits of a strategy. `inline` and `preview_and_persist` forbid nothing: the size selects one of them.
     pub fn by(strategy: Strategy) -> Self {
         let all = Self::default();

@@ -157,12 +157,12 @@ fn native(result: &ToolResult) -> Option<NativeOutput> {
 }
 
 /// A text that stops to grow at its limit.
-struct Bounded {
+struct LimitedText {
     text: String,
     bytes_max: usize,
 }
 
-impl Bounded {
+impl LimitedText {
     fn new(bytes_max: usize) -> Self {
         Self {
             text: String::new(),
@@ -193,7 +193,7 @@ impl Bounded {
 }
 
 fn rendering(result: &ToolResult) -> String {
-    let mut shown = Bounded::new(RENDERING_BYTES_MAX);
+    let mut shown = LimitedText::new(RENDERING_BYTES_MAX);
     if let Some(summary) = &result.ui_facing_summary {
         shown.line(summary);
     }
@@ -250,7 +250,7 @@ fn described(block: &Content) -> String {
 }
 
 fn search_text(result: &ToolResult) -> String {
-    let mut words = Bounded::new(SEARCH_BYTES_MAX);
+    let mut words = LimitedText::new(SEARCH_BYTES_MAX);
     let summary = [&result.ui_facing_summary, &result.summary]
         .into_iter()
         .flatten();
@@ -279,7 +279,7 @@ fn search_text(result: &ToolResult) -> String {
 }
 
 /// Adds the words of `text`, with one blank between them, and without control characters.
-fn add_words(words: &mut Bounded, text: &str) {
+fn add_words(words: &mut LimitedText, text: &str) {
     for word in text
         .split(|c: char| c.is_whitespace() || c.is_control())
         .filter(|word| !word.is_empty())
@@ -295,7 +295,7 @@ fn add_words(words: &mut Bounded, text: &str) {
 }
 
 /// Adds the names and the values of structured output.
-fn add_values(words: &mut Bounded, value: &Value, depth: usize) {
+fn add_values(words: &mut LimitedText, value: &Value, depth: usize) {
     if words.is_full() || depth > SEARCH_DEPTH_MAX {
         return;
     }

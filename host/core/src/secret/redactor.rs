@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
 use crate::record::{Input, decoded, plain_name};
-use crate::search::{Meter, Pattern};
+use crate::search::{SearchMeter, SearchPattern};
 
 use super::SecretValue;
 use super::scrubber::{self, ScrubStream, Scrubber, SearchMode, SearchedValue};
@@ -165,11 +165,11 @@ impl RedactionTerms {
 /// The budget of pattern searches in everything that the guest of one call reports while it runs: they run where other
 /// calls wait. Time between two texts does not count.
 #[derive(Default)]
-pub struct SpokenMeter(Option<Meter>);
+pub struct SpokenMeter(Option<SearchMeter>);
 
 impl SpokenMeter {
-    fn search<T>(&mut self, search: impl FnOnce(&mut Meter) -> T) -> T {
-        let meter = self.0.get_or_insert_with(Meter::inline);
+    fn search<T>(&mut self, search: impl FnOnce(&mut SearchMeter) -> T) -> T {
+        let meter = self.0.get_or_insert_with(SearchMeter::inline);
         meter.go_on();
         let done = search(meter);
         meter.pause();
@@ -194,7 +194,7 @@ struct RedactorData {
     booleans: bool,
     /// Fields of an output that are redacted whatever they hold.
     fields: BTreeSet<String>,
-    patterns: Vec<Pattern>,
+    patterns: Vec<SearchPattern>,
     /// Withholds everything that a guest reports while it runs.
     silent: bool,
     /// Redacts every text, because there is more to search for than is possible.
@@ -204,7 +204,7 @@ struct RedactorData {
 impl Redactor {
     /// Creates a redactor of `terms` and of matches of `patterns`; `silent` withholds the texts of progress altogether.
     /// Takes time in proportion to the bytes of the terms.
-    pub fn new(terms: &RedactionTerms, patterns: &[Pattern], silent: bool) -> Self {
+    pub fn new(terms: &RedactionTerms, patterns: &[SearchPattern], silent: bool) -> Self {
         let mut inner = RedactorData {
             patterns: patterns.to_vec(),
             silent,
@@ -301,7 +301,7 @@ impl Redactor {
 
     /// Returns the redacted `text`, or `text` itself if nothing was found. If a pattern search exceeds `meter`, the
     /// whole text is redacted.
-    fn text<'a>(&self, text: &'a str, meter: &mut Meter) -> Cow<'a, str> {
+    fn text<'a>(&self, text: &'a str, meter: &mut SearchMeter) -> Cow<'a, str> {
         let Some(inner) = &self.0 else {
             return Cow::Borrowed(text);
         };
@@ -328,7 +328,7 @@ impl Redactor {
 
     /// Redacts `text`; returns whether it changed. For small texts.
     pub fn redact_text(&self, text: &mut String) -> bool {
-        !self.is_idle() && self.redact_text_within(text, &mut Meter::inline())
+        !self.is_idle() && self.redact_text_within(text, &mut SearchMeter::inline())
     }
 
     /// Like [`Self::redact_output_text`], for what a guest reports while it runs.
@@ -342,7 +342,7 @@ impl Redactor {
     }
 
     /// Like [`Self::redact_text`], within `meter`.
-    pub fn redact_text_within(&self, text: &mut String, meter: &mut Meter) -> bool {
+    pub fn redact_text_within(&self, text: &mut String, meter: &mut SearchMeter) -> bool {
         let Some(redacted) = self.changed(text, meter) else {
             return false;
         };
@@ -352,11 +352,11 @@ impl Redactor {
 
     /// Redacts `value`, names of fields included; returns whether it changed. For small values.
     pub fn redact(&self, value: &mut Value) -> bool {
-        !self.is_idle() && self.redact_within(value, &mut Meter::inline())
+        !self.is_idle() && self.redact_within(value, &mut SearchMeter::inline())
     }
 
     /// Like [`Self::redact`], within `meter`.
-    pub fn redact_within(&self, value: &mut Value, meter: &mut Meter) -> bool {
+    pub fn redact_within(&self, value: &mut Value, meter: &mut SearchMeter) -> bool {
         if self.is_idle() {
             return false;
         }
@@ -384,7 +384,7 @@ impl Redactor {
 
     /// Like [`Self::redact_within`], for output of the tool: also by place, and for values that are short, where a whole
     /// value equals one.
-    pub fn redact_output(&self, value: &mut Value, meter: &mut Meter) -> bool {
+    pub fn redact_output(&self, value: &mut Value, meter: &mut SearchMeter) -> bool {
         let Some(inner) = self.0.as_ref().filter(|inner| inner.looks_into_outputs()) else {
             return self.redact_within(value, meter);
         };
@@ -413,7 +413,7 @@ impl Redactor {
     }
 
     /// Like [`Self::redact_text_within`], for output of the tool: a text that is JSON is redacted as the value that it is.
-    pub fn redact_output_text(&self, text: &mut String, meter: &mut Meter) -> bool {
+    pub fn redact_output_text(&self, text: &mut String, meter: &mut SearchMeter) -> bool {
         let Some(inner) = self.0.as_ref().filter(|inner| inner.looks_into_outputs()) else {
             return self.redact_text_within(text, meter);
         };
@@ -435,7 +435,7 @@ impl Redactor {
     }
 
     /// Redacts the names of `fields`; returns whether any changed.
-    fn redact_names(&self, fields: &mut Map<String, Value>, meter: &mut Meter) -> bool {
+    fn redact_names(&self, fields: &mut Map<String, Value>, meter: &mut SearchMeter) -> bool {
         let renamed: Vec<_> = fields
             .keys()
             .map(|name| self.changed(name, meter))
@@ -451,7 +451,7 @@ impl Redactor {
     }
 
     /// Returns what `text`, a whole string, number or field name, becomes; `None` if it stays.
-    fn changed(&self, text: &str, meter: &mut Meter) -> Option<String> {
+    fn changed(&self, text: &str, meter: &mut SearchMeter) -> Option<String> {
         let inner = self.0.as_ref().filter(|_| guard!("redaction"))?;
         if inner
             .alone
@@ -555,7 +555,7 @@ fn lossy(bytes: Vec<u8>) -> String {
 #[cfg(test)]
 mod tests {
     use super::{REDACTED, RedactionTerm, RedactionTerms, Redactor, SpokenMeter};
-    use crate::search::Pattern;
+    use crate::search::SearchPattern;
     use crate::secret::SecretValue;
     use serde_json::json;
 
@@ -601,7 +601,7 @@ mod tests {
             "n": [7, 7.0, 1.5, 70, "7", " abc\n", "abc 7"], "yes": true, "apiKey": {"x": 1}, "API-KEY": null, "7": 1,
             "text": "{\"large\": 12345678901234567890123, \"n\": [7, 8]}",
         });
-        assert!(redactor.redact_output(&mut value, &mut crate::search::Meter::inline()));
+        assert!(redactor.redact_output(&mut value, &mut crate::search::SearchMeter::inline()));
         let r = REDACTED;
         let expected = json!({
             "n": [r, r, r, 70, r, r, "abc 7"], "yes": r, "apiKey": r, "API-KEY": null, "7": 1,
@@ -615,7 +615,7 @@ mod tests {
     #[test]
     fn all_that_a_guest_says_has_one_budget() {
         // Each `a` matches, and each search reads to the end of the text first.
-        let pattern = Pattern::compile(".*z|a").unwrap();
+        let pattern = SearchPattern::compile(".*z|a").unwrap();
         let redactor = Redactor::new(&RedactionTerms::default(), &[pattern], false);
         let mut meter = SpokenMeter::default();
         let mut said = ["soon".to_owned(), "a".repeat(4 << 20), "late".to_owned()];

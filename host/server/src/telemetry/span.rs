@@ -202,7 +202,7 @@ fn cut(text: &str, bytes_max: usize) -> &str {
 pub(super) mod tests {
     use serde_json::json;
     use toolcell_core::record::{
-        ErrorClass, EventData, EventId, EventType, Extra, Input, Metered, Refusal,
+        ErrorClass, EventData, EventId, EventType, Extra, Input, MeteredUsage, Refusal,
         ResultProvenance, SchemaVersion, Status, Timestamp, ToolInvocation, ToolResult, Trust,
         Usage, Writer,
     };
@@ -236,7 +236,7 @@ pub(super) mod tests {
         if error.is_none() {
             (result.error, result.is_error) = (None, false);
             result.usage = Some(Usage {
-                fuel: Metered { used: 7, limit: 9 },
+                fuel: MeteredUsage { used: 7, limit: 9 },
                 ..Usage::default()
             });
         }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::{Value, json};
 use toolcell::Refusal;
-use toolcell_core::approval::{COLUMNS, Sheet, legible};
+use toolcell_core::approval::{COLUMNS, PromptSheet, legible};
 use toolcell_core::record::ErrorClass;
 use toolcell_install::ceiling::Ceiling;
 use toolcell_install::lock::Entry;
@@ -76,12 +76,12 @@ pub(super) fn agree(offer: &Offer<'_>, consent: &Consent, report: &Report) -> Re
 impl Offer<'_> {
     /// The rows, for a stream.
     pub(super) fn text(&self) -> String {
-        let mut sheet = Sheet::new(COLUMNS);
+        let mut sheet = PromptSheet::new(COLUMNS);
         self.fill(&mut sheet);
         sheet.into_text()
     }
 
-    fn fill(&self, sheet: &mut Sheet) {
+    fn fill(&self, sheet: &mut PromptSheet) {
         let entry = self.entry;
         sheet.host(if self.before.is_some() {
             "This will replace the installed version:"
@@ -145,7 +145,7 @@ impl Offer<'_> {
 
     /// Adds the rows about what the tools declare: which were added and removed, what was added says of itself, and each
     /// value that differs in the others. A model reads all of it.
-    fn say_words(&self, sheet: &mut Sheet, lines: &[Line]) {
+    fn say_words(&self, sheet: &mut PromptSheet, lines: &[Line]) {
         let before = self.before;
         let after = Some(self.entry);
         let added = Self::only_in(after, before);
@@ -203,7 +203,7 @@ fn in_short(lines: &[Line], added: &[&str], removed: &[&str]) -> Vec<Line> {
 }
 
 /// Adds the digests of `entry`, each on one row, so that it can be copied.
-fn digests(sheet: &mut Sheet, entry: &Entry) {
+fn digests(sheet: &mut PromptSheet, entry: &Entry) {
     let mut lines = format!("component, the code that runs:\n  {}", entry.component);
     if entry.digest != entry.component {
         lines += &format!(
@@ -238,7 +238,7 @@ fn diff(lines: &[Line]) -> String {
 
 impl Offer<'_> {
     /// Adds the rows about `change`.
-    fn say(&self, sheet: &mut Sheet, change: &Change) {
+    fn say(&self, sheet: &mut PromptSheet, change: &Change) {
         // On one line each, because a certificate or a publisher could write a line of its own.
         let two =
             |before: &str, after: &str| format!("- {}\n+ {}", legible(before), legible(after));

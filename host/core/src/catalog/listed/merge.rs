@@ -222,7 +222,12 @@ impl ObjectSchema {
             .and_then(|(name, schema)| Some((name, choices(schema)?)));
         match (&then, decides) {
             (Some(then), Some((name, values))) => {
-                let mut form = ArgumentForm::of(&then.required, then.properties.keys(), name, None);
+                let mut form = ArgumentForm::with_arguments(
+                    &then.required,
+                    then.properties.keys(),
+                    name,
+                    None,
+                );
                 form.values = values.to_vec();
                 self.add_forms(vec![form], Some(name.clone()));
                 self.is_lossy |= otherwise.is_some();
@@ -271,7 +276,7 @@ fn forms(branches: &[ObjectSchema]) -> (Vec<ArgumentForm>, Option<String>) {
         return (Vec::new(), None);
     }
     let schemas: Vec<Map<String, Value>> = branches.iter().map(ObjectSchema::shape).collect();
-    let tag = UnionTag::of(&schemas.iter().collect::<Vec<_>>(), &|schema| schema);
+    let tag = UnionTag::find(&schemas.iter().collect::<Vec<_>>(), &|schema| schema);
     let name = tag
         .as_ref()
         .map(|tag| tag.name.as_str())
@@ -282,7 +287,7 @@ fn forms(branches: &[ObjectSchema]) -> (Vec<ArgumentForm>, Option<String>) {
             .properties
             .get(name)
             .and_then(|schema| schema.get("description")?.as_str());
-        let mut form = ArgumentForm::of(
+        let mut form = ArgumentForm::with_arguments(
             &branch.required,
             branch.properties.keys(),
             name,
@@ -421,7 +426,7 @@ fn join_descriptions(schema: &mut Value, other: &Value) {
 
 impl ArgumentForm {
     /// The form whose arguments are `names`, without the one that decides.
-    fn of<'n>(
+    fn with_arguments<'n>(
         required: &[String],
         names: impl Iterator<Item = &'n String>,
         tag: &str,

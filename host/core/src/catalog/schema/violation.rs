@@ -158,7 +158,7 @@ impl<'s> TagSearch<'s> {
             return;
         };
         let targets = &self.targets;
-        let Some(tag) = UnionTag::of(&branches, &|schema| targets.resolved(schema)) else {
+        let Some(tag) = UnionTag::find(&branches, &|schema| targets.resolved(schema)) else {
             return;
         };
         let place: String = steps

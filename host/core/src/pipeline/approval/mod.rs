@@ -23,7 +23,7 @@ use crate::record::{
     Plan, ProgressStatus, ReasonType, Refusal, RuleSource, SessionRule, Status, Timestamp,
     WriteEffect, digest,
 };
-use crate::search::Meter;
+use crate::search::SearchMeter;
 
 use super::call_state::CallState;
 use super::permission::{self, Permitted};
@@ -155,7 +155,7 @@ pub(super) async fn ask(
 async fn draw(journey: &CallState<'_>, facts: PromptContent<'_>) -> Result<Prompt, Refusal> {
     let redactor = journey.redaction.redactor();
     let brought = journey.redaction.brought();
-    let new = move |facts: PromptContent<'_>, mut meter: Meter| {
+    let new = move |facts: PromptContent<'_>, mut meter: SearchMeter| {
         let mut hides = false;
         let prompt = Prompt::new(facts, |text| {
             // The caller chose these values, maybe to hide what it asks for.
@@ -170,7 +170,7 @@ async fn draw(journey: &CallState<'_>, facts: PromptContent<'_>) -> Result<Promp
         }
     };
     if facts.arguments.text().len() <= INLINE_BYTES_MAX {
-        return new(facts, Meter::inline());
+        return new(facts, SearchMeter::inline());
     }
     let PromptContent {
         invocation_id,
@@ -194,7 +194,7 @@ async fn draw(journey: &CallState<'_>, facts: PromptContent<'_>) -> Result<Promp
             can_remember,
             expires_at,
         };
-        new(facts, Meter::aside())
+        new(facts, SearchMeter::aside())
     };
     journey.checks.run("writing the question", work).await?
 }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::catalog::Tool;
-use crate::executor::{Check, Preflight};
+use crate::executor::{InputCheck, PreflightAccess};
 use crate::journal::{Allowance, Claim, Kept};
 use crate::policy::Permit;
 use crate::record::{
@@ -138,14 +138,14 @@ async fn edit(
     let limits = journey.request.limits.for_checks();
     let values = journey.check(tool, &input, &limits);
     let preflight = if validate::reads_files(tool) {
-        Preflight::Left
+        PreflightAccess::Left
     } else {
         values.preflight
     };
     journey
         .services
         .executor
-        .validate(Check {
+        .validate(InputCheck {
             preflight,
             ..values
         })

@@ -97,7 +97,7 @@ mod tests {
     use std::task::{Context, Poll, Waker};
     use std::time::Instant;
 
-    use crate::executor::Share;
+    use crate::executor::LimitShare;
 
     use super::*;
 
@@ -108,7 +108,7 @@ mod tests {
     }
 
     fn wanted() -> ChildCall {
-        let share = Share {
+        let share = LimitShare {
             left: Box::default(),
             deadline: Instant::now(),
         };

@@ -8,7 +8,7 @@ use serde_json::{Number, Value};
 
 use crate::catalog::ToolContract;
 use crate::record::{Content, Input, TouchedThing, decoded, object};
-use crate::search::Meter;
+use crate::search::SearchMeter;
 use crate::secret::{REDACTED, RedactionTerm, RedactionTerms, Redactor};
 
 use super::super::map_result::MappedResult;
@@ -149,7 +149,7 @@ impl Concealer {
         &mut self,
         mapped: &mut MappedResult,
         places: &mut BTreeSet<String>,
-        meter: &mut Meter,
+        meter: &mut SearchMeter,
     ) {
         self.renew();
         let redactor = &self.redactor;
@@ -209,7 +209,7 @@ impl Concealer {
     }
 
     /// Removes every term from `value`.
-    pub(super) fn redact(&mut self, value: &mut Value, meter: &mut Meter) {
+    pub(super) fn redact(&mut self, value: &mut Value, meter: &mut SearchMeter) {
         self.renew();
         self.redactor.redact_within(value, meter);
     }

@@ -18,7 +18,7 @@ use crate::pool::STORE;
 use crate::record::{
     AccessKind, ErrorClass, EventType, Input, PermissionDecision, Refusal, SANDBOX_REF,
 };
-use crate::search::Meter;
+use crate::search::SearchMeter;
 use crate::secret::{
     REDACTED, RedactionTerm, RedactionTerms, Redactor, ReferenceKey, Scrubber, SecretStore,
     SecretValue, Secrets,
@@ -255,7 +255,7 @@ impl Redaction {
         let input = input.clone();
         let work = move || {
             let redactor = brought::redactor(&brought);
-            let mut meter = Meter::aside();
+            let mut meter = SearchMeter::aside();
             // Also as it was written, because a parsed number can have fewer digits than the one that runs.
             let repeats = redactor.redact_within(&mut input.to_value(), &mut meter)
                 || redactor.redact_text_within(&mut input.text().to_owned(), &mut meter);
@@ -377,7 +377,7 @@ impl Redaction {
         let hidden = (input.text().len() <= INLINE_BYTES_MAX).then(|| concealer.hide_input(input));
         let hidden = match hidden {
             Some(mut value) if concealer.is_light() => {
-                concealer.redact(&mut value, &mut Meter::inline());
+                concealer.redact(&mut value, &mut SearchMeter::inline());
                 self.learn(concealer);
                 return Ok(value);
             }
@@ -386,7 +386,7 @@ impl Redaction {
         let input = input.clone();
         let work = move || {
             let mut value = hidden.unwrap_or_else(|| concealer.hide_input(&input));
-            concealer.redact(&mut value, &mut Meter::aside());
+            concealer.redact(&mut value, &mut SearchMeter::aside());
             (value, concealer)
         };
         match self
@@ -430,7 +430,7 @@ impl Redaction {
         let rounded = Input::from_value(self.shown(input).await?);
         let exact = input.with_value(rounded.to_value());
         // A term or pattern may match a number as written, and not as a parsed value holds it.
-        let mut meter = Meter::inline();
+        let mut meter = SearchMeter::inline();
         let redactor = &self.redactor;
         let matches = exact
             .numbers()
@@ -506,7 +506,7 @@ impl Redaction {
         let places = (bytes <= INLINE_BYTES_MAX as u64).then(|| concealer.hide_output(&mut taken));
         let places = match places {
             Some(mut places) if concealer.is_light() => {
-                concealer.redact_output(&mut taken, &mut places, &mut Meter::inline());
+                concealer.redact_output(&mut taken, &mut places, &mut SearchMeter::inline());
                 *mapped = taken;
                 self.redacted(concealer, mapped, places);
                 return;
@@ -517,7 +517,7 @@ impl Redaction {
         let usage = taken.usage.clone();
         let work = move || {
             let mut places = places.unwrap_or_else(|| concealer.hide_output(&mut taken));
-            concealer.redact_output(&mut taken, &mut places, &mut Meter::aside());
+            concealer.redact_output(&mut taken, &mut places, &mut SearchMeter::aside());
             (taken, places, concealer)
         };
         // A call that is canceled meanwhile returns no output, because it is not redacted yet.
