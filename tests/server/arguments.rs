@@ -93,10 +93,7 @@ fn numbers_come_as_they_were_sent_over_http_and_names_count_once() {
 fn numbers_stay_as_they_were_sent_where_defaults_are_filled_in() {
     let (_guard, folder) = scratch();
     let file = folder.join("records");
-    let mut client = Client::with(
-        &["probe#defaults"],
-        ["--record-to", file.to_str().unwrap()],
-    );
+    let mut client = Client::with(&["probe#defaults"], ["--record-to", file.to_str().unwrap()]);
     let arguments = r#"{"query":"x","limit":12345678901234567890123}"#;
     client.send_text(&call(71, arguments, "").replace("\"echo\"", "\"defaults\""));
     let answer = client.answer(&json!(71));

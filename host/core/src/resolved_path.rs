@@ -49,8 +49,8 @@ impl ResolvedPath {
         Self::within(full, &mut steps)
     }
 
-    /// Follows `full` as [`Self::resolve`] does, and counts each name that is looked up against `steps`, which several paths
-    /// share.
+    /// Follows `full` as [`Self::resolve`] does, and counts each name that is looked up against `steps`, which several
+    /// paths share.
     ///
     /// # Errors
     ///

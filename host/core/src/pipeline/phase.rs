@@ -1,6 +1,6 @@
 //! The order of a call, as types. Each phase takes what only the phase before it can make, by value.
 //!
-//! Nothing here can be called from outside of the crate, because only the pipeline begins a [`CallState`]. Three phases are
+//! Nothing here can be called from outside the crate: only the pipeline begins a [`CallState`]. Three phases are
 //! public as far as the examples below need it. Each example that must not compile differs in one place from one that
 //! must, so that it fails for that reason alone; nightly rustdoc also compares the error codes.
 //!

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::record::{AccessKind, PermissionProfile, digest};
 
-use super::named::{below, mount_of};
+use super::call_subjects::{below, mount_of};
 use super::network::Origin;
 use super::{Grants, Network, PathPattern, SecretUse, ToolCalls, UrlPattern, secret};
 

@@ -6,8 +6,8 @@ use crate::record::{
     WriteEffect,
 };
 
+use super::call_subjects::{CallSubjects, absolute, named};
 use super::missing::{closed_grant, missing, outside, unreachable};
-use super::named::{CallSubjects, absolute, named};
 use super::narrow::{OutOfReach, narrow};
 use super::network::Origin;
 use super::permit::CallTraits;
@@ -340,7 +340,8 @@ fn world(
         closed.extend(paths);
         wide = ceiling::effective(case, &closed);
         let refused = |refusal| Box::new(Ruling::deny(ReasonType::SafetyCheck, refusal));
-        again = super::named::named(case.declared.subjects, &case.input, &wide).map_err(refused)?;
+        again = super::call_subjects::named(case.declared.subjects, &case.input, &wide)
+            .map_err(refused)?;
         named = &again;
     }
     wide.closed_urls = urls;

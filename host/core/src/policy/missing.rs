@@ -3,8 +3,8 @@ use std::path::Path;
 use crate::record::{AccessKind, ErrorClass, ReasonType, Refusal, RuleSource};
 use crate::secret::SecretStore;
 
+use super::call_subjects::{NamedPath, NamedUrl, below};
 use super::decide::Ruling;
-use super::named::{NamedPath, NamedUrl, below};
 use super::network::{self, Origin};
 use super::rule_match::RuleCall;
 use super::{Capability, DecisionCase, PathPattern, suggestion};

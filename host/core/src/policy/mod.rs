@@ -2,20 +2,21 @@
 //! results from both.
 //!
 //! Nothing is granted by default. The effective capability is the intersection of what the tool's permission profile
-//! declares and what was granted. A decision allows, denies, or asks a [`ApprovalQuestion`], which becomes a permit only by an
-//! approval.
+//! declares and what was granted. A decision allows, denies, or asks an [`ApprovalQuestion`], which becomes
+//! a permit only by an approval.
 
 mod blocked;
+mod call_subjects;
 mod capability;
 mod case;
 mod ceiling;
 mod decide;
 mod facts;
+mod file_use;
 mod grants;
 mod hook_permit;
 mod limits;
 mod missing;
-mod named;
 mod narrow;
 pub mod network;
 mod opinion;
@@ -32,19 +33,20 @@ mod scope;
 mod secret;
 mod suggestion;
 mod tools;
-mod unsaid;
 mod unused;
 
 pub use blocked::ToolPatterns;
+pub use call_subjects::{names_much, names_paths, with_whole_paths};
 pub use capability::{Capability, Denial, Mount};
 pub use case::{DecisionCase, ToolClaims};
 pub use ceiling::CallCeiling;
 pub use decide::{DecisionOutcome, Explanation, PolicyVerdict, decide, explain, look};
 pub(crate) use facts::EFFECTIVE_FACTS;
+pub use file_use::FileUse;
+pub(crate) use file_use::as_granted;
 pub use grants::{ClosedPath, FolderGrant, GrantWord, Grants, VariableGrant};
 pub use hook_permit::HookPermit;
 pub use limits::{Limits, NetworkLimits};
-pub use named::{names_much, names_paths, with_whole_paths};
 pub use network::{Network, NetworkGrants};
 pub use opinion::Opinion;
 pub use pattern::{PathPattern, UrlPattern};
@@ -56,5 +58,3 @@ pub use rules::{InstalledTool, Policy, Rule, RuleWords};
 pub use scope::ApprovalScope;
 pub use secret::{SecretGrant, SecretPlacement, SecretUse};
 pub use tools::{ToolCalls, ToolGrant};
-pub use unsaid::FileUse;
-pub(crate) use unsaid::as_granted;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::record::{ErrorClass, Refusal};
 
-use super::named::{NamedPath, STEPS_MAX, below, too_long};
+use super::call_subjects::{NamedPath, STEPS_MAX, below, too_long};
 use super::{Capability, Mount};
 
 /// Maximum number of paths that a message names.

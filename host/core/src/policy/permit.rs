@@ -36,8 +36,8 @@ pub(super) struct CallTraits {
 }
 
 impl Permit {
-    /// `guest_input`: what [`super::named::absolute`] made of `call_input`. Boxed, because a permit passes through several
-    /// phases.
+    /// `guest_input`: what [`super::call_subjects::absolute`] made of `call_input`. Boxed, because a permit passes through
+    /// several phases.
     pub(super) fn mint(
         subject: DecisionSubject,
         call_input: Input,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::record::{AccessKind, Behavior, RiskLevel, RuleSource};
 
-use super::named::{CallSubjects, NamedCommand, NamedPath, NamedUrl};
+use super::call_subjects::{CallSubjects, NamedCommand, NamedPath, NamedUrl};
 use super::pattern::WordPattern;
 use super::rules::ToolNames;
 use super::{Capability, DecisionCase, Denial, PathPattern, Policy, Rule, UrlPattern};

@@ -8,8 +8,8 @@ use std::path::{Component, Path};
 use crate::record::PermissionProfile;
 
 use super::DecisionCase;
+use super::call_subjects::NamedPath;
 use super::decide::Ruling;
-use super::named::NamedPath;
 use super::network::{Origin, wished};
 
 /// Maximum number of options of one kind, because the arguments can name very many.

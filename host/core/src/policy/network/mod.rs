@@ -450,7 +450,7 @@ impl NetworkScope {
     }
 }
 
-/// The origins that a tool wants to reach, as they can be granted. Fails for a scope that [`NetworkScope::from_profile`] rejects.
+/// The origins that a tool wants to reach, as grants. Fails for a scope that [`NetworkScope::from_profile`] rejects.
 pub(super) fn wishes(profile: &PermissionProfile, named: &[Origin]) -> anyhow::Result<String> {
     let scope = NetworkScope::from_profile(profile)?;
     if !named.is_empty() {
