@@ -172,8 +172,8 @@ impl GrantWord {
 
 impl Grants {
     /// Adds the grant or denial `word` for `spec`: `HOST` or `HOST=GUEST` for folders, a name for the environment, a
-    /// path for a denial of files, a [`super::network::Rule`] for the network, `NAME@ORIGIN` for a secret, a pattern of
-    /// qualified names for tools. An environment variable that is not set grants nothing.
+    /// path for a denial of files, a [`super::network::NetworkRule`] for the network, `NAME@ORIGIN` for a secret, a pattern
+    /// of qualified names for tools. An environment variable that is not set grants nothing.
     ///
     /// # Errors
     ///
@@ -256,7 +256,7 @@ impl Grants {
         self.add(GrantWord::DenyWrite, path, &Provenance::COMMAND_LINE)
     }
 
-    /// Adds `--allow-net=SPEC`: see [`super::network::Rule`] for what a `SPEC` looks like.
+    /// Adds `--allow-net=SPEC`: see [`super::network::NetworkRule`] for the form of a `SPEC`.
     pub fn allow_net(&mut self, spec: &str) -> anyhow::Result<()> {
         self.add(GrantWord::Net, spec, &Provenance::COMMAND_LINE)
     }
